@@ -1,1 +1,136 @@
-//! Under construction.
+//! Help text of metrics and instance domains: the source format, and the compiled files that an
+//! agent answers pmLookupText(3) and pmLookupInDomText(3) from.
+//!
+//! [`source`] reads and writes the format that newhelp(1) reads, [`compile()`] makes the pair of files
+//! `base.dir` and `base.pag` from entries, and [`Compiled`] looks text up in such a pair. Texts are
+//! bytes: PCP promises no encoding.
+//!
+//! ```
+//! use help::{Compiled, Entry, Target};
+//! use pmapi::PmId;
+//!
+//! let target = Target::Metric(PmId::from_word(0x3f40_0000).unwrap());
+//! let entry = Entry::new("simple.numfetch", target, "Number of fetches", "Counts pmFetch(3).\n");
+//! let files = help::compile(&[entry])?;
+//! let help = Compiled::from_bytes(files.dir, files.pag)?;
+//! assert_eq!(help.oneline(target), Some(&b"Number of fetches"[..]));
+//! assert_eq!(help.text(target), Some(&b"Counts pmFetch(3)."[..]));
+//! # Ok::<(), help::Error>(())
+//! ```
+
+mod bytes;
+mod compile;
+mod compiled;
+mod error;
+pub mod source;
+
+pub use compile::{Files, compile};
+pub use compiled::Compiled;
+pub use error::Error;
+
+use pmapi::{InDom, PmId};
+use std::fmt;
+
+/// What a text describes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Target {
+    /// A metric.
+    Metric(PmId),
+    /// An instance domain.
+    InDom(InDom),
+}
+
+impl Target {
+    /// Marks instance domains in the key of a compiled entry. Neither kind of identifier uses it.
+    const INDOM: u32 = 1 << 31;
+
+    /// The word that the compiled files know the target by.
+    const fn key(self) -> u32 {
+        match self {
+            Target::Metric(pmid) => pmid.word() & !Self::INDOM,
+            Target::InDom(indom) => indom.word() | Self::INDOM,
+        }
+    }
+
+    /// The target with a key. `Some` for every key: without the mark no word is all ones.
+    const fn from_key(key: u32) -> Option<Target> {
+        if key & Self::INDOM == 0 {
+            match PmId::from_word(key) {
+                Some(pmid) => Some(Target::Metric(pmid)),
+                None => None,
+            }
+        } else {
+            match InDom::from_word(key & !Self::INDOM) {
+                Some(indom) => Some(Target::InDom(indom)),
+                None => None,
+            }
+        }
+    }
+}
+
+impl From<PmId> for Target {
+    fn from(pmid: PmId) -> Self {
+        Target::Metric(pmid)
+    }
+}
+
+impl From<InDom> for Target {
+    fn from(indom: InDom) -> Self {
+        Target::InDom(indom)
+    }
+}
+
+/// `domain.cluster.item` for a metric, `domain.serial` for an instance domain.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Metric(pmid) => pmid.fmt(f),
+            Target::InDom(indom) => indom.fmt(f),
+        }
+    }
+}
+
+/// The help on one metric or instance domain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// As the source has it: a metric's name or `domain.cluster.item`, an instance domain's
+    /// `domain.serial`. The compiled files carry it, nothing looks it up.
+    pub name: Vec<u8>,
+    /// What the texts describe.
+    pub target: Target,
+    /// The summary (`PM_TEXT_ONELINE`).
+    pub oneline: Vec<u8>,
+    /// The full text (`PM_TEXT_HELP`), any number of lines, possibly none.
+    pub text: Vec<u8>,
+}
+
+impl Entry {
+    /// An entry. White space before the summary and newlines after the text are no part of them.
+    pub fn new(
+        name: impl Into<Vec<u8>>,
+        target: impl Into<Target>,
+        oneline: impl Into<Vec<u8>>,
+        text: impl Into<Vec<u8>>,
+    ) -> Entry {
+        let mut oneline = oneline.into();
+        oneline.drain(..oneline.len() - bytes::trim_space_start(&oneline).len());
+        let mut text = text.into();
+        text.truncate(bytes::trim_newlines_end(&text).len());
+        Entry { name: name.into(), target: target.into(), oneline, text }
+    }
+
+    /// Whether the entry can be written.
+    fn check(&self) -> Result<(), Error> {
+        let Entry { name, oneline, text, .. } = self;
+        if name.is_empty() || name.iter().any(|b| bytes::is_space(*b)) {
+            return Err(Error::entry(self, "the name is empty or has white space"));
+        }
+        if bytes::trim_space_start(oneline).contains(&b'\n') {
+            return Err(Error::entry(self, "the summary has more than one line"));
+        }
+        if [name, oneline, text].iter().any(|bytes| bytes.contains(&0)) {
+            return Err(Error::entry(self, "a NUL byte would end it"));
+        }
+        Ok(())
+    }
+}

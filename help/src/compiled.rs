@@ -1,0 +1,129 @@
+//! The reader of compiled files.
+
+use crate::compile::{FORMAT, FORMAT_MASK, MAGIC, with_suffix};
+use crate::{Error, Target};
+use std::path::Path;
+use std::{fs, mem};
+
+/// Bytes of a record of the index.
+const RECORD: usize = 3 * mem::size_of::<u32>();
+
+/// A pair of compiled files in memory (pmdaOpenHelp(3)).
+///
+/// Both files are read and every offset is checked at once: what happens to the files later, or a
+/// malformed one, cannot disturb a lookup. To see a new version, open again.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// By key, which is unique.
+    index: Box<[Record]>,
+    /// Positions in `index` in the order of the file.
+    order: Box<[u32]>,
+    pag: Box<[u8]>,
+}
+
+#[derive(Clone, Debug)]
+struct Record {
+    key: u32,
+    /// Offsets in `pag`, each with a NUL somewhere after it.
+    oneline: u32,
+    text: u32,
+}
+
+impl Compiled {
+    /// Reads `base.dir` and `base.pag`.
+    pub fn open(base: &Path) -> Result<Compiled, Error> {
+        let dir_path = with_suffix(base, ".dir");
+        let dir = fs::read(&dir_path).map_err(Error::io(&dir_path))?;
+        let pag_path = with_suffix(base, ".pag");
+        let pag = fs::read(&pag_path).map_err(Error::io(&pag_path))?;
+        Self::parse(&dir, pag, &dir_path, &pag_path)
+    }
+
+    /// The same from the files' content.
+    pub fn from_bytes(dir: Vec<u8>, pag: Vec<u8>) -> Result<Compiled, Error> {
+        Self::parse(&dir, pag, Path::new("help.dir"), Path::new("help.pag"))
+    }
+
+    fn parse(dir: &[u8], pag: Vec<u8>, dir_path: &Path, pag_path: &Path) -> Result<Compiled, Error> {
+        let (records, _) = dir.as_chunks::<RECORD>();
+        let Some((header, records)) = records.split_first() else {
+            return Err(Error::format(dir_path, format!("{} bytes are no help index", dir.len())));
+        };
+        let [magic, format, count] = words(header);
+        if magic != MAGIC || format & FORMAT_MASK != FORMAT {
+            return Err(Error::format(dir_path, "not an index of version 2 help text"));
+        }
+        let Some(records) = usize::try_from(count).ok().and_then(|count| records.get(..count)) else {
+            let reason = format!("the header says {count} entries, the file has {}", records.len());
+            return Err(Error::format(dir_path, reason));
+        };
+
+        let last_nul = pag.iter().rposition(|b| *b == 0);
+        let mut index = Vec::with_capacity(records.len());
+        for (position, record) in records.iter().enumerate() {
+            let [key, oneline, text] = words(record);
+            for (what, offset) in [("summary", oneline), ("text", text)] {
+                if last_nul.is_none_or(|last| offset as usize > last) {
+                    let of = Target::from_key(key).map_or_else(String::new, |target| target.to_string());
+                    let reason = format!("the {what} of entry {} ({of}) has no end, offset {offset}", position + 1);
+                    return Err(Error::format(pag_path, reason));
+                }
+            }
+            index.push((position, Record { key, oneline, text }));
+        }
+        Ok(Self::sorted(index, pag))
+    }
+
+    /// Of entries with one key, pmdaGetHelp(3) finds the first and pmdaGetInDomHelp(3) the last.
+    fn sorted(mut index: Vec<(usize, Record)>, pag: Vec<u8>) -> Compiled {
+        index.sort_by_key(|(_, record)| record.key);
+        index.dedup_by(|later, kept| {
+            let same = later.1.key == kept.1.key;
+            if same && kept.1.key & Target::INDOM != 0 {
+                mem::swap(later, kept);
+            }
+            same
+        });
+        let mut order: Vec<(usize, u32)> = index.iter().zip(0..).map(|((position, _), at)| (*position, at)).collect();
+        order.sort_unstable();
+        Compiled {
+            index: index.into_iter().map(|(_, record)| record).collect(),
+            order: order.into_iter().map(|(_, at)| at).collect(),
+            pag: pag.into(),
+        }
+    }
+
+    /// The summary of a metric or instance domain (pmdaGetHelp(3), pmdaGetInDomHelp(3) with
+    /// `PM_TEXT_ONELINE`), possibly empty. Allocates nothing.
+    pub fn oneline(&self, target: Target) -> Option<&[u8]> {
+        self.string(self.record(target)?.oneline)
+    }
+
+    /// The full text (`PM_TEXT_HELP`), possibly empty, without a newline at the end. Allocates
+    /// nothing.
+    pub fn text(&self, target: Target) -> Option<&[u8]> {
+        self.string(self.record(target)?.text)
+    }
+
+    /// What there is help on, in the order of the index.
+    pub fn targets(&self) -> impl Iterator<Item = Target> {
+        self.order.iter().filter_map(|at| Target::from_key(self.index.get(*at as usize)?.key))
+    }
+
+    fn record(&self, target: Target) -> Option<&Record> {
+        let at = self.index.binary_search_by_key(&target.key(), |record| record.key).ok()?;
+        self.index.get(at)
+    }
+
+    /// The string at an offset, without the NUL that ends it.
+    fn string(&self, offset: u32) -> Option<&[u8]> {
+        let rest = self.pag.get(offset as usize..)?;
+        rest.get(..rest.iter().position(|b| *b == 0)?)
+    }
+}
+
+fn words(record: &[u8; RECORD]) -> [u32; 3] {
+    let (words, _) = record.as_chunks();
+    let word = |at: usize| words.get(at).map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+    [word(0), word(1), word(2)]
+}

@@ -1,0 +1,173 @@
+//! The source format of help text (newhelp(1)).
+//!
+//! A line `@ NAME SUMMARY` begins an entry, the lines up to the next `@` are its text. Lines that
+//! begin with `#` are comments, also within a text; what comes before the first `@` is ignored.
+//! `NAME` is a metric's name or `DOMAIN.CLUSTER.ITEM`, or an instance domain's `DOMAIN.SERIAL`, where
+//! `DOMAIN` is a number or, in an agent's file, the symbol of its `domain.h`.
+
+use crate::bytes::{is_space, trim_newlines_end, trim_space_start};
+use crate::{Entry, Error, Target};
+use pmapi::{Domain, InDom, Item, PmId, Serial};
+use std::path::Path;
+use std::str;
+
+/// What the names in a help source stand for.
+pub trait Resolver {
+    /// The identifier of a metric.
+    fn metric(&self, name: &str) -> Option<PmId>;
+
+    /// The number of a symbol such as `SIMPLE`.
+    fn domain(&self, symbol: &str) -> Option<Domain>;
+}
+
+/// Knows numbers only.
+impl Resolver for () {
+    fn metric(&self, _: &str) -> Option<PmId> {
+        None
+    }
+
+    fn domain(&self, _: &str) -> Option<Domain> {
+        None
+    }
+}
+
+impl<R: Resolver + ?Sized> Resolver for &R {
+    fn metric(&self, name: &str) -> Option<PmId> {
+        (**self).metric(name)
+    }
+
+    fn domain(&self, symbol: &str) -> Option<Domain> {
+        (**self).domain(symbol)
+    }
+}
+
+/// The entries of a help source in its order. `path` is for messages.
+///
+/// Fails at the first entry without a name, with a name that nobody knows, or with the target of an
+/// earlier entry.
+pub fn parse(text: &[u8], path: &Path, resolver: &impl Resolver) -> Result<Vec<Entry>, Error> {
+    let mut entries = Vec::new();
+    let mut seen = std::collections::HashMap::new();
+    for raw in raw_entries(text) {
+        let error = |reason| Error::Source { path: path.to_path_buf(), line: raw.line, reason };
+        if raw.name.is_empty() {
+            return Err(error("an entry without a name".into()));
+        }
+        if raw.has_nul() {
+            return Err(error(format!("{}: NUL byte", raw.name())));
+        }
+        let target = target(&raw.name(), resolver).map_err(|reason| error(format!("{}: {reason}", raw.name())))?;
+        if let Some(line) = seen.insert(target, raw.line) {
+            return Err(error(format!("{}: line {line} has an entry for {target}", raw.name())));
+        }
+        entries.push(raw.into_entry(target));
+    }
+    Ok(entries)
+}
+
+/// An entry whose name is not resolved.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Raw<'a> {
+    /// Where it begins, from 1.
+    pub line: usize,
+    /// The line after its last one.
+    pub end: usize,
+    /// Empty for an `@` alone.
+    pub name: &'a [u8],
+    /// The rest of the first line.
+    pub oneline: &'a [u8],
+    /// The other lines without comments and newlines at the end.
+    pub text: Vec<u8>,
+}
+
+impl Raw<'_> {
+    /// The name for messages and lookups.
+    pub fn name(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(self.name)
+    }
+
+    /// The entry, given what the name stands for.
+    pub fn into_entry(self, target: Target) -> Entry {
+        Entry { name: self.name.to_vec(), target, oneline: self.oneline.to_vec(), text: self.text }
+    }
+
+    /// Whether a NUL would cut the entry short in the compiled files.
+    pub fn has_nul(&self) -> bool {
+        [self.name, self.oneline, &self.text].iter().any(|bytes| bytes.contains(&0))
+    }
+}
+
+/// The entries of a help source with unresolved names.
+pub fn raw_entries(text: &[u8]) -> impl Iterator<Item = Raw<'_>> {
+    let mut lines = text.split_inclusive(|b| *b == b'\n').zip(1..).peekable();
+    while lines.next_if(|(line, _)| !line.starts_with(b"@")).is_some() {}
+    let end_of_text = text.split_inclusive(|b| *b == b'\n').count() + 1;
+    std::iter::from_fn(move || {
+        let (head, line) = lines.next()?;
+        let head = head.strip_suffix(b"\n").unwrap_or(head);
+        let head = trim_space_start(head.get(1..).unwrap_or_default());
+        let (name, oneline) = head.split_at(head.iter().position(|b| is_space(*b)).unwrap_or(head.len()));
+        let mut text = Vec::new();
+        while let Some((line, _)) = lines.next_if(|(line, _)| !line.starts_with(b"@")) {
+            if !line.starts_with(b"#") {
+                text.extend_from_slice(line);
+            }
+        }
+        text.truncate(trim_newlines_end(&text).len());
+        let end = lines.peek().map_or(end_of_text, |(_, line)| *line);
+        Some(Raw { line, end, name, oneline: trim_space_start(oneline), text })
+    })
+}
+
+/// What a name in a help source stands for: first a metric's name, then an identifier.
+pub fn target(name: &str, resolver: &impl Resolver) -> Result<Target, &'static str> {
+    const UNKNOWN: &str = "neither a metric's name nor DOMAIN.CLUSTER.ITEM nor DOMAIN.SERIAL";
+    if let Some(pmid) = resolver.metric(name) {
+        return Ok(Target::Metric(pmid));
+    }
+    let mut parts = name.split('.');
+    let (Some(symbol), Some(first), second, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return Err(UNKNOWN);
+    };
+    let domain = match decimal(symbol) {
+        Some(number) => u16::try_from(number).ok().and_then(Domain::new).ok_or("the domain is not 1 to 510")?,
+        None => resolver.domain(symbol).ok_or(UNKNOWN)?,
+    };
+    let first = decimal(first).ok_or(UNKNOWN)?;
+    let Some(second) = second else {
+        let serial = Serial::try_new(first).ok_or("the serial number has more than 22 bits")?;
+        return Ok(Target::InDom(InDom::new(domain, serial)));
+    };
+    let cluster = u16::try_from(first).unwrap_or(u16::MAX);
+    let item = u16::try_from(decimal(second).ok_or(UNKNOWN)?).unwrap_or(u16::MAX);
+    let item = Item::try_new(cluster, item).ok_or("the cluster is over 4095 or the item over 1023")?;
+    Ok(Target::Metric(PmId::new(domain, item)))
+}
+
+/// The number; one that is too large for 32 bits is too large for every field.
+fn decimal(digits: &str) -> Option<u32> {
+    (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().unwrap_or(u32::MAX))
+}
+
+/// The source text of entries, a blank line before each.
+///
+/// Fails for what the format cannot express: a text with a line that begins with `#` or `@`, a
+/// summary of several lines, a name that is empty or has white space, and NUL bytes.
+pub fn write<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Result<Vec<u8>, Error> {
+    let mut source = Vec::new();
+    for entry in entries {
+        entry.check()?;
+        let text = trim_newlines_end(&entry.text);
+        if text.split(|b| *b == b'\n').any(|line| line.starts_with(b"#") || line.starts_with(b"@")) {
+            return Err(Error::entry(entry, "a line of the text begins with # or @"));
+        }
+        source.extend_from_slice(b"\n@ ");
+        source.extend_from_slice(&entry.name);
+        for part in
+            [&b" "[..], trim_space_start(&entry.oneline), b"\n", text, if text.is_empty() { b"" } else { b"\n" }]
+        {
+            source.extend_from_slice(part);
+        }
+    }
+    Ok(source)
+}
