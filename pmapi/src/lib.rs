@@ -6,6 +6,7 @@ pub mod atom;
 pub mod desc;
 pub mod error;
 pub mod id;
+pub mod pdu;
 pub mod units;
 
 pub use atom::Atom;

@@ -1,0 +1,192 @@
+//! Builds a RESULT PDU in place.
+
+use super::codec::{MAX_LEN, padding};
+use super::result::{BLOCK_HEAD, Changes, Format, MAX_PAYLOAD, inst_word};
+use super::{HEADER, Header, PduType};
+use crate::id::OptionWord as _;
+use crate::{Atom, Error, Inst, PmId, Result, Type};
+
+/// Builds a RESULT PDU: value sets in order, values in order.
+///
+/// A set's list of values holds offsets of value blocks from the start of the PDU, which are unknown
+/// until the last set is written. So lists and blocks grow side by side, offsets start at the first
+/// block, and [`ResultWriter::seal`] adds what stands before it. The memory stays for the next PDU.
+#[derive(Debug, Default)]
+pub struct ResultWriter {
+    lists: Vec<u8>,
+    blocks: Vec<u8>,
+    /// Where the lists of offsets are: byte offset of the first value, number of values.
+    runs: Vec<(usize, usize)>,
+    sets: u32,
+    set: Option<OpenSet>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenSet {
+    /// Byte offset of the set in `lists`, its values follow at `start + SET_HEAD`.
+    start: usize,
+    blocks: usize,
+    format: Format,
+    count: usize,
+}
+
+const RESULT_HEAD: usize = HEADER + 12;
+const SET_HEAD: usize = 12;
+
+impl ResultWriter {
+    /// An empty one, without memory.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts a PDU.
+    pub fn begin(&mut self) {
+        self.lists.clear();
+        self.lists.resize(RESULT_HEAD, 0);
+        self.blocks.clear();
+        self.runs.clear();
+        self.sets = 0;
+        self.set = None;
+    }
+
+    /// Starts the set of a metric. Must be followed by [`ResultWriter::end_set`].
+    pub fn begin_set(&mut self, pmid: Option<PmId>) {
+        let start = self.lists.len();
+        let mut head = [0; SET_HEAD];
+        head[..4].copy_from_slice(&pmid.word().to_be_bytes());
+        self.lists.extend_from_slice(&head);
+        self.set = Some(OpenSet { start, blocks: self.blocks.len(), format: Format::InSitu, count: 0 });
+    }
+
+    /// Values in the set so far.
+    pub fn count(&self) -> usize {
+        self.set.map_or(0, |set| set.count)
+    }
+
+    /// Makes room for values that are about to come.
+    pub fn reserve(&mut self, values: usize) {
+        self.lists.reserve(values.saturating_mul(8));
+    }
+
+    /// Adds a value. `ty` is the metric's type, `atom` must be of that type. `PM_ERR_TOOBIG` when it
+    /// does not fit into a value block, `PM_ERR_TYPE` when the types differ; nothing is added then.
+    pub fn push(&mut self, inst: Option<Inst>, ty: Type, atom: Atom<'_>) -> Result {
+        match (ty, atom) {
+            (Type::I32, Atom::I32(v)) => self.in_situ(inst, v as u32),
+            (Type::U32, Atom::U32(v)) => self.in_situ(inst, v),
+            (Type::I64, Atom::I64(v)) => self.fixed(inst, ty, v.to_be_bytes()),
+            (Type::U64, Atom::U64(v)) => self.fixed(inst, ty, v.to_be_bytes()),
+            (Type::Double, Atom::Double(v)) => self.fixed(inst, ty, v.to_be_bytes()),
+            (Type::Float, Atom::Float(v)) => self.fixed(inst, ty, v.to_be_bytes()),
+            (Type::String, Atom::String(v)) => return self.block(inst, ty, v, b"\0"),
+            (Type::Aggregate | Type::AggregateStatic, Atom::Aggregate(v)) => return self.block(inst, ty, v, b""),
+            (Type::Event, Atom::Event(v)) => return self.block(inst, ty, v, b""),
+            (Type::HighResEvent, Atom::HighResEvent(v)) => return self.block(inst, ty, v, b""),
+            _ => return Err(Error::TYPE),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn in_situ(&mut self, inst: Option<Inst>, word: u32) {
+        let pair = u64::from(inst_word(inst)) << 32 | u64::from(word);
+        self.lists.extend_from_slice(&pair.to_be_bytes());
+        if let Some(set) = &mut self.set {
+            set.count += 1;
+        }
+    }
+
+    /// Adds the reference to a block that comes at the end of `blocks`.
+    #[inline]
+    fn reference(&mut self, inst: Option<Inst>, format: Format) {
+        let offset = self.blocks.len() / 4;
+        self.in_situ(inst, offset as u32);
+        if let Some(set) = &mut self.set {
+            set.format = format;
+        }
+    }
+
+    #[inline]
+    fn fixed<const N: usize>(&mut self, inst: Option<Inst>, ty: Type, payload: [u8; N]) {
+        self.reference(inst, Format::Dynamic);
+        let head = block_head(ty, N);
+        // One append of head and payload together: this is the hot path of 64-bit values.
+        let mut block = [0; 12];
+        block[..BLOCK_HEAD].copy_from_slice(&head.to_be_bytes());
+        block[BLOCK_HEAD..BLOCK_HEAD + N].copy_from_slice(&payload);
+        self.blocks.extend_from_slice(&block[..BLOCK_HEAD + N]);
+    }
+
+    fn block(&mut self, inst: Option<Inst>, ty: Type, payload: &[u8], end: &[u8]) -> Result {
+        let len = payload.len() + end.len();
+        if len > MAX_PAYLOAD {
+            return Err(Error::TOOBIG);
+        }
+        let format = match ty {
+            Type::AggregateStatic | Type::Event | Type::HighResEvent => Format::Static,
+            _ => Format::Dynamic,
+        };
+        self.reference(inst, format);
+        self.blocks.extend_from_slice(&block_head(ty, len).to_be_bytes());
+        self.blocks.extend_from_slice(payload);
+        self.blocks.extend_from_slice(end);
+        self.blocks.extend_from_slice(padding(len));
+        Ok(())
+    }
+
+    /// Ends the set. `status` counts when it has no value: an error, or simply none.
+    pub fn end_set(&mut self, status: Result) {
+        let Some(set) = self.set.take() else { return };
+        self.sets += 1;
+        let head = set.start + 4..set.start + SET_HEAD;
+        if set.count == 0 {
+            let numval = status.map_or_else(Error::code, |()| 0);
+            self.lists[head][..4].copy_from_slice(&numval.to_be_bytes());
+            self.lists.truncate(set.start + 8);
+            return;
+        }
+        let word = (set.count as u64) << 32 | u64::from(set.format.code());
+        self.lists[head].copy_from_slice(&word.to_be_bytes());
+        if set.format != Format::InSitu {
+            self.runs.push((set.start + SET_HEAD, set.count));
+        }
+    }
+
+    /// Ends the set with an error; values that it had are taken back.
+    pub fn fail_set(&mut self, error: Error) {
+        if let Some(set) = &mut self.set {
+            self.lists.truncate(set.start + SET_HEAD);
+            self.blocks.truncate(set.blocks);
+            set.count = 0;
+        }
+        self.end_set(Err(error));
+    }
+
+    /// Completes the PDU: its two parts, to be sent one after the other. `PM_ERR_TOOBIG` when it is
+    /// longer than a PDU can be.
+    pub fn seal(&mut self, from: i32, changes: Changes) -> Result<(&[u8], &[u8])> {
+        let base = self.lists.len() / 4;
+        let len = self.lists.len() + self.blocks.len();
+        let len = i32::try_from(len).ok().filter(|&len| len <= MAX_LEN).ok_or(Error::TOOBIG)?;
+        for &(start, count) in &self.runs {
+            let pairs = self.lists.get_mut(start..).unwrap_or_default().as_chunks_mut::<8>().0;
+            for pair in pairs.iter_mut().take(count) {
+                // The sum stays within the lower word: the PDU has less than 2^29 words.
+                *pair = (u64::from_be_bytes(*pair) + base as u64).to_be_bytes();
+            }
+        }
+        let header = Header { len: len as u32, pdu: PduType::RESULT, from };
+        if let Some((head, rest)) = self.lists.split_first_chunk_mut::<HEADER>() {
+            *head = header.to_bytes();
+            if let Some(state) = rest.first_chunk_mut::<12>() {
+                state[..4].copy_from_slice(&u32::from(changes.0).to_be_bytes());
+                state[8..].copy_from_slice(&self.sets.to_be_bytes());
+            }
+        }
+        Ok((&self.lists, &self.blocks))
+    }
+}
+
+const fn block_head(ty: Type, payload: usize) -> u32 {
+    (ty.code() as u32) << 24 | (payload + BLOCK_HEAD) as u32
+}
