@@ -1,1 +1,40 @@
-//! Under construction.
+//! The performance metrics name space, PMNS(5): names of metrics in a tree, each with its PMID.
+//!
+//! [`Tree`] is the name space, [`mod@write`] turns one into the text that pmLoadNameSpace(3) reads.
+//!
+//! ```
+//! use pmapi::{Domain, Item, PmId};
+//!
+//! let domain = Domain::new(253).unwrap();
+//! let mut names = pmns::Tree::new();
+//! names.insert("simple.numfetch", PmId::new(domain, Item::new(0, 0)))?;
+//! names.insert("simple.time.user", PmId::new(domain, Item::new(1, 2)))?;
+//! let files = pmns::write::agent(&names, domain, "SIMPLE")?;
+//! assert_eq!(files.pmns, "simple {\n\tnumfetch\tSIMPLE:0:0\n\ttime\n}\n\nsimple.time {\n\tuser\tSIMPLE:1:2\n}\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod node;
+mod tree;
+pub mod write;
+
+pub use node::{Children, Leaves, Node};
+pub use tree::{InsertError, Tree};
+
+use pmapi::{Domain, Item, PmId};
+
+/// The PMID that marks the root of an agent's dynamic names (`DOMAIN:*:*`), which the agent lists
+/// itself; [`PmId::dynamic_root`] is the way back.
+pub fn dynamic_root(domain: Domain) -> PmId {
+    PmId::new(Domain::DYNAMIC, Item::new(domain.get(), 0))
+}
+
+/// Whether every component of a metric's name begins with a letter and goes on with letters, digits
+/// and underscores.
+pub fn is_name(name: &str) -> bool {
+    name.split('.').all(is_component)
+}
+
+fn is_component(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}

@@ -1,0 +1,137 @@
+use crate::Tree;
+use crate::tree::Id;
+use pmapi::PmId;
+use std::fmt;
+
+/// A node of a [`Tree`].
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    tree: &'a Tree,
+    id: Id,
+}
+
+impl<'a> Node<'a> {
+    pub(crate) fn new(tree: &'a Tree, id: Id) -> Self {
+        Node { tree, id }
+    }
+
+    pub(crate) fn id(self) -> Id {
+        self.id
+    }
+
+    /// The last component of its name; `root` for the root.
+    pub fn name(self) -> &'a str {
+        &self.tree[self.id].name
+    }
+
+    /// The PMID of a leaf.
+    pub fn pmid(self) -> Option<PmId> {
+        self.tree[self.id].pmid
+    }
+
+    /// The node above; `None` for the root.
+    pub fn parent(self) -> Option<Node<'a>> {
+        (self.id != Id::ROOT).then(|| Node::new(self.tree, self.tree[self.id].parent))
+    }
+
+    /// Its whole name; empty for the root.
+    pub fn path(self) -> String {
+        let mut components = Vec::new();
+        let mut node = self;
+        while let Some(parent) = node.parent() {
+            components.push(node.name());
+            node = parent;
+        }
+        components.reverse();
+        components.join(".")
+    }
+
+    /// The nodes directly below (pmGetChildren(3)).
+    pub fn children(self) -> Children<'a> {
+        Children { tree: self.tree, next: self.tree[self.id].first }
+    }
+
+    /// Whether there are nodes below.
+    pub fn has_children(self) -> bool {
+        self.tree[self.id].first.is_some()
+    }
+
+    /// The metrics at and below the node, depth first (pmTraversePMNS(3)).
+    pub fn leaves(self) -> Leaves<'a> {
+        Leaves(Subtree { top: self, next: Some(self) })
+    }
+
+    /// The node and those below it, each before its children.
+    pub(crate) fn subtree(self) -> Subtree<'a> {
+        Subtree { top: self, next: Some(self) }
+    }
+
+    /// The node after it among its siblings.
+    pub(crate) fn next_sibling(self) -> Option<Node<'a>> {
+        self.tree[self.id].next.map(|id| Node::new(self.tree, id))
+    }
+}
+
+impl fmt::Debug for Node<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pmid() {
+            Some(pmid) => write!(f, "Node({} {pmid})", self.path()),
+            None => write!(f, "Node({})", self.path()),
+        }
+    }
+}
+
+/// The children of a node, see [`Node::children`].
+#[derive(Clone)]
+pub struct Children<'a> {
+    tree: &'a Tree,
+    next: Option<Id>,
+}
+
+impl<'a> Iterator for Children<'a> {
+    type Item = Node<'a>;
+
+    fn next(&mut self) -> Option<Node<'a>> {
+        let node = Node::new(self.tree, self.next?);
+        self.next = self.tree[node.id].next;
+        Some(node)
+    }
+}
+
+/// The metrics below a node, see [`Node::leaves`].
+#[derive(Clone)]
+pub struct Leaves<'a>(Subtree<'a>);
+
+impl<'a> Iterator for Leaves<'a> {
+    type Item = Node<'a>;
+
+    fn next(&mut self) -> Option<Node<'a>> {
+        self.0.by_ref().find(|node| node.pmid().is_some())
+    }
+}
+
+/// See [`Node::subtree`].
+#[derive(Clone)]
+pub(crate) struct Subtree<'a> {
+    top: Node<'a>,
+    next: Option<Node<'a>>,
+}
+
+impl<'a> Iterator for Subtree<'a> {
+    type Item = Node<'a>;
+
+    fn next(&mut self) -> Option<Node<'a>> {
+        let node = self.next?;
+        self.next = node.children().next().or_else(|| {
+            let mut up = node;
+            while up.id != self.top.id {
+                if let Some(sibling) = up.next_sibling() {
+                    return Some(sibling);
+                }
+                up = up.parent()?;
+            }
+            None
+        });
+        Some(node)
+    }
+}

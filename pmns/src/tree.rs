@@ -1,0 +1,235 @@
+use crate::node::Node;
+use crate::{is_component, is_name};
+use hashbrown::{DefaultHashBuilder, HashTable};
+use pmapi::PmId;
+use std::hash::BuildHasher;
+use std::ops::{Index, IndexMut};
+use std::sync::OnceLock;
+
+/// A name space. Names keep the order in which they were inserted.
+///
+/// A name is a leaf with a PMID, or an inner node; after [`Tree::insert`] of `a` and `a.b` it is
+/// both, which no file can express.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// Never empty: the first is the root. Removed nodes stay, linked from nowhere.
+    nodes: Vec<Data>,
+    /// Every node but the root, by parent and name.
+    by_name: HashTable<Id>,
+    hasher: DefaultHashBuilder,
+    /// Leaves by PMID, in the order of a traversal; made when first asked for.
+    by_pmid: OnceLock<Box<[(PmId, Id)]>>,
+}
+
+/// A position in a tree's nodes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Id(u32);
+
+impl Id {
+    pub(crate) const ROOT: Id = Id(0);
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Data {
+    pub(crate) name: Box<str>,
+    pub(crate) pmid: Option<PmId>,
+    /// Of the root: itself.
+    pub(crate) parent: Id,
+    pub(crate) first: Option<Id>,
+    last: Option<Id>,
+    pub(crate) next: Option<Id>,
+}
+
+impl Data {
+    fn new(name: &str, parent: Id) -> Data {
+        Data { name: name.into(), pmid: None, parent, first: None, last: None, next: None }
+    }
+}
+
+/// Why a name is not inserted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum InsertError {
+    /// The name is not letters, digits and underscores, separated by dots.
+    #[error("{0:?} is no name of a metric")]
+    Name(String),
+    /// The name has another PMID, or none as it is an inner node.
+    #[error("{name} is {}, not {new}", match present { Some(pmid) => pmid.to_string(), None => "an inner node".into() })]
+    Pmid {
+        /// The name.
+        name: String,
+        /// What it has.
+        present: Option<PmId>,
+        /// What it was to get.
+        new: PmId,
+    },
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Tree::new()
+    }
+}
+
+impl Tree {
+    /// The name space without names.
+    pub fn new() -> Tree {
+        Tree {
+            nodes: vec![Data::new("root", Id::ROOT)],
+            by_name: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            by_pmid: OnceLock::new(),
+        }
+    }
+
+    /// Adds a name after its siblings, with the inner nodes that it needs. That the name is there
+    /// with the same PMID is no error; another name may have the PMID.
+    pub fn insert(&mut self, name: &str, pmid: PmId) -> Result<(), InsertError> {
+        if !is_name(name) {
+            return Err(InsertError::Name(name.into()));
+        }
+        let mut id = Id::ROOT;
+        let mut new = false;
+        for component in name.split('.') {
+            (id, new) = match self.child(id, component) {
+                Some(child) => (child, false),
+                None => (self.push(id, component), true),
+            };
+        }
+        let present = self[id].pmid;
+        if !new && present != Some(pmid) {
+            return Err(InsertError::Pmid { name: name.into(), present, new: pmid });
+        }
+        self[id].pmid = Some(pmid);
+        self.by_pmid.take();
+        Ok(())
+    }
+
+    /// The root, which has the names without a dot as children.
+    pub fn root(&self) -> Node<'_> {
+        Node::new(self, Id::ROOT)
+    }
+
+    /// The node of a name; of the empty name, the root.
+    pub fn node(&self, name: &str) -> Option<Node<'_>> {
+        self.find(name).map(|id| Node::new(self, id))
+    }
+
+    /// The PMID of a metric's name (pmLookupName(3)); `None` for inner nodes too.
+    pub fn pmid(&self, name: &str) -> Option<PmId> {
+        self.node(name)?.pmid()
+    }
+
+    /// The nodes of a PMID, in the order of a traversal.
+    pub fn nodes(&self, pmid: PmId) -> impl DoubleEndedIterator<Item = Node<'_>> {
+        let by_pmid = self.by_pmid.get_or_init(|| {
+            let mut leaves: Vec<_> = self.root().leaves().filter_map(|node| Some((node.pmid()?, node.id()))).collect();
+            // Stable: keeps the order of the traversal.
+            leaves.sort_by_key(|(pmid, _)| *pmid);
+            leaves.into()
+        });
+        let start = by_pmid.partition_point(|(other, _)| *other < pmid);
+        let end = by_pmid.partition_point(|(other, _)| *other <= pmid);
+        by_pmid.get(start..end).unwrap_or_default().iter().map(|(_, id)| Node::new(self, *id))
+    }
+
+    /// The names of a PMID, in the order of pmNameAll(3), whose first is the answer of pmNameID(3).
+    pub fn names(&self, pmid: PmId) -> impl Iterator<Item = String> {
+        self.nodes(pmid).rev().map(|node| node.path())
+    }
+
+    /// Removes a name and everything below it, and the inner nodes above it that are left without
+    /// children. False when there is no such name. The root stays.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let Some(mut id) = self.find(name).filter(|id| *id != Id::ROOT) else {
+            return false;
+        };
+        for node in Node::new(self, id).subtree().map(|node| node.id()).collect::<Vec<_>>() {
+            self.forget(node);
+        }
+        loop {
+            let parent = self[id].parent;
+            self.unlink(id);
+            if parent == Id::ROOT || self[parent].first.is_some() {
+                break;
+            }
+            self.forget(parent);
+            id = parent;
+        }
+        self.by_pmid.take();
+        true
+    }
+
+    fn find(&self, name: &str) -> Option<Id> {
+        let mut id = Id::ROOT;
+        for component in name.split('.').filter(|_| !name.is_empty()) {
+            id = self.child(id, component)?;
+        }
+        Some(id)
+    }
+
+    pub(crate) fn child(&self, parent: Id, name: &str) -> Option<Id> {
+        let hash = self.hash(parent, name);
+        self.by_name.find(hash, |id| self[*id].parent == parent && &*self[*id].name == name).copied()
+    }
+
+    /// Adds a child that is not there after the others. The name must be a component.
+    pub(crate) fn push(&mut self, parent: Id, name: &str) -> Id {
+        debug_assert!(is_component(name) && self.child(parent, name).is_none());
+        let id = Id(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
+        self.nodes.push(Data::new(name, parent));
+        match self[parent].last.replace(id) {
+            Some(last) => self[last].next = Some(id),
+            None => self[parent].first = Some(id),
+        }
+        let hash = self.hash(parent, name);
+        let Tree { nodes, hasher, by_name, .. } = self;
+        by_name.insert_unique(hash, id, |id| {
+            let data = &nodes[id.0 as usize];
+            hasher.hash_one((data.parent.0, &*data.name))
+        });
+        id
+    }
+
+    fn forget(&mut self, id: Id) {
+        let hash = self.hash(self[id].parent, &self[id].name);
+        if let Ok(entry) = self.by_name.find_entry(hash, |other| *other == id) {
+            entry.remove();
+        }
+    }
+
+    /// Takes a node out of its parent's children.
+    fn unlink(&mut self, id: Id) {
+        let Data { parent, next, .. } = self[id];
+        let mut before = None;
+        let mut at = self[parent].first;
+        while let Some(child) = at.filter(|child| *child != id) {
+            before = Some(child);
+            at = self[child].next;
+        }
+        match before {
+            Some(before) => self[before].next = next,
+            None => self[parent].first = next,
+        }
+        if self[parent].last == Some(id) {
+            self[parent].last = before;
+        }
+    }
+
+    fn hash(&self, parent: Id, name: &str) -> u64 {
+        self.hasher.hash_one((parent.0, name))
+    }
+}
+
+impl Index<Id> for Tree {
+    type Output = Data;
+
+    fn index(&self, id: Id) -> &Data {
+        &self.nodes[id.0 as usize]
+    }
+}
+
+impl IndexMut<Id> for Tree {
+    fn index_mut(&mut self, id: Id) -> &mut Data {
+        &mut self.nodes[id.0 as usize]
+    }
+}
