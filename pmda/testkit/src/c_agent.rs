@@ -1,0 +1,136 @@
+//! The C implementations of agents, compiled from the sources that PCP installs.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::output::run;
+use crate::{Agent, Pcp};
+
+/// A C agent in a directory of its own under `target`, with help text compiled by PCP's newhelp.
+///
+/// It is compiled once and kept. PCP's C agents look for `$PCP_PMDAS_DIR/NAME/help` and their configuration beside it,
+/// so whoever starts one sets that variable to [`CAgent::pmdas_dir`] ([`crate::Builder::pmdas_dir`]).
+#[derive(Debug, Clone)]
+pub struct CAgent {
+    name: String,
+    domain: u16,
+    dir: PathBuf,
+}
+
+impl CAgent {
+    #[track_caller]
+    pub(crate) fn build(pcp: &Pcp, name: &str) -> Self {
+        let pmdas = target_dir().join(format!("pcp-{}", pcp.config("PCP_VERSION"))).join("pmdas");
+        let dir = pmdas.join(name);
+        let source = pcp.path("PCP_PMDAS_DIR").join(name);
+        if !dir.exists() {
+            fs::create_dir_all(&pmdas).expect("a directory under target");
+            let work = tempfile::Builder::new().prefix(".build").tempdir_in(&pmdas).expect("a directory under target");
+            let new = work.path().join(name);
+            compile(pcp, name, &source, &new);
+            // Another test may have been faster: the two results are the same.
+            if let Err(error) = fs::rename(&new, &dir) {
+                assert!(dir.exists(), "{}: {error}", dir.display());
+            }
+        }
+        let domain = domain(&dir.join("domain.h"));
+        Self { name: name.to_owned(), domain, dir }
+    }
+
+    /// The directory that holds everything of the agent.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The directory that [`CAgent::dir`] is in: what `PCP_PMDAS_DIR` has to be.
+    pub fn pmdas_dir(&self) -> &Path {
+        self.dir.parent().expect("a directory below another")
+    }
+
+    /// The agent's default domain, from its `domain.h`.
+    pub fn domain(&self) -> u16 {
+        self.domain
+    }
+
+    /// The binary.
+    pub fn binary(&self) -> PathBuf {
+        self.dir.join(format!("pmda{}", self.name))
+    }
+
+    /// The compiled help text without its `.dir` or `.pag`, as for an agent's `-h`.
+    pub fn help(&self) -> PathBuf {
+        self.dir.join("help")
+    }
+
+    /// The subtree of metric names.
+    pub fn pmns(&self) -> PathBuf {
+        self.dir.join("pmns")
+    }
+
+    /// A root name space with this agent alone, as for dbpmda's `-n`.
+    pub fn root(&self) -> PathBuf {
+        self.dir.join("root")
+    }
+
+    /// The agent for a private pmcd.
+    #[track_caller]
+    pub fn agent(&self) -> Agent {
+        Agent::new(&self.name, self.domain, self.binary()).pmns(&self.pmns())
+    }
+
+    /// A copy of the directory below `pmdas`, for a test that changes its files.
+    #[track_caller]
+    pub fn copy_to(&self, pmdas: &Path) -> Self {
+        let dir = pmdas.join(&self.name);
+        copy_files(&self.dir, &dir);
+        Self { dir, ..self.clone() }
+    }
+}
+
+fn compile(pcp: &Pcp, name: &str, source: &Path, dir: &Path) {
+    copy_files(source, dir);
+    let domain = domain(&dir.join("domain.h"));
+
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O2", "-o"]).arg(format!("pmda{name}")).arg(format!("{name}.c")).args(["-lpcp_pmda", "-lpcp"]);
+    gcc.current_dir(dir);
+    run(gcc, "").ok();
+
+    // newhelp knows no symbols: an entry of an instance domain needs the number, as PCP's pmdaproc.sh writes it.
+    let help = fs::read_to_string(dir.join("help")).expect("the agent's help text");
+    let symbol = format!("@ {}.", name.to_uppercase());
+    let mut newhelp = pcp.command("newhelp");
+    newhelp.args(["-n", "root", "-v", "2", "-o", "help"]).current_dir(dir);
+    run(newhelp, &help.replace(&symbol, &format!("@ {domain}."))).ok();
+}
+
+/// Copies the sources of an agent's directory; symbolic links are followed, what was compiled there stays behind.
+fn copy_files(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a new directory");
+    for entry in fs::read_dir(from).unwrap_or_else(|error| panic!("{}: {error}", from.display())) {
+        let entry = entry.expect("an entry of the directory");
+        let compiled = Path::new(&entry.file_name()).extension().is_some_and(|ext| ext == "o" || ext == "so");
+        if entry.path().is_file() && !compiled {
+            fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy of the file");
+        }
+    }
+}
+
+fn domain(header: &Path) -> u16 {
+    let text = fs::read_to_string(header).unwrap_or_else(|error| panic!("{}: {error}", header.display()));
+    let words = text.lines().find(|line| line.starts_with("#define")).map(str::split_whitespace);
+    words
+        .and_then(|mut words| words.nth(2))
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("{}: no domain", header.display()))
+}
+
+/// Cargo's target directory: the test binary that runs this is in `target/PROFILE/deps`.
+fn target_dir() -> PathBuf {
+    let exe = env::current_exe().expect("the path of this test");
+    let cargo = |dir: &&Path| dir.join("CACHEDIR.TAG").exists() || dir.file_name() == Some(OsStr::new("target"));
+    exe.ancestors().find(cargo).map_or_else(|| env::temp_dir().join("pcp-testkit"), Path::to_path_buf)
+}

@@ -1,0 +1,107 @@
+//! What a tool said, and what of it may differ between two runs.
+
+use std::ffi::OsStr;
+use std::io::{Read, Write, pipe};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
+use std::thread;
+
+use regex::Regex;
+
+/// The longest that a tool may run, in seconds; coreutils' `timeout` then ends it with exit code 124.
+const LIMIT: &str = "60";
+
+/// How a tool ended and what it printed.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// The command line, for messages.
+    pub command: String,
+    /// The exit status; code 124 after a time-out.
+    pub status: ExitStatus,
+    /// Standard output and standard error as they came, in one stream.
+    pub text: String,
+}
+
+impl Output {
+    /// The text of a tool that ended with exit code 0; a panic with the text otherwise.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert!(self.status.success(), "{}: {}\n{}", self.command, self.status, self.text);
+        self.text
+    }
+
+    /// The text of a tool that ended with an exit code other than 0; a panic with the text otherwise.
+    #[track_caller]
+    pub fn failed(self) -> String {
+        assert!(!self.status.success(), "{} succeeded:\n{}", self.command, self.text);
+        self.text
+    }
+
+    /// The text without what differs from run to run: see [`normalise`].
+    pub fn normalised(&self) -> String {
+        normalise(&self.text)
+    }
+}
+
+/// Replaces process ids, times of day, agents' command lines and the addresses of dumped results in what a PCP tool
+/// printed.
+///
+/// Values stay as they are: a test that reads a clock has to leave that metric out of its comparison.
+pub fn normalise(text: &str) -> String {
+    static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+        [
+            (r"(?m)^(_*pm\w*Result dump) from .*? numpmid", "$1 numpmid"),
+            (r"\(pid: \d+\)", "(pid: PID)"),
+            (r"(?m)^Start \S+ PMDA: .*", "Start PMDA"),
+            (r"(?m)^(open (pipe|socket|dso)) .*", "$1 AGENT"),
+            (r"(?m)^Timer: .*", "Timer: TIME"),
+            (
+                r"\[?\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d( \d{4})?\]?",
+                "TIME",
+            ),
+            (r"\b\d\d:\d\d:\d\d(\.\d+)?\b", "TIME"),
+        ]
+        .into_iter()
+        .map(|(pattern, with)| (Regex::new(pattern).expect("a constant pattern"), with))
+        .collect()
+    });
+    RULES.iter().fold(text.to_owned(), |text, (pattern, with)| pattern.replace_all(&text, *with).into_owned())
+}
+
+/// Runs `command` with `input` on its standard input and its two outputs in one stream, within the time limit.
+#[track_caller]
+pub(crate) fn run(command: Command, input: &str) -> Output {
+    let words: Vec<&OsStr> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
+    let line = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+
+    let mut limited = Command::new("timeout");
+    limited.args(["-k", "1", LIMIT]).args(&words);
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(key, value),
+            None => limited.env_remove(key),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        limited.current_dir(dir);
+    }
+
+    let (mut reader, writer) = pipe().expect("a pipe");
+    let mut child = limited
+        .stdin(Stdio::piped())
+        .stdout(writer.try_clone().expect("a second descriptor"))
+        .stderr(writer)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{line}: {error}"));
+    drop(limited); // It holds the pipe's writing end, and the reader waits until all of those are closed.
+
+    let mut stdin = child.stdin.take().expect("a piped standard input");
+    let mut bytes = Vec::new();
+    thread::scope(|scope| {
+        // A tool that ends before it has read everything is no error here: its status tells.
+        scope.spawn(move || stdin.write_all(input.as_bytes()));
+        reader.read_to_end(&mut bytes).expect("the tool's output");
+    });
+    let status = child.wait().expect("the tool's exit status");
+    Output { command: line, status, text: String::from_utf8_lossy(&bytes).into_owned() }
+}

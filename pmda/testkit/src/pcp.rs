@@ -1,0 +1,117 @@
+//! The installed PCP: where it is, and its tools.
+
+use std::collections::HashMap;
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::output::{Output, run};
+use crate::{Builder, CAgent};
+
+/// Why there is no PCP to test with.
+#[derive(Debug, Clone)]
+pub struct Missing(String);
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PCP is not installed: {}", self.0)
+    }
+}
+
+impl std::error::Error for Missing {}
+
+/// The installed PCP.
+#[derive(Debug, Clone)]
+pub struct Pcp {
+    config: HashMap<String, String>,
+}
+
+impl Pcp {
+    /// Finds PCP by its `pcp.conf` (`$PCP_CONF`, or `$PCP_DIR/etc/pcp.conf`) and its pmcd.
+    pub fn locate() -> Result<Self, Missing> {
+        let root = || PathBuf::from(env::var_os("PCP_DIR").unwrap_or_else(|| "/".into()));
+        let path = env::var_os("PCP_CONF").map_or_else(|| root().join("etc/pcp.conf"), PathBuf::from);
+        let text = fs::read_to_string(&path).map_err(|error| Missing(format!("{}: {error}", path.display())))?;
+        let config = text
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .filter(|(name, _)| name.starts_with("PCP_"))
+            .map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned()))
+            .collect();
+        let pcp = Self { config };
+        let pmcd = pcp.pmcd_binary();
+        if pmcd.exists() { Ok(pcp) } else { Err(Missing(format!("there is no {}", pmcd.display()))) }
+    }
+
+    /// The installed PCP, or a panic that says what is missing: for tests marked `#[ignore = "needs PCP"]`.
+    #[track_caller]
+    pub fn required() -> Self {
+        Self::locate().unwrap_or_else(|missing| panic!("{missing}"))
+    }
+
+    /// A variable of `pcp.conf`, such as `PCP_VERSION`.
+    #[track_caller]
+    pub fn config(&self, name: &str) -> &str {
+        self.config.get(name).unwrap_or_else(|| panic!("pcp.conf has no {name}"))
+    }
+
+    /// A directory or file that `pcp.conf` names, such as `PCP_PMDAS_DIR`.
+    #[track_caller]
+    pub fn path(&self, name: &str) -> &Path {
+        Path::new(self.config(name))
+    }
+
+    /// The collector's binary.
+    pub(crate) fn pmcd_binary(&self) -> PathBuf {
+        self.path("PCP_BINADM_DIR").join("pmcd")
+    }
+
+    /// A command of PCP's, found where PCP keeps its commands, with messages in English and times in UTC.
+    pub fn command(&self, tool: &str) -> Command {
+        let found = ["PCP_BIN_DIR", "PCP_BINADM_DIR"].iter().map(|dir| self.path(dir).join(tool)).find(|p| p.exists());
+        let mut command = Command::new(found.unwrap_or_else(|| PathBuf::from(tool)));
+        command.envs([("LC_ALL", "C"), ("TZ", "UTC")]);
+        // A derived-metric configuration on this machine would add metrics.
+        command.env("PCP_DERIVED_CONFIG", "");
+        command
+    }
+
+    /// Runs a command of PCP's that needs no pmcd.
+    #[track_caller]
+    pub fn run<S: AsRef<OsStr>>(&self, tool: &str, arguments: impl IntoIterator<Item = S>) -> Output {
+        let mut command = self.command(tool);
+        command.args(arguments);
+        run(command, "")
+    }
+
+    /// Runs a command of the caller's making, such as one from [`Pcp::command`] with more environment.
+    #[track_caller]
+    pub fn run_command(&self, command: Command, input: &str) -> Output {
+        run(command, input)
+    }
+
+    /// A session of PCP's dbpmda: `open pipe` with the agent's command line, then the lines of `script`, each echoed.
+    ///
+    /// `pmns` is a root name space such as [`CAgent::root`], and `pmdas_dir` where C agents look for their help text.
+    #[track_caller]
+    pub fn dbpmda(&self, pmns: &Path, pmdas_dir: &Path, agent: &[&OsStr], script: &str) -> Output {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let agent: Vec<_> = agent.iter().map(|word| word.to_string_lossy()).collect();
+        let mut command = self.command("dbpmda");
+        command.args(["-f", "-e", "-n"]).arg(pmns).current_dir(dir.path()).env("PCP_PMDAS_DIR", pmdas_dir);
+        run(command, &format!("open pipe {}\n{script}\nquit\n", agent.join(" ")))
+    }
+
+    /// The C implementation of the agent `name`, compiled from the installed sources.
+    #[track_caller]
+    pub fn c_agent(&self, name: &str) -> CAgent {
+        CAgent::build(self, name)
+    }
+
+    /// A collector of the test's own, to be configured and started.
+    pub fn pmcd(&self) -> Builder {
+        Builder::new(self.clone())
+    }
+}
