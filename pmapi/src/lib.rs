@@ -3,14 +3,18 @@
 //! the C function or macro that it answers to.
 
 pub mod atom;
+pub mod config;
 pub mod desc;
 pub mod error;
 pub mod id;
+pub mod label;
 pub mod pdu;
 pub mod units;
 
 pub use atom::Atom;
+pub use config::Config;
 pub use desc::{Desc, Semantics, Type};
 pub use error::{Error, Result};
 pub use id::{Domain, InDom, Inst, Item, PmId, Serial};
+pub use label::LabelSet;
 pub use units::Units;

@@ -1,0 +1,198 @@
+//! Where PCP keeps its files: `pcp.conf` and the `PCP_*` environment (pmGetConfig(3), pcp.conf(5)).
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+/// The configuration variables of the installed PCP.
+///
+/// A variable of the environment wins over `pcp.conf`. Without PCP on the machine the typed
+/// accessors answer with the paths that PCP's packages use, so that an agent can run under a
+/// collector that has no installation, for instance in a test.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    env: HashMap<OsString, OsString>,
+    file: HashMap<OsString, OsString>,
+}
+
+/// `pcp.conf` could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read PCP's configuration {path:?}: {source}; PCP_CONF or PCP_DIR may need to be set")]
+pub struct ConfigError {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+impl Config {
+    /// Environment and `pcp.conf`; a file that cannot be read counts as empty
+    /// (pmGetOptionalConfig(3)).
+    pub fn load() -> Config {
+        Self::try_load().unwrap_or_else(|_| Config { env: env::vars_os().collect(), file: HashMap::new() })
+    }
+
+    /// Environment and `pcp.conf`, which must be readable (pmGetConfig(3)).
+    pub fn try_load() -> Result<Config, ConfigError> {
+        let path = Self::path();
+        let text = fs::read(&path).map_err(|source| ConfigError { path, source })?;
+        Ok(Self::new(&text, env::vars_os()))
+    }
+
+    /// The configuration that a `pcp.conf` with this text gives in this environment.
+    pub fn new(text: &[u8], env: impl IntoIterator<Item = (OsString, OsString)>) -> Config {
+        let mut file = HashMap::new();
+        for line in text.split(|&b| b == b'\n').filter(|l| !l.starts_with(b"#")) {
+            let Some(eq) = line.iter().position(|&b| b == b'=') else { continue };
+            let (name, value) = (line.get(..eq).unwrap_or_default(), line.get(eq + 1..).unwrap_or_default());
+            file.entry(os(name)).or_insert_with(|| os(unquote(value)));
+        }
+        Config { env: env.into_iter().collect(), file }
+    }
+
+    /// Where `pcp.conf` is: `$PCP_CONF`, else `$PCP_DIR/etc/pcp.conf`, else `/etc/pcp.conf`, or
+    /// `/usr/local/etc/pcp.conf` when only that one exists.
+    pub fn path() -> PathBuf {
+        let (etc, local) = (Path::new("/etc/pcp.conf"), Path::new("/usr/local/etc/pcp.conf"));
+        if let Some(conf) = env::var_os("PCP_CONF") {
+            conf.into()
+        } else if let Some(dir) = env::var_os("PCP_DIR") {
+            Path::new(&dir).join("etc/pcp.conf")
+        } else if !etc.exists() && local.exists() {
+            local.into()
+        } else {
+            etc.into()
+        }
+    }
+
+    /// A variable: the environment's value, else the file's.
+    pub fn var(&self, name: &str) -> Option<&OsStr> {
+        let name = OsStr::new(name);
+        self.env.get(name).or_else(|| self.file.get(name)).map(OsString::as_os_str)
+    }
+
+    fn dir(&self, name: &str, default: &str) -> PathBuf {
+        self.set(name).map_or_else(|| default.into(), PathBuf::from)
+    }
+
+    fn set(&self, name: &str) -> Option<&OsStr> {
+        self.var(name).filter(|v| !v.is_empty())
+    }
+
+    fn text(&self, name: &str, default: &str) -> String {
+        self.set(name).map_or_else(|| default.to_owned(), |v| v.to_string_lossy().into_owned())
+    }
+
+    /// `$PCP_SYSCONF_DIR`: configuration, `/etc/pcp`.
+    pub fn sysconf_dir(&self) -> PathBuf {
+        self.dir("PCP_SYSCONF_DIR", "/etc/pcp")
+    }
+
+    /// `$PCP_VAR_DIR`: state, `/var/lib/pcp`; holds `config/pmda` and `pmns`.
+    pub fn var_dir(&self) -> PathBuf {
+        self.dir("PCP_VAR_DIR", "/var/lib/pcp")
+    }
+
+    /// `$PCP_SHARE_DIR`: `/usr/share/pcp`.
+    pub fn share_dir(&self) -> PathBuf {
+        self.dir("PCP_SHARE_DIR", "/usr/share/pcp")
+    }
+
+    /// `$PCP_BINADM_DIR`: programs that users don't run, `/usr/lib/pcp/bin`.
+    pub fn binadm_dir(&self) -> PathBuf {
+        self.dir("PCP_BINADM_DIR", "/usr/lib/pcp/bin")
+    }
+
+    /// `$PCP_PMDAS_DIR`: a directory for each agent, `/var/lib/pcp/pmdas`.
+    pub fn pmdas_dir(&self) -> PathBuf {
+        self.set("PCP_PMDAS_DIR").map_or_else(|| self.var_dir().join("pmdas"), PathBuf::from)
+    }
+
+    /// `$PCP_LOG_DIR`: `/var/log/pcp`.
+    pub fn log_dir(&self) -> PathBuf {
+        self.dir("PCP_LOG_DIR", "/var/log/pcp")
+    }
+
+    /// `$PCP_RUN_DIR`: process identifiers and sockets, `/run/pcp`.
+    pub fn run_dir(&self) -> PathBuf {
+        self.dir("PCP_RUN_DIR", "/run/pcp")
+    }
+
+    /// `$PCP_TMP_DIR`: status files, `/var/lib/pcp/tmp`; holds `mmv`.
+    pub fn tmp_dir(&self) -> PathBuf {
+        self.set("PCP_TMP_DIR").map_or_else(|| self.var_dir().join("tmp"), PathBuf::from)
+    }
+
+    /// `$PCP_TMPFILE_DIR`: work files, `/var/tmp`.
+    pub fn tmpfile_dir(&self) -> PathBuf {
+        self.dir("PCP_TMPFILE_DIR", "/var/tmp")
+    }
+
+    /// `$PCP_PMCDCONF_PATH`: pmcd's list of agents, `/etc/pcp/pmcd/pmcd.conf`.
+    pub fn pmcdconf_path(&self) -> PathBuf {
+        self.set("PCP_PMCDCONF_PATH").map_or_else(|| self.sysconf_dir().join("pmcd/pmcd.conf"), PathBuf::from)
+    }
+
+    /// `$PCP_USER`: the account that daemons and agents run under, `pcp` (pmGetUsername(3)).
+    pub fn user(&self) -> String {
+        self.text("PCP_USER", "pcp")
+    }
+
+    /// `$PCP_GROUP`: the group that daemons and agents run under, `pcp`.
+    pub fn group(&self) -> String {
+        self.text("PCP_GROUP", "pcp")
+    }
+}
+
+fn os(bytes: &[u8]) -> OsString {
+    OsString::from_vec(bytes.to_vec())
+}
+
+/// A value that starts and ends with the same quote, without them.
+fn unquote(value: &[u8]) -> &[u8] {
+    match value {
+        [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,
+        _ => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    fn config(text: &str, env: &[(&str, &str)]) -> Config {
+        Config::new(text.as_bytes(), env.iter().map(|(k, v)| (k.into(), v.into())))
+    }
+
+    #[test]
+    fn environment_then_first_line_of_the_file() {
+        let text = "# PCP_A=0\nPCP_A=1\nPCP_A=2\n\nno assignment\nPCP_B=\"gawk --posix\"\nPCP_C='\nPCP_D=a=b\nPCP_E=\n";
+        let c = config(text, &[("PCP_D", "env"), ("PCP_F", "only")]);
+        let var = |name| c.var(name).map(|v| v.to_str().unwrap());
+        assert_eq!(var("PCP_A"), Some("1"));
+        assert_eq!(var("PCP_B"), Some("gawk --posix"));
+        assert_eq!(var("PCP_C"), Some("'"));
+        assert_eq!(var("PCP_D"), Some("env"));
+        assert_eq!(var("PCP_E"), Some(""));
+        assert_eq!(var("PCP_F"), Some("only"));
+        assert_eq!(var("# PCP_A"), None);
+        assert_eq!(config(text, &[]).var("PCP_D").unwrap().as_bytes(), b"a=b");
+    }
+
+    #[test]
+    fn defaults_follow_what_is_set() {
+        let c = config("", &[]);
+        assert_eq!(c.pmdas_dir(), Path::new("/var/lib/pcp/pmdas"));
+        assert_eq!(c.pmcdconf_path(), Path::new("/etc/pcp/pmcd/pmcd.conf"));
+        assert_eq!((c.user(), c.group()), ("pcp".into(), "pcp".into()));
+        let c = config("PCP_VAR_DIR=/srv/pcp\nPCP_USER=\n", &[("PCP_RUN_DIR", "/tmp/run")]);
+        assert_eq!(c.pmdas_dir(), Path::new("/srv/pcp/pmdas"));
+        assert_eq!(c.tmp_dir(), Path::new("/srv/pcp/tmp"));
+        assert_eq!(c.run_dir(), Path::new("/tmp/run"));
+        assert_eq!(c.user(), "pcp");
+    }
+}

@@ -1,0 +1,114 @@
+use super::*;
+
+fn index(set: &LabelSet) -> Vec<(u16, u8, u8, u16, u16)> {
+    set.index().map(|l| (l.name, l.name_len, l.flags.bits(), l.value, l.value_len)).collect()
+}
+
+fn parsed(json: &str) -> LabelSet {
+    LabelSet::parse(json).unwrap()
+}
+
+#[test]
+fn text_keeps_its_order_and_the_index_is_sorted() {
+    let set = parsed(" { \"b\" : 1 , \"a\" : [1, 2, {\"x\": 3}] , \"z\":\"q\\\"} ,\" } ");
+    assert_eq!(set.json(), r#"{"b":1,"a":[1,2,{"x":3}],"z":"q\"} ,"}"#);
+    assert_eq!(index(&set), [(8, 1, 0, 11, 13), (2, 1, 0, 5, 1), (26, 1, 0, 29, 8)]);
+    assert_eq!(set.value("a"), Some(r#"[1,2,{"x":3}]"#));
+}
+
+#[test]
+fn merging_sorts_and_prefers_the_new() {
+    let mut set = parsed(r#"{"b":1,"a":"x"}"#);
+    set.add_notes(r#"{"aa":3,"a":2}"#).unwrap();
+    assert_eq!(set.json(), r#"{"a":2,"aa":3,"b":1}"#);
+    assert_eq!(index(&set), [(2, 1, 128, 5, 1), (8, 2, 128, 12, 1), (15, 1, 0, 18, 1)]);
+    set.add("{}").unwrap();
+    assert_eq!(set.len(), 3);
+}
+
+#[test]
+fn nested_objects_are_compound() {
+    let mut set = parsed(r#"{"a":{"b":{"c":1},"d":"x"},"e":{}}"#);
+    assert_eq!(set.labels().map(|l| l.name).collect::<Vec<_>>(), ["a.b.c", "a.d", "e"]);
+    assert_eq!(index(&set), [(12, 1, 64, 15, 1), (19, 1, 64, 22, 3), (28, 1, 64, 31, 2)]);
+    set.insert("f", 1.5).unwrap();
+    assert_eq!(set.json(), r#"{"a.b.c":1,"a.d":"x","e":{},"f":1.5}"#);
+    assert_eq!(index(&set)[0], (2, 5, 64, 9, 1));
+}
+
+#[test]
+fn serialized_values() {
+    let mut set = LabelSet::new();
+    set.insert("text", "a\"b").unwrap();
+    set.insert("none", None::<u8>).unwrap();
+    set.insert("map", serde_json::json!({"x": [1, true]})).unwrap();
+    assert_eq!(set.json(), r#"{"map.x":[1,true],"none":null,"text":"a\"b"}"#);
+}
+
+#[test]
+fn what_is_refused() {
+    let refused = |json: &str| Error::from(LabelSet::parse(json).unwrap_err());
+    for json in [
+        r#"{"_a":1}"#,
+        r#"{"1a":1}"#,
+        r#"{"a-b":1}"#,
+        r#"{"":1}"#,
+        r#"{"a.b":1}"#,
+        r#"{"é":1}"#,
+        r#"{"a\u0041":1}"#,
+        r#"{"a":1,"a":2}"#,
+        r#"{"a":{"b":1},"a":{"b":2}}"#,
+        r#"{"a":1"#,
+        "[1]",
+        "12",
+        "null",
+        r#"{"a":1} x"#,
+        r#"{"a":1,}"#,
+        r#"{a:1}"#,
+        r#"{"a":01}"#,
+        " ",
+        "{\"a\":\"\t\"}",
+    ] {
+        assert_eq!(refused(json), Error::from_errno(22), "{json}");
+    }
+    assert_eq!(refused(&format!("{{\"{}\":1}}", "n".repeat(255))), Error::from_errno(7));
+    assert_eq!(refused(&format!("{{\"a\":\"{}\"}}", "x".repeat(65535))), Error::from_errno(7));
+    assert!(LabelSet::parse(&"[".repeat(60000)).is_err());
+    assert!(LabelSet::parse(&r#"{"a":"#.repeat(10000)).is_err());
+}
+
+#[test]
+fn limits() {
+    let object = |n: usize| format!("{{{}}}", (0..n).map(|i| format!("\"l{i}\":{i}")).collect::<Vec<_>>().join(","));
+    assert_eq!(parsed(&object(254)).len(), 254);
+    assert!(matches!(LabelSet::parse(&object(255)), Err(LabelError::TooMany)));
+    let mut set = parsed(&object(254));
+    let before = set.clone();
+    assert!(matches!(set.insert("more", 1), Err(LabelError::TooMany)));
+    let long = "x".repeat(MAX_JSON - 8);
+    assert_eq!(parsed(&format!("{{\"a\":\"{long}\"}}")).json().len(), MAX_JSON);
+    assert!(matches!(set.insert("l0", long), Err(LabelError::TooLong)));
+    assert!(set == before);
+}
+
+#[test]
+fn sets_from_outside() {
+    let set = parsed(r#"{"b":1,"a":"é"}"#);
+    let copy = LabelSet::from_raw(set.json().to_owned(), set.index()).unwrap();
+    assert!(copy == set);
+    let outside = RawLabel { value_len: 9, ..set.index().next().unwrap() };
+    assert!(LabelSet::from_raw(set.json().to_owned(), [outside]).is_err());
+    let half_a_character = RawLabel { value_len: 2, ..set.index().next().unwrap() };
+    assert!(LabelSet::from_raw(set.json().to_owned(), [half_a_character]).is_err());
+}
+
+#[test]
+fn flags() {
+    let mut set = parsed(r#"{"a":1}"#);
+    set.flag(LabelLevel::Instances.into());
+    assert_eq!(index(&set)[0].2, 32);
+    let flags = LabelFlags::from(LabelLevel::Item) | LabelFlags::OPTIONAL;
+    assert_eq!((flags.level(), LabelLevel::from_code(0xd0)), (Some(LabelLevel::Item), Some(LabelLevel::Item)));
+    assert_eq!(format!("{flags:?}"), "LabelFlags(Item | OPTIONAL)");
+    assert_eq!(LabelLevel::from_code(3), None);
+}
