@@ -14,10 +14,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cpp;
+mod error;
+mod load;
 mod node;
+mod parse;
 mod tree;
 pub mod write;
 
+pub use error::{Error, Pass, Place, Problem};
+pub use load::{FileSystem, Files, Loader};
 pub use node::{Children, Leaves, Node};
 pub use tree::{InsertError, Tree};
 
@@ -37,4 +43,9 @@ pub fn is_name(name: &str) -> bool {
 
 fn is_component(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// Whether a PMID marks the root of dynamic names. The format has such a root for domain 0 as well.
+fn is_dynamic_root(pmid: PmId) -> bool {
+    pmid.domain().get() == Domain::DYNAMIC.get() && pmid.item().item() == 0
 }

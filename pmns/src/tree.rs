@@ -1,5 +1,6 @@
 use crate::node::Node;
-use crate::{is_component, is_name};
+use crate::{is_component, is_dynamic_root, is_name};
+use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use pmapi::PmId;
 use std::hash::BuildHasher;
@@ -22,7 +23,7 @@ pub struct Tree {
 }
 
 /// A position in a tree's nodes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Id(u32);
 
 impl Id {
@@ -81,6 +82,14 @@ impl Tree {
         }
     }
 
+    pub(crate) fn with_capacity(nodes: usize) -> Tree {
+        let mut tree = Tree::new();
+        tree.nodes.reserve(nodes);
+        let Tree { by_name, .. } = &mut tree;
+        by_name.reserve(nodes, |_| 0);
+        tree
+    }
+
     /// Adds a name after its siblings, with the inner nodes that it needs. That the name is there
     /// with the same PMID is no error; another name may have the PMID.
     pub fn insert(&mut self, name: &str, pmid: PmId) -> Result<(), InsertError> {
@@ -90,10 +99,7 @@ impl Tree {
         let mut id = Id::ROOT;
         let mut new = false;
         for component in name.split('.') {
-            (id, new) = match self.child(id, component) {
-                Some(child) => (child, false),
-                None => (self.push(id, component), true),
-            };
+            (id, new) = self.child_or_new(id, component);
         }
         let present = self[id].pmid;
         if !new && present != Some(pmid) {
@@ -114,9 +120,20 @@ impl Tree {
         self.find(name).map(|id| Node::new(self, id))
     }
 
-    /// The PMID of a metric's name (pmLookupName(3)); `None` for inner nodes too.
-    pub fn pmid(&self, name: &str) -> Option<PmId> {
-        self.node(name)?.pmid()
+    /// The PMID of a metric's name (pmLookupName(3)). A name below the root of dynamic names, which
+    /// only their agent knows, has the PMID of that root.
+    pub fn lookup(&self, name: &str) -> Result<PmId, pmapi::Error> {
+        let mut id = Id::ROOT;
+        for component in name.split('.') {
+            match self.child(id, component) {
+                Some(child) => id = child,
+                None => {
+                    let dynamic = self[id].pmid.filter(|pmid| is_dynamic_root(*pmid) && self[id].first.is_none());
+                    return dynamic.ok_or(pmapi::Error::NAME);
+                }
+            }
+        }
+        self[id].pmid.filter(|_| self[id].first.is_none()).ok_or(pmapi::Error::NONLEAF)
     }
 
     /// The nodes of a PMID, in the order of a traversal.
@@ -172,22 +189,28 @@ impl Tree {
         self.by_name.find(hash, |id| self[*id].parent == parent && &*self[*id].name == name).copied()
     }
 
-    /// Adds a child that is not there after the others. The name must be a component.
-    pub(crate) fn push(&mut self, parent: Id, name: &str) -> Id {
-        debug_assert!(is_component(name) && self.child(parent, name).is_none());
-        let id = Id(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
-        self.nodes.push(Data::new(name, parent));
+    /// The child of that name, added after the others unless it is there, and whether it was added.
+    /// The name must be a component.
+    pub(crate) fn child_or_new(&mut self, parent: Id, name: &str) -> (Id, bool) {
+        debug_assert!(is_component(name));
+        let hash = self.hash(parent, name);
+        let Tree { nodes, hasher, by_name, .. } = self;
+        let data = |id: &Id| &nodes[id.0 as usize];
+        let is_it = |id: &Id| data(id).parent == parent && &*data(id).name == name;
+        let id = match by_name.entry(hash, is_it, |id| hasher.hash_one((data(id).parent.0, &*data(id).name))) {
+            Entry::Occupied(entry) => return (*entry.get(), false),
+            Entry::Vacant(entry) => {
+                let id = Id(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
+                entry.insert(id);
+                id
+            }
+        };
+        nodes.push(Data::new(name, parent));
         match self[parent].last.replace(id) {
             Some(last) => self[last].next = Some(id),
             None => self[parent].first = Some(id),
         }
-        let hash = self.hash(parent, name);
-        let Tree { nodes, hasher, by_name, .. } = self;
-        by_name.insert_unique(hash, id, |id| {
-            let data = &nodes[id.0 as usize];
-            hasher.hash_one((data.parent.0, &*data.name))
-        });
-        id
+        (id, true)
     }
 
     fn forget(&mut self, id: Id) {

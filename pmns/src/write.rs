@@ -1,7 +1,7 @@
 //! Name spaces as text, in the form that pmnsmerge(1) writes: the root, then each inner node before
 //! the inner nodes below it.
 
-use crate::{Node, Tree};
+use crate::{Node, Tree, is_dynamic_root};
 use pmapi::{Domain, PmId};
 use std::fmt::{self, Write as _};
 
@@ -97,7 +97,7 @@ struct Source<'a> {
 impl fmt::Display for Source<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let item = self.pmid.item();
-        let dynamic = self.pmid.domain().get() == Domain::DYNAMIC.get() && item.item() == 0;
+        let dynamic = is_dynamic_root(self.pmid);
         let domain = if dynamic { item.cluster() } else { self.pmid.domain().get() };
         match self.symbols {
             Some((of, symbol)) if of.get() == domain => f.write_str(symbol)?,

@@ -1,0 +1,96 @@
+use crate::error::{Pass, Place, Problem};
+use std::rc::Rc;
+
+/// A line of preprocessed text, and where it stands.
+#[derive(Debug)]
+pub(crate) struct Line {
+    file: Rc<str>,
+    pub(super) number: u32,
+    /// Without its newline.
+    pub(crate) text: Vec<u8>,
+    /// Where the text stands in the file, if not at the same column. Ascending by `start`.
+    origins: Vec<Origin>,
+    /// What the text is replaced from, kept for its memory.
+    before: Vec<u8>,
+}
+
+/// Bytes of a line's text, up to the next one, that come from another column.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    start: usize,
+    column: usize,
+    /// All of them stand for what begins at `column`.
+    is_value: bool,
+}
+
+impl Line {
+    pub(crate) fn new() -> Line {
+        Line { file: "".into(), number: 0, text: Vec::new(), origins: Vec::new(), before: Vec::new() }
+    }
+
+    pub(super) fn reset(&mut self, file: &Rc<str>, number: u32, text: &[u8]) {
+        if !Rc::ptr_eq(&self.file, file) {
+            self.file = file.clone();
+        }
+        self.number = number;
+        self.text.clear();
+        self.text.extend_from_slice(text);
+        self.origins.clear();
+    }
+
+    /// Where a byte of the text stands in the file.
+    pub(crate) fn place(&self, at: usize) -> Place {
+        let origin = self.origins.partition_point(|origin| origin.start <= at).checked_sub(1);
+        let column = match origin.and_then(|origin| self.origins.get(origin)) {
+            None => at,
+            Some(Origin { column, is_value: true, .. }) => *column,
+            Some(Origin { start, column, .. }) => column + (at - start),
+        };
+        let column = u32::try_from(column).map_or(u32::MAX, |column| column.saturating_add(1));
+        Place { file: self.file.clone(), line: self.number, column }
+    }
+
+    /// A problem of the preprocessor with the line.
+    pub(super) fn problem(&self, at: usize, reason: impl Into<String>) -> Problem {
+        let text = String::from_utf8_lossy(&self.text).into_owned();
+        Problem { place: self.place(at), reason: reason.into(), pass: Pass::Preprocess(Some(text)) }
+    }
+
+    /// A problem of the scanner or parser with a token of the line.
+    pub(crate) fn parse_problem(&self, at: usize, reason: impl Into<String>) -> Problem {
+        let line = String::from_utf8_lossy(&self.text).into_owned();
+        Problem { place: self.place(at), reason: reason.into(), pass: Pass::Parse { line, token: at } }
+    }
+
+    /// Replaces words, `[A-Za-z_][A-Za-z0-9_]*`, that have a value.
+    pub(super) fn replace_words<'v>(&mut self, value: impl Fn(&[u8]) -> Option<&'v [u8]>) {
+        std::mem::swap(&mut self.text, &mut self.before);
+        self.text.clear();
+        let mut at = 0;
+        while let Some(rest) = self.before.get(at..).filter(|rest| !rest.is_empty()) {
+            // Between words; digits before a letter are not part of its word.
+            let gap = rest.iter().position(|b| starts_word(*b)).unwrap_or(rest.len());
+            let (gap, rest) = rest.split_at(gap);
+            let word = rest.iter().position(|b| !starts_word(*b) && !b.is_ascii_digit()).unwrap_or(rest.len());
+            let word = rest.get(..word).unwrap_or_default();
+            self.text.extend_from_slice(gap);
+            at += gap.len();
+            match value(word) {
+                Some(value) => {
+                    self.origins.push(Origin { start: self.text.len(), column: at, is_value: true });
+                    self.text.extend_from_slice(value);
+                    at += word.len();
+                    self.origins.push(Origin { start: self.text.len(), column: at, is_value: false });
+                }
+                None => {
+                    self.text.extend_from_slice(word);
+                    at += word.len();
+                }
+            }
+        }
+    }
+}
+
+pub(super) const fn starts_word(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || byte == b'_'
+}

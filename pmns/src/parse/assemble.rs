@@ -1,0 +1,134 @@
+//! From blocks to the tree.
+
+use super::{Blocks, Name};
+use crate::error::{Error, Pass, Problem};
+use crate::tree::Id;
+use crate::{Node, Tree, is_dynamic_root};
+use pmapi::PmId;
+use std::collections::HashMap;
+
+const ROOT: &str = "root";
+
+impl Blocks {
+    /// The tree of all blocks, which must be connected with the root.
+    pub(super) fn assemble(&self, unique: bool) -> Result<Tree, Error> {
+        // Of blocks with one path the last is taken; the others are left over.
+        let mut by_path: HashMap<&str, usize> = HashMap::with_capacity(self.blocks.len());
+        by_path.extend(self.blocks.iter().enumerate().map(|(at, block)| (self.name(block.path), at)));
+        let mut is_used = vec![false; self.blocks.len()];
+        let mut take = |path: &str| {
+            let at = by_path.remove(path)?;
+            if let Some(used) = is_used.get_mut(at) {
+                *used = true;
+            }
+            Some(at)
+        };
+
+        let root = take(ROOT).ok_or_else(|| self.problem(None, "No name space entry for \"root\"".into()))?;
+        let is_root = |at: &usize| *at != root && self.blocks.get(*at).is_some_and(|b| self.name(b.path) == ROOT);
+        if let Some(other) = (0..self.blocks.len()).find(is_root) {
+            let path = self.blocks.get(other).map(|block| block.path);
+            return Err(self.problem(path, "Multiple name space entries for \"root\"".into()));
+        }
+
+        let mut tree = Tree::with_capacity(self.entries.len());
+        let mut places = Vec::with_capacity(if unique { self.entries.len() } else { 0 });
+        let mut path = String::new();
+        // Inner nodes with the path of their parent, the next one last.
+        let mut inner: Vec<(Id, &str, Name)> = Vec::new();
+        let mut next = Some((Id::ROOT, "", root));
+        while let Some((id, prefix, block)) = next {
+            let first = inner.len();
+            for entry in self.entries(block) {
+                let name = self.name(entry.name);
+                let (child, is_new) = tree.child_or_new(id, name);
+                if !is_new {
+                    // Told as what it is by `duplicate_name`.
+                    return Err(self.problem(Some(entry.name), format!("Duplicate name \"{name}\"")));
+                }
+                tree[child].pmid = entry.pmid;
+                if entry.pmid.is_none() {
+                    inner.push((child, prefix, entry.name));
+                } else if unique {
+                    places.push((child, entry.name));
+                }
+            }
+            inner.get_mut(first..).unwrap_or_default().reverse();
+
+            next = match inner.pop() {
+                None => None,
+                Some((id, prefix, name)) => {
+                    path.clear();
+                    path.push_str(prefix);
+                    path.push_str(if prefix.is_empty() { "" } else { "." });
+                    path.push_str(self.name(name));
+                    let Some(block) = take(&path) else {
+                        let reason = format!("Cannot find definition for non-terminal node \"{path}\" in name space");
+                        return Err(self.problem(Some(name), reason));
+                    };
+                    let prefix = self.blocks.get(block).map_or("", |block| self.name(block.path));
+                    Some((id, prefix, block))
+                }
+            };
+        }
+
+        let left_over = self.blocks.iter().zip(&is_used).rev().filter(|(_, used)| !**used);
+        let problems: Vec<_> = left_over
+            .map(|(block, _)| {
+                let reason = format!("Disconnected subtree (\"{}\") in name space", self.name(block.path));
+                self.one_problem(Some(block.path), reason)
+            })
+            .collect();
+        if !problems.is_empty() {
+            return Err(Error::Problems(problems));
+        }
+        if unique { self.check_unique(&tree, places) } else { Ok(()) }?;
+        Ok(tree)
+    }
+
+    /// The first name that a block has twice.
+    pub(super) fn duplicate_name(&self) -> Option<Problem> {
+        for (at, block) in self.blocks.iter().enumerate().filter(|(_, block)| block.end.line > 0) {
+            let mut count: HashMap<&str, u32> = HashMap::new();
+            for entry in self.entries(at) {
+                *count.entry(self.name(entry.name)).or_default() += 1;
+            }
+            let mut entries = self.entries(at).iter().map(|entry| self.name(entry.name));
+            if let Some(name) = entries.find(|name| count.get(name).is_some_and(|count| *count > 1)) {
+                let reason = format!("Duplicate name \"{name}\" in subtree for \"{}\"", self.name(block.path));
+                let pass = Pass::Parse { line: String::new(), token: 0 };
+                return Some(Problem { place: self.place(block.end), reason, pass });
+            }
+        }
+        None
+    }
+
+    fn check_unique(&self, tree: &Tree, places: Vec<(Id, Name)>) -> Result<(), Error> {
+        let places: HashMap<Id, Name> = places.into_iter().collect();
+        let mut seen: HashMap<PmId, Node<'_>> = HashMap::new();
+        for node in tree.root().leaves() {
+            let Some(pmid) = node.pmid().filter(|pmid| !is_dynamic_root(*pmid)) else {
+                continue;
+            };
+            if let Some(other) = seen.insert(pmid, node) {
+                let reason = format!(
+                    "Duplicate metric id ({pmid}) in name space for metrics \"{}\" and \"{}\"",
+                    node.path(),
+                    other.path()
+                );
+                return Err(self.problem(places.get(&node.id()).copied(), reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn problem(&self, name: Option<Name>, reason: String) -> Error {
+        self.one_problem(name, reason).into()
+    }
+
+    /// A problem with a name, or with the whole text.
+    fn one_problem(&self, name: Option<Name>, reason: String) -> Problem {
+        let at = name.map(|name| name.at).unwrap_or_default();
+        Problem { place: self.place(at), reason, pass: Pass::Assemble }
+    }
+}
