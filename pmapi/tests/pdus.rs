@@ -4,10 +4,11 @@
 
 use std::sync::LazyLock;
 
+use pmapi::label::RawLabel;
 use pmapi::pdu::codec::Reader;
 use pmapi::pdu::handshake::{self, Attribute, Flags};
 use pmapi::pdu::instance::InstanceWriter;
-use pmapi::pdu::label::{LabelSetRef, LabelSpan, encode_label};
+use pmapi::pdu::label::{LabelSetRef, encode_label};
 use pmapi::pdu::metadata::{self, Subject, TextKind};
 use pmapi::pdu::names::{self, Node};
 use pmapi::pdu::profile::Profile;
@@ -65,7 +66,7 @@ fn encode(pdu: &Pdu<'_>, from: i32, template: &[u8]) -> Vec<u8> {
         Pdu::Traverse(t) => t.encode(o, from),
         Pdu::LabelReq(l) => l.encode(o, from),
         Pdu::Label(l) => {
-            let spans: Vec<Vec<LabelSpan>> = l.sets().map(|set| set.spans().collect()).collect();
+            let spans: Vec<Vec<RawLabel>> = l.sets().map(|set| set.spans().collect()).collect();
             let sets: Vec<_> = l
                 .sets()
                 .zip(&spans)
@@ -208,7 +209,7 @@ fn answers() {
     let set = l.sets().next().unwrap();
     let span = set.spans().next().unwrap();
     assert_eq!(span.name_in(set.json), Some(&b"cluster"[..]));
-    assert_eq!((span.value_in(set.json), span.flags), (Some(&b"\"zero\""[..]), 8));
+    assert_eq!((span.value_in(set.json), span.flags.bits()), (Some(&b"\"zero\""[..]), 8));
 }
 
 #[test]

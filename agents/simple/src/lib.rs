@@ -1,1 +1,182 @@
-//! Under construction.
+//! An agent that shows what agents have: a counter that can be reset, values with instances, times
+//! of the process, and a domain whose instances come from a configuration file.
+
+use chrono::{DateTime, Local, Timelike as _};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use pmda::prelude::*;
+use tracing::{error, warn};
+
+const COLOR: Serial = Serial::new(0);
+const TIME: Serial = Serial::new(1);
+
+const NUMFETCH: Item = Item::new(0, 0);
+const COLORS: Item = Item::new(0, 1);
+const USER: Item = Item::new(1, 2);
+const SYS: Item = Item::new(1, 3);
+const NOW: Item = Item::new(2, 4);
+
+/// Agent simple.
+#[derive(Debug)]
+pub struct Simple {
+    numfetch: u32,
+    /// Red, green, blue.
+    colors: [u8; 3],
+    /// User and system time of the process, asked for at most once in a fetch.
+    times: Option<(TimeVal, TimeVal)>,
+    now: Cache<Unit>,
+    conf: Watch,
+}
+
+/// A part of the time of day.
+#[derive(Debug)]
+struct Unit {
+    name: &'static str,
+    of: fn(&DateTime<Local>) -> u32,
+}
+
+const UNITS: [Unit; 3] = [
+    Unit { name: "sec", of: |time| time.second() },
+    Unit { name: "min", of: |time| time.minute() },
+    Unit { name: "hour", of: |time| time.hour() },
+];
+
+impl Agent for Simple {
+    const NAME: &'static str = "simple";
+    const DOMAIN: u16 = 253;
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        setup.labels(json!({"role": "testing"}));
+        let color = setup.indom(COLOR).instances([(0, "red"), (1, "green"), (2, "blue")]);
+        color.labels(json!({"indom_name": "color", "model": "RGB"}));
+        color.help("Colors", "The three colors red (0), green (1) and blue (2).");
+        let time = setup.indom(TIME).labels(json!({"indom_name": "time", "unitsystem": "SI"}));
+        time.help("Units of the time of day", "The units that simple.conf names, see simple.now.");
+
+        setup.metric("simple.numfetch", NUMFETCH, Type::U32).storable().help(
+            "Fetches since the agent started",
+            "Every fetch that reaches the agent adds one.\npmstore(1) sets the number, for instance back to 0.",
+        );
+        setup.metric("simple.color", COLORS, Type::I32).indom(COLOR).storable().help(
+            "Values that step up at every fetch",
+            "Each color goes from 0 to 255 and around again, one step whenever it is fetched.\n\
+             Red starts at 0, green at 100 and blue at 200; pmstore(1) sets them.",
+        );
+        for (name, item, mode) in [("user", USER, "in user mode"), ("sys", SYS, "in the kernel")] {
+            let time = setup.metric(format!("simple.time.{name}"), item, Type::Double).counter().units(Units::SECONDS);
+            time.help(format!("CPU time {mode}"), format!("Seconds of CPU time that the agent has spent {mode}."));
+        }
+        setup.metric("simple.now", NOW, Type::U32).indom(TIME).help(
+            "Parts of the local time of day",
+            "The seconds, minutes and hours of the clock, an instance each.\n\n\
+             Which of them there are is up to the first line of simple.conf in the agent's\n\
+             directory: the words sec, min and hour with commas between, such as \"sec,hour\".\n\
+             The file is read again when it has changed.",
+        );
+        setup.file("simple.conf", "sec,min,hour\n");
+
+        let now = Cache::open(setup.indom_id(TIME), setup.config());
+        let conf = Watch::new(setup.dir().join("simple.conf"));
+        let mut simple = Simple { numfetch: 0, colors: [0, 100, 200], times: None, now, conf };
+        simple.read_conf();
+        Ok(simple)
+    }
+
+    fn refresh(&mut self, request: Request, _: Client) -> Result {
+        match request {
+            Request::Fetch => {
+                self.numfetch = self.numfetch.wrapping_add(1);
+                self.times = None;
+                self.read_conf();
+            }
+            Request::Instance(TIME) => self.read_conf(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
+        (indom == TIME).then_some(&self.now)
+    }
+
+    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
+        match item {
+            NUMFETCH => out.put(self.numfetch),
+            COLORS => {
+                for (inst, color) in (0..).map(Inst::new).zip(&mut self.colors) {
+                    if out.wants(inst) {
+                        *color = color.wrapping_add(1);
+                        out.put_inst(inst, i32::from(*color))?;
+                    }
+                }
+                Ok(())
+            }
+            USER => out.put(seconds(self.times()?.0)),
+            SYS => out.put(seconds(self.times()?.1)),
+            NOW => {
+                let time = Local::now();
+                self.now.iter().try_for_each(|(inst, _, unit)| out.put_inst(inst, (unit.of)(&time)))
+            }
+            _ => Err(Error::PMID),
+        }
+    }
+
+    /// A number out of range is refused, and the nearest one in range taken all the same.
+    fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
+        let in_range = match (item, value) {
+            (NUMFETCH, Atom::U32(value)) => {
+                // A negative number comes as a large one.
+                self.numfetch = if value > i32::MAX as u32 { 0 } else { value };
+                self.numfetch == value
+            }
+            (COLORS, Atom::I32(value)) => {
+                let color = inst.and_then(|inst| self.colors.get_mut(inst.word() as usize)).ok_or(Error::INST)?;
+                *color = value.clamp(0, 255) as u8;
+                i32::from(*color) == value
+            }
+            _ => return Err(Error::CONV),
+        };
+        if in_range { Ok(()) } else { Err(Error::BADSTORE) }
+    }
+
+    fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
+        let mut labels = LabelSet::new();
+        if let Some(unit) = self.now.get(inst).filter(|_| indom == TIME) {
+            labels.insert("units", unit.name).map_err(|_| Error::GENERIC)?;
+        }
+        Ok(labels)
+    }
+}
+
+impl Simple {
+    fn times(&mut self) -> Result<(TimeVal, TimeVal)> {
+        if self.times.is_none() {
+            let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(|e| Error::from_errno(e as i32))?;
+            self.times = Some((usage.user_time(), usage.system_time()));
+        }
+        self.times.ok_or(Error::VALUE)
+    }
+
+    /// Brings the domain of simple.now up to what simple.conf says, if that has changed.
+    fn read_conf(&mut self) {
+        let Some(read) = self.conf.changed() else { return };
+        let path = self.conf.path().display();
+        let text = read.inspect_err(|e| error!("{path}: {e}")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        self.now.hide_all();
+        for word in text.lines().next().unwrap_or_default().split(',').filter(|word| !word.is_empty()) {
+            match UNITS.into_iter().find(|unit| unit.name == word) {
+                Some(unit) => _ = self.now.store(word, unit).inspect_err(|e| error!("{path}:1: {e}")),
+                None => warn!("{path}:1: ignoring {word:?}, which is not one of sec, min, hour"),
+            }
+        }
+        if self.now.is_empty() {
+            warn!("{path}:1: no unit of time, so simple.now has no instances");
+        }
+        self.now.save().unwrap_or_else(|e| error!("simple.now: {e}"));
+    }
+}
+
+fn seconds(time: TimeVal) -> f64 {
+    time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
+}

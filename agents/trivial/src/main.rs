@@ -1,2 +1,5 @@
-//! Under construction.
-fn main() {}
+//! The daemon.
+
+fn main() -> std::process::ExitCode {
+    pmda::main::<pmda_trivial::Trivial>()
+}

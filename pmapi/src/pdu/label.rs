@@ -3,6 +3,7 @@
 use super::PduType;
 use super::codec::{Decoded, Reader, Writer};
 use crate::id::OptionWord as _;
+use crate::label::{LabelFlags, RawLabel};
 use crate::{Error, Inst, Result};
 
 /// LABEL_REQ: asks for labels.
@@ -28,30 +29,15 @@ impl LabelReq {
     }
 }
 
-/// Where a label stands in its set's JSON (`pmLabel`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct LabelSpan {
-    /// Offset of the name.
-    pub name: u16,
-    /// Bytes of the name.
-    pub name_len: u8,
-    /// Level and `PM_LABEL_*` flags.
-    pub flags: u8,
-    /// Offset of the value, quotes included.
-    pub value: u16,
-    /// Bytes of the value.
-    pub value_len: u16,
-}
+const SPAN: usize = 8;
 
-impl LabelSpan {
-    const SIZE: usize = 8;
-
-    fn decode(bytes: &[u8; Self::SIZE]) -> LabelSpan {
+impl RawLabel {
+    fn decode(bytes: &[u8; SPAN]) -> RawLabel {
         let [n0, n1, name_len, flags, v0, v1, l0, l1] = *bytes;
-        LabelSpan {
+        RawLabel {
             name: u16::from_be_bytes([n0, n1]),
             name_len,
-            flags,
+            flags: LabelFlags::from_bits(flags),
             value: u16::from_be_bytes([v0, v1]),
             value_len: u16::from_be_bytes([l0, l1]),
         }
@@ -83,7 +69,7 @@ pub struct RawLabelSet<'a> {
 impl<'a> RawLabelSet<'a> {
     /// How many labels.
     pub fn len(&self) -> usize {
-        self.spans.len() / LabelSpan::SIZE
+        self.spans.len() / SPAN
     }
 
     /// Whether there is none.
@@ -92,8 +78,8 @@ impl<'a> RawLabelSet<'a> {
     }
 
     /// The labels.
-    pub fn spans(&self) -> impl ExactSizeIterator<Item = LabelSpan> + use<'a> {
-        self.spans.as_chunks().0.iter().map(LabelSpan::decode)
+    pub fn spans(&self) -> impl ExactSizeIterator<Item = RawLabel> + use<'a> {
+        self.spans.as_chunks().0.iter().map(RawLabel::decode)
     }
 }
 
@@ -162,7 +148,7 @@ impl<'a> LabelPdu<'a> {
             let inst = Inst::from_word(head.next()?);
             let count = head.next()? as i32;
             let (offset, len) = (head.next()? as usize, head.next()? as usize);
-            let (spans, tail) = tail.split_at_checked(usize::try_from(count).unwrap_or(0) * LabelSpan::SIZE)?;
+            let (spans, tail) = tail.split_at_checked(usize::try_from(count).unwrap_or(0) * SPAN)?;
             rest = tail;
             let json = if len == 0 { &[] } else { pdu.get(offset..)?.get(..len)? };
             Some(RawLabelSet { inst, error: Error::from_code(count), json, spans })
@@ -186,7 +172,7 @@ impl Reader<'_> {
         let Some(json) = offset.checked_add(len).and_then(|end| pdu.get(offset..end)) else {
             return Err(self.bad("JSON offset", offset as i64, "and length reach past the PDU's end"));
         };
-        for span in self.records(count, LabelSpan::SIZE, "labels")?.as_chunks().0.iter().map(LabelSpan::decode) {
+        for span in self.records(count, SPAN, "labels")?.as_chunks().0.iter().map(RawLabel::decode) {
             if span.name_in(json).is_none() {
                 return Err(self.bad("label name", span.name, "reaches past the JSON's end"));
             }
@@ -204,7 +190,7 @@ pub struct LabelSetRef<'a> {
     /// The instance that it describes; `None` on other levels.
     pub inst: Option<Inst>,
     /// The labels, or why there are none.
-    pub labels: Result<&'a [LabelSpan]>,
+    pub labels: Result<&'a [RawLabel]>,
     /// The JSON text.
     pub json: &'a [u8],
 }
@@ -217,13 +203,13 @@ pub fn encode_label(out: &mut Vec<u8>, from: i32, req: LabelReq, sets: &[LabelSe
     let spans = |set: &LabelSetRef<'_>| set.labels.map_or(0, <[_]>::len);
     let mut w = Writer::new(out, PduType::LABEL, from);
     w.u32(req.ident).i32(req.bits).u32(0).count(sets.len());
-    let mut json = w.len() + sets.iter().map(|set| SET_HEAD + LabelSpan::SIZE * spans(set)).sum::<usize>();
+    let mut json = w.len() + sets.iter().map(|set| SET_HEAD + SPAN * spans(set)).sum::<usize>();
     for set in sets {
         let count = set.labels.map_or_else(Error::code, |labels| labels.len() as i32);
         w.u32(set.inst.word()).i32(count).count(json).count(set.json.len());
         json += set.json.len();
         for l in set.labels.unwrap_or_default() {
-            w.bytes(&l.name.to_be_bytes()).bytes(&[l.name_len, l.flags]);
+            w.bytes(&l.name.to_be_bytes()).bytes(&[l.name_len, l.flags.bits()]);
             w.bytes(&l.value.to_be_bytes()).bytes(&l.value_len.to_be_bytes());
         }
     }

@@ -1,0 +1,92 @@
+//! The agent as a process of its own.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use pmapi::Domain;
+use pmapi::config::Config;
+use tracing::{error, warn};
+
+use crate::agent::{Agent, Start};
+use crate::engine::Engine;
+use crate::options::{self, Options};
+use crate::schema::Schema;
+use crate::session::Session;
+use crate::{log, user};
+
+/// The `main` of an agent's binary: parses the command line, opens the log, connects to pmcd and
+/// answers it until it closes the connection (pmdaDaemon(3) to pmdaMain(3)).
+pub fn main<A: Agent>() -> ExitCode {
+    run::<A>(std::env::args_os())
+}
+
+/// The same for a command line from elsewhere, whose first argument is the program.
+pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let options = match Options::parse(args) {
+        Ok(options) => options,
+        Err(e) => return options::complain(&e).into(),
+    };
+    if options.write_pmda.is_some() || options.write_help.is_some() {
+        return match write::<A>(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => {
+                eprintln!("{}: {e}", options.program);
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let file = options.log.clone().unwrap_or_else(|| PathBuf::from(format!("{}.log", A::NAME)));
+    log::open(&options.program, &file);
+    log::subscribe(&options.program, options.debug.clone());
+    let served = serve::<A>(&options);
+    if let Err(e) = &served {
+        error!(critical = true, "{e}");
+    }
+    log::close();
+    if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn domain<A: Agent>(options: &Options) -> Start<Domain> {
+    options.domain.and_then(Domain::new).map_or_else(crate::schema::domain::<A>, Ok)
+}
+
+/// Sockets are made before the user changes, and the version goes out before the agent looks at its
+/// source: pmcd waits for it.
+fn serve<A: Agent>(options: &Options) -> Start<()> {
+    let config = Config::load();
+    let bound = options.transport.bind(&config).map_err(|e| format!("{}: {e}", transport(options)))?;
+    become_user(options, &config)?;
+    let connection = bound.accept().map_err(|e| format!("{}: {e}", transport(options)))?;
+    let mut session = Session::open(connection.input, connection.output, A::WANTS)?;
+    let mut engine = Engine::<A>::new(domain::<A>(options)?, config)?;
+    if let Some(base) = &options.helpfile {
+        engine.open_help(base).unwrap_or_else(|e| warn!("unable to open help text files: {e}"));
+    }
+    Ok(session.run(&mut engine)?)
+}
+
+fn transport(options: &Options) -> String {
+    format!("{:?}", options.transport)
+}
+
+/// `-U`, or else PCP's user if there is one and the process may become it.
+fn become_user(options: &Options, config: &Config) -> Start<()> {
+    match &options.username {
+        Some(name) => user::switch(name)?,
+        None if user::is_root() => user::switch(&config.user()).unwrap_or_else(|e| warn!("stays root: {e}")),
+        None => {}
+    }
+    Ok(())
+}
+
+fn write<A: Agent>(options: &Options) -> Start<()> {
+    let (schema, _) = Schema::start::<A>(domain::<A>(options)?, Config::load())?;
+    if let Some(dir) = &options.write_pmda {
+        schema.write_dir(dir, &std::env::current_exe()?)?;
+    }
+    if let Some(base) = &options.write_help {
+        schema.write_help(base)?;
+    }
+    Ok(())
+}

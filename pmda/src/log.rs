@@ -1,0 +1,217 @@
+//! The log file, as PCP's daemons write it: pmOpenLog(3) and pmNotifyErr(3).
+
+use std::fmt::{self, Write as _};
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+
+use chrono::Local;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// The options of `-D` (`pmdbg -l`). Each is the target of the messages that it lets through; an
+/// agent's own DEBUG and TRACE messages, which have a module as their target, go with `appl0`.
+pub const DEBUG: &[&str] = &[
+    "pdu",
+    "fetch",
+    "profile",
+    "value",
+    "context",
+    "indom",
+    "pdubuf",
+    "log",
+    "logmeta",
+    "optfetch",
+    "af",
+    "appl0",
+    "appl1",
+    "appl2",
+    "pmns",
+    "libpmda",
+    "timecontrol",
+    "pmc",
+    "derive",
+    "lock",
+    "interp",
+    "config",
+    "pmapi",
+    "fault",
+    "auth",
+    "discovery",
+    "attr",
+    "http",
+    "desperate",
+    "deprecated",
+    "exec",
+    "labels",
+    "series",
+    "libweb",
+    "alloc",
+    "services",
+    "appl3",
+    "appl4",
+    "appl5",
+    "access",
+    "qa",
+    "search",
+    "query",
+    "compress",
+    "dev0",
+    "dev1",
+    "dev2",
+    "pmlc",
+    "appl6",
+    "appl7",
+    "appl8",
+    "appl9",
+    "tls",
+];
+
+/// Which debug options are set.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Debug {
+    set: Vec<&'static str>,
+}
+
+impl Debug {
+    /// Adds the options of a `-D` argument: names with commas between, or `all` (pmSetDebug(3)). On
+    /// failure, the name that is none.
+    pub fn add<'a>(&mut self, spec: &'a str) -> Result<(), &'a str> {
+        for name in spec.split(',').filter(|name| !name.is_empty()) {
+            if name.eq_ignore_ascii_case("all") {
+                self.set.extend(DEBUG);
+            } else {
+                let known = DEBUG.iter().find(|known| known.eq_ignore_ascii_case(name)).ok_or(name)?;
+                self.set.push(known);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds other options.
+    pub(crate) fn merge(&mut self, other: Debug) {
+        self.set.extend(other.set);
+    }
+
+    fn shows(&self, metadata: &Metadata<'_>) -> bool {
+        if *metadata.level() <= Level::INFO {
+            return true;
+        }
+        let target = if DEBUG.contains(&metadata.target()) { metadata.target() } else { "appl0" };
+        self.set.contains(&target)
+    }
+}
+
+/// Points stderr to a log file, keeping the previous one as `FILE.prev`, and writes the header.
+/// When the file cannot be written, stderr stays and says so. `-` is stderr.
+pub(crate) fn open(program: &str, path: &Path) {
+    if path.as_os_str() != "-"
+        && let Err(e) = redirect(path)
+    {
+        eprintln!("{program}: cannot open log \"{}\" for writing : {e}", path.display());
+    }
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let _ = writeln!(std::io::stderr(), "Log for {program} on {} started {}\n", host.display(), now());
+}
+
+fn redirect(path: &Path) -> Result<(), pmapi::Error> {
+    let mut previous = path.as_os_str().to_owned();
+    previous.push(".prev");
+    // Neither matters if it fails: then there is no file, or the new one takes the place of the old.
+    let _ = fs::remove_file(&previous);
+    if fs::rename(path, &previous).is_err() {
+        let _ = fs::remove_file(path);
+    }
+    let file = File::create(path)?;
+    nix::unistd::dup2_stderr(&file).map_err(|e| pmapi::Error::from_errno(e as i32))
+}
+
+/// Writes the last line of the log.
+pub(crate) fn close() {
+    let _ = writeln!(std::io::stderr(), "\nLog finished {}", now());
+}
+
+/// Local time as ctime(3) writes it, without the newline.
+fn now() -> impl fmt::Display {
+    Local::now().format("%a %b %e %H:%M:%S %Y")
+}
+
+/// Sends tracing's events to stderr, a line each: `[time] program(pid) Severity: message`.
+///
+/// When the process has a subscriber already, as a test or an embedding program may, that one stays.
+pub(crate) fn subscribe(program: &str, debug: Debug) {
+    let _ = tracing_subscriber::registry().with(Lines { program: program.to_owned(), debug }).try_init();
+}
+
+struct Lines {
+    program: String,
+    debug: Debug,
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        self.debug.shows(metadata)
+    }
+
+    fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
+        let most = if self.debug.set.is_empty() { Level::INFO } else { Level::TRACE };
+        Some(most.into())
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        let severity = match *event.metadata().level() {
+            Level::ERROR if line.critical => "Critical",
+            Level::ERROR => "Error",
+            Level::WARN => "Warning",
+            Level::INFO => "Info",
+            _ => "Debug",
+        };
+        let time = Local::now().format("%a %b %e %H:%M:%S");
+        let text =
+            format!("[{time}] {}({}) {severity}: {}{}\n", self.program, std::process::id(), line.message, line.fields);
+        // One write for each line: the agent's threads do not mix theirs.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
+}
+
+/// The message, and the fields behind it as `name=value`.
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+    /// The field `critical` marks what ends the agent.
+    critical: bool,
+}
+
+impl Visit for Line {
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        if field.name() == "critical" { self.critical = value } else { self.record_debug(field, &value) }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_options() {
+        let mut debug = Debug::default();
+        assert_eq!(debug.add("PDU,libpmda"), Ok(()));
+        assert_eq!(debug.set, ["pdu", "libpmda"]);
+        assert_eq!(debug.add("fetch,nonsense,all"), Err("nonsense"));
+        let mut all = Debug::default();
+        all.add("ALL").unwrap();
+        assert_eq!(all.set, DEBUG);
+    }
+}

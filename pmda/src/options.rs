@@ -1,0 +1,148 @@
+//! The command line of an agent (pmdaGetOptions(3)).
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{ArgAction, ArgGroup, Args, CommandFactory as _, FromArgMatches as _, Parser};
+
+use crate::log::Debug;
+use crate::transport::Transport;
+
+/// The options that every agent has.
+#[derive(Parser, Debug)]
+#[command(disable_help_flag = true, infer_long_args = true, group = ArgGroup::new("task"))]
+struct Given {
+    /// Set debug options: names with commas between, see pmdbg(1)
+    #[arg(short = 'D', long, value_name = "DBG", value_parser = debug)]
+    debug: Vec<Debug>,
+    /// Use domain NUM (1 to 510) for the metrics
+    #[arg(short, long, value_name = "NUM", value_parser = clap::value_parser!(u16).range(1..=510))]
+    domain: Option<u16>,
+    /// Answer help requests from the compiled files FILE.dir and FILE.pag
+    #[arg(short = 'h', long, value_name = "FILE")]
+    helpfile: Option<PathBuf>,
+    /// Write the log to FILE, - for stderr
+    #[arg(short, long, alias = "logfile", value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Run as USER
+    #[arg(short = 'U', long, value_name = "USER")]
+    username: Option<String>,
+    #[command(flatten)]
+    transport: TransportOptions,
+    /// Write the agent's PCP directory to DIR and end
+    #[arg(long, value_name = "DIR", group = "task")]
+    write_pmda: Option<PathBuf>,
+    /// Write the compiled help to BASE.dir and BASE.pag and end
+    #[arg(long, value_name = "BASE", group = "task")]
+    write_help: Option<PathBuf>,
+    /// Show this and end
+    #[arg(short = '?', long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+#[derive(Args, Debug)]
+#[group(multiple = false)]
+struct TransportOptions {
+    /// Wait for pmcd on IPv4 port or service PORT
+    #[arg(short, long, value_name = "PORT")]
+    inet: Option<String>,
+    /// Wait for pmcd on IPv6 port or service PORT
+    #[arg(short = '6', long, value_name = "PORT")]
+    ipv6: Option<String>,
+    /// Wait for pmcd on the unix socket FILE
+    #[arg(short, long, value_name = "FILE")]
+    unix: Option<PathBuf>,
+    /// Talk to pmcd over standard input and output (the default)
+    #[arg(short, long)]
+    pipe: bool,
+}
+
+/// What an agent is told by its command line.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// The last component of the program's path.
+    pub(crate) program: String,
+    pub(crate) debug: Debug,
+    pub(crate) domain: Option<u16>,
+    pub(crate) helpfile: Option<PathBuf>,
+    pub(crate) log: Option<PathBuf>,
+    pub(crate) username: Option<String>,
+    pub(crate) transport: Transport,
+    pub(crate) write_pmda: Option<PathBuf>,
+    pub(crate) write_help: Option<PathBuf>,
+}
+
+fn debug(spec: &str) -> Result<Debug, String> {
+    let mut debug = Debug::default();
+    debug.add(spec).map_err(|name| format!("unrecognized debug option {name:?}"))?;
+    Ok(debug)
+}
+
+impl Options {
+    /// Parses a command line; the first argument is the program. On failure, what to print and
+    /// whether it is an error.
+    pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
+        let mut args = args.into_iter();
+        let path = PathBuf::from(args.next().unwrap_or_default());
+        let program = path.file_name().unwrap_or("pmda".as_ref()).to_string_lossy().into_owned();
+        let args = std::iter::once(OsString::from(&program)).chain(args);
+        let command = Given::command().name(program.clone()).bin_name(program.clone());
+        let given = Given::from_arg_matches(&command.try_get_matches_from(args)?)?;
+        let mut debug = Debug::default();
+        given.debug.into_iter().for_each(|d| debug.merge(d));
+        let transport = match given.transport {
+            TransportOptions { inet: Some(port), .. } => Transport::Inet(port),
+            TransportOptions { ipv6: Some(port), .. } => Transport::Ipv6(port),
+            TransportOptions { unix: Some(path), .. } => Transport::Unix(path),
+            _ => Transport::Pipe,
+        };
+        Ok(Options {
+            program,
+            debug,
+            domain: given.domain,
+            helpfile: given.helpfile,
+            log: given.log,
+            username: given.username,
+            transport,
+            write_pmda: given.write_pmda,
+            write_help: given.write_help,
+        })
+    }
+}
+
+/// Prints what parsing said; the exit code is 0 for help, 1 for a mistake as in PCP.
+pub(crate) fn complain(e: &clap::Error) -> u8 {
+    let _ = e.print();
+    u8::from(!matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, clap::Error> {
+        Options::parse(line.split(' ').map(OsString::from))
+    }
+
+    #[test]
+    fn short_and_long_options() {
+        let o = parse("/x/pmdasimple -D pdu,libpmda -d 253 -h /h -l x.log -U nobody -i 2078").unwrap();
+        assert_eq!((o.program.as_str(), o.domain), ("pmdasimple", Some(253)));
+        assert_eq!(o.transport, Transport::Inet("2078".into()));
+        assert_eq!((o.helpfile, o.username), (Some("/h".into()), Some("nobody".into())));
+        let o = parse("pmdasimple --domain=7 --logfile=- --unix /s").unwrap();
+        assert_eq!((o.domain, o.log, o.transport), (Some(7), Some("-".into()), Transport::Unix("/s".into())));
+        assert_eq!(parse("pmdasimple -6 x").unwrap().transport, Transport::Ipv6("x".into()));
+        assert_eq!(parse("pmdasimple -p").unwrap().transport, Transport::Pipe);
+        assert_eq!(parse("pmdasimple --dom 9").unwrap().domain, Some(9));
+    }
+
+    #[test]
+    fn mistakes() {
+        for line in ["x -d 0", "x -d 511", "x -d 5x", "x -i 1 -p", "x -u /s -6 1", "x -D nonsense", "x -Z", "x y"] {
+            assert_eq!(complain(&parse(line).unwrap_err()), 1, "{line}");
+        }
+        assert_eq!(complain(&parse("x -?").unwrap_err()), 0);
+    }
+}

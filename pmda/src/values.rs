@@ -1,0 +1,127 @@
+//! Where an agent puts values: straight into the answer.
+
+use pmapi::pdu::profile::Selection;
+use pmapi::pdu::result_writer::ResultWriter;
+use pmapi::{Atom, Desc, Error, Inst, Result, Type};
+
+/// Takes the values of one metric, and puts those that the client wants into the answer.
+///
+/// A value is given in the metric's type, or in one that converts without loss.
+#[derive(Debug)]
+pub struct Values<'a> {
+    out: &'a mut ResultWriter,
+    desc: &'a Desc,
+    selection: Selection<'a>,
+    /// Of the last instance without a value; it counts when no instance has one.
+    missing: Result,
+}
+
+impl<'a> Values<'a> {
+    pub(crate) fn new(out: &'a mut ResultWriter, desc: &'a Desc, selection: Selection<'a>) -> Self {
+        Values { out, desc, selection, missing: Ok(()) }
+    }
+
+    pub(crate) fn missing(&self) -> Result {
+        self.missing
+    }
+
+    /// The value of a singular metric. `PM_ERR_INST` for a metric with an instance domain.
+    ///
+    /// `PM_ERR_TYPE`, `PM_ERR_SIGN` or `PM_ERR_TRUNC` when the value does not convert to the
+    /// metric's type without loss, `PM_ERR_TOOBIG` for more than 16 MiB.
+    #[inline]
+    pub fn put<'v>(&mut self, value: impl Into<Atom<'v>>) -> Result {
+        if self.desc.indom.is_some() {
+            return Err(Error::INST);
+        }
+        self.push(None, value.into())
+    }
+
+    /// The value of an instance; nothing happens when the client does not want it. Instances come
+    /// out in the order in which they are put. `PM_ERR_INST` for a singular metric; else as
+    /// [`Values::put`].
+    #[inline]
+    pub fn put_inst<'v>(&mut self, inst: Inst, value: impl Into<Atom<'v>>) -> Result {
+        if self.desc.indom.is_none() {
+            return Err(Error::INST);
+        }
+        if !self.selection.includes(inst) {
+            return Ok(());
+        }
+        self.push(Some(inst), value.into())
+    }
+
+    /// That an instance has no value, and why. The others keep theirs; the reason is seen when no
+    /// instance has a value.
+    pub fn fail_inst(&mut self, inst: Inst, error: Error) {
+        if self.selection.includes(inst) {
+            tracing::debug!(target: "libpmda", "metric {}: instance {inst}: {error}", self.desc.pmid);
+            self.missing = Err(error);
+        }
+    }
+
+    /// Whether the client wants an instance: an expensive value may be skipped otherwise.
+    #[inline]
+    pub fn wants(&self, inst: Inst) -> bool {
+        self.selection.includes(inst)
+    }
+
+    /// Which instances the client wants; with [`Selection::named`] a few of a large domain are found
+    /// without going through all.
+    pub fn selection(&self) -> Selection<'a> {
+        self.selection
+    }
+
+    /// The metric's descriptor.
+    pub fn desc(&self) -> &'a Desc {
+        self.desc
+    }
+
+    #[inline]
+    fn push(&mut self, inst: Option<Inst>, value: Atom<'_>) -> Result {
+        match self.out.push(inst, self.desc.ty, value) {
+            Err(Error::TYPE) => self.out.push(inst, self.desc.ty, convert(value, self.desc.ty)?),
+            done => done,
+        }
+    }
+}
+
+/// A number as another type, if nothing is lost.
+fn convert(value: Atom<'_>, ty: Type) -> Result<Atom<'static>> {
+    let whole = match value {
+        Atom::I32(v) => i128::from(v),
+        Atom::U32(v) => i128::from(v),
+        Atom::I64(v) => i128::from(v),
+        Atom::U64(v) => i128::from(v),
+        Atom::Float(v) if ty == Type::Double => return Ok(Atom::Double(v.into())),
+        _ => return Err(Error::TYPE),
+    };
+    let error = if whole < 0 { Error::SIGN } else { Error::TRUNC };
+    Ok(match ty {
+        Type::I32 => Atom::I32(whole.try_into().map_err(|_| Error::TRUNC)?),
+        Type::U32 => Atom::U32(whole.try_into().map_err(|_| error)?),
+        Type::I64 => Atom::I64(whole.try_into().map_err(|_| Error::TRUNC)?),
+        Type::U64 => Atom::U64(whole.try_into().map_err(|_| error)?),
+        Type::Float if (whole as f32) as i128 == whole => Atom::Float(whole as f32),
+        Type::Double if (whole as f64) as i128 == whole => Atom::Double(whole as f64),
+        Type::Float | Type::Double => return Err(Error::TRUNC),
+        _ => return Err(Error::TYPE),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_convert_only_without_loss() {
+        assert_eq!(convert(Atom::I32(7), Type::U64), Ok(Atom::U64(7)));
+        assert_eq!(convert(Atom::I32(-7), Type::U64), Err(Error::SIGN));
+        assert_eq!(convert(Atom::U64(1 << 32), Type::U32), Err(Error::TRUNC));
+        assert_eq!(convert(Atom::I64(1 << 53), Type::Double), Ok(Atom::Double((1u64 << 53) as f64)));
+        assert_eq!(convert(Atom::I64((1 << 53) + 1), Type::Double), Err(Error::TRUNC));
+        assert_eq!(convert(Atom::Float(0.5), Type::Double), Ok(Atom::Double(0.5)));
+        assert_eq!(convert(Atom::Double(0.5), Type::Float), Err(Error::TYPE));
+        assert_eq!(convert(Atom::String(b"7"), Type::U32), Err(Error::TYPE));
+    }
+}
