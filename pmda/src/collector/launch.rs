@@ -1,0 +1,186 @@
+//! Starting agents.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::process::reap;
+use super::{Collector, End, Error, Process, Result, Stream};
+
+/// Where an agent listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// A port of this host, IPv4.
+    Inet(u16),
+    /// A port of this host, IPv6.
+    Ipv6(u16),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Inet(port) => write!(f, "{}:{port}", Ipv4Addr::LOCALHOST),
+            Address::Ipv6(port) => write!(f, "[{}]:{port}", Ipv6Addr::LOCALHOST),
+            Address::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl Address {
+    fn connect(&self) -> io::Result<Stream> {
+        let tcp = |ip: IpAddr, port| {
+            let socket = TcpStream::connect(SocketAddr::new(ip, port))?;
+            // While nobody listens, a socket may by chance connect to itself.
+            if socket.local_addr()? == socket.peer_addr()? {
+                return Err(ErrorKind::ConnectionRefused.into());
+            }
+            socket.try_into()
+        };
+        match self {
+            Address::Inet(port) => tcp(Ipv4Addr::LOCALHOST.into(), *port),
+            Address::Ipv6(port) => tcp(Ipv6Addr::LOCALHOST.into(), *port),
+            Address::Unix(path) => UnixStream::connect(path)?.try_into(),
+        }
+    }
+}
+
+/// How to reach an agent: what a line of pmcd.conf says.
+#[derive(Debug)]
+pub struct Launch {
+    address: Option<Address>,
+    command: Option<Command>,
+    not_ready: bool,
+    handshake: Option<Duration>,
+    timeout: Option<Duration>,
+}
+
+impl Launch {
+    /// How long a started agent may take until it listens.
+    const LISTEN: Duration = Duration::from_secs(10);
+
+    fn new(address: Option<Address>, command: Option<Command>) -> Launch {
+        let handshake = Some(Collector::<Process>::HANDSHAKE_TIMEOUT);
+        let timeout = Some(Collector::<Process>::TIMEOUT);
+        Launch { address, command, not_ready: false, handshake, timeout }
+    }
+
+    /// `pipe binary`: the agent's standard input and output. Standard error goes where the command
+    /// says, by default to that of this process.
+    pub fn pipe(command: Command) -> Launch {
+        Launch::new(None, Some(command))
+    }
+
+    /// `socket inet|ipv6|unix`: an agent that listens, already or after [`Launch::command`].
+    pub fn socket(address: Address) -> Launch {
+        Launch::new(Some(address), None)
+    }
+
+    /// The command that starts an agent which then listens. Its standard input and output stay as the
+    /// command says.
+    pub fn command(mut self, command: Command) -> Launch {
+        self.command = Some(command);
+        self
+    }
+
+    /// `notready`: the agent says by itself when it is ready; see [`Collector::wait_ready`].
+    pub fn not_ready(mut self) -> Launch {
+        self.not_ready = true;
+        self
+    }
+
+    /// How long the agent may take until its CREDS PDU, by default 3 s; `None` for ever.
+    pub fn handshake_timeout(mut self, timeout: Option<Duration>) -> Launch {
+        self.handshake = timeout;
+        self
+    }
+
+    /// How long the agent may take for an answer, by default 5 s; `None` for ever.
+    pub fn timeout(mut self, timeout: Option<Duration>) -> Launch {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Starts the agent, connects, and makes the version exchange.
+    pub fn start(self) -> Result<Collector<Process>> {
+        let (not_ready, handshake, timeout) = (self.not_ready, self.handshake, self.timeout);
+        let mut process = self.open()?;
+        match Collector::handshake(&mut process, handshake) {
+            Ok(flags) => {
+                let mut collector = Collector::with_flags(process, flags);
+                collector.set_timeout(timeout);
+                if not_ready {
+                    collector.set_not_ready();
+                }
+                Ok(collector)
+            }
+            Err(e @ Error::Closed) => match process.end() {
+                End::Exited(status) => Err(Error::Exited(status)),
+                _ => Err(e),
+            },
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Starts the agent and connects, without the version exchange.
+    pub fn open(mut self) -> Result<Process> {
+        let command = self.command.take();
+        match self.address {
+            None => {
+                let mut command = command.ok_or(Error::Closed)?;
+                command.stdin(Stdio::piped()).stdout(Stdio::piped());
+                let mut child = spawn(command)?;
+                match (child.stdout.take(), child.stdin.take()) {
+                    (Some(from), Some(to)) => {
+                        let stream = Stream::new(OwnedFd::from(from), OwnedFd::from(to))?;
+                        Ok(Process::new(stream, Some(child)))
+                    }
+                    _ => Err(Error::Closed),
+                }
+            }
+            Some(address) => match command {
+                None => match address.connect() {
+                    Ok(stream) => Ok(Process::new(stream, None)),
+                    Err(source) => Err(Error::Connect { address, source }),
+                },
+                Some(command) => connect_to(spawn(command)?, address),
+            },
+        }
+    }
+}
+
+fn spawn(mut command: Command) -> Result<Child> {
+    command.spawn().map_err(|source| Error::Spawn { program: command.get_program().into(), source })
+}
+
+/// Connects to an agent that has just been started, when it listens. It accepts a single connection,
+/// so that there is no way to find out but to connect.
+fn connect_to(mut child: Child, address: Address) -> Result<Process> {
+    let end = Instant::now() + Launch::LISTEN;
+    let mut pause = Duration::from_millis(2);
+    loop {
+        match address.connect() {
+            Ok(stream) => return Ok(Process::new(stream, Some(child))),
+            Err(e)
+                if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) && Instant::now() < end =>
+            {
+                if let Ok(Some(status)) = child.try_wait() {
+                    return Err(Error::Exited(status));
+                }
+            }
+            Err(source) => {
+                reap(child, Duration::ZERO);
+                return Err(Error::Connect { address, source });
+            }
+        }
+        thread::sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(50));
+    }
+}

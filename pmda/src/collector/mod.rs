@@ -1,0 +1,45 @@
+//! The collector's side of the channel: starts an agent as pmcd does, and asks it what pmcd asks.
+//!
+//! [`Launch`] starts an agent of any language over a pipe or reaches it over a socket, and makes the
+//! version exchange. [`Collector`] is the connection: a method for each request, with pmcd's
+//! time-outs, its rules for agents that are not ready, and its judgement of answers. It stands on the
+//! small trait [`Channel`], so that the same requests reach an agent in this process.
+//!
+//! ```no_run
+//! use pmapi::{Atom, Domain, InDom, Item, PmId, Serial};
+//! use pmda::collector::Launch;
+//! use std::process::Command;
+//!
+//! let domain = Domain::new(253).unwrap();
+//! let mut command = Command::new("/var/lib/pcp/pmdas/simple/pmdasimple");
+//! command.args(["-d", "253"]);
+//! let mut simple = Launch::pipe(command).start()?;
+//!
+//! let numfetch = PmId::new(domain, Item::new(0, 0));
+//! assert_eq!(simple.desc(numfetch)?.ty, pmapi::Type::U32);
+//! assert_eq!(simple.value(numfetch)?, Atom::U32(1));
+//! for (inst, name) in simple.instances(InDom::new(domain, Serial::new(0)))? {
+//!     println!("{inst} {name}");
+//! }
+//! simple.close();
+//! # Ok::<(), pmda::collector::Error>(())
+//! ```
+
+mod channel;
+mod error;
+mod launch;
+mod process;
+mod reply;
+mod request;
+mod session;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use channel::Channel;
+pub use error::{Error, Result};
+pub use launch::{Address, Launch};
+pub use process::{End, Process};
+pub use reply::{Fetched, LabelTarget, Values};
+pub use session::{Collector, State};
+pub use stream::Stream;

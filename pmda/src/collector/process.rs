@@ -1,0 +1,100 @@
+//! An agent's connection together with its process.
+
+use std::process::{Child, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pmapi::pdu::Header;
+
+use super::{Channel, Collector, Result, Stream};
+
+/// The connection to an agent, and its process if the collector has started it.
+///
+/// When it goes away the agent sees the end of its input; if it still runs after 150 ms, it is
+/// killed. It never becomes a zombie.
+#[derive(Debug)]
+pub struct Process {
+    stream: Stream,
+    child: Option<Child>,
+}
+
+/// How an agent ended after its connection had been closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// By itself.
+    Exited(ExitStatus),
+    /// It ignored the end of its input for 150 ms.
+    Killed,
+    /// It was not started by the collector, and is left alone.
+    NotStarted,
+}
+
+impl Process {
+    /// What pmcd grants its agents when it stops.
+    const GRACE: Duration = Duration::from_millis(150);
+
+    pub(super) fn new(stream: Stream, child: Option<Child>) -> Process {
+        Process { stream, child }
+    }
+
+    /// Closes the connection and waits for the end of the process.
+    pub(super) fn end(&mut self) -> End {
+        self.stream.close();
+        self.child.take().map_or(End::NotStarted, |child| reap(child, Self::GRACE))
+    }
+}
+
+/// Waits for a process that has been told to end, and kills it after a while.
+pub(super) fn reap(mut child: Child, grace: Duration) -> End {
+    let end = Instant::now() + grace;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return End::Exited(status),
+            Ok(None) if Instant::now() < end => thread::sleep(pause),
+            _ => break,
+        }
+        pause = (2 * pause).min(Duration::from_millis(20));
+    }
+    // It fails only for a process that has ended meanwhile.
+    let _ = child.kill();
+    let _ = child.wait();
+    End::Killed
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Channel for Process {
+    fn send(&mut self, bytes: &[u8], timeout: Option<Duration>) -> Result {
+        self.stream.send(bytes, timeout)
+    }
+
+    fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> Result<Header> {
+        self.stream.receive(pdu, timeout)
+    }
+
+    fn close(&mut self) {
+        self.stream.close();
+    }
+}
+
+impl Collector<Process> {
+    /// The agent's process, if the collector has started one.
+    pub fn pid(&self) -> Option<u32> {
+        Some(self.channel().child.as_ref()?.id())
+    }
+
+    /// How the agent's process ended, if it has.
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.channel_mut().child.as_mut()?.try_wait().ok()?
+    }
+
+    /// Ends the connection and the agent, as dropping the collector does, and tells how it ended.
+    pub fn close(mut self) -> End {
+        self.channel_mut().end()
+    }
+}

@@ -1,0 +1,256 @@
+//! The connection to an agent: version exchange, requests and answers, readiness.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use pmapi::pdu::handshake::{Flags, encode_creds};
+use pmapi::pdu::profile::Profile;
+use pmapi::pdu::result_writer::ResultWriter;
+use pmapi::pdu::{Header, Pdu, PduType};
+
+use super::{Channel, Error, Result};
+
+/// Whether an agent can be asked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum State {
+    /// Yes.
+    Ready,
+    /// Not before it says that it is ready.
+    NotReady,
+    /// A failure has ended the connection.
+    Dropped,
+}
+
+/// The collector's end of the connection to an agent.
+///
+/// Requests are made on behalf of a client, whose number is the sender of the PDUs; by default
+/// client 0. As in pmcd, after a failure of the connection (a time-out, the end of the stream, an
+/// answer that is none) the agent is dropped: it sees the end of its input, and further requests
+/// give [`Error::Dropped`]. The methods named `raw` know no such rules.
+#[derive(Debug)]
+pub struct Collector<C> {
+    channel: C,
+    state: State,
+    flags: Flags,
+    timeout: Option<Duration>,
+    pub(super) client: i32,
+    /// The profiles of the clients that have set one.
+    pub(super) profiles: HashMap<i32, Profile>,
+    /// The client whose profile the agent has.
+    pub(super) profiled: Option<i32>,
+    out: Vec<u8>,
+    reply: Vec<u8>,
+    pub(super) values: ResultWriter,
+}
+
+impl<C: Channel> Collector<C> {
+    /// How long pmcd waits for an agent's CREDS PDU.
+    pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
+    /// How long pmcd waits for an answer.
+    pub const TIMEOUT: Duration = Duration::from_secs(5);
+
+    /// The version exchange over a channel: the agent speaks first and gets its AUTH flag back.
+    pub fn connect(mut channel: C) -> Result<Self> {
+        let flags = Self::handshake(&mut channel, Some(Self::HANDSHAKE_TIMEOUT))?;
+        Ok(Self::with_flags(channel, flags))
+    }
+
+    /// Over a channel that needs no version exchange, or to make another one with raw PDUs.
+    pub fn new(channel: C) -> Self {
+        Self::with_flags(channel, Flags::default())
+    }
+
+    pub(super) fn with_flags(channel: C, flags: Flags) -> Self {
+        Collector {
+            channel,
+            state: State::Ready,
+            flags,
+            timeout: Some(Self::TIMEOUT),
+            client: 0,
+            profiles: HashMap::new(),
+            profiled: None,
+            out: Vec::new(),
+            reply: Vec::new(),
+            values: ResultWriter::new(),
+        }
+    }
+
+    pub(super) fn handshake(channel: &mut C, timeout: Option<Duration>) -> Result<Flags> {
+        let mut bytes = Vec::new();
+        let header = channel.receive(&mut bytes, timeout)?;
+        let flags = match Pdu::decode(header, &bytes)? {
+            Pdu::Creds(creds) => creds.version().ok_or(Error::NoVersion)?.1,
+            _ => return Err(Error::Unexpected { request: PduType::CREDS, got: header.pdu }),
+        };
+        bytes.clear();
+        let pid = std::process::id().cast_signed();
+        encode_creds(&mut bytes, pid, Flags(flags.0 & Flags::AUTHORIZE.0)).map_err(Error::Request)?;
+        channel.send(&bytes, timeout)?;
+        Ok(flags)
+    }
+
+    /// What the agent's CREDS PDU asked for.
+    pub fn flags(&self) -> Flags {
+        self.flags
+    }
+
+    /// Whether the agent can be asked, as far as its output has been looked at.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// How long an answer may take, by default 5 s; `None` for ever.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
+    /// Further requests are this client's.
+    pub fn as_client(&mut self, client: i32) -> &mut Self {
+        self.client = client;
+        self
+    }
+
+    /// The agent is not to be asked before it says that it is ready (`notready` in pmcd.conf).
+    pub fn set_not_ready(&mut self) {
+        if self.state == State::Ready {
+            self.state = State::NotReady;
+        }
+    }
+
+    /// Waits until an agent that is not ready says that it is; true unless the time passed before.
+    pub fn wait_ready(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        self.settle()?;
+        if self.state == State::NotReady {
+            match self.unsolicited(timeout) {
+                Err(Error::TimedOut(_)) => return Ok(false),
+                other => other?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks at what the agent has sent without having been asked: only that it is ready, when it was
+    /// not. The end of the stream counts too, so that this tells whether the agent lives.
+    pub fn settle(&mut self) -> Result {
+        loop {
+            match self.unsolicited(Some(Duration::ZERO)) {
+                Ok(()) => {}
+                Err(Error::TimedOut(_)) => return Ok(()),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Waits for a PDU that nobody has asked for. Only a time-out leaves the agent connected.
+    fn unsolicited(&mut self, timeout: Option<Duration>) -> Result {
+        if self.state == State::Dropped {
+            return Err(Error::Dropped);
+        }
+        let outcome =
+            self.channel.receive(&mut self.reply, timeout).and_then(|header| match Pdu::decode(header, &self.reply)? {
+                Pdu::Error(e) if e.status() == Err(pmapi::Error::PMDAREADY) && self.state == State::NotReady => Ok(()),
+                _ => Err(Error::Unsolicited(header.pdu)),
+            });
+        match &outcome {
+            Ok(()) => self.state = State::Ready,
+            Err(Error::TimedOut(_)) => {}
+            Err(_) => self.drop_agent(),
+        }
+        outcome
+    }
+
+    fn drop_agent(&mut self) {
+        self.state = State::Dropped;
+        self.channel.close();
+    }
+
+    /// Sends a request and takes the answer. `accept` gives `None` for a PDU of the wrong type; ERROR
+    /// PDUs come to it only with code 0.
+    pub(super) fn request<'a, T>(
+        &'a mut self,
+        request: PduType,
+        encode: impl FnOnce(&mut Vec<u8>, i32) -> pmapi::Result,
+        accept: impl FnOnce(Pdu<'a>) -> Option<Result<T>>,
+    ) -> Result<T> {
+        self.settle()?;
+        if self.state == State::NotReady {
+            return Err(Error::NotReady);
+        }
+        self.encode(encode)?;
+        let Collector { channel, state, timeout, out, reply, .. } = self;
+        let exchange = || -> Result<T> {
+            channel.send(out, *timeout)?;
+            let header = channel.receive(reply, *timeout)?;
+            match Pdu::decode(header, reply)? {
+                Pdu::Error(e) => match pmapi::Error::from_code(e.code) {
+                    Some(pmapi::Error::PMDANOTREADY) => return Err(Error::NotReady),
+                    Some(pmapi::Error::PMDAREADY) => None,
+                    Some(code) => return Err(Error::Agent(code)),
+                    None => accept(Pdu::Error(e)),
+                },
+                pdu => accept(pdu),
+            }
+            .unwrap_or(Err(Error::Unexpected { request, got: header.pdu }))
+        };
+        let outcome = exchange();
+        match &outcome {
+            Err(Error::NotReady) => *state = State::NotReady,
+            Err(e) if e.is_fatal(request) => {
+                *state = State::Dropped;
+                channel.close();
+            }
+            _ => {}
+        }
+        outcome
+    }
+
+    /// Sends a PDU that has no answer; false when the agent is not ready and got nothing.
+    pub(super) fn notify(&mut self, encode: impl FnOnce(&mut Vec<u8>, i32) -> pmapi::Result) -> Result<bool> {
+        self.settle()?;
+        if self.state == State::NotReady {
+            return Ok(false);
+        }
+        self.encode(encode)?;
+        self.channel.send(&self.out, self.timeout).inspect_err(|_| self.drop_agent())?;
+        Ok(true)
+    }
+
+    fn encode(&mut self, encode: impl FnOnce(&mut Vec<u8>, i32) -> pmapi::Result) -> Result {
+        self.out.clear();
+        encode(&mut self.out, self.client).map_err(Error::Request)
+    }
+
+    /// Sends a PDU of the caller's making, which gets the buffer to append to and the number of the
+    /// client.
+    pub fn send_raw(&mut self, encode: impl FnOnce(&mut Vec<u8>, i32) -> pmapi::Result) -> Result {
+        self.encode(encode)?;
+        self.channel.send(&self.out, self.timeout)
+    }
+
+    /// Sends bytes, whatever they are.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> Result {
+        self.channel.send(bytes, self.timeout)
+    }
+
+    /// Waits for the next PDU, whatever it is.
+    pub fn receive_raw(&mut self) -> Result<(Header, Pdu<'_>)> {
+        let (header, bytes) = self.receive_bytes()?;
+        Ok((header, Pdu::decode(header, bytes)?))
+    }
+
+    /// Waits for the bytes of the next PDU.
+    pub fn receive_bytes(&mut self) -> Result<(Header, &[u8])> {
+        let header = self.channel.receive(&mut self.reply, self.timeout)?;
+        Ok((header, &self.reply))
+    }
+
+    /// The channel.
+    pub fn channel(&self) -> &C {
+        &self.channel
+    }
+
+    /// The channel, for whoever wants to break the rules.
+    pub fn channel_mut(&mut self) -> &mut C {
+        &mut self.channel
+    }
+}

@@ -1,0 +1,79 @@
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+use std::time::Duration;
+
+use pmapi::pdu::handshake::Flags;
+
+use crate::collector::{Address, End, Error, Launch};
+
+/// An agent's CREDS PDU with the flags AUTHORIZE and CONTAINER, for printf(1).
+const CREDS: &str = r"\000\000\000\024\000\000\160\014\000\000\000\001\000\000\000\001\001\002\000\104";
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+fn process_exists(pid: u32) -> bool {
+    std::path::Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn pipe_and_a_clean_end() {
+    let mut agent = Launch::pipe(shell(&format!("printf '{CREDS}'; exec cat >/dev/null"))).start().unwrap();
+    assert_eq!(agent.flags(), Flags::AUTHORIZE.union(Flags::CONTAINER));
+    assert_eq!(agent.exit_status(), None);
+    let pid = agent.pid().unwrap();
+    assert!(matches!(agent.close(), End::Exited(status) if status.success()));
+    assert!(!process_exists(pid));
+}
+
+#[test]
+fn an_agent_that_ignores_the_end_is_killed() {
+    let agent = Launch::pipe(shell(&format!("printf '{CREDS}'; exec sleep 1000"))).start().unwrap();
+    let pid = agent.pid().unwrap();
+    assert_eq!(agent.close(), End::Killed);
+    assert!(!process_exists(pid));
+
+    let agent = Launch::pipe(shell(&format!("printf '{CREDS}'; exec sleep 1000"))).start().unwrap();
+    let pid = agent.pid().unwrap();
+    drop(agent);
+    assert!(!process_exists(pid));
+}
+
+#[test]
+fn programs_that_are_no_agents() {
+    let ended = Launch::pipe(shell("exit 3")).start().unwrap_err();
+    assert!(matches!(ended, Error::Exited(status) if status.code() == Some(3)), "{ended}");
+    let rubbish = Launch::pipe(shell("echo Hello, I am no agent")).start().unwrap_err();
+    assert!(matches!(rubbish, Error::CutShort(21)), "{rubbish}");
+    let silent = Launch::pipe(shell("exec sleep 1000")).handshake_timeout(Some(Duration::from_millis(20)));
+    assert!(matches!(silent.start(), Err(Error::TimedOut(_))));
+    let missing = Launch::pipe(Command::new("/nonexistent/agent")).start().unwrap_err();
+    assert_eq!(missing.to_string(), "\"/nonexistent/agent\": No such file or directory (os error 2)");
+    assert_eq!(missing.code(), pmapi::Error::NOAGENT);
+}
+
+#[test]
+fn an_agent_that_dies_is_noticed() {
+    let mut agent = Launch::pipe(shell(&format!("printf '{CREDS}'; read x"))).start().unwrap();
+    agent.send_bytes(b"\n").unwrap();
+    assert!(matches!(agent.receive_bytes(), Err(Error::Closed)));
+    assert!(matches!(agent.close(), End::Exited(_)));
+}
+
+#[test]
+fn sockets_without_an_agent() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.socket");
+    let nobody = Launch::socket(Address::Unix(path.clone())).start().unwrap_err();
+    assert_eq!(nobody.to_string(), format!("{}: No such file or directory (os error 2)", path.display()));
+    let ended = Launch::socket(Address::Unix(path.clone())).command(shell("exit 1")).start().unwrap_err();
+    assert!(matches!(ended, Error::Exited(_)), "{ended}");
+
+    // A listener that nobody serves: the connection succeeds, the version exchange does not.
+    let _listener = UnixListener::bind(&path).unwrap();
+    let silent = Launch::socket(Address::Unix(path)).handshake_timeout(Some(Duration::from_millis(20)));
+    assert!(matches!(silent.start(), Err(Error::TimedOut(_))));
+}
