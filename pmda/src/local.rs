@@ -59,9 +59,10 @@ impl<A: Agent> Channel for Local<A> {
         Ok(())
     }
 
-    fn receive(&mut self, pdu: &mut Vec<u8>, _: Option<Duration>) -> collector::Result<Header> {
+    fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> collector::Result<Header> {
         // The engine has answered by now, or never will.
-        *pdu = self.replies.pop_front().ok_or(collector::Error::Closed)?;
+        let none = collector::Error::TimedOut(timeout.unwrap_or(Duration::MAX));
+        *pdu = self.replies.pop_front().ok_or(none)?;
         Header::parse(pdu)?.ok_or(collector::Error::Closed)
     }
 

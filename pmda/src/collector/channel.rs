@@ -11,7 +11,8 @@ pub trait Channel {
     fn send(&mut self, bytes: &[u8], timeout: Option<Duration>) -> Result;
 
     /// Waits for the next PDU and replaces the content of `pdu` by it. `None` waits for ever; with a
-    /// time of zero only what has arrived counts.
+    /// time of zero only what has arrived counts. [`Error::TimedOut`](super::Error::TimedOut) when none
+    /// has come: that is no failure of the channel.
     fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> Result<Header>;
 
     /// Ends the connection: the agent sees the end of its input. May be called again.
