@@ -43,24 +43,22 @@ pub struct Problem {
     pub place: Place,
     /// What is wrong, in libpcp's words where it sees the same.
     pub reason: String,
-    /// Which of libpcp's passes finds it.
-    pub pass: Pass,
+    pub(crate) pass: Pass,
 }
 
-/// Which pass over a name space finds a problem.
+/// Which pass over a name space finds a problem; decides how libpcp's tools tell it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Pass {
+pub(crate) enum Pass {
     /// pmcpp(1), with the line as it was by then; none at the end of the text.
     Preprocess(Option<String>),
     /// The scanner or parser, with the line after preprocessing and the byte where the token begins.
-    Parse {
-        /// The line.
-        line: String,
-        /// Bytes before the token.
-        token: usize,
-    },
+    Parse { line: String, token: usize },
+    /// The end of a block, which has a name twice.
+    Duplicate,
     /// Putting the blocks together into a tree.
     Assemble,
+    /// Building the index of PMIDs, which must be unique.
+    DuplicateId,
 }
 
 /// A place in a file.

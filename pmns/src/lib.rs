@@ -14,7 +14,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod cli;
 mod cpp;
+mod diagnose;
 mod error;
 mod load;
 mod node;
@@ -22,7 +24,7 @@ mod parse;
 mod tree;
 pub mod write;
 
-pub use error::{Error, Pass, Place, Problem};
+pub use error::{Error, Place, Problem};
 pub use load::{FileSystem, Files, Loader};
 pub use node::{Children, Leaves, Node};
 pub use tree::{InsertError, Tree};

@@ -9,8 +9,7 @@ use std::sync::OnceLock;
 
 /// A name space. Names keep the order in which they were inserted.
 ///
-/// A name is a leaf with a PMID, or an inner node; after [`Tree::insert`] of `a` and `a.b` it is
-/// both, which no file can express.
+/// A node is a leaf with a PMID and none below it, or an inner node.
 #[derive(Clone, Debug)]
 pub struct Tree {
     /// Never empty: the first is the root. Removed nodes stay, linked from nowhere.
@@ -63,6 +62,16 @@ pub enum InsertError {
         /// What it was to get.
         new: PmId,
     },
+    /// A part of the name is a metric, which cannot have names below it.
+    #[error("{name} would be below {metric}, which is a metric ({pmid})")]
+    BelowMetric {
+        /// The name.
+        name: String,
+        /// The part of it.
+        metric: String,
+        /// The part's PMID.
+        pmid: PmId,
+    },
 }
 
 impl Default for Tree {
@@ -97,17 +106,29 @@ impl Tree {
             return Err(InsertError::Name(name.into()));
         }
         let mut id = Id::ROOT;
-        let mut new = false;
+        let mut is_new = false;
         for component in name.split('.') {
-            (id, new) = self.child_or_new(id, component);
+            if let Some(pmid) = self[id].pmid {
+                let metric = Node::new(self, id).path();
+                return Err(InsertError::BelowMetric { name: name.into(), metric, pmid });
+            }
+            (id, is_new) = self.child_or_new(id, component);
         }
         let present = self[id].pmid;
-        if !new && present != Some(pmid) {
+        if !is_new && present != Some(pmid) {
             return Err(InsertError::Pmid { name: name.into(), present, new: pmid });
         }
         self[id].pmid = Some(pmid);
         self.by_pmid.take();
         Ok(())
+    }
+
+    /// Inserts the metrics of another tree, in the order of pmnsmerge(1): those of a node before those
+    /// further below. Tells which are not inserted.
+    pub fn merge(&mut self, other: &Tree) -> Vec<InsertError> {
+        let inner = other.root().subtree().filter(|node| node.pmid().is_none());
+        let leaves = inner.flat_map(|node| node.children().filter_map(|child| Some((child, child.pmid()?))));
+        leaves.filter_map(|(node, pmid)| self.insert(&node.path(), pmid).err()).collect()
     }
 
     /// The root, which has the names without a dot as children.
@@ -128,12 +149,11 @@ impl Tree {
             match self.child(id, component) {
                 Some(child) => id = child,
                 None => {
-                    let dynamic = self[id].pmid.filter(|pmid| is_dynamic_root(*pmid) && self[id].first.is_none());
-                    return dynamic.ok_or(pmapi::Error::NAME);
+                    return self[id].pmid.filter(|pmid| is_dynamic_root(*pmid)).ok_or(pmapi::Error::NAME);
                 }
             }
         }
-        self[id].pmid.filter(|_| self[id].first.is_none()).ok_or(pmapi::Error::NONLEAF)
+        self[id].pmid.ok_or(pmapi::Error::NONLEAF)
     }
 
     /// The nodes of a PMID, in the order of a traversal.

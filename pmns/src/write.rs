@@ -1,19 +1,17 @@
 //! Name spaces as text, in the form that pmnsmerge(1) writes: the root, then each inner node before
 //! the inner nodes below it.
 
-use crate::{Node, Tree, is_dynamic_root};
+use crate::{Node, Tree, is_dynamic_root, is_name};
 use pmapi::{Domain, PmId};
 use std::fmt::{self, Write as _};
 
 /// A whole name space with numbers, as `$PCP_VAR_DIR/pmns/root` has it.
-///
-/// Fails for a node that is a metric and has others below it.
-pub fn root(tree: &Tree) -> Result<String, Error> {
+pub fn root(tree: &Tree) -> String {
     let mut text = String::new();
     for (at, node) in inner_nodes(tree).enumerate() {
-        block(&mut text, at > 0, node, None)?;
+        block(&mut text, at > 0, node, None);
     }
-    Ok(text)
+    text
 }
 
 /// The files of an agent's directory that tell its names.
@@ -27,48 +25,46 @@ pub struct AgentFiles {
 }
 
 /// The files of an agent with these names. PMIDs of `domain`, also its dynamic roots, are written
-/// with `symbol`.
+/// with `symbol`, which is a letter and letters, digits, underscores.
 ///
 /// Names below a single top-level node make a `pmns` that begins with that node. Other names, such as
 /// a metric without a dot, make one with a `root` of its own, which pmnsadd(1) takes as well.
 pub fn agent(tree: &Tree, domain: Domain, symbol: &str) -> Result<AgentFiles, Error> {
+    if symbol.contains('.') || !is_name(symbol) {
+        return Err(Error(symbol.into()));
+    }
     let symbols = Some((domain, symbol));
     let mut root = format!("#include <stdpmid>\n#ifndef {symbol}\n#define {symbol} {domain}\n#endif\n\n");
     let mut tops = tree.root().children();
     let single = tops.next().is_some_and(|top| top.pmid().is_none()) && tops.next().is_none();
     if single {
-        block(&mut root, false, tree.root(), symbols)?;
+        block(&mut root, false, tree.root(), symbols);
         root.push('\n');
     }
     root.push_str("#include \"pmns\"\n");
     let mut pmns = String::new();
     for (at, node) in inner_nodes(tree).skip(single.into()).enumerate() {
-        block(&mut pmns, at > 0, node, symbols)?;
+        block(&mut pmns, at > 0, node, symbols);
     }
     Ok(AgentFiles { pmns, root })
 }
 
-/// A metric with others below it, which the format cannot express.
+/// A symbol that no macro can have.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{name} is a metric ({pmid}) and has names below it")]
-pub struct Error {
-    /// The name.
-    pub name: String,
-    /// Its PMID.
-    pub pmid: PmId,
-}
+#[error("{0:?} is no symbol of a domain")]
+pub struct Error(pub String);
 
 /// The root and the nodes that are no leaves.
 fn inner_nodes(tree: &Tree) -> impl Iterator<Item = Node<'_>> {
-    tree.root().subtree().filter(|node| node.pmid().is_none() || node.has_children())
+    tree.root().subtree().filter(|node| node.pmid().is_none())
 }
 
-fn block(text: &mut String, gap: bool, node: Node<'_>, symbols: Option<(Domain, &str)>) -> Result<(), Error> {
+fn block(text: &mut String, gap: bool, node: Node<'_>, symbols: Option<(Domain, &str)>) {
     if gap {
         text.push('\n');
     }
     match node.parent() {
-        None => text.push_str("root"),
+        None => text.push_str(node.name()),
         Some(_) => text.push_str(&node.path()),
     }
     text.push_str(" {\n");
@@ -76,16 +72,12 @@ fn block(text: &mut String, gap: bool, node: Node<'_>, symbols: Option<(Domain, 
         text.push('\t');
         text.push_str(child.name());
         if let Some(pmid) = child.pmid() {
-            if child.has_children() {
-                return Err(Error { name: child.path(), pmid });
-            }
             // Writing to a string does not fail.
             let _: fmt::Result = write!(text, "\t{}", Source { pmid, symbols });
         }
         text.push('\n');
     }
     text.push_str("}\n");
-    Ok(())
 }
 
 /// A PMID as the format has it: `DOMAIN:CLUSTER:ITEM` or `DOMAIN:*:*`.

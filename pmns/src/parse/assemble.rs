@@ -96,8 +96,7 @@ impl Blocks {
             let mut entries = self.entries(at).iter().map(|entry| self.name(entry.name));
             if let Some(name) = entries.find(|name| count.get(name).is_some_and(|count| *count > 1)) {
                 let reason = format!("Duplicate name \"{name}\" in subtree for \"{}\"", self.name(block.path));
-                let pass = Pass::Parse { line: String::new(), token: 0 };
-                return Some(Problem { place: self.place(block.end), reason, pass });
+                return Some(Problem { place: self.place(block.end), reason, pass: Pass::Duplicate });
             }
         }
         None
@@ -116,7 +115,8 @@ impl Blocks {
                     node.path(),
                     other.path()
                 );
-                return Err(self.problem(places.get(&node.id()).copied(), reason));
+                let problem = self.one_problem(places.get(&node.id()).copied(), reason);
+                return Err(Problem { pass: Pass::DuplicateId, ..problem }.into());
             }
         }
         Ok(())

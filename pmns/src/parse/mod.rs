@@ -5,7 +5,7 @@ mod token;
 
 use crate::Tree;
 use crate::cpp::{Line, Preprocessor};
-use crate::error::{Error, Place, Problem};
+use crate::error::{Error, Pass, Place, Problem};
 use pmapi::PmId;
 use std::rc::Rc;
 use token::{Token, Tokens};
@@ -96,7 +96,7 @@ impl Blocks {
         }
         let block = self.blocks.last().map_or("", |block| self.name(block.path));
         let reason = format!("The block of \"{block}\" has no end");
-        Err(Problem { place: last, reason, pass: crate::Pass::Assemble }.into())
+        Err(Problem { place: last, reason, pass: Pass::Assemble }.into())
     }
 
     fn token(&mut self, state: State, line: &Line, at: usize, token: Token<'_>) -> Result<State, Error> {

@@ -1,0 +1,109 @@
+//! pmnsadd(1): adds an agent's names to a name space.
+
+use clap::Parser;
+use nix::unistd::{AccessFlags, access};
+use pmns::Tree;
+use pmns::cli::{self, Lock, Order, Program, Update};
+use std::fmt::Display;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(disable_help_flag = true, args_override_self = true)]
+struct Args {
+    #[arg(short)]
+    dupok: bool,
+    #[arg(short)]
+    namespace: Option<PathBuf>,
+    #[arg(short = '?', action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    files: Vec<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    run(&Program::new("", 1)).err().unwrap_or(ExitCode::SUCCESS)
+}
+
+/// To stdout, where PCP's says everything.
+fn tell(program: &Program, message: impl Display) -> ExitCode {
+    println!("{}: {message}", program.name());
+    program.failure()
+}
+
+fn usage() {
+    println!("Usage: pmnsadd [-d] [-n namespace] file");
+}
+
+fn run(program: &Program) -> Result<(), ExitCode> {
+    let args: Args = program.args().map_err(|_| {
+        // PCP's ends with 0 after a wrong option.
+        usage();
+        ExitCode::SUCCESS
+    })?;
+    if args.dupok {
+        tell(program, cli::DUPOK_WARNING);
+    }
+    let [file] = args.files.as_slice() else {
+        usage();
+        return Err(program.failure());
+    };
+    let name_space = args.namespace.unwrap_or_else(cli::default_name_space);
+    let name = name_space.display();
+    if !name_space.is_file() {
+        return Err(tell(program, format_args!("cannot find PMNS file \"{name}\"")));
+    }
+    if access(&name_space, AccessFlags::W_OK).is_err() {
+        return Err(tell(program, format_args!("cannot open PMNS file \"{name}\" for writing")));
+    }
+    if !file.is_file() {
+        return Err(tell(program, format_args!("cannot find input file \"{}\"", file.display())));
+    }
+    let _lock = Lock::acquire(&name_space);
+    add(program, &name_space, file).inspect_err(|_| {
+        tell(program, format_args!("No changes have been made to the PMNS file \"{name}\""));
+    })
+}
+
+fn add(program: &Program, name_space: &Path, file: &Path) -> Result<(), ExitCode> {
+    let mut files = vec![name_space.to_path_buf(), file.to_path_buf()];
+    Order::Stamp.apply(program, &mut files, 0)?;
+    let merged = cli::merge(program, &files, |input| match input == file {
+        true => load_subtree(program, input),
+        false => program.load(Some(input), false),
+    })?;
+    let update = Update::write(program, name_space, &pmns::write::root(&merged))?;
+    program.load(Some(update.path()), false)?;
+    update.commit()
+}
+
+/// The names of a file that is a complete name space, or whose first block is to be connected with
+/// the root.
+fn load_subtree(program: &Program, file: &Path) -> Result<Tree, ExitCode> {
+    let cannot_read = |e| tell(program, format_args!("cannot read input file \"{}\": {e}", file.display()));
+    let content = fs::read(file).map_err(cannot_read)?;
+    let mut lines = content.split(|b| *b == b'\n');
+    if lines.clone().any(|line| line.starts_with(b"root {")) {
+        return program.parse(content, file);
+    }
+    let first_block = lines.find_map(|line| {
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let path = words.next()?;
+        (words.next()? == b"{").then_some(path)
+    });
+    let Some(path) = first_block.and_then(|path| str::from_utf8(path).ok()) else {
+        let message = format_args!("no subtree, a line with \"NAME {{\", in input file \"{}\"", file.display());
+        return Err(tell(program, message));
+    };
+    let mut text = String::new();
+    let mut block = "root";
+    for (dot, name) in path.split('.').scan(0, |end, name| {
+        *end += name.len() + 1;
+        Some((*end - 1, name))
+    }) {
+        text += &format!("{block} {{\n{name}\n}}\n");
+        block = path.get(..dot).unwrap_or_default();
+    }
+    text += &format!("# 1 \"{}\"\n", file.display());
+    program.parse([text.as_bytes(), &content].concat(), file)
+}

@@ -1,0 +1,81 @@
+//! pmnsmerge(1): merges files of the name space into one.
+
+use clap::{ArgAction, Parser};
+use nix::sys::stat::{Mode, umask};
+use pmns::cli::{self, Debug, Order, Program};
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Usage: pmnsmerge [options] infile [...] outfile
+
+Options:
+  -a                    process files in order, ignoring embedded _DATESTAMP control lines
+  -d, --dupok           duplicate names for the same PMID are allowed [default]
+  -f, --force           force overwriting of the output file if it exists
+  -x, --nodups          duplicate names for the same PMID are not allowed
+  -v, --verbose         verbose, echo input file names as processed
+  -?, --help            show this usage message and exit
+";
+
+#[derive(Parser)]
+#[command(disable_help_flag = true, infer_long_args = true, args_override_self = true)]
+struct Args {
+    #[arg(short)]
+    as_given: bool,
+    #[arg(short, long, overrides_with = "nodups")]
+    dupok: bool,
+    #[arg(short = 'D', long, value_parser = cli::debug)]
+    debug: Option<Debug>,
+    #[arg(short, long)]
+    force: bool,
+    #[arg(short = 'x', long)]
+    nodups: bool,
+    #[arg(short, long, action = ArgAction::Count)]
+    verbose: u8,
+    #[arg(short = '?', long, action = ArgAction::Help)]
+    help: Option<bool>,
+    files: Vec<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    run(&Program::new(USAGE, 1)).err().unwrap_or(ExitCode::SUCCESS)
+}
+
+fn run(program: &Program) -> Result<(), ExitCode> {
+    let mut args: Args = program.args()?;
+    if args.dupok {
+        program.say(cli::DUPOK_WARNING);
+    }
+    let out = args.files.pop().filter(|_| !args.files.is_empty()).ok_or_else(|| program.usage())?;
+    let name = out.display();
+    if args.force {
+        // What keeps it from being removed keeps it from being created, or does not matter.
+        let _: std::io::Result<()> = fs::remove_file(&out);
+    } else if out.exists() {
+        return Err(program.fail(format_args!(
+            "Error: output PMNS file \"{name}\" already exists!\n\
+             You must either remove it first, or use -f"
+        )));
+    }
+    cli::ignore_signals();
+    umask(Mode::S_IWGRP | Mode::S_IWOTH);
+    let cannot_create = |e| {
+        let e = pmapi::Error::from(e);
+        program.fail(format_args!("Error: cannot create output PMNS file \"{name}\": {e}"))
+    };
+    let mut file = File::create(&out).map_err(cannot_create)?;
+
+    let order = if args.as_given { Order::Given } else { Order::Stamp };
+    order.apply(program, &mut args.files, args.verbose)?;
+    let merged = cli::merge(program, &args.files, |input| {
+        if args.verbose > 0 {
+            println!("{}:", input.display());
+        }
+        program.load(Some(input), args.nodups)
+    })?;
+    file.write_all(pmns::write::root(&merged).as_bytes()).map_err(cannot_create)?;
+    program.load(Some(&out), args.nodups).map(|_| ())
+}

@@ -1,0 +1,73 @@
+//! Errors in the words of libpcp's tools.
+
+use crate::cpp::is_space;
+use crate::error::{Error, Pass, Problem};
+
+impl Error {
+    /// What libpcp and pmcpp(1) print to stderr about the error.
+    pub fn diagnostics(&self) -> String {
+        match self {
+            Error::Open { path, .. } => format!("Error Parsing ASCII PMNS: Cannot open \"{}\"\n", path.display()),
+            Error::Problems(problems) => {
+                let mut text = String::new();
+                for (at, problem) in problems.iter().enumerate() {
+                    text.push_str(&one(problem, at > 0));
+                }
+                text
+            }
+        }
+    }
+}
+
+fn one(Problem { place, reason, pass }: &Problem, follows: bool) -> String {
+    let (file, number) = (&place.file, place.line);
+    match pass {
+        Pass::Preprocess(line) => {
+            let head = match line {
+                Some(line) => format!("{file}[{number}]: {line}"),
+                None => format!("{file}:"),
+            };
+            format!(
+                "pmcpp: {head}\npmcpp: Error: {reason}\n\
+                 Error Parsing ASCII PMNS: pmcpp returned non-zero exit status\n"
+            )
+        }
+        Pass::Parse { line, token } => {
+            let (line, caret) = squeeze(line, *token);
+            // libpcp has lost the line when it finds more to say about it.
+            let line = if follows { &caret } else { &line };
+            format!("[{file}:{number}] Error Parsing ASCII PMNS: {reason}\n    {line}\n    {caret}\n")
+        }
+        Pass::Duplicate => {
+            format!("[{file}:{number}] Error Parsing ASCII PMNS: {reason}\n\n    {reason}\n    ^\n")
+        }
+        Pass::DuplicateId => format!("Error Parsing ASCII PMNS: {reason}\n\n"),
+        Pass::Assemble => format!("Error Parsing ASCII PMNS: {reason}\n"),
+    }
+}
+
+/// The line without white space at its beginning, beside colons and beside white space, and a line
+/// with a caret below the byte `token`.
+fn squeeze(line: &str, token: usize) -> (String, String) {
+    let mut text = String::new();
+    let mut caret = None;
+    for (at, c) in line.char_indices() {
+        if at >= token && caret.is_none() {
+            caret = Some(text.len());
+        }
+        let space = |c: char| u8::try_from(c).is_ok_and(is_space);
+        if space(c) {
+            if !text.is_empty() && !text.ends_with(':') && !text.ends_with(space) {
+                text.push(c);
+            }
+            continue;
+        }
+        if c == ':' {
+            text.truncate(text.trim_end_matches(space).len());
+        }
+        text.push(c);
+    }
+    let before = text.get(..caret.unwrap_or(text.len())).unwrap_or_default();
+    let blank: String = before.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
+    (text, blank + "^")
+}
