@@ -1,5 +1,8 @@
 //! The descriptor of a metric: type, instance domain, semantics, units.
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::{Error, InDom, PmId, Units};
 
 /// The data type of a metric's values (`PM_TYPE_*`).
@@ -57,9 +60,56 @@ impl Type {
         })
     }
 
+    /// The name of a type's code, `???` for one that no value has (pmTypeStr(3)).
+    pub const fn name_of(code: i32) -> &'static str {
+        match Self::from_code(code) {
+            Ok(ty) => ty.name(),
+            Err(_) if code == UNKNOWN => "UNKNOWN",
+            Err(_) => "???",
+        }
+    }
+
+    /// The name (pmTypeStr(3)).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Type::NoSupport => "NO_SUPPORT",
+            Type::I32 => "32",
+            Type::U32 => "U32",
+            Type::I64 => "64",
+            Type::U64 => "U64",
+            Type::Float => "FLOAT",
+            Type::Double => "DOUBLE",
+            Type::String => "STRING",
+            Type::Aggregate => "AGGREGATE",
+            Type::AggregateStatic => "AGGREGATE_STATIC",
+            Type::Event => "EVENT",
+            Type::HighResEvent => "HIGHRES_EVENT",
+        }
+    }
+
     /// Whether values are integers or floating point numbers.
     pub const fn is_numeric(self) -> bool {
         matches!(self as i32, 0..=5)
+    }
+}
+
+/// `PM_TYPE_UNKNOWN`, which value blocks may have, but no metric.
+const UNKNOWN: i32 = 255;
+
+/// pmTypeStr(3).
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The name that pmTypeStr(3) gives, in upper or lower case; `PM_ERR_TYPE` for another.
+impl FromStr for Type {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Type, Error> {
+        let named = |ty: &Type| ty.name().eq_ignore_ascii_case(name);
+        (-1..=10).filter_map(|code| Type::from_code(code).ok()).find(named).ok_or(Error::TYPE)
     }
 }
 
@@ -90,6 +140,40 @@ impl Semantics {
             _ => return Err(Error::CONV),
         })
     }
+
+    /// The name of a code, `???` for an unknown one (pmSemStr(3)).
+    pub const fn name_of(code: i32) -> &'static str {
+        match Self::from_code(code) {
+            Ok(semantics) => semantics.name(),
+            Err(_) => "???",
+        }
+    }
+
+    /// The name (pmSemStr(3)).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Semantics::Counter => "counter",
+            Semantics::Instant => "instant",
+            Semantics::Discrete => "discrete",
+        }
+    }
+}
+
+/// pmSemStr(3).
+impl fmt::Display for Semantics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The name that pmSemStr(3) gives, in upper or lower case; `PM_ERR_CONV` for another.
+impl FromStr for Semantics {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Semantics, Error> {
+        let all = [Semantics::Counter, Semantics::Instant, Semantics::Discrete];
+        all.into_iter().find(|s| s.name().eq_ignore_ascii_case(name)).ok_or(Error::CONV)
+    }
 }
 
 /// A metric's descriptor (`pmDesc`, pmLookupDesc(3)).
@@ -105,4 +189,21 @@ pub struct Desc {
     pub semantics: Semantics,
     /// Dimension and scale of its values.
     pub units: Units,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for code in -1..=10 {
+            let ty = Type::from_code(code).unwrap();
+            assert_eq!(ty.to_string().to_lowercase().parse(), Ok(ty));
+        }
+        assert_eq!((Type::name_of(-2), Type::name_of(11), Type::name_of(255)), ("???", "???", "UNKNOWN"));
+        assert_eq!("i32".parse::<Type>(), Err(Error::TYPE));
+        assert_eq!((Semantics::name_of(1), Semantics::name_of(2)), ("counter", "???"));
+        assert_eq!("Discrete".parse(), Ok(Semantics::Discrete));
+    }
 }

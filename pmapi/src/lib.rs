@@ -3,12 +3,17 @@
 //! the C function or macro that it answers to.
 
 pub mod atom;
+mod cnum;
 pub mod config;
 pub mod desc;
 pub mod error;
 pub mod id;
+mod id_text;
+pub mod interval;
 pub mod label;
+pub mod number;
 pub mod pdu;
+pub mod spec;
 pub mod units;
 
 pub use atom::Atom;
@@ -16,5 +21,6 @@ pub use config::Config;
 pub use desc::{Desc, Semantics, Type};
 pub use error::{Error, Result};
 pub use id::{Domain, InDom, Inst, Item, PmId, Serial};
+pub use id_text::{OrNull, ParseIdError};
 pub use label::LabelSet;
 pub use units::Units;

@@ -6,9 +6,12 @@
 //! assert_eq!(THROUGHPUT.to_string(), "Kbyte / sec");
 //! ```
 
+mod convert;
+mod parse;
 mod scale;
 mod text;
 
+pub use parse::ParseUnitsError;
 pub use scale::{ExtraUnit, Quantity, SpaceScale, TimeScale};
 
 /// Dimension and scale of a metric's values (`pmUnits`), as the word that travels.

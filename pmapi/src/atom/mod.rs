@@ -1,8 +1,17 @@
-//! A single value.
+//! A single value: its types, conversions and texts.
+
+mod convert;
+mod print;
+mod text;
+
+pub use convert::Converted;
+pub use print::Print;
 
 use crate::Type;
 
 /// One value of a metric (`pmAtomValue` with its type), borrowed from a PDU or from an agent.
+///
+/// `Display` gives pmAtomStr(3)'s text, meant for diagnostics; [`Atom::print`] gives what tools show.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Atom<'a> {
     /// [`Type::I32`].

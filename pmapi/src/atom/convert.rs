@@ -1,0 +1,177 @@
+//! pmExtractValue(3): values in other types.
+
+use super::Atom;
+use crate::cnum::general;
+use crate::pdu::result::RawValue;
+use crate::{Error, Type};
+
+/// A converted value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Converted<'a> {
+    /// A value, which may still be borrowed.
+    Atom(Atom<'a>),
+    /// The text of a number.
+    Text(String),
+}
+
+impl Converted<'_> {
+    /// The value.
+    pub fn as_atom(&self) -> Atom<'_> {
+        match self {
+            Converted::Atom(atom) => *atom,
+            Converted::Text(text) => text.into(),
+        }
+    }
+}
+
+impl<'a> Atom<'a> {
+    /// The value in another type, as the table in pmExtractValue(3) has it.
+    ///
+    /// # Errors
+    /// `PM_ERR_TRUNC` when the value is too large, `PM_ERR_SIGN` when a negative one would become
+    /// unsigned, `PM_ERR_CONV` when there is no conversion between the types. As in libpcp, 64 bits
+    /// that are below the smallest number of 32 bits lose their upper half, and fractions are cut
+    /// off. Not a number is `PM_ERR_CONV` as an integer, where C leaves the result undefined. Text
+    /// of a floating point number ends after 21 characters, too early for "-1.234567890123457e+18".
+    pub fn convert(self, to: Type) -> Result<Converted<'a>, Error> {
+        if to == Type::String && self.ty().is_numeric() {
+            return self.number_text().map(Converted::Text);
+        }
+        let atom = match (self, to) {
+            (Atom::I32(v), _) => integer(v.into(), to),
+            (Atom::U32(v), _) => integer(v.into(), to),
+            (Atom::I64(v), Type::I32) if v < 0 => Ok(Atom::I32(v as i32)),
+            (Atom::I64(v), _) => integer(v.into(), to),
+            (Atom::U64(v), _) => integer(v.into(), to),
+            (Atom::Float(v), Type::Float) => Ok(Atom::Float(v)),
+            (Atom::Float(v), _) => real(v.into(), to, f64::from(i32::MAX as f32), f64::from(u32::MAX as f32)),
+            (Atom::Double(v), _) => real(v, to, i32::MAX.into(), u32::MAX.into()),
+            (Atom::String(_), Type::String) | (Atom::Aggregate(_), Type::Aggregate) => Ok(self),
+            _ => Err(Error::CONV),
+        };
+        atom.map(Converted::Atom)
+    }
+
+    fn number_text(self) -> Result<String, Error> {
+        Ok(match self {
+            Atom::I32(v) => v.to_string(),
+            Atom::U32(v) => v.to_string(),
+            Atom::I64(v) => v.to_string(),
+            Atom::U64(v) => v.to_string(),
+            Atom::Float(v) => real_text(v.into()),
+            Atom::Double(v) => real_text(v),
+            _ => return Err(Error::CONV),
+        })
+    }
+}
+
+/// libpcp's buffer holds this much, and cuts the last digit of longer exponents off.
+const REAL_TEXT_MAX: usize = 21;
+
+fn real_text(v: f64) -> String {
+    let mut text = general(v, 16);
+    text.truncate(REAL_TEXT_MAX);
+    text
+}
+
+/// An integer of at most 64 bits in another type.
+fn integer<'a>(v: i128, to: Type) -> Result<Atom<'a>, Error> {
+    let unsigned_error = if v < 0 { Error::SIGN } else { Error::TRUNC };
+    Ok(match to {
+        Type::I32 => Atom::I32(v.try_into().map_err(|_| Error::TRUNC)?),
+        Type::U32 => Atom::U32(v.try_into().map_err(|_| unsigned_error)?),
+        Type::I64 => Atom::I64(v.try_into().map_err(|_| Error::TRUNC)?),
+        Type::U64 => Atom::U64(v.try_into().map_err(|_| unsigned_error)?),
+        Type::Float => Atom::Float(v as f32),
+        Type::Double => Atom::Double(v as f64),
+        _ => return Err(Error::CONV),
+    })
+}
+
+/// A floating point number in another type; 32 bits hold what is below the limits.
+fn real<'a>(v: f64, to: Type, i32_limit: f64, u32_limit: f64) -> Result<Atom<'a>, Error> {
+    let limit = match to {
+        Type::I32 if v.abs() >= i32_limit => Err(Error::TRUNC),
+        Type::U32 if v >= u32_limit => Err(Error::TRUNC),
+        Type::I64 if v >= i64::MAX as f64 => Err(Error::TRUNC),
+        Type::U64 if v >= u64::MAX as f64 => Err(Error::TRUNC),
+        Type::U32 | Type::U64 if v < 0.0 => Err(Error::SIGN),
+        Type::I32 | Type::U32 | Type::I64 | Type::U64 if v.is_nan() => Err(Error::CONV),
+        _ => Ok(()),
+    };
+    limit?;
+    Ok(match to {
+        Type::I32 => Atom::I32(v as i32),
+        Type::U32 => Atom::U32(v as u32),
+        Type::I64 => Atom::I64(v as i64),
+        Type::U64 => Atom::U64(v as u64),
+        Type::Float => Atom::Float(v as f32),
+        Type::Double => Atom::Double(v),
+        _ => return Err(Error::CONV),
+    })
+}
+
+impl<'a> RawValue<'a> {
+    /// The value of a metric of type `from`, in another type (pmExtractValue(3)).
+    ///
+    /// # Errors
+    /// Those of [`Atom::convert`]; `PM_ERR_CONV` too when the value does not stand as a value of
+    /// type `from` does: integers of 32 bits in the set, floats there or in a block, everything
+    /// else in a block that has the type's code, or 0, and its size.
+    pub fn extract(self, from: Type, to: Type) -> Result<Converted<'a>, Error> {
+        self.typed(from).ok_or(Error::CONV)?.convert(to)
+    }
+
+    fn typed(self, ty: Type) -> Option<Atom<'a>> {
+        match (self, ty) {
+            (RawValue::InSitu(word), Type::I32) => Some(Atom::I32(word as i32)),
+            (RawValue::InSitu(word), Type::U32) => Some(Atom::U32(word)),
+            (RawValue::InSitu(word), Type::Float) => Some(Atom::Float(f32::from_bits(word))),
+            (
+                RawValue::Block(code, payload),
+                Type::I64 | Type::U64 | Type::Float | Type::Double | Type::String | Type::Aggregate,
+            ) if code == 0 || i32::from(code) == ty.code() => RawValue::Block(ty.code() as u8, payload).atom(ty).ok(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn convert(atom: Atom<'_>, to: Type) -> Result<String, Error> {
+        atom.convert(to).map(|c| format!("{:?}", c.as_atom()))
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!(convert(Atom::I64(-1 << 40), Type::I32), Ok("I32(0)".into()));
+        assert_eq!(convert(Atom::I64(1 << 40), Type::I32), Err(Error::TRUNC));
+        assert_eq!(convert(Atom::I32(-1), Type::U64), Err(Error::SIGN));
+        assert_eq!(convert(Atom::Double(-0.5), Type::U32), Err(Error::SIGN));
+        assert_eq!(convert(Atom::Double(2_147_483_647.0), Type::I32), Err(Error::TRUNC));
+        assert_eq!(convert(Atom::Double(2_147_483_646.9), Type::I32), Ok("I32(2147483646)".into()));
+        assert_eq!(convert(Atom::Double(f64::NAN), Type::U64), Err(Error::CONV));
+        assert_eq!(convert(Atom::U32(7), Type::Aggregate), Err(Error::CONV));
+        assert_eq!(Atom::Double(-9.3000003e18).convert(Type::String), Ok(Converted::Text("-9.3000003e+18".into())));
+        assert_eq!(Atom::Float(-9.3e18).convert(Type::String), Ok(Converted::Text("-9.300000300729369e+1".into())));
+        assert_eq!(Atom::Double(0.1).convert(Type::String), Ok(Converted::Text("0.1".into())));
+    }
+
+    #[test]
+    fn blocks() {
+        let string = |code| RawValue::Block(code, b"ab\0cd\0").extract(Type::String, Type::String);
+        assert_eq!(string(6), Ok(Converted::Atom(Atom::String(b"ab"))));
+        assert_eq!(string(0), string(6));
+        assert_eq!(string(7), Err(Error::CONV));
+        let float = RawValue::Block(4, &[0x40, 0x20, 0, 0]);
+        assert_eq!(float.extract(Type::Float, Type::I32), Ok(Converted::Atom(Atom::I32(2))));
+        assert_eq!(float.extract(Type::I32, Type::I32), Err(Error::CONV));
+        assert_eq!(RawValue::Block(5, &[0; 7]).extract(Type::Double, Type::Double), Err(Error::CONV));
+        let old = RawValue::InSitu(0x4020_0000).extract(Type::Float, Type::Double);
+        assert_eq!(old, Ok(Converted::Atom(Atom::Double(2.5))));
+        let opaque = RawValue::Block(8, b"x").extract(Type::AggregateStatic, Type::AggregateStatic);
+        assert_eq!(opaque, Err(Error::CONV));
+    }
+}

@@ -1,0 +1,235 @@
+//! What users name on a command line: metrics with their source and instances
+//! (pmParseMetricSpec(3)).
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::cnum::is_space;
+
+/// A metric, its instances and where its values come from (`pmMetricSpec`).
+///
+/// ```text
+/// [HOST:]METRIC[[INSTANCE,...]]    @:METRIC...    ARCHIVE/METRIC...
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MetricSpec {
+    /// Where values come from; `None` when the text does not say so.
+    pub source: Option<Source>,
+    /// The metric's name.
+    pub metric: String,
+    /// External names of instances; all of them when there is none.
+    pub instances: Vec<String>,
+}
+
+/// Where values come from (`PM_CONTEXT_*`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// A pmcd.
+    Host(String),
+    /// An archive.
+    Archive(String),
+    /// Agents in the same process (`@:`).
+    Local,
+}
+
+/// A text that is not in its syntax. `Display` shows libpcp's message: the text, and a mark under
+/// the place with the reason; libpcp ends it with a newline.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpecError {
+    text: String,
+    at: usize,
+    reason: &'static str,
+}
+
+impl SpecError {
+    pub(crate) fn new(text: &str, at: usize, reason: &'static str) -> SpecError {
+        SpecError { text: text.to_owned(), at, reason }
+    }
+
+    /// The byte of the text where the error shows.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What is wrong there.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = self.text.get(..self.at).unwrap_or(&self.text);
+        // Tabs stay, so that the mark is under its place.
+        let indent: String = before.chars().map(|c| if c.is_ascii_graphic() { ' ' } else { c }).collect();
+        write!(f, "{}\n{indent}^ -- {}", self.text, self.reason)
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+impl FromStr for MetricSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<MetricSpec, SpecError> {
+        let mut scan = Scan { text, at: 0 };
+        scan.skip_space();
+        let source = scan.source()?;
+        scan.skip_space();
+        let metric = scan.metric()?;
+        scan.skip_space();
+        let instances = if scan.peek() == Some(b'[') { scan.instances()? } else { Vec::new() };
+        scan.skip_space();
+        if scan.peek().is_some() {
+            return Err(scan.error("unexpected extra characters"));
+        }
+        Ok(MetricSpec { source, metric, instances })
+    }
+}
+
+struct Scan<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Scan<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) {
+        self.skip_while(is_space);
+    }
+
+    fn skip_while(&mut self, skip: impl Fn(u8) -> bool) {
+        while self.peek().is_some_and(&skip) {
+            self.at += 1;
+        }
+    }
+
+    fn error(&self, reason: &'static str) -> SpecError {
+        SpecError::new(self.text, self.at, reason)
+    }
+
+    /// A part of the text. Its ends are at ASCII characters, or after one that was escaped.
+    fn part(&self, start: usize, end: usize) -> &'a str {
+        self.text.get(start..end).unwrap_or_default()
+    }
+
+    /// Steps over a character that a backslash hides, or over one byte.
+    fn step(&mut self) {
+        let escaped = self.peek() == Some(b'\\') && self.at + 1 < self.text.len();
+        self.at += if escaped { 2 } else { 1 };
+    }
+
+    /// The source ends at the last colon or slash before the instances.
+    fn source(&mut self) -> Result<Option<Source>, SpecError> {
+        let head = self.part(self.at, self.text.len()).split('[').next().unwrap_or_default();
+        let Some(mark) = head.rfind([':', '/']) else { return Ok(None) };
+        let is_host = head.get(mark..).is_some_and(|rest| rest.starts_with(':'));
+        let name = head.get(..mark).unwrap_or_default().trim_end_matches(|c| u8::try_from(c).is_ok_and(is_space));
+        if name.is_empty() {
+            return Err(self.error(if is_host { "host name expected" } else { "archive name expected" }));
+        }
+        self.at += mark + 1;
+        Ok(Some(match name {
+            "@" if is_host => Source::Local,
+            _ if is_host => Source::Host(unescape(name)),
+            _ => Source::Archive(unescape(name)),
+        }))
+    }
+
+    fn metric(&mut self) -> Result<String, SpecError> {
+        let start = self.at;
+        while let Some(b) = self.peek().filter(|&b| !is_space(b) && b != b'[') {
+            if b == b']' || b == b',' {
+                return Err(self.error("unexpected character in metric name"));
+            }
+            self.step();
+        }
+        if self.at == start {
+            return Err(self.error("performance metric name expected"));
+        }
+        Ok(unescape(self.part(start, self.at)))
+    }
+
+    fn instances(&mut self) -> Result<Vec<String>, SpecError> {
+        self.at += 1;
+        self.skip_space();
+        let start = self.at;
+        let mut quoted = false;
+        loop {
+            match self.peek() {
+                None if quoted => return Err(self.error("closing \" and ] expected")),
+                None => return Err(self.error("closing ] expected")),
+                Some(b']') if !quoted => break,
+                Some(b'"') => quoted = !quoted,
+                _ => {}
+            }
+            self.step();
+        }
+        let end = self.at;
+        let mut names = Scan { text: self.part(0, end), at: start };
+        let mut instances = Vec::new();
+        while names.at < end {
+            instances.push(names.instance().map_err(|reason| SpecError::new(self.text, names.at, reason))?);
+            names.skip_while(|b| is_space(b) || b == b',');
+        }
+        self.at = end + 1;
+        Ok(instances)
+    }
+
+    fn instance(&mut self) -> Result<String, &'static str> {
+        let quoted = self.peek() == Some(b'"');
+        self.at += usize::from(quoted);
+        let start = self.at;
+        loop {
+            match self.peek() {
+                None if quoted => return Err("closing \" expected (pmParseMetricSpec botch?)"),
+                None => break,
+                Some(b'"') if quoted => break,
+                Some(b) if !quoted && (is_space(b) || b == b',') => break,
+                _ => self.step(),
+            }
+        }
+        let name = unescape(self.part(start, self.at));
+        self.at += usize::from(quoted);
+        Ok(name)
+    }
+}
+
+/// Without the backslashes that hide a character.
+fn unescape(text: &str) -> String {
+    let mut chars = text.chars();
+    let mut out = String::with_capacity(text.len());
+    while let Some(c) = chars.next() {
+        out.push(if c == '\\' { chars.next().unwrap_or(c) } else { c });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parsed() {
+        let spec: MetricSpec = " a\\:b.c : disk.dev [ sda,\"s d\\\"b\" , sdc ] ".parse().unwrap();
+        assert_eq!(spec.source, Some(Source::Host("a:b.c".into())));
+        assert_eq!(spec.metric, "disk.dev");
+        assert_eq!(spec.instances, ["sda", "s d\"b", "sdc"]);
+        let source = |text: &str| text.parse::<MetricSpec>().unwrap().source;
+        assert_eq!(source("a"), None);
+        assert_eq!(source("@:a"), Some(Source::Local));
+        assert_eq!(source("/var/log/x/a.b[/dev]"), Some(Source::Archive("/var/log/x".into())));
+    }
+
+    #[test]
+    fn refused() {
+        let refused = |text: &str| text.parse::<MetricSpec>().unwrap_err().to_string();
+        assert_eq!(refused("h:\ta]b"), "h:\ta]b\n  \t ^ -- unexpected character in metric name");
+        assert_eq!(refused(""), "\n^ -- performance metric name expected");
+        assert_eq!(refused("é[x"), "é[x\né  ^ -- closing ] expected");
+        assert_eq!(refused("\\é]").len(), refused("\\é]").trim_end().len());
+    }
+}
