@@ -129,13 +129,14 @@ impl PmId {
     }
 }
 
-/// pmIDStr(3): `domain.cluster.item`.
+/// pmIDStr(3): `domain.cluster.item`, or `domain.*.*` for the root of a dynamic part of the name space.
 impl fmt::Display for PmId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(domain) = self.dynamic_root() {
-            return write!(f, "{domain}.*.*");
+        let (domain, item) = (self.domain(), self.item());
+        if domain == Domain::DYNAMIC && item.item == 0 {
+            return write!(f, "{}.*.*", item.cluster);
         }
-        write!(f, "{}.{}", self.domain(), self.item())
+        write!(f, "{domain}.{item}")
     }
 }
 

@@ -37,7 +37,7 @@ impl FromStr for PmId {
         let what = "metric identifier: domain.cluster.item of at most 511.4095.1023 expected";
         let [domain, cluster, item] = match text.strip_suffix(".*.*") {
             Some(domain) => {
-                let [root] = numbers(domain, [DOMAIN - 1], what)?;
+                let [root] = numbers(domain, [CLUSTER], what)?;
                 [Domain::DYNAMIC.get().into(), root, 0]
             }
             None => numbers(text, [DOMAIN, CLUSTER, ITEM], what)?,
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn refused() {
         for text in
-            ["", "1.2", "1.2.3.4", "512.0.0", "1.4096.0", "1.0.1024", "1.+2.3", " 1.2.3", "1..3", "511.*.*", "1.*.3"]
+            ["", "1.2", "1.2.3.4", "512.0.0", "1.4096.0", "1.0.1024", "1.+2.3", " 1.2.3", "1..3", "4096.*.*", "1.*.3"]
         {
             assert!(text.parse::<PmId>().is_err(), "{text}");
         }

@@ -47,7 +47,9 @@ pub fn parse(text: &str) -> Result<Duration, SpecError> {
     let mut rest = skip_space(text);
     let error = |rest: &str| SpecError::new(text, text.len() - rest.len(), UNEXPECTED);
     while !rest.is_empty() {
-        let number = cnum::scan(rest).filter(|n| (0.0..=MAX_NUMBER).contains(&n.value)).ok_or_else(|| error(rest))?;
+        // "nan" is a number here: it makes the sum one.
+        let number =
+            cnum::scan(rest).filter(|n| !(n.value < 0.0 || n.value > MAX_NUMBER)).ok_or_else(|| error(rest))?;
         let unit = skip_space(rest.get(number.len..).unwrap_or_default());
         let (name, tail) = unit.split_at(unit.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(unit.len()));
         let (divisor, multiplier) = unit_named(name).ok_or_else(|| error(unit))?;
@@ -77,9 +79,9 @@ fn duration(seconds: f64) -> Option<Duration> {
 
 /// A fraction below 1 times a whole number, rounded half up, with more precision than `f64` has.
 fn rounded_product(fraction: f64, factor: f64) -> u64 {
-    // As a fraction of 2^64 it is exact but for what is far below the result's last digit.
-    let scaled = (fraction * 2_f64.powi(64)) as u128;
-    ((scaled * factor as u128 + (1 << 63)) >> 64) as u64
+    // As a fraction of 2^96 it is exact but for what is far below the result's last digit.
+    let scaled = (fraction * 2_f64.powi(96)) as u128;
+    ((scaled * factor as u128 + (1 << 95)) >> 96) as u64
 }
 
 fn skip_space(text: &str) -> &str {

@@ -7,6 +7,7 @@ mod cnum;
 pub mod config;
 pub mod desc;
 pub mod error;
+mod event_text;
 pub mod id;
 mod id_text;
 pub mod interval;

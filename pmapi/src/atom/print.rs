@@ -209,3 +209,23 @@ impl fmt::Display for Print<'_> {
         f.pad(&String::from_utf8_lossy(&self.to_bytes()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn squashed() {
+        let print = Atom::String(b"a\nb\x0bc").print(8);
+        assert_eq!(print.squashed(true).to_string(), " \"a b c\"");
+        assert_eq!(print.squashed(false).to_bytes(), b" \"a\nb\x0bc\"");
+        let unknown = RawValue::Block(6, b"a b").print(None, 0);
+        assert_eq!(unknown.squashed(true).to_string(), "\"a b\" [612062]");
+    }
+
+    #[test]
+    fn damaged_events() {
+        assert_eq!(RawValue::Block(9, &[0, 0, 0, 2, 1]).print(Some(Type::Event), 0).to_string(), "[2 event records]");
+        assert_eq!(RawValue::InSitu(0x153).print(Some(Type::Event), 0).to_string(), "[pmlc control mand on nl 21]");
+    }
+}

@@ -164,7 +164,7 @@ impl LabelSet {
     pub fn merge(&mut self, other: &LabelSet) -> Result<(), LabelError> {
         if self.is_empty() {
             *self = other.clone();
-        } else if !other.is_empty() {
+        } else {
             *self = self.merged(other)?;
         }
         Ok(())
