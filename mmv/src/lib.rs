@@ -1,1 +1,43 @@
-//! Under construction.
+//! Memory mapped values (mmv(5)): an application exports metrics to Performance Co-Pilot at the cost
+//! of a store.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), mmv::Error> {
+//! let registry = mmv::Registry::new("shop")?;
+//! let sales = registry.counter("sales").help("Things sold").register()?;
+//! let open = registry.gauge("carts").help("Carts that are being filled").register()?;
+//! registry.start();
+//!
+//! sales.inc();
+//! open.set(3.0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `pminfo -f mmv.shop` shows them then. Without PCP on the machine the application runs just the same.
+//!
+//! * [`Registry`]: metrics, instance domains and labels, before and after the start
+//! * [`Handle`]: what updates a value, from any thread; [`CounterWriter`], [`GaugeWriter`] and
+//!   [`Interval`] from one
+//! * [`reader`], [`dump`]: files of any application
+
+pub mod dump;
+pub mod format;
+pub mod reader;
+
+mod error;
+mod handle;
+mod ids;
+mod layout;
+mod map;
+mod model;
+mod names;
+mod registry;
+
+pub use error::Error;
+pub use handle::{
+    Buckets, Counter, CounterWriter, Gauge, GaugeWriter, Handle, Interval, Number, Quantiles, Running, ShardedCounter,
+    Text, Timer,
+};
+pub use pmapi::{Semantics, Units};
+pub use registry::{Batch, Builder, Family, HistogramBuilder, InDom, InDomBuilder, MetricBuilder, Registry};

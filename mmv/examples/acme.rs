@@ -1,0 +1,86 @@
+//! The factory of PCP's guide: `cargo run --release -p pcp-mmv --example acme`, then
+//! `pminfo -dfmtT mmv.acme`. Names, identifiers and texts are those of the C example.
+use std::{thread, time::Duration};
+
+use mmv::{Counter, Registry, Units};
+
+const PRODUCTS: [&str; 3] = ["Anvils", "Rockets", "Giant_Rubber_Bands"];
+
+/// What is counted for a product.
+struct Product {
+    count: Counter,
+    machine: Counter,
+    queue: Counter,
+}
+
+fn main() -> Result<(), mmv::Error> {
+    let registry = Registry::builder("acme").cluster(321).persistent().build()?;
+    let indom = registry
+        .indom("products")
+        .serial(61)
+        .numbered((0..).zip(PRODUCTS))
+        .help("Acme products")
+        .long_help("Most popular products produced by the Acme Corporation")
+        .register()?;
+    let counts = registry
+        .counter("products.count")
+        .item(7)
+        .help("Acme factory product throughput")
+        .long_help(
+            "Monotonic increasing counter of products produced in the Acme Corporation\n\
+             factory since starting the Acme production application.  Quality guaranteed.",
+        )
+        .over(&indom)?;
+    let times = registry
+        .counter("products.time")
+        .item(8)
+        .units(Units::MICROSECONDS)
+        .help("Machine time spent producing Acme products")
+        .long_help(
+            "Machine time spent producing Acme Corporation products.  Does not include\n\
+             time in queues waiting for production machinery.",
+        )
+        .over(&indom)?;
+    let queues = registry
+        .counter("products.queuetime")
+        .item(10)
+        .units(Units::MICROSECONDS)
+        .help("Queued time while producing Acme products")
+        .long_help(
+            "Time spent in the queue waiting to build Acme Corporation products,\n\
+             while some other Acme product was being built instead of this one.",
+        )
+        .over(&indom)?;
+    let product = |name| {
+        Ok(Product { count: counts.instance(name)?, machine: times.instance(name)?, queue: queues.instance(name)? })
+    };
+    let products = PRODUCTS.into_iter().map(product).collect::<Result<Vec<Product>, mmv::Error>>()?;
+    registry.start();
+
+    let mut random = Random(321);
+    loop {
+        let working = random.below(50_000);
+        let chosen = random.below(PRODUCTS.len() as u64) as usize;
+        thread::sleep(Duration::from_micros(working));
+        for (i, product) in products.iter().enumerate() {
+            if i == chosen {
+                product.machine.add(working);
+                product.count.inc();
+            } else {
+                product.queue.add(working);
+            }
+        }
+    }
+}
+
+/// Good enough for a factory (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        for (left, shift) in [(true, 13), (false, 7), (true, 17)] {
+            self.0 ^= if left { self.0 << shift } else { self.0 >> shift };
+        }
+        self.0 % limit
+    }
+}

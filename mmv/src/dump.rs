@@ -1,0 +1,353 @@
+//! The text of PCP's `mmvdump`, byte for byte, also for files that are not valid.
+//!
+//! It is that of PCP 6.0; 7.2 prints a section of values or instances without entries as empty, where
+//! 6.0 complains. C reads on behind the end of a file when a string is not terminated, or when not
+//! all strings are in the file; here the text ends.
+
+use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::format::{
+    Bytes, HEADER_LEN, Header, INDOM_LEN, IndomRecord, InstanceRecord, LABEL_LEN, LabelRecord, MAGIC, MetricRecord,
+    STRING_LEN, Section, TOC_LEN, Toc, VALUE_LEN, ValueRecord, ValueType, Version, is_singular,
+};
+
+/// Writes what is in a file, and says whether it is valid. `name` is printed as the file's name.
+pub fn dump(out: &mut impl Write, name: &[u8], bytes: &[u8]) -> io::Result<bool> {
+    let bytes = Bytes::new(bytes);
+    let Some((header, version)) = head(out, name, bytes)? else { return Ok(false) };
+    let mut valid = true;
+    for index in 0..header.tocs as usize {
+        let Some(toc) = Toc::read(bytes, index) else { return Ok(false) };
+        if toc.count < 1 {
+            writeln!(out, "Bad TOC[{index}]: invalid entry count {}", toc.count)?;
+            continue;
+        }
+        let Some(section) = Section::from_code(toc.section) else {
+            writeln!(out, "Unrecognised TOC[{index}] type: 0x{:x}", toc.section)?;
+            valid = false;
+            continue;
+        };
+        let mut table = Table { out: &mut *out, bytes, version, index, toc };
+        table.title(section)?;
+        match (0..toc.count as u64).try_for_each(|i| table.entry(section, i)) {
+            Ok(()) => {}
+            Err(Stop::Io(e)) => return Err(e),
+            Err(Stop::Bad(complaint)) => {
+                writeln!(out, "{complaint}")?;
+                valid = false;
+            }
+        }
+    }
+    Ok(valid)
+}
+
+/// The header, or nothing when that is all there is to say.
+fn head(out: &mut impl Write, name: &[u8], bytes: Bytes<'_>) -> io::Result<Option<(Header, Version)>> {
+    let Some(header) = Header::read(bytes) else {
+        writeln!(out, "Bad file size: too small for a header")?;
+        return Ok(None);
+    };
+    if header.magic != MAGIC {
+        out.write_all(b"Bad magic: ")?;
+        out.write_all(header.magic.get(..3).unwrap_or_default())?;
+        writeln!(out)?;
+        return Ok(None);
+    }
+    let Some(version) = Version::from_code(header.version) else {
+        writeln!(out, "Version {} not supported", header.version)?;
+        return Ok(None);
+    };
+    out.write_all(b"MMV file   = ")?;
+    out.write_all(name)?;
+    writeln!(out, "\nVersion    = {}\nGenerated  = {}", header.version, header.g1)?;
+    if header.g1 != header.g2 {
+        writeln!(out, "Generated2 = {}", header.g2)?;
+        writeln!(out, "Mismatched generation numbers ({}/{})", header.g1, header.g2)?;
+        return Ok(None);
+    }
+    writeln!(out, "TOC count  = {}", header.tocs.cast_unsigned())?;
+    if header.tocs < 2 {
+        writeln!(out, "Bad tocs: invalid table of contents count ({})", header.tocs)?;
+        return Ok(None);
+    }
+    writeln!(out, "Cluster    = {}", header.cluster.cast_unsigned())?;
+    if !(0..=i32::from(pmapi::Item::MAX_CLUSTER)).contains(&header.cluster) {
+        writeln!(out, "Bad cluster: {} is not a valid cluster ID", header.cluster)?;
+        return Ok(None);
+    }
+    writeln!(out, "Process    = {}\nFlags      = 0x{:x} ({})", header.process, header.flags.bits(), header.flags)?;
+    if !bytes.has(HEADER_LEN as u64, header.tocs as u64, TOC_LEN) {
+        writeln!(out, "Bad file size: too small for {} TOC entries", header.tocs)?;
+        return Ok(None);
+    }
+    Ok(Some((header, version)))
+}
+
+/// What ends the text of a section.
+enum Stop {
+    /// It cannot be written.
+    Io(io::Error),
+    /// It cannot be read: what there is to say.
+    Bad(String),
+}
+
+impl From<io::Error> for Stop {
+    fn from(e: io::Error) -> Stop {
+        Stop::Io(e)
+    }
+}
+
+struct Table<'a, W> {
+    out: &'a mut W,
+    bytes: Bytes<'a>,
+    version: Version,
+    index: usize,
+    toc: Toc,
+}
+
+impl<'a, W: Write> Table<'a, W> {
+    fn title(&mut self, section: Section) -> io::Result<()> {
+        let (toc, what) = match section {
+            Section::Indoms => ("offset", "indoms"),
+            Section::Instances => ("offset", "instances"),
+            Section::Metrics => ("toc offset", "metrics"),
+            Section::Values => ("offset", "values"),
+            Section::Strings => ("offset", "string"),
+            Section::Labels => ("offset", "labels"),
+        };
+        let (index, base) = (self.index, Toc::at(self.index));
+        let Toc { offset, count, .. } = self.toc;
+        // Where C prints an offset as signed.
+        match section {
+            Section::Indoms | Section::Values | Section::Strings => {
+                writeln!(self.out, "\nTOC[{index}]: {toc} {base}, {what} offset {offset} ({count} entries)")
+            }
+            Section::Instances | Section::Metrics | Section::Labels => {
+                let offset = offset.cast_signed();
+                writeln!(self.out, "\nTOC[{index}]: {toc} {base}, {what} offset {offset} ({count} entries)")
+            }
+        }
+    }
+
+    fn entry(&mut self, section: Section, i: u64) -> Result<(), Stop> {
+        match section {
+            Section::Indoms => self.indom(i),
+            Section::Instances => self.instance(i).map_err(|stop| match stop {
+                Stop::Bad(complaint) => Stop::Bad(format!("\n{complaint}")),
+                Stop::Io(_) => stop,
+            }),
+            Section::Metrics => self.metric(i),
+            Section::Values => self.value(i),
+            Section::Strings => self.string(i),
+            Section::Labels => self.label(i),
+        }
+    }
+
+    /// Where the entry with this index is, as far as one can tell.
+    fn at(&self, i: u64, len: usize) -> u64 {
+        self.toc.offset.wrapping_add(i * len as u64)
+    }
+
+    fn too_small(&self, what: &str, i: u64, rest: &str) -> Stop {
+        Stop::Bad(format!("Bad file size: too small for toc[{}] {what}[{i}]{rest}", self.index))
+    }
+
+    fn invalid_offset(&self, what: &str, i: u64, rest: &str) -> Stop {
+        Stop::Bad(format!("Bad file: invalid offset for toc[{}] {what}[{i}]{rest}", self.index))
+    }
+
+    fn indom(&mut self, i: u64) -> Result<(), Stop> {
+        let at = self.at(i, INDOM_LEN);
+        let Some(indom) = IndomRecord::read(self.bytes, at) else { return Err(self.too_small("indom", i, "")) };
+        let (count, offset) = (indom.count.cast_signed(), indom.offset.cast_signed());
+        writeln!(self.out, "  [{}/{}] {count} instances, starting at offset {offset}", indom.serial, at.cast_signed())?;
+        self.help("indom", i, indom.short, indom.long)
+    }
+
+    fn help(&mut self, what: &str, i: u64, short: u64, long: u64) -> Result<(), Stop> {
+        for (at, name, missing) in [(short, "shorttext", " oneline"), (long, "helptext", " help")] {
+            if at == 0 {
+                writeln!(self.out, "       (no {name})")?;
+                continue;
+            }
+            let Some(text) = self.bytes.string(at) else { return Err(self.too_small(what, i, missing)) };
+            write!(self.out, "       {name}=")?;
+            self.out.write_all(cut(text))?;
+            writeln!(self.out)?;
+        }
+        Ok(())
+    }
+
+    fn instance(&mut self, i: u64) -> Result<(), Stop> {
+        let at = self.at(i, self.version.instance_len());
+        let instance =
+            InstanceRecord::read(self.bytes, at, self.version).ok_or_else(|| self.too_small("inst", i, ""))?;
+        let indom = IndomRecord::read(self.bytes, instance.indom).ok_or_else(|| match self.version {
+            Version::V1 => self.too_small("indom", i, ""),
+            Version::V2 | Version::V3 => self.too_small("inst", i, " indom"),
+        })?;
+        let name = instance.name.text(self.bytes).ok_or_else(|| self.too_small("inst", i, " name"))?;
+        if instance.name.at == 0 {
+            return Err(self.invalid_offset("inst", i, " name"));
+        }
+        write!(self.out, "  [{}/{}] instance = [{} or \"", indom.serial, at.cast_signed(), instance.internal)?;
+        self.out.write_all(cut(name))?;
+        writeln!(self.out, "\"]")?;
+        Ok(())
+    }
+
+    fn metric(&mut self, i: u64) -> Result<(), Stop> {
+        let at = self.at(i, self.version.metric_len());
+        let Some(metric) = MetricRecord::read(self.bytes, at, self.version) else {
+            return Err(self.too_small("metric", i, ""));
+        };
+        let name = self.metric_name(&metric, "metric", i, " name")?;
+        write!(self.out, "  [{}/{}] ", metric.item, at.cast_signed())?;
+        self.out.write_all(name)?;
+        writeln!(self.out)?;
+        let (ty, sem) = (type_name(metric.ty), semantics_name(metric.semantics));
+        writeln!(
+            self.out,
+            "       type={ty} (0x{:x}), sem={sem} (0x{:x}), pad=0x{:x}",
+            metric.ty, metric.semantics, metric.padding
+        )?;
+        writeln!(self.out, "       units={}", metric.units)?;
+        if is_singular(metric.indom) {
+            writeln!(self.out, "       (no indom)")?;
+        } else {
+            writeln!(self.out, "       indom={}", metric.indom.cast_signed())?;
+        }
+        self.help("metric", i, metric.short, metric.long)
+    }
+
+    fn metric_name(&self, metric: &MetricRecord, what: &str, i: u64, rest: &str) -> Result<&'a [u8], Stop> {
+        let name = metric.name.text(self.bytes).ok_or_else(|| self.too_small(what, i, rest))?;
+        if metric.name.at == 0 { Err(self.invalid_offset(what, i, rest)) } else { Ok(cut(name)) }
+    }
+
+    fn value(&mut self, i: u64) -> Result<(), Stop> {
+        let at = self.at(i, VALUE_LEN);
+        let toc = self.index;
+        let Some(value) = ValueRecord::read(self.bytes, at) else { return Err(self.too_small("value", i, "")) };
+        let Some(metric) = MetricRecord::read(self.bytes, value.metric, self.version) else {
+            return Err(Stop::Bad(format!("Bad file size: toc[{toc}] value[{i}] metric offset")));
+        };
+        let name = self.metric_name(&metric, "value", i, " mname")?;
+        write!(self.out, "  [{}/{at}] ", metric.item)?;
+        self.out.write_all(name)?;
+        if !is_singular(metric.indom) {
+            self.value_instance(&value, i)?;
+        }
+        Ok(self.number(&value, &metric, i)?)
+    }
+
+    fn value_instance(&mut self, value: &ValueRecord, i: u64) -> Result<(), Stop> {
+        let toc = self.index;
+        let Some(instance) = InstanceRecord::read(self.bytes, value.instance, self.version) else {
+            return Err(Stop::Bad(format!("\nBad file size: toc[{toc}] value[{i}] inst offset")));
+        };
+        let Some(name) = instance.name.text(self.bytes) else {
+            return Err(self.too_small("value", i, " iname"));
+        };
+        if instance.name.at == 0 {
+            return Err(self.invalid_offset("metric", i, " iname"));
+        }
+        write!(self.out, "[{} or \"", instance.internal)?;
+        self.out.write_all(cut(name))?;
+        write!(self.out, "\"]")?;
+        Ok(())
+    }
+
+    fn number(&mut self, value: &ValueRecord, metric: &MetricRecord, i: u64) -> io::Result<()> {
+        let half = value.half();
+        match ValueType::from_code(metric.ty) {
+            Ok(ValueType::I32) => writeln!(self.out, " = {}", half.cast_signed()),
+            Ok(ValueType::U32) => writeln!(self.out, " = {half}"),
+            Ok(ValueType::I64) => writeln!(self.out, " = {}", value.word.cast_signed()),
+            Ok(ValueType::U64) => writeln!(self.out, " = {}", value.word),
+            Ok(ValueType::Float) => writeln!(self.out, " = {}", float(f32::from_bits(half).into())),
+            Ok(ValueType::Double) => writeln!(self.out, " = {}", float(f64::from_bits(value.word))),
+            Ok(ValueType::String) => self.text(value, i),
+            Ok(ValueType::Elapsed) => self.elapsed(value),
+            Ok(ValueType::NoSupport) | Err(_) => writeln!(self.out, "Unknown type {}", metric.ty),
+        }
+    }
+
+    fn text(&mut self, value: &ValueRecord, i: u64) -> io::Result<()> {
+        let Some(text) = self.bytes.string(value.extra.cast_unsigned()) else {
+            return writeln!(self.out, " = ?\nBad file size: toc[{}] str value[{i}] extra", self.index);
+        };
+        write!(self.out, " = \"")?;
+        self.out.write_all(text)?;
+        writeln!(self.out, "\"")
+    }
+
+    fn elapsed(&mut self, value: &ValueRecord) -> io::Result<()> {
+        let (word, extra) = (value.word.cast_signed(), value.extra);
+        let total = value.elapsed(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        write!(self.out, " = {total} (value={word}/extra={extra})")?;
+        if extra > 0 {
+            write!(self.out, "\nBad (positive) ELAPSED 'extra' value found!")?;
+        }
+        writeln!(self.out)
+    }
+
+    fn string(&mut self, i: u64) -> Result<(), Stop> {
+        let at = self.at(i, STRING_LEN);
+        let Some(text) = self.bytes.string(at) else {
+            return Err(Stop::Bad(format!("Bad file size: toc[{}] string[{i}]", self.index)));
+        };
+        write!(self.out, "  [{}/{at}] ", i + 1)?;
+        self.out.write_all(text)?;
+        writeln!(self.out)?;
+        Ok(())
+    }
+
+    fn label(&mut self, i: u64) -> Result<(), Stop> {
+        let at = self.at(i, LABEL_LEN);
+        let Some(label) = LabelRecord::read(self.bytes, at) else { return Err(self.too_small("metric", i, "")) };
+        write!(self.out, "  [{}/{at}] ", i + 1)?;
+        self.out.write_all(label.payload.text(self.bytes).unwrap_or_default())?;
+        writeln!(self.out, "\n        flags=0x{:x}, identity=0x{:x}", label.flags, label.identity)?;
+        writeln!(self.out, "        internal=0x{:x}", label.internal)?;
+        Ok(())
+    }
+}
+
+/// C copies a string and ends it, so that the last byte of one without a NUL is not shown.
+fn cut(text: &[u8]) -> &[u8] {
+    text.get(..STRING_LEN - 1).unwrap_or(text)
+}
+
+/// As C prints `%f`.
+fn float(value: f64) -> String {
+    if value.is_nan() {
+        let sign = if value.is_sign_negative() { "-" } else { "" };
+        return format!("{sign}nan");
+    }
+    format!("{value:.6}")
+}
+
+fn type_name(code: i32) -> &'static str {
+    match ValueType::from_code(code) {
+        Ok(ValueType::I32) => "32-bit int",
+        Ok(ValueType::U32) => "32-bit unsigned int",
+        Ok(ValueType::I64) => "64-bit int",
+        Ok(ValueType::U64) => "64-bit unsigned int",
+        Ok(ValueType::Float) => "float",
+        Ok(ValueType::Double) => "double",
+        Ok(ValueType::String) => "string",
+        Ok(ValueType::Elapsed) => "elapsed",
+        Ok(ValueType::NoSupport) | Err(_) => "?",
+    }
+}
+
+fn semantics_name(code: i32) -> &'static str {
+    match code {
+        1 => "counter",
+        3 => "instant",
+        4 => "discrete",
+        _ => "?",
+    }
+}

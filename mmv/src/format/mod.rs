@@ -1,0 +1,226 @@
+//! The format of mmv(5) files, versions 1 to 3: sizes, codes and records.
+//!
+//! Everything is in the byte order of the host, naturally aligned, and found by its offset from
+//! the start of the file.
+
+use std::fmt;
+
+use pmapi::{Error, Semantics, Type};
+
+mod record;
+
+pub use record::{Bytes, Header, IndomRecord, InstanceRecord, LabelRecord, MetricRecord, NameAt, Toc, ValueRecord};
+
+/// First bytes of every file.
+pub const MAGIC: [u8; 4] = *b"MMV\0";
+/// Size of the header.
+pub const HEADER_LEN: usize = 40;
+/// Size of an entry of the table of contents.
+pub const TOC_LEN: usize = 16;
+/// Size of an instance domain.
+pub const INDOM_LEN: usize = 32;
+/// Size of a value.
+pub const VALUE_LEN: usize = 32;
+/// Size of a string, the terminating NUL included (`MMV_STRINGMAX`).
+pub const STRING_LEN: usize = 256;
+/// Size of a label.
+pub const LABEL_LEN: usize = 256;
+/// Room for a label's JSON text, the terminating NUL included (`MMV_LABELMAX`).
+pub const PAYLOAD_LEN: usize = 244;
+/// Room for a name in version 1, the terminating NUL included (`MMV_NAMEMAX`).
+pub const NAME_LEN: usize = 64;
+
+/// The most metrics of a file that PCP's agent exports; it skips them all when there are more.
+pub const MAX_METRICS: usize = 1023;
+/// The most labels of a file that PCP's agent exports; it skips them all when there are more.
+pub const MAX_LABELS: usize = 255;
+/// The largest number of an instance domain that is distinct in every cluster.
+pub const MAX_SERIAL: u32 = (1 << 11) - 1;
+
+/// Offset of the second generation number in the header.
+pub(crate) const G2_AT: u64 = 16;
+
+/// The version of a file's format.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Version {
+    /// Names of at most 63 bytes, in place.
+    V1 = 1,
+    /// Names are strings.
+    V2 = 2,
+    /// As version 2, and labels.
+    V3 = 3,
+}
+
+impl Version {
+    /// The version with this number.
+    pub const fn from_code(code: i32) -> Option<Version> {
+        match code {
+            1 => Some(Version::V1),
+            2 => Some(Version::V2),
+            3 => Some(Version::V3),
+            _ => None,
+        }
+    }
+
+    /// Size of a metric.
+    pub const fn metric_len(self) -> usize {
+        if matches!(self, Version::V1) { 104 } else { 48 }
+    }
+
+    /// Size of an instance.
+    pub const fn instance_len(self) -> usize {
+        if matches!(self, Version::V1) { 80 } else { 24 }
+    }
+}
+
+/// What a section of a file holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Section {
+    /// Instance domains.
+    Indoms = 1,
+    /// Instances.
+    Instances = 2,
+    /// Metrics.
+    Metrics = 3,
+    /// Values.
+    Values = 4,
+    /// Strings.
+    Strings = 5,
+    /// Labels (version 3).
+    Labels = 6,
+}
+
+impl Section {
+    /// The section with this code.
+    pub const fn from_code(code: u32) -> Option<Section> {
+        Some(match code {
+            1 => Section::Indoms,
+            2 => Section::Instances,
+            3 => Section::Metrics,
+            4 => Section::Values,
+            5 => Section::Strings,
+            6 => Section::Labels,
+            _ => return None,
+        })
+    }
+}
+
+/// How a file wants to be read (`mmv_stats_flags_t`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// Names of metrics don't begin with the name of the file.
+    pub const NO_PREFIX: Flags = Flags(1);
+    /// Only valid while the process that wrote it lives.
+    pub const PROCESS: Flags = Flags(2);
+    /// Values of all ones, NaN and empty strings stand for "no value".
+    pub const SENTINEL: Flags = Flags(4);
+
+    /// The flags of a word; unknown ones are kept.
+    pub const fn from_bits(bits: u32) -> Flags {
+        Flags(bits)
+    }
+
+    /// The word of the flags.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// These flags and others.
+    #[must_use]
+    pub const fn with(self, others: Flags) -> Flags {
+        Flags(self.0 | others.0)
+    }
+
+    /// Whether all of the others are set.
+    pub const fn contains(self, others: Flags) -> bool {
+        self.0 & others.0 == others.0
+    }
+}
+
+/// As `mmvdump` prints them.
+impl fmt::Display for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [(Flags::NO_PREFIX, "noprefix"), (Flags::PROCESS, "process"), (Flags::SENTINEL, "sentinel")];
+        let mut text: Vec<String> =
+            names.iter().filter(|(flag, _)| self.contains(*flag)).map(|(_, name)| (*name).to_owned()).collect();
+        let unknown = names.iter().fold(self.0, |bits, (flag, _)| bits & !flag.0);
+        if unknown != 0 {
+            text.push(format!("unknown={unknown:x}"));
+        }
+        f.write_str(if text.is_empty() { "none" } else { "" })?;
+        f.write_str(&text.join(", "))
+    }
+}
+
+/// The type of a value in a file (`mmv_metric_type_t`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ValueType {
+    /// Known but not available; has no values.
+    NoSupport = -1,
+    /// Signed, 32 bits.
+    I32 = 0,
+    /// Unsigned, 32 bits.
+    U32 = 1,
+    /// Signed, 64 bits.
+    I64 = 2,
+    /// Unsigned, 64 bits.
+    U64 = 3,
+    /// Floating point, 32 bits.
+    Float = 4,
+    /// Floating point, 64 bits.
+    Double = 5,
+    /// Text of at most 255 bytes.
+    String = 6,
+    /// Accumulated microseconds, which may be running.
+    Elapsed = 9,
+}
+
+impl ValueType {
+    /// The type with this code; `PM_ERR_TYPE` for any other.
+    pub const fn from_code(code: i32) -> Result<ValueType, Error> {
+        Ok(match code {
+            -1 => ValueType::NoSupport,
+            0 => ValueType::I32,
+            1 => ValueType::U32,
+            2 => ValueType::I64,
+            3 => ValueType::U64,
+            4 => ValueType::Float,
+            5 => ValueType::Double,
+            6 => ValueType::String,
+            9 => ValueType::Elapsed,
+            _ => return Err(Error::TYPE),
+        })
+    }
+
+    /// The type under which PCP's agent exports it.
+    pub const fn exported(self) -> Type {
+        match self {
+            ValueType::NoSupport => Type::NoSupport,
+            ValueType::I32 => Type::I32,
+            ValueType::U32 => Type::U32,
+            ValueType::I64 | ValueType::Elapsed => Type::I64,
+            ValueType::U64 => Type::U64,
+            ValueType::Float => Type::Float,
+            ValueType::Double => Type::Double,
+            ValueType::String => Type::String,
+        }
+    }
+}
+
+/// The semantics of a code; a file's 0 is a counter.
+pub(crate) const fn semantics(code: i32) -> Result<Semantics, Error> {
+    if code == 0 { Ok(Semantics::Counter) } else { Semantics::from_code(code) }
+}
+
+/// Whether a metric with this number of an instance domain has one value only.
+pub(crate) const fn is_singular(indom: u32) -> bool {
+    indom == 0 || indom == u32::MAX
+}
+
+/// The word that holds a 32-bit value in its first four bytes.
+pub(crate) const fn word_of_half(half: u32) -> u64 {
+    let [a, b, c, d] = half.to_ne_bytes();
+    u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
+}

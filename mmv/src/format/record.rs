@@ -1,0 +1,350 @@
+//! Records of a file. `read` is bounds-checked, `write` appends.
+
+use std::time::Duration;
+
+use pmapi::Units;
+
+use super::{Flags, HEADER_LEN, LABEL_LEN, NAME_LEN, PAYLOAD_LEN, STRING_LEN, TOC_LEN, Version};
+
+/// A file's bytes, of which nothing is trusted.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    /// The bytes of a file.
+    pub const fn new(bytes: &'a [u8]) -> Bytes<'a> {
+        Bytes(bytes)
+    }
+
+    /// How many there are.
+    pub const fn len(self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// So many bytes at an offset, if the file has them.
+    pub fn slice(self, at: u64, len: usize) -> Option<&'a [u8]> {
+        let start = usize::try_from(at).ok()?;
+        self.0.get(start..start.checked_add(len)?)
+    }
+
+    /// Whether the file has this many records of a size at an offset.
+    pub fn has(self, at: u64, count: u64, size: usize) -> bool {
+        let end = count.checked_mul(size as u64).and_then(|len| len.checked_add(at));
+        end.is_some_and(|end| end <= self.len())
+    }
+
+    /// The text that begins at an offset, up to its NUL; all of its room must be in the file, and
+    /// all of it is text when there is no NUL.
+    pub fn text(self, at: u64, room: usize) -> Option<&'a [u8]> {
+        let room = self.slice(at, room)?;
+        room.split(|&b| b == 0).next()
+    }
+
+    /// A string of the strings section.
+    pub fn string(self, at: u64) -> Option<&'a [u8]> {
+        self.text(at, STRING_LEN)
+    }
+
+    fn array<const N: usize>(self, at: u64, field: usize) -> Option<[u8; N]> {
+        self.slice(at.checked_add(field as u64)?, N)?.try_into().ok()
+    }
+
+    fn u32(self, at: u64, field: usize) -> Option<u32> {
+        self.array(at, field).map(u32::from_ne_bytes)
+    }
+
+    fn i32(self, at: u64, field: usize) -> Option<i32> {
+        self.array(at, field).map(i32::from_ne_bytes)
+    }
+
+    fn u64(self, at: u64, field: usize) -> Option<u64> {
+        self.array(at, field).map(u64::from_ne_bytes)
+    }
+}
+
+/// The header of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// [`MAGIC`] in every valid file.
+    pub magic: [u8; 4],
+    /// A [`Version`] in every valid file.
+    pub version: i32,
+    /// When the file was written; 0 while it is not valid.
+    pub g1: u64,
+    /// The same when the file is complete.
+    pub g2: u64,
+    /// Number of entries in the table of contents.
+    pub tocs: i32,
+    /// How the file wants to be read.
+    pub flags: Flags,
+    /// The process that wrote it.
+    pub process: i32,
+    /// The cluster that it asks for, 0 for any.
+    pub cluster: i32,
+}
+
+impl Header {
+    /// The header, `None` in a file too short for one.
+    pub fn read(bytes: Bytes<'_>) -> Option<Header> {
+        Some(Header {
+            magic: bytes.array(0, 0)?,
+            version: bytes.i32(0, 4)?,
+            g1: bytes.u64(0, 8)?,
+            g2: bytes.u64(0, 16)?,
+            tocs: bytes.i32(0, 24)?,
+            flags: Flags(bytes.u32(0, 28)?),
+            process: bytes.i32(0, 32)?,
+            cluster: bytes.i32(0, 36)?,
+        })
+    }
+
+    /// Appends the header.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.magic);
+        out.extend(self.version.to_ne_bytes());
+        out.extend(self.g1.to_ne_bytes());
+        out.extend(self.g2.to_ne_bytes());
+        out.extend(self.tocs.to_ne_bytes());
+        out.extend(self.flags.0.to_ne_bytes());
+        out.extend(self.process.to_ne_bytes());
+        out.extend(self.cluster.to_ne_bytes());
+    }
+}
+
+/// An entry of the table of contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Toc {
+    /// Code of a [`Section`].
+    pub section: u32,
+    /// Number of records.
+    pub count: i32,
+    /// Where the first record is.
+    pub offset: u64,
+}
+
+impl Toc {
+    /// Where the entry with this index is.
+    pub const fn at(index: usize) -> u64 {
+        HEADER_LEN as u64 + (index as u64) * TOC_LEN as u64
+    }
+
+    /// The entry with this index.
+    pub fn read(bytes: Bytes<'_>, index: usize) -> Option<Toc> {
+        let at = Self::at(index);
+        Some(Toc { section: bytes.u32(at, 0)?, count: bytes.i32(at, 4)?, offset: bytes.u64(at, 8)? })
+    }
+
+    /// Appends the entry.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.section.to_ne_bytes());
+        out.extend(self.count.to_ne_bytes());
+        out.extend(self.offset.to_ne_bytes());
+    }
+}
+
+/// An instance domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndomRecord {
+    /// Its number.
+    pub serial: u32,
+    /// Number of instances.
+    pub count: u32,
+    /// Where the first instance is.
+    pub offset: u64,
+    /// Where its one line of help is, 0 for none.
+    pub short: u64,
+    /// Where its help text is, 0 for none.
+    pub long: u64,
+}
+
+impl IndomRecord {
+    /// The instance domain at an offset.
+    pub fn read(bytes: Bytes<'_>, at: u64) -> Option<IndomRecord> {
+        Some(IndomRecord {
+            serial: bytes.u32(at, 0)?,
+            count: bytes.u32(at, 4)?,
+            offset: bytes.u64(at, 8)?,
+            short: bytes.u64(at, 16)?,
+            long: bytes.u64(at, 24)?,
+        })
+    }
+
+    /// Appends the instance domain.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.serial.to_ne_bytes());
+        out.extend(self.count.to_ne_bytes());
+        out.extend(self.offset.to_ne_bytes());
+        out.extend(self.short.to_ne_bytes());
+        out.extend(self.long.to_ne_bytes());
+    }
+}
+
+/// Where a name is: in its record (version 1) or in a string.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NameAt {
+    /// Where it begins.
+    pub at: u64,
+    /// Its room, the terminating NUL included.
+    pub room: usize,
+}
+
+impl NameAt {
+    const fn string(at: u64) -> NameAt {
+        NameAt { at, room: STRING_LEN }
+    }
+
+    const fn inline(at: u64) -> NameAt {
+        NameAt { at, room: NAME_LEN }
+    }
+
+    /// The name; `None` when it is outside the file.
+    pub fn text(self, bytes: Bytes<'_>) -> Option<&[u8]> {
+        bytes.text(self.at, self.room)
+    }
+}
+
+/// An instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InstanceRecord {
+    /// Where its instance domain is.
+    pub indom: u64,
+    /// Its identifier.
+    pub internal: i32,
+    /// Its name.
+    pub name: NameAt,
+}
+
+impl InstanceRecord {
+    /// The instance at an offset.
+    pub fn read(bytes: Bytes<'_>, at: u64, version: Version) -> Option<InstanceRecord> {
+        let name = match version {
+            Version::V1 => NameAt::inline(at.checked_add(16)?),
+            Version::V2 | Version::V3 => NameAt::string(bytes.u64(at, 16)?),
+        };
+        bytes.slice(at, version.instance_len())?;
+        Some(InstanceRecord { indom: bytes.u64(at, 0)?, internal: bytes.i32(at, 12)?, name })
+    }
+}
+
+/// A metric.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MetricRecord {
+    /// Its name.
+    pub name: NameAt,
+    /// Its item number.
+    pub item: u32,
+    /// Code of a [`ValueType`].
+    pub ty: i32,
+    /// Code of [`Semantics`], or 0 for a counter.
+    pub semantics: i32,
+    /// Dimension and scale.
+    pub units: Units,
+    /// Number of its instance domain; 0 and all ones for none.
+    pub indom: u32,
+    /// Unused.
+    pub padding: u32,
+    /// Where its one line of help is, 0 for none.
+    pub short: u64,
+    /// Where its help text is, 0 for none.
+    pub long: u64,
+}
+
+impl MetricRecord {
+    /// The metric at an offset.
+    pub fn read(bytes: Bytes<'_>, at: u64, version: Version) -> Option<MetricRecord> {
+        let (name, rest) = match version {
+            Version::V1 => (NameAt::inline(at), NAME_LEN),
+            Version::V2 | Version::V3 => (NameAt::string(bytes.u64(at, 0)?), 8),
+        };
+        Some(MetricRecord {
+            name,
+            item: bytes.u32(at, rest)?,
+            ty: bytes.i32(at, rest + 4)?,
+            semantics: bytes.i32(at, rest + 8)?,
+            units: Units::from_word(bytes.u32(at, rest + 12)?),
+            indom: bytes.u32(at, rest + 16)?,
+            padding: bytes.u32(at, rest + 20)?,
+            short: bytes.u64(at, rest + 24)?,
+            long: bytes.u64(at, rest + 32)?,
+        })
+    }
+}
+
+/// A value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ValueRecord {
+    /// The value's word: 32-bit values are in its first four bytes.
+    pub word: u64,
+    /// Where a string is; the negated start of a running interval.
+    pub extra: i64,
+    /// Where its metric is.
+    pub metric: u64,
+    /// Where its instance is.
+    pub instance: u64,
+}
+
+impl ValueRecord {
+    /// The value at an offset.
+    pub fn read(bytes: Bytes<'_>, at: u64) -> Option<ValueRecord> {
+        Some(ValueRecord {
+            word: bytes.u64(at, 0)?,
+            extra: bytes.u64(at, 8)?.cast_signed(),
+            metric: bytes.u64(at, 16)?,
+            instance: bytes.u64(at, 24)?,
+        })
+    }
+
+    /// The first four bytes of the word, which hold a 32-bit value.
+    pub fn half(&self) -> u32 {
+        let [a, b, c, d, ..] = self.word.to_ne_bytes();
+        u32::from_ne_bytes([a, b, c, d])
+    }
+
+    /// Microseconds of an elapsed time, a running interval included, when the wall clock has this.
+    pub fn elapsed(&self, now: Duration) -> i64 {
+        let done = self.word.cast_signed();
+        if self.extra >= 0 {
+            return done;
+        }
+        done.wrapping_add(now.as_micros() as i64).wrapping_add(self.extra)
+    }
+
+    /// Appends the value.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.word.to_ne_bytes());
+        out.extend(self.extra.to_ne_bytes());
+        out.extend(self.metric.to_ne_bytes());
+        out.extend(self.instance.to_ne_bytes());
+    }
+}
+
+/// A label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LabelRecord {
+    /// The level that it is for and whether it is optional (`PM_LABEL_*`).
+    pub flags: u32,
+    /// Number of the cluster, item or instance domain.
+    pub identity: u32,
+    /// The instance; -1 on the other levels.
+    pub internal: i32,
+    /// Where its JSON text is.
+    pub payload: NameAt,
+}
+
+impl LabelRecord {
+    /// The label at an offset.
+    pub fn read(bytes: Bytes<'_>, at: u64) -> Option<LabelRecord> {
+        bytes.slice(at, LABEL_LEN)?;
+        Some(LabelRecord {
+            flags: bytes.u32(at, 0)?,
+            identity: bytes.u32(at, 4)?,
+            internal: bytes.i32(at, 8)?,
+            payload: NameAt { at: at.checked_add(12)?, room: PAYLOAD_LEN },
+        })
+    }
+}

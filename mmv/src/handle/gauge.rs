@@ -1,0 +1,168 @@
+//! Values that go up and down.
+
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pmapi::{Semantics, Units};
+
+use super::counter::put;
+use super::{Number, Seat, Seated};
+use crate::format::ValueType;
+use crate::layout::MARK;
+use crate::map::Slot;
+use crate::model::Kind;
+
+/// A value that goes up and down, from any number of threads (`mmv_set(3)`).
+///
+/// Setting is one store; adding and subtracting are exact.
+#[derive(Clone)]
+pub struct Gauge<T: Number = f64> {
+    slot: Slot,
+    sentinel: bool,
+    number: std::marker::PhantomData<T>,
+}
+
+impl<T: Number> Gauge<T> {
+    /// Sets the value.
+    #[inline]
+    pub fn set(&self, value: T) {
+        put(&self.slot, self.slot.word(), value.word());
+    }
+
+    /// Adds to the value.
+    #[inline]
+    pub fn add(&self, n: T) {
+        self.update(|value| value.plus(n));
+    }
+
+    /// Subtracts from the value.
+    #[inline]
+    pub fn sub(&self, n: T) {
+        self.update(|value| value.minus(n));
+    }
+
+    /// Adds one.
+    #[inline]
+    pub fn inc(&self) {
+        self.add(T::ONE);
+    }
+
+    /// Subtracts one.
+    #[inline]
+    pub fn dec(&self) {
+        self.sub(T::ONE);
+    }
+
+    /// Takes the value away: the metric has none until it is set again. A registry without
+    /// [sentinels](crate::Builder::sentinels) cannot say that, and has 0 then.
+    pub fn clear(&self) {
+        let word = if self.sentinel { T::NO_VALUE } else { T::ZERO.word() };
+        put(&self.slot, self.slot.word(), word);
+    }
+
+    /// The value; 0 when it has none.
+    pub fn get(&self) -> T {
+        self.value_of(self.slot.gate().settled(|| self.slot.word().load(Relaxed)))
+    }
+
+    fn value_of(&self, word: u64) -> T {
+        let none = self.sentinel && word == T::NO_VALUE;
+        if none { T::ZERO } else { T::from_word(word) }
+    }
+
+    #[inline]
+    fn update(&self, change: impl Fn(T) -> T) {
+        let mut old = self.slot.word().load(Relaxed);
+        while old != MARK {
+            let new = change(self.value_of(old)).word();
+            if new == MARK {
+                break;
+            }
+            match self.slot.word().compare_exchange_weak(old, new, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(now) => old = now,
+            }
+        }
+        self.update_settled(change);
+    }
+
+    /// While the gate is held the mark is a number like any other.
+    #[cold]
+    fn update_settled(&self, change: impl Fn(T) -> T) {
+        let _held = self.slot.gate().hold();
+        let mut old = self.slot.word().load(Relaxed);
+        while let Err(now) =
+            self.slot.word().compare_exchange_weak(old, change(self.value_of(old)).word(), Relaxed, Relaxed)
+        {
+            old = now;
+        }
+    }
+}
+
+impl<T: Number> Seated for Gauge<T> {
+    const TYPE: ValueType = T::TYPE;
+    const KIND: Kind = Kind::Set;
+    const SEMANTICS: Semantics = Semantics::Instant;
+    const UNITS: Units = Units::NONE;
+
+    fn seated(seat: Seat<'_>) -> Self {
+        Gauge { slot: seat.slot, sentinel: seat.sentinel, number: std::marker::PhantomData }
+    }
+}
+
+impl<T: Number> fmt::Debug for Gauge<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Gauge").field(&self.get()).finish()
+    }
+}
+
+/// A value that one owner alone sets, at the cost of a plain store; see
+/// [`CounterWriter`](crate::CounterWriter).
+pub struct GaugeWriter<T: Number = f64> {
+    slot: Slot,
+    value: T,
+}
+
+impl<T: Number> GaugeWriter<T> {
+    /// Sets the value.
+    #[inline]
+    pub fn set(&mut self, value: T) {
+        self.value = value;
+        put(&self.slot, self.slot.word(), value.word());
+    }
+
+    /// Adds to the value.
+    #[inline]
+    pub fn add(&mut self, n: T) {
+        self.set(self.value.plus(n));
+    }
+
+    /// Subtracts from the value.
+    #[inline]
+    pub fn sub(&mut self, n: T) {
+        self.set(self.value.minus(n));
+    }
+
+    /// The value.
+    pub fn get(&self) -> T {
+        self.value
+    }
+}
+
+impl<T: Number> Seated for GaugeWriter<T> {
+    const TYPE: ValueType = T::TYPE;
+    const KIND: Kind = Kind::Set;
+    const SEMANTICS: Semantics = Semantics::Instant;
+    const UNITS: Units = Units::NONE;
+    const UNIQUE: bool = true;
+
+    fn seated(seat: Seat<'_>) -> Self {
+        GaugeWriter { slot: seat.slot, value: T::ZERO }
+    }
+}
+
+impl<T: Number> fmt::Debug for GaugeWriter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GaugeWriter").field(&self.value).finish()
+    }
+}

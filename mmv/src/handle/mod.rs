@@ -1,0 +1,128 @@
+//! Handles of values.
+
+mod counter;
+mod gauge;
+mod histogram;
+mod number;
+mod sharded;
+mod text;
+mod timer;
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use pmapi::{Semantics, Units};
+
+pub use counter::{Counter, CounterWriter};
+pub use gauge::{Gauge, GaugeWriter};
+pub use histogram::{Buckets, Quantiles};
+pub(crate) use histogram::{Output, Recorder};
+pub use number::Number;
+pub(crate) use number::no_value;
+pub use sharded::ShardedCounter;
+pub use text::Text;
+pub(crate) use text::Texts;
+pub use timer::{Interval, Running, Timer};
+
+use crate::format::ValueType;
+use crate::map::Slot;
+use crate::model::Kind;
+
+/// What updates a metric's value: [`Counter`], [`CounterWriter`], [`ShardedCounter`], [`Gauge`],
+/// [`GaugeWriter`], [`Timer`], [`Interval`] or [`Text`].
+///
+/// A handle stays valid whatever becomes of the registry and its file.
+pub trait Handle: Seated {}
+
+impl<H: Seated> Handle for H {}
+
+/// What [`Handle`] is to this crate.
+pub trait Seated: Sized + Send + Sync + 'static {
+    /// Type of the value.
+    const TYPE: ValueType;
+    /// How it is updated.
+    const KIND: Kind;
+    /// Semantics, unless the registration says otherwise.
+    const SEMANTICS: Semantics;
+    /// Units, unless the registration says otherwise.
+    const UNITS: Units;
+    /// Whether a value has only one handle.
+    const UNIQUE: bool = false;
+
+    /// The handle of a value.
+    fn seated(seat: Seat<'_>) -> Self;
+}
+
+/// What a handle needs of its registry.
+#[derive(Debug)]
+pub struct Seat<'a> {
+    pub(crate) slot: Slot,
+    pub(crate) value: u32,
+    /// Number of the text, if it is one.
+    pub(crate) text: usize,
+    pub(crate) sentinel: bool,
+    pub(crate) texts: &'a Arc<Texts>,
+    pub(crate) shared: &'a mut Shared,
+}
+
+impl Seat<'_> {
+    /// What all handles of the value share.
+    fn companion<T: Send + Sync + 'static>(&mut self, new: impl FnOnce() -> T) -> Arc<T> {
+        self.shared.companion(self.value, new).0
+    }
+
+    /// What all handles of the value share, and a flush writes.
+    fn flushed_companion<T: Flush + 'static>(&mut self, new: impl FnOnce() -> T) -> Arc<T> {
+        let (companion, is_new) = self.shared.companion(self.value, new);
+        if is_new {
+            self.shared.add_flush(&companion);
+        }
+        companion
+    }
+}
+
+/// Something that the file shows only after a flush.
+pub(crate) trait Flush: Send + Sync {
+    /// Brings it up to date in the file.
+    fn flush(&self);
+}
+
+/// What handles leave with their registry.
+#[derive(Default)]
+pub(crate) struct Shared {
+    companions: HashMap<u32, Arc<dyn Any + Send + Sync>>,
+    flushes: Vec<Weak<dyn Flush>>,
+}
+
+impl Shared {
+    fn companion<T: Send + Sync + 'static>(&mut self, value: u32, new: impl FnOnce() -> T) -> (Arc<T>, bool) {
+        if let Some(Ok(companion)) = self.companions.get(&value).cloned().map(Arc::downcast) {
+            return (companion, false);
+        }
+        let companion = Arc::new(new());
+        self.companions.insert(value, Arc::clone(&companion) as _);
+        (companion, true)
+    }
+
+    pub(crate) fn add_flush<T: Flush + 'static>(&mut self, what: &Arc<T>) {
+        let what = Arc::downgrade(what);
+        self.flushes.push(what);
+    }
+
+    /// What is to be flushed.
+    pub(crate) fn flushes(&mut self) -> Vec<Arc<dyn Flush>> {
+        self.flushes.retain(|flush| flush.strong_count() > 0);
+        self.flushes.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(crate) fn has_flushes(&self) -> bool {
+        !self.flushes.is_empty()
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("flushes", &self.flushes.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,113 @@
+//! Counters that threads don't contend for.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::thread::available_parallelism;
+
+use pmapi::{Semantics, Units};
+
+use super::{Flush, Number, Seat, Seated};
+use crate::format::ValueType;
+use crate::map::Slot;
+use crate::model::Kind;
+
+/// A count that goes up, for when many threads count the same thing all the time.
+///
+/// Each thread adds to a place of its own; [`get`](ShardedCounter::get) sums them, and the
+/// registry's [`flush`](crate::Registry::flush) brings the sum to the file. That happens every second
+/// unless [`flush_every`](crate::Builder::flush_every) says otherwise. No update is lost.
+#[derive(Clone)]
+pub struct ShardedCounter<T: Number = u64> {
+    shards: Arc<Shards<T>>,
+}
+
+impl<T: Number> ShardedCounter<T> {
+    /// Counts one.
+    #[inline]
+    pub fn inc(&self) {
+        self.add(T::ONE);
+    }
+
+    /// Counts `n`.
+    #[inline]
+    pub fn add(&self, n: T) {
+        n.add_to(self.shards.own());
+    }
+
+    /// The count, with what the file does not have yet.
+    pub fn get(&self) -> T {
+        self.shards.flush();
+        let slot = &self.shards.slot;
+        slot.gate().settled(|| T::from_word(slot.word().load(Relaxed)))
+    }
+}
+
+impl<T: Number> Seated for ShardedCounter<T> {
+    const TYPE: ValueType = T::TYPE;
+    const KIND: Kind = Kind::Added;
+    const SEMANTICS: Semantics = Semantics::Counter;
+    const UNITS: Units = Units::COUNT;
+
+    fn seated(mut seat: Seat<'_>) -> Self {
+        let slot = seat.slot.clone();
+        let new = || Shards { places: places(), slot, number: std::marker::PhantomData::<T> };
+        ShardedCounter { shards: seat.flushed_companion(new) }
+    }
+}
+
+impl<T: Number> fmt::Debug for ShardedCounter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ShardedCounter").field(&self.get()).finish()
+    }
+}
+
+struct Shards<T> {
+    places: Box<[Place]>,
+    slot: Slot,
+    number: std::marker::PhantomData<T>,
+}
+
+/// Two cache lines, because some processors fetch them in pairs.
+#[derive(Default)]
+#[repr(align(128))]
+struct Place(AtomicU64);
+
+/// A power of two of places, at least one for each processor.
+fn places() -> Box<[Place]> {
+    (0..shard_count()).map(|_| Place::default()).collect()
+}
+
+pub(super) fn shard_count() -> usize {
+    available_parallelism().map_or(8, |n| n.get()).next_power_of_two().min(128)
+}
+
+/// A number for each thread, the next one for each new thread.
+#[inline]
+pub(super) fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Relaxed));
+    NUMBER.with(|number| *number)
+}
+
+impl<T: Number> Shards<T> {
+    #[inline]
+    fn own(&self) -> &AtomicU64 {
+        // The number of places is a power of two.
+        match self.places.get(thread_number() & (self.places.len() - 1)) {
+            Some(place) => &place.0,
+            None => self.slot.word(),
+        }
+    }
+}
+
+impl<T: Number> Flush for Shards<T> {
+    fn flush(&self) {
+        for place in &self.places {
+            let word = place.0.swap(T::ZERO.word(), Relaxed);
+            if word != T::ZERO.word() {
+                T::from_word(word).add_to(self.slot.word());
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Where everything of a registry's file is, and its bytes.
+//!
+//! ```text
+//! header | contents | values | instance domains | instances | metrics | strings | labels
+//! ```
+//! The values come first, at an offset that never changes, so that values keep their place when
+//! the file grows. The contents list the sections in the order that C writes them in.
+
+use std::collections::HashMap;
+
+use crate::format::{
+    Flags, HEADER_LEN, Header, INDOM_LEN, IndomRecord, LABEL_LEN, MAGIC, NAME_LEN, PAYLOAD_LEN, STRING_LEN, Section,
+    TOC_LEN, Toc, VALUE_LEN, ValueRecord, Version,
+};
+use crate::model::{Kind, Metric, Model};
+use crate::names::MAX_SHORT_NAME;
+
+/// Where the values begin: after room for every section in the contents.
+pub(crate) const VALUES_AT: u64 = ((HEADER_LEN + 6 * TOC_LEN).next_multiple_of(VALUE_LEN)) as u64;
+
+/// What a header says about the file's owner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    pub generation: u64,
+    pub flags: Flags,
+    pub process: i32,
+    pub cluster: u16,
+}
+
+/// A file's bytes.
+pub(crate) struct Image {
+    pub bytes: Vec<u8>,
+    /// Where the strings of text values are.
+    pub texts_at: u64,
+}
+
+/// The word that stands in a new file for a value that is set, not added to, until its value has
+/// been brought over. As a floating point number it is a signalling NaN, which no arithmetic gives;
+/// an integer may be equal to it, and takes the slow way then.
+pub(crate) const MARK: u64 = 0xfff6_a5c3_5eed_0b1e;
+
+struct Layout<'a> {
+    model: &'a Model,
+    version: Version,
+    strings: Strings<'a>,
+    values: (u64, usize),
+    indoms: (u64, usize),
+    instances: (u64, usize),
+    metrics: (u64, usize),
+    texts: (u64, usize),
+    labels: (u64, usize),
+    end: u64,
+}
+
+/// The bytes of a model's file with room for `capacity` values.
+pub(crate) fn image(model: &Model, owner: &Owner, capacity: usize) -> Image {
+    Layout::new(model, capacity).image(owner)
+}
+
+/// The version that a model needs.
+pub(crate) fn version(model: &Model) -> Version {
+    let long = |name: &str| name.len() > MAX_SHORT_NAME;
+    if !model.labels().is_empty() {
+        Version::V3
+    } else if model.metrics().any(|(name, _)| long(name))
+        || model.indoms().any(|(_, indom)| indom.instances().any(|(name, _)| long(name)))
+    {
+        Version::V2
+    } else {
+        Version::V1
+    }
+}
+
+impl<'a> Layout<'a> {
+    fn new(model: &'a Model, capacity: usize) -> Layout<'a> {
+        let version = version(model);
+        let mut strings = Strings::default();
+        if version > Version::V1 {
+            model.indoms().flat_map(|(_, indom)| indom.instances()).for_each(|(name, _)| strings.add(name));
+            model.metrics().for_each(|(name, _)| strings.add(name));
+        }
+        model.metrics().flat_map(|(_, m)| m.help.texts()).for_each(|text| strings.add(text));
+        model.indoms().flat_map(|(_, d)| d.help.texts()).for_each(|text| strings.add(text));
+
+        let mut end = VALUES_AT + (capacity * VALUE_LEN) as u64;
+        let mut section = |count: usize, size: usize| {
+            let at = end;
+            end += (count * size) as u64;
+            (at, count)
+        };
+        let indoms = section(model.indoms().len(), INDOM_LEN);
+        let instances = section(model.indoms().map(|(_, d)| d.instances().len()).sum(), version.instance_len());
+        let metrics = section(model.metrics().len(), version.metric_len());
+        let texts = section(2 * model.texts() + strings.list.len(), STRING_LEN);
+        let labels = section(model.labels().len(), LABEL_LEN);
+        let values = (VALUES_AT, model.values().len());
+        strings.at = texts.0 + (2 * model.texts() * STRING_LEN) as u64;
+        Layout { model, version, strings, values, indoms, instances, metrics, texts, labels, end }
+    }
+
+    fn image(&self, owner: &Owner) -> Image {
+        let mut out = Vec::with_capacity(self.end as usize);
+        self.head(owner, &mut out);
+        out.resize(VALUES_AT as usize, 0);
+        self.write_values(&mut out);
+        out.resize(self.indoms.0 as usize, 0);
+        self.write_indoms(&mut out);
+        self.write_instances(&mut out);
+        self.write_metrics(&mut out);
+        out.resize(self.strings.at as usize, 0);
+        self.strings.list.iter().for_each(|text| push_padded(&mut out, text, STRING_LEN));
+        self.write_labels(owner, &mut out);
+        debug_assert_eq!(out.len() as u64, self.end);
+        Image { bytes: out, texts_at: self.texts.0 }
+    }
+
+    fn head(&self, owner: &Owner, out: &mut Vec<u8>) {
+        let sections = [
+            (Section::Indoms, self.indoms),
+            (Section::Instances, self.instances),
+            (Section::Metrics, self.metrics),
+            (Section::Values, self.values),
+            (Section::Strings, self.texts),
+            (Section::Labels, self.labels),
+        ];
+        let needed = |section: &&(Section, (u64, usize))| match section.0 {
+            // An agent wants at least these two.
+            Section::Metrics | Section::Values => true,
+            // C's mmvdump complains about a section without entries.
+            _ => section.1.1 > 0,
+        };
+        let header = Header {
+            magic: MAGIC,
+            version: self.version as i32,
+            g1: owner.generation,
+            g2: owner.generation,
+            tocs: sections.iter().filter(needed).count() as i32,
+            flags: owner.flags,
+            process: owner.process,
+            cluster: owner.cluster.into(),
+        };
+        header.write(out);
+        for (section, (offset, count)) in sections.iter().filter(needed) {
+            Toc { section: *section as u32, count: *count as i32, offset: *offset }.write(out);
+        }
+    }
+
+    fn write_values(&self, out: &mut Vec<u8>) {
+        let mut text = 0;
+        let firsts = self.first_instances();
+        for value in self.model.values() {
+            let metric = self.model.metric(value.metric);
+            let (word, extra) = match metric.kind {
+                Kind::Added => (0, 0),
+                Kind::Set => (MARK, 0),
+                Kind::Interval => (MARK, MARK),
+                Kind::Text => {
+                    text += 1;
+                    (0, self.texts.0 + (2 * (text - 1) * STRING_LEN) as u64)
+                }
+            };
+            let instance = metric.indom.map_or(0, |indom| {
+                let index = firsts.get(indom).copied().unwrap_or_default() + value.instance as usize;
+                self.instances.0 + (index * self.version.instance_len()) as u64
+            });
+            let metric = self.metrics.0 + (value.metric * self.version.metric_len()) as u64;
+            ValueRecord { word, extra: extra.cast_signed(), metric, instance }.write(out);
+        }
+    }
+
+    /// Index of each instance domain's first instance.
+    fn first_instances(&self) -> Vec<usize> {
+        let counts = self.model.indoms().map(|(_, d)| d.instances().len());
+        counts.scan(0, |next, count| Some(std::mem::replace(next, *next + count))).collect()
+    }
+
+    fn write_indoms(&self, out: &mut Vec<u8>) {
+        for ((_, indom), first) in self.model.indoms().zip(self.first_instances()) {
+            let record = IndomRecord {
+                serial: indom.serial,
+                count: indom.instances().len() as u32,
+                offset: self.instances.0 + (first * self.version.instance_len()) as u64,
+                short: self.strings.optional(indom.help.short.as_deref()),
+                long: self.strings.optional(indom.help.long.as_deref()),
+            };
+            record.write(out);
+        }
+    }
+
+    fn write_instances(&self, out: &mut Vec<u8>) {
+        for ((_, indom), i) in self.model.indoms().zip(0u64..) {
+            let at = self.indoms.0 + i * INDOM_LEN as u64;
+            for (name, id) in indom.instances() {
+                out.extend(at.to_ne_bytes());
+                out.extend([0; 4]);
+                out.extend(id.to_ne_bytes());
+                self.write_name(name, out);
+            }
+        }
+    }
+
+    fn write_metrics(&self, out: &mut Vec<u8>) {
+        for (name, metric) in self.model.metrics() {
+            self.write_name(name, out);
+            self.write_metric(metric, out);
+        }
+    }
+
+    fn write_metric(&self, metric: &Metric, out: &mut Vec<u8>) {
+        let indom = metric.indom.map_or(u32::MAX, |i| self.model.indom(i).serial);
+        out.extend(u32::from(metric.item).to_ne_bytes());
+        out.extend((metric.ty as i32).to_ne_bytes());
+        out.extend(metric.semantics.code().to_ne_bytes());
+        out.extend(metric.units.word().to_ne_bytes());
+        out.extend(indom.to_ne_bytes());
+        out.extend([0; 4]);
+        for text in [&metric.help.short, &metric.help.long] {
+            out.extend(self.strings.optional(text.as_deref()).to_ne_bytes());
+        }
+    }
+
+    fn write_name(&self, name: &str, out: &mut Vec<u8>) {
+        match self.version {
+            Version::V1 => push_padded(out, name, NAME_LEN),
+            Version::V2 | Version::V3 => out.extend(self.strings.offset(name).to_ne_bytes()),
+        }
+    }
+
+    fn write_labels(&self, owner: &Owner, out: &mut Vec<u8>) {
+        for label in self.model.labels() {
+            let (identity, internal) = label.subject.numbers(self.model, owner.cluster);
+            out.extend(label.flags().to_ne_bytes());
+            out.extend(identity.to_ne_bytes());
+            out.extend(internal.to_ne_bytes());
+            push_padded(out, &label.json, PAYLOAD_LEN);
+        }
+    }
+}
+
+/// The constant strings, equal ones once.
+#[derive(Default)]
+struct Strings<'a> {
+    list: Vec<&'a str>,
+    index: HashMap<&'a str, usize>,
+    at: u64,
+}
+
+impl<'a> Strings<'a> {
+    fn add(&mut self, text: &'a str) {
+        let list = &mut self.list;
+        self.index.entry(text).or_insert_with(|| {
+            list.push(text);
+            list.len() - 1
+        });
+    }
+
+    fn offset(&self, text: &str) -> u64 {
+        self.index.get(text).map_or(0, |i| self.at + (i * STRING_LEN) as u64)
+    }
+
+    fn optional(&self, text: Option<&str>) -> u64 {
+        text.map_or(0, |text| self.offset(text))
+    }
+}
+
+/// Appends a text, which is shorter than its room, with NULs behind it.
+fn push_padded(out: &mut Vec<u8>, text: &str, room: usize) {
+    debug_assert!(text.len() < room);
+    let end = out.len() + room;
+    out.extend(text.as_bytes());
+    out.resize(end, 0);
+}

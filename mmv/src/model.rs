@@ -1,0 +1,362 @@
+//! What a registry holds, whatever the file's format is.
+
+use std::collections::{HashMap, HashSet};
+
+use indexmap::IndexMap;
+use indexmap::map::Entry;
+use pmapi::label::{LabelFlags, LabelLevel, LabelSet};
+use pmapi::{Semantics, Units};
+use serde::Serialize;
+
+use crate::format::{MAX_LABELS, MAX_METRICS, MAX_SERIAL, PAYLOAD_LEN, ValueType};
+use crate::names::{check_instance, check_metric, check_text};
+use crate::{Error, ids};
+
+/// How a value is updated, which decides how it moves to another file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Added to: what was added to the old place is added to the new one.
+    Added,
+    /// Set: the old value goes to the new place unless one was set there already.
+    Set,
+    /// Set, value and start of the interval.
+    Interval,
+    /// A text.
+    Text,
+}
+
+/// Help texts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Help {
+    pub short: Option<Box<str>>,
+    pub long: Option<Box<str>>,
+}
+
+impl Help {
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        [&self.short, &self.long].into_iter().filter_map(|text| text.as_deref())
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.texts().try_for_each(|text| check_text("help text", text))
+    }
+}
+
+/// The text, if it has any.
+pub(crate) fn non_empty(text: &str) -> Option<Box<str>> {
+    (!text.is_empty()).then(|| text.into())
+}
+
+#[derive(Debug)]
+pub(crate) struct Metric {
+    /// 0 until [`Model::assign_items`], for those that did not ask for one.
+    pub item: u16,
+    pub ty: ValueType,
+    pub kind: Kind,
+    pub semantics: Semantics,
+    pub units: Units,
+    /// Index of the instance domain.
+    pub indom: Option<usize>,
+    pub help: Help,
+    /// Its values, in the order of the instances.
+    pub values: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Indom {
+    pub serial: u32,
+    pub help: Help,
+    instances: IndexMap<Box<str>, i32>,
+    ids: HashSet<i32>,
+    /// The metrics that have values for it.
+    metrics: Vec<usize>,
+}
+
+impl Indom {
+    pub(crate) fn instances(&self) -> impl ExactSizeIterator<Item = (&str, i32)> {
+        self.instances.iter().map(|(name, id)| (&**name, *id))
+    }
+
+    pub(crate) fn instance(&self, name: &str) -> Option<usize> {
+        self.instances.get_index_of(name)
+    }
+}
+
+/// A value of a metric, for an instance if the metric has a domain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Value {
+    pub metric: usize,
+    pub instance: u32,
+}
+
+/// What a label is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Subject {
+    Registry,
+    Metric(usize),
+    Indom(usize),
+    Instance(usize, usize),
+}
+
+impl Subject {
+    /// Identity and instance as the file has them.
+    pub(crate) fn numbers(self, model: &Model, cluster: u16) -> (u32, i32) {
+        match self {
+            Subject::Registry => (cluster.into(), -1),
+            Subject::Metric(i) => (model.metric(i).item.into(), -1),
+            Subject::Indom(i) => (model.indom(i).serial, -1),
+            Subject::Instance(i, instance) => {
+                let indom = model.indom(i);
+                (indom.serial, indom.instances.get_index(instance).map_or(-1, |(_, id)| *id))
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Label {
+    pub subject: Subject,
+    pub optional: bool,
+    pub json: Box<str>,
+}
+
+impl Label {
+    pub(crate) fn new(subject: Subject, optional: bool, name: &str, value: impl Serialize) -> Result<Label, Error> {
+        let mut set = LabelSet::new();
+        set.insert(name, value).map_err(|source| Error::Label { name: name.to_owned(), source })?;
+        Self::of_set(subject, optional, &set)
+    }
+
+    pub(crate) fn of_set(subject: Subject, optional: bool, set: &LabelSet) -> Result<Label, Error> {
+        if set.json().len() >= PAYLOAD_LEN {
+            return Err(Error::TooLong { what: "label", text: set.json().to_owned(), max: PAYLOAD_LEN - 1 });
+        }
+        Ok(Label { subject, optional, json: set.json().into() })
+    }
+
+    pub(crate) fn flags(&self) -> u32 {
+        let level = match self.subject {
+            Subject::Registry => LabelLevel::Cluster,
+            Subject::Metric(_) => LabelLevel::Item,
+            Subject::Indom(_) => LabelLevel::InDom,
+            Subject::Instance(..) => LabelLevel::Instances,
+        };
+        level.code() | if self.optional { LabelFlags::OPTIONAL.bits().into() } else { 0 }
+    }
+}
+
+/// Metrics, instance domains, values and labels.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    metrics: IndexMap<Box<str>, Metric>,
+    indoms: IndexMap<Box<str>, Indom>,
+    serials: HashSet<u32>,
+    values: Vec<Value>,
+    labels: Vec<Label>,
+    texts: usize,
+    /// Names that have children.
+    nodes: HashSet<Box<str>>,
+    /// Items in use.
+    items: HashSet<u16>,
+    /// Metrics that have no item yet.
+    unassigned: Vec<usize>,
+}
+
+impl Model {
+    pub(crate) fn metrics(&self) -> impl ExactSizeIterator<Item = (&str, &Metric)> {
+        self.metrics.iter().map(|(name, metric)| (&**name, metric))
+    }
+
+    pub(crate) fn find_metric(&self, name: &str) -> Option<(usize, &Metric)> {
+        self.metrics.get_full(name).map(|(index, _, metric)| (index, metric))
+    }
+
+    /// A metric by its index, which [`Model::add_metric`] gave.
+    pub(crate) fn metric(&self, index: usize) -> &Metric {
+        &self.metrics[index]
+    }
+
+    pub(crate) fn indoms(&self) -> impl ExactSizeIterator<Item = (&str, &Indom)> {
+        self.indoms.iter().map(|(name, indom)| (&**name, indom))
+    }
+
+    /// An instance domain by its index, which [`Model::add_indom`] gave.
+    pub(crate) fn indom(&self, index: usize) -> &Indom {
+        &self.indoms[index]
+    }
+
+    pub(crate) fn indom_name(&self, index: usize) -> &str {
+        self.indoms.get_index(index).map_or("", |(name, _)| name)
+    }
+
+    pub(crate) fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    pub(crate) fn labels(&self) -> &[Label] {
+        &self.labels
+    }
+
+    pub(crate) fn texts(&self) -> usize {
+        self.texts
+    }
+
+    /// Adds a metric and its values, and gives its index. `item` asks for a certain one.
+    pub(crate) fn add_metric(&mut self, name: &str, item: Option<u16>, metric: Metric) -> Result<usize, Error> {
+        check_metric(name)?;
+        metric.help.check()?;
+        if self.metrics.len() == MAX_METRICS {
+            return Err(Error::TooManyMetrics(name.to_owned()));
+        }
+        if let Some(item) = item {
+            self.check_item(item)?;
+        }
+        if self.metrics.contains_key(name) {
+            return Err(Error::InUse { what: "metric", name: name.to_owned() });
+        }
+        self.add_nodes(name)?;
+        let index = self.metrics.len();
+        match item {
+            Some(item) => _ = self.items.insert(item),
+            None => self.unassigned.push(index),
+        }
+        let instances = match metric.indom {
+            None => 1,
+            Some(indom) => {
+                let indom = &mut self.indoms[indom];
+                indom.metrics.push(index);
+                indom.instances.len()
+            }
+        };
+        self.metrics.insert(name.into(), Metric { item: item.unwrap_or_default(), values: Vec::new(), ..metric });
+        (0..instances).for_each(|instance| self.add_value(index, instance));
+        Ok(index)
+    }
+
+    fn check_item(&self, item: u16) -> Result<(), Error> {
+        if usize::from(item) > MAX_METRICS {
+            return Err(Error::Range { what: "item", number: item.into(), min: 0, max: MAX_METRICS as u32 });
+        }
+        if self.items.contains(&item) {
+            return Err(Error::InUse { what: "item", name: item.to_string() });
+        }
+        Ok(())
+    }
+
+    /// Makes the ancestors of a name nodes that are no metrics, and sees that the name is no node.
+    fn add_nodes(&mut self, name: &str) -> Result<(), Error> {
+        if self.nodes.contains(name) {
+            return Err(Error::Leaf(name.to_owned()));
+        }
+        let ancestors = name.char_indices().rev().filter(|(_, c)| *c == '.').filter_map(|(dot, _)| name.get(..dot));
+        for ancestor in ancestors.clone() {
+            // Whatever is a node already has ancestors that are.
+            if self.nodes.contains(ancestor) {
+                break;
+            }
+            if self.metrics.contains_key(ancestor) {
+                return Err(Error::Leaf(ancestor.to_owned()));
+            }
+        }
+        for ancestor in ancestors {
+            if self.nodes.contains(ancestor) {
+                break;
+            }
+            self.nodes.insert(ancestor.into());
+        }
+        Ok(())
+    }
+
+    fn add_value(&mut self, index: usize, instance: usize) {
+        let metric = &mut self.metrics[index];
+        metric.values.push(self.values.len() as u32);
+        self.texts += usize::from(metric.kind == Kind::Text);
+        self.values.push(Value { metric: index, instance: instance as u32 });
+    }
+
+    /// Adds an instance domain and gives its index. `serial` asks for a certain number.
+    pub(crate) fn add_indom(&mut self, name: &str, serial: Option<u32>, help: Help) -> Result<usize, Error> {
+        help.check()?;
+        if self.indoms.contains_key(name) {
+            return Err(Error::InUse { what: "instance domain", name: name.to_owned() });
+        }
+        if let Some(number) = serial {
+            if number == 0 || number > MAX_SERIAL {
+                return Err(Error::Range { what: "instance domain", number, min: 1, max: MAX_SERIAL });
+            }
+            if self.serials.contains(&number) {
+                return Err(Error::InUse { what: "instance domain", name: number.to_string() });
+            }
+        } else if self.serials.len() == MAX_SERIAL as usize {
+            let number = MAX_SERIAL + 1;
+            return Err(Error::Range { what: "instance domain", number, min: 1, max: MAX_SERIAL });
+        }
+        let serial = serial.unwrap_or_else(|| {
+            1 + ids::probe(name, MAX_SERIAL.into(), |serial| self.serials.contains(&(1 + serial as u32))) as u32
+        });
+        self.serials.insert(serial);
+        self.indoms.insert(name.into(), Indom { serial, help, ..Indom::default() });
+        Ok(self.indoms.len() - 1)
+    }
+
+    /// Adds an instance, and values for it to every metric with its domain, and gives its index.
+    /// `id` asks for a certain identifier.
+    pub(crate) fn add_instance(&mut self, indom: usize, name: &str, id: Option<u32>) -> Result<usize, Error> {
+        check_instance(name)?;
+        let domain = &mut self.indoms[indom];
+        let max = i32::MAX as u32;
+        if let Some(number) = id {
+            if number > max {
+                return Err(Error::Range { what: "instance", number, min: 0, max });
+            }
+            if domain.ids.contains(&(number as i32)) {
+                return Err(Error::InUse { what: "instance", name: number.to_string() });
+            }
+        }
+        let ids = &domain.ids;
+        let index = domain.instances.len();
+        match domain.instances.entry(name.into()) {
+            Entry::Occupied(_) => return Err(Error::InUse { what: "instance", name: name.to_owned() }),
+            Entry::Vacant(entry) => {
+                let id = id.unwrap_or_else(|| ids::probe(name, 1 << 31, |id| ids.contains(&(id as i32))) as u32);
+                entry.insert(id as i32);
+                domain.ids.insert(id as i32);
+            }
+        }
+        let metrics = std::mem::take(&mut domain.metrics);
+        metrics.iter().for_each(|metric| self.add_value(*metric, index));
+        self.indoms[indom].metrics = metrics;
+        Ok(index)
+    }
+
+    pub(crate) fn add_label(&mut self, label: Label) -> Result<(), Error> {
+        if self.labels.len() == MAX_LABELS {
+            return Err(Error::TooManyLabels);
+        }
+        self.labels.push(label);
+        Ok(())
+    }
+
+    /// Gives an item to every metric that has none: what it had before, or one that its name
+    /// leads to. Metrics that come together get theirs in the order of their names, so that the
+    /// order in which a program registers them does not matter.
+    pub(crate) fn assign_items(&mut self, before: &HashMap<Box<str>, u16>) {
+        let mut pending = std::mem::take(&mut self.unassigned);
+        pending.sort_by(|a, b| self.metrics.get_index(*a).map(|m| m.0).cmp(&self.metrics.get_index(*b).map(|m| m.0)));
+        pending.retain(|&index| {
+            let Some((name, metric)) = self.metrics.get_index_mut(index) else { return false };
+            let Some(&item) = before.get(name).filter(|item| self.items.insert(**item)) else { return true };
+            metric.item = item;
+            false
+        });
+        // What another metric had before is left free for its return, if there is room.
+        let crowded = self.metrics.len() + before.len() > MAX_METRICS;
+        let reserved: HashSet<u16> = before.values().copied().filter(|_| !crowded).collect();
+        for index in pending {
+            let Some((name, metric)) = self.metrics.get_index_mut(index) else { continue };
+            let taken = |item| self.items.contains(&item) || reserved.contains(&item);
+            metric.item = ids::probe(name, 1 << 10, |item| taken(item as u16)) as u16;
+            self.items.insert(metric.item);
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! Reading files, of which nothing is trusted.
+//!
+//! A file is copied, never mapped: whoever truncates or replaces it while it is read cannot hurt the
+//! reader. What is in it and makes no sense is left out and listed as a [`Problem`].
+
+mod problem;
+mod source;
+
+use pmapi::{Semantics, Units};
+
+pub use problem::{Problem, Problems, ReadError};
+pub use source::{MAX_LEN, process_exists};
+
+use crate::format::{
+    self, Bytes, Header, INDOM_LEN, IndomRecord, InstanceRecord, LABEL_LEN, LabelRecord, MAGIC, MAX_LABELS,
+    MAX_METRICS, MetricRecord, NameAt, Section, Toc, VALUE_LEN, ValueRecord, ValueType, Version, is_singular,
+};
+
+/// A metric of a file.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    /// Its item, at most 1023.
+    pub item: u32,
+    /// Its type.
+    pub ty: ValueType,
+    /// Its semantics.
+    pub semantics: Semantics,
+    /// Dimension and scale.
+    pub units: Units,
+    /// Number of its instance domain, if it has one.
+    pub indom: Option<u32>,
+    name: NameAt,
+    short: u64,
+    long: u64,
+    values: Vec<ValueOf>,
+}
+
+impl Metric {
+    /// Where its values are, in the order of the file.
+    pub fn values(&self) -> &[ValueOf] {
+        &self.values
+    }
+}
+
+/// A value of a metric.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ValueOf {
+    /// Its index in the values of the file.
+    pub index: u32,
+    /// Its instance; nothing for a metric without instances.
+    pub instance: i32,
+}
+
+/// An instance domain of a file.
+#[derive(Clone, Debug)]
+pub struct Indom {
+    /// Its number.
+    pub serial: u32,
+    short: u64,
+    long: u64,
+    instances: Vec<Instance>,
+}
+
+impl Indom {
+    /// Its instances, in the order of the file.
+    pub fn instances(&self) -> &[Instance] {
+        &self.instances
+    }
+}
+
+/// An instance of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Instance {
+    /// Its identifier.
+    pub id: i32,
+    name: NameAt,
+}
+
+/// A label of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Label {
+    /// The level that it is for and whether it is optional (`PM_LABEL_*`).
+    pub flags: u32,
+    /// Number of the cluster, item or instance domain.
+    pub identity: u32,
+    /// The instance, for labels of instances.
+    pub instance: i32,
+    payload: NameAt,
+}
+
+/// One of the two help texts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Help {
+    /// One line.
+    Short,
+    /// The whole text.
+    Long,
+}
+
+/// A file as it was when it was read.
+#[derive(Debug)]
+pub struct File {
+    bytes: Vec<u8>,
+    header: Header,
+    version: Version,
+    metrics: Vec<Metric>,
+    indoms: Vec<Indom>,
+    labels: Vec<Label>,
+    values: Table,
+    problems: Problems,
+}
+
+/// The records of a section, all inside the file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Table {
+    at: u64,
+    count: u32,
+}
+
+impl File {
+    /// The file with these bytes.
+    pub fn parse(bytes: Vec<u8>) -> Result<File, ReadError> {
+        let view = Bytes::new(&bytes);
+        let (header, version) = check_header(view)?;
+        let mut file = File {
+            bytes: Vec::new(),
+            header,
+            version,
+            metrics: Vec::new(),
+            indoms: Vec::new(),
+            labels: Vec::new(),
+            values: Table::default(),
+            problems: Problems::default(),
+        };
+        file.load(view);
+        file.bytes = bytes;
+        Ok(file)
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The version of the format.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The metrics, in the order of the file.
+    pub fn metrics(&self) -> &[Metric] {
+        &self.metrics
+    }
+
+    /// The instance domains, in the order of the file.
+    pub fn indoms(&self) -> &[Indom] {
+        &self.indoms
+    }
+
+    /// The labels, in the order of the file.
+    pub fn labels(&self) -> &[Label] {
+        &self.labels
+    }
+
+    /// What was left out and why.
+    pub fn problems(&self) -> &Problems {
+        &self.problems
+    }
+
+    /// A metric's name without prefix.
+    pub fn name(&self, metric: &Metric) -> &[u8] {
+        self.text_at(metric.name)
+    }
+
+    /// A metric's help.
+    pub fn help(&self, metric: &Metric, which: Help) -> Option<&[u8]> {
+        self.help_at(metric.short, metric.long, which)
+    }
+
+    /// An instance domain's help.
+    pub fn indom_help(&self, indom: &Indom, which: Help) -> Option<&[u8]> {
+        self.help_at(indom.short, indom.long, which)
+    }
+
+    /// An instance's name.
+    pub fn instance_name(&self, instance: &Instance) -> &[u8] {
+        self.text_at(instance.name)
+    }
+
+    /// A label's JSON text.
+    pub fn payload(&self, label: &Label) -> &[u8] {
+        self.text_at(label.payload)
+    }
+
+    /// A value, as it was when the file was read or its values were read again.
+    pub fn value(&self, index: u32) -> Option<ValueRecord> {
+        if index >= self.values.count {
+            return None;
+        }
+        ValueRecord::read(self.view(), self.values.at + u64::from(index) * VALUE_LEN as u64)
+    }
+
+    /// The string of a string value, as it was when the file was read.
+    pub fn string(&self, value: &ValueRecord) -> Option<&[u8]> {
+        self.view().string(u64::try_from(value.extra).ok()?)
+    }
+
+    fn view(&self) -> Bytes<'_> {
+        Bytes::new(&self.bytes)
+    }
+
+    fn text_at(&self, name: NameAt) -> &[u8] {
+        name.text(self.view()).unwrap_or_default()
+    }
+
+    fn help_at(&self, short: u64, long: u64, which: Help) -> Option<&[u8]> {
+        let at = if which == Help::Short { short } else { long };
+        if at == 0 { None } else { self.view().string(at) }
+    }
+}
+
+fn check_header(bytes: Bytes<'_>) -> Result<(Header, Version), ReadError> {
+    let header = Header::read(bytes).ok_or(ReadError::TooShort { len: bytes.len() })?;
+    if header.magic != MAGIC {
+        return Err(ReadError::Magic(header.magic));
+    }
+    let version = Version::from_code(header.version).ok_or(ReadError::Version(header.version))?;
+    if header.g1 == 0 || header.g1 != header.g2 {
+        return Err(ReadError::InFlux { g1: header.g1, g2: header.g2 });
+    }
+    let tocs = u64::try_from(header.tocs).ok().filter(|tocs| *tocs >= 2).ok_or(ReadError::Contents(header.tocs))?;
+    if !bytes.has(Toc::at(0), tocs, format::TOC_LEN) {
+        return Err(ReadError::ContentsBeyondEnd { tocs: header.tocs, len: bytes.len() });
+    }
+    if !(0..=i32::from(pmapi::Item::MAX_CLUSTER)).contains(&header.cluster) {
+        return Err(ReadError::Cluster(header.cluster));
+    }
+    Ok((header, version))
+}
+
+impl File {
+    fn load(&mut self, bytes: Bytes<'_>) {
+        let mut tables = Tables::default();
+        // `check_header` saw that the contents are there.
+        for toc in (0..self.header.tocs as usize).map_while(|index| Toc::read(bytes, index)) {
+            tables.add(toc, self.version, bytes, &mut self.problems);
+        }
+        if let Some(table) = tables.metrics {
+            self.load_metrics(table, bytes);
+        }
+        if let Some(table) = tables.indoms {
+            self.load_indoms(table, bytes);
+        }
+        if let Some(table) = tables.labels {
+            self.load_labels(table, bytes);
+        }
+        if let Some(table) = tables.values {
+            self.values = table;
+            self.load_values(table, tables.metrics.unwrap_or_default(), bytes);
+        }
+        // What only kept an index goes.
+        self.metrics.retain(|metric| !metric.is_nothing());
+    }
+
+    fn load_metrics(&mut self, table: Table, bytes: Bytes<'_>) {
+        let mut seen = [false; format::MAX_METRICS + 1];
+        for index in 0..table.count {
+            let at = table.record(index, self.version.metric_len());
+            let metric = MetricRecord::read(bytes, at, self.version);
+            let checked = metric.ok_or(Problem::MetricName { index }).and_then(|record| {
+                let metric = Metric::new(&record, index, bytes)?;
+                let seen = seen.get_mut(metric.item as usize).ok_or(Problem::Item { index, item: metric.item })?;
+                if std::mem::replace(seen, true) {
+                    Err(Problem::DuplicateItem { index, item: metric.item })
+                } else {
+                    Ok(metric)
+                }
+            });
+            // A metric that is left out keeps its index, which values refer to.
+            match checked {
+                Ok(metric) => self.metrics.push(metric),
+                Err(problem) => {
+                    self.problems.push(problem);
+                    self.metrics.push(Metric::nothing());
+                }
+            }
+        }
+    }
+
+    fn load_values(&mut self, table: Table, metrics: Table, bytes: Bytes<'_>) {
+        let metric_len = self.version.metric_len() as u64;
+        for index in 0..table.count {
+            let Some(value) = ValueRecord::read(bytes, table.record(index, VALUE_LEN)) else { break };
+            let from = value.metric.checked_sub(metrics.at).filter(|from| from.is_multiple_of(metric_len));
+            let metric = from.and_then(|from| usize::try_from(from / metric_len).ok());
+            let Some(metric) = metric.and_then(|i| self.metrics.get_mut(i)) else {
+                self.problems.push(Problem::ValueMetric { index });
+                continue;
+            };
+            let instance = match metric.indom {
+                None => -1,
+                Some(_) => match InstanceRecord::read(bytes, value.instance, self.version) {
+                    Some(instance) => instance.internal,
+                    None => {
+                        self.problems.push(Problem::ValueInstance { index });
+                        continue;
+                    }
+                },
+            };
+            metric.values.push(ValueOf { index, instance });
+        }
+    }
+
+    fn load_indoms(&mut self, table: Table, bytes: Bytes<'_>) {
+        // Instance domains that lie over each other could ask for more instances than there are.
+        let mut room = bytes.len() / self.version.instance_len() as u64;
+        for index in 0..table.count {
+            let Some(record) = IndomRecord::read(bytes, table.record(index, INDOM_LEN)) else { break };
+            let inside = bytes.has(record.offset, record.count.into(), self.version.instance_len());
+            let problem = if is_singular(record.serial) || record.serial > pmapi::Serial::MAX {
+                Some(Problem::Serial { index, serial: record.serial })
+            } else if inside && u64::from(record.count) <= room {
+                None
+            } else {
+                Some(Problem::Instances { index, count: record.count })
+            };
+            if let Some(problem) = problem {
+                self.problems.push(problem);
+                continue;
+            }
+            room -= u64::from(record.count);
+            let instances = self.load_instances(&record, bytes);
+            self.indoms.push(Indom { serial: record.serial, short: record.short, long: record.long, instances });
+        }
+    }
+
+    fn load_instances(&mut self, indom: &IndomRecord, bytes: Bytes<'_>) -> Vec<Instance> {
+        let table = Table { at: indom.offset, count: indom.count };
+        let mut instances = Vec::with_capacity(indom.count as usize);
+        for index in 0..indom.count {
+            let at = table.record(index, self.version.instance_len());
+            match InstanceRecord::read(bytes, at, self.version) {
+                Some(record) if record.name.text(bytes).is_some() && record.name.at != 0 => {
+                    instances.push(Instance { id: record.internal, name: record.name });
+                }
+                _ => self.problems.push(Problem::InstanceName { serial: indom.serial, index }),
+            }
+        }
+        instances
+    }
+
+    fn load_labels(&mut self, table: Table, bytes: Bytes<'_>) {
+        let records = (0..table.count).map_while(|index| LabelRecord::read(bytes, table.record(index, LABEL_LEN)));
+        self.labels.extend(records.map(|record| Label {
+            flags: record.flags,
+            identity: record.identity,
+            instance: record.internal,
+            payload: record.payload,
+        }));
+    }
+}
+
+impl Metric {
+    fn new(record: &MetricRecord, index: u32, bytes: Bytes<'_>) -> Result<Metric, Problem> {
+        if record.name.at == 0 || record.name.text(bytes).is_none() {
+            return Err(Problem::MetricName { index });
+        }
+        Ok(Metric {
+            item: record.item,
+            ty: ValueType::from_code(record.ty).map_err(|_| Problem::Type { index, code: record.ty })?,
+            semantics: format::semantics(record.semantics)
+                .map_err(|_| Problem::Semantics { index, code: record.semantics })?,
+            units: record.units,
+            indom: (!is_singular(record.indom)).then_some(record.indom),
+            name: record.name,
+            short: record.short,
+            long: record.long,
+            values: Vec::new(),
+        })
+    }
+
+    /// Stands for a metric that is left out.
+    fn nothing() -> Metric {
+        Metric {
+            item: u32::MAX,
+            ty: ValueType::NoSupport,
+            semantics: Semantics::Counter,
+            units: Units::NONE,
+            indom: None,
+            name: NameAt { at: 0, room: 0 },
+            short: 0,
+            long: 0,
+            values: Vec::new(),
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.item == u32::MAX
+    }
+}
+
+impl Table {
+    fn record(self, index: u32, size: usize) -> u64 {
+        self.at + u64::from(index) * size as u64
+    }
+}
+
+/// The first section of each kind.
+#[derive(Default)]
+struct Tables {
+    metrics: Option<Table>,
+    indoms: Option<Table>,
+    values: Option<Table>,
+    labels: Option<Table>,
+}
+
+impl Tables {
+    fn add(&mut self, toc: Toc, version: Version, bytes: Bytes<'_>, problems: &mut Problems) {
+        let Some(section) = Section::from_code(toc.section) else {
+            return problems.push(Problem::Section { code: toc.section });
+        };
+        let (slot, size, max) = match section {
+            Section::Metrics => (&mut self.metrics, version.metric_len(), MAX_METRICS),
+            Section::Indoms => (&mut self.indoms, INDOM_LEN, pmapi::Serial::MAX as usize),
+            Section::Values => (&mut self.values, VALUE_LEN, i32::MAX as usize),
+            Section::Labels => (&mut self.labels, LABEL_LEN, MAX_LABELS),
+            // Found from what refers to them.
+            Section::Instances | Section::Strings => return,
+        };
+        let count = u32::try_from(toc.count).ok().filter(|count| *count as usize <= max);
+        let Some(count) = count else { return problems.push(Problem::Count { section, count: toc.count }) };
+        if !bytes.has(toc.offset, count.into(), size) {
+            return problems.push(Problem::BeyondEnd { section, offset: toc.offset, count: toc.count });
+        }
+        if slot.is_some() {
+            return problems.push(Problem::Repeated { section });
+        }
+        *slot = Some(Table { at: toc.offset, count });
+    }
+}

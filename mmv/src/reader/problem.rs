@@ -1,0 +1,128 @@
+//! What can be wrong with a file.
+
+use std::io;
+
+use crate::format::Section;
+
+/// Why a file has nothing to offer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// It could not be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It is no regular file.
+    #[error("is no regular file")]
+    NotRegular,
+    /// It is larger than [`MAX_LEN`](super::MAX_LEN).
+    #[error("has {len} bytes, more than a reader takes")]
+    TooLong {
+        /// Its size.
+        len: u64,
+    },
+    /// It has no room for a header.
+    #[error("has {len} bytes, less than a header")]
+    TooShort {
+        /// Its size.
+        len: u64,
+    },
+    /// It is no mmv file.
+    #[error("begins with {:?}, not with \"MMV\"", .0.escape_ascii().to_string())]
+    Magic([u8; 4]),
+    /// Its format is unknown.
+    #[error("has version {0}, known are 1 to 3")]
+    Version(i32),
+    /// It is being written.
+    #[error("is being written: its generations are {g1} and {g2}")]
+    InFlux {
+        /// The first generation number.
+        g1: u64,
+        /// The second generation number.
+        g2: u64,
+    },
+    /// It lacks sections.
+    #[error("has {0} sections, less than two")]
+    Contents(i32),
+    /// Its contents don't fit.
+    #[error("{tocs} sections don't fit into {len} bytes")]
+    ContentsBeyondEnd {
+        /// How many sections there should be.
+        tocs: i32,
+        /// Its size.
+        len: u64,
+    },
+    /// Its cluster has more than 12 bits.
+    #[error("cluster {0} is not in 0 to 4095")]
+    Cluster(i32),
+}
+
+impl ReadError {
+    /// Whether it may be better at the next time.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, ReadError::InFlux { .. })
+    }
+}
+
+/// Something in a file that was left out. Indexes are those of the records in their section.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum Problem {
+    #[error("unknown section {code:#x}")]
+    Section { code: u32 },
+    #[error("{section:?}: a count of {count} is impossible")]
+    Count { section: Section, count: i32 },
+    #[error("{section:?}: {count} records at offset {offset} are not all in the file")]
+    BeyondEnd { section: Section, offset: u64, count: i32 },
+    #[error("{section:?}: more than one section")]
+    Repeated { section: Section },
+    #[error("metric {index}: its name is not in the file")]
+    MetricName { index: u32 },
+    #[error("metric {index}: item {item} is not in 0 to 1023")]
+    Item { index: u32, item: u32 },
+    #[error("metric {index}: item {item} is another metric's")]
+    DuplicateItem { index: u32, item: u32 },
+    #[error("metric {index}: unknown type {code}")]
+    Type { index: u32, code: i32 },
+    #[error("metric {index}: unknown semantics {code}")]
+    Semantics { index: u32, code: i32 },
+    #[error("instance domain {index}: impossible number {serial}")]
+    Serial { index: u32, serial: u32 },
+    #[error("instance domain {index}: its {count} instances are not all in the file")]
+    Instances { index: u32, count: u32 },
+    #[error("instance domain {serial}: the name of instance {index} is not in the file")]
+    InstanceName { serial: u32, index: u32 },
+    #[error("value {index}: its metric is none of the file's")]
+    ValueMetric { index: u32 },
+    #[error("value {index}: its instance is not in the file")]
+    ValueInstance { index: u32 },
+}
+
+/// The problems of a file: the first ones, and how many there are.
+#[derive(Clone, Debug, Default)]
+pub struct Problems {
+    first: Vec<Problem>,
+    count: u64,
+}
+
+impl Problems {
+    /// How many problems are kept.
+    const KEPT: usize = 32;
+
+    pub(super) fn push(&mut self, problem: Problem) {
+        self.count += 1;
+        if self.first.len() < Self::KEPT {
+            self.first.push(problem);
+        }
+    }
+
+    /// The first problems.
+    pub fn first(&self) -> &[Problem] {
+        &self.first
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+}

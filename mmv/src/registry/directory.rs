@@ -1,0 +1,52 @@
+//! The directory that registries share.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use pmapi::Item;
+
+use crate::format::{Bytes, HEADER_LEN, Header, MAGIC};
+use crate::ids;
+use crate::reader::{self, process_exists};
+
+/// The cluster for a file: the one that it had, or the one that its name leads to, away from those
+/// of other files.
+pub(super) fn choose_cluster(directory: &Path, name: &str, before: Option<u16>) -> u16 {
+    let used = clusters(directory, name);
+    if let Some(before) = before.filter(|cluster| !used.contains(cluster)) {
+        return before;
+    }
+    let count = u64::from(Item::MAX_CLUSTER);
+    1 + ids::probe(name, count, |cluster| used.contains(&(1 + cluster as u16))) as u16
+}
+
+/// Clusters that the other files of the directory ask for.
+fn clusters(directory: &Path, own: &str) -> HashSet<u16> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let others = entries.filter(|e| e.file_name() != own && !e.file_name().as_encoded_bytes().starts_with(b"."));
+    others.filter_map(|e| cluster(&e.path())).collect()
+}
+
+fn cluster(path: &Path) -> Option<u16> {
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(HEADER_LEN);
+    File::open(path).ok()?.take(HEADER_LEN as u64).read_to_end(&mut bytes).ok()?;
+    let header = Header::read(Bytes::new(&bytes)).filter(|h| h.magic == MAGIC)?;
+    let alive = header.owner().is_none_or(process_exists);
+    u16::try_from(header.cluster).ok().filter(|cluster| alive && *cluster != 0)
+}
+
+/// Cluster and items of the file that an earlier process left.
+pub(super) fn items_before(path: &Path) -> Option<(u16, HashMap<Box<str>, u16>)> {
+    let file = reader::File::open(path).ok()?;
+    let item = |m: &reader::Metric| {
+        let name = str::from_utf8(file.name(m)).ok()?;
+        Some((name.into(), u16::try_from(m.item).ok().filter(|item| *item <= Item::MAX_ITEM)?))
+    };
+    let cluster = u16::try_from(file.header().cluster).ok()?;
+    Some((cluster, file.metrics().iter().filter_map(item).collect()))
+}

@@ -1,0 +1,199 @@
+//! Instance domains and the metrics over them.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use pmapi::LabelSet;
+use serde::Serialize;
+
+use super::Inner;
+use crate::Error;
+use crate::handle::Handle;
+use crate::model::{Help, Label, Subject, non_empty};
+
+/// An instance domain about to be registered (`mmv_stats_add_indom(3)`).
+#[derive(Debug)]
+#[must_use = "an instance domain exists once it is registered"]
+pub struct InDomBuilder {
+    inner: Arc<Inner>,
+    name: String,
+    serial: Option<u32>,
+    help: Help,
+    instances: Vec<(String, Option<u32>)>,
+    labels: Vec<Result<Label, Error>>,
+}
+
+impl InDomBuilder {
+    pub(super) fn new(inner: &Arc<Inner>, name: &str) -> InDomBuilder {
+        let (inner, name) = (Arc::clone(inner), name.to_owned());
+        InDomBuilder { inner, name, serial: None, help: Help::default(), instances: Vec::new(), labels: Vec::new() }
+    }
+
+    /// Its number, 1 to 2047. Without this it follows from the name.
+    pub fn serial(mut self, serial: u32) -> Self {
+        self.serial = Some(serial);
+        self
+    }
+
+    /// One line of help.
+    pub fn help(mut self, line: &str) -> Self {
+        self.help.short = non_empty(line);
+        self
+    }
+
+    /// The whole help text.
+    pub fn long_help(mut self, text: &str) -> Self {
+        self.help.long = non_empty(text);
+        self
+    }
+
+    /// Instances that there are from the beginning; their identifiers follow from their names.
+    pub fn instances<'n>(mut self, names: impl IntoIterator<Item = &'n str>) -> Self {
+        self.instances.extend(names.into_iter().map(|name| (name.to_owned(), None)));
+        self
+    }
+
+    /// Instances that there are from the beginning, with their identifiers.
+    pub fn numbered<'n>(mut self, instances: impl IntoIterator<Item = (u32, &'n str)>) -> Self {
+        self.instances.extend(instances.into_iter().map(|(id, name)| (name.to_owned(), Some(id))));
+        self
+    }
+
+    /// Labels the domain (`mmv_stats_add_indom_label(3)`).
+    pub fn label(mut self, name: &str, value: impl Serialize) -> Self {
+        // The number of the domain is not known yet.
+        self.labels.push(Label::new(Subject::Registry, false, name, value));
+        self
+    }
+
+    /// Registers the domain.
+    pub fn register(self) -> Result<InDom, Error> {
+        let InDomBuilder { inner, name, serial, help, instances, labels } = self;
+        let labels = labels.into_iter().collect::<Result<Vec<Label>, Error>>()?;
+        let index = inner.change(|state| {
+            state.room_for_labels(labels.len())?;
+            let index = state.model.add_indom(&name, serial, help)?;
+            instances.iter().try_for_each(|(name, id)| state.model.add_instance(index, name, *id).map(|_| ()))?;
+            state.add_labels(labels, Subject::Indom(index))?;
+            Ok(index)
+        })?;
+        Ok(InDom { inner, index })
+    }
+}
+
+/// A registered instance domain: the things that metrics have a value for each of.
+#[derive(Clone, Debug)]
+pub struct InDom {
+    inner: Arc<Inner>,
+    index: usize,
+}
+
+impl InDom {
+    /// Adds an instance, and a value for it to every metric over the domain
+    /// (`mmv_stats_add_instance(3)`). Its identifier follows from its name.
+    pub fn add(&self, instance: &str) -> Result<(), Error> {
+        self.inner.change(|state| state.model.add_instance(self.index, instance, None)).map(|_| ())
+    }
+
+    /// Adds an instance with an identifier.
+    pub fn add_numbered(&self, id: u32, instance: &str) -> Result<(), Error> {
+        self.inner.change(|state| state.model.add_instance(self.index, instance, Some(id))).map(|_| ())
+    }
+
+    /// Labels an instance, which is added if there is none of the name
+    /// (`mmv_stats_add_instance_label(3)`).
+    pub fn label_instance(&self, instance: &str, name: &str, value: impl Serialize) -> Result<(), Error> {
+        let mut labels = LabelSet::new();
+        labels.insert(name, value).map_err(|source| Error::Label { name: name.to_owned(), source })?;
+        self.label_instance_set(instance, &labels)
+    }
+
+    /// As [`InDom::label_instance`] with several labels, which take the room of one.
+    pub fn label_instance_set(&self, instance: &str, labels: &LabelSet) -> Result<(), Error> {
+        self.inner.change(|state| {
+            state.room_for_labels(1)?;
+            let index = match state.model.indom(self.index).instance(instance) {
+                Some(index) => index,
+                None => state.model.add_instance(self.index, instance, None)?,
+            };
+            let label = Label::of_set(Subject::Instance(self.index, index), false, labels)?;
+            state.model.add_label(label)
+        })
+    }
+
+    /// The names of the instances.
+    pub fn names(&self) -> Vec<String> {
+        let state = self.inner.lock();
+        state.model.indom(self.index).instances().map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// The name under which it was registered.
+    pub fn name(&self) -> String {
+        self.inner.lock().model.indom_name(self.index).to_owned()
+    }
+
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+}
+
+/// A metric with a value for each instance of a domain.
+///
+/// Looking an instance up costs a lock and a hash: keep the handles of what is updated often.
+pub struct Family<H> {
+    inner: Arc<Inner>,
+    metric: usize,
+    indom: usize,
+    handle: PhantomData<fn() -> H>,
+}
+
+impl<H: Handle> Family<H> {
+    pub(super) fn new(inner: Arc<Inner>, metric: usize, indom: usize) -> Family<H> {
+        Family { inner, metric, indom, handle: PhantomData }
+    }
+
+    /// The handle for an instance, which is added to the domain if there is none of the name. The
+    /// only writer of a value can be had once.
+    pub fn instance(&self, name: &str) -> Result<H, Error> {
+        if self.inner.lock().model.indom(self.indom).instance(name).is_none() {
+            let added = self.inner.change(|state| state.model.add_instance(self.indom, name, None));
+            match added {
+                // Another thread was faster.
+                Ok(_) | Err(Error::InUse { .. }) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.find(name).unwrap_or_else(|| Err(Error::InUse { what: "instance", name: name.to_owned() }))
+    }
+
+    /// The handle for an instance, if there is one of the name.
+    pub fn get(&self, name: &str) -> Option<H> {
+        self.find(name)?.ok()
+    }
+
+    fn find(&self, name: &str) -> Option<Result<H, Error>> {
+        let mut state = self.inner.lock();
+        let instance = state.model.indom(self.indom).instance(name)?;
+        let value = *state.model.metric(self.metric).values.get(instance)?;
+        let handle = self.inner.seat(&mut state, value);
+        self.inner.ensure_thread(&mut state);
+        Some(handle)
+    }
+}
+
+impl<H> Clone for Family<H> {
+    fn clone(&self) -> Self {
+        Family { inner: Arc::clone(&self.inner), metric: self.metric, indom: self.indom, handle: PhantomData }
+    }
+}
+
+impl<H> fmt::Debug for Family<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Family").field("metric", &self.metric).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,201 @@
+//! The state of a registry and how it changes.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+
+use super::Builder;
+use super::publish::Published;
+use crate::Error;
+use crate::format::Flags;
+use crate::handle::{Handle, Seat, Shared, Texts, no_value};
+use crate::map::{Backing, Chunk, Gate};
+use crate::model::{Kind, Model};
+
+/// The fewest values that get addresses at a time: about what a page holds.
+const LEAST_VALUES: usize = 120;
+
+pub(crate) struct Inner {
+    pub(super) options: Builder,
+    pub(super) gate: Arc<Gate>,
+    pub(super) texts: Arc<Texts>,
+    state: Mutex<State>,
+}
+
+pub(crate) struct State {
+    pub model: Model,
+    pub chunks: Vec<Run>,
+    pub phase: Phase,
+    /// Items that metrics of this name had in the file of an earlier process.
+    pub before: HashMap<Box<str>, u16>,
+    pub cluster: u16,
+    /// How many batches are open.
+    pub batches: usize,
+    /// Whether the file lacks something that was registered.
+    pub stale: bool,
+    /// Whether the log says already that the file cannot be written.
+    pub warned: bool,
+    pub shared: Shared,
+    pub thread: Option<Thread>,
+    /// Number of each text, by its value.
+    texts: HashMap<u32, usize>,
+    /// Values that have their only handle.
+    taken: HashSet<u32>,
+}
+
+/// Values' addresses and what is mapped there.
+pub(crate) struct Run {
+    pub chunk: Arc<Chunk>,
+    pub backing: Backing,
+}
+
+pub(crate) enum Phase {
+    Idle,
+    Exporting(Published),
+    Stopped,
+}
+
+impl Inner {
+    pub(super) fn new(options: Builder) -> Inner {
+        let state = State {
+            model: Model::default(),
+            chunks: Vec::new(),
+            phase: Phase::Idle,
+            before: HashMap::new(),
+            cluster: 0,
+            batches: 0,
+            stale: false,
+            warned: false,
+            shared: Shared::default(),
+            thread: None,
+            texts: HashMap::new(),
+            taken: HashSet::new(),
+        };
+        Inner { options, gate: Arc::default(), texts: Arc::default(), state: Mutex::new(state) }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the model, gives new values addresses, and sees that the file follows.
+    pub(crate) fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> Result<T, Error>) -> Result<T, Error> {
+        let mut state = self.lock();
+        let (values, texts) = (state.model.values().len(), state.model.texts());
+        let result = change(&mut state);
+        // Also what a change that failed in the end has added needs its place.
+        self.settle(&mut state, values, texts)?;
+        if result.is_ok() {
+            state.stale = true;
+            if state.batches == 0 && !self.options.lazy {
+                self.publish_if_stale(&mut state);
+            }
+            self.ensure_thread(&mut state);
+        }
+        result
+    }
+
+    /// Gives values from `first` on their addresses.
+    fn settle(&self, state: &mut State, first: usize, texts: usize) -> Result<(), Error> {
+        let values = state.model.values().len();
+        if values == first {
+            return Ok(());
+        }
+        self.extend(state, values).map_err(|source| Error::Io { path: PathBuf::from("memory"), source })?;
+        if state.model.texts() > texts {
+            self.number_texts(state, first);
+        }
+        if self.options.has(Flags::SENTINEL) {
+            state.set_no_value(first);
+        }
+        Ok(())
+    }
+
+    /// Sees that there are addresses for so many values.
+    fn extend(&self, state: &mut State, values: usize) -> io::Result<()> {
+        let capacity = state.capacity();
+        if values > capacity {
+            let more = (values - capacity).max(capacity / 2).max(LEAST_VALUES);
+            let (chunk, backing) = Chunk::new(capacity, more, Arc::clone(&self.gate))?;
+            state.chunks.push(Run { chunk, backing });
+        }
+        Ok(())
+    }
+
+    fn number_texts(&self, state: &mut State, first: usize) {
+        for (value, index) in state.model.values().iter().zip(0u32..).skip(first) {
+            if state.model.metric(value.metric).kind == Kind::Text {
+                let number = state.texts.len();
+                state.texts.insert(index, number);
+            }
+        }
+        self.texts.lock().grow(state.texts.len());
+    }
+
+    /// The handle of a value.
+    pub(crate) fn seat<H: Handle>(&self, state: &mut State, value: u32) -> Result<H, Error> {
+        if H::UNIQUE && !state.taken.insert(value) {
+            return Err(Error::InUse { what: "the only writer of value", name: value.to_string() });
+        }
+        let index = value as usize;
+        let run = state.chunks.partition_point(|run| run.chunk.range().end <= index);
+        let Some(run) = state.chunks.get(run) else {
+            return Err(Error::Io { path: PathBuf::from("memory"), source: io::ErrorKind::OutOfMemory.into() });
+        };
+        let seat = Seat {
+            slot: run.chunk.slot(index),
+            value,
+            text: state.texts.get(&value).copied().unwrap_or(usize::MAX),
+            sentinel: self.options.has(Flags::SENTINEL),
+            texts: &self.texts,
+            shared: &mut state.shared,
+        };
+        Ok(H::seated(seat))
+    }
+
+    /// Another handle of a metric without instances.
+    pub(super) fn find<H: Handle>(&self, name: &str) -> Option<H> {
+        let mut state = self.lock();
+        let (_, metric) = state.model.find_metric(name)?;
+        let value = *metric.values.first()?;
+        let same = metric.ty == H::TYPE && metric.kind == H::KIND && metric.indom.is_none();
+        if same && !H::UNIQUE { self.seat(&mut state, value).ok() } else { None }
+    }
+
+    pub(super) fn end_batch(self: &Arc<Self>) {
+        let mut state = self.lock();
+        state.batches = state.batches.saturating_sub(1);
+        if state.batches == 0 && !self.options.lazy {
+            self.publish_if_stale(&mut state);
+        }
+    }
+}
+
+impl State {
+    /// How many values have addresses.
+    pub(crate) fn capacity(&self) -> usize {
+        self.chunks.last().map_or(0, |run| run.chunk.range().end)
+    }
+
+    fn set_no_value(&self, first: usize) {
+        for run in &self.chunks {
+            for index in run.chunk.range().start.max(first)..run.chunk.range().end.min(self.model.values().len()) {
+                let Some(value) = self.model.values().get(index) else { continue };
+                let metric = self.model.metric(value.metric);
+                if metric.kind == Kind::Set {
+                    run.chunk.words(index).0.store(no_value(metric.ty), Relaxed);
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("options", &self.options).finish_non_exhaustive()
+    }
+}

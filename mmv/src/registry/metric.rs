@@ -1,0 +1,137 @@
+//! Registration of metrics.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use pmapi::{Semantics, Units};
+use serde::Serialize;
+
+use super::inner::{Inner, State};
+use super::{Family, InDom};
+use crate::Error;
+use crate::handle::Handle;
+use crate::model::{Help, Label, Metric, Subject, non_empty};
+
+/// A metric about to be registered (`mmv_stats_add_metric(3)`).
+#[must_use = "a metric exists once it is registered"]
+pub struct MetricBuilder<H> {
+    inner: Arc<Inner>,
+    name: String,
+    item: Option<u16>,
+    semantics: Semantics,
+    units: Units,
+    help: Help,
+    labels: Vec<Result<Label, Error>>,
+    handle: PhantomData<fn() -> H>,
+}
+
+impl<H: Handle> MetricBuilder<H> {
+    pub(super) fn new(inner: &Arc<Inner>, name: &str) -> MetricBuilder<H> {
+        MetricBuilder {
+            inner: Arc::clone(inner),
+            name: name.to_owned(),
+            item: None,
+            semantics: H::SEMANTICS,
+            units: H::UNITS,
+            help: Help::default(),
+            labels: Vec::new(),
+            handle: PhantomData,
+        }
+    }
+
+    /// One line of help.
+    pub fn help(mut self, line: &str) -> Self {
+        self.help.short = non_empty(line);
+        self
+    }
+
+    /// The whole help text.
+    pub fn long_help(mut self, text: &str) -> Self {
+        self.help.long = non_empty(text);
+        self
+    }
+
+    /// Dimension and scale of the values.
+    pub fn units(mut self, units: Units) -> Self {
+        self.units = units;
+        self
+    }
+
+    /// Semantics of the values, when the handle's own are not right.
+    pub fn semantics(mut self, semantics: Semantics) -> Self {
+        self.semantics = semantics;
+        self
+    }
+
+    /// The item, 0 to 1023, of the metric's identifier. Without this it follows from the name.
+    pub fn item(mut self, item: u16) -> Self {
+        self.item = Some(item);
+        self
+    }
+
+    /// Labels the metric (`mmv_stats_add_metric_label(3)`).
+    pub fn label(self, name: &str, value: impl Serialize) -> Self {
+        self.add_label(false, name, value)
+    }
+
+    /// Labels the metric with something that does not identify it.
+    pub fn note(self, name: &str, value: impl Serialize) -> Self {
+        self.add_label(true, name, value)
+    }
+
+    fn add_label(mut self, optional: bool, name: &str, value: impl Serialize) -> Self {
+        // The number of the metric is not known yet.
+        self.labels.push(Label::new(Subject::Registry, optional, name, value));
+        self
+    }
+
+    /// Registers a metric with one value.
+    pub fn register(self) -> Result<H, Error> {
+        let (inner, metric) = self.add(None)?;
+        let mut state = inner.lock();
+        let value = state.model.metric(metric).values.first().copied().unwrap_or_default();
+        let handle = inner.seat(&mut state, value);
+        inner.ensure_thread(&mut state);
+        handle
+    }
+
+    /// Registers a metric with a value for each instance of a domain.
+    pub fn over(self, indom: &InDom) -> Result<Family<H>, Error> {
+        if !Arc::ptr_eq(&self.inner, indom.inner()) {
+            return Err(Error::ForeignInDom(indom.name()));
+        }
+        let (inner, metric) = self.add(Some(indom.index()))?;
+        Ok(Family::new(inner, metric, indom.index()))
+    }
+
+    fn add(self, indom: Option<usize>) -> Result<(Arc<Inner>, usize), Error> {
+        let MetricBuilder { inner, name, item, semantics, units, help, labels, .. } = self;
+        let labels = labels.into_iter().collect::<Result<Vec<Label>, Error>>()?;
+        let metric = Metric { item: 0, ty: H::TYPE, kind: H::KIND, semantics, units, indom, help, values: Vec::new() };
+        let index = inner.change(|state| {
+            state.room_for_labels(labels.len())?;
+            let index = state.model.add_metric(&name, item, metric)?;
+            state.add_labels(labels, Subject::Metric(index))?;
+            Ok(index)
+        })?;
+        Ok((inner, index))
+    }
+}
+
+impl State {
+    /// Sees that so many labels fit, before anything is registered that has them.
+    pub(super) fn room_for_labels(&self, count: usize) -> Result<(), Error> {
+        let room = crate::format::MAX_LABELS - self.model.labels().len();
+        if count <= room { Ok(()) } else { Err(Error::TooManyLabels) }
+    }
+
+    pub(super) fn add_labels(&mut self, labels: Vec<Label>, subject: Subject) -> Result<(), Error> {
+        labels.into_iter().try_for_each(|label| self.model.add_label(Label { subject, ..label }))
+    }
+}
+
+impl<H> std::fmt::Debug for MetricBuilder<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MetricBuilder").field("name", &self.name).finish_non_exhaustive()
+    }
+}

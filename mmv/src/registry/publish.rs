@@ -1,0 +1,204 @@
+//! Writing the file, and changing to a larger one.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pmapi::Config;
+
+use super::Inner;
+use super::directory::{choose_cluster, items_before};
+use super::inner::{Phase, State};
+use crate::Error;
+use crate::format::{Flags, G2_AT, VALUE_LEN, ValueType};
+use crate::handle::Number;
+use crate::layout::{self, Image, MARK, Owner, VALUES_AT};
+use crate::model::Kind;
+
+/// The file that readers see.
+#[derive(Debug)]
+pub(crate) struct Published {
+    file: File,
+    path: PathBuf,
+    generation: u64,
+}
+
+impl Inner {
+    pub(super) fn start(self: &Arc<Self>) -> Result<(), Error> {
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Exporting(_)) {
+            return Ok(());
+        }
+        let directory = self.directory();
+        let path = directory.join(&self.options.name);
+        let (cluster, before) = items_before(&path).unzip();
+        state.before = before.unwrap_or_default();
+        state.cluster = self.options.cluster.unwrap_or_else(|| choose_cluster(&directory, &self.options.name, cluster));
+        let values = state.model.values().len();
+        if let Some(run) = state.chunks.last() {
+            run.chunk.trim(values);
+        }
+        self.publish(&mut state).map_err(|source| Error::Io { path, source })?;
+        self.ensure_thread(&mut state);
+        Ok(())
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.options.directory.clone().unwrap_or_else(|| Config::load().tmp_dir().join("mmv"))
+    }
+
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        match &self.lock().phase {
+            Phase::Exporting(published) => Some(published.path.clone()),
+            Phase::Idle | Phase::Stopped => None,
+        }
+    }
+
+    /// Writes a file with what was registered since the present one. An error is logged once: an
+    /// application does not stop because it cannot be watched.
+    pub(super) fn publish_if_stale(&self, state: &mut State) {
+        if !state.stale || !matches!(state.phase, Phase::Exporting(_)) {
+            return;
+        }
+        if let Err(e) = self.publish(state) {
+            let already = std::mem::replace(&mut state.warned, true);
+            if !already {
+                tracing::warn!(target: "mmv", "{}: new metrics are not exported to PCP: {e}", self.options.name);
+            }
+        }
+    }
+
+    /// Writes the file anew, moves all values there and puts it in the place of the present one.
+    fn publish(&self, state: &mut State) -> io::Result<()> {
+        state.model.assign_items(&state.before);
+        let path = self.directory().join(&self.options.name);
+        let last = match &state.phase {
+            Phase::Exporting(published) => published.generation,
+            Phase::Idle | Phase::Stopped => 0,
+        };
+        let generation = generation().max(last + 1);
+        let process = std::process::id().cast_signed();
+        let owner = Owner { generation, flags: self.options.flags, process, cluster: state.cluster };
+        let image = layout::image(&state.model, &owner, state.capacity());
+
+        let temporary = path.with_file_name(format!(".{}.{process}", self.options.name));
+        let file = create(&temporary, &image.bytes)?;
+        let moved = self.gate.while_moving(|| self.move_values(state, &file, &image));
+        let renamed = moved.and_then(|()| fs::rename(&temporary, &path));
+        if renamed.is_err() {
+            _ = fs::remove_file(&temporary);
+        }
+        renamed?;
+        state.stale = false;
+        if let Phase::Exporting(old) =
+            std::mem::replace(&mut state.phase, Phase::Exporting(Published { file, path, generation }))
+        {
+            // Readers that still have the old one see that it is over, even if the directory's time
+            // of change has not advanced since they looked.
+            _ = old.file.write_all_at(&0u64.to_ne_bytes(), G2_AT);
+        }
+        Ok(())
+    }
+
+    fn move_values(&self, state: &mut State, file: &File, image: &Image) -> io::Result<()> {
+        for index in 0..state.chunks.len() {
+            state.move_chunk(index, file)?;
+        }
+        self.texts.lock().move_to(file, image.texts_at)
+    }
+
+    pub(super) fn stop(&self) {
+        self.flush();
+        let mut state = self.lock();
+        if let Some(thread) = state.thread.take() {
+            thread.unpark();
+        }
+        let phase = std::mem::replace(&mut state.phase, Phase::Stopped);
+        if let Phase::Exporting(published) = phase
+            && self.options.has(Flags::PROCESS)
+            && published.is_ours()
+        {
+            _ = fs::remove_file(&published.path);
+        }
+    }
+}
+
+impl Published {
+    /// Whether the name still leads to this file.
+    fn is_ours(&self) -> bool {
+        let inode = |m: fs::Metadata| (m.dev(), m.ino());
+        let (named, own) = (fs::metadata(&self.path).map(inode), self.file.metadata().map(inode));
+        named.is_ok_and(|named| own.is_ok_and(|own| named == own))
+    }
+}
+
+impl State {
+    /// Maps the file behind a chunk's addresses; then brings over what the old memory has. Updates
+    /// go on meanwhile: up to the moment of mapping to the old memory, which nobody else touches any
+    /// more after that, and then to the new one.
+    fn move_chunk(&mut self, index: usize, file: &File) -> io::Result<()> {
+        let backing = file.try_clone()?;
+        let Some(run) = self.chunks.get_mut(index) else { return Ok(()) };
+        run.chunk.rebase(file)?;
+        let old = std::mem::replace(&mut run.backing, backing);
+        let range = run.chunk.range();
+        let values = self.model.values().get(range.start..).unwrap_or_default();
+        let mut bytes = vec![0; values.len().min(range.len()) * VALUE_LEN];
+        old.read_exact_at(&mut bytes, VALUES_AT + (range.start * VALUE_LEN) as u64)?;
+        for ((value, bytes), index) in values.iter().zip(bytes.chunks_exact(VALUE_LEN)).zip(range) {
+            let metric = self.model.metric(value.metric);
+            let (word, extra) = run.chunk.words(index);
+            let (old_word, old_extra) = two_words(bytes);
+            match metric.kind {
+                Kind::Added => add(word, metric.ty, old_word),
+                Kind::Set => replace_mark(word, old_word),
+                Kind::Interval => {
+                    replace_mark(word, old_word);
+                    replace_mark(extra, old_extra);
+                }
+                Kind::Text => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn two_words(bytes: &[u8]) -> (u64, u64) {
+    let mut words = bytes.chunks_exact(8).filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)));
+    (words.next().unwrap_or_default(), words.next().unwrap_or_default())
+}
+
+fn add(word: &AtomicU64, ty: ValueType, old: u64) {
+    match ty {
+        _ if old == 0 => {}
+        ValueType::Double => f64::from_word(old).add_to(word),
+        ValueType::Float => f32::from_word(old).add_to(word),
+        _ => old.add_to(word),
+    }
+}
+
+/// Sets a word unless somebody has set it since the file was made.
+fn replace_mark(word: &AtomicU64, old: u64) {
+    _ = word.compare_exchange(MARK, old, Relaxed, Relaxed);
+}
+
+/// A new file that only we write.
+fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    _ = fs::remove_file(path);
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(path)?;
+    let written = file.set_permissions(Permissions::from_mode(0o644)).and_then(|()| file.write_all(bytes));
+    if written.is_err() {
+        _ = fs::remove_file(path);
+    }
+    written.map(|()| file)
+}
+
+/// Seconds and microseconds, as C's library has it.
+fn generation() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_secs() << 32 | u64::from(now.subsec_micros())
+}
