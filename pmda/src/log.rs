@@ -113,7 +113,7 @@ pub(crate) fn open(program: &str, path: &Path) {
         eprintln!("{program}: cannot open log \"{}\" for writing : {e}", path.display());
     }
     let host = nix::unistd::gethostname().unwrap_or_default();
-    let _ = writeln!(std::io::stderr(), "Log for {program} on {} started {}\n", host.display(), now());
+    put(&format!("Log for {program} on {} started {}\n\n", host.display(), now()));
 }
 
 fn redirect(path: &Path) -> Result<(), pmapi::Error> {
@@ -130,7 +130,13 @@ fn redirect(path: &Path) -> Result<(), pmapi::Error> {
 
 /// Writes the last line of the log.
 pub(crate) fn close() {
-    let _ = writeln!(std::io::stderr(), "\nLog finished {}", now());
+    put(&format!("\nLog finished {}\n", now()));
+}
+
+/// Writes to stderr with one system call, so that threads do not mix their lines. A log that cannot
+/// be written is no reason to stop.
+fn put(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// Local time as ctime(3) writes it, without the newline.
@@ -173,8 +179,7 @@ impl<S: Subscriber> Layer<S> for Lines {
         let time = Local::now().format("%a %b %e %H:%M:%S");
         let text =
             format!("[{time}] {}({}) {severity}: {}{}\n", self.program, std::process::id(), line.message, line.fields);
-        // One write for each line: the agent's threads do not mix theirs.
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        put(&text);
     }
 }
 

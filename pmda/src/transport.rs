@@ -8,9 +8,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::User;
 use pmapi::config::Config;
 use tracing::{debug, warn};
+
+use crate::user;
 
 /// How an agent talks to pmcd.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -95,13 +96,13 @@ fn unix(path: &Path, config: &Config) -> io::Result<UnixListener> {
         debug!(target: "libpmda", "mode of {}: {e}", path.display());
     }
     let name = config.user();
-    match User::from_name(&name) {
-        Ok(Some(user)) => {
+    match user::find(&name) {
+        Some(user) => {
             if let Err(e) = nix::unistd::chown(path, Some(user.uid), Some(user.gid)) {
                 debug!(target: "libpmda", "owner of {}: {e}", path.display());
             }
         }
-        _ => warn!("there is no user {name} to own socket {}", path.display()),
+        None => warn!("there is no user {name} to own socket {}", path.display()),
     }
     Ok(listener)
 }

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use nix::errno::Errno;
-use nix::unistd::{Uid, User, geteuid, getgroups, initgroups, setgid, setuid};
+use nix::unistd::{Gid, Uid, User, geteuid, getgroups, initgroups, setgid, setuid};
 use thiserror::Error;
 
 /// Why the process cannot become a user.
@@ -15,9 +15,30 @@ pub(crate) enum UserError {
     Refused { step: &'static str, user: String, errno: Errno },
 }
 
+/// The numbers of a user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ids {
+    pub(crate) uid: Uid,
+    pub(crate) gid: Gid,
+}
+
+/// Looks a user up: in `/etc/passwd`, where PCP's own user is, and else wherever the host keeps users.
+/// The first is cheap at a time when pmcd waits for the agent.
+pub(crate) fn find(name: &str) -> Option<Ids> {
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let entry = |line: &str| {
+        let mut fields = line.split(':');
+        let (user, _, uid, gid) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        let ids = || Some(Ids { uid: Uid::from_raw(uid.parse().ok()?), gid: Gid::from_raw(gid.parse().ok()?) });
+        if user == name { ids() } else { None }
+    };
+    let elsewhere = || User::from_name(name).ok().flatten().map(|user| Ids { uid: user.uid, gid: user.gid });
+    passwd.lines().find_map(entry).or_else(elsewhere)
+}
+
 /// Becomes a user. A process that is not root's can only stay what it is.
 pub(crate) fn switch(name: &str) -> Result<(), UserError> {
-    let user = User::from_name(name).ok().flatten().ok_or_else(|| UserError::Unknown(name.to_owned()))?;
+    let user = find(name).ok_or_else(|| UserError::Unknown(name.to_owned()))?;
     if user.uid == geteuid() {
         return Ok(());
     }

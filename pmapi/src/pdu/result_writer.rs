@@ -32,6 +32,8 @@ struct OpenSet {
 
 const RESULT_HEAD: usize = HEADER + 12;
 const SET_HEAD: usize = 12;
+/// Up to this many bytes, copying them costs less than a system call that gathers two parts.
+const WHOLE: usize = 4096;
 
 impl ResultWriter {
     /// An empty one, without memory.
@@ -162,8 +164,8 @@ impl ResultWriter {
         self.end_set(Err(error));
     }
 
-    /// Completes the PDU: its two parts, to be sent one after the other. `PM_ERR_TOOBIG` when it is
-    /// longer than a PDU can be.
+    /// Completes the PDU: its two parts, to be sent one after the other; a short PDU comes whole in
+    /// the first. `PM_ERR_TOOBIG` when it is longer than a PDU can be.
     pub fn seal(&mut self, from: i32, changes: Changes) -> Result<(&[u8], &[u8])> {
         let base = self.lists.len() / 4;
         let len = self.lists.len() + self.blocks.len();
@@ -182,6 +184,9 @@ impl ResultWriter {
                 state[..4].copy_from_slice(&u32::from(changes.0).to_be_bytes());
                 state[8..].copy_from_slice(&self.sets.to_be_bytes());
             }
+        }
+        if self.blocks.len() <= WHOLE {
+            self.lists.append(&mut self.blocks);
         }
         Ok((&self.lists, &self.blocks))
     }
