@@ -212,6 +212,14 @@ fn answers() {
     assert_eq!((span.value_in(set.json), span.flags.bits()), (Some(&b"\"zero\""[..]), 8));
 }
 
+/// PCP's sample agent sends this for sample.bad.nosupport.
+#[test]
+fn a_metric_without_support_has_no_semantics() {
+    let bytes = hex("00000020 00007005 00000000 07400037 ffffffff ffffffff 00000000 00000000");
+    let Ok(Pdu::Desc(desc)) = decode(&bytes) else { panic!() };
+    assert_eq!((desc.desc.ty, desc.desc.semantics), (Type::NoSupport, Semantics::Instant));
+}
+
 #[test]
 fn events_of_both_layouts() {
     for (layout, ty) in [(event::Layout::Micro, Type::Event), (event::Layout::Nano, Type::HighResEvent)] {

@@ -75,8 +75,11 @@ impl DescPdu {
         let code = r.i32("type")?;
         let ty = Type::from_code(code).map_err(|_| r.bad("type", code, "is no type"))?;
         let indom = InDom::from_word(r.u32("instance domain")?);
-        let code = r.i32("semantics")?;
-        let semantics = Semantics::from_code(code).map_err(|_| r.bad("semantics", code, "is unknown"))?;
+        let semantics = match (r.i32("semantics")?, ty) {
+            // C agents leave the rest of the descriptor empty when there are no values.
+            (0, Type::NoSupport) => Semantics::Instant,
+            (code, _) => Semantics::from_code(code).map_err(|_| r.bad("semantics", code, "is unknown"))?,
+        };
         let units = Units::from_word(r.u32("units")?);
         Ok(DescPdu { desc: Desc { pmid, ty, indom, semantics, units } })
     }
