@@ -118,6 +118,8 @@ impl Error {
                 }
                 _ => false,
             },
+            // The stream goes on after it with the next PDU; the other requests are strict all the same.
+            Error::Decode(_) => matches!(request, PduType::FETCH | PduType::RESULT | PduType::TEXT_REQ),
             Error::NotReady | Error::Dropped | Error::Request(_) => false,
             _ => true,
         }

@@ -326,10 +326,25 @@ fn wrong_answers() {
     assert_eq!(other.to_string(), "PMNS_IDS PDU in answer to DESC_REQ");
     assert_eq!(other.code(), pmapi::Error::IPC);
     assert!(matches!(drops(|fake| fake.send_bytes(&[0; 16])), Error::Frame(FrameError::TooShort(0))));
-    const SHORT_DESC: [u8; 16] = [0, 0, 0, 16, 0, 0, 0x70, 5, 0, 0, 0, 0, 0, 0, 0, 1];
-    assert!(matches!(drops(|fake| fake.send_bytes(&SHORT_DESC)), Error::Decode(DecodeError::Short { .. })));
     assert!(matches!(drops(|fake| fake.send_bytes(&[0, 0, 0, 32, 0])), Error::CutShort(5)));
     assert!(matches!(drops(|_| {}), Error::Closed));
+}
+
+#[test]
+fn damaged_answers() {
+    let (mut collector, thread) = agent(|fake| {
+        fake.expect(PduType::DESC_REQ);
+        fake.send_bytes(&[0, 0, 0, 16, 0, 0, 0x70, 5, 0, 0, 0, 0, 0, 0, 0, 1]);
+        fake.expect(PduType::TEXT_REQ);
+        fake.send_bytes(&[0, 0, 0, 16, 0, 0, 0x70, 9, 0, 0, 0, 0, 0, 0, 0, 1]);
+        fake.expect_end();
+    });
+    assert!(matches!(collector.desc(pmid(0)), Err(Error::Decode(DecodeError::Short { .. }))));
+    assert_eq!(collector.state(), State::Ready);
+    let text = collector.text(Subject::Metric(pmid(0)), TextKind::OneLine);
+    assert!(matches!(text, Err(Error::Decode(DecodeError::Short { .. }))));
+    assert_eq!(collector.state(), State::Dropped);
+    thread.join().unwrap();
 }
 
 #[test]
