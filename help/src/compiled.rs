@@ -47,11 +47,11 @@ impl Compiled {
     fn parse(dir: &[u8], pag: Vec<u8>, dir_path: &Path, pag_path: &Path) -> Result<Compiled, Error> {
         let (records, _) = dir.as_chunks::<RECORD>();
         let Some((header, records)) = records.split_first() else {
-            return Err(Error::format(dir_path, format!("{} bytes are no help index", dir.len())));
+            return Err(Error::Version { path: dir_path.to_path_buf() });
         };
         let [magic, format, count] = words(header);
         if magic != MAGIC || format & FORMAT_MASK != FORMAT {
-            return Err(Error::format(dir_path, "not an index of version 2 help text"));
+            return Err(Error::Version { path: dir_path.to_path_buf() });
         }
         let Some(records) = usize::try_from(count).ok().and_then(|count| records.get(..count)) else {
             let reason = format!("the header says {count} entries, the file has {}", records.len());

@@ -24,6 +24,12 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// A file is no index of help text, or one of another version than 2.
+    #[error("{}: not the index of version 2 help text", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+    },
     /// A compiled file is malformed.
     #[error("{}: {reason}", path.display())]
     Format {

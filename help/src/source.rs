@@ -72,9 +72,11 @@ pub struct Raw<'a> {
     pub line: usize,
     /// The line after its last one.
     pub end: usize,
-    /// Empty for an `@` alone.
+    /// Its first line without the `@`; empty for an `@` alone.
+    pub head: &'a [u8],
+    /// The first word of `head`.
     pub name: &'a [u8],
-    /// The rest of the first line.
+    /// The rest of `head`.
     pub oneline: &'a [u8],
     /// The other lines without comments and newlines at the end.
     pub text: Vec<u8>,
@@ -93,7 +95,7 @@ impl Raw<'_> {
 
     /// Whether a NUL would cut the entry short in the compiled files.
     pub fn has_nul(&self) -> bool {
-        [self.name, self.oneline, &self.text].iter().any(|bytes| bytes.contains(&0))
+        self.head.contains(&0) || self.text.contains(&0)
     }
 }
 
@@ -115,7 +117,7 @@ pub fn raw_entries(text: &[u8]) -> impl Iterator<Item = Raw<'_>> {
         }
         text.truncate(trim_newlines_end(&text).len());
         let end = lines.peek().map_or(end_of_text, |(_, line)| *line);
-        Some(Raw { line, end, name, oneline: trim_space_start(oneline), text })
+        Some(Raw { line, end, head, name, oneline: trim_space_start(oneline), text })
     })
 }
 

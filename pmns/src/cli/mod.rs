@@ -66,6 +66,20 @@ impl Program {
         self.failure.into()
     }
 
+    /// Checks the argument of the option for the version of help text, which must be 2.
+    pub fn check_version(&self, version: &str) -> Result<(), ExitCode> {
+        let number = version.parse::<i64>();
+        if number.is_err() {
+            self.say("-v requires numeric argument");
+        }
+        // PCP's takes the number that the argument begins with.
+        let digits = version.trim_start_matches(|c: char| c.is_ascii_digit());
+        if version.strip_suffix(digits) != Some("2") {
+            self.say("deprecated option - only version 2 is supported");
+        }
+        if number == Ok(2) { Ok(()) } else { Err(self.usage()) }
+    }
+
     /// The name space of a file, or of the default file, as pmLoadASCIINameSpace(3) loads it. On
     /// failure, says why.
     pub fn load(&self, path: Option<&Path>, unique_pmids: bool) -> Result<Tree, ExitCode> {
