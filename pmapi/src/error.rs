@@ -129,10 +129,7 @@ impl fmt::Display for Error {
         if self.0 > Error::GENERIC.0 {
             // The standard library appends the number to strerror(3)'s text.
             let text = std::io::Error::from_raw_os_error(-self.0).to_string();
-            let text = text.strip_suffix(&format!(" (os error {})", -self.0)).unwrap_or(&text);
-            if !text.starts_with("Unknown error") {
-                return f.write_str(text);
-            }
+            return f.write_str(text.strip_suffix(&format!(" (os error {})", -self.0)).unwrap_or(&text));
         }
         write!(f, "No such PMAPI error code ({})", self.0)
     }
@@ -165,7 +162,7 @@ mod tests {
         assert_eq!(Error::PMID.to_string(), "Unknown or illegal metric identifier");
         assert_eq!(Error::from_errno(2).to_string(), "No such file or directory");
         assert_eq!(Error(-12352).to_string(), "No such PMAPI error code (-12352)");
-        assert_eq!(Error(-999).to_string(), "No such PMAPI error code (-999)");
+        assert_eq!(Error(-999).to_string(), "Unknown error 999");
         assert_eq!(Error::PMID.name(), Some("PM_ERR_PMID"));
         assert_eq!(format!("{:?}", Error::from_errno(2)), "Error(-2: No such file or directory)");
     }

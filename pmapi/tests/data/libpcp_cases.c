@@ -1,7 +1,8 @@
 /* Answers of the installed libpcp to questions on standard input, one a line, blank separated; texts
  * and payloads in hexadecimal, "-" for an empty one. Answers are lines of hexadecimal, too.
  * cc -o libpcp_cases libpcp_cases.c -lpcp
- * number BITS | interval TEXT | spec TEXT | flags N | type N | sem N | pmid N | indom N | config NAME
+ * number BITS | interval TEXT | spec TEXT | flags N | type N | sem N | pmid N | indom N | err CODE | config NAME
+ * atom TYPE PAYLOAD                         pmAtomStr of a string or aggregate
  * print FORMAT TYPE WIDTH VTYPE PAYLOAD     FORMAT 0: PAYLOAD is the word, else the block in host order
  * labels FLAGS TEXT [FLAGS TEXT]...         __pmAddLabels one after the other, the last status
  * domain NAME                               __pmGetDomainLabels
@@ -54,6 +55,13 @@ int main(void) {
         else if (!strcmp(what, "sem")) answer_text(pmSemStr_r(atoi(arg), b, sizeof b));
         else if (!strcmp(what, "pmid")) answer_text(pmIDStr_r(strtoul(arg, 0, 10), b, sizeof b));
         else if (!strcmp(what, "indom")) answer_text(pmInDomStr_r(strtoul(arg, 0, 10), b, sizeof b));
+        else if (!strcmp(what, "err")) answer_text(pmErrStr_r(atoi(arg), b, sizeof b));
+        else if (!strcmp(what, "atom")) {
+            int type = atoi(arg), n = from_hex(strtok_r(NULL, " \n", &save)); pmAtomValue a; pmValueBlock *block = malloc(PM_VAL_HDR_SIZE + n + 8);
+            block->vtype = type; block->vlen = PM_VAL_HDR_SIZE + n; memcpy(block->vbuf, text, n + 1);
+            if (type == PM_TYPE_STRING) a.cp = (char *)text; else a.vbp = block;
+            answer_text(pmAtomStr_r(&a, type, b, sizeof b));
+        }
         else if (!strcmp(what, "config")) { char *v = pmGetOptionalConfig(arg); answer_text(v ? v : "(unset)"); }
         else if (!strcmp(what, "domain")) { pmLabelSet *s = NULL; from_hex(arg); int sts = __pmGetDomainLabels(1, (char *)text, &s); labels(sts, s); if (s) pmFreeLabelSets(s, 1); }
         else if (!strcmp(what, "labels")) {

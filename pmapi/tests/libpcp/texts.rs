@@ -3,7 +3,7 @@
 use pmapi::number::Number;
 use pmapi::pdu::event::EventFlags;
 use pmapi::spec::{MetricSpec, Source};
-use pmapi::{Config, InDom, OrNull, PmId, Semantics, Type, interval};
+use pmapi::{Atom, Config, Error, InDom, OrNull, PmId, Semantics, Type, interval};
 
 use crate::{Random, compare, hex};
 
@@ -140,6 +140,42 @@ fn names_of_codes() {
     let mut flags: Vec<u32> = (0..64).chain([1 << 31, u32::MAX]).collect();
     flags.extend((0..1000).map(|_| random.next() as u32));
     compare(&flags, &[], |f| format!("flags {f}"), |f, _| EventFlags(*f).to_string().into());
+}
+
+/// Codes whose text has another wording in 7.2, where "archive log" is "archive".
+const REWORDED: [i32; 8] = [-12354, -12370, -12372, -12373, -12375, -12378, -12379, -12380];
+
+#[test]
+#[ignore = "needs PCP"]
+fn error_codes() {
+    let listed = std::process::Command::new("pmerr").arg("-l").output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let mut unlisted: Vec<_> = Error::ALL.iter().map(|e| e.0).collect();
+    for line in listed.lines().skip(1) {
+        let (code, rest) = line.trim_start().split_once(' ').unwrap();
+        let (name, text) = rest.trim_start().split_once(' ').unwrap();
+        let error = Error::from_code(code.parse().unwrap()).unwrap();
+        unlisted.retain(|e| *e != error);
+        assert_eq!(error.name(), Some(name), "{line}");
+        let same = error.to_string() == text.trim_start();
+        assert_eq!(same, !REWORDED.contains(&error.code()), "{line}: {error}");
+    }
+    // New in 7.2.
+    assert_eq!(unlisted, [Error::ARG]);
+    let codes = (-200..0).chain(-13_500..-12_300).chain(-21_344..-21_300);
+    let known: Vec<i32> = codes.filter(|c| !REWORDED.contains(c) && ![Error::ARG.code()].contains(c)).collect();
+    compare(&known, &[], |c| format!("err {c}"), |c, _| Error::from_code(*c).unwrap().to_string().into());
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn atoms_of_bytes() {
+    let mut random = Random(6);
+    let lengths = [0, 1, 3, 4, 5, 11, 12, 13, 33, 34, 36, 37, 38, 39, 80];
+    let cases: Vec<Vec<u8>> =
+        (0..2000).map(|_| (0..random.pick(&lengths)).map(|_| random.pick(b"abc xyz\"\\.,")).collect()).collect();
+    compare(&cases, &[], |b| format!("atom 6 {}", hex(b)), |b, _| Atom::String(b).to_string().into());
+    compare(&cases, &[], |b| format!("atom 7 {}", hex(b)), |b, _| Atom::Aggregate(b).to_string().into());
 }
 
 #[test]
