@@ -163,7 +163,7 @@ impl Schema {
     }
 
     /// Further files of the agent's directory.
-    pub(crate) fn files(&self) -> &[(PathBuf, String)] {
+    pub fn files(&self) -> &[(PathBuf, String)] {
         &self.files
     }
 

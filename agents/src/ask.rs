@@ -1,0 +1,121 @@
+//! Asks an agent for everything that is shown of it.
+
+use std::collections::HashMap;
+
+use pmapi::pdu::metadata::{Subject, TextKind};
+use pmapi::pdu::result::{Changes, ValueSet};
+use pmapi::{Desc, InDom, Inst, PmId};
+use pmda::collector::{Collector, End, Error, Process, State};
+
+use crate::model::{Metric, Reading, Readings, Value, clean};
+
+/// A started agent and the names of its metrics.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    collector: Collector<Process>,
+    names: pmns::Tree,
+    metrics: Vec<(PmId, pmapi::Result<Desc>)>,
+    instances: HashMap<InDom, HashMap<Inst, String>>,
+}
+
+impl Asked {
+    pub(crate) fn new(collector: Collector<Process>, names: pmns::Tree) -> Asked {
+        Asked { collector, names, metrics: Vec::new(), instances: HashMap::new() }
+    }
+
+    /// Finds out about all metrics, those included whose names only the agent knows.
+    pub(crate) fn discover(&mut self) -> Result<Vec<Metric>, Error> {
+        let leaves: Vec<_> = self.names.root().leaves().map(|leaf| (leaf.path(), leaf.pmid())).collect();
+        let mut names = Vec::new();
+        for (path, pmid) in leaves {
+            match pmid {
+                Some(pmid) if pmid.dynamic_root().is_none() => names.push((path, pmid)),
+                _ => {
+                    for name in self.ask(|agent| agent.traverse(&path))?.unwrap_or_default() {
+                        let pmid = self.ask(|agent| agent.pmid(&name))?;
+                        names.extend(pmid.map(|pmid| (name, pmid)));
+                    }
+                }
+            }
+        }
+        self.metrics.clear();
+        let mut metrics = Vec::new();
+        for (name, pmid) in names {
+            let desc = self.ask(|agent| agent.desc(pmid))?;
+            let text = self.ask(|agent| agent.text(Subject::Metric(pmid), TextKind::OneLine))?;
+            self.metrics.push((pmid, desc));
+            metrics.push(Metric { name: clean(&name), oneline: clean(&text.unwrap_or_default()), desc });
+        }
+        Ok(metrics)
+    }
+
+    /// The values of all metrics, in the order of [`Asked::discover`], and whether the metrics have
+    /// changed since.
+    pub(crate) fn sample(&mut self) -> Result<(Vec<Readings>, bool), Error> {
+        let pmids: Vec<PmId> = self.metrics.iter().map(|(pmid, _)| *pmid).collect();
+        let descs: Vec<_> = self.metrics.iter().map(|(_, desc)| *desc).collect();
+        let fetched = self.ask(|agent| {
+            let fetched = agent.fetch(&pmids)?;
+            let sample: Vec<Readings> = fetched.sets().zip(&descs).map(|(set, desc)| readings(&set, *desc)).collect();
+            Ok((sample, fetched.changes().0 & Changes::NAMES.0 != 0))
+        })?;
+        let (mut sample, renamed) = match fetched {
+            Ok(fetched) => fetched,
+            Err(code) => (descs.iter().map(|_| Err(code)).collect(), false),
+        };
+        for (readings, desc) in sample.iter_mut().zip(&descs) {
+            if let (Ok(readings), Ok(Desc { indom: Some(indom), .. })) = (readings, desc) {
+                self.name_instances(*indom, readings)?;
+            }
+        }
+        Ok((sample, renamed))
+    }
+
+    /// Asks for the names of instances only when there is a new one.
+    fn name_instances(&mut self, indom: InDom, readings: &mut [Reading]) -> Result<(), Error> {
+        let known = self.instances.entry(indom).or_default();
+        if !readings.iter().all(|reading| reading.inst.is_none_or(|inst| known.contains_key(&inst))) {
+            let instances = self.ask(|agent| agent.instances(indom))?.unwrap_or_default();
+            let names = instances.into_iter().map(|(inst, name)| (inst, clean(&name)));
+            self.instances.insert(indom, names.collect());
+        }
+        let known = self.instances.get(&indom);
+        for reading in readings {
+            let name = reading.inst.zip(known).and_then(|(inst, known)| known.get(&inst));
+            reading.instance = name.cloned().unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Lets errors through as values that concern the request, not the agent.
+    fn ask<T>(
+        &mut self,
+        request: impl FnOnce(&mut Collector<Process>) -> Result<T, Error>,
+    ) -> Result<pmapi::Result<T>, Error> {
+        match request(&mut self.collector) {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(e) if self.collector.state() == State::Ready => Ok(Err(e.code())),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Ends the agent, and tells how its process ended.
+    pub(crate) fn end(self) -> End {
+        self.collector.close()
+    }
+}
+
+fn readings(set: &ValueSet<'_>, desc: pmapi::Result<Desc>) -> Readings {
+    let desc = desc?;
+    match set.error {
+        Some(code) => Err(code),
+        None => Ok(set
+            .values()
+            .map(|(inst, raw)| Reading {
+                inst: desc.indom.and(inst),
+                instance: String::new(),
+                value: Value::new(raw, desc.ty),
+            })
+            .collect()),
+    }
+}

@@ -1,0 +1,95 @@
+//! The agents of this repository: each is this program started again as that agent.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::unistd::{User, geteuid};
+use pmapi::Config;
+use pmda::{Agent, Failure, Schema, Start};
+
+use crate::fleet::Plan;
+
+/// Every agent, one line each.
+pub(crate) const AGENTS: &[Builtin] = &[of::<pmda_trivial::Trivial>(), of::<pmda_simple::Simple>()];
+
+/// The first argument of this program when it is to be an agent.
+const AS_AGENT: &str = "agent";
+
+/// An agent of this repository.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Builtin {
+    pub(crate) name: &'static str,
+    run: fn(Vec<OsString>) -> ExitCode,
+    schema: fn() -> Start<Schema>,
+}
+
+const fn of<A: Agent>() -> Builtin {
+    Builtin { name: A::NAME, run: |args| pmda::run::<A>(args), schema: || Schema::of::<A>() }
+}
+
+/// Runs this process as an agent if that is what its command line says: `agent NAME OPTIONS…`.
+pub(crate) fn agent(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let mut args = args.into_iter().skip(1);
+    args.next().filter(|first| first == AS_AGENT)?;
+    let name = args.next()?;
+    let agent = AGENTS.iter().find(|agent| name == agent.name)?;
+    // The end of its input ends an agent; one that hangs must not outlive the collector either.
+    let _ = prctl::set_pdeathsig(Signal::SIGKILL);
+    let program = OsString::from(format!("pmda{}", agent.name));
+    Some((agent.run)(std::iter::once(program).chain(args).collect()))
+}
+
+/// How to start an agent with its files under `scratch`, so that nothing of an installed PCP changes.
+pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
+    let schema = (agent.schema)()?;
+    let mut names = pmns::Tree::new();
+    for metric in schema.metrics() {
+        names.insert(metric.name(), metric.desc(schema.domain()).pmid)?;
+    }
+    let pmdas = scratch.join("pmdas");
+    let var = scratch.join("var");
+    fs::create_dir_all(var.join("config/pmda"))?;
+    let dir = pmdas.join(agent.name);
+    fs::create_dir_all(&dir)?;
+    for (file, text) in schema.files() {
+        fs::write(dir.join(file), text)?;
+    }
+
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([AS_AGENT, agent.name, "-l", "-", "-d"]).arg(schema.domain().to_string());
+    if let Some(user) = User::from_uid(geteuid())? {
+        // As this user, whose files those are, not as PCP's.
+        command.arg("-U").arg(user.name);
+    }
+    // Files that applications make for an agent are where they are without this program.
+    command.env("PCP_TMP_DIR", Config::load().tmp_dir()).env("PCP_PMDAS_DIR", pmdas).env("PCP_VAR_DIR", var);
+    log_to(&mut command, scratch, agent.name)?;
+    Ok(Plan { name: agent.name.to_owned(), command, names, log: Some(log(scratch, agent.name)) })
+}
+
+/// How to start an agent by its command line, with the names of its metrics.
+pub(crate) fn foreign(command: &[OsString], names: pmns::Tree, scratch: &Path) -> Result<Plan, Failure> {
+    let (program, args) = command.split_first().ok_or("no command")?;
+    let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+    let name = name.strip_prefix("pmda").unwrap_or(&name).to_owned();
+    let mut command = Command::new(program);
+    command.args(args);
+    log_to(&mut command, scratch, &name)?;
+    Ok(Plan { log: Some(log(scratch, &name)), name, command, names })
+}
+
+fn log(scratch: &Path, name: &str) -> std::path::PathBuf {
+    scratch.join(Path::new(name).with_extension("log").file_name().unwrap_or(OsStr::new("log")))
+}
+
+/// Standard error to a file; Ctrl-C to this program alone, which ends its agents.
+fn log_to(command: &mut Command, scratch: &Path, name: &str) -> io::Result<()> {
+    command.stderr(File::create(log(scratch, name))?).process_group(0);
+    Ok(())
+}

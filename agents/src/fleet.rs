@@ -1,0 +1,242 @@
+//! The agents, each with a thread that asks it, so that one which hangs holds up nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pmapi::Domain;
+use pmda::collector::{End, Error, Launch};
+
+use crate::ask::Asked;
+use crate::model::{Board, Metric, Readings, clean};
+
+/// How to start an agent.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) name: String,
+    pub(crate) command: Command,
+    /// Its metrics, dynamic parts of the name space included.
+    pub(crate) names: pmns::Tree,
+    /// Where its standard error goes.
+    pub(crate) log: Option<PathBuf>,
+}
+
+/// What a thread tells of its agent.
+#[derive(Debug)]
+enum News {
+    Metrics(Vec<Metric>),
+    Sample(Instant, Vec<Readings>),
+    /// The answer to a tick.
+    Done,
+    NotReady,
+    Failed(String),
+}
+
+/// Whether an agent answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    Starting,
+    Running,
+    NotReady,
+    /// Ended for good, with the reason.
+    Failed(String),
+}
+
+/// An agent.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) name: String,
+    pub(crate) domain: Option<Domain>,
+    pub(crate) status: Status,
+    pub(crate) board: Board,
+    pid: Arc<OnceLock<u32>>,
+    /// Asks for a sample; without it the thread ends the agent.
+    ticks: Option<Sender<()>>,
+    /// Whether a sample is under way.
+    busy: bool,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Agent {
+    /// Why it has ended.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        match &self.status {
+            Status::Failed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.pid.get().copied()
+    }
+}
+
+/// All agents.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    agents: Vec<Agent>,
+    news: Receiver<(usize, News)>,
+}
+
+impl Fleet {
+    /// Starts the agents. None outlives the fleet.
+    pub(crate) fn start(plans: Vec<Plan>) -> Fleet {
+        let (tell, news) = mpsc::channel();
+        let agents = plans.into_iter().enumerate().map(|(at, plan)| {
+            let (ticks, ticked) = mpsc::channel();
+            let pid = Arc::new(OnceLock::new());
+            let name = plan.name.clone();
+            let domain = plan.names.root().leaves().find_map(|leaf| {
+                let pmid = leaf.pmid()?;
+                Some(pmid.dynamic_root().unwrap_or(pmid.domain()))
+            });
+            let (tell, known) = (tell.clone(), pid.clone());
+            let thread = thread::spawn(move || tend(plan, &ticked, &known, |news| _ = tell.send((at, news))));
+            Agent {
+                name,
+                domain,
+                status: Status::Starting,
+                board: Board::default(),
+                pid,
+                ticks: Some(ticks),
+                busy: false,
+                thread: Some(thread),
+            }
+        });
+        Fleet { agents: agents.collect(), news }
+    }
+
+    pub(crate) fn agents(&self) -> &[Agent] {
+        &self.agents
+    }
+
+    /// Asks every agent for a sample that is not still busy with the last one.
+    pub(crate) fn tick(&mut self) {
+        for agent in &mut self.agents {
+            let asked = agent.failure().is_none() && !agent.busy;
+            if asked && agent.ticks.as_ref().is_some_and(|ticks| ticks.send(()).is_ok()) {
+                agent.busy = true;
+            }
+        }
+    }
+
+    /// Takes in what has come, and waits at most this long until all samples are there; whether they
+    /// are.
+    pub(crate) fn gather(&mut self, wait: Duration) -> bool {
+        let end = Instant::now() + wait;
+        while self.agents.iter().any(|agent| agent.busy) {
+            match self.news.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok((at, news)) => self.take(at, news),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+        true
+    }
+
+    fn take(&mut self, at: usize, news: News) {
+        let Some(agent) = self.agents.get_mut(at) else { return };
+        match news {
+            News::Metrics(metrics) => agent.board.set_metrics(metrics),
+            News::Sample(at, sample) => {
+                agent.status = Status::Running;
+                agent.board.update(at, sample);
+            }
+            News::NotReady => agent.status = Status::NotReady,
+            News::Failed(reason) => {
+                agent.status = Status::Failed(reason);
+                agent.busy = false;
+            }
+            News::Done => agent.busy = false,
+        }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        /// More than an agent gets to end by itself.
+        const GRACE: Duration = Duration::from_millis(400);
+        for agent in &mut self.agents {
+            agent.ticks = None;
+        }
+        let end = Instant::now() + GRACE;
+        for agent in &mut self.agents {
+            let Some(thread) = agent.thread.take() else { continue };
+            while !thread.is_finished() && Instant::now() < end {
+                thread::sleep(Duration::from_millis(5));
+            }
+            if !thread.is_finished()
+                && let Some(pid) = agent.pid.get().and_then(|pid| i32::try_from(*pid).ok())
+            {
+                // The thread waits for an answer. It has not reaped the process, so that the number
+                // is still the agent's.
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The life of an agent, from start to end.
+fn tend(plan: Plan, ticked: &Receiver<()>, pid: &OnceLock<u32>, tell: impl Fn(News)) {
+    let log = plan.log.clone();
+    let started = Launch::pipe(plan.command).start().inspect(|collector| {
+        collector.pid().map(|started| pid.set(started));
+    });
+    let failure = match started {
+        Ok(collector) => {
+            let mut agent = Asked::new(collector, plan.names);
+            match serve(&mut agent, ticked, &tell) {
+                Ok(()) => None,
+                Err(e) => Some(match (&e, agent.end()) {
+                    (Error::Closed | Error::CutShort(_), End::Exited(status)) => format!("{e} ({status})"),
+                    _ => e.to_string(),
+                }),
+            }
+        }
+        Err(e) => Some(e.to_string()),
+    };
+    if let Some(reason) = failure {
+        let said = log.as_deref().and_then(last_line).map(|line| format!("; its log: {line}"));
+        tell(News::Failed(reason + &said.unwrap_or_default()));
+    }
+}
+
+/// Answers ticks until there are no more.
+fn serve(agent: &mut Asked, ticked: &Receiver<()>, tell: &impl Fn(News)) -> Result<(), Error> {
+    let mut discovered = false;
+    while ticked.recv().is_ok() {
+        match sample(agent, &mut discovered, tell) {
+            Ok(()) => {}
+            Err(Error::NotReady) => tell(News::NotReady),
+            Err(e) => return Err(e),
+        }
+        tell(News::Done);
+    }
+    Ok(())
+}
+
+fn sample(agent: &mut Asked, discovered: &mut bool, tell: &impl Fn(News)) -> Result<(), Error> {
+    if !*discovered {
+        tell(News::Metrics(agent.discover()?));
+        *discovered = true;
+    }
+    let (readings, renamed) = agent.sample()?;
+    tell(News::Sample(Instant::now(), readings));
+    *discovered = !renamed;
+    Ok(())
+}
+
+/// The last line of a log that says something.
+fn last_line(log: &Path) -> Option<String> {
+    let text = fs::read(log).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let said = |line: &&str| !line.trim().is_empty() && !line.starts_with("Log ");
+    text.lines().rev().find(said).map(|line| clean(line.trim()))
+}

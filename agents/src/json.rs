@@ -1,0 +1,123 @@
+//! Samples as JSON lines.
+
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::fleet::{Agent, Fleet, Status};
+use crate::model::{Kind, Series, Shown};
+use crate::plain::each_sample;
+use crate::signals::Signals;
+
+/// A metric, or an agent that has no values.
+#[derive(Serialize)]
+struct Line<'a> {
+    sample: u64,
+    /// Seconds since the epoch.
+    time: f64,
+    agent: &'a str,
+    #[serde(flatten)]
+    metric: Option<Metric<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Metric<'a> {
+    metric: &'a str,
+    help: &'a str,
+    #[serde(flatten)]
+    desc: Option<Desc>,
+    values: Vec<Value<'a>>,
+}
+
+#[derive(Serialize)]
+struct Desc {
+    pmid: String,
+    r#type: String,
+    semantics: String,
+    units: String,
+    indom: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Value<'a> {
+    #[serde(flatten)]
+    instance: Option<Instance<'a>>,
+    value: Scalar<'a>,
+}
+
+#[derive(Serialize)]
+struct Instance<'a> {
+    inst: i32,
+    instance: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Scalar<'a> {
+    Signed(i64),
+    Unsigned(u64),
+    Float(f64),
+    Text(&'a str),
+}
+
+/// Prints a line for each metric in each sample, and one for an agent that has no values.
+pub(crate) fn run(
+    fleet: &mut Fleet,
+    interval: Duration,
+    samples: u64,
+    signals: &Signals,
+    mut out: impl Write,
+) -> io::Result<()> {
+    each_sample(fleet, interval, samples, signals, |fleet, sample| {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as f64 / 1000.0;
+        for agent in fleet.agents() {
+            for (metric, error) in lines(agent) {
+                let line = Line { sample, time, agent: &agent.name, metric, error };
+                serde_json::to_writer(&mut out, &line)?;
+                writeln!(out)?;
+            }
+        }
+        out.flush()
+    })
+}
+
+fn lines(agent: &Agent) -> Vec<(Option<Metric<'_>>, Option<String>)> {
+    let error = match &agent.status {
+        Status::Failed(reason) => reason.as_str(),
+        Status::NotReady => "not ready",
+        Status::Starting => "no answer yet",
+        Status::Running => return agent.board.metrics.iter().map(metric).collect(),
+    };
+    vec![(None, Some(error.to_owned()))]
+}
+
+fn metric(Shown { metric, values }: &Shown) -> (Option<Metric<'_>>, Option<String>) {
+    let error = metric.desc.err().or(values.as_ref().err().copied());
+    let desc = metric.desc.ok().map(|desc| Desc {
+        pmid: desc.pmid.to_string(),
+        r#type: desc.ty.to_string(),
+        semantics: desc.semantics.to_string(),
+        units: desc.units.to_string(),
+        indom: desc.indom.map(|indom| indom.to_string()),
+    });
+    let values = values.iter().flatten().map(value).collect();
+    let line = Metric { metric: &metric.name, help: &metric.oneline, desc, values };
+    (Some(line), error.map(|code| code.to_string()))
+}
+
+fn value(series: &Series) -> Value<'_> {
+    let instance = series.inst.map(|inst| Instance { inst: inst.word().cast_signed(), instance: &series.instance });
+    let value = match &series.value.kind {
+        Kind::Integer(v) => match i64::try_from(*v) {
+            Ok(v) => Scalar::Signed(v),
+            Err(_) => Scalar::Unsigned(u64::try_from(*v).unwrap_or_default()),
+        },
+        Kind::Float(v) => Scalar::Float(*v),
+        Kind::Text(v) => Scalar::Text(v),
+        Kind::Opaque => Scalar::Text(&series.value.text),
+    };
+    Value { instance, value }
+}

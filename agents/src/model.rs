@@ -1,0 +1,237 @@
+//! What is shown of an agent: its metrics, their latest values and their recent course.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use pmapi::pdu::result::RawValue;
+use pmapi::{Atom, Desc, Inst, Semantics, Type};
+
+/// A metric.
+#[derive(Clone, Debug)]
+pub(crate) struct Metric {
+    pub(crate) name: String,
+    pub(crate) oneline: String,
+    /// The descriptor, or why the agent gave none.
+    pub(crate) desc: pmapi::Result<Desc>,
+}
+
+/// A value of a sample.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub(crate) inst: Option<Inst>,
+    /// The name of the instance.
+    pub(crate) instance: String,
+    pub(crate) value: Value,
+}
+
+/// The values of one metric in a sample.
+pub(crate) type Readings = pmapi::Result<Vec<Reading>>;
+
+/// A value.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Value {
+    /// As PCP's tools print it.
+    pub(crate) text: String,
+    pub(crate) kind: Kind,
+}
+
+/// What a value is.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Kind {
+    /// An integer of any type.
+    Integer(i128),
+    /// A floating point number.
+    Float(f64),
+    /// A string.
+    Text(String),
+    /// Anything else.
+    Opaque,
+}
+
+impl Value {
+    pub(crate) fn new(raw: RawValue<'_>, ty: Type) -> Value {
+        let kind = match raw.atom(ty) {
+            Ok(Atom::I32(v)) => Kind::Integer(v.into()),
+            Ok(Atom::U32(v)) => Kind::Integer(v.into()),
+            Ok(Atom::I64(v)) => Kind::Integer(v.into()),
+            Ok(Atom::U64(v)) => Kind::Integer(v.into()),
+            // The shortest decimal number that is this float, not the nearest double's many digits.
+            Ok(Atom::Float(v)) => Kind::Float(v.to_string().parse().unwrap_or(f64::from(v))),
+            Ok(Atom::Double(v)) => Kind::Float(v),
+            Ok(Atom::String(v)) => Kind::Text(String::from_utf8_lossy(v).into_owned()),
+            _ => Kind::Opaque,
+        };
+        Value { text: clean(&raw.print(Some(ty), 1).to_string()), kind }
+    }
+
+    fn number(&self) -> Option<f64> {
+        match self.kind {
+            Kind::Integer(v) => Some(v as f64),
+            Kind::Float(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// How much it is more than another; `None` unless both are numbers.
+    fn minus(&self, other: &Value) -> Option<f64> {
+        match (&self.kind, &other.kind) {
+            (Kind::Integer(a), Kind::Integer(b)) => Some((a - b) as f64),
+            _ => Some(self.number()? - other.number()?),
+        }
+    }
+}
+
+/// Text from an agent without what would move a terminal's cursor.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// How a value differs from the one before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    Up,
+    Down,
+    Other,
+}
+
+/// The latest value of an instance, and those before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    pub(crate) inst: Option<Inst>,
+    pub(crate) instance: String,
+    pub(crate) value: Value,
+    pub(crate) change: Option<Change>,
+    /// Of a counter that has not gone back, the change in a second.
+    pub(crate) rate: Option<f64>,
+    /// Of another number, the change.
+    pub(crate) delta: Option<f64>,
+    /// Rates of a counter, values of another number, the latest at the end.
+    pub(crate) course: VecDeque<Option<f64>>,
+}
+
+impl Series {
+    /// More than any terminal is wide.
+    const COURSE: usize = 500;
+
+    fn new(reading: Reading, before: Option<Series>, counter: bool, elapsed: Option<Duration>) -> Series {
+        let Reading { inst, instance, value } = reading;
+        let difference = before.as_ref().and_then(|before| value.minus(&before.value));
+        let change = before.as_ref().filter(|before| before.value != value).map(|_| match difference {
+            Some(d) if d > 0.0 => Change::Up,
+            Some(d) if d < 0.0 => Change::Down,
+            _ => Change::Other,
+        });
+        let seconds = elapsed.map(|elapsed| elapsed.as_secs_f64()).filter(|s| *s > 0.0);
+        let rate = difference.filter(|d| counter && *d >= 0.0).zip(seconds).map(|(d, s)| d / s);
+        let delta = difference.filter(|_| !counter);
+        let mut course = before.map(|before| before.course).unwrap_or_default();
+        if course.len() == Self::COURSE {
+            course.pop_front();
+        }
+        course.push_back(if counter { rate } else { value.number() });
+        Series { inst, instance, value, change, rate, delta, course }
+    }
+}
+
+/// A metric and its values.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    pub(crate) metric: Metric,
+    /// Its values, or why there are none.
+    pub(crate) values: pmapi::Result<Vec<Series>>,
+}
+
+impl Shown {
+    fn update(&mut self, readings: Readings, elapsed: Option<Duration>) {
+        let counter = self.metric.desc.is_ok_and(|desc| desc.semantics == Semantics::Counter);
+        let before = std::mem::replace(&mut self.values, Ok(Vec::new())).unwrap_or_default();
+        let mut before: HashMap<_, _> = before.into_iter().map(|series| (series.inst, series)).collect();
+        self.values = readings.map(|readings| {
+            let series = readings.into_iter().map(|reading| {
+                let before = before.remove(&reading.inst);
+                Series::new(reading, before, counter, elapsed)
+            });
+            series.collect()
+        });
+    }
+}
+
+/// All metrics of an agent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Board {
+    pub(crate) metrics: Vec<Shown>,
+    last: Option<Instant>,
+}
+
+impl Board {
+    /// Takes over the agent's metrics; what is known of those that stay is kept.
+    pub(crate) fn set_metrics(&mut self, metrics: Vec<Metric>) {
+        let before = std::mem::take(&mut self.metrics);
+        let mut before: HashMap<_, _> = before.into_iter().map(|shown| (shown.metric.name, shown.values)).collect();
+        let shown = metrics.into_iter().map(|metric| {
+            let values = before.remove(&metric.name).unwrap_or(Ok(Vec::new()));
+            Shown { metric, values }
+        });
+        self.metrics = shown.collect();
+    }
+
+    /// Takes over a sample, in the order of the metrics.
+    pub(crate) fn update(&mut self, at: Instant, sample: Vec<Readings>) {
+        let elapsed = self.last.replace(at).map(|last| at.saturating_duration_since(last));
+        for (shown, readings) in self.metrics.iter_mut().zip(sample) {
+            shown.update(readings, elapsed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pmapi::{Domain, Item, PmId, Units};
+
+    fn board(semantics: Semantics) -> Board {
+        let pmid = PmId::new(Domain::new(1).unwrap(), Item::new(0, 0));
+        let desc = Desc { pmid, ty: Type::I32, indom: None, semantics, units: Units::NONE };
+        let mut board = Board::default();
+        board.set_metrics(vec![Metric { name: "a.b".into(), oneline: String::new(), desc: Ok(desc) }]);
+        board
+    }
+
+    fn put(board: &mut Board, at: Instant, value: i32) -> Series {
+        let value = Value::new(RawValue::InSitu(value as u32), Type::I32);
+        board.update(at, vec![Ok(vec![Reading { inst: None, instance: String::new(), value }])]);
+        board.metrics[0].values.as_ref().unwrap()[0].clone()
+    }
+
+    #[test]
+    fn counters_have_rates() {
+        let mut board = board(Semantics::Counter);
+        let start = Instant::now();
+        assert_eq!(put(&mut board, start, 10).rate, None);
+        let series = put(&mut board, start + Duration::from_secs(2), 16);
+        assert_eq!((series.rate, series.delta, series.change), (Some(3.0), None, Some(Change::Up)));
+        let series = put(&mut board, start + Duration::from_secs(3), 2);
+        assert_eq!((series.rate, series.change), (None, Some(Change::Down)));
+        assert_eq!(series.course, [None, Some(3.0), None]);
+    }
+
+    #[test]
+    fn other_numbers_have_changes() {
+        let mut board = board(Semantics::Instant);
+        let start = Instant::now();
+        put(&mut board, start, 10);
+        let series = put(&mut board, start + Duration::from_secs(1), 10);
+        assert_eq!((series.rate, series.delta, series.change), (None, Some(0.0), None));
+        assert_eq!(put(&mut board, start + Duration::from_secs(2), 7).delta, Some(-3.0));
+    }
+
+    #[test]
+    fn a_failed_metric_starts_over() {
+        let mut board = board(Semantics::Instant);
+        let start = Instant::now();
+        put(&mut board, start, 1);
+        board.update(start, vec![Err(pmapi::Error::AGAIN)]);
+        assert_eq!(board.metrics[0].values.as_ref().err(), Some(&pmapi::Error::AGAIN));
+        assert_eq!(put(&mut board, start, 3).course, [Some(3.0)]);
+    }
+}

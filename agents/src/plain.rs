@@ -1,0 +1,186 @@
+//! Samples as plain text, in the manner of pminfo(1).
+
+use std::io::{self, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use chrono::Local;
+use pmapi::{Desc, Type};
+
+use crate::fleet::{Agent, Fleet, Status};
+use crate::model::{Series, Shown};
+use crate::signals::Signals;
+
+/// Longer than any agent takes, which are given up after less.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often signals are looked at.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// Calls `show` for each sample with its number, from 1; `samples` 0 is without end. Ends early on a
+/// signal, and when no agent is left.
+pub(crate) fn each_sample(
+    fleet: &mut Fleet,
+    interval: Duration,
+    samples: u64,
+    signals: &Signals,
+    mut show: impl FnMut(&Fleet, u64) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut next = Instant::now();
+    for sample in 1.. {
+        fleet.tick();
+        let patience = Instant::now() + PATIENCE;
+        while !fleet.gather(SLICE) && Instant::now() < patience && signals.received().is_none() {}
+        if signals.received().is_some() {
+            break;
+        }
+        show(fleet, sample)?;
+        if sample == samples || fleet.agents().iter().all(|agent| agent.failure().is_some()) {
+            break;
+        }
+        next = (next + interval).max(Instant::now());
+        while Instant::now() < next && signals.received().is_none() {
+            thread::sleep(SLICE.min(next.saturating_duration_since(Instant::now())));
+        }
+    }
+    Ok(())
+}
+
+/// Prints samples: the first with everything about the metrics, the others with values and how they
+/// have changed.
+pub(crate) fn run(
+    fleet: &mut Fleet,
+    interval: Duration,
+    samples: u64,
+    signals: &Signals,
+    mut out: impl Write,
+) -> io::Result<()> {
+    each_sample(fleet, interval, samples, signals, |fleet, sample| {
+        let of = if samples == 0 { String::new() } else { format!(" of {samples}") };
+        let blank = if sample == 1 { "" } else { "\n" };
+        writeln!(out, "{blank}# sample {sample}{of}, {}", Local::now().format("%F %T"))?;
+        for agent in fleet.agents() {
+            print_agent(&mut out, agent, sample == 1)?;
+        }
+        out.flush()
+    })
+}
+
+fn print_agent(out: &mut impl Write, agent: &Agent, full: bool) -> io::Result<()> {
+    match &agent.status {
+        Status::Failed(reason) => return writeln!(out, "\n# {}: {reason}", agent.name),
+        Status::NotReady => return writeln!(out, "\n# {}: not ready", agent.name),
+        Status::Starting => return writeln!(out, "\n# {}: no answer yet", agent.name),
+        Status::Running => {}
+    }
+    for shown in &agent.board.metrics {
+        writeln!(out)?;
+        print_metric(out, shown, full)?;
+    }
+    Ok(())
+}
+
+fn print_metric(out: &mut impl Write, Shown { metric, values }: &Shown, full: bool) -> io::Result<()> {
+    write!(out, "{}", metric.name)?;
+    if full && !metric.oneline.is_empty() {
+        write!(out, " [{}]", metric.oneline)?;
+    }
+    writeln!(out)?;
+    let desc = match metric.desc {
+        Ok(desc) => desc,
+        Err(code) => return writeln!(out, "    No descriptor: {code}"),
+    };
+    if full {
+        print_desc(out, &desc)?;
+    }
+    match values {
+        Err(code) => writeln!(out, "    No value(s): {code}"),
+        Ok(values) if values.is_empty() => writeln!(out, "    No value(s) available!"),
+        Ok(values) => values.iter().try_for_each(|series| print_value(out, &desc, series)),
+    }
+}
+
+fn print_desc(out: &mut impl Write, desc: &Desc) -> io::Result<()> {
+    let indom = match desc.indom {
+        Some(indom) => format!("{indom} {:#x}", indom.word()),
+        None => "PM_INDOM_NULL 0xffffffff".to_owned(),
+    };
+    writeln!(out, "    Data Type: {}  InDom: {indom}", type_words(desc.ty))?;
+    let units = match desc.units.to_string() {
+        none if none.is_empty() => "none".to_owned(),
+        units => units,
+    };
+    writeln!(out, "    Semantics: {}  Units: {units}", desc.semantics)
+}
+
+fn print_value(out: &mut impl Write, desc: &Desc, series: &Series) -> io::Result<()> {
+    write!(out, "    ")?;
+    if let Some(inst) = series.inst {
+        match series.instance.as_str() {
+            "" => write!(out, "inst [{inst} or ???] ")?,
+            name => write!(out, "inst [{inst} or \"{name}\"] ")?,
+        }
+    }
+    write!(out, "value {}", series.value.text)?;
+    match difference(desc, series) {
+        Some(difference) => writeln!(out, "  ({difference})"),
+        None => writeln!(out),
+    }
+}
+
+/// The rate of a counter, or by how much another number has changed, if it has.
+pub(crate) fn difference(desc: &Desc, series: &Series) -> Option<String> {
+    if let Some(rate) = series.rate {
+        return Some(format!("{} {}", round(rate), per_second(desc)));
+    }
+    let delta = series.delta.filter(|delta| *delta != 0.0)?;
+    Some(format!("{}{}", if delta > 0.0 { "+" } else { "" }, round(delta)))
+}
+
+/// The units of a counter's rate.
+fn per_second(desc: &Desc) -> String {
+    match desc.units.to_string() {
+        none if none.is_empty() => "/s".to_owned(),
+        units => format!("{units}/s"),
+    }
+}
+
+/// A number in three significant digits, or all those of its integer part.
+pub(crate) fn round(v: f64) -> String {
+    let decimals = |a: f64| (2.0 - a.log10().floor()).max(0.0) as usize;
+    match v.abs() {
+        a if a >= 1e9 || (a < 1e-6 && a != 0.0) => format!("{v:.2e}"),
+        _ if v.fract() == 0.0 => format!("{v:.0}"),
+        a => format!("{v:.0$}", decimals(a)),
+    }
+}
+
+/// pminfo's words for a type.
+pub(crate) fn type_words(ty: Type) -> &'static str {
+    match ty {
+        Type::NoSupport => "Not Supported",
+        Type::I32 => "32-bit int",
+        Type::U32 => "32-bit unsigned int",
+        Type::I64 => "64-bit int",
+        Type::U64 => "64-bit unsigned int",
+        Type::Float => "float",
+        Type::Double => "double",
+        Type::String => "string",
+        Type::Aggregate => "aggregate",
+        Type::AggregateStatic => "static aggregate",
+        Type::Event => "event record array",
+        Type::HighResEvent => "highres event record array",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_a_few_digits() {
+        let rounded = [0.0, 1.0, -1.0, 0.5, 1.234, 12345.6, 1.5e9, 0.000012, 0.99970001];
+        let expected = ["0", "1", "-1", "0.500", "1.23", "12346", "1.50e9", "0.0000120", "1.000"];
+        assert_eq!(rounded.map(round), expected);
+    }
+}

@@ -1,0 +1,104 @@
+//! The live view in a terminal.
+
+mod text;
+mod view;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use crate::fleet::Fleet;
+use crate::signals::Signals;
+use view::View;
+
+/// How long a sample may keep the view waiting, and how often signals are looked at.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// What a key asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Action {
+    Quit,
+    Pause,
+    Scroll(i32),
+    Page(i32),
+    Top,
+    Bottom,
+}
+
+fn action(key: KeyEvent) -> Option<Action> {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    Some(match key.code {
+        KeyCode::Char('c' | 'C') if control => Action::Quit,
+        KeyCode::Char('q' | 'Q') | KeyCode::Esc => Action::Quit,
+        KeyCode::Char(' ' | 'p') => Action::Pause,
+        KeyCode::Up | KeyCode::Char('k') => Action::Scroll(-1),
+        KeyCode::Down | KeyCode::Char('j') => Action::Scroll(1),
+        KeyCode::PageUp => Action::Page(-1),
+        KeyCode::PageDown => Action::Page(1),
+        KeyCode::Home | KeyCode::Char('g') => Action::Top,
+        KeyCode::End | KeyCode::Char('G') => Action::Bottom,
+        _ => return None,
+    })
+}
+
+/// Shows the agents until a key, a signal or the last sample ends it.
+pub(crate) fn run(fleet: &mut Fleet, interval: Duration, samples: Option<u64>, signals: &Signals) -> io::Result<()> {
+    // Takes the screen, and gives it back upon a panic too.
+    let mut terminal = ratatui::try_init()?;
+    let outcome = refresh(&mut terminal, fleet, interval, samples.filter(|samples| *samples != 0), signals);
+    ratatui::restore();
+    outcome
+}
+
+fn refresh(
+    terminal: &mut ratatui::DefaultTerminal,
+    fleet: &mut Fleet,
+    interval: Duration,
+    samples: Option<u64>,
+    signals: &Signals,
+) -> io::Result<()> {
+    let mut view = View::new(interval);
+    let mut next = Instant::now();
+    while signals.received().is_none() {
+        let now = Instant::now();
+        if now >= next && !view.paused {
+            if samples.is_some_and(|samples| view.sample >= samples) {
+                break;
+            }
+            view.sample += 1;
+            next = (next + interval).max(now);
+            fleet.tick();
+        }
+        fleet.gather(SLICE);
+        terminal.draw(|frame| view.draw(frame, fleet.agents()))?;
+        let due = if view.paused { SLICE } else { next.saturating_duration_since(Instant::now()) };
+        let mut wait = SLICE.min(due);
+        while event::poll(wait)? {
+            wait = Duration::ZERO;
+            match event::read()? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => match action(key) {
+                    Some(Action::Quit) => return Ok(()),
+                    Some(action) => view.act(action),
+                    None => {}
+                },
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys() {
+        let key = |code| action(KeyEvent::new(code, KeyModifiers::NONE));
+        assert_eq!(key(KeyCode::Char('q')), Some(Action::Quit));
+        assert_eq!(key(KeyCode::Char('c')), None);
+        assert_eq!(action(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Some(Action::Quit));
+        assert_eq!(key(KeyCode::PageDown), Some(Action::Page(1)));
+    }
+}
