@@ -31,8 +31,13 @@ fn simple() -> CAgent {
 
 fn command(agent: &CAgent, arguments: &[&str]) -> Command {
     let mut command = Command::new(agent.binary());
-    command.args(["-d", "253", "-l", "/dev/null"]).args(arguments).env("PCP_PMDAS_DIR", agent.pmdas_dir());
+    command.args(["-d", "253", "-l"]).arg(log("simple")).args(arguments).env("PCP_PMDAS_DIR", agent.pmdas_dir());
     command
+}
+
+/// A file under `target`; never /dev/null, which an agent that runs as root would replace by a file.
+fn log(agent: &str) -> PathBuf {
+    simple().dir().join(format!("{agent}.log"))
 }
 
 fn free_port(address: &str) -> u16 {
@@ -133,7 +138,7 @@ fn an_agent_that_runs_already() {
 fn sample() -> Collector<Process> {
     let binary: PathBuf = Pcp::required().path("PCP_PMDASADM_DIR").join("sample/pmdasample");
     let mut command = Command::new(binary);
-    command.args(["-d", "29", "-l", "/dev/null"]);
+    command.args(["-d", "29", "-l"]).arg(log("sample"));
     Launch::pipe(command).start().unwrap()
 }
 
