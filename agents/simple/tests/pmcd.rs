@@ -97,7 +97,8 @@ fn the_tools_cannot_tell_it_from_the_c_agent() {
         let ours = described(&start(&pcp, agent, files.path()));
         assert!(by_c == ours, "{name}: {}", first_difference(&by_c, &ours));
     }
-    for part in ["\"units\":\"hour\"", "\"role\":\"testing\"", "new value=42", "Bad input to pmstore", "No permission"] {
+    for part in ["\"units\":\"hour\"", "\"role\":\"testing\"", "new value=42", "Bad input to pmstore", "No permission"]
+    {
         assert!(by_c.contains(part), "{part} is not in\n{by_c}");
     }
 }

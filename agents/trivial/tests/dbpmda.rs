@@ -15,7 +15,7 @@ const SESSION: &str = "getdesc on\ndesc trivial.time\ndesc 250.0.1\nfetch trivia
 
 /// Without the command line, and without the time of day.
 fn masked(text: &str) -> String {
-    let lines = text.lines().filter(|line| !line.starts_with("open pipe") && !line.starts_with("Start "));
+    let lines = text.lines().filter(|line| !["open pipe", "Start ", "PMDA:"].iter().any(|s| line.starts_with(s)));
     let mask = |line: &str| match (line.split_once(" value "), line.split_once(": ")) {
         (Some((before, value)), _) if value.starts_with(|c: char| c.is_ascii_digit()) => format!("{before} value N"),
         (_, Some((before, value))) if value.contains(" -> ") => format!("{before}: N -> 1"),

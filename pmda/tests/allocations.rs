@@ -1,0 +1,73 @@
+//! A steady flow of requests allocates nothing.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod zoo;
+
+use allocation_counter::measure;
+use pmapi::pdu::Frames;
+use pmapi::pdu::instance::InstanceReq;
+use pmapi::pdu::metadata::{self, DescReq, Subject, TextKind, TextReq};
+use pmapi::pdu::profile::{Profile, State};
+use pmapi::{Domain, InDom, Inst, Item, PmId, config::Config};
+use pmda::{Engine, Reply};
+use zoo::Zoo;
+
+#[test]
+fn steady_requests_allocate_nothing() {
+    let domain = Domain::new(zoo::DOMAIN).unwrap();
+    let pmid = |item| PmId::new(domain, item);
+    let indom = InDom::new(domain, zoo::CACHED);
+    let items = (0..8).flat_map(|i| [Item::new(0, i), Item::new(1, i)]);
+    let fetched: Vec<_> =
+        items.chain([zoo::FAILING, Item::new(9, 9), zoo::PARTLY]).map(|item| Some(pmid(item))).collect();
+    let mut profile = Profile::new(State::Exclude);
+    profile.set(indom, State::Exclude, &[1, 5, 9].map(Inst::new));
+
+    let mut requests: Vec<(&str, Vec<u8>)> = Vec::new();
+    let mut add = |name, encode: &dyn Fn(&mut Vec<u8>) -> pmapi::Result| {
+        let mut bytes = Vec::new();
+        encode(&mut bytes).unwrap();
+        requests.push((name, bytes));
+    };
+    add("fetch", &|out| metadata::encode_fetch(out, 0, 0, fetched.iter().copied()));
+    add("profile", &|out| profile.encode(out, 0, 0));
+    add("fetch with a profile", &|out| metadata::encode_fetch(out, 0, 0, fetched.iter().copied()));
+    add("profile of all", &|out| Profile::default().encode(out, 0, 0));
+    add("desc", &|out| DescReq { pmid: Some(pmid(zoo::STORED)) }.encode(out, 0));
+    add("desc of nothing", &|out| DescReq { pmid: None }.encode(out, 0));
+    add("instance", &|out| InstanceReq { indom: Some(indom), inst: None, name: None }.encode(out, 0));
+    add("instance by name", &|out| InstanceReq { indom: Some(indom), inst: None, name: Some(b"i3") }.encode(out, 0));
+    add("instance by number", &|out| {
+        InstanceReq { indom: Some(indom), inst: Some(Inst::new(3)), name: None }.encode(out, 0)
+    });
+    let subject = Subject::Metric(pmid(Item::new(0, 3)));
+    add("one line", &|out| TextReq::new(subject, TextKind::OneLine).encode(out, 0));
+    add("help", &|out| TextReq::new(Subject::InDom(InDom::new(domain, zoo::FIXED)), TextKind::Help).encode(out, 0));
+
+    let mut engine = Engine::<Zoo>::new(domain, Config::new(b"", [])).unwrap();
+    let mut frames = Frames::new();
+    let mut exchange = |bytes: &[u8]| {
+        frames.space()[..bytes.len()].copy_from_slice(bytes);
+        frames.filled(bytes.len());
+        let (header, pdu) = frames.next_pdu().unwrap().unwrap();
+        match engine.handle(header, pdu) {
+            Reply::Pdu(head, rest) => head.len() + rest.len(),
+            Reply::None => 0,
+        }
+    };
+    // The first rounds find the sizes of the buffers.
+    for _ in 0..3 {
+        requests.iter().for_each(|(_, bytes)| _ = exchange(bytes));
+    }
+    for (name, bytes) in &requests {
+        let allocated = measure(|| (0..100).for_each(|_| _ = exchange(bytes)));
+        assert_eq!(allocated.count_total, 0, "{name}");
+    }
+}
+
+/// The test above cannot pass by counting nothing.
+#[test]
+fn an_allocation_is_counted() {
+    assert_eq!(measure(|| drop(std::hint::black_box(vec![1u8; 100]))).count_total, 1);
+}

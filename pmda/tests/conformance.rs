@@ -1,0 +1,216 @@
+//! One suite of requests over each host of an agent: in this process, and a session over a socket.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod zoo;
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use pmapi::pdu::handshake::{Attribute, Flags};
+use pmapi::pdu::metadata::{Subject, TextKind};
+use pmapi::pdu::profile::{Profile, State};
+use pmapi::{Atom, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units, config::Config};
+use pmda::collector::{self, Channel, Collector, LabelTarget, Stream};
+use pmda::session::Session;
+use pmda::{Agent, Engine, Local};
+use zoo::{CACHED, FAILING, FIXED, LEVEL, MANY, MISFIT, PARTLY, STORED, TYPES, Zoo};
+
+fn domain() -> Domain {
+    Domain::new(zoo::DOMAIN).unwrap()
+}
+
+fn pmid(item: Item) -> PmId {
+    PmId::new(domain(), item)
+}
+
+fn indom(serial: Serial) -> InDom {
+    InDom::new(domain(), serial)
+}
+
+fn refused<T: std::fmt::Debug>(result: collector::Result<T>) -> Error {
+    match result {
+        Err(collector::Error::Agent(e)) => e,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+fn inst(id: u32) -> Option<Inst> {
+    Some(Inst::new(id))
+}
+
+#[test]
+fn in_the_same_process() {
+    conformance(&mut Collector::new(Local::<Zoo>::new().unwrap()));
+}
+
+#[test]
+fn over_a_socket() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let agent = std::thread::spawn(move || {
+        let mut session = Session::open(ours.try_clone().unwrap(), ours, Zoo::WANTS).unwrap();
+        let mut engine = Engine::<Zoo>::new(domain(), Config::new(b"", [])).unwrap();
+        session.run(&mut engine).unwrap();
+        engine.agent_mut().told.clone()
+    });
+    let input = OwnedFd::from(theirs.try_clone().unwrap());
+    let mut collector = Collector::connect(Stream::new(input, theirs.into()).unwrap()).unwrap();
+    assert_eq!(collector.flags(), Flags::AUTHORIZE);
+    conformance(&mut collector);
+    assert!(collector.as_client(3).attribute(Attribute::USERID, "1000").unwrap());
+    assert!(collector.end_client().unwrap());
+    drop(collector);
+    // The end of file ends the session, and everything has arrived in order.
+    let told = agent.join().unwrap();
+    assert_eq!(told[told.len() - 2..], ["attribute 11 of 3: 1000", "close 3"]);
+}
+
+fn conformance(agent: &mut Collector<impl Channel>) {
+    values_of_every_type(agent);
+    errors_stay_with_their_metric(agent);
+    profiles(agent);
+    instances(agent);
+    descriptors_and_texts(agent);
+    labels(agent);
+    stores(agent);
+    // Names are pmcd's own business.
+    assert_eq!(refused(agent.pmid("zoo.stored")), Error::NAME);
+    assert_eq!(refused(agent.names(pmid(STORED))), Error::PMID);
+    assert_eq!(refused(agent.children("zoo")), Error::NAME);
+    assert_eq!(refused(agent.traverse("zoo")), Error::NAME);
+}
+
+fn values_of_every_type(agent: &mut Collector<impl Channel>) {
+    for (i, ty) in (0..).zip(TYPES) {
+        assert_eq!(agent.value(pmid(Item::new(0, i))).unwrap(), zoo::value(ty, 7));
+        let values = agent.values(pmid(Item::new(1, i))).unwrap();
+        let expected = (0..10).filter(|n| *n != 4).map(|n| (inst(n), zoo::value(ty, n.into())));
+        assert!(values.iter().eq(expected), "{ty:?}");
+    }
+    // All in one request: blocks of several metrics follow each other.
+    let all: Vec<PmId> = (0..8).flat_map(|i| [pmid(Item::new(0, i)), pmid(Item::new(1, i))]).collect();
+    let fetched = agent.fetch(&all).unwrap();
+    for (set, wanted) in fetched.sets().zip(&all) {
+        assert_eq!(set.pmid, Some(*wanted));
+        let ty = TYPES[usize::from(wanted.item().item())];
+        for (inst, raw) in set.values() {
+            let n = if wanted.item().cluster() == 0 { 7 } else { inst.unwrap().word().into() };
+            assert_eq!(raw.atom(ty), Ok(zoo::value(ty, n)));
+        }
+    }
+}
+
+fn errors_stay_with_their_metric(agent: &mut Collector<impl Channel>) {
+    let items = [LEVEL, FAILING, Item::new(9, 9), MISFIT, PARTLY, LEVEL];
+    let fetched = agent.fetch(&items.map(pmid)).unwrap();
+    let found: Vec<(Option<Error>, usize)> = fetched.sets().map(|set| (set.error, set.len())).collect();
+    let failed = |e| (Some(e), 0);
+    assert_eq!(
+        found,
+        [(None, 2), failed(Error::AGAIN), failed(Error::PMID), failed(Error::TYPE), (None, 1), (None, 2)]
+    );
+    let last: Vec<_> = fetched.sets().last().unwrap().values().map(|(_, raw)| raw.atom(Type::I64)).collect();
+    assert_eq!(last, [Ok(Atom::I64(10)), Ok(Atom::I64(20))]);
+    // Another agent's metrics are no metrics of this one.
+    let foreign = PmId::new(Domain::new(1).unwrap(), LEVEL);
+    assert_eq!(agent.fetch(&[foreign]).unwrap().sets().next().unwrap().error, Some(Error::PMID));
+    assert_eq!(agent.fetch(&[]).unwrap().sets().count(), 0);
+}
+
+fn profiles(agent: &mut Collector<impl Channel>) {
+    let mut profile = Profile::default();
+    profile.set(indom(CACHED), State::Exclude, &[8, 2, 4, 99].map(Inst::new));
+    profile.set(indom(FIXED), State::Include, &[Inst::new(5)]);
+    agent.set_profile(profile);
+    let insts = |agent: &mut Collector<_>, item| -> Vec<u32> {
+        let values = agent.values(pmid(item)).unwrap();
+        values.iter().map(|(inst, _)| inst.unwrap().word()).collect()
+    };
+    // Number 4 is hidden, and there is no 99.
+    assert_eq!(insts(agent, Item::new(1, 3)), [2, 8]);
+    assert_eq!(insts(agent, MANY), [2, 8]);
+    assert_eq!(insts(agent, LEVEL), [3]);
+    // The one instance that is left has no value: the reason is seen.
+    let fetched = agent.fetch(&[pmid(PARTLY)]).unwrap();
+    assert_eq!(fetched.sets().next().unwrap().error, Some(Error::VALUE));
+    agent.set_profile(Profile::new(State::Exclude));
+    let fetched = agent.fetch(&[pmid(LEVEL), pmid(STORED)]).unwrap();
+    assert!(fetched.sets().map(|set| (set.error, set.len())).eq([(None, 0), (None, 1)]));
+    agent.set_profile(Profile::default());
+    assert_eq!(insts(agent, MANY).len(), 9);
+}
+
+fn instances(agent: &mut Collector<impl Channel>) {
+    let all = agent.instances(indom(FIXED)).unwrap();
+    assert_eq!(all, [(Inst::new(3), "one instance".into()), (Inst::new(5), "another".into())]);
+    assert_eq!(agent.instances(indom(CACHED)).unwrap().len(), 9);
+    for (serial, name, id) in
+        [(FIXED, "one", 3), (FIXED, "one instance", 3), (CACHED, "i9", 9), (CACHED, "i9 of ten", 9)]
+    {
+        assert_eq!(agent.instance_of(indom(serial), name).unwrap(), Inst::new(id));
+    }
+    for (serial, name) in [(FIXED, "one i"), (FIXED, "instance"), (CACHED, "i4"), (CACHED, "i9 of nine"), (CACHED, " ")]
+    {
+        assert_eq!(refused(agent.instance_of(indom(serial), name)), Error::INST, "{name:?}");
+    }
+    assert_eq!(agent.instance_name(indom(CACHED), Inst::new(0)).unwrap(), "i0 of ten");
+    assert_eq!(refused(agent.instance_name(indom(CACHED), Inst::new(4))), Error::INST);
+    assert_eq!(refused(agent.instances(indom(Serial::new(1)))), Error::INDOM);
+    assert_eq!(refused(agent.instances(InDom::new(Domain::new(9).unwrap(), FIXED))), Error::INDOM);
+}
+
+fn descriptors_and_texts(agent: &mut Collector<impl Channel>) {
+    let desc = agent.desc(pmid(FAILING)).unwrap();
+    assert_eq!(
+        (desc.ty, desc.indom, desc.semantics, desc.units),
+        (Type::U64, Some(indom(FIXED)), Semantics::Counter, Units::BYTES)
+    );
+    let desc = agent.desc(pmid(STORED)).unwrap();
+    assert_eq!(
+        (desc.ty, desc.indom, desc.semantics, desc.units),
+        (Type::String, None, Semantics::Discrete, Units::NONE)
+    );
+    assert_eq!(refused(agent.desc(pmid(Item::new(0, 99)))), Error::PMID);
+    let metric = Subject::Metric(pmid(Item::new(0, 3)));
+    assert_eq!(agent.text(metric, TextKind::OneLine).unwrap(), "Type 3");
+    assert_eq!(agent.text(Subject::InDom(indom(FIXED)), TextKind::Help).unwrap(), "Two instances.");
+    assert_eq!(refused(agent.text(Subject::Metric(pmid(STORED)), TextKind::OneLine)), Error::TEXT);
+}
+
+fn labels(agent: &mut Collector<impl Channel>) {
+    let mut json = |target| -> Vec<(Option<Inst>, Result<String, Error>)> {
+        let sets = agent.labels(target).unwrap();
+        sets.into_iter().map(|(inst, set)| (inst, set.map(|set| set.json().to_owned()))).collect()
+    };
+    let one = |text: &str| vec![(None, Ok(text.to_owned()))];
+    assert_eq!(json(LabelTarget::Domain(domain())), one(r#"{"kind":"test","size.x":1}"#));
+    assert_eq!(json(LabelTarget::Cluster(pmid(STORED))), one(r#"{"writable":true}"#));
+    assert_eq!(json(LabelTarget::Item(pmid(LEVEL))), one(r#"{"unit":"m"}"#));
+    assert_eq!(json(LabelTarget::InDom(indom(CACHED))), one(r#"{"cached":true}"#));
+    assert_eq!(json(LabelTarget::Item(pmid(STORED))), []);
+    let sets = json(LabelTarget::Instances(Some(indom(FIXED))));
+    assert_eq!(sets, [(inst(3), Ok(r#"{"n":3}"#.to_owned())), (inst(5), Err(Error::AGAIN))]);
+    assert_eq!(json(LabelTarget::Instances(Some(indom(CACHED)))).len(), 9);
+}
+
+fn stores(agent: &mut Collector<impl Channel>) {
+    agent.store(pmid(STORED), None, Atom::from("something else")).unwrap();
+    assert_eq!(agent.value(pmid(STORED)).unwrap(), Atom::from("something else"));
+    agent.store_values(&[(pmid(LEVEL), inst(3), Atom::I64(-1)), (pmid(LEVEL), inst(5), Atom::I64(i64::MAX))]).unwrap();
+    assert!(agent.values(pmid(LEVEL)).unwrap().iter().map(|v| v.1).eq([Atom::I64(-1), Atom::I64(i64::MAX)]));
+    assert_eq!(refused(agent.store(pmid(LEVEL), inst(4), Atom::I64(1))), Error::INST);
+    assert_eq!(refused(agent.store(pmid(LEVEL), None, Atom::I64(1))), Error::INST);
+    assert_eq!(refused(agent.store(pmid(STORED), inst(0), Atom::from("x"))), Error::INST);
+    assert_eq!(refused(agent.store(pmid(LEVEL), inst(3), Atom::I32(1))), Error::CONV);
+    assert_eq!(refused(agent.store(pmid(STORED), None, Atom::U32(1))), Error::CONV);
+    assert_eq!(refused(agent.store(pmid(PARTLY), inst(3), Atom::U32(1))), Error::PERMISSION);
+    assert_eq!(refused(agent.store(pmid(Item::new(9, 9)), None, Atom::U32(1))), Error::PMID);
+    // A refused value ends the request; those before it have been taken.
+    let values = [
+        (pmid(LEVEL), inst(3), Atom::I64(5)),
+        (pmid(LEVEL), inst(9), Atom::I64(6)),
+        (pmid(LEVEL), inst(5), Atom::I64(7)),
+    ];
+    assert_eq!(refused(agent.store_values(&values)), Error::INST);
+    assert!(agent.values(pmid(LEVEL)).unwrap().iter().map(|v| v.1).eq([Atom::I64(5), Atom::I64(i64::MAX)]));
+}

@@ -1,0 +1,140 @@
+//! An agent that has one of everything, and records what it is told.
+
+#![allow(dead_code)]
+
+use pmapi::pdu::handshake::{Attribute, Flags};
+use pmda::prelude::*;
+
+pub const DOMAIN: u16 = 400;
+pub const FIXED: Serial = Serial::new(0);
+pub const CACHED: Serial = Serial::new(7);
+pub const TYPES: [Type; 8] =
+    [Type::I32, Type::U32, Type::I64, Type::U64, Type::Float, Type::Double, Type::String, Type::Aggregate];
+
+pub const STORED: Item = Item::new(2, 0);
+pub const LEVEL: Item = Item::new(2, 1);
+pub const FAILING: Item = Item::new(3, 0);
+pub const PARTLY: Item = Item::new(3, 1);
+pub const MISFIT: Item = Item::new(3, 2);
+pub const MANY: Item = Item::new(4095, 1023);
+
+#[derive(Debug)]
+pub struct Zoo {
+    pub cache: Cache<u64>,
+    pub stored: String,
+    pub levels: [i64; 2],
+    pub told: Vec<String>,
+}
+
+impl Agent for Zoo {
+    const NAME: &'static str = "zoo";
+    const DOMAIN: u16 = DOMAIN;
+    const WANTS: Flags = Flags::AUTHORIZE;
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        setup.labels(json!({"kind": "test", "size": {"x": 1}}));
+        setup.cluster_labels(2, json!({"writable": true}));
+        setup.indom(FIXED).instances([(3, "one instance"), (5, "another")]).help("Two", "Two instances.");
+        setup.indom(CACHED).labels(json!({"cached": true}));
+        for (i, ty) in (0..).zip(TYPES) {
+            setup.metric(format!("zoo.single.t{i}"), Item::new(0, i), ty).help(format!("Type {i}"), "");
+            setup.metric(format!("zoo.multi.t{i}"), Item::new(1, i), ty).indom(CACHED);
+        }
+        setup.metric("zoo.stored", STORED, Type::String).storable().discrete();
+        setup.metric("zoo.level", LEVEL, Type::I64).storable().indom(FIXED).labels(json!({"unit": "m"}));
+        setup.metric("zoo.failing", FAILING, Type::U64).indom(FIXED).counter().units(Units::BYTES);
+        setup.metric("zoo.partly", PARTLY, Type::U32).indom(FIXED);
+        setup.metric("zoo.misfit", MISFIT, Type::U32);
+        setup.metric("zoo.many", MANY, Type::Double).indom(CACHED);
+        let mut cache = Cache::new(setup.indom_id(CACHED));
+        for i in 0..10 {
+            cache.store(&format!("i{i} of ten"), i)?;
+        }
+        cache.hide(Inst::new(4));
+        Ok(Zoo { cache, stored: "nothing".into(), levels: [10, 20], told: Vec::new() })
+    }
+
+    fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
+        (indom == CACHED).then_some(&self.cache)
+    }
+
+    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
+        match (item.cluster(), item) {
+            (0, _) => out.put(value(out.desc().ty, 7)),
+            (1, _) => {
+                let ty = out.desc().ty;
+                self.cache.iter().try_for_each(|(inst, _, v)| out.put_inst(inst, value(ty, *v)))
+            }
+            (_, STORED) => out.put(&self.stored),
+            (_, LEVEL) => {
+                out.put_inst(Inst::new(3), self.levels[0])?;
+                out.put_inst(Inst::new(5), self.levels[1])
+            }
+            (_, FAILING) => {
+                out.put_inst(Inst::new(3), 1u64)?;
+                Err(Error::AGAIN)
+            }
+            (_, PARTLY) => {
+                out.fail_inst(Inst::new(3), Error::VALUE);
+                out.put_inst(Inst::new(5), 55u32)
+            }
+            (_, MISFIT) => out.put("no number"),
+            (_, MANY) => {
+                let Some(named) = out.selection().named() else {
+                    return self.cache.iter().try_for_each(|(inst, _, v)| out.put_inst(inst, *v as f64));
+                };
+                named
+                    .filter_map(|inst| Some((inst, *self.cache.get(inst)?)))
+                    .try_for_each(|(i, v)| out.put_inst(i, v as f64))
+            }
+            _ => Err(Error::PMID),
+        }
+    }
+
+    fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, client: Client) -> Result {
+        self.told.push(format!("store {item} by {client}"));
+        match (item, value) {
+            (STORED, Atom::String(text)) => self.stored = String::from_utf8_lossy(text).into_owned(),
+            (LEVEL, Atom::I64(value)) => match inst.map(Inst::word) {
+                Some(3) => self.levels[0] = value,
+                Some(5) => self.levels[1] = value,
+                _ => return Err(Error::INST),
+            },
+            _ => return Err(Error::CONV),
+        }
+        Ok(())
+    }
+
+    fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
+        match (indom, inst.word()) {
+            (FIXED, 3) => LabelSet::parse(r#"{"n":3}"#).map_err(|_| Error::GENERIC),
+            (FIXED, _) => Err(Error::AGAIN),
+            _ => Ok(LabelSet::new()),
+        }
+    }
+
+    fn attribute(&mut self, client: Client, attribute: Attribute, value: &[u8]) -> Result {
+        self.told.push(format!("attribute {} of {client}: {}", attribute.0, String::from_utf8_lossy(value)));
+        Ok(())
+    }
+
+    fn close(&mut self, client: Client) {
+        self.told.push(format!("close {client}"));
+    }
+}
+
+/// A value of a type, made from a small number.
+pub fn value(ty: Type, n: u64) -> Atom<'static> {
+    const TEXTS: [&str; 11] = ["", "1", "22", "333", "4444", "55555", "6", "seven", "8", "9", "10"];
+    let text = TEXTS.get(n as usize).copied().unwrap_or("many");
+    match ty {
+        Type::I32 => Atom::I32(-(n as i32)),
+        Type::U32 => Atom::U32(u32::MAX - n as u32),
+        Type::I64 => Atom::I64(i64::MIN + n as i64),
+        Type::U64 => Atom::U64(u64::MAX - n),
+        Type::Float => Atom::Float(n as f32 / 3.0),
+        Type::Double => Atom::Double(n as f64 / 3.0),
+        Type::Aggregate => Atom::Aggregate(text.as_bytes()),
+        _ => Atom::String(text.as_bytes()),
+    }
+}
