@@ -1,6 +1,9 @@
 //! Name spaces of the installed PCP: the same names, PMIDs and children as libpcp's.
 #![allow(clippy::unwrap_used)]
 
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -77,4 +80,154 @@ fn installed_name_spaces() {
         lookups += expected.lines().count();
     }
     assert!(lookups > 10_000, "only {lookups} lookups compared");
+}
+
+/// Random texts: libpcp loads what we load, and says what we say about the others.
+#[test]
+#[ignore = "needs PCP"]
+fn random_name_spaces() {
+    let tmp = tempfile::tempdir().unwrap();
+    let oracle = oracle(tmp.path());
+    std::fs::write(tmp.path().join("inc"), "#define INC 6\n e INC:1:1 /* in\n").unwrap();
+    let lines = [
+        "root {",
+        "root {",
+        "a {",
+        "a.b {",
+        "b {",
+        "}",
+        "}",
+        "}",
+        "a",
+        "b",
+        "c 1:2:3",
+        "b 1:2:4 c",
+        "d 7:*:*",
+        "x SYM:1:1",
+        "#define SYM 5",
+        "#undef SYM",
+        "#ifdef SYM",
+        "#ifndef SYM",
+        "#endif",
+        "/* c",
+        "*/",
+        "/* x */ e 1:1:1",
+        "#include \"inc\"",
+        "#include <inc>",
+        "f 1 : 2 : 3",
+        "  \tg 600:1:1 ",
+        "h 1:4096:1",
+        "i 1:1:1024 }",
+        "@",
+        "",
+        "root { a b c 1:2:3 } a { x 1:1:1 } b { y 2:2:2 }",
+        "#define a aa",
+        "#define X 'q 9:9:9'",
+        "X",
+        "p X }",
+        "1:2:3",
+        "#define",
+        "#define 1",
+        "#define A B C",
+        "#include",
+        "#include \"nosuch\"",
+        "#define Y \"z",
+        "#ifdef",
+        "a.b 1:1:2",
+        "j *:1:1",
+        "k 1:*:*",
+        "l 600:*:*",
+        "m 1:*:2",
+        "n:1",
+        "o /* */ 3:3:3",
+        "{",
+        "}{",
+        "a {}",
+    ];
+    let valid = [
+        "c 1:2:3",
+        "d 7:*:*",
+        "x SYM:1:1",
+        "#ifdef SYM\ny 1:1:1\n#endif",
+        "#ifndef SYM\nz\n1:1:1\n#endif",
+        "/* # { */",
+        "e /* } */ 1:1:1",
+        "/*\n#define SYM 8\n*/",
+        "#define SYM 6\r",
+        "f 1 : 2 :\t3 g 1:2:3",
+        "#undef SYM",
+        "#undef NO",
+        "#define A \"h 1:2:8 i\"",
+        "A 1:2:4",
+        "j SYM:SYM:SYM",
+        "#define CD",
+        "CD k 5:6CD:7",
+        "l 510:4095:1023",
+        "m 0:0:0",
+    ];
+    let lines = proptest::collection::vec(proptest::sample::select(lines.to_vec()), 0..10);
+    let invalid = lines.prop_map(|lines| lines.join("\n") + "\n");
+    let rare = proptest::option::weighted(0.3, invalid.clone());
+    let valid =
+        (proptest::sample::subsequence(valid.to_vec(), 0..12).prop_shuffle(), rare).prop_map(|(lines, rare)| {
+            let (lines, rare) = (lines.join("\n"), rare.unwrap_or_default());
+            format!(
+                "#define SYM 5\nroot {{\na\nb\n}}\na {{\nb }}\na.b {{\nc 1:1:1\n}}\n{rare}b {{\n{lines}\nq 1:1:1\n}}\n"
+            )
+        });
+    let texts = prop_oneof![invalid, valid];
+    let config = ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() };
+    let loaded = Cell::new(0);
+    TestRunner::new(config)
+        .run(&texts, |text| {
+            let file = tmp.path().join("in");
+            std::fs::write(&file, &text).unwrap();
+            for unique in [false, true] {
+                let mut oracle = Command::new(&oracle);
+                let dups = if unique { "0" } else { "1" };
+                let theirs = oracle.args(["dump", "in", dups]).current_dir(tmp.path()).output().unwrap();
+                let said = String::from_utf8_lossy(&theirs.stderr);
+                let files = Below(tmp.path());
+                match pmns::Loader::from_files(&files).unique_pmids(unique).load(Path::new("in")) {
+                    // To libpcp, an empty node is a metric without PMID.
+                    Ok(tree) if has_empty_node(tree.root()) => prop_assert!(theirs.status.success(), "{}", said),
+                    Ok(tree) => {
+                        prop_assert_eq!(dump(&tree), String::from_utf8_lossy(&theirs.stdout));
+                        loaded.set(loaded.get() + 1);
+                    }
+                    Err(pmns::Error::Problems(problems)) if problems[0].reason.ends_with("has no end") => {}
+                    Err(e) => {
+                        let ours = e.diagnostics() + "error: Problems parsing PMNS definitions\n";
+                        // pmcpp goes on beside libpcp, and may find something later in the text.
+                        let is_later = |line: &&str| line.starts_with("pmcpp") && !ours.contains("pmcpp");
+                        let theirs: String = said.split_inclusive('\n').filter(|line| !is_later(line)).collect();
+                        // We name the file and the line in which what has no end begins; pmcpp names the first file,
+                        // and no line of an #ifdef that holds.
+                        let ours = ours.replace("pmcpp: inc:\n", "pmcpp: in:\n");
+                        let head = |text: &str| text.split("at line ").next().unwrap().to_owned();
+                        prop_assert_eq!(head(&ours), head(&theirs));
+                    }
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert!(loaded.get() > 50, "only {} are valid", loaded.get());
+}
+
+fn has_empty_node(node: pmns::Node<'_>) -> bool {
+    node.pmid().is_none() && (!node.has_children() || node.children().any(has_empty_node))
+}
+
+/// The files of a directory, as a process in it sees them.
+struct Below<'a>(&'a Path);
+
+impl pmns::Files for Below<'_> {
+    fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+        pmns::FileSystem.read(&self.0.join(path))
+    }
+
+    fn shell(&self, _: &str) -> std::io::Result<Vec<u8>> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
 }
