@@ -211,6 +211,14 @@ impl<T> Cache<T> {
     /// (`PMDA_CACHE_SAVE`).
     pub fn save(&mut self) -> Result<(), FileError> {
         let Some(path) = self.file.clone().filter(|_| self.changed) else { return Ok(()) };
+        // `$PCP_VAR_DIR/config/pmda`, of which PCP need not have made the last part yet. Without PCP
+        // there is nobody to keep numbers for.
+        if let [dir, _, var] = path.ancestors().skip(1).take(3).collect::<Vec<_>>()[..] {
+            if !var.exists() {
+                return Ok(());
+            }
+            fs::create_dir_all(dir).map_err(|source| FileError::Io { path: dir.to_owned(), source })?;
+        }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let mut text = format!("2 {} {}\n", u8::from(self.head.reuse), self.head.max);
         for (id, entry) in &mut self.entries {

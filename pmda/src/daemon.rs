@@ -55,19 +55,15 @@ fn domain<A: Agent>(options: &Options) -> Start<Domain> {
 /// source: pmcd waits for it.
 fn serve<A: Agent>(options: &Options) -> Start<()> {
     let config = Config::load();
-    let bound = options.transport.bind(&config).map_err(|e| format!("{}: {e}", transport(options)))?;
+    let bound = options.transport.bind(&config).map_err(|e| format!("{}: {e}", options.transport))?;
     become_user(options, &config)?;
-    let connection = bound.accept().map_err(|e| format!("{}: {e}", transport(options)))?;
+    let connection = bound.accept().map_err(|e| format!("{}: {e}", options.transport))?;
     let mut session = Session::open(connection.input, connection.output, A::WANTS)?;
     let mut engine = Engine::<A>::new(domain::<A>(options)?, config)?;
     if let Some(base) = &options.helpfile {
         engine.open_help(base).unwrap_or_else(|e| warn!("unable to open help text files: {e}"));
     }
     Ok(session.run(&mut engine)?)
-}
-
-fn transport(options: &Options) -> String {
-    format!("{:?}", options.transport)
 }
 
 /// `-U`, or else PCP's user if there is one and the process may become it.

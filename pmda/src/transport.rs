@@ -1,5 +1,6 @@
 //! How an agent talks to pmcd: pipe, inet, ipv6 or unix socket.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -25,6 +26,17 @@ pub(crate) enum Transport {
     Ipv6(String),
     /// A socket in the file system (`-u`).
     Unix(PathBuf),
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Transport::Pipe => f.write_str("pipe"),
+            Transport::Inet(port) => write!(f, "inet port {port}"),
+            Transport::Ipv6(port) => write!(f, "ipv6 port {port}"),
+            Transport::Unix(path) => write!(f, "unix socket {}", path.display()),
+        }
+    }
 }
 
 /// A transport that pmcd can reach.

@@ -1,6 +1,6 @@
 //! An agent that has one of everything, and records what it is told.
 
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 use pmapi::pdu::handshake::{Attribute, Flags};
 use pmda::prelude::*;

@@ -1,0 +1,174 @@
+//! The daemon without PCP: options, transports, log, files.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use pmapi::{Atom, Domain, Item, PmId};
+use pmda::collector::{Address, Collector, End, Launch, Process};
+
+fn agent(dir: &Path) -> Command {
+    fs::create_dir_all(dir.join("simple")).unwrap();
+    fs::write(dir.join("simple/simple.conf"), "sec\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmdasimple"));
+    command.current_dir(dir).env("PCP_PMDAS_DIR", dir).env("PCP_VAR_DIR", dir).env_remove("PCP_CONF");
+    command
+}
+
+/// As the user that runs the tests: PCP's own need not exist.
+fn same_user(mut command: Command) -> Command {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
+    command.args(["-U", &user]);
+    command
+}
+
+fn ask(simple: &mut Collector<Process>) {
+    let numfetch = PmId::new(Domain::new(253).unwrap(), Item::new(0, 0));
+    assert_eq!(simple.value(numfetch).unwrap(), Atom::U32(1));
+}
+
+fn run(mut command: Command, args: &[&str]) -> Output {
+    command.args(args).stdin(std::process::Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn the_log_is_pcps() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..2 {
+        let mut simple = Launch::pipe(same_user(agent(dir.path()))).start().unwrap();
+        ask(&mut simple);
+        assert!(matches!(simple.close(), End::Exited(status) if status.success()), "{round}");
+    }
+    for name in ["simple.log", "simple.log.prev"] {
+        let log = fs::read_to_string(dir.path().join(name)).unwrap();
+        let mut lines = log.lines();
+        let head = lines.next().unwrap();
+        assert!(head.starts_with("Log for pmdasimple on ") && head.contains(" started "), "{log}");
+        assert!(lines.next() == Some("") && log.ends_with('\n'), "{log}");
+        assert!(log.lines().last().unwrap().starts_with("Log finished "), "{log}");
+    }
+    let mut simple = Launch::pipe(same_user(agent(dir.path()))).start().unwrap();
+    ask(&mut simple);
+    // What is no request is ignored, and said in the log.
+    simple.send_bytes(&[0, 0, 0, 12, 0, 0, 0x70, 2, 0, 0, 0, 0]).unwrap();
+    let _ = simple.close();
+    let log = fs::read_to_string(dir.path().join("simple.log")).unwrap();
+    let line = log.lines().nth(2).unwrap();
+    let (time, rest) = line.split_once("] pmdasimple(").unwrap();
+    assert_eq!(time.len(), "[Sat Nov 21 10:30:00".len(), "{line}");
+    assert!(rest.contains(") Error: PROFILE PDU: context: 4 bytes needed, 0 left"), "{line}");
+}
+
+#[test]
+fn debug_options_are_filters() {
+    let dir = tempfile::tempdir().unwrap();
+    for (options, shown, hidden) in
+        [("pdu", "got FETCH PDU", "received FETCH"), ("libpmda", "received FETCH", "got FETCH PDU")]
+    {
+        let mut command = same_user(agent(dir.path()));
+        command.args(["-D", options, "-l", "other.log"]);
+        let mut simple = Launch::pipe(command).start().unwrap();
+        ask(&mut simple);
+        let _ = simple.close();
+        let log = fs::read_to_string(dir.path().join("other.log")).unwrap();
+        assert!(log.contains(") Debug: ") && log.contains(shown) && !log.contains(hidden), "{log}");
+    }
+}
+
+#[test]
+fn sockets_take_one_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let free = |at: &str| TcpListener::bind((at, 0)).map(|l| l.local_addr().unwrap().port());
+    let inet = free("127.0.0.1").unwrap();
+    let mut cases = vec![
+        ("-u", path.display().to_string(), Address::Unix(path.clone())),
+        ("-i", inet.to_string(), Address::Inet(inet)),
+    ];
+    // Hosts without IPv6 cannot have this one.
+    cases.extend(free("::1").ok().map(|port| ("-6", port.to_string(), Address::Ipv6(port))));
+    for (option, value, address) in cases {
+        let mut command = same_user(agent(dir.path()));
+        command.args([option, &value]);
+        let mut simple = Launch::socket(address.clone()).command(command).start().unwrap();
+        ask(&mut simple);
+        if option == "-u" {
+            let meta = fs::metadata(&path).unwrap();
+            assert!(meta.file_type().is_socket() && meta.permissions().mode() & 0o777 == 0o660);
+        }
+        assert!(Launch::socket(address).start().is_err(), "{option}: a second connection");
+        assert!(matches!(simple.close(), End::Exited(status) if status.success()), "{option}");
+    }
+}
+
+#[test]
+fn what_the_agent_prints_does_not_reach_pmcd() {
+    // A pipe to the agent's standard output carries PDUs and nothing else.
+    let dir = tempfile::tempdir().unwrap();
+    let out = run(same_user(agent(dir.path())), &["-l", "-"]);
+    assert!(out.status.success(), "{out:?}");
+    assert_eq!(out.stdout.len(), 20, "{out:?}");
+    assert!(String::from_utf8_lossy(&out.stderr).starts_with("Log for pmdasimple on "), "{out:?}");
+}
+
+#[test]
+fn mistakes_end_with_a_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |args: &[&str]| {
+        let out = run(agent(dir.path()), args);
+        assert_eq!((out.status.code(), out.stdout.len()), (Some(1), 0), "{args:?}: {out:?}");
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    assert!(said(&["-d", "0"]).contains("0 is not in 1..=510"));
+    assert!(said(&["-i", "1", "-p"]).contains("cannot be used with"));
+    assert!(said(&["-D", "nonsense"]).contains("unrecognized debug option \"nonsense\""));
+    assert!(said(&["-l", "-", "-U", "no such user"]).contains(") Critical: user \"no such user\" does not exist"));
+    assert!(
+        said(&["-l", "-", "-u", "/no/such/dir/socket"])
+            .contains("Critical: unix socket /no/such/dir/socket: No such file")
+    );
+    assert!(said(&["-l", "-", "-i", "no-such-service"]).contains("no port and no service \"no-such-service\""));
+    let help = run(agent(dir.path()), &["-?"]);
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("--username"), "{help:?}");
+}
+
+#[test]
+fn a_bad_help_file_is_named_and_the_agent_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("bad.dir"), "no help").unwrap();
+    fs::write(dir.path().join("bad.pag"), "PcPh22\n").unwrap();
+    let mut command = same_user(agent(dir.path()));
+    command.arg("-h").arg(dir.path().join("bad"));
+    let mut simple = Launch::pipe(command).start().unwrap();
+    ask(&mut simple);
+    let _ = simple.close();
+    let log = fs::read_to_string(dir.path().join("simple.log")).unwrap();
+    assert!(log.contains("Warning: ") && log.contains("bad.dir"), "{log}");
+}
+
+#[test]
+fn the_binary_writes_its_pcp_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("out");
+    let out = run(agent(dir.path()), &["--write-pmda", target.to_str().unwrap(), "-d", "300"]);
+    assert!(out.status.success(), "{out:?}");
+    let read = |name: &str| fs::read_to_string(target.join(name)).unwrap();
+    assert_eq!(read("domain.h"), "#define SIMPLE 300\n");
+    assert!(
+        read("pmns").contains("numfetch\tSIMPLE:0:0") || read("pmns").contains("numfetch SIMPLE:0:0"),
+        "{}",
+        read("pmns")
+    );
+    assert!(read("root").contains("#include \"pmns\""));
+    assert!(read("help").contains("@ simple.numfetch ") && read("help").contains("@ 300.1 "));
+    assert_eq!(read("simple.conf"), "sec,min,hour\n");
+    for program in ["Install", "Remove", "pmdasimple"] {
+        assert_eq!(fs::metadata(target.join(program)).unwrap().permissions().mode() & 0o777, 0o755, "{program}");
+    }
+    assert!(read("README").contains("simple.color"));
+    assert!(["Install", "Remove"].iter().all(|name| !read(name).contains("@NAME@")));
+}
