@@ -64,6 +64,13 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
+    /// One without a thread.
+    #[cfg(test)]
+    pub(crate) fn idle(name: &str, domain: Option<Domain>, status: Status, board: Board) -> Agent {
+        let pid = Arc::new(OnceLock::from(4711));
+        Agent { name: name.to_owned(), domain, status, board, pid, ticks: None, busy: false, thread: None }
+    }
+
     /// Why it has ended.
     pub(crate) fn failure(&self) -> Option<&str> {
         match &self.status {
@@ -136,6 +143,10 @@ impl Fleet {
                 Ok((at, news)) => self.take(at, news),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return false,
             }
+        }
+        // An agent that has ended may tell so without being asked.
+        while let Ok((at, news)) = self.news.try_recv() {
+            self.take(at, news);
         }
         true
     }

@@ -81,21 +81,21 @@ fn print_agent(out: &mut impl Write, agent: &Agent, full: bool) -> io::Result<()
 }
 
 fn print_metric(out: &mut impl Write, Shown { metric, values }: &Shown, full: bool) -> io::Result<()> {
+    let desc = match metric.desc {
+        Ok(desc) => desc,
+        Err(code) => return writeln!(out, "{}: {code}", metric.name),
+    };
     write!(out, "{}", metric.name)?;
     if full && !metric.oneline.is_empty() {
         write!(out, " [{}]", metric.oneline)?;
     }
     writeln!(out)?;
-    let desc = match metric.desc {
-        Ok(desc) => desc,
-        Err(code) => return writeln!(out, "    No descriptor: {code}"),
-    };
     if full {
         print_desc(out, &desc)?;
     }
     match values {
-        Err(code) => writeln!(out, "    No value(s): {code}"),
-        Ok(values) if values.is_empty() => writeln!(out, "    No value(s) available!"),
+        Err(code) => writeln!(out, "Error: {code}"),
+        Ok(values) if values.is_empty() => writeln!(out, "No value(s) available!"),
         Ok(values) => values.iter().try_for_each(|series| print_value(out, &desc, series)),
     }
 }

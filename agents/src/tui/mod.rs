@@ -1,5 +1,7 @@
 //! The live view in a terminal.
 
+#[cfg(test)]
+mod tests;
 mod text;
 mod view;
 
@@ -87,18 +89,4 @@ fn refresh(
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys() {
-        let key = |code| action(KeyEvent::new(code, KeyModifiers::NONE));
-        assert_eq!(key(KeyCode::Char('q')), Some(Action::Quit));
-        assert_eq!(key(KeyCode::Char('c')), None);
-        assert_eq!(action(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Some(Action::Quit));
-        assert_eq!(key(KeyCode::PageDown), Some(Action::Page(1)));
-    }
 }

@@ -50,6 +50,24 @@ impl Columns {
     }
 }
 
+/// A line of the body.
+#[derive(Debug)]
+struct Row {
+    line: Line<'static>,
+    /// Whether it says what the lines below it are about.
+    is_heading: bool,
+}
+
+impl Row {
+    fn heading(line: Line<'static>) -> Row {
+        Row { line, is_heading: true }
+    }
+
+    fn below(line: Line<'static>) -> Row {
+        Row { line, is_heading: false }
+    }
+}
+
 impl View {
     pub(super) fn new(interval: Duration) -> View {
         View { sample: 0, paused: false, interval, top: 0, page: 0 }
@@ -76,19 +94,21 @@ impl View {
         let areas = Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]);
         let [head, body, foot] = areas.areas(frame.area());
         let columns = usize::from(body.width);
-        let lines: Vec<Line<'_>> = agents.iter().flat_map(|agent| agent_lines(agent, columns)).collect();
+        let rows: Vec<Row> = agents.iter().flat_map(|agent| agent_rows(agent, columns)).collect();
         self.page = body.height.into();
-        self.top = self.top.min(lines.len().saturating_sub(self.page));
-        let end = lines.len().min(self.top + self.page);
-        let hidden = if lines.len() > self.page {
-            format!("{}–{end} of {} ", self.top + 1, lines.len())
-        } else {
-            String::new()
+        self.top = self.top.min(rows.len().saturating_sub(self.page));
+        let end = rows.len().min(self.top + self.page);
+        let hidden = match rows.len() > self.page {
+            true => format!("{}–{end} of {} ", self.top + 1, rows.len()),
+            false => String::new(),
         };
 
         frame.render_widget(self.head(columns), head);
-        for (line, row) in lines.into_iter().skip(self.top).zip(body.rows()) {
-            frame.render_widget(line, row);
+        // Whose values stand at the top is always to be seen.
+        let heading = rows.iter().take(self.top + 1).rposition(|row| row.is_heading);
+        let shown = heading.and_then(|at| rows.get(at)).into_iter().chain(rows.iter().skip(self.top + 1));
+        for (row, area) in shown.zip(body.rows()) {
+            frame.render_widget(&row.line, area);
         }
         frame.render_widget(foot_line(&hidden, columns), foot);
     }
@@ -114,7 +134,7 @@ fn bar(at_left: &str, at_right: &str, columns: usize) -> Line<'static> {
     Line::styled(text, Style::new().add_modifier(Modifier::REVERSED))
 }
 
-fn agent_lines(agent: &Agent, columns: usize) -> Vec<Line<'static>> {
+fn agent_rows(agent: &Agent, columns: usize) -> Vec<Row> {
     let metrics = agent.board.metrics.len();
     let (mark, color, state) = match &agent.status {
         Status::Running => {
@@ -129,20 +149,22 @@ fn agent_lines(agent: &Agent, columns: usize) -> Vec<Line<'static>> {
     let facts = format!(" {domain}{pid}{state} ");
     let name = format!(" {mark} {} ", agent.name);
     let rule = columns.saturating_sub(width(&name) + width(&facts));
-    let mut lines = vec![Line::from(vec![
+    let mut rows = vec![Row::heading(Line::from(vec![
         Span::styled(name, Style::new().fg(color).bold()),
         Span::styled("─".repeat(rule), Style::new().fg(color).dim()),
         Span::styled(facts, Style::new().fg(color)),
-    ])];
-    if let Some(reason) = agent.failure() {
-        lines.push(Line::styled(format!("   {}", cut(reason, columns.saturating_sub(4))), Style::new().fg(Color::Red)));
-        return lines;
+    ]))];
+    match agent.failure() {
+        Some(reason) => {
+            let reason = cut(reason, columns.saturating_sub(4));
+            rows.push(Row::below(Line::styled(format!("   {reason}"), Style::new().fg(Color::Red))));
+        }
+        None => rows.extend(agent.board.metrics.iter().flat_map(|shown| metric_rows(shown, columns))),
     }
-    lines.extend(agent.board.metrics.iter().flat_map(|shown| metric_lines(shown, columns)));
-    lines
+    rows
 }
 
-fn metric_lines(Shown { metric, values }: &Shown, columns: usize) -> Vec<Line<'static>> {
+fn metric_rows(Shown { metric, values }: &Shown, columns: usize) -> Vec<Row> {
     let desc = match &metric.desc {
         Ok(desc) => desc_words(desc, columns),
         Err(_) => String::new(),
@@ -151,19 +173,21 @@ fn metric_lines(Shown { metric, values }: &Shown, columns: usize) -> Vec<Line<'s
     let room = columns.saturating_sub(width(&name) + 2);
     let desc = cut(&desc, room.saturating_sub(1));
     let help = left(&format!("  {}", metric.oneline), room.saturating_sub(width(&desc) + 2));
-    let mut lines = vec![Line::from(vec![
+    let mut rows = vec![Row::heading(Line::from(vec![
         Span::raw(" "),
         Span::styled(name, Style::new().bold()),
-        Span::styled(help, Style::new().italic().dim()),
+        Span::styled(help, Style::new().italic()),
         Span::styled(format!("  {desc}"), Style::new().fg(Color::Cyan)),
-    ])];
-    let none = |reason: String| Line::styled(format!("   {reason}"), Style::new().fg(Color::Yellow));
+    ]))];
+    let none = |reason: String| Row::below(Line::styled(format!("   {reason}"), Style::new().fg(Color::Yellow)));
     match (&metric.desc, values) {
-        (Err(code), _) | (_, Err(code)) => lines.push(none(code.to_string())),
-        (_, Ok(values)) if values.is_empty() => lines.push(none("no values".to_owned())),
-        (Ok(desc), Ok(values)) => lines.extend(values.iter().map(|series| value_line(desc, series, columns))),
+        (Err(code), _) | (_, Err(code)) => rows.push(none(code.to_string())),
+        (_, Ok(values)) if values.is_empty() => rows.push(none("no values".to_owned())),
+        (Ok(desc), Ok(values)) => {
+            rows.extend(values.iter().map(|series| Row::below(value_line(desc, series, columns))));
+        }
     }
-    lines
+    rows
 }
 
 /// Type, semantics and units; in few columns with a short name of the type.
@@ -210,7 +234,7 @@ fn value_line(desc: &Desc, series: &Series, columns: usize) -> Line<'static> {
     spans.extend([
         Span::styled(right(&series.value.text, widths.value), value),
         Span::raw(format!("  {}  ", right(&difference, widths.difference))).dim(),
-        Span::styled(sparkline(&series.course, widths.course, counter), Style::new().fg(Color::Blue)),
+        Span::styled(sparkline(&series.course, widths.course, counter), Style::new().fg(Color::LightBlue)),
     ]);
     Line::from(spans)
 }

@@ -1,0 +1,150 @@
+//! The program's output where there is no terminal, and the end of its agents.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+fn viewer(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pcp-agents"));
+    // No pcp.conf, so that this machine's PCP does not matter.
+    command.args(arguments).env("PCP_CONF", "/nonexistent/pcp.conf").stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    viewer(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+/// Whether a process runs; a zombie does not.
+fn runs(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn children(child: &Child) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    let lists = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
+    lists.flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn two_samples_of_all_agents() {
+    let output = run(&["-t", "0.1"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    let text = stdout(&output);
+    assert_eq!(text.lines().filter(|line| line.starts_with("# sample ")).count(), 2);
+    for metric in
+        ["trivial.time", "simple.numfetch", "simple.color", "simple.time.user", "simple.time.sys", "simple.now"]
+    {
+        assert_eq!(text.lines().filter(|line| *line == metric).count(), 1, "{metric} in the second sample");
+        assert_eq!(text.lines().filter(|line| line.starts_with(&format!("{metric} ["))).count(), 1, "{metric}");
+    }
+    assert!(text.contains("    inst [1 or \"green\"] value 101\n"), "{text}");
+    assert!(text.contains("    inst [1 or \"green\"] value 102  (+1)\n"), "{text}");
+    assert!(text.contains("    Data Type: 64-bit unsigned int  InDom: PM_INDOM_NULL 0xffffffff\n"), "{text}");
+}
+
+#[test]
+fn json_lines() {
+    let output = run(&["--json", "-t", "0.1", "-s", "3", "simple"]);
+    assert!(output.status.success(), "{output:?}");
+    let lines: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let metrics: BTreeSet<_> = lines.iter().map(|line| line["metric"].as_str().unwrap()).collect();
+    assert_eq!(metrics.len(), 5);
+    assert_eq!(lines.len(), 15);
+    let colors: Vec<_> = lines.iter().filter(|line| line["metric"] == "simple.color").collect();
+    assert_eq!(colors[2]["values"][1], serde_json::json!({ "inst": 1, "instance": "green", "value": 103 }));
+    assert_eq!(colors[2]["pmid"], "253.0.1");
+    assert_eq!((&colors[0]["type"], &colors[0]["semantics"]), (&"32".into(), &"instant".into()));
+}
+
+#[test]
+fn a_reader_that_goes_away() {
+    let mut child = viewer(&["-t", "0.02", "-s", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("# sample 1, "));
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn an_agent_that_dies_is_shown_and_the_other_goes_on() {
+    let mut child = viewer(&["--json", "-t", "0.05", "-s", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    lines.by_ref().find(|line| line.contains("simple.now")).unwrap();
+    let agents = children(&child);
+    assert_eq!(agents.len(), 2);
+    let is_simple = |pid: &&u32| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        words.split(|b| *b == 0).any(|word| word == b"simple")
+    };
+    let simple = *agents.iter().find(is_simple).unwrap();
+    kill(Pid::from_raw(simple as i32), Signal::SIGKILL).unwrap();
+
+    let failed = lines.by_ref().find(|line| line.contains("\"error\"")).unwrap();
+    let failed: Value = serde_json::from_str(&failed).unwrap();
+    assert_eq!(failed["agent"], "simple");
+    let error = failed["error"].as_str().unwrap();
+    assert!(error.starts_with("the agent has closed the connection (signal: 9 (SIGKILL))"), "{error}");
+    lines.by_ref().find(|line| line.contains("trivial.time")).unwrap();
+
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+    assert!(agents.into_iter().all(|pid| !runs(pid)));
+}
+
+#[test]
+fn agents_end_with_a_viewer_that_is_killed() {
+    // Where it leaves its directory behind.
+    let dir = tempfile::tempdir().unwrap();
+    let mut viewer = viewer(&["-t", "0.05", "-s", "0"]);
+    let mut child = viewer.env("TMPDIR", dir.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut [0; 100]).unwrap();
+    let agents = children(&child);
+    assert_eq!(agents.len(), 2);
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    while agents.iter().any(|pid| runs(*pid)) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn commands_that_are_no_agents() {
+    let dir = tempfile::tempdir().unwrap();
+    let pmns = dir.path().join("pmns");
+    std::fs::write(&pmns, "root {\n    x 7:0:0\n}\n").unwrap();
+    let pmns = pmns.to_str().unwrap();
+    let output = run(&["--pmns", pmns, "--", "sh", "-c", "echo no such thing >&2; exit 5"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stdout(&output);
+    assert!(text.contains("# sh: the agent has ended at once: exit status: 5; its log: no such thing\n"), "{text}");
+    let output = run(&["--pmns", pmns, "--", "/nonexistent/agent"]);
+    assert!(stdout(&output).contains("# agent: \"/nonexistent/agent\": No such file or directory"), "{output:?}");
+}
+
+#[test]
+fn mistakes_on_the_command_line() {
+    let stderr = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(stderr(&["complex"]).contains("possible values: trivial, simple"));
+    assert!(stderr(&["-t", "soon"]).contains("invalid value 'soon'"));
+    assert!(stderr(&["-t", "0"]).contains("less than 10 milliseconds"));
+    let missing = stderr(&["--pmns", "/nonexistent/root", "--", "x"]);
+    assert_eq!(missing, "pcp-agents: /nonexistent/root: No such file or directory (os error 2)\n");
+}

@@ -1,0 +1,58 @@
+//! What the program prints of an agent against what PCP's pminfo prints of it.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+use std::process::Command;
+
+use testkit::{Agent, Pcp};
+
+/// A paragraph for each metric of the agent, sorted. Values stay only where they are constant.
+fn comparable(text: &str) -> Vec<String> {
+    let constant = [".one", ".hullo", ".null", ".million", ".bin", "sample.bad."];
+    let paragraphs = text.split("\n\n").map(str::trim).filter(|text| text.starts_with("sample."));
+    // One name leads to a metric of pmcd.
+    let paragraphs = paragraphs.filter(|text| !text.starts_with("sample.secret.foo.bar.max.redirect"));
+    let mut metrics: Vec<String> = paragraphs
+        .map(|text| {
+            let name = text.split([' ', '\n']).next().unwrap_or_default();
+            let is_constant = constant.iter().any(|part| name.ends_with(part) || name.starts_with(part));
+            let is_value = |line: &str| line.starts_with("    ") && line.contains("value ");
+            let lines = text.lines().filter(|line| !line.starts_with("pmNameIndom: "));
+            lines.filter(|line| is_constant || !is_value(line)).collect::<Vec<_>>().join("\n")
+        })
+        .collect();
+    metrics.sort();
+    metrics
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn sample_as_pminfo_shows_it() {
+    let pcp = Pcp::required();
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("sample.log");
+    let binary = pcp.path("PCP_PMDASADM_DIR").join("sample/pmdasample");
+    let root = pcp.path("PCP_PMDAS_DIR").join("sample/root");
+
+    let viewer = Command::new(env!("CARGO_BIN_EXE_pcp-agents"))
+        .args([Path::new("-s1"), Path::new("--pmns"), &root, Path::new("--"), &binary])
+        .args([Path::new("-d29"), Path::new("-l"), &log])
+        .output()
+        .unwrap();
+    assert!(viewer.status.success(), "{viewer:?}");
+    let ours = comparable(&String::from_utf8(viewer.stdout).unwrap());
+
+    let pmns = pcp.path("PCP_PMDAS_DIR").join("sample/pmns");
+    let pmcd = pcp.pmcd().agent(Agent::new("sample", 29, binary).pmns(&pmns)).start();
+    // pminfo puts no line between a metric that it cannot look up and the one before, and shows the semantics that the
+    // agent leaves out of a metric without support as a number.
+    let text = pmcd.run("pminfo", ["-tdf", "sample"]).text;
+    let text = text.replace("sample.bad.unknown: pmLookupDesc: ", "\nsample.bad.unknown: ");
+    let theirs = comparable(&text.replace("Semantics: ??? (0)", "Semantics: instant"));
+    assert!(ours.len() > 150, "{}", ours.len());
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert_eq!(ours, theirs);
+    }
+    assert_eq!(ours.len(), theirs.len());
+}

@@ -1,0 +1,96 @@
+//! The program in a terminal.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::{Child, Command};
+
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::pty::{Winsize, openpty};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::unistd::Pid;
+
+struct Terminal {
+    child: Child,
+    screen: File,
+    /// Keeps the terminal when the program has ended.
+    inside: OwnedFd,
+}
+
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?1049l";
+
+impl Terminal {
+    fn start() -> Terminal {
+        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(&size, None).unwrap();
+        let inside = || pty.slave.try_clone().unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_pcp-agents"))
+            .args(["-t", "0.1"])
+            .env("TERM", "xterm-256color")
+            .env("PCP_CONF", "/nonexistent/pcp.conf")
+            .stdin(inside())
+            .stdout(inside())
+            .stderr(inside())
+            .spawn()
+            .unwrap();
+        Terminal { child, screen: pty.master.into(), inside: pty.slave }
+    }
+
+    /// Reads the screen until a text comes.
+    fn until(&mut self, text: &str) -> String {
+        let mut seen = Vec::new();
+        loop {
+            let mut ready = [PollFd::new(self.screen.as_fd(), PollFlags::POLLIN)];
+            assert_ne!(poll(&mut ready, 60_000u16).unwrap(), 0, "no {text:?} in {:?}", String::from_utf8_lossy(&seen));
+            let mut some = [0; 4096];
+            let n = self.screen.read(&mut some).unwrap();
+            seen.extend_from_slice(&some[..n]);
+            let seen = String::from_utf8_lossy(&seen);
+            if seen.contains(text) {
+                return seen.into_owned();
+            }
+        }
+    }
+
+    fn is_raw(&self) -> bool {
+        !tcgetattr(&self.inside).unwrap().local_flags.contains(LocalFlags::ICANON)
+    }
+
+    /// Waits for the end and checks that the terminal is what it was.
+    fn end(mut self) -> Option<i32> {
+        self.until(LEAVE);
+        let status = self.child.wait().unwrap();
+        assert!(!self.is_raw());
+        status.code()
+    }
+}
+
+#[test]
+fn q_ends_it() {
+    let mut terminal = Terminal::start();
+    terminal.until(ENTER);
+    terminal.until("simple.color");
+    assert!(terminal.is_raw());
+    terminal.screen.write_all(b"q").unwrap();
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn control_c_ends_it() {
+    let mut terminal = Terminal::start();
+    terminal.until("simple.color");
+    terminal.screen.write_all(b"\x03").unwrap();
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn a_signal_ends_it() {
+    let mut terminal = Terminal::start();
+    terminal.until("simple.color");
+    kill(Pid::from_raw(terminal.child.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(terminal.end(), Some(128 + 15));
+}
