@@ -6,12 +6,15 @@
  * print FORMAT TYPE WIDTH VTYPE PAYLOAD     FORMAT 0: PAYLOAD is the word, else the block in host order
  * labels FLAGS TEXT [FLAGS TEXT]...         __pmAddLabels one after the other, the last status
  * domain NAME                               __pmGetDomainLabels
+ * context | host                            __pmGetContextLabels; __pmGetLabelConfig...
  */
 #include <pcp/pmapi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 extern int __pmAddLabels(pmLabelSet **, const char *, int);
+extern int __pmGetContextLabels(pmLabelSet **);
+extern const char *__pmGetLabelConfigHostName(char *, size_t), *__pmGetLabelConfigDomainName(char *, size_t), *__pmGetLabelConfigMachineID(char *, size_t);
 extern int __pmGetDomainLabels(int, const char *, pmLabelSet **);
 
 static unsigned char text[1 << 20];
@@ -64,6 +67,12 @@ int main(void) {
         }
         else if (!strcmp(what, "config")) { char *v = pmGetOptionalConfig(arg); answer_text(v ? v : "(unset)"); }
         else if (!strcmp(what, "domain")) { pmLabelSet *s = NULL; from_hex(arg); int sts = __pmGetDomainLabels(1, (char *)text, &s); labels(sts, s); if (s) pmFreeLabelSets(s, 1); }
+        else if (!strcmp(what, "context")) { pmLabelSet *s = NULL; int sts = __pmGetContextLabels(&s); labels(sts, s); if (s) pmFreeLabelSets(s, 1); }
+        else if (!strcmp(what, "host")) {
+            char h[256], d[256], m[256], all[1024]; const char *hn = __pmGetLabelConfigHostName(h, sizeof h), *dn = __pmGetLabelConfigDomainName(d, sizeof d), *mn = __pmGetLabelConfigMachineID(m, sizeof m);
+            pmLabelSet *s = NULL; snprintf(all, sizeof all, "{\"%s\":\"%s\"}", hn, h); __pmAddLabels(&s, all, 1); snprintf(all, sizeof all, "{\"%s\":\"%s\",\"%s\":\"%s\"}", dn, d, mn, m);
+            labels(__pmAddLabels(&s, all, 1), s); pmFreeLabelSets(s, 1);
+        }
         else if (!strcmp(what, "labels")) {
             pmLabelSet *s = NULL; int sts = 0;
             for (; arg && sts >= 0; arg = strtok_r(NULL, " \n", &save)) { int flags = atoi(arg); from_hex(strtok_r(NULL, " \n", &save)); sts = __pmAddLabels(&s, (char *)text, flags); }

@@ -1,7 +1,7 @@
 //! Label sets: __pmAddLabels, __pmGetDomainLabels.
 
-use pmapi::Error;
 use pmapi::label::{LabelError, LabelFlags, LabelSet};
+use pmapi::{Config, Error};
 
 use crate::{Random, compare, hex};
 
@@ -125,4 +125,30 @@ fn compound_names() {
 fn default_labels_of_agents() {
     let names = ["simple", "pmdasimple", "pmda", "sample DSO", " DSO", "pmdapmdax", "x"];
     compare(&names, &[], |name| format!("domain {}", hex(name)), |name, _| shown(LabelSet::domain(name)));
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn labels_of_the_host() {
+    let etc = tempfile::tempdir().unwrap();
+    let path = etc.path().to_str().unwrap();
+    let env = [("PCP_SYSCONF_DIR", path)];
+    let config = Config::new(b"", [("PCP_SYSCONF_DIR".into(), path.into())]);
+    let write = |name: &str, text: &str| std::fs::write(etc.path().join(name), text).unwrap();
+    std::fs::create_dir_all(etc.path().join("labels/optional")).unwrap();
+    write("labels/20-b", r#"{"site":"B","x.y":2}"#);
+    write("labels/10-a", r#"{"site":"A","rack":{"row":1}}"#);
+    write("labels/30-broken", r#"{"site":tru"#);
+    write("labels/.hidden", r#"{"hidden":1}"#);
+    write("labels/optional/n", r#"{"note":"n","site":"C"}"#);
+    compare(&["context"], &env, |q| (*q).to_owned(), |_, _| shown(Ok(LabelSet::context(&config))));
+    for conf in [
+        "",
+        "[global]\n# comment\n  machineid_hash = sha256\n",
+        "machineid_hash: none\n",
+        "[other]\nmachineid_hash=sha256\n",
+    ] {
+        write("labels.conf", conf);
+        compare(&["host"], &env, |q| (*q).to_owned(), |_, _| shown(LabelSet::host(&config)));
+    }
 }
