@@ -5,3 +5,4 @@ mod c_agents;
 mod fake;
 mod launch;
 mod requests;
+mod rubbish;
