@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use pmapi::Domain;
 use pmapi::config::Config;
 use pmapi::pdu::{Frames, Header};
+use pmapi::{Domain, Error, PmId, Result};
 
 use crate::agent::{Agent, Start};
-use crate::collector::{self, Channel};
+use crate::collector::{self, Channel, Collector};
 use crate::engine::{Engine, Reply};
 
 /// The way to an agent within this process: every request is encoded, answered and decoded as it
-/// would be over a pipe. [`collector::Collector`] asks over it.
+/// would be over a pipe.
 #[derive(Debug)]
 pub struct Local<A> {
     engine: Engine<A>,
@@ -33,9 +33,48 @@ impl<A: Agent> Local<A> {
         Ok(Local { engine, frames: Frames::new(), replies: VecDeque::new(), open: true })
     }
 
+    /// Starts an agent and gives the collector that asks it.
+    ///
+    /// ```
+    /// # use pmda::prelude::*;
+    /// # struct Mine;
+    /// # impl Agent for Mine {
+    /// #     const NAME: &'static str = "mine";
+    /// #     const DOMAIN: u16 = 400;
+    /// #     fn new(setup: &mut Setup) -> Start<Self> {
+    /// #         setup.metric("mine.answer", Item::new(0, 0), Type::U32);
+    /// #         Ok(Mine)
+    /// #     }
+    /// #     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+    /// #         out.put(42)
+    /// #     }
+    /// # }
+    /// let mut mine = pmda::Local::<Mine>::collector()?;
+    /// let answer = mine.metric("mine.answer")?;
+    /// assert_eq!(mine.value(answer)?, Atom::U32(42));
+    /// # Ok::<(), pmda::Failure>(())
+    /// ```
+    pub fn collector() -> Start<Collector<Self>> {
+        Ok(Collector::new(Self::new()?))
+    }
+
     /// The agent, with what it declares.
-    pub fn engine(&mut self) -> &mut Engine<A> {
+    pub fn engine(&self) -> &Engine<A> {
+        &self.engine
+    }
+
+    /// The same, to be changed.
+    pub fn engine_mut(&mut self) -> &mut Engine<A> {
         &mut self.engine
+    }
+}
+
+impl<A: Agent> Collector<Local<A>> {
+    /// The metric of a name; `PM_ERR_NAME` for a name that the agent has not declared.
+    pub fn metric(&self, name: &str) -> Result<PmId> {
+        let schema = self.channel().engine().schema();
+        let metric = schema.metrics().iter().find(|m| m.name() == name).ok_or(Error::NAME)?;
+        Ok(PmId::new(schema.domain(), metric.item()))
     }
 }
 
