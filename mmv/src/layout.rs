@@ -6,7 +6,10 @@
 //! The values come first, at an offset that never changes, so that values keep their place when
 //! the file grows. The contents list the sections in the order that C writes them in.
 
-use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+
+use hashbrown::HashMap;
 
 use crate::format::{
     Flags, HEADER_LEN, Header, INDOM_LEN, IndomRecord, LABEL_LEN, MAGIC, NAME_LEN, PAYLOAD_LEN, STRING_LEN, Section,
@@ -27,34 +30,29 @@ pub(crate) struct Owner {
     pub cluster: u16,
 }
 
-/// A file's bytes.
-pub(crate) struct Image {
-    pub bytes: Vec<u8>,
-    /// Where the strings of text values are.
-    pub texts_at: u64,
-}
-
 /// The word that stands in a new file for a value that is set, not added to, until its value has
 /// been brought over. As a floating point number it is a signalling NaN, which no arithmetic gives;
 /// an integer may be equal to it, and takes the slow way then.
 pub(crate) const MARK: u64 = 0xfff6_a5c3_5eed_0b1e;
 
-struct Layout<'a> {
+/// Where everything is.
+pub(crate) struct Layout<'a> {
     model: &'a Model,
     version: Version,
     strings: Strings<'a>,
-    values: (u64, usize),
-    indoms: (u64, usize),
-    instances: (u64, usize),
-    metrics: (u64, usize),
-    texts: (u64, usize),
-    labels: (u64, usize),
-    end: u64,
+    values: Place,
+    indoms: Place,
+    instances: Place,
+    metrics: Place,
+    texts: Place,
+    labels: Place,
 }
 
-/// The bytes of a model's file with room for `capacity` values.
-pub(crate) fn image(model: &Model, owner: &Owner, capacity: usize) -> Image {
-    Layout::new(model, capacity).image(owner)
+/// A section: where it is and how many records it has.
+#[derive(Clone, Copy)]
+struct Place {
+    at: u64,
+    count: usize,
 }
 
 /// The version that a model needs.
@@ -72,7 +70,8 @@ pub(crate) fn version(model: &Model) -> Version {
 }
 
 impl<'a> Layout<'a> {
-    fn new(model: &'a Model, capacity: usize) -> Layout<'a> {
+    /// The layout of a model's file with room for `capacity` values.
+    pub(crate) fn new(model: &'a Model, capacity: usize) -> Layout<'a> {
         let version = version(model);
         let mut strings = Strings::default();
         if version > Version::V1 {
@@ -86,35 +85,49 @@ impl<'a> Layout<'a> {
         let mut section = |count: usize, size: usize| {
             let at = end;
             end += (count * size) as u64;
-            (at, count)
+            Place { at, count }
         };
         let indoms = section(model.indoms().len(), INDOM_LEN);
         let instances = section(model.indoms().map(|(_, d)| d.instances().len()).sum(), version.instance_len());
         let metrics = section(model.metrics().len(), version.metric_len());
         let texts = section(2 * model.texts() + strings.list.len(), STRING_LEN);
         let labels = section(model.labels().len(), LABEL_LEN);
-        let values = (VALUES_AT, model.values().len());
-        strings.at = texts.0 + (2 * model.texts() * STRING_LEN) as u64;
-        Layout { model, version, strings, values, indoms, instances, metrics, texts, labels, end }
+        let values = Place { at: VALUES_AT, count: model.values().len() };
+        strings.at = texts.at + (2 * model.texts() * STRING_LEN) as u64;
+        Layout { model, version, strings, values, indoms, instances, metrics, texts, labels }
     }
 
-    fn image(&self, owner: &Owner) -> Image {
-        let mut out = Vec::with_capacity(self.end as usize);
-        self.head(owner, &mut out);
-        out.resize(VALUES_AT as usize, 0);
-        self.write_values(&mut out);
-        out.resize(self.indoms.0 as usize, 0);
-        self.write_indoms(&mut out);
-        self.write_instances(&mut out);
-        self.write_metrics(&mut out);
-        out.resize(self.strings.at as usize, 0);
-        self.strings.list.iter().for_each(|text| push_padded(&mut out, text, STRING_LEN));
-        self.write_labels(owner, &mut out);
-        debug_assert_eq!(out.len() as u64, self.end);
-        Image { bytes: out, texts_at: self.texts.0 }
+    /// Where the strings of text values are.
+    pub(crate) fn texts_at(&self) -> u64 {
+        self.texts.at
     }
 
-    fn head(&self, owner: &Owner, out: &mut Vec<u8>) {
+    /// Writes the file. Values that `moves` says to have a handle get what [`Kind`] asks for when
+    /// they move; the others get the word that `initial` gives.
+    pub(crate) fn write(
+        &self,
+        owner: &Owner,
+        moves: impl Fn(usize) -> bool,
+        initial: impl Fn(&Metric) -> u64,
+        file: &File,
+    ) -> io::Result<()> {
+        let mut out = Sink { file, buffer: Vec::with_capacity(Sink::FULL + Sink::SPARE), done: 0 };
+        self.write_head(owner, &mut out);
+        out.pad_to(self.values.at)?;
+        self.write_values(moves, initial, &mut out)?;
+        out.pad_to(self.indoms.at)?;
+        self.write_indoms(&mut out)?;
+        self.write_instances(&mut out)?;
+        self.write_metrics(&mut out)?;
+        out.pad_to(self.strings.at)?;
+        for text in &self.strings.list {
+            push_padded(out.record()?, text, STRING_LEN);
+        }
+        self.write_labels(owner, &mut out)?;
+        out.finish()
+    }
+
+    fn write_head(&self, owner: &Owner, out: &mut Sink<'_>) {
         let sections = [
             (Section::Indoms, self.indoms),
             (Section::Instances, self.instances),
@@ -123,11 +136,11 @@ impl<'a> Layout<'a> {
             (Section::Strings, self.texts),
             (Section::Labels, self.labels),
         ];
-        let needed = |section: &&(Section, (u64, usize))| match section.0 {
+        let needed = |section: &&(Section, Place)| match section.0 {
             // An agent wants at least these two.
             Section::Metrics | Section::Values => true,
             // C's mmvdump complains about a section without entries.
-            _ => section.1.1 > 0,
+            _ => section.1.count > 0,
         };
         let header = Header {
             magic: MAGIC,
@@ -139,33 +152,41 @@ impl<'a> Layout<'a> {
             process: owner.process,
             cluster: owner.cluster.into(),
         };
-        header.write(out);
-        for (section, (offset, count)) in sections.iter().filter(needed) {
-            Toc { section: *section as u32, count: *count as i32, offset: *offset }.write(out);
+        header.write(&mut out.buffer);
+        for (section, place) in sections.iter().filter(needed) {
+            let toc = Toc { section: *section as u32, count: place.count as i32, offset: place.at };
+            toc.write(&mut out.buffer);
         }
     }
 
-    fn write_values(&self, out: &mut Vec<u8>) {
+    fn write_values(
+        &self,
+        moves: impl Fn(usize) -> bool,
+        initial: impl Fn(&Metric) -> u64,
+        out: &mut Sink<'_>,
+    ) -> io::Result<()> {
         let mut text = 0;
         let firsts = self.first_instances();
-        for value in self.model.values() {
-            let metric = self.model.metric(value.metric);
+        for (index, value) in self.model.values().iter().enumerate() {
+            let metric = self.model.metric(value.metric());
             let (word, extra) = match metric.kind {
+                Kind::Text => {
+                    text += 1;
+                    (0, self.texts.at + (2 * (text - 1) * STRING_LEN) as u64)
+                }
+                _ if !moves(index) => (initial(metric), 0),
                 Kind::Added => (0, 0),
                 Kind::Set => (MARK, 0),
                 Kind::Interval => (MARK, MARK),
-                Kind::Text => {
-                    text += 1;
-                    (0, self.texts.0 + (2 * (text - 1) * STRING_LEN) as u64)
-                }
             };
             let instance = metric.indom.map_or(0, |indom| {
                 let index = firsts.get(indom).copied().unwrap_or_default() + value.instance as usize;
-                self.instances.0 + (index * self.version.instance_len()) as u64
+                self.instances.at + (index * self.version.instance_len()) as u64
             });
-            let metric = self.metrics.0 + (value.metric * self.version.metric_len()) as u64;
-            ValueRecord { word, extra: extra.cast_signed(), metric, instance }.write(out);
+            let metric = self.metrics.at + (value.metric() * self.version.metric_len()) as u64;
+            ValueRecord { word, extra: extra.cast_signed(), metric, instance }.write(out.record()?);
         }
+        Ok(())
     }
 
     /// Index of each instance domain's first instance.
@@ -174,49 +195,50 @@ impl<'a> Layout<'a> {
         counts.scan(0, |next, count| Some(std::mem::replace(next, *next + count))).collect()
     }
 
-    fn write_indoms(&self, out: &mut Vec<u8>) {
+    fn write_indoms(&self, out: &mut Sink<'_>) -> io::Result<()> {
         for ((_, indom), first) in self.model.indoms().zip(self.first_instances()) {
             let record = IndomRecord {
                 serial: indom.serial,
                 count: indom.instances().len() as u32,
-                offset: self.instances.0 + (first * self.version.instance_len()) as u64,
+                offset: self.instances.at + (first * self.version.instance_len()) as u64,
                 short: self.strings.optional(indom.help.short.as_deref()),
                 long: self.strings.optional(indom.help.long.as_deref()),
             };
-            record.write(out);
+            record.write(out.record()?);
         }
+        Ok(())
     }
 
-    fn write_instances(&self, out: &mut Vec<u8>) {
+    fn write_instances(&self, out: &mut Sink<'_>) -> io::Result<()> {
         for ((_, indom), i) in self.model.indoms().zip(0u64..) {
-            let at = self.indoms.0 + i * INDOM_LEN as u64;
+            let at = self.indoms.at + i * INDOM_LEN as u64;
             for (name, id) in indom.instances() {
+                let out = out.record()?;
                 out.extend(at.to_ne_bytes());
                 out.extend([0; 4]);
                 out.extend(id.to_ne_bytes());
                 self.write_name(name, out);
             }
         }
+        Ok(())
     }
 
-    fn write_metrics(&self, out: &mut Vec<u8>) {
+    fn write_metrics(&self, out: &mut Sink<'_>) -> io::Result<()> {
         for (name, metric) in self.model.metrics() {
+            let out = out.record()?;
             self.write_name(name, out);
-            self.write_metric(metric, out);
+            let indom = metric.indom.map_or(u32::MAX, |i| self.model.indom(i).serial);
+            out.extend(u32::from(metric.item).to_ne_bytes());
+            out.extend((metric.ty as i32).to_ne_bytes());
+            out.extend(metric.semantics.code().to_ne_bytes());
+            out.extend(metric.units.word().to_ne_bytes());
+            out.extend(indom.to_ne_bytes());
+            out.extend([0; 4]);
+            for text in [&metric.help.short, &metric.help.long] {
+                out.extend(self.strings.optional(text.as_deref()).to_ne_bytes());
+            }
         }
-    }
-
-    fn write_metric(&self, metric: &Metric, out: &mut Vec<u8>) {
-        let indom = metric.indom.map_or(u32::MAX, |i| self.model.indom(i).serial);
-        out.extend(u32::from(metric.item).to_ne_bytes());
-        out.extend((metric.ty as i32).to_ne_bytes());
-        out.extend(metric.semantics.code().to_ne_bytes());
-        out.extend(metric.units.word().to_ne_bytes());
-        out.extend(indom.to_ne_bytes());
-        out.extend([0; 4]);
-        for text in [&metric.help.short, &metric.help.long] {
-            out.extend(self.strings.optional(text.as_deref()).to_ne_bytes());
-        }
+        Ok(())
     }
 
     fn write_name(&self, name: &str, out: &mut Vec<u8>) {
@@ -226,14 +248,59 @@ impl<'a> Layout<'a> {
         }
     }
 
-    fn write_labels(&self, owner: &Owner, out: &mut Vec<u8>) {
+    fn write_labels(&self, owner: &Owner, out: &mut Sink<'_>) -> io::Result<()> {
         for label in self.model.labels() {
             let (identity, internal) = label.subject.numbers(self.model, owner.cluster);
+            let out = out.record()?;
             out.extend(label.flags().to_ne_bytes());
             out.extend(identity.to_ne_bytes());
             out.extend(internal.to_ne_bytes());
             push_padded(out, &label.json, PAYLOAD_LEN);
         }
+        Ok(())
+    }
+}
+
+/// Collects records and writes many at a time.
+struct Sink<'a> {
+    file: &'a File,
+    buffer: Vec<u8>,
+    done: u64,
+}
+
+impl Sink<'_> {
+    const FULL: usize = 64 << 10;
+    /// More than a record.
+    const SPARE: usize = 4 << 10;
+
+    /// Where to append a record.
+    fn record(&mut self) -> io::Result<&mut Vec<u8>> {
+        if self.buffer.len() >= Self::FULL {
+            self.spill()?;
+        }
+        Ok(&mut self.buffer)
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        let mut file = self.file;
+        file.write_all(&self.buffer)?;
+        self.done += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Appends zeros up to an offset in the file.
+    fn pad_to(&mut self, at: u64) -> io::Result<()> {
+        while self.done + (self.buffer.len() as u64) < at {
+            let missing = at - self.done - self.buffer.len() as u64;
+            let buffer = self.record()?;
+            buffer.resize(buffer.len() + missing.min(Self::SPARE as u64) as usize, 0);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.spill()
     }
 }
 

@@ -20,7 +20,9 @@
 //! * [`Handle`]: what updates a value, from any thread; [`CounterWriter`], [`GaugeWriter`] and
 //!   [`Interval`] from one
 //! * [`reader`], [`dump`]: files of any application
+//! * [`collection`]: all files of a directory, as PCP's agent shows them
 
+pub mod collection;
 pub mod dump;
 pub mod format;
 pub mod reader;

@@ -113,6 +113,11 @@ impl Chunk {
         self.first..self.first + self.capacity.load(Ordering::SeqCst)
     }
 
+    /// The values that may have slots.
+    pub(crate) fn slotted(&self) -> Range<usize> {
+        self.first..self.first + self.slotted.load(Ordering::SeqCst)
+    }
+
     /// Gives up the addresses of values from `end` on, if none of them has a slot.
     pub(crate) fn trim(&self, end: usize) {
         let _held = self.gate.hold();
@@ -120,7 +125,8 @@ impl Chunk {
         self.capacity.fetch_min(kept, Ordering::SeqCst);
     }
 
-    /// Maps a file, which must have all of the chunk's values, in place of what was mapped.
+    /// Maps a file, which must have all of the chunk's values and be mappable ([`probe`]), in place of
+    /// what was mapped.
     pub(crate) fn rebase(&self, file: &File) -> io::Result<()> {
         if file.metadata()?.len() < value_at(self.range().end) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -199,11 +205,11 @@ pub(crate) fn map_range(file: &File, offset: u64, len: usize) -> io::Result<Mmap
 }
 
 #[cfg(not(miri))]
-pub(crate) use backing::page_size;
+pub(crate) use backing::{page_size, probe};
 #[cfg(miri)]
 use heap as backing;
 #[cfg(miri)]
-pub(crate) use heap::page_size;
+pub(crate) use heap::{page_size, probe};
 
 /// What is mapped behind a chunk.
 pub(crate) type Backing = File;
@@ -250,11 +256,16 @@ mod backing {
         Ok(file)
     }
 
-    /// Maps a file at addresses that are mapped already.
+    /// Whether a file can be mapped at all.
+    pub(crate) fn probe(file: &File) -> io::Result<()> {
+        let len = page_size();
+        let probe = map(None, len, MapFlags::MAP_SHARED, file, 0)?;
+        unmap(probe, len as usize);
+        Ok(())
+    }
+
+    /// Maps a file, which [`probe`] has seen, at addresses that are mapped already.
     pub(super) fn replace(base: NonNull<u8>, len: usize, file: &File, offset: u64) -> io::Result<()> {
-        // A file that cannot be mapped at all must not cost the old mapping.
-        let probe = map(None, len as u64, MapFlags::MAP_SHARED, file, offset)?;
-        unmap(probe, len);
         let fixed = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
         if let Err(e) = map(Some(base), len as u64, fixed, file, offset) {
             tracing::error!("cannot map values at their place: {e}");
@@ -299,6 +310,10 @@ mod heap {
         // SAFETY: the layout is not empty.
         let base = unsafe { alloc_zeroed(layout((end - start) as usize)) };
         Ok((NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?, File::open("/dev/null")?))
+    }
+
+    pub(crate) fn probe(_: &File) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     pub(super) fn replace(_: NonNull<u8>, _: usize, _: &File, _: u64) -> io::Result<()> {

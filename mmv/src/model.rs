@@ -1,8 +1,6 @@
 //! What a registry holds, whatever the file's format is.
 
-use std::collections::{HashMap, HashSet};
-
-use indexmap::IndexMap;
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
 use indexmap::map::Entry;
 use pmapi::label::{LabelFlags, LabelLevel, LabelSet};
 use pmapi::{Semantics, Units};
@@ -11,6 +9,8 @@ use serde::Serialize;
 use crate::format::{MAX_LABELS, MAX_METRICS, MAX_SERIAL, PAYLOAD_LEN, ValueType};
 use crate::names::{check_instance, check_metric, check_text};
 use crate::{Error, ids};
+
+type IndexMap<K, V> = indexmap::IndexMap<K, V, DefaultHashBuilder>;
 
 /// How a value is updated, which decides how it moves to another file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,8 +58,30 @@ pub(crate) struct Metric {
     /// Index of the instance domain.
     pub indom: Option<usize>,
     pub help: Help,
-    /// Its values, in the order of the instances.
-    pub values: Vec<u32>,
+    values: Values,
+}
+
+/// A metric's values.
+#[derive(Debug)]
+enum Values {
+    One(u32),
+    /// In the order of the instances.
+    Each(Vec<u32>),
+}
+
+impl Metric {
+    pub(crate) fn new(ty: ValueType, kind: Kind, semantics: Semantics, units: Units) -> Metric {
+        let values = Values::One(0);
+        Metric { item: 0, ty, kind, semantics, units, indom: None, help: Help::default(), values }
+    }
+
+    /// The value of an instance, or the one value.
+    pub(crate) fn value(&self, instance: usize) -> Option<u32> {
+        match &self.values {
+            Values::One(value) => Some(*value),
+            Values::Each(values) => values.get(instance).copied(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -85,8 +107,15 @@ impl Indom {
 /// A value of a metric, for an instance if the metric has a domain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value {
-    pub metric: usize,
+    metric: u32,
     pub instance: u32,
+}
+
+impl Value {
+    /// Index of the metric.
+    pub(crate) fn metric(self) -> usize {
+        self.metric as usize
+    }
 }
 
 /// What a label is for.
@@ -157,9 +186,30 @@ pub(crate) struct Model {
     /// Names that have children.
     nodes: HashSet<Box<str>>,
     /// Items in use.
-    items: HashSet<u16>,
+    items: Items,
     /// Metrics that have no item yet.
     unassigned: Vec<usize>,
+}
+
+/// A set of items.
+#[derive(Clone, Debug)]
+struct Items([bool; MAX_METRICS + 1]);
+
+impl Default for Items {
+    fn default() -> Self {
+        Items([false; MAX_METRICS + 1])
+    }
+}
+
+impl Items {
+    fn contains(&self, item: u16) -> bool {
+        self.0.get(usize::from(item)).is_some_and(|used| *used)
+    }
+
+    /// Adds an item, and says whether it is new and an item at all.
+    fn insert(&mut self, item: u16) -> bool {
+        self.0.get_mut(usize::from(item)).is_some_and(|used| !std::mem::replace(used, true))
+    }
 }
 
 impl Model {
@@ -220,15 +270,16 @@ impl Model {
             Some(item) => _ = self.items.insert(item),
             None => self.unassigned.push(index),
         }
-        let instances = match metric.indom {
-            None => 1,
+        let (values, instances) = match metric.indom {
+            None => (Values::One(0), 1),
             Some(indom) => {
                 let indom = &mut self.indoms[indom];
                 indom.metrics.push(index);
-                indom.instances.len()
+                (Values::Each(Vec::with_capacity(indom.instances.len())), indom.instances.len())
             }
         };
-        self.metrics.insert(name.into(), Metric { item: item.unwrap_or_default(), values: Vec::new(), ..metric });
+        self.values.reserve(instances);
+        self.metrics.insert(name.into(), Metric { item: item.unwrap_or_default(), values, ..metric });
         (0..instances).for_each(|instance| self.add_value(index, instance));
         Ok(index)
     }
@@ -237,7 +288,7 @@ impl Model {
         if usize::from(item) > MAX_METRICS {
             return Err(Error::Range { what: "item", number: item.into(), min: 0, max: MAX_METRICS as u32 });
         }
-        if self.items.contains(&item) {
+        if self.items.contains(item) {
             return Err(Error::InUse { what: "item", name: item.to_string() });
         }
         Ok(())
@@ -269,9 +320,13 @@ impl Model {
 
     fn add_value(&mut self, index: usize, instance: usize) {
         let metric = &mut self.metrics[index];
-        metric.values.push(self.values.len() as u32);
+        let value = self.values.len() as u32;
+        match &mut metric.values {
+            Values::One(one) => *one = value,
+            Values::Each(values) => values.push(value),
+        }
         self.texts += usize::from(metric.kind == Kind::Text);
-        self.values.push(Value { metric: index, instance: instance as u32 });
+        self.values.push(Value { metric: index as u32, instance: instance as u32 });
     }
 
     /// Adds an instance domain and gives its index. `serial` asks for a certain number.
@@ -345,17 +400,18 @@ impl Model {
         pending.sort_by(|a, b| self.metrics.get_index(*a).map(|m| m.0).cmp(&self.metrics.get_index(*b).map(|m| m.0)));
         pending.retain(|&index| {
             let Some((name, metric)) = self.metrics.get_index_mut(index) else { return false };
-            let Some(&item) = before.get(name).filter(|item| self.items.insert(**item)) else { return true };
+            let Some(&item) = before.get(&**name).filter(|item| self.items.insert(**item)) else { return true };
             metric.item = item;
             false
         });
         // What another metric had before is left free for its return, if there is room.
         let crowded = self.metrics.len() + before.len() > MAX_METRICS;
-        let reserved: HashSet<u16> = before.values().copied().filter(|_| !crowded).collect();
+        let mut taken = self.items.clone();
+        before.values().filter(|_| !crowded).for_each(|item| _ = taken.insert(*item));
         for index in pending {
             let Some((name, metric)) = self.metrics.get_index_mut(index) else { continue };
-            let taken = |item| self.items.contains(&item) || reserved.contains(&item);
-            metric.item = ids::probe(name, 1 << 10, |item| taken(item as u16)) as u16;
+            metric.item = ids::probe(name, 1 << 10, |item| taken.contains(item as u16)) as u16;
+            taken.insert(metric.item);
             self.items.insert(metric.item);
         }
     }

@@ -1,5 +1,6 @@
 //! Counters that threads don't contend for.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -85,9 +86,16 @@ pub(super) fn shard_count() -> usize {
 /// A number for each thread, the next one for each new thread.
 #[inline]
 pub(super) fn thread_number() -> usize {
+    // Without a constructor, which every access would have to ask for.
+    thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
+    NUMBER.with(|number| if number.get() == usize::MAX { new_number(number) } else { number.get() })
+}
+
+#[cold]
+fn new_number(number: &Cell<usize>) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Relaxed));
-    NUMBER.with(|number| *number)
+    number.set(NEXT.fetch_add(1, Relaxed));
+    number.get()
 }
 
 impl<T: Number> Shards<T> {

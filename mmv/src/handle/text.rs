@@ -152,7 +152,8 @@ impl TextList {
 
 fn cut(text: &str) -> &str {
     let text = text.split('\0').next().unwrap_or_default();
-    text.get(..text.floor_char_boundary(MAX_LEN)).unwrap_or(text)
+    let end = (0..=MAX_LEN.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    text.get(..end).unwrap_or_default()
 }
 
 #[cfg(test)]

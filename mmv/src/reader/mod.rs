@@ -10,6 +10,7 @@ use pmapi::{Semantics, Units};
 
 pub use problem::{Problem, Problems, ReadError};
 pub use source::{MAX_LEN, process_exists};
+pub(crate) use source::{generations, open};
 
 use crate::format::{
     self, Bytes, Header, INDOM_LEN, IndomRecord, InstanceRecord, LABEL_LEN, LabelRecord, MAGIC, MAX_LABELS,

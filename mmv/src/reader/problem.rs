@@ -51,6 +51,9 @@ pub enum ReadError {
         /// Its size.
         len: u64,
     },
+    /// The process that it depends on is gone.
+    #[error("its process {0} is gone")]
+    Owner(i32),
     /// Its cluster has more than 12 bits.
     #[error("cluster {0} is not in 0 to 4095")]
     Cluster(i32),

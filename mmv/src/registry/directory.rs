@@ -1,10 +1,10 @@
 //! The directory that registries share.
 
-use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
+use hashbrown::{HashMap, HashSet};
 use pmapi::Item;
 
 use crate::format::{Bytes, HEADER_LEN, Header, MAGIC};

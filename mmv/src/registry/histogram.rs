@@ -71,8 +71,8 @@ impl HistogramBuilder {
         let _batch = self.registry.batch();
         let indom = self.registry.indom(&self.name).help("upper boundaries of the buckets");
         let indom = indom.numbered((0..).zip(names.iter().map(String::as_str))).register()?;
-        let metric = self.registry.counter(&self.named("bucket"));
-        let family = metric.help(&self.help_on("values in each bucket")).over(&indom)?;
+        let (name, help) = (self.named("bucket"), self.help_on("values in each bucket"));
+        let family = self.registry.counter(&name).help(&help).over(&indom)?;
         Ok(Buckets {
             bounds: bounds.into(),
             buckets: names.iter().map(|name| family.instance(name)).collect::<Result<Arc<[Counter]>, Error>>()?,
@@ -93,8 +93,8 @@ impl HistogramBuilder {
         let _batch = self.registry.batch();
         let indom = self.registry.indom(&self.name).help("quantiles");
         let indom = indom.numbered((0..).zip(names.iter().map(String::as_str))).register()?;
-        let metric = self.registry.metric::<Gauge>(&self.named("quantile"));
-        let family = metric.units(self.units).help(&self.help_on("quantiles of recent values")).over(&indom)?;
+        let (name, help) = (self.named("quantile"), self.help_on("quantiles of recent values"));
+        let family = self.registry.gauge(&name).units(self.units).help(&help).over(&indom)?;
         let gauges = names.iter().map(|name| family.instance(name)).collect::<Result<Vec<Gauge>, Error>>()?;
         let max = family.instance("max")?;
         let quantiles = quantiles.iter().copied().zip(gauges).collect();
@@ -107,12 +107,13 @@ impl HistogramBuilder {
     }
 
     fn count(&self) -> Result<Counter, Error> {
-        self.registry.counter(&self.named("count")).help(&self.help_on("number of values")).register()
+        let (name, help) = (self.named("count"), self.help_on("number of values"));
+        self.registry.counter(&name).help(&help).register()
     }
 
     fn sum(&self) -> Result<Counter<f64>, Error> {
-        let metric = self.registry.metric::<Counter<f64>>(&self.named("sum"));
-        metric.units(self.units).help(&self.help_on("sum of the values")).register()
+        let (name, help) = (self.named("sum"), self.help_on("sum of the values"));
+        self.registry.metric::<Counter<f64>>(&name).units(self.units).help(&help).register()
     }
 
     fn named(&self, part: &str) -> String {

@@ -8,6 +8,7 @@ use pmapi::LabelSet;
 use serde::Serialize;
 
 use super::Inner;
+use super::inner::State;
 use crate::Error;
 use crate::handle::Handle;
 use crate::model::{Help, Label, Subject, non_empty};
@@ -15,18 +16,17 @@ use crate::model::{Help, Label, Subject, non_empty};
 /// An instance domain about to be registered (`mmv_stats_add_indom(3)`).
 #[derive(Debug)]
 #[must_use = "an instance domain exists once it is registered"]
-pub struct InDomBuilder {
-    inner: Arc<Inner>,
-    name: String,
+pub struct InDomBuilder<'n> {
+    inner: &'n Arc<Inner>,
+    name: &'n str,
     serial: Option<u32>,
     help: Help,
-    instances: Vec<(String, Option<u32>)>,
+    instances: Vec<(&'n str, Option<u32>)>,
     labels: Vec<Result<Label, Error>>,
 }
 
-impl InDomBuilder {
-    pub(super) fn new(inner: &Arc<Inner>, name: &str) -> InDomBuilder {
-        let (inner, name) = (Arc::clone(inner), name.to_owned());
+impl<'n> InDomBuilder<'n> {
+    pub(super) fn new(inner: &'n Arc<Inner>, name: &'n str) -> InDomBuilder<'n> {
         InDomBuilder { inner, name, serial: None, help: Help::default(), instances: Vec::new(), labels: Vec::new() }
     }
 
@@ -49,14 +49,14 @@ impl InDomBuilder {
     }
 
     /// Instances that there are from the beginning; their identifiers follow from their names.
-    pub fn instances<'n>(mut self, names: impl IntoIterator<Item = &'n str>) -> Self {
-        self.instances.extend(names.into_iter().map(|name| (name.to_owned(), None)));
+    pub fn instances(mut self, names: impl IntoIterator<Item = &'n str>) -> Self {
+        self.instances.extend(names.into_iter().map(|name| (name, None)));
         self
     }
 
     /// Instances that there are from the beginning, with their identifiers.
-    pub fn numbered<'n>(mut self, instances: impl IntoIterator<Item = (u32, &'n str)>) -> Self {
-        self.instances.extend(instances.into_iter().map(|(id, name)| (name.to_owned(), Some(id))));
+    pub fn numbered(mut self, instances: impl IntoIterator<Item = (u32, &'n str)>) -> Self {
+        self.instances.extend(instances.into_iter().map(|(id, name)| (name, Some(id))));
         self
     }
 
@@ -71,14 +71,14 @@ impl InDomBuilder {
     pub fn register(self) -> Result<InDom, Error> {
         let InDomBuilder { inner, name, serial, help, instances, labels } = self;
         let labels = labels.into_iter().collect::<Result<Vec<Label>, Error>>()?;
-        let index = inner.change(|state| {
+        let add = |state: &mut State| {
             state.room_for_labels(labels.len())?;
-            let index = state.model.add_indom(&name, serial, help)?;
-            instances.iter().try_for_each(|(name, id)| state.model.add_instance(index, name, *id).map(|_| ()))?;
+            let index = state.model.add_indom(name, serial, help)?;
+            instances.iter().try_for_each(|(name, id)| state.model.add_instance(index, name, *id).map(drop))?;
             state.add_labels(labels, Subject::Indom(index))?;
             Ok(index)
-        })?;
-        Ok(InDom { inner, index })
+        };
+        inner.change(add, |_, index| InDom { inner: Arc::clone(inner), index })
     }
 }
 
@@ -93,12 +93,12 @@ impl InDom {
     /// Adds an instance, and a value for it to every metric over the domain
     /// (`mmv_stats_add_instance(3)`). Its identifier follows from its name.
     pub fn add(&self, instance: &str) -> Result<(), Error> {
-        self.inner.change(|state| state.model.add_instance(self.index, instance, None)).map(|_| ())
+        self.inner.change(|state| state.model.add_instance(self.index, instance, None), |_, _| ())
     }
 
     /// Adds an instance with an identifier.
     pub fn add_numbered(&self, id: u32, instance: &str) -> Result<(), Error> {
-        self.inner.change(|state| state.model.add_instance(self.index, instance, Some(id))).map(|_| ())
+        self.inner.change(|state| state.model.add_instance(self.index, instance, Some(id)), |_, _| ())
     }
 
     /// Labels an instance, which is added if there is none of the name
@@ -111,7 +111,7 @@ impl InDom {
 
     /// As [`InDom::label_instance`] with several labels, which take the room of one.
     pub fn label_instance_set(&self, instance: &str, labels: &LabelSet) -> Result<(), Error> {
-        self.inner.change(|state| {
+        let label = |state: &mut State| {
             state.room_for_labels(1)?;
             let index = match state.model.indom(self.index).instance(instance) {
                 Some(index) => index,
@@ -119,7 +119,8 @@ impl InDom {
             };
             let label = Label::of_set(Subject::Instance(self.index, index), false, labels)?;
             state.model.add_label(label)
-        })
+        };
+        self.inner.change(label, |_, ()| ())
     }
 
     /// The names of the instances.
@@ -161,10 +162,10 @@ impl<H: Handle> Family<H> {
     /// only writer of a value can be had once.
     pub fn instance(&self, name: &str) -> Result<H, Error> {
         if self.inner.lock().model.indom(self.indom).instance(name).is_none() {
-            let added = self.inner.change(|state| state.model.add_instance(self.indom, name, None));
+            let added = self.inner.change(|state| state.model.add_instance(self.indom, name, None), |_, _| ());
             match added {
                 // Another thread was faster.
-                Ok(_) | Err(Error::InUse { .. }) => {}
+                Ok(()) | Err(Error::InUse { .. }) => {}
                 Err(e) => return Err(e),
             }
         }
@@ -179,7 +180,7 @@ impl<H: Handle> Family<H> {
     fn find(&self, name: &str) -> Option<Result<H, Error>> {
         let mut state = self.inner.lock();
         let instance = state.model.indom(self.indom).instance(name)?;
-        let value = *state.model.metric(self.metric).values.get(instance)?;
+        let value = state.model.metric(self.metric).value(instance)?;
         let handle = self.inner.seat(&mut state, value);
         self.inner.ensure_thread(&mut state);
         Some(handle)

@@ -1,12 +1,14 @@
 //! The state of a registry and how it changes.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
+
+use hashbrown::{HashMap, HashSet};
 
 use super::Builder;
 use super::publish::Published;
@@ -50,7 +52,7 @@ pub(crate) struct State {
 /// Values' addresses and what is mapped there.
 pub(crate) struct Run {
     pub chunk: Arc<Chunk>,
-    pub backing: Backing,
+    pub backing: Arc<Backing>,
 }
 
 pub(crate) enum Phase {
@@ -82,21 +84,25 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the model, gives new values addresses, and sees that the file follows.
-    pub(crate) fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> Result<T, Error>) -> Result<T, Error> {
+    /// Changes the model, gives new values addresses, does what comes `then`, and sees that the file
+    /// follows.
+    pub(crate) fn change<T, U>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut State) -> Result<T, Error>,
+        then: impl FnOnce(&mut State, T) -> U,
+    ) -> Result<U, Error> {
         let mut state = self.lock();
         let (values, texts) = (state.model.values().len(), state.model.texts());
-        let result = change(&mut state);
+        let changed = change(&mut state);
         // Also what a change that failed in the end has added needs its place.
         self.settle(&mut state, values, texts)?;
-        if result.is_ok() {
-            state.stale = true;
-            if state.batches == 0 && !self.options.lazy {
-                self.publish_if_stale(&mut state);
-            }
-            self.ensure_thread(&mut state);
+        state.stale = true;
+        let result = then(&mut state, changed?);
+        if state.batches == 0 && !self.options.lazy {
+            self.publish_if_stale(&mut state);
         }
-        result
+        self.ensure_thread(&mut state);
+        Ok(result)
     }
 
     /// Gives values from `first` on their addresses.
@@ -119,16 +125,18 @@ impl Inner {
     fn extend(&self, state: &mut State, values: usize) -> io::Result<()> {
         let capacity = state.capacity();
         if values > capacity {
-            let more = (values - capacity).max(capacity / 2).max(LEAST_VALUES);
+            // What is left over at the start is given up; later it takes room in the file.
+            let least = if matches!(state.phase, Phase::Idle) { 32 * LEAST_VALUES } else { LEAST_VALUES };
+            let more = (values - capacity).max(capacity / 2).max(least);
             let (chunk, backing) = Chunk::new(capacity, more, Arc::clone(&self.gate))?;
-            state.chunks.push(Run { chunk, backing });
+            state.chunks.push(Run { chunk, backing: Arc::new(backing) });
         }
         Ok(())
     }
 
     fn number_texts(&self, state: &mut State, first: usize) {
         for (value, index) in state.model.values().iter().zip(0u32..).skip(first) {
-            if state.model.metric(value.metric).kind == Kind::Text {
+            if state.model.metric(value.metric()).kind == Kind::Text {
                 let number = state.texts.len();
                 state.texts.insert(index, number);
             }
@@ -161,7 +169,7 @@ impl Inner {
     pub(super) fn find<H: Handle>(&self, name: &str) -> Option<H> {
         let mut state = self.lock();
         let (_, metric) = state.model.find_metric(name)?;
-        let value = *metric.values.first()?;
+        let value = metric.value(0)?;
         let same = metric.ty == H::TYPE && metric.kind == H::KIND && metric.indom.is_none();
         if same && !H::UNIQUE { self.seat(&mut state, value).ok() } else { None }
     }
@@ -181,11 +189,16 @@ impl State {
         self.chunks.last().map_or(0, |run| run.chunk.range().end)
     }
 
+    /// The values that have handles, and maybe others.
+    pub(crate) fn seated(&self) -> Vec<Range<usize>> {
+        self.chunks.iter().map(|run| run.chunk.slotted()).collect()
+    }
+
     fn set_no_value(&self, first: usize) {
         for run in &self.chunks {
             for index in run.chunk.range().start.max(first)..run.chunk.range().end.min(self.model.values().len()) {
                 let Some(value) = self.model.values().get(index) else { continue };
-                let metric = self.model.metric(value.metric);
+                let metric = self.model.metric(value.metric());
                 if metric.kind == Kind::Set {
                     run.chunk.words(index).0.store(no_value(metric.ty), Relaxed);
                 }

@@ -14,40 +14,40 @@ use crate::model::{Help, Label, Metric, Subject, non_empty};
 
 /// A metric about to be registered (`mmv_stats_add_metric(3)`).
 #[must_use = "a metric exists once it is registered"]
-pub struct MetricBuilder<H> {
-    inner: Arc<Inner>,
-    name: String,
+pub struct MetricBuilder<'n, H> {
+    inner: &'n Arc<Inner>,
+    name: &'n str,
     item: Option<u16>,
     semantics: Semantics,
     units: Units,
-    help: Help,
+    help: [&'n str; 2],
     labels: Vec<Result<Label, Error>>,
     handle: PhantomData<fn() -> H>,
 }
 
-impl<H: Handle> MetricBuilder<H> {
-    pub(super) fn new(inner: &Arc<Inner>, name: &str) -> MetricBuilder<H> {
+impl<'n, H: Handle> MetricBuilder<'n, H> {
+    pub(super) fn new(inner: &'n Arc<Inner>, name: &'n str) -> MetricBuilder<'n, H> {
         MetricBuilder {
-            inner: Arc::clone(inner),
-            name: name.to_owned(),
+            inner,
+            name,
             item: None,
             semantics: H::SEMANTICS,
             units: H::UNITS,
-            help: Help::default(),
+            help: [""; 2],
             labels: Vec::new(),
             handle: PhantomData,
         }
     }
 
     /// One line of help.
-    pub fn help(mut self, line: &str) -> Self {
-        self.help.short = non_empty(line);
+    pub fn help(mut self, line: &'n str) -> Self {
+        self.help[0] = line;
         self
     }
 
     /// The whole help text.
-    pub fn long_help(mut self, text: &str) -> Self {
-        self.help.long = non_empty(text);
+    pub fn long_help(mut self, text: &'n str) -> Self {
+        self.help[1] = text;
         self
     }
 
@@ -87,34 +87,36 @@ impl<H: Handle> MetricBuilder<H> {
 
     /// Registers a metric with one value.
     pub fn register(self) -> Result<H, Error> {
-        let (inner, metric) = self.add(None)?;
-        let mut state = inner.lock();
-        let value = state.model.metric(metric).values.first().copied().unwrap_or_default();
-        let handle = inner.seat(&mut state, value);
-        inner.ensure_thread(&mut state);
-        handle
+        let inner = self.inner;
+        let seat = |state: &mut State, metric: usize| {
+            let value = state.model.metric(metric).value(0).unwrap_or_default();
+            inner.seat(state, value)
+        };
+        self.add(None, seat)?
     }
 
     /// Registers a metric with a value for each instance of a domain.
     pub fn over(self, indom: &InDom) -> Result<Family<H>, Error> {
-        if !Arc::ptr_eq(&self.inner, indom.inner()) {
+        let inner = self.inner;
+        if !Arc::ptr_eq(inner, indom.inner()) {
             return Err(Error::ForeignInDom(indom.name()));
         }
-        let (inner, metric) = self.add(Some(indom.index()))?;
-        Ok(Family::new(inner, metric, indom.index()))
+        self.add(Some(indom.index()), |_, metric| Family::new(Arc::clone(inner), metric, indom.index()))
     }
 
-    fn add(self, indom: Option<usize>) -> Result<(Arc<Inner>, usize), Error> {
-        let MetricBuilder { inner, name, item, semantics, units, help, labels, .. } = self;
+    fn add<T>(self, indom: Option<usize>, then: impl FnOnce(&mut State, usize) -> T) -> Result<T, Error> {
+        let MetricBuilder { inner, name, item, semantics, units, help: [short, long], labels, .. } = self;
         let labels = labels.into_iter().collect::<Result<Vec<Label>, Error>>()?;
-        let metric = Metric { item: 0, ty: H::TYPE, kind: H::KIND, semantics, units, indom, help, values: Vec::new() };
-        let index = inner.change(|state| {
+        let help = Help { short: non_empty(short), long: non_empty(long) };
+        let mut metric = Metric::new(H::TYPE, H::KIND, semantics, units);
+        (metric.indom, metric.help) = (indom, help);
+        let add = |state: &mut State| {
             state.room_for_labels(labels.len())?;
-            let index = state.model.add_metric(&name, item, metric)?;
+            let index = state.model.add_metric(name, item, metric)?;
             state.add_labels(labels, Subject::Metric(index))?;
             Ok(index)
-        })?;
-        Ok((inner, index))
+        };
+        inner.change(add, then)
     }
 }
 
@@ -130,7 +132,7 @@ impl State {
     }
 }
 
-impl<H> std::fmt::Debug for MetricBuilder<H> {
+impl<H> std::fmt::Debug for MetricBuilder<'_, H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MetricBuilder").field("name", &self.name).finish_non_exhaustive()
     }

@@ -76,27 +76,27 @@ impl Registry {
     }
 
     /// A counter of integers.
-    pub fn counter(&self, name: &str) -> MetricBuilder<Counter> {
+    pub fn counter<'n>(&'n self, name: &'n str) -> MetricBuilder<'n, Counter> {
         self.metric(name)
     }
 
     /// A floating point value that goes up and down.
-    pub fn gauge(&self, name: &str) -> MetricBuilder<Gauge> {
+    pub fn gauge<'n>(&'n self, name: &'n str) -> MetricBuilder<'n, Gauge> {
         self.metric(name)
     }
 
     /// A time that accumulates.
-    pub fn timer(&self, name: &str) -> MetricBuilder<Timer> {
+    pub fn timer<'n>(&'n self, name: &'n str) -> MetricBuilder<'n, Timer> {
         self.metric(name)
     }
 
     /// A text.
-    pub fn text(&self, name: &str) -> MetricBuilder<Text> {
+    pub fn text<'n>(&'n self, name: &'n str) -> MetricBuilder<'n, Text> {
         self.metric(name)
     }
 
     /// A metric with any handle: `registry.metric::<Gauge<i32>>("depth")`.
-    pub fn metric<H: Handle>(&self, name: &str) -> MetricBuilder<H> {
+    pub fn metric<'n, H: Handle>(&'n self, name: &'n str) -> MetricBuilder<'n, H> {
         MetricBuilder::new(self.inner(), name)
     }
 
@@ -106,7 +106,7 @@ impl Registry {
     }
 
     /// An instance domain: the things that metrics have a value for each of.
-    pub fn indom(&self, name: &str) -> InDomBuilder {
+    pub fn indom<'n>(&'n self, name: &'n str) -> InDomBuilder<'n> {
         InDomBuilder::new(self.inner(), name)
     }
 
@@ -119,7 +119,7 @@ impl Registry {
     /// Labels every metric of the registry (`mmv_stats_add_registry_label(3)`).
     pub fn label(&self, name: &str, value: impl serde::Serialize) -> Result<(), Error> {
         let label = Label::new(Subject::Registry, false, name, value)?;
-        self.inner().change(|state| state.model.add_label(label))
+        self.inner().change(|state| state.model.add_label(label), |_, ()| ())
     }
 
     /// Begins to export. Metrics and instances can be registered before and after.

@@ -1,7 +1,7 @@
 //! Writing the file, and changing to a larger one.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,14 +15,15 @@ use super::directory::{choose_cluster, items_before};
 use super::inner::{Phase, State};
 use crate::Error;
 use crate::format::{Flags, G2_AT, VALUE_LEN, ValueType};
-use crate::handle::Number;
-use crate::layout::{self, Image, MARK, Owner, VALUES_AT};
-use crate::model::Kind;
+use crate::handle::{Number, no_value};
+use crate::layout::{Layout, MARK, Owner, VALUES_AT};
+use crate::map::probe;
+use crate::model::{Kind, Metric};
 
 /// The file that readers see.
 #[derive(Debug)]
 pub(crate) struct Published {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     generation: u64,
 }
@@ -83,16 +84,16 @@ impl Inner {
         let generation = generation().max(last + 1);
         let process = std::process::id().cast_signed();
         let owner = Owner { generation, flags: self.options.flags, process, cluster: state.cluster };
-        let image = layout::image(&state.model, &owner, state.capacity());
-
         let temporary = path.with_file_name(format!(".{}.{process}", self.options.name));
-        let file = create(&temporary, &image.bytes)?;
-        let moved = self.gate.while_moving(|| self.move_values(state, &file, &image));
-        let renamed = moved.and_then(|()| fs::rename(&temporary, &path));
-        if renamed.is_err() {
+        let file = Arc::new(create(&temporary)?);
+        let moved = self.write(state, &owner, &file).and_then(|texts_at| {
+            probe(&file)?;
+            self.gate.while_moving(|| self.move_values(state, &file, texts_at))
+        });
+        if let Err(e) = moved.and_then(|()| fs::rename(&temporary, &path)) {
             _ = fs::remove_file(&temporary);
+            return Err(e);
         }
-        renamed?;
         state.stale = false;
         if let Phase::Exporting(old) =
             std::mem::replace(&mut state.phase, Phase::Exporting(Published { file, path, generation }))
@@ -104,11 +105,26 @@ impl Inner {
         Ok(())
     }
 
-    fn move_values(&self, state: &mut State, file: &File, image: &Image) -> io::Result<()> {
+    /// Writes a file, and says where the strings of text values are.
+    fn write(&self, state: &State, owner: &Owner, file: &File) -> io::Result<u64> {
+        let layout = Layout::new(&state.model, state.capacity());
+        let seated = state.seated();
+        let moves = |index| seated.iter().any(|range| range.contains(&index));
+        layout.write(owner, moves, |metric| self.initial(metric), file)?;
+        Ok(layout.texts_at())
+    }
+
+    fn move_values(&self, state: &mut State, file: &Arc<File>, texts_at: u64) -> io::Result<()> {
         for index in 0..state.chunks.len() {
             state.move_chunk(index, file)?;
         }
-        self.texts.lock().move_to(file, image.texts_at)
+        self.texts.lock().move_to(file, texts_at)
+    }
+
+    /// The word of a value that was never set.
+    fn initial(&self, metric: &Metric) -> u64 {
+        let none = self.options.has(Flags::SENTINEL) && metric.kind == Kind::Set;
+        if none { no_value(metric.ty) } else { 0 }
     }
 
     pub(super) fn stop(&self) {
@@ -140,17 +156,16 @@ impl State {
     /// Maps the file behind a chunk's addresses; then brings over what the old memory has. Updates
     /// go on meanwhile: up to the moment of mapping to the old memory, which nobody else touches any
     /// more after that, and then to the new one.
-    fn move_chunk(&mut self, index: usize, file: &File) -> io::Result<()> {
-        let backing = file.try_clone()?;
+    fn move_chunk(&mut self, index: usize, file: &Arc<File>) -> io::Result<()> {
         let Some(run) = self.chunks.get_mut(index) else { return Ok(()) };
         run.chunk.rebase(file)?;
-        let old = std::mem::replace(&mut run.backing, backing);
-        let range = run.chunk.range();
-        let values = self.model.values().get(range.start..).unwrap_or_default();
-        let mut bytes = vec![0; values.len().min(range.len()) * VALUE_LEN];
+        let old = std::mem::replace(&mut run.backing, Arc::clone(file));
+        let range = run.chunk.slotted();
+        let values = self.model.values().get(range.clone()).unwrap_or_default();
+        let mut bytes = vec![0; values.len() * VALUE_LEN];
         old.read_exact_at(&mut bytes, VALUES_AT + (range.start * VALUE_LEN) as u64)?;
         for ((value, bytes), index) in values.iter().zip(bytes.chunks_exact(VALUE_LEN)).zip(range) {
-            let metric = self.model.metric(value.metric);
+            let metric = self.model.metric(value.metric());
             let (word, extra) = run.chunk.words(index);
             let (old_word, old_extra) = two_words(bytes);
             match metric.kind {
@@ -187,14 +202,18 @@ fn replace_mark(word: &AtomicU64, old: u64) {
 }
 
 /// A new file that only we write.
-fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
-    _ = fs::remove_file(path);
-    let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(path)?;
-    let written = file.set_permissions(Permissions::from_mode(0o644)).and_then(|()| file.write_all(bytes));
-    if written.is_err() {
-        _ = fs::remove_file(path);
-    }
-    written.map(|()| file)
+fn create(path: &Path) -> io::Result<File> {
+    let open = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(path);
+    let file = match open() {
+        // Left behind by a process that had our number.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            open()?
+        }
+        opened => opened?,
+    };
+    file.set_permissions(Permissions::from_mode(0o644))?;
+    Ok(file)
 }
 
 /// Seconds and microseconds, as C's library has it.

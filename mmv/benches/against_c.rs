@@ -1,0 +1,200 @@
+//! Updates beside those of the C library, in the same run: `cargo bench -p pcp-mmv --bench against_c`.
+//!
+//! The C side (`peer.c`) is compiled here when libpcp_mmv is installed, and runs before and after the
+//! Rust side, so that a machine that becomes slower meanwhile does not pass for a slower library.
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+use mmv::{Counter, CounterWriter, Gauge, GaugeWriter, Registry, ShardedCounter, Text, Timer};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+const ROUNDS: usize = 11;
+const N: u64 = 2_000_000;
+
+type Figures = HashMap<String, f64>;
+
+fn main() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let peer = compile(dir.path());
+    let mut c = peer.as_ref().map(|peer| run(peer, dir.path())).unwrap_or_default();
+    let rust = measure(dir.path());
+    if let Some(peer) = peer {
+        for (name, later) in run(&peer, dir.path()) {
+            c.entry(name).and_modify(|first| *first = (*first + later) / 2.0);
+        }
+    } else {
+        println!("libpcp_mmv is not installed: no ratios");
+    }
+    report(&rust, &c);
+}
+
+fn report(rust: &Figures, c: &Figures) {
+    println!("{:<28} {:>12}   {:<24} {:>12} {:>7} {:>7}", "", "Rust ns", "beside", "ns", "ratio", "goal");
+    for (name, beside, goal) in [
+        ("writer_inc", "inc_value", Some(0.25)),
+        ("counter_inc", "atomic_add", Some(1.15)),
+        ("counter_inc", "inc_value", None),
+        ("two_counter_inc", "two_atomic_add", Some(1.15)),
+        ("two_counter_inc", "two_inc_value", None),
+        ("two_sharded_inc", "two_counter_inc", Some(0.4)),
+        ("writer_set", "set_value", None),
+        ("gauge_set", "set_value", None),
+        ("gauge_add", "set_value", None),
+        ("timer_observe", "interval", None),
+        ("text_set", "set_string", None),
+        ("find_by_name", "lookup_by_name", None),
+        ("start_100000_singular", "start_100000_singular", Some(0.25)),
+        ("start_10_by_10000", "start_10_by_10000", Some(0.25)),
+    ] {
+        let Some(own) = rust.get(name) else { continue };
+        let other = c.get(beside).or_else(|| rust.get(beside));
+        let ratio = other.map_or(f64::NAN, |other| own / other);
+        let goal = goal.map_or(String::new(), |goal| format!("{goal:.2}"));
+        println!("{name:<28} {own:>12.2}   {beside:<24} {:>12.2} {ratio:>7.3} {goal:>7}", other.unwrap_or(&f64::NAN));
+    }
+    println!("C loses {:.1} % of the updates of two threads", c.get("two_inc_value_lost_percent").unwrap_or(&f64::NAN));
+    println!("{:.1} bytes of file a value, 1,023 metrics that share their help", rust["bytes_a_value"]);
+}
+
+fn compile(dir: &Path) -> Option<std::path::PathBuf> {
+    let peer = dir.join("peer");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peer.c");
+    let mut cc = Command::new("cc");
+    cc.arg("-O2").arg("-o").arg(&peer).arg(source).args(["-lpcp_mmv", "-lpcp", "-lpthread"]);
+    let compiled = cc.output().is_ok_and(|output| output.status.success());
+    compiled.then_some(peer)
+}
+
+fn run(peer: &Path, dir: &Path) -> Figures {
+    std::fs::create_dir_all(dir.join("mmv")).expect("a directory");
+    let output = Command::new(peer).env("PCP_TMP_DIR", dir).output().expect("the peer runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines()
+        .filter_map(|l| l.split_once(' '))
+        .map(|(name, ns)| (name.into(), ns.parse().expect("a number")))
+        .collect()
+}
+
+fn measure(dir: &Path) -> Figures {
+    let mut figures = Figures::new();
+    let mut put = |name: &str, ns: f64| _ = figures.insert(name.into(), ns);
+    let registry = Registry::builder("rust").directory(dir).build().expect("a registry");
+    let mut writer: CounterWriter = registry.metric("writer").register().expect("a metric");
+    let mut gauge_writer: GaugeWriter = registry.metric("gauge_writer").register().expect("a metric");
+    let counter: Counter = registry.counter("counter").register().expect("a metric");
+    let gauge: Gauge = registry.gauge("gauge").register().expect("a metric");
+    let timer: Timer = registry.timer("timer").register().expect("a metric");
+    let text: Text = registry.text("text").register().expect("a metric");
+    let sharded: ShardedCounter = registry.metric("sharded").register().expect("a metric");
+    registry.try_start().expect("a file");
+
+    put("writer_inc", each(N, |_| black_box(&mut writer).inc()));
+    put("counter_inc", each(N, |_| black_box(&counter).inc()));
+    put("writer_set", each(N, |i| black_box(&mut gauge_writer).set(i as f64)));
+    put("gauge_set", each(N, |i| black_box(&gauge).set(i as f64)));
+    put("gauge_add", each(N, |_| black_box(&gauge).add(1.0)));
+    put("timer_observe", each(N / 10, |_| timer.time(|| ())));
+    put("text_set", each(N / 10, |_| text.set("some words")));
+    put("find_by_name", each(N / 10, |_| drop(black_box(registry.find::<Text>("text")))));
+    put("two_counter_inc", two_threads(|| counter.inc()));
+    put("two_sharded_inc", two_threads(|| sharded.inc()));
+    let expected = N * ROUNDS as u64;
+    assert_eq!(counter.get(), expected + 2 * expected, "no update is lost");
+    assert_eq!(sharded.get(), 2 * expected, "no update is lost");
+    put("start_100000_singular", median(|| start_singular(dir)));
+    put("start_10_by_10000", median(|| start_instances(dir)));
+    put("bytes_a_value", bytes_a_value(dir));
+    figures
+}
+
+fn median(mut round: impl FnMut() -> f64) -> f64 {
+    let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| round()).collect();
+    rounds.sort_by(f64::total_cmp);
+    rounds[ROUNDS / 2]
+}
+
+fn each(n: u64, mut work: impl FnMut(u64)) -> f64 {
+    median(|| {
+        let start = Instant::now();
+        for i in 0..n {
+            work(i);
+        }
+        start.elapsed().as_nanos() as f64 / n as f64
+    })
+}
+
+fn two_threads(work: impl Fn() + Sync) -> f64 {
+    median(|| {
+        let barrier = Barrier::new(2);
+        let update = |cpu| {
+            let mut set = CpuSet::new();
+            set.set(cpu).expect("a processor");
+            // Where there is one processor only they share it.
+            _ = sched_setaffinity(Pid::from_raw(0), &set);
+            barrier.wait();
+            (0..N).for_each(|_| work());
+        };
+        let start = Instant::now();
+        thread::scope(|scope| {
+            scope.spawn(|| update(0));
+            scope.spawn(|| update(1));
+        });
+        start.elapsed().as_nanos() as f64 / (2 * N) as f64
+    })
+}
+
+/// 100,000 metrics in as few files as PCP's agent reads them from.
+fn start_singular(dir: &Path) -> f64 {
+    let names: Vec<String> = (0..100_000).map(|i| format!("m.metric{i}")).collect();
+    let start = Instant::now();
+    let registries: Vec<Registry> = names
+        .chunks(1023)
+        .enumerate()
+        .map(|(file, names)| {
+            let registry = Registry::builder(&format!("file{file}")).directory(dir).cluster(50).build();
+            let registry = registry.expect("a registry");
+            let handles: Vec<Counter> = names.iter().map(|name| metric(&registry, name)).collect();
+            registry.try_start().expect("a file");
+            black_box(handles);
+            registry
+        })
+        .collect();
+    let taken = start.elapsed();
+    drop(registries);
+    taken.as_nanos() as f64
+}
+
+fn metric(registry: &Registry, name: &str) -> Counter {
+    registry.counter(name).help("short").long_help("help").register().expect("a metric")
+}
+
+fn start_instances(dir: &Path) -> f64 {
+    let instances: Vec<String> = (0..10_000).map(|i| format!("inst{i}")).collect();
+    let start = Instant::now();
+    let registry = Registry::builder("instances").directory(dir).cluster(50).build().expect("a registry");
+    let indom = registry.indom("indom").serial(1).help("short").long_help("help");
+    let indom = indom.numbered((0..).zip(instances.iter().map(String::as_str))).register().expect("a domain");
+    let families: Vec<_> = (0..10)
+        .map(|i| registry.counter(&format!("m.metric{i}")).help("short").long_help("help").over(&indom))
+        .collect();
+    registry.try_start().expect("a file");
+    let taken = start.elapsed();
+    assert!(families.iter().all(Result::is_ok));
+    taken.as_nanos() as f64
+}
+
+fn bytes_a_value(dir: &Path) -> f64 {
+    let registry = Registry::builder("size").directory(dir).build().expect("a registry");
+    for i in 0..1023 {
+        metric(&registry, &format!("m.metric{i}"));
+    }
+    registry.try_start().expect("a file");
+    let len = std::fs::metadata(dir.join("size")).expect("a file").len();
+    len as f64 / 1023.0
+}

@@ -1,0 +1,150 @@
+/* What benches/against_c.rs compares with: the C library's updates, and bare atomics on its mapped page.
+ * cc -O2 peer.c -lpcp_mmv -lpcp -lpthread; prints "name nanoseconds" lines. */
+#define _GNU_SOURCE
+#include <pcp/pmapi.h>
+#include <pcp/mmv_stats.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ROUNDS = 11 };
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(const char *name, double *rounds)
+{
+    qsort(rounds, ROUNDS, sizeof *rounds, ascending);
+    printf("%s %.3f\n", name, rounds[ROUNDS / 2]);
+    fflush(stdout);
+}
+
+#define MEASURE(name, n, code)                          \
+    do {                                                \
+        double rounds[ROUNDS];                          \
+        for (int r = 0; r < ROUNDS; r++) {              \
+            double start = now();                       \
+            for (long i = 0; i < (n); i++) { code; }    \
+            rounds[r] = (now() - start) / (n);          \
+        }                                               \
+        report(name, rounds);                           \
+    } while (0)
+
+static void *map;
+static pmAtomValue *shared;
+static int exact;
+enum { SHARED_UPDATES = 2000000 };
+
+static void *update(void *cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((long)cpu, &set);
+    sched_setaffinity(0, sizeof set, &set);
+    for (long i = 0; i < SHARED_UPDATES; i++) {
+        if (exact)
+            __atomic_fetch_add(&shared->ull, 1, __ATOMIC_RELAXED);
+        else
+            mmv_inc_value(map, shared, 1);
+    }
+    return NULL;
+}
+
+static void two_threads(const char *name, int is_exact)
+{
+    double rounds[ROUNDS];
+    unsigned long long lost = 0;
+    exact = is_exact;
+    for (int r = 0; r < ROUNDS; r++) {
+        pthread_t threads[2];
+        double start = now();
+        shared->ull = 0;
+        for (long i = 0; i < 2; i++)
+            pthread_create(&threads[i], NULL, update, (void *)i);
+        for (int i = 0; i < 2; i++)
+            pthread_join(threads[i], NULL);
+        rounds[r] = (now() - start) / (2.0 * SHARED_UPDATES);
+        lost += 2ULL * SHARED_UPDATES - shared->ull;
+    }
+    report(name, rounds);
+    printf("%s_lost_percent %.2f\n", name, 100.0 * lost / (2.0 * SHARED_UPDATES * ROUNDS));
+}
+
+/* The time to have so many metrics, over an instance domain of so many instances or none, ready. */
+static void start(const char *name, int metrics, int instances)
+{
+    mmv_metric_t *m = calloc(metrics, sizeof *m);
+    mmv_instances_t *in = calloc(instances + 1, sizeof *in);
+    mmv_indom_t indom = { 1, instances, in, "short", "help" };
+    double rounds[ROUNDS];
+
+    for (int i = 0; i < metrics; i++) {
+        snprintf(m[i].name, MMV_NAMEMAX, "m.metric%d", i);
+        m[i].item = i % 1024;
+        m[i].type = MMV_TYPE_U64;
+        m[i].semantics = MMV_SEM_COUNTER;
+        m[i].indom = instances ? 1 : PM_INDOM_NULL;
+        m[i].shorttext = "short";
+        m[i].helptext = "help";
+    }
+    for (int i = 0; i < instances; i++) {
+        in[i].internal = i;
+        snprintf(in[i].external, MMV_NAMEMAX, "inst%d", i);
+    }
+    for (int r = 0; r < ROUNDS; r++) {
+        double begin = now();
+        void *base = mmv_stats_init(name, 50, 0, m, metrics, instances ? &indom : NULL, instances ? 1 : 0);
+        rounds[r] = now() - begin;
+        mmv_stats_stop(name, base);
+    }
+    report(name, rounds);
+    free(m);
+    free(in);
+}
+
+int main(void)
+{
+    mmv_metric_t metrics[] = {
+        { .name = "u64", .item = 1, .type = MMV_TYPE_U64, .semantics = MMV_SEM_COUNTER, .indom = PM_INDOM_NULL },
+        { .name = "f64", .item = 2, .type = MMV_TYPE_DOUBLE, .semantics = MMV_SEM_INSTANT, .indom = PM_INDOM_NULL },
+        { .name = "text", .item = 3, .type = MMV_TYPE_STRING, .semantics = MMV_SEM_INSTANT, .indom = PM_INDOM_NULL },
+    };
+    enum { N = 2000000 };
+
+    map = mmv_stats_init("peer", 50, 0, metrics, 3, NULL, 0);
+    if (!map) {
+        perror("mmv_stats_init");
+        return 1;
+    }
+    shared = mmv_lookup_value_desc(map, "u64", NULL);
+    pmAtomValue *number = mmv_lookup_value_desc(map, "f64", NULL);
+    pmAtomValue *text = mmv_lookup_value_desc(map, "text", NULL);
+
+    MEASURE("inc_value", N, mmv_inc_value(map, shared, 1));
+    MEASURE("inc", N, mmv_inc(map, shared));
+    MEASURE("set_value", N, mmv_set_value(map, number, (double)i));
+    MEASURE("set_string", N / 10, mmv_set_string(map, text, "some words", 10));
+    MEASURE("interval", N / 20, mmv_stats_interval_end(map, mmv_stats_interval_start(map, shared, NULL, NULL)));
+    MEASURE("atomic_add", N, __atomic_fetch_add(&shared->ull, 1, __ATOMIC_RELAXED));
+    MEASURE("atomic_store", N, __atomic_store_n(&shared->ull, i, __ATOMIC_RELAXED));
+    MEASURE("lookup_by_name", N / 10, if (!mmv_lookup_value_desc(map, "text", NULL)) abort());
+    two_threads("two_inc_value", 0);
+    two_threads("two_atomic_add", 1);
+    start("start_100000_singular", 100000, 0);
+    start("start_10_by_10000", 10, 10000);
+    mmv_stats_stop("peer", map);
+    return 0;
+}

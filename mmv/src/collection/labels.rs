@@ -1,0 +1,80 @@
+//! Labels of files.
+
+use hashbrown::HashMap;
+use pmapi::label::{LabelFlags, LabelLevel, LabelSet};
+use pmapi::{Inst, Item, Serial};
+
+use super::Collection;
+use super::source::Source;
+use super::tables::exported_serial;
+use crate::reader::Label;
+
+/// What has labels.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Labelled {
+    /// All metrics of a cluster.
+    Cluster(u16),
+    /// A metric.
+    Item(Item),
+    /// An instance domain.
+    InDom(Serial),
+    /// An instance.
+    Instance(Serial, Inst),
+}
+
+/// The labels of all files.
+#[derive(Debug, Default)]
+pub(super) struct LabelTable(HashMap<Labelled, LabelSet>);
+
+impl Collection {
+    /// The labels of something, nothing when it has none.
+    pub fn labels(&self, of: Labelled) -> Option<&LabelSet> {
+        self.tables.labels.0.get(&of)
+    }
+}
+
+impl LabelTable {
+    pub(super) fn build(sources: &[Source]) -> LabelTable {
+        let mut table = LabelTable::default();
+        for source in sources {
+            for label in source.file.labels() {
+                table.add(source, label);
+            }
+        }
+        table
+    }
+
+    fn add(&mut self, source: &Source, label: &Label) {
+        let optional = label.flags & u32::from(LabelFlags::OPTIONAL.bits()) != 0;
+        let flags = if optional { LabelFlags::OPTIONAL } else { LabelFlags::NONE };
+        let parsed = str::from_utf8(source.file.payload(label)).ok().map(|json| LabelSet::parse_flagged(json, flags));
+        let Some(Ok(set)) = parsed else {
+            tracing::error!("{}: a label is no JSON object of labels", source.name.display());
+            return;
+        };
+        for subject in subjects(source, label) {
+            if let Err(e) = self.0.entry(subject).or_default().merge(&set) {
+                tracing::error!("{}: {e}", source.name.display());
+            }
+        }
+    }
+}
+
+/// What a label is for: one thing, unless its flags name several levels.
+fn subjects(source: &Source, label: &Label) -> impl Iterator<Item = Labelled> {
+    let cluster = source.cluster;
+    let item = u16::try_from(label.identity).ok().and_then(|item| Item::try_new(cluster, item));
+    let serial = exported_serial(cluster, label.identity);
+    let inst = Inst::from_word(label.instance.cast_unsigned());
+    let wanted = source.file.header().cluster.cast_unsigned();
+    let own = label.identity == wanted || label.identity == u32::from(cluster);
+    [
+        (LabelLevel::Cluster, own.then_some(Labelled::Cluster(cluster))),
+        (LabelLevel::Item, item.map(Labelled::Item)),
+        (LabelLevel::InDom, Some(Labelled::InDom(serial))),
+        (LabelLevel::Instances, inst.map(|inst| Labelled::Instance(serial, inst))),
+    ]
+    .into_iter()
+    .filter(|(level, _)| label.flags & level.code() != 0)
+    .filter_map(|(_, subject)| subject)
+}

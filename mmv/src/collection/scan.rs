@@ -1,0 +1,130 @@
+//! Which files there are.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use hashbrown::{HashMap, HashSet};
+use pmapi::Item;
+
+use super::Collection;
+use super::source::{Identity, Source};
+use crate::reader::ReadError;
+
+/// A directory as it was when it was looked at.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Directory {
+    state: State,
+    /// Changed so shortly before that another change could show the same time.
+    racy: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+enum State {
+    #[default]
+    Unknown,
+    /// Why it cannot be looked at.
+    Error(std::io::ErrorKind),
+    /// Device, inode and time of change.
+    There(u64, u64, i64, i64),
+}
+
+/// Coarser than any clock that file systems take their times from.
+const COARSE: Duration = Duration::from_millis(50);
+
+impl Directory {
+    pub(super) fn look(path: &Path) -> Directory {
+        match fs::metadata(path) {
+            Err(e) => Directory { state: State::Error(e.kind()), racy: false },
+            Ok(m) => {
+                // A change that seems to come is as recent as one can be.
+                let age = m.modified().ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
+                let state = State::There(m.dev(), m.ino(), m.mtime(), m.mtime_nsec());
+                Directory { state, racy: age.is_none_or(|age| age < COARSE) }
+            }
+        }
+    }
+
+    /// Whether it may have changed since.
+    pub(super) fn may_differ(&self, now: &Directory) -> bool {
+        self.racy || self.state != now.state
+    }
+}
+
+impl Collection {
+    /// Reads the files that are new, keeps those that are the same unless `all` are to be read, and
+    /// says whether anything has changed.
+    pub(super) fn scan(&mut self, all: bool) -> bool {
+        let mut known: HashMap<OsString, Source> =
+            std::mem::take(&mut self.sources).into_iter().map(|s| (s.name.clone(), s)).collect();
+        let before = known.len();
+        let mut changed = all;
+        self.reload = 0;
+        let mut sources = Vec::new();
+        let mut handles = Source::MAX_OPEN;
+        for (name, identity) in list(&self.directory) {
+            let kept = known.remove(&name).filter(|s| !all && s.identity == identity && s.is_valid());
+            changed |= kept.is_none();
+            let source = match kept {
+                Some(source) => Ok(source),
+                None => Source::load(&self.directory, &name, identity),
+            };
+            match source {
+                Ok(mut source) => {
+                    source.keep_open(handles > 0);
+                    handles = handles.saturating_sub(1);
+                    sources.push(source);
+                }
+                Err(e) => self.skip(&name, &e),
+            }
+        }
+        changed |= before != sources.len();
+        assign_clusters(&mut sources);
+        self.sources = sources;
+        changed
+    }
+
+    fn skip(&mut self, name: &OsString, e: &ReadError) {
+        let (prefix, file) = (&self.prefix, name.display());
+        if e.is_temporary() {
+            self.reload = 1;
+            tracing::info!("{prefix}: {file}: {e}");
+        } else {
+            tracing::error!("{prefix}: {file}: {e}");
+        }
+    }
+}
+
+/// The regular files whose names don't begin with a dot, in the order of their names.
+fn list(directory: &Path) -> Vec<(OsString, Identity)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut files: Vec<(OsString, Identity)> = entries
+        .filter(|entry| !entry.file_name().as_bytes().starts_with(b"."))
+        .filter_map(|entry| {
+            let metadata = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file)?;
+            Some((entry.file_name(), Identity::new(&metadata)))
+        })
+        .collect();
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    files
+}
+
+/// A file that asks for a cluster gets it, whoever has it too. The others get the lowest that no
+/// file before them has.
+fn assign_clusters(sources: &mut Vec<Source>) {
+    let mut used = HashSet::new();
+    sources.retain_mut(|source| {
+        let wanted = u16::try_from(source.file.header().cluster).unwrap_or_default();
+        let free = || (1..=Item::MAX_CLUSTER).find(|cluster| !used.contains(cluster));
+        let Some(cluster) = Some(wanted).filter(|c| *c != 0).or_else(free) else {
+            tracing::error!("{}: no cluster is free", source.name.display());
+            return false;
+        };
+        used.insert(cluster);
+        source.cluster = cluster;
+        true
+    });
+}

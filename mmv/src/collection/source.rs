@@ -1,0 +1,157 @@
+//! A file of the directory.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::format::ValueRecord;
+use crate::reader::{self, File, ReadError};
+
+/// A file and what was in it.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub name: OsString,
+    pub identity: Identity,
+    pub file: File,
+    /// The cluster that its metrics have.
+    pub cluster: u16,
+    path: PathBuf,
+    handle: Option<fs::File>,
+    /// The values that were read since the request began.
+    fresh: Fresh,
+    /// Whether something that was in the file could not be read any more.
+    broken: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fresh {
+    Nothing,
+    Metric(usize),
+    All,
+}
+
+/// What tells one file from another of the same name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+    len: u64,
+}
+
+impl Identity {
+    pub(super) fn new(metadata: &fs::Metadata) -> Identity {
+        Identity { device: metadata.dev(), inode: metadata.ino(), len: metadata.len() }
+    }
+}
+
+/// Up to this many values are read together when one of them is asked for.
+const FEW_VALUES: u32 = 4096;
+
+impl Source {
+    /// How many files stay open; the others are opened for every request.
+    pub(super) const MAX_OPEN: usize = 256;
+
+    pub(super) fn load(directory: &Path, name: &OsStr, identity: Identity) -> Result<Source, ReadError> {
+        let path = directory.join(name);
+        let handle = reader::open(&path)?;
+        let file = File::read(&handle)?;
+        if let Some(owner) = file.header().owner().filter(|owner| !reader::process_exists(*owner)) {
+            return Err(ReadError::Owner(owner));
+        }
+        for problem in file.problems().first() {
+            tracing::error!("{}: {problem}", name.display());
+        }
+        let more = file.problems().count().saturating_sub(file.problems().first().len() as u64);
+        if more > 0 {
+            tracing::error!("{}: {more} problems more", name.display());
+        }
+        let name = name.to_owned();
+        Ok(Source {
+            name,
+            identity,
+            file,
+            cluster: 0,
+            path,
+            handle: Some(handle),
+            fresh: Fresh::Nothing,
+            broken: false,
+        })
+    }
+
+    pub(super) fn keep_open(&mut self, open: bool) {
+        if !open {
+            self.handle = None;
+        }
+    }
+
+    /// A request begins: values may have changed.
+    pub(super) fn begin(&mut self) {
+        self.fresh = Fresh::Nothing;
+    }
+
+    /// Whether the file is still the one that was read, and may be shown.
+    pub(super) fn is_valid(&self) -> bool {
+        let generation = self.file.header().g1;
+        let same = self.with_handle(|handle| reader::generations(handle).map_err(io::Error::other));
+        let alive = self.file.header().owner().is_none_or(reader::process_exists);
+        same.is_ok_and(|(g1, g2)| g1 == generation && g2 == generation) && alive
+    }
+
+    /// Whether something could not be read since it was asked last.
+    pub(super) fn take_broken(&mut self) -> bool {
+        std::mem::take(&mut self.broken)
+    }
+
+    /// Does something with the open file.
+    fn with_handle<T>(&self, work: impl FnOnce(&fs::File) -> io::Result<T>) -> io::Result<T> {
+        match &self.handle {
+            Some(handle) => work(handle),
+            None => work(&self.reopen()?),
+        }
+    }
+
+    fn reopen(&self) -> io::Result<fs::File> {
+        let handle = reader::open(&self.path)?;
+        if Identity::new(&handle.metadata()?) == self.identity {
+            Ok(handle)
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        }
+    }
+
+    /// A request could not read what it expected: the next one looks whether it is another file.
+    pub(super) fn set_broken(&mut self) {
+        self.broken = true;
+    }
+
+    /// Reads a metric's values as they are now, unless this request has done that already.
+    pub(super) fn reread(&mut self, metric: usize) -> io::Result<()> {
+        if self.fresh == Fresh::All || self.fresh == Fresh::Metric(metric) {
+            return Ok(());
+        }
+        let all = self.file.value_count();
+        let values = self.file.metrics().get(metric).map_or(&[][..], reader::Metric::values);
+        let (Some(first), Some(last)) = (values.iter().map(|v| v.index).min(), values.iter().map(|v| v.index).max())
+        else {
+            return Ok(());
+        };
+        let (first, count) = if all <= FEW_VALUES { (0, all) } else { (first, last - first + 1) };
+        match &self.handle {
+            Some(handle) => self.file.reread_values(handle, first, count)?,
+            None => {
+                let handle = self.reopen()?;
+                self.file.reread_values(&handle, first, count)?;
+            }
+        }
+        self.fresh = if count == all { Fresh::All } else { Fresh::Metric(metric) };
+        Ok(())
+    }
+
+    /// Reads the string of a value as it is now.
+    pub(super) fn reread_string(&self, value: &ValueRecord, buffer: &mut Vec<u8>) -> io::Result<()> {
+        let at = u64::try_from(value.extra).map_err(io::Error::other)?;
+        self.with_handle(|handle| self.file.reread_string(handle, at, buffer))
+    }
+}
