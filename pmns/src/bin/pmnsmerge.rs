@@ -25,7 +25,8 @@ Options:
 struct Args {
     #[arg(short)]
     as_given: bool,
-    #[arg(short, long, overrides_with = "nodups")]
+    /// Changes nothing, not even after `-x`.
+    #[arg(short, long)]
     dupok: bool,
     #[arg(short = 'D', long, value_parser = cli::debug)]
     debug: Option<Debug>,

@@ -62,12 +62,13 @@ impl Line {
         Problem { place: self.place(at), reason: reason.into(), pass: Pass::Parse { line, token: at } }
     }
 
-    /// Replaces words, `[A-Za-z_][A-Za-z0-9_]*`, that have a value.
-    pub(super) fn replace_words<'v>(&mut self, value: impl Fn(&[u8]) -> Option<&'v [u8]>) {
+    /// Replaces words, `[A-Za-z_][A-Za-z0-9_]*`, that have a value. Stops when the text is longer than
+    /// `max`: few words can have much to say.
+    pub(super) fn replace_words<'v>(&mut self, max: usize, value: impl Fn(&[u8]) -> Option<&'v [u8]>) {
         std::mem::swap(&mut self.text, &mut self.before);
         self.text.clear();
         let mut at = 0;
-        while let Some(rest) = self.before.get(at..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = self.before.get(at..).filter(|rest| !rest.is_empty() && self.text.len() <= max) {
             // Between words; digits before a letter are not part of its word.
             let gap = rest.iter().position(|b| starts_word(*b)).unwrap_or(rest.len());
             let (gap, rest) = rest.split_at(gap);

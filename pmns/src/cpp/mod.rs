@@ -91,7 +91,7 @@ impl<'a> Preprocessor<'a> {
     fn read_line(&mut self, line: &mut Line) -> Result<bool, Problem> {
         while let Some(input) = self.inputs.last_mut() {
             let rest = input.text.get(input.at..).unwrap_or_default();
-            let len = rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
+            let len = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
             line.reset(&input.name, input.line, rest.get(..len).unwrap_or_default());
             if !rest.is_empty() {
                 input.at += len + 1;
@@ -155,7 +155,7 @@ impl<'a> Preprocessor<'a> {
     /// Replaces every word that is the name of a macro by its value, which is not looked at again.
     fn substitute(&self, line: &mut Line) -> Result<(), Problem> {
         if !self.macros.is_empty() {
-            line.replace_words(|word| self.macros.get(word).map(|value| &**value));
+            line.replace_words(MAX_LINE, |word| self.macros.get(word).map(|value| &**value));
         }
         if line.text.len() > MAX_LINE {
             return Err(line.parse_problem(0, "Absurdly long line, cannot recover"));
@@ -165,7 +165,7 @@ impl<'a> Preprocessor<'a> {
 }
 
 fn find(text: &[u8], what: &[u8; 2]) -> Option<usize> {
-    text.windows(what.len()).position(|window| window == what)
+    memchr::memchr_iter(what[0], text).find(|at| text.get(at + 1) == Some(&what[1]))
 }
 
 /// Whether C's `isspace` holds in the C locale.

@@ -110,8 +110,9 @@ fn word_of(domain: u32, cluster: u32, item: u32) -> Token<'static> {
 
 /// The number; one that is too large for 32 bits is too large for every field.
 fn number(digits: &[u8]) -> Option<u32> {
-    let digits = std::str::from_utf8(digits).ok()?;
-    (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().unwrap_or(u32::MAX))
+    let digit = |b: &u8| b.is_ascii_digit().then(|| u32::from(b - b'0'));
+    let value = |value: u32, b| Some(value.saturating_mul(10).saturating_add(digit(b)?));
+    if digits.is_empty() { None } else { digits.iter().try_fold(0, value) }
 }
 
 /// The number and file of a line `# NUMBER "FILE"`, as pmcpp(1) writes it.

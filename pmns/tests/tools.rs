@@ -1,0 +1,185 @@
+//! pmnsmerge, pmnsadd and pmnsdel against those of the installed PCP: the same files, output and
+//! exit codes.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const THEIRS: &str = "/usr/lib/pcp/bin";
+
+const FILES: &[(&str, &str)] = &[
+    ("null", "root {\n}\n"),
+    ("one", "root {\n  one\n  two 1:1:2\n}\none {\n  a 1:1:1\n  deep\n}\none.deep { b 1:2:1 }\n"),
+    ("two", "#define _DATESTAMP 20020101\nroot { three one new 9:9:9 }\nthree { c 1:2:1 }\none { a 1:1:5 d 4:*:* }\n"),
+    ("old", "#define\t_DATESTAMP  19990101 \nroot { old 1:1:1 }\n"),
+    ("dup", "root {\n  x 1:1:1\n  y 1:1:1\n}\n"),
+    ("bad", "root {\n  x 1:1:1 2:2:2\n}\n"),
+    ("twice", "root {\n  x 1:1:1\n  y\n  x\n}\n"),
+    ("split", "root {\n  x\n}\n"),
+    ("lost", "root {\n}\nx {\n}\ny.z {\n}\n"),
+    ("cpp", "#ifdef A\nroot {\n}\n"),
+    ("include", "#include \"nosuch\"\n"),
+    ("agent", "/*\n * some agent\n */\nfoo.bar {\n  m1 7:1:1\n  sub\n}\n\nfoo.bar.sub {\n  m2 7:1:2\n}\n"),
+    ("agent2", "foo {\n  m3 7:1:3\n}\n"),
+    ("agent3", "root {\n  one\n  dyn 8:*:*\n}\none {\n  a 1:1:9\n}\n"),
+    ("agent4", "foo {\n  m4\n"),
+    ("agent5", "foo {\n  m4 5000:1:1\n}\n"),
+];
+
+/// What every command of a script says and leaves behind.
+fn play(programs: Option<&Path>, script: &str) -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in FILES {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    script.lines().map(|line| play_line(programs, dir.path(), line)).collect()
+}
+
+fn play_line(programs: Option<&Path>, dir: &Path, line: &str) -> String {
+    let mut words = line.split_whitespace();
+    let name = words.next().unwrap();
+    let program = match (programs, name) {
+        (_, "cp") => "/bin/cp".into(),
+        (_, "chmod") => "/bin/chmod".into(),
+        (Some(programs), _) => programs.join(name),
+        (None, "pmnsmerge") => env!("CARGO_BIN_EXE_pmnsmerge").into(),
+        (None, "pmnsadd") => env!("CARGO_BIN_EXE_pmnsadd").into(),
+        (None, _) => env!("CARGO_BIN_EXE_pmnsdel").into(),
+    };
+    let mut command = Command::new(program);
+    // Where PCP's pmnsadd finds the configuration and its pmnsmerge.
+    command.args(words).current_dir(dir).env("PCP_DIR", "").env("PMNS_DEFAULT", "default").stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let text = |bytes| {
+        let text = String::from_utf8(bytes).unwrap();
+        // PCP's pmnsadd is a script that runs pmnsmerge.
+        if name == "pmnsadd" { text.replace("pmnsmerge: ", "pmnsadd: ") } else { text }
+    };
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let mode = entry.metadata().unwrap().permissions().mode();
+        let content = fs::read_to_string(entry.path()).unwrap();
+        files.insert(entry.file_name(), format!("{mode:o} {content}"));
+    }
+    for (name, text) in FILES {
+        if files.get(std::ffi::OsStr::new(name)).is_some_and(|file| *file == format!("100644 {text}")) {
+            files.remove(std::ffi::OsStr::new(name));
+        }
+    }
+    format!("{line}\n{}\n{}\n{}\n{files:#?}", output.status, text(output.stdout), text(output.stderr))
+}
+
+fn assert_same(script: &str) {
+    for (ours, theirs) in play(None, script).iter().zip(&play(Some(Path::new(THEIRS)), script)) {
+        assert_eq!(ours, theirs);
+    }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn pmnsmerge() {
+    for verbosity in ["", "-v ", "-vv ", "-a -v "] {
+        for inputs in
+            ["null", "one", "one two", "two one", "two old null one", "old two", "dup", "dup one", "null null"]
+        {
+            for unique in ["", "-x ", "--nodups "] {
+                assert_same(&format!("pmnsmerge {verbosity}{unique}{inputs} out"));
+            }
+        }
+    }
+    for script in [
+        "pmnsmerge one out\npmnsmerge two out\npmnsmerge -f two out\npmnsmerge --force one out out2",
+        "pmnsmerge",
+        "pmnsmerge one",
+        "pmnsmerge -z one out",
+        "pmnsmerge --nosuch one out",
+        "pmnsmerge --force=1 one out",
+        "pmnsmerge -D nosuch one out",
+        "pmnsmerge -D",
+        "pmnsmerge --debug",
+        "pmnsmerge -? one out",
+        "pmnsmerge --he",
+        "pmnsmerge -d one out",
+        "pmnsmerge --dupok -x dup out",
+        "pmnsmerge nosuch out",
+        "pmnsmerge one nosuch out",
+        "pmnsmerge one /nosuch/out",
+        "pmnsmerge one bad out",
+        "pmnsmerge twice out",
+        "pmnsmerge one split out",
+        "pmnsmerge lost out",
+        "pmnsmerge cpp out",
+        "pmnsmerge include out",
+        "pmnsmerge one out -v -- two",
+    ] {
+        assert_same(script);
+    }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn pmnsdel() {
+    for script in [
+        "pmnsdel -n one two",
+        "pmnsdel -n one one",
+        "pmnsdel -n one one.a\npmnsdel -n one one.deep.b\npmnsdel -n one two\npmnsdel -n one two",
+        "pmnsdel -n one two one.a one",
+        "pmnsdel -n one two nosuch",
+        "pmnsdel -n one one.nosuch",
+        "pmnsdel -n one one.a.b",
+        "pmnsdel --namespace=two new three",
+        "chmod 600 one\npmnsdel -n one two",
+        "cp one default\npmnsdel one.deep",
+        "pmnsdel two",
+        "pmnsdel",
+        "pmnsdel -n",
+        "pmnsdel --namespace",
+        "pmnsdel -n one",
+        "pmnsdel -d -n one two",
+        "pmnsdel -? -n one two",
+        "pmnsdel -n nosuch two",
+        "pmnsdel -n bad x",
+        "pmnsdel -n twice x",
+    ] {
+        assert_same(script);
+    }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn pmnsadd() {
+    for script in [
+        "pmnsadd -n one agent\npmnsadd -n one agent2\npmnsadd -n one agent\npmnsdel -n one foo",
+        "pmnsadd -n null agent2\npmnsadd -n null agent\npmnsadd -n null agent3",
+        "pmnsadd -n one agent3",
+        "cp one default\npmnsadd agent",
+        "pmnsadd",
+        "pmnsadd -n one",
+        "pmnsadd -n one agent agent2",
+        "pmnsadd -d -n one agent",
+        "pmnsadd -n one nosuch",
+        "pmnsadd -?",
+    ] {
+        assert_same(script);
+    }
+}
+
+#[test]
+fn pmnsadd_changes_nothing_when_it_fails() {
+    for (file, reason) in [
+        ("agent5", "[agent5:2] Error Parsing ASCII PMNS: Illegal domain field in PMID"),
+        ("agent4", "The block of \"foo\" has no end"),
+        ("lost", "Disconnected subtree"),
+        ("include", "no subtree"),
+    ] {
+        let said = play(None, &format!("pmnsadd -n one {file}")).remove(0);
+        assert!(said.contains(reason), "{said}");
+        assert!(said.contains("exit status: 1\n"), "{said}");
+        assert!(said.contains("No changes have been made to the PMNS file \"one\"\n"), "{said}");
+        assert!(said.ends_with("{}"), "{said}");
+    }
+}
