@@ -26,11 +26,11 @@ const AS_AGENT: &str = "agent";
 pub(crate) struct Builtin {
     pub(crate) name: &'static str,
     run: fn(Vec<OsString>) -> ExitCode,
-    schema: fn() -> Start<Schema>,
+    schema: fn(Config) -> Start<Schema>,
 }
 
 const fn of<A: Agent>() -> Builtin {
-    Builtin { name: A::NAME, run: |args| pmda::run::<A>(args), schema: || Schema::of::<A>() }
+    Builtin { name: A::NAME, run: |args| pmda::run::<A>(args), schema: |config| Schema::with::<A>(config) }
 }
 
 /// Runs this process as an agent if that is what its command line says: `agent NAME OPTIONS…`.
@@ -47,28 +47,35 @@ pub(crate) fn agent(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode
 
 /// How to start an agent with its files under `scratch`, so that nothing of an installed PCP changes.
 pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
-    let schema = (agent.schema)()?;
+    let (pmdas, var) = (scratch.join("pmdas"), scratch.join("var"));
+    let dir = pmdas.join(agent.name);
+    fs::create_dir_all(var.join("config/pmda"))?;
+    fs::create_dir_all(&dir)?;
+    let places = [
+        ("PCP_PMDAS_DIR", pmdas),
+        ("PCP_VAR_DIR", var),
+        // Files that applications make for an agent are where they are without this program.
+        ("PCP_TMP_DIR", Config::load().tmp_dir()),
+    ];
+    let places = places.map(|(name, path)| (OsString::from(name), path.into_os_string()));
+    let text = fs::read(Config::path()).unwrap_or_default();
+    let config = Config::new(&text, std::env::vars_os().chain(places.clone()));
+
+    let schema = (agent.schema)(config)?;
     let mut names = pmns::Tree::new();
     for metric in schema.metrics() {
         names.insert(metric.name(), metric.desc(schema.domain()).pmid)?;
     }
-    let pmdas = scratch.join("pmdas");
-    let var = scratch.join("var");
-    fs::create_dir_all(var.join("config/pmda"))?;
-    let dir = pmdas.join(agent.name);
-    fs::create_dir_all(&dir)?;
     for (file, text) in schema.files() {
         fs::write(dir.join(file), text)?;
     }
 
     let mut command = Command::new(std::env::current_exe()?);
-    command.args([AS_AGENT, agent.name, "-l", "-", "-d"]).arg(schema.domain().to_string());
+    command.args([AS_AGENT, agent.name, "-l", "-"]).envs(places);
     if let Some(user) = User::from_uid(geteuid())? {
         // As this user, whose files those are, not as PCP's.
         command.arg("-U").arg(user.name);
     }
-    // Files that applications make for an agent are where they are without this program.
-    command.env("PCP_TMP_DIR", Config::load().tmp_dir()).env("PCP_PMDAS_DIR", pmdas).env("PCP_VAR_DIR", var);
     log_to(&mut command, scratch, agent.name)?;
     Ok(Plan { name: agent.name.to_owned(), command, names, log: Some(log(scratch, agent.name)) })
 }

@@ -131,7 +131,12 @@ pub(crate) struct Labels {
 impl Schema {
     /// What an agent declares, without running it.
     pub fn of<A: Agent>() -> Start<Schema> {
-        let (schema, _) = Self::start::<A>(domain::<A>()?, Config::load())?;
+        Self::with::<A>(Config::load())
+    }
+
+    /// The same with another configuration, which says where the files are that an agent looks at.
+    pub fn with<A: Agent>(config: Config) -> Start<Schema> {
+        let (schema, _) = Self::start::<A>(domain::<A>()?, config)?;
         Ok(schema)
     }
 
