@@ -1,0 +1,74 @@
+//! `mmvdump`: shows what is in a memory mapped values file.
+
+mod json;
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use nix::errno::Errno;
+
+/// Shows what is in a memory mapped values file (mmv(5)), as PCP's mmvdump does.
+#[derive(Parser, Debug)]
+#[command(version)]
+struct Options {
+    /// One JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+    /// The file; $PCP_TMP_DIR/mmv/test without one.
+    file: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(e) => {
+            // Nothing better can be done when not even that can be printed.
+            _ = e.print();
+            return if e.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        }
+    };
+    let file = options.file.unwrap_or_else(|| pmapi::Config::load().tmp_dir().join("mmv/test"));
+    let shown = read(&file).and_then(|bytes| {
+        let mut out = BufWriter::new(io::stdout().lock());
+        let valid = if options.json {
+            json::dump(&mut out, &file, bytes)?
+        } else {
+            mmv::dump::dump(&mut out, file.as_os_str().as_bytes(), &bytes)?
+        };
+        out.flush()?;
+        Ok(valid)
+    });
+    match shown {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        // The reader of the text has had enough.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        Err(e) => {
+            let text = e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_owned());
+            eprintln!("{}: {text}", file.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let metadata: fs::Metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(Errno::ENODEV.into());
+    }
+    // C maps the file, and there is no map of nothing.
+    if metadata.len() == 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    if metadata.len() > mmv::reader::MAX_LEN {
+        return Err(Errno::EFBIG.into());
+    }
+    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    (&mut file).take(metadata.len()).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
