@@ -231,3 +231,31 @@ impl pmns::Files for Below<'_> {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 }
+
+/// What an agent writes is what libpcp reads, whether or not `stdpmid` knows the symbol.
+#[test]
+#[ignore = "needs PCP"]
+fn files_of_agents() {
+    let tmp = tempfile::tempdir().unwrap();
+    let oracle = oracle(tmp.path());
+    for (symbol, number) in [("SIMPLE", 253), ("NOBODY", 400)] {
+        let domain = pmapi::Domain::new(number).unwrap();
+        let pmid = |cluster, item| pmapi::PmId::new(domain, pmapi::Item::new(cluster, item));
+        for names in [
+            vec![
+                ("simple.numfetch", pmid(0, 0)),
+                ("simple.time.user", pmid(1, 2)),
+                ("simple.dyn", pmns::dynamic_root(domain)),
+            ],
+            vec![("top", pmid(0, 0)), ("simple.x.y", pmid(4095, 1023)), ("dyn", pmns::dynamic_root(domain))],
+        ] {
+            let mut tree = pmns::Tree::new();
+            names.iter().for_each(|(name, pmid)| tree.insert(name, *pmid).unwrap());
+            let files = pmns::write::agent(&tree, domain, symbol).unwrap();
+            std::fs::write(tmp.path().join("pmns"), files.pmns).unwrap();
+            std::fs::write(tmp.path().join("root"), files.root).unwrap();
+            let theirs = Command::new(&oracle).args(["dump", "root", "1"]).current_dir(tmp.path()).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&theirs.stdout), dump(&tree), "{symbol}");
+        }
+    }
+}
