@@ -117,14 +117,19 @@ pub(crate) fn open(program: &str, path: &Path) {
 }
 
 fn redirect(path: &Path) -> Result<(), pmapi::Error> {
-    let mut previous = path.as_os_str().to_owned();
-    previous.push(".prev");
-    // Neither matters if it fails: then there is no file, or the new one takes the place of the old.
-    let _ = fs::remove_file(&previous);
-    if fs::rename(path, &previous).is_err() {
-        let _ = fs::remove_file(path);
-    }
-    let file = File::create(path)?;
+    // A terminal or /dev/null is written to where it is: root could move it away.
+    let file = if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        File::options().append(true).open(path)?
+    } else {
+        let mut previous = path.as_os_str().to_owned();
+        previous.push(".prev");
+        // Neither matters if it fails: then there is no file, or the new one takes the place of the old.
+        let _ = fs::remove_file(&previous);
+        if fs::rename(path, &previous).is_err() {
+            let _ = fs::remove_file(path);
+        }
+        File::create(path)?
+    };
     nix::unistd::dup2_stderr(&file).map_err(|e| pmapi::Error::from_errno(e as i32))
 }
 

@@ -64,6 +64,21 @@ fn the_log_is_pcps() {
 }
 
 #[test]
+fn a_log_that_is_no_file_stays_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // Open for both, so that neither side waits for the other.
+    let mut end = fs::File::options().read(true).write(true).open(&fifo).unwrap();
+    let out = run(same_user(agent(dir.path())), &["-l", fifo.to_str().unwrap()]);
+    assert!(out.status.success(), "{out:?}");
+    let mut head = [0; 22];
+    std::io::Read::read_exact(&mut end, &mut head).unwrap();
+    assert_eq!(&head, b"Log for pmdasimple on ");
+    assert!(!dir.path().join("fifo.prev").exists());
+}
+
+#[test]
 fn debug_options_are_filters() {
     let dir = tempfile::tempdir().unwrap();
     for (options, shown, hidden) in

@@ -1,0 +1,46 @@
+//! Agent simple beside PCP's C agent and the floor of pipes: `cargo bench -p pmda-simple`.
+
+#[path = "../../../pmda/benches/driver/mod.rs"]
+mod driver;
+
+use std::fs;
+
+use driver::{Contest, Goal, Home, Requests, Shape};
+use pmapi::pdu::metadata::TextKind;
+
+fn main() {
+    if !driver::begin("agent simple") {
+        return;
+    }
+    let home = Home::new();
+    let c = Home::c_agent("simple");
+    let pmdas = c.as_ref().map_or_else(|| home.path("pmdas"), |c| c.pmdas_dir().to_owned());
+    if c.is_none() {
+        configure(&pmdas.join("simple"));
+    }
+    let c = c.map(|c| home.agent("C", &c.binary(), &pmdas));
+    let ours = home.agent("Rust", env!("CARGO_BIN_EXE_pmdasimple").as_ref(), &pmdas);
+
+    let requests = Requests::of(253);
+    let metrics = [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4)];
+    let fetch = [requests.fetch(&metrics)];
+    let desc = metrics.map(|metric| requests.desc(metric));
+    let instances = [requests.instances(0), requests.instances(1)];
+    let text =
+        [TextKind::OneLine, TextKind::Help].map(|kind| metrics.map(|metric| requests.text(metric, kind))).concat();
+    let shape = Shape { blocks: 40, rounds: 500 };
+    let mut contest = Contest::new(&home, c, ours, fetch[0].clone());
+    contest.run("fetch of 5 metrics, 9 values", &fetch, shape, Some(Goal::Time(0.70)));
+    contest.run("desc", &desc, shape, None);
+    contest.run("instances of a domain", &instances, shape, None);
+    contest.run("text", &text, shape, None);
+    contest.calls("fetch of 5 metrics", &fetch);
+    contest.calls("instances", &instances);
+    contest.starts(60, 0.40);
+}
+
+/// The configuration that the agent has with PCP.
+fn configure(dir: &std::path::Path) {
+    fs::create_dir_all(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    fs::write(dir.join("simple.conf"), "sec,min,hour\n").unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+}
