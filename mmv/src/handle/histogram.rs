@@ -130,8 +130,9 @@ impl Recorder {
     fn record(&self, value: f64) {
         let Some(shard) = self.shards.get(thread_number() & (self.shards.len() - 1)) else { return };
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-        // A float too large for the integer, or none at all, becomes the nearest one.
-        shard.values.saturating_record((value / self.resolution).round() as u64);
+        // A float too large for the integer, or none at all, becomes the nearest one, and the
+        // histogram resizes itself for any integer, so that recording does not fail.
+        _ = shard.values.record((value / self.resolution).round() as u64);
         shard.sum += value;
     }
 }

@@ -15,12 +15,16 @@ use crate::reader::{self, process_exists};
 /// of other files.
 pub(super) fn choose_cluster(directory: &Path, name: &str, before: Option<u16>) -> u16 {
     let used = clusters(directory, name);
-    if let Some(before) = before.filter(|cluster| !used.contains(cluster)) {
+    if let Some(before) = before.filter(|cluster| *cluster != 0 && !used.contains(cluster)) {
         return before;
     }
-    let count = u64::from(Item::MAX_CLUSTER);
-    1 + ids::probe(name, count, |cluster| used.contains(&(1 + cluster as u16))) as u16
+    let indoms_clash = |cluster| used.contains(&cluster) || used.contains(&(cluster + CLUSTERS + 1));
+    1 + ids::probe(name, CLUSTERS.into(), |number| indoms_clash(1 + number as u16)) as u16
 }
+
+/// Clusters above this one share the numbers of their instance domains with those below: the agent
+/// puts the cluster beside 11 bits, and the 22 bits that there are lose the highest of it.
+const CLUSTERS: u16 = (1 << 11) - 1;
 
 /// Clusters that the other files of the directory ask for.
 fn clusters(directory: &Path, own: &str) -> HashSet<u16> {

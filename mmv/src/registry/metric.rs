@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::inner::{Inner, State};
 use super::{Family, InDom};
 use crate::Error;
+use crate::format::{Flags, MAX_LABELS};
 use crate::handle::Handle;
 use crate::model::{Help, Label, Metric, Subject, non_empty};
 
@@ -106,6 +107,10 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
 
     fn add<T>(self, indom: Option<usize>, then: impl FnOnce(&mut State, usize) -> T) -> Result<T, Error> {
         let MetricBuilder { inner, name, item, semantics, units, help: [short, long], labels, .. } = self;
+        let own = name.split('.').next() == Some("control") && inner.options.has(Flags::NO_PREFIX);
+        if own {
+            return Err(Error::Name { what: "metric", name: name.to_owned(), reason: "is the agent's own" });
+        }
         let labels = labels.into_iter().collect::<Result<Vec<Label>, Error>>()?;
         let help = Help { short: non_empty(short), long: non_empty(long) };
         let mut metric = Metric::new(H::TYPE, H::KIND, semantics, units);
@@ -123,7 +128,7 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
 impl State {
     /// Sees that so many labels fit, before anything is registered that has them.
     pub(super) fn room_for_labels(&self, count: usize) -> Result<(), Error> {
-        let room = crate::format::MAX_LABELS - self.model.labels().len();
+        let room = MAX_LABELS - self.model.labels().len();
         if count <= room { Ok(()) } else { Err(Error::TooManyLabels) }
     }
 

@@ -1,0 +1,230 @@
+//! A registry that grows while its handles are in use: no update is lost, no reader sees a half file.
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use mmv::reader::File;
+use mmv::{Counter, CounterWriter, Family, Gauge, GaugeWriter, Registry, ShardedCounter, Text, Timer};
+
+const UPDATES: u64 = 60_000;
+
+fn registry(dir: &Path) -> Registry {
+    Registry::builder("grow").directory(dir).cluster(9).build().unwrap()
+}
+
+/// The word of a metric's first value, as readers see it.
+fn word(dir: &Path, name: &str) -> u64 {
+    let file = File::open(dir.join("grow")).unwrap();
+    assert_eq!(file.problems().first(), []);
+    let metric = file.metrics().iter().find(|m| file.name(m) == name.as_bytes()).unwrap();
+    file.value(metric.values()[0].index).unwrap().word
+}
+
+/// Updates by so many threads while metrics are added; gives the sum of what they added.
+fn race(threads: u64, registry: &Registry, update: impl Fn(u64) + Sync) {
+    let running = AtomicBool::new(true);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| (0..UPDATES).for_each(&update))).collect();
+        let grower = scope.spawn(|| {
+            let mut grown = 0;
+            while running.load(Relaxed) && grown < 400 {
+                let _: Counter = registry.counter(&format!("added{grown}")).register().unwrap();
+                grown += 1;
+            }
+            grown
+        });
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        running.store(false, Relaxed);
+        assert!(grower.join().unwrap() > 0);
+    });
+}
+
+#[test]
+fn no_update_is_lost() {
+    for threads in [2, 4, 16] {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = registry(dir.path());
+        let counter = registry.counter("counter").register().unwrap();
+        let small = registry.metric::<Counter<u32>>("small").register().unwrap();
+        let float = registry.metric::<Counter<f64>>("float").register().unwrap();
+        let gauge = registry.metric::<Gauge<i64>>("gauge").register().unwrap();
+        let sharded = registry.metric::<ShardedCounter>("sharded").register().unwrap();
+        registry.try_start().unwrap();
+        race(threads, &registry, |i| {
+            counter.add(3);
+            small.inc();
+            float.add(0.5);
+            if i % 3 == 0 {
+                gauge.sub(2)
+            } else {
+                gauge.add(4)
+            }
+            sharded.inc();
+        });
+        registry.flush();
+        let all = threads * UPDATES;
+        assert_eq!(counter.get(), 3 * all);
+        assert_eq!(word(dir.path(), "counter"), 3 * all);
+        assert_eq!(u64::from(small.get()), all);
+        assert_eq!(f64::from_bits(word(dir.path(), "float")), all as f64 / 2.0);
+        assert_eq!(word(dir.path(), "gauge"), 2 * all, "two thirds of 4 less one third of 2");
+        assert_eq!((sharded.get(), word(dir.path(), "sharded")), (all, all));
+    }
+}
+
+#[test]
+fn the_last_value_set_is_the_last_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    let mut counter: CounterWriter = registry.metric("counter").register().unwrap();
+    let mut writer: GaugeWriter<i64> = registry.metric("writer").register().unwrap();
+    let gauge: Gauge<u64> = registry.metric("gauge").register().unwrap();
+    registry.try_start().unwrap();
+    for round in 0..30u32 {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for i in 0..5_000 {
+                    counter.inc();
+                    writer.set(i - 2_500);
+                    gauge.set(i as u64 ^ 0x5a5a);
+                }
+            });
+            for i in 0..10 {
+                let _: Counter = registry.counter(&format!("added{round}_{i}")).register().unwrap();
+            }
+        });
+        assert_eq!(word(dir.path(), "counter"), 5_000 * u64::from(round + 1));
+        assert_eq!(word(dir.path(), "writer").cast_signed(), 2_499);
+        assert_eq!((word(dir.path(), "gauge"), gauge.get()), (4_999 ^ 0x5a5a, 4_999 ^ 0x5a5a));
+    }
+}
+
+#[test]
+fn readers_see_whole_files_and_counters_that_never_fall() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    let counter = registry.counter("counter").register().unwrap();
+    let text: Text = registry.text("text").register().unwrap();
+    text.set("aaaa");
+    registry.try_start().unwrap();
+    let running = AtomicBool::new(true);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut last, mut metrics) = (0, 0);
+            while running.load(Relaxed) {
+                // Between opening a file and reading it, another may take its place.
+                let Ok(file) = File::open(dir.path().join("grow")) else { continue };
+                assert_eq!(file.problems().first(), []);
+                assert!(file.metrics().len() >= metrics);
+                metrics = file.metrics().len();
+                let of = |name: &str| file.metrics().iter().find(|m| file.name(m) == name.as_bytes()).unwrap();
+                let count = file.value(of("counter").values()[0].index).unwrap().word;
+                assert!(count >= last, "{count} after {last}");
+                last = count;
+                let value = file.value(of("text").values()[0].index).unwrap();
+                let text = file.string(&value).unwrap();
+                assert!([b"aaaa".as_slice(), b"bb"].contains(&text), "{text:?}");
+            }
+        });
+        scope.spawn(|| {
+            for i in 0..UPDATES {
+                counter.inc();
+                if i % 100 == 0 {
+                    text.set(if i % 200 == 0 { "bb" } else { "aaaa" });
+                }
+            }
+        });
+        for i in 0..300 {
+            let _: Counter = registry.counter(&format!("added{i}")).register().unwrap();
+        }
+        running.store(false, Relaxed);
+    });
+    assert_eq!(word(dir.path(), "counter"), UPDATES);
+}
+
+#[test]
+fn instances_appear_in_every_metric_over_the_domain() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    let indom = registry.indom("routes").instances(["a"]).register().unwrap();
+    let hits: Family<Counter> = registry.counter("hits").over(&indom).unwrap();
+    let times: Family<Timer> = registry.timer("time").over(&indom).unwrap();
+    registry.try_start().unwrap();
+    let a = hits.instance("a").unwrap();
+    a.add(5);
+    for i in 0..600 {
+        hits.instance(&format!("route{i}")).unwrap().add(i);
+    }
+    indom.add("z").unwrap();
+    a.add(1);
+    assert!(matches!(indom.add("z"), Err(mmv::Error::InUse { .. })));
+    assert!(times.get("route599").is_some() && times.get("none").is_none());
+
+    let file = File::open(dir.path().join("grow")).unwrap();
+    assert_eq!(file.problems().first(), []);
+    let domain = &file.indoms()[0];
+    assert_eq!(domain.instances().len(), 602);
+    let name_of = |id| domain.instances().iter().find(|i| i.id == id).map(|i| file.instance_name(i)).unwrap();
+    let metric = file.metrics().iter().find(|m| file.name(m) == b"hits").unwrap();
+    assert_eq!(metric.values().len(), 602);
+    for value in metric.values() {
+        let name = str::from_utf8(name_of(value.instance)).unwrap();
+        let expected = match name {
+            "a" => 6,
+            "z" => 0,
+            route => route.strip_prefix("route").unwrap().parse().unwrap(),
+        };
+        assert_eq!(file.value(value.index).unwrap().word, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_batch_is_one_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    registry.try_start().unwrap();
+    let generation = || File::open(dir.path().join("grow")).unwrap().header().g1;
+    let before = generation();
+    let handles: Vec<Counter> = {
+        let _batch = registry.batch();
+        let handles: Vec<Counter> = (0..500).map(|i| registry.counter(&format!("m{i}")).register().unwrap()).collect();
+        handles.iter().zip(0..).for_each(|(handle, i)| handle.add(i));
+        assert_eq!(generation(), before, "nothing is written before the batch ends");
+        handles
+    };
+    let after = generation();
+    assert_ne!(after, before);
+    handles.iter().for_each(Counter::inc);
+    for i in 0..500 {
+        assert_eq!(word(dir.path(), &format!("m{i}")), i + 1);
+    }
+    assert_eq!(generation(), after);
+}
+
+#[test]
+fn handles_outlive_the_registry() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    let counter = registry.counter("counter").register().unwrap();
+    let text = registry.text("text").register().unwrap();
+    registry.try_start().unwrap();
+    counter.inc();
+    drop(registry);
+    assert!(!dir.path().join("grow").exists());
+    counter.inc();
+    text.set("still here");
+    assert_eq!((counter.get(), text.get().as_str()), (2, "still here"));
+}
+
+#[test]
+fn a_lazy_registry_publishes_with_the_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    let builder = Registry::builder("grow").directory(dir.path()).lazy();
+    let registry = builder.flush_every(std::time::Duration::ZERO).build().unwrap();
+    registry.try_start().unwrap();
+    let late = registry.counter("late").register().unwrap();
+    late.add(7);
+    assert_eq!(File::open(dir.path().join("grow")).unwrap().metrics().len(), 0);
+    registry.flush();
+    assert_eq!(word(dir.path(), "late"), 7);
+}
