@@ -2,7 +2,6 @@
 
 use help::{Compiled, Target};
 use pmapi::config::Config;
-use pmapi::label::LabelSet;
 use pmapi::pdu::handshake;
 use pmapi::pdu::instance::{InstanceReq, InstanceWriter};
 use pmapi::pdu::label::LabelReq;
@@ -250,8 +249,7 @@ impl<A: Agent> Engine<A> {
     }
 
     fn label(&mut self, client: Client, req: LabelReq) -> Result {
-        let context = LabelSet::context(&self.config);
-        labels::answer(&mut self.agent, &self.schema, &self.profile, client, req, &context, &mut self.out)
+        labels::answer(&mut self.agent, &self.schema, &self.profile, &self.config, client, req, &mut self.out)
     }
 
     /// Stores values up to the first that is refused.

@@ -1,5 +1,6 @@
 //! Answers LABEL_REQ.
 
+use pmapi::config::Config;
 use pmapi::label::{LabelFlags, LabelLevel, LabelSet, RawLabel};
 use pmapi::pdu::FROM_AGENT;
 use pmapi::pdu::label::{LabelReq, LabelSetRef, encode_label};
@@ -16,9 +17,9 @@ pub(crate) fn answer<A: Agent>(
     agent: &mut A,
     schema: &Schema,
     profile: &Profile,
+    config: &Config,
     client: Client,
     req: LabelReq,
-    context: &LabelSet,
     out: &mut Vec<u8>,
 ) -> Result {
     let flags = i32::from(LabelFlags::COMPOUND.bits() | LabelFlags::OPTIONAL.bits());
@@ -28,8 +29,12 @@ pub(crate) fn answer<A: Agent>(
     }
     agent.refresh(Request::Labels, client)?;
     let declared = &schema.labels;
+    let context;
     let set = match level {
-        LabelLevel::Context => Some(context),
+        LabelLevel::Context => {
+            context = LabelSet::context(config);
+            Some(&context)
+        }
         LabelLevel::Domain => declared.domain.as_ref(),
         LabelLevel::InDom => InDom::from_word(req.ident).and_then(|i| declared.indoms.get(&i.serial())),
         LabelLevel::Cluster => PmId::from_word(req.ident).and_then(|p| declared.clusters.get(&p.item().cluster())),
