@@ -1,7 +1,7 @@
 //! The text of PCP's `mmvdump`, byte for byte, also for files that are not valid.
 //!
-//! It is that of PCP 6.0; 7.2 prints a section of values or instances without entries as empty, where
-//! 6.0 complains. C reads on behind the end of a file when a string is not terminated, or when not
+//! It is that of PCP 6.0, where 7.2 complains about less than no entries but not about no values or
+//! instances, and says more about strings that are not in the file. C reads on behind the end of a file when a string is not terminated, or when not
 //! all strings are in the file; here the text ends.
 
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ pub fn dump(out: &mut impl Write, name: &[u8], bytes: &[u8]) -> io::Result<bool>
     let mut valid = true;
     for index in 0..header.tocs as usize {
         let Some(toc) = Toc::read(bytes, index) else { return Ok(false) };
-        if toc.count < 1 {
+        if toc.count == 0 {
             writeln!(out, "Bad TOC[{index}]: invalid entry count {}", toc.count)?;
             continue;
         }
@@ -30,7 +30,7 @@ pub fn dump(out: &mut impl Write, name: &[u8], bytes: &[u8]) -> io::Result<bool>
         };
         let mut table = Table { out: &mut *out, bytes, version, index, toc };
         table.title(section)?;
-        match (0..toc.count as u64).try_for_each(|i| table.entry(section, i)) {
+        match (0..u64::try_from(toc.count).unwrap_or_default()).try_for_each(|i| table.entry(section, i)) {
             Ok(()) => {}
             Err(Stop::Io(e)) => return Err(e),
             Err(Stop::Bad(complaint)) => {
@@ -191,7 +191,9 @@ impl<'a, W: Write> Table<'a, W> {
         if instance.name.at == 0 {
             return Err(self.invalid_offset("inst", i, " name"));
         }
-        write!(self.out, "  [{}/{}] instance = [{} or \"", indom.serial, at.cast_signed(), instance.internal)?;
+        // C counts in instances of version 1, whatever the version is.
+        let shown = self.at(i, Version::V1.instance_len()).cast_signed();
+        write!(self.out, "  [{}/{shown}] instance = [{} or \"", indom.serial, instance.internal)?;
         self.out.write_all(cut(name))?;
         writeln!(self.out, "\"]")?;
         Ok(())

@@ -39,7 +39,8 @@ pub struct Collection {
     buffer: Vec<u8>,
 }
 
-/// What a metric is, without the agent's domain (`pmDesc`).
+/// What a metric is, without the agent's domain (`pmDesc`). An elapsed time is a counter of
+/// microseconds, whatever the file says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MetricDesc {
     /// Its identifier.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashSet};
-use pmapi::{Inst, Item, Serial};
+use pmapi::{Inst, Item, Semantics, Serial, Units};
 
 use super::MetricDesc;
 use super::labels::LabelTable;
 use super::names::{check_place, full_name};
 use super::source::Source;
+use crate::format::ValueType;
 use crate::reader::{Indom, Instance, Metric};
 
 /// What all files together have. Sources are meant by their index.
@@ -143,7 +144,11 @@ impl Builder<'_> {
         let item = u16::try_from(metric.item).ok().and_then(|item| Item::try_new(own.cluster, item));
         let item = item.ok_or(Refusal::Item)?;
         let indom = metric.indom.map(|serial| exported_serial(own.cluster, serial));
-        let desc = MetricDesc { item, ty: metric.ty, indom, semantics: metric.semantics, units: metric.units };
+        let desc = match metric.ty {
+            ValueType::Elapsed => (Semantics::Counter, Units::MICROSECONDS),
+            _ => (metric.semantics, metric.units),
+        };
+        let desc = MetricDesc { item, ty: metric.ty, indom, semantics: desc.0, units: desc.1 };
         if let Some(entry) = self.tables.metrics.get(&item) {
             // Another part of the same metric, with other instances.
             if entry.name != name {

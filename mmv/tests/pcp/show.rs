@@ -1,0 +1,136 @@
+//! A collection in the words of `pminfo -dfmtTl`.
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use mmv::Semantics;
+use mmv::collection::{Collection, Help, Labelled, MetricDesc};
+use mmv::format::ValueType;
+use pmapi::{Atom, Domain, InDom, Inst, LabelSet, PmId, Type};
+
+/// Every metric's block.
+pub(crate) fn collection(files: &Path) -> BTreeMap<String, String> {
+    let mut collection = Collection::new("mmv", files);
+    collection.refresh();
+    let metrics: Vec<(String, MetricDesc)> = collection.metrics().map(|(n, d)| (n.to_owned(), d)).collect();
+    assert_eq!(metrics.len(), collection.metric_count());
+    metrics.into_iter().map(|(name, desc)| (name.clone(), metric(&mut collection, &name, desc))).collect()
+}
+
+fn metric(collection: &mut Collection, name: &str, desc: MetricDesc) -> String {
+    let domain = Domain::new(70).unwrap();
+    assert_eq!(collection.item(name), Ok(desc.item));
+    assert_eq!(collection.name(desc.item), Ok(name));
+    let mut out = format!("{name} PMID: {}", PmId::new(domain, desc.item));
+    match help_of(collection, &desc, Help::Short) {
+        Ok(line) => writeln!(out, " [{}]", text(line)).unwrap(),
+        Err(e) => writeln!(out, " One-line Help: Error: {e}").unwrap(),
+    }
+    let indom = desc.indom.map(|serial| InDom::new(domain, serial));
+    let ty = type_name(desc.ty.exported());
+    match indom {
+        Some(indom) => writeln!(out, "    Data Type: {ty}  InDom: {indom} 0x{:x}", indom.word()).unwrap(),
+        None => writeln!(out, "    Data Type: {ty}  InDom: PM_INDOM_NULL 0xffffffff").unwrap(),
+    }
+    let semantics = match desc.semantics {
+        Semantics::Counter => "counter",
+        Semantics::Instant => "instant",
+        Semantics::Discrete => "discrete",
+    };
+    let units = desc.units.to_string();
+    writeln!(out, "    Semantics: {semantics}  Units: {}", if units.is_empty() { "none" } else { &units }).unwrap();
+    let labels = labels(collection, &desc, None);
+    if !labels.is_empty() {
+        writeln!(out, "    labels {}", labels.json()).unwrap();
+    }
+    help(&mut out, collection, &desc);
+    values(&mut out, collection, &desc);
+    out
+}
+
+/// The C agent denies that there is a metric when it is asked for the help of an unsupported one.
+fn help_of<'c>(collection: &'c Collection, desc: &MetricDesc, which: Help) -> Result<&'c [u8], pmapi::Error> {
+    if desc.ty == ValueType::NoSupport { Err(pmapi::Error::PMID) } else { collection.help(desc.item, which) }
+}
+
+fn help(out: &mut String, collection: &Collection, desc: &MetricDesc) {
+    // A client asks for the line when there is no text.
+    let help = help_of(collection, desc, Help::Long);
+    let line = || help_of(collection, desc, Help::Short);
+    match if help.is_ok_and(|text| text.is_empty()) { line() } else { help.or_else(|_| line()) } {
+        Ok([]) => writeln!(out, "Help: <empty entry>").unwrap(),
+        Ok(help) => writeln!(out, "Help:\n{}", text(help)).unwrap(),
+        Err(e) => writeln!(out, "Full Help: Error: {e}").unwrap(),
+    }
+}
+
+fn values(out: &mut String, collection: &mut Collection, desc: &MetricDesc) {
+    let mut values = Vec::new();
+    let status = collection.fetch(desc.item, |_| true, |inst, atom| values.push((inst, shown(&atom))));
+    let order: Vec<(Inst, String)> = match desc.indom {
+        Some(indom) => collection.instances(indom).unwrap().map(|(id, name)| (id, text(name))).collect(),
+        None => Vec::new(),
+    };
+    let names: BTreeMap<Inst, String> = order.iter().cloned().collect();
+    match status {
+        Err(e) => writeln!(out, "Error: {e}").unwrap(),
+        Ok(()) if values.is_empty() => writeln!(out, "No value(s) available!").unwrap(),
+        Ok(()) => {}
+    }
+    for (inst, value) in &values {
+        match inst {
+            Some(inst) => writeln!(out, "    inst [{inst} or \"{}\"] value {value}", names[inst]).unwrap(),
+            None => writeln!(out, "    value {value}").unwrap(),
+        }
+    }
+    for (inst, name) in &order {
+        let labels = labels(collection, desc, Some(*inst));
+        if !labels.is_empty() {
+            writeln!(out, "    inst [{inst} or \"{name}\"] labels {}", labels.json()).unwrap();
+        }
+    }
+}
+
+fn labels(collection: &Collection, desc: &MetricDesc, inst: Option<Inst>) -> LabelSet {
+    let mut set = LabelSet::new();
+    let levels = [
+        desc.indom.map(Labelled::InDom),
+        Some(Labelled::Cluster(desc.item.cluster())),
+        Some(Labelled::Item(desc.item)),
+        desc.indom.zip(inst).map(|(indom, inst)| Labelled::Instance(indom, inst)),
+    ];
+    for level in levels.into_iter().flatten() {
+        collection.labels(level).into_iter().for_each(|labels| set.merge(labels).unwrap());
+    }
+    set
+}
+
+fn shown(atom: &Atom<'_>) -> String {
+    match atom {
+        Atom::I32(n) => n.to_string(),
+        Atom::U32(n) => n.to_string(),
+        Atom::I64(n) => n.to_string(),
+        Atom::U64(n) => n.to_string(),
+        Atom::Float(n) => n.to_string(),
+        Atom::Double(n) => n.to_string(),
+        Atom::String(s) => format!("\"{}\"", text(s)),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn type_name(ty: Type) -> &'static str {
+    match ty {
+        Type::I32 => "32-bit int",
+        Type::U32 => "32-bit unsigned int",
+        Type::I64 => "64-bit int",
+        Type::U64 => "64-bit unsigned int",
+        Type::Float => "float",
+        Type::Double => "double",
+        Type::String => "string",
+        _ => "Not Supported",
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
