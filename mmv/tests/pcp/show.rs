@@ -6,7 +6,7 @@ use std::path::Path;
 use mmv::Semantics;
 use mmv::collection::{Collection, Help, Labelled, MetricDesc};
 use mmv::format::ValueType;
-use pmapi::{Atom, Domain, InDom, Inst, LabelSet, PmId, Type};
+use pmapi::{Domain, InDom, Inst, LabelSet, PmId, Type};
 
 /// Every metric's block.
 pub(crate) fn collection(files: &Path) -> BTreeMap<String, String> {
@@ -66,7 +66,7 @@ fn help(out: &mut String, collection: &Collection, desc: &MetricDesc) {
 
 fn values(out: &mut String, collection: &mut Collection, desc: &MetricDesc) {
     let mut values = Vec::new();
-    let status = collection.fetch(desc.item, |_| true, |inst, atom| values.push((inst, shown(&atom))));
+    let status = collection.fetch(desc.item, |_| true, |inst, atom| values.push((inst, atom.print(1).to_string())));
     let order: Vec<(Inst, String)> = match desc.indom {
         Some(indom) => collection.instances(indom).unwrap().map(|(id, name)| (id, text(name))).collect(),
         None => Vec::new(),
@@ -103,19 +103,6 @@ fn labels(collection: &Collection, desc: &MetricDesc, inst: Option<Inst>) -> Lab
         collection.labels(level).into_iter().for_each(|labels| set.merge(labels).unwrap());
     }
     set
-}
-
-fn shown(atom: &Atom<'_>) -> String {
-    match atom {
-        Atom::I32(n) => n.to_string(),
-        Atom::U32(n) => n.to_string(),
-        Atom::I64(n) => n.to_string(),
-        Atom::U64(n) => n.to_string(),
-        Atom::Float(n) => n.to_string(),
-        Atom::Double(n) => n.to_string(),
-        Atom::String(s) => format!("\"{}\"", text(s)),
-        other => panic!("{other:?}"),
-    }
 }
 
 fn type_name(ty: Type) -> &'static str {
