@@ -11,8 +11,9 @@ use crate::{Agent, Pcp};
 
 /// A C agent in a directory of its own under `target`, with help text compiled by PCP's newhelp.
 ///
-/// It is compiled once and kept. It changes to the user `pcp` when it starts, so only root can run it. PCP's C agents look for `$PCP_PMDAS_DIR/NAME/help` and their configuration beside it,
-/// so whoever starts one sets that variable to [`CAgent::pmdas_dir`] ([`crate::Builder::pmdas_dir`]).
+/// It is compiled once and kept. It changes to the user `pcp` when it starts, so only root can run it. PCP's C agents
+/// look for `$PCP_PMDAS_DIR/NAME/help` and their configuration beside it, so whoever starts one sets that variable to
+/// [`CAgent::pmdas_dir`] ([`crate::Builder::pmdas_dir`]).
 #[derive(Debug, Clone)]
 pub struct CAgent {
     name: String,
