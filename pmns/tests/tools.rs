@@ -26,6 +26,8 @@ const FILES: &[(&str, &str)] = &[
     ("agent", "/*\n * some agent\n */\nfoo.bar {\n  m1 7:1:1\n  sub\n}\n\nfoo.bar.sub {\n  m2 7:1:2\n}\n"),
     ("agent2", "foo {\n  m3 7:1:3\n}\n"),
     ("agent3", "root {\n  one\n  dyn 8:*:*\n}\none {\n  a 1:1:9\n}\n"),
+    ("bare", "  dyn\t8:*:*\n  m1 7:1:1\n"),
+    ("empty", ""),
     ("agent4", "foo {\n  m4\n"),
     ("agent5", "foo {\n  m4 5000:1:1\n}\n"),
 ];
@@ -156,6 +158,8 @@ fn pmnsadd() {
         "pmnsadd -n one agent\npmnsadd -n one agent2\npmnsadd -n one agent\npmnsdel -n one foo",
         "pmnsadd -n null agent2\npmnsadd -n null agent\npmnsadd -n null agent3",
         "pmnsadd -n one agent3",
+        "pmnsadd -n one bare",
+        "pmnsadd -n one empty",
         "cp one default\npmnsadd agent",
         "pmnsadd",
         "pmnsadd -n one",
@@ -174,7 +178,7 @@ fn pmnsadd_changes_nothing_when_it_fails() {
         ("agent5", "[agent5:2] Error Parsing ASCII PMNS: Illegal domain field in PMID"),
         ("agent4", "The block of \"foo\" has no end"),
         ("lost", "Disconnected subtree"),
-        ("include", "no subtree"),
+        ("include", "Cannot open file for #include"),
     ] {
         let said = play(None, &format!("pmnsadd -n one {file}")).remove(0);
         assert!(said.contains(reason), "{said}");
@@ -182,4 +186,22 @@ fn pmnsadd_changes_nothing_when_it_fails() {
         assert!(said.contains("No changes have been made to the PMNS file \"one\"\n"), "{said}");
         assert!(said.ends_with("{}"), "{said}");
     }
+}
+
+#[test]
+fn no_update_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("root"), "root {\n}\n").unwrap();
+    let children: Vec<_> = (0..16)
+        .map(|n| {
+            fs::write(dir.path().join(format!("a{n}")), format!("a{n} {{\nm 1:1:{n}\n}}\n")).unwrap();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_pmnsadd"));
+            command.args(["-n", "root", &format!("a{n}")]).current_dir(dir.path()).spawn().unwrap()
+        })
+        .collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let tree = pmns::Loader::new().load(&dir.path().join("root")).unwrap();
+    assert_eq!(tree.root().leaves().count(), 16);
 }

@@ -77,8 +77,8 @@ fn add(program: &Program, name_space: &Path, file: &Path) -> Result<(), ExitCode
     update.commit()
 }
 
-/// The names of a file that is a complete name space, or whose first block is to be connected with
-/// the root.
+/// The names of a file that is a complete name space, whose first block is to be connected with the
+/// root, or that has no block but the metrics of the root.
 fn load_subtree(program: &Program, file: &Path) -> Result<Tree, ExitCode> {
     let cannot_read = |e| tell(program, format_args!("cannot read input file \"{}\": {e}", file.display()));
     let content = fs::read(file).map_err(cannot_read)?;
@@ -91,19 +91,25 @@ fn load_subtree(program: &Program, file: &Path) -> Result<Tree, ExitCode> {
         let path = words.next()?;
         (words.next()? == b"{").then_some(path)
     });
-    let Some(path) = first_block.and_then(|path| str::from_utf8(path).ok()) else {
-        let message = format_args!("no subtree, a line with \"NAME {{\", in input file \"{}\"", file.display());
-        return Err(tell(program, message));
+    // Messages tell the lines of the file.
+    let start = format!("# 1 \"{}\"\n", file.display());
+    let (before, after) = match first_block {
+        Some(path) => (upper_levels(&String::from_utf8_lossy(path)) + &start, ""),
+        None => (format!("root {{\n{start}"), "\n}\n"),
     };
+    program.parse([before.as_bytes(), &content, after.as_bytes()].concat(), file)
+}
+
+/// The blocks that lead from the root to a path.
+fn upper_levels(path: &str) -> String {
     let mut text = String::new();
     let mut block = "root";
-    for (dot, name) in path.split('.').scan(0, |end, name| {
-        *end += name.len() + 1;
-        Some((*end - 1, name))
-    }) {
+    let mut end = 0;
+    for name in path.split('.') {
         text += &format!("{block} {{\n{name}\n}}\n");
-        block = path.get(..dot).unwrap_or_default();
+        end += name.len();
+        block = path.get(..end).unwrap_or_default();
+        end += 1;
     }
-    text += &format!("# 1 \"{}\"\n", file.display());
-    program.parse([text.as_bytes(), &content].concat(), file)
+    text
 }
