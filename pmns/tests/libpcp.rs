@@ -195,7 +195,9 @@ fn random_name_spaces() {
                         prop_assert_eq!(dump(&tree), String::from_utf8_lossy(&theirs.stdout));
                         loaded.set(loaded.get() + 1);
                     }
-                    Err(pmns::Error::Problems(problems)) if problems[0].reason.ends_with("has no end") => {}
+                    // A path at the end of the text is an empty block to libpcp.
+                    Err(pmns::Error::Problems(problems))
+                        if problems[0].reason == "{ expected" && !said.contains("{ expected") => {}
                     Err(e) => {
                         let ours = e.diagnostics() + "error: Problems parsing PMNS definitions\n";
                         // pmcpp goes on beside libpcp, and may find something later in the text.

@@ -52,6 +52,12 @@ fn format() {
 }
 
 #[test]
+fn the_last_block_needs_no_end() {
+    assert_eq!(names("root { a }\na { b 1:1:1"), "a.b=1.1.1");
+    assert_eq!(names("root {"), "");
+}
+
+#[test]
 fn conditions_and_macros() {
     assert_eq!(names("#ifdef A\nnonsense\n#else\nroot { a 1:1:1 }\n#endif\n"), "a=1.1.1");
     assert_eq!(names("#define A\n#ifndef A\nnonsense\n#endif\nroot { a A 1:1:1 }\n"), "a=1.1.1");
@@ -91,8 +97,8 @@ fn problems_and_their_places() {
         ("root { a 12 }\n", "in:1:10: Illegal PMID"),
         ("root { a 1:2:3:4 }\n", "in:1:10: Illegal PMID"),
         ("root {\n\n /* c */ a b 1:1:1 }}\n", "in:3:20: Expected NAME or }"),
-        ("root { a 1:1:1\n", "in:1:15: The block of \"root\" has no end"),
-        ("root\n", "in:1:5: The block of \"root\" has no end"),
+        ("root { a }\na", "in:2:1: { expected"),
+        ("root { a 1:1:1 b 1:1:1 a 1:1:1", "in:1:24: Duplicate name \"a\""),
         ("root { a 1:1:1 b a }\n", "in:1:20: Duplicate name \"a\" in subtree for \"root\""),
         ("root {\n a }\n", "in:2:2: Cannot find definition for non-terminal node \"a\" in name space"),
         ("root { }\na.b { }\n", "in:2:1: Disconnected subtree (\"a.b\") in name space"),

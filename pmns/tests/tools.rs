@@ -172,11 +172,53 @@ fn pmnsadd() {
     }
 }
 
+/// The name space of PCP's own agents, and to it the names of each of the others.
+#[test]
+#[ignore = "needs PCP"]
+fn installed_agents() {
+    let roots = fs::read_dir("/usr/lib/pcp/pmns").unwrap().map(|entry| entry.unwrap().path());
+    let mut roots: Vec<_> =
+        roots.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("root_")).collect();
+    roots.sort();
+    let dir = tempfile::tempdir().unwrap();
+    let run = |program: &Path, args: &[&str]| {
+        let output = Command::new(program).args(args).current_dir(dir.path()).env("PCP_DIR", "").output().unwrap();
+        (output.status, String::from_utf8(output.stderr).unwrap())
+    };
+    let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+    let inputs: Vec<_> = roots.iter().map(|path| path.to_str().unwrap()).collect();
+    for (program, out) in
+        [(&*Path::new(THEIRS).join("pmnsmerge"), "theirs"), (env!("CARGO_BIN_EXE_pmnsmerge").as_ref(), "ours")]
+    {
+        assert!(run(program, &[&inputs[..], &[out]].concat()).0.success());
+    }
+    assert_eq!(read("ours"), read("theirs"));
+
+    let mut added = 0;
+    for agent in fs::read_dir("/var/lib/pcp/pmdas").unwrap().map(|entry| entry.unwrap().path()) {
+        let (Ok(pmns), Ok(domain)) =
+            (fs::read_to_string(agent.join("pmns")), fs::read_to_string(agent.join("domain.h")))
+        else {
+            continue;
+        };
+        let mut define = domain.lines().find_map(|line| line.strip_prefix("#define ")).unwrap().split_whitespace();
+        let (symbol, number) = (define.next().unwrap().trim_start_matches("PMDA"), define.next().unwrap());
+        fs::write(dir.path().join("names"), pmns.replace(&format!("{symbol}:"), &format!("{number}:"))).unwrap();
+        fs::copy(dir.path().join("theirs"), dir.path().join("ours")).unwrap();
+        let ours = run(env!("CARGO_BIN_EXE_pmnsadd").as_ref(), &["-n", "ours", "names"]);
+        let theirs = run(&Path::new(THEIRS).join("pmnsadd"), &["-n", "theirs", "names"]);
+        assert_eq!(ours, theirs, "{}", agent.display());
+        assert_eq!(read("ours"), read("theirs"), "{}", agent.display());
+        added += i32::from(ours.0.success());
+    }
+    assert!(added > 20, "only {added} agents");
+}
+
 #[test]
 fn pmnsadd_changes_nothing_when_it_fails() {
     for (file, reason) in [
         ("agent5", "[agent5:2] Error Parsing ASCII PMNS: Illegal domain field in PMID"),
-        ("agent4", "The block of \"foo\" has no end"),
+        ("agent4", "Cannot find definition for non-terminal node \"foo.m4\""),
         ("lost", "Disconnected subtree"),
         ("include", "Cannot open file for #include"),
     ] {

@@ -93,11 +93,11 @@ fn load_subtree(program: &Program, file: &Path) -> Result<Tree, ExitCode> {
     });
     // Messages tell the lines of the file.
     let start = format!("# 1 \"{}\"\n", file.display());
-    let (before, after) = match first_block {
-        Some(path) => (upper_levels(&String::from_utf8_lossy(path)) + &start, ""),
-        None => (format!("root {{\n{start}"), "\n}\n"),
+    let before = match first_block {
+        Some(path) => upper_levels(&String::from_utf8_lossy(path)),
+        None => "root {\n".into(),
     };
-    program.parse([before.as_bytes(), &content, after.as_bytes()].concat(), file)
+    program.parse([before.as_bytes(), start.as_bytes(), &content].concat(), file)
 }
 
 /// The blocks that lead from the root to a path.

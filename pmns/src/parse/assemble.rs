@@ -122,7 +122,7 @@ impl Blocks {
         Ok(())
     }
 
-    fn problem(&self, name: Option<Name>, reason: String) -> Error {
+    pub(super) fn problem(&self, name: Option<Name>, reason: String) -> Error {
         self.one_problem(name, reason).into()
     }
 

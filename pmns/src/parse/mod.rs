@@ -5,7 +5,7 @@ mod token;
 
 use crate::Tree;
 use crate::cpp::{Line, Preprocessor};
-use crate::error::{Error, Pass, Place, Problem};
+use crate::error::{Error, Place};
 use pmapi::PmId;
 use std::rc::Rc;
 use token::{Token, Tokens};
@@ -76,7 +76,6 @@ impl Blocks {
     fn read(&mut self, cpp: &mut Preprocessor<'_>) -> Result<(), Error> {
         let mut line = Line::new();
         let mut state = State::Outside;
-        let mut last = Place { file: cpp.file(), line: 0, column: 0 };
         while cpp.next_line(&mut line)? {
             if line.text.first() == Some(&b'#') {
                 let (number, name) = token::line_control(&line)?;
@@ -87,16 +86,13 @@ impl Blocks {
             while let Some((at, token)) = tokens.next() {
                 state = self.token(state, &line, at, token)?;
             }
-            if state != State::Outside {
-                last = line.place(line.text.len());
-            }
         }
-        if state == State::Outside {
-            return Ok(());
+        // Like libpcp, takes the end of the text for that of the last block: pmnsadd(1) and an agent of
+        // PCP need it.
+        match self.blocks.last() {
+            Some(block) if state == State::Head => Err(self.problem(Some(block.path), "{ expected".into())),
+            _ => Ok(()),
         }
-        let block = self.blocks.last().map_or("", |block| self.name(block.path));
-        let reason = format!("The block of \"{block}\" has no end");
-        Err(Problem { place: last, reason, pass: Pass::Assemble }.into())
     }
 
     fn token(&mut self, state: State, line: &Line, at: usize, token: Token<'_>) -> Result<State, Error> {
