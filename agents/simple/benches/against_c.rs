@@ -1,9 +1,12 @@
 //! Agent simple beside PCP's C agent and the floor of pipes: `cargo bench -p pmda-simple`.
 
+#![allow(clippy::expect_used)]
+
 #[path = "../../../pmda/benches/driver/mod.rs"]
 mod driver;
 
 use std::fs;
+use std::path::Path;
 
 use driver::{Contest, Goal, Home, Requests, Shape};
 use pmapi::pdu::metadata::TextKind;
@@ -36,11 +39,11 @@ fn main() {
     contest.run("text", &text, shape, None);
     contest.calls("fetch of 5 metrics", &fetch);
     contest.calls("instances", &instances);
-    contest.starts(60, 0.40);
+    contest.starts(100, Goal::Time(0.40));
 }
 
 /// The configuration that the agent has with PCP.
-fn configure(dir: &std::path::Path) {
-    fs::create_dir_all(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
-    fs::write(dir.join("simple.conf"), "sec,min,hour\n").unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+fn configure(dir: &Path) {
+    fs::create_dir_all(dir).expect("a directory for the agent");
+    fs::write(dir.join("simple.conf"), "sec,min,hour\n").expect("the agent's configuration");
 }

@@ -1,0 +1,99 @@
+//! Drives agents over pipes as pmcd does, and compares them in one run.
+//!
+//! All agents and the driver share one CPU: across cores the wake-up of a process takes longer than the agent's work.
+//! Blocks of requests go round the agents forwards and backwards (A B C, C B A), so that a machine that becomes slower
+//! meanwhile is slower for all of them. The floor is a process that answers each request with a reply recorded from
+//! our agent: one read, one write, nothing in between.
+
+// Each bench uses its part of this.
+#![allow(dead_code, unused_imports, clippy::expect_used, clippy::panic)]
+
+mod calls;
+mod contest;
+mod echo;
+mod figures;
+mod home;
+mod process;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::{Pid, alarm};
+use pmapi::pdu::instance::InstanceReq;
+use pmapi::pdu::metadata::{self, DescReq, Subject, TextKind, TextReq};
+use pmapi::{Domain, InDom, Item, PmId, Serial};
+
+pub(crate) use contest::{Contest, Goal, Shape};
+pub(crate) use home::{Home, no_peer};
+pub(crate) use process::Program;
+
+/// Whether a bench is to run in this process, with everything made ready for it.
+///
+/// The process may instead be the floor, which it then has been; and without cargo's `--bench` it is a test of the
+/// bench, which does not measure.
+pub(crate) fn begin(title: &str) -> bool {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(reply) = echo::asked(&arguments) {
+        echo::run(reply);
+        return false;
+    }
+    if !arguments.iter().any(|argument| argument == "--bench") {
+        println!("{title}: measures with cargo bench only");
+        return false;
+    }
+    // A hanging agent shall not hang the bench: the end of the driver is the end of file for all agents.
+    alarm::set(300);
+    let cpu = share_one_cpu();
+    println!("\n{title}, all on CPU {cpu}");
+    true
+}
+
+/// Binds this process, and those that it will start, to one CPU.
+fn share_one_cpu() -> usize {
+    let this = Pid::from_raw(0);
+    let allowed = sched_getaffinity(this).expect("the CPUs of this process");
+    let first = (0..CpuSet::count()).find(|&cpu| allowed.is_set(cpu).unwrap_or(false)).expect("a CPU");
+    let mut one = CpuSet::new();
+    one.set(first).expect("a CPU of the set");
+    sched_setaffinity(this, &one).expect("one CPU for this process");
+    first
+}
+
+/// The requests that pmcd makes of one agent.
+#[derive(Clone, Copy)]
+pub(crate) struct Requests(pub(crate) Domain);
+
+impl Requests {
+    pub(crate) fn of(domain: u16) -> Requests {
+        Requests(Domain::new(domain).expect("a domain"))
+    }
+
+    fn pmid(self, (cluster, item): (u16, u16)) -> PmId {
+        PmId::new(self.0, Item::new(cluster, item))
+    }
+
+    pub(crate) fn indom(self, serial: u32) -> InDom {
+        InDom::new(self.0, Serial::new(serial))
+    }
+
+    /// Metrics by cluster and item.
+    pub(crate) fn fetch(self, items: &[(u16, u16)]) -> Vec<u8> {
+        encode(|out| metadata::encode_fetch(out, 0, 0, items.iter().map(|&item| Some(self.pmid(item)))))
+    }
+
+    pub(crate) fn desc(self, item: (u16, u16)) -> Vec<u8> {
+        encode(|out| DescReq { pmid: Some(self.pmid(item)) }.encode(out, 0))
+    }
+
+    pub(crate) fn text(self, item: (u16, u16), kind: TextKind) -> Vec<u8> {
+        encode(|out| TextReq::new(Subject::Metric(self.pmid(item)), kind).encode(out, 0))
+    }
+
+    pub(crate) fn instances(self, serial: u32) -> Vec<u8> {
+        encode(|out| InstanceReq { indom: Some(self.indom(serial)), inst: None, name: None }.encode(out, 0))
+    }
+}
+
+pub(crate) fn encode(pdu: impl FnOnce(&mut Vec<u8>) -> pmapi::Result) -> Vec<u8> {
+    let mut out = Vec::new();
+    pdu(&mut out).expect("a request of reasonable size");
+    out
+}
