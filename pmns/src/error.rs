@@ -1,7 +1,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Why a name space could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +65,7 @@ pub(crate) enum Pass {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The file as it was opened.
-    pub file: Rc<str>,
+    pub file: Arc<str>,
     /// From 1; 0 for the whole file.
     pub line: u32,
     /// In bytes, from 1; within the text of a macro, where its name stands.

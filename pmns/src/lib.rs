@@ -1,6 +1,7 @@
 //! The performance metrics name space, PMNS(5): names of metrics in a tree, each with its PMID.
 //!
-//! [`Tree`] is the name space, [`mod@write`] turns one into the text that pmLoadNameSpace(3) reads.
+//! [`Tree`] is the name space, [`Loader`] reads one from files, [`mod@write`] turns it into text again.
+//! [`cli`] is for the commands pmnsmerge, pmnsadd and pmnsdel, and for those of help text.
 //!
 //! ```
 //! use pmapi::{Domain, Item, PmId};

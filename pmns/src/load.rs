@@ -2,6 +2,7 @@ use crate::cpp::Preprocessor;
 use crate::error::Error;
 use crate::{Tree, parse};
 use std::io;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -33,10 +34,11 @@ pub struct FileSystem;
 
 impl Files for FileSystem {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // A directory would be an error of reading, a pipe would wait.
+        // To pmcpp, what is no file or character device is not there. A pipe might wait for ever.
         let kind = std::fs::metadata(path)?.file_type();
-        if kind.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
+        if !kind.is_file() && !kind.is_char_device() {
+            const ENOENT: i32 = 2;
+            return Err(io::Error::from_raw_os_error(ENOENT));
         }
         std::fs::read(path)
     }

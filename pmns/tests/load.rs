@@ -133,6 +133,15 @@ fn all_disconnected_blocks_are_told() {
 }
 
 #[test]
+fn errors_can_go_to_another_thread() {
+    fn is_send<T: Send + Sync + 'static>(_: &T) {}
+    is_send(&load("").unwrap_err());
+    let directory = Loader::new().load(Path::new("/")).unwrap_err();
+    assert!(matches!(&directory, Error::Open { .. }));
+    assert_eq!(pmapi::Error::from(directory), pmapi::Error::from_errno(2));
+}
+
+#[test]
 fn pmids_can_have_to_be_unique() {
     let load = |text: &str| {
         let memory = Memory::default();

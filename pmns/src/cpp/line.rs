@@ -1,10 +1,10 @@
 use crate::error::{Pass, Place, Problem};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// A line of preprocessed text, and where it stands.
 #[derive(Debug)]
 pub(crate) struct Line {
-    file: Rc<str>,
+    file: Arc<str>,
     pub(super) number: u32,
     /// Without its newline.
     pub(crate) text: Vec<u8>,
@@ -28,8 +28,8 @@ impl Line {
         Line { file: "".into(), number: 0, text: Vec::new(), origins: Vec::new(), before: Vec::new() }
     }
 
-    pub(super) fn reset(&mut self, file: &Rc<str>, number: u32, text: &[u8]) {
-        if !Rc::ptr_eq(&self.file, file) {
+    pub(super) fn reset(&mut self, file: &Arc<str>, number: u32, text: &[u8]) {
+        if !Arc::ptr_eq(&self.file, file) {
             self.file = file.clone();
         }
         self.number = number;

@@ -9,7 +9,7 @@ use crate::error::{Pass, Place, Problem};
 use crate::load::Files;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Inputs that are open at a time: the file and what it includes, directly or not.
 const MAX_DEPTH: usize = 5;
@@ -33,7 +33,7 @@ pub(crate) struct Preprocessor<'a> {
 }
 
 struct Input {
-    name: Rc<str>,
+    name: Arc<str>,
     text: Vec<u8>,
     /// Where the next line begins.
     at: usize,
@@ -61,7 +61,7 @@ impl<'a> Preprocessor<'a> {
     }
 
     /// The file that is read.
-    pub(crate) fn file(&self) -> Rc<str> {
+    pub(crate) fn file(&self) -> Arc<str> {
         self.inputs.last().map_or_else(|| "".into(), |input| input.name.clone())
     }
 

@@ -7,7 +7,7 @@ use crate::Tree;
 use crate::cpp::{Line, Preprocessor};
 use crate::error::{Error, Place};
 use pmapi::PmId;
-use std::rc::Rc;
+use std::sync::Arc;
 use token::{Token, Tokens};
 
 /// A text's blocks: `path { name pmid … }`.
@@ -17,7 +17,7 @@ struct Blocks {
     names: String,
     blocks: Vec<Block>,
     entries: Vec<Entry>,
-    files: Vec<Rc<str>>,
+    files: Vec<Arc<str>>,
 }
 
 struct Block {
@@ -145,7 +145,7 @@ impl Blocks {
     }
 
     fn at(&mut self, place: &Place) -> At {
-        if self.files.last().is_none_or(|file| !Rc::ptr_eq(file, &place.file)) {
+        if self.files.last().is_none_or(|file| !Arc::ptr_eq(file, &place.file)) {
             self.files.push(place.file.clone());
         }
         let file = u32::try_from(self.files.len() - 1).unwrap_or(u32::MAX);
