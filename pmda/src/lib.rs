@@ -1,6 +1,54 @@
 //! A framework for Performance Co-Pilot agents (PMDAs): what libpcp_pmda is in C.
 //!
-//! An agent implements [`Agent`]; its `main` is [`main::<A>()`](main).
+//! An agent implements [`Agent`]: it declares metrics, instance domains, help and labels in
+//! [`Agent::new`] and puts values into the answer in [`Agent::fetch`]. Its binary's `main` is
+//! [`main::<A>()`](main): options, transports, the version exchange, the log, the user, and the files
+//! that PCP needs beside the binary (`--write-pmda`) come with it.
+//!
+//! ```
+//! use pmda::prelude::*;
+//!
+//! struct Uptime(std::time::Instant);
+//!
+//! impl Agent for Uptime {
+//!     const NAME: &'static str = "uptime";
+//!     const DOMAIN: u16 = 400;
+//!
+//!     fn new(setup: &mut Setup) -> Start<Self> {
+//!         let up = setup.metric("uptime.agent", Item::new(0, 0), Type::Double).counter().units(Units::SECONDS);
+//!         up.help("Time since the agent started", "In seconds.");
+//!         Ok(Uptime(std::time::Instant::now()))
+//!     }
+//!
+//!     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+//!         out.put(self.0.elapsed().as_secs_f64())
+//!     }
+//! }
+//!
+//! # if false {
+//! pmda::main::<Uptime>(); // the daemon
+//! # }
+//! let mut uptime = pmda::Local::<Uptime>::collector()?; // the same agent, in a test
+//! let up = uptime.metric("uptime.agent")?;
+//! assert!(matches!(uptime.value(up)?, Atom::Double(seconds) if seconds < 60.0));
+//! # Ok::<(), pmda::Failure>(())
+//! ```
+//!
+//! | in C | here |
+//! |---|---|
+//! | `pmdaDaemon`, `pmdaGetOptions`, `pmdaOpenLog`, `pmdaConnect`, `pmdaMain` | [`main`], [`run`] |
+//! | `pmdaInit`, `metrictab`, `indomtab`, `pmns`, `help`, `domain.h` | [`Setup`] |
+//! | fetch callback | [`Agent::fetch`] with [`Values`] |
+//! | wrappers around `pmdaFetch`, `pmdaInstance`, … that refresh something first | [`Agent::refresh`] |
+//! | `pmdaCache…` | [`Cache`] |
+//! | `pmdaStore` | [`Agent::store`] |
+//! | `pmdaLabel`, label callback | [`Setup::labels`], [`Agent::instance_labels`] and their like |
+//! | attribute, end of context | [`Agent::attribute`], [`Agent::close`] |
+//! | `pmNotifyErr` | tracing's `error!`, `warn!`, `info!` |
+//! | `pmDebugOptions` | tracing's `debug!` with the option as target, see [`log`] |
+//! | dbpmda's and pmcd's side | [`collector`] |
+//!
+//! Shared objects, dynamic names and event queues are not there yet.
 
 pub mod agent;
 pub mod cache;
@@ -16,7 +64,7 @@ mod options;
 pub mod schema;
 pub mod session;
 mod transport;
-mod user;
+pub mod user;
 pub mod values;
 pub mod watch;
 
