@@ -2,6 +2,8 @@
 //!
 //! The C side (`peer.c`) is compiled here when libpcp_mmv is installed, and runs before and after the
 //! Rust side, so that a machine that becomes slower meanwhile does not pass for a slower library.
+#![allow(clippy::expect_used)]
+
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::path::Path;

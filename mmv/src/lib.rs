@@ -21,6 +21,9 @@
 //!   [`Interval`] from one
 //! * [`reader`], [`dump`]: files of any application
 //! * [`collection`]: all files of a directory, as PCP's agent shows them
+//!
+//! Features: `metrics` has a recorder for the facade of that name, `tracing` a layer for
+//! `tracing-subscriber`. With either, a program that is instrumented already exports to PCP.
 
 pub mod collection;
 pub mod dump;
@@ -35,6 +38,11 @@ mod map;
 mod model;
 mod names;
 mod registry;
+
+#[cfg(feature = "tracing")]
+pub mod layer;
+#[cfg(feature = "metrics")]
+pub mod recorder;
 
 pub use error::Error;
 pub use handle::{

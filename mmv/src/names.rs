@@ -62,7 +62,7 @@ fn check_components(what: &'static str, name: &str) -> Result<(), Error> {
 }
 
 /// A valid metric name that looks like the given one.
-#[cfg(any(feature = "metrics", feature = "tracing"))]
+#[cfg(feature = "metrics")]
 pub(crate) fn sanitize(name: &str) -> String {
     let component = |c: &str| {
         let mut word: String = c.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -71,12 +71,24 @@ pub(crate) fn sanitize(name: &str) -> String {
         }
         word
     };
-    let parts: Vec<String> = name.split(['.', '/']).filter(|c| !c.is_empty()).map(component).collect();
-    let mut name = if parts.is_empty() { "m".to_owned() } else { parts.join(".") };
-    name.truncate(MAX_TEXT);
-    let kept = name.trim_end_matches('.').len();
-    name.truncate(kept);
-    name
+    let parts: Vec<String> = name.split('.').filter(|c| !c.is_empty()).map(component).collect();
+    let name = if parts.is_empty() { "m".to_owned() } else { parts.join(".") };
+    // With room for an ending.
+    truncated(&name, MAX_TEXT - 32).trim_end_matches('.').to_owned()
+}
+
+/// A valid instance name that looks like the given one and needs no quotes in PCP's tools.
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub(crate) fn sanitize_instance(name: &str) -> String {
+    let plain = |c: char| if c.is_control() || c.is_whitespace() || c == ',' { '_' } else { c };
+    let name: String = name.chars().map(plain).collect();
+    truncated(if name.is_empty() { "_" } else { &name }, MAX_TEXT).to_owned()
+}
+
+/// As much of a text as fits into so many bytes.
+pub(crate) fn truncated(text: &str, max: usize) -> &str {
+    let end = (0..=max.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    text.get(..end).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -119,7 +131,7 @@ mod tests {
     #[test]
     fn sanitized() {
         for (from, to) in
-            [("http_requests", "http_requests"), ("a::b", "a__b"), ("9", "m9"), ("", "m"), ("a..b/c", "a.b.c")]
+            [("http_requests", "http_requests"), ("a::b", "a__b"), ("9", "m9"), ("", "m"), ("a..b/c", "a.b_c")]
         {
             assert_eq!(sanitize(from), to);
             assert!(check_metric(&sanitize(from)).is_ok());

@@ -1,4 +1,6 @@
 //! What PCP's own reader gets wrong, one by one (PROTOCOL.md 12.4), and what ours does instead.
+#![allow(clippy::unwrap_used)]
+
 #[path = "common/raw.rs"]
 mod raw;
 

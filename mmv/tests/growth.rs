@@ -1,4 +1,6 @@
 //! A registry that grows while its handles are in use: no update is lost, no reader sees a half file.
+#![allow(clippy::unwrap_used)]
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;

@@ -1,4 +1,6 @@
 //! Whatever a file says, reading it is safe; whatever is registered is what is read.
+#![allow(clippy::unwrap_used)]
+
 #[path = "common/raw.rs"]
 mod raw;
 

@@ -1,4 +1,6 @@
 //! What a registry accepts, the numbers that it gives, and what becomes of its file.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;

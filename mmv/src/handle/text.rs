@@ -13,6 +13,7 @@ use super::{Seat, Seated};
 use crate::format::{STRING_LEN, ValueType};
 use crate::map::{Slot, map_range, page_size};
 use crate::model::Kind;
+use crate::names::truncated;
 
 /// Longest text in bytes; C's library takes no longer one.
 const MAX_LEN: usize = STRING_LEN - 2;
@@ -152,8 +153,7 @@ impl TextList {
 
 fn cut(text: &str) -> &str {
     let text = text.split('\0').next().unwrap_or_default();
-    let end = (0..=MAX_LEN.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-    text.get(..end).unwrap_or_default()
+    truncated(text, MAX_LEN)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ impl Inner {
     }
 
     /// Has something flushed.
-    pub(super) fn add_flush<T: Flush + 'static>(self: &Arc<Self>, what: &Arc<T>) {
+    pub(crate) fn add_flush<T: Flush + 'static>(self: &Arc<Self>, what: &Arc<T>) {
         let mut state = self.lock();
         state.shared.add_flush(what);
         self.ensure_thread(&mut state);

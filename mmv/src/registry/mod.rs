@@ -116,6 +116,16 @@ impl Registry {
         self.inner().find(name)
     }
 
+    /// A registered metric with instances, if it has such handles.
+    pub fn find_family<H: Handle>(&self, name: &str) -> Option<Family<H>> {
+        let inner = self.inner();
+        let (metric, indom) = inner.lock().model.find_metric(name).and_then(|(index, metric)| {
+            let same = metric.ty == H::TYPE && metric.kind == H::KIND;
+            Some((index, metric.indom.filter(|_| same)?))
+        })?;
+        Some(Family::new(Arc::clone(inner), metric, indom))
+    }
+
     /// Labels every metric of the registry (`mmv_stats_add_registry_label(3)`).
     pub fn label(&self, name: &str, value: impl serde::Serialize) -> Result<(), Error> {
         let label = Label::new(Subject::Registry, false, name, value)?;
@@ -157,7 +167,7 @@ impl Registry {
         self.inner().stop();
     }
 
-    fn inner(&self) -> &Arc<Inner> {
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.owner.0
     }
 }

@@ -1,4 +1,6 @@
 //! Files of both libraries under both readers: the C agent and C mmvdump, and ours.
+#![allow(clippy::unwrap_used)]
+
 #[path = "../common/raw.rs"]
 mod raw;
 mod show;

@@ -1,0 +1,203 @@
+//! A layer for `tracing-subscriber`: counts events by level and times spans.
+//!
+//! ```
+//! use tracing_subscriber::layer::SubscriberExt;
+//!
+//! # fn main() -> Result<(), mmv::Error> {
+//! let pcp = mmv::Registry::new("shop")?;
+//! let subscriber = tracing_subscriber::registry().with(mmv::layer::PcpLayer::new(&pcp)?);
+//! pcp.start();
+//! # _ = subscriber;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | metric | instances | |
+//! |---|---|---|
+//! | `tracing.events` | levels | events |
+//! | `tracing.spans.count` | spans, `target::name` | spans that have ended |
+//! | `tracing.spans.active` | | spans that have not |
+//! | `tracing.spans.time` | | from their beginning to their end |
+//! | `tracing.spans.busy` | | while they were entered |
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use tracing::callsite::Identifier;
+use tracing::span::{Attributes, Id};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::{Counter, Error, Family, Gauge, Registry, Timer, Units};
+
+/// Counts events and times spans.
+#[derive(Debug)]
+pub struct PcpLayer {
+    levels: [Counter; LEVELS.len()],
+    families: Families,
+    spans: RwLock<HashMap<Identifier, Option<Arc<SpanMetrics>>>>,
+}
+
+const LEVELS: [(Level, &str); 5] = [
+    (Level::ERROR, "error"),
+    (Level::WARN, "warn"),
+    (Level::INFO, "info"),
+    (Level::DEBUG, "debug"),
+    (Level::TRACE, "trace"),
+];
+
+#[derive(Debug)]
+struct Families {
+    count: Family<Counter>,
+    active: Family<Gauge<i64>>,
+    time: Family<Timer>,
+    busy: Family<Timer>,
+}
+
+/// The metrics of the spans from one place in the program.
+#[derive(Debug)]
+struct SpanMetrics {
+    count: Counter,
+    active: Gauge<i64>,
+    time: Timer,
+    busy: Timer,
+}
+
+/// A span that has not ended.
+struct Running {
+    metrics: Arc<SpanMetrics>,
+    start: Instant,
+    entered: Option<Instant>,
+    busy: Duration,
+}
+
+impl PcpLayer {
+    /// A layer whose metrics are in this registry.
+    pub fn new(registry: &Registry) -> Result<PcpLayer, Error> {
+        let _batch = registry.batch();
+        let indom = registry.indom("tracing.levels").help("levels of events");
+        let indom = indom.numbered((0..).zip(LEVELS.map(|(_, name)| name))).register()?;
+        let events = registry.counter("tracing.events").help("events by level").over(&indom)?;
+        let [a, b, c, d, e] = LEVELS.map(|(_, name)| events.instance(name));
+        let spans = registry.indom("tracing.spans").help("spans by their place in the program").register()?;
+        let families = Families {
+            count: registry.counter("tracing.spans.count").help("spans that have ended").over(&spans)?,
+            active: registry
+                .metric("tracing.spans.active")
+                .units(Units::COUNT)
+                .help("spans that have not ended")
+                .over(&spans)?,
+            time: registry.timer("tracing.spans.time").help("time from beginning to end").over(&spans)?,
+            busy: registry.timer("tracing.spans.busy").help("time in which spans were entered").over(&spans)?,
+        };
+        Ok(PcpLayer { levels: [a?, b?, c?, d?, e?], families, spans: RwLock::default() })
+    }
+
+    fn metrics(&self, metadata: &Metadata<'_>) -> Option<Arc<SpanMetrics>> {
+        let place = metadata.callsite();
+        let known = self.spans.read().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
+        known.unwrap_or_else(|| {
+            let metrics = self.families.instance(metadata).map(Arc::new);
+            self.spans.write().unwrap_or_else(PoisonError::into_inner).entry(place).or_insert(metrics).clone()
+        })
+    }
+}
+
+impl Families {
+    fn instance(&self, metadata: &Metadata<'_>) -> Option<SpanMetrics> {
+        let name = crate::names::sanitize_instance(&format!("{}::{}", metadata.target(), metadata.name()));
+        let metrics = || {
+            Ok::<SpanMetrics, Error>(SpanMetrics {
+                count: self.count.instance(&name)?,
+                active: self.active.instance(&name)?,
+                time: self.time.instance(&name)?,
+                busy: self.busy.instance(&name)?,
+            })
+        };
+        metrics().inspect_err(|e| tracing::warn!(target: "mmv", "span {name} is not timed: {e}")).ok()
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PcpLayer {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let level = event.metadata().level();
+        for ((known, _), counter) in LEVELS.iter().zip(&self.levels) {
+            if known == level {
+                counter.inc();
+            }
+        }
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let (Some(span), Some(metrics)) = (context.span(id), self.metrics(attributes.metadata())) else { return };
+        metrics.active.inc();
+        let running = Running { metrics, start: Instant::now(), entered: None, busy: Duration::ZERO };
+        span.extensions_mut().insert(running);
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        if let Some(running) = span.extensions_mut().get_mut::<Running>() {
+            running.entered = Some(Instant::now());
+        }
+    }
+
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        if let Some(running) = span.extensions_mut().get_mut::<Running>() {
+            running.busy += running.entered.take().map_or(Duration::ZERO, |entered| entered.elapsed());
+        }
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        let running = context.span(&id).and_then(|span| span.extensions_mut().remove::<Running>());
+        if let Some(Running { metrics, start, busy, .. }) = running {
+            metrics.active.dec();
+            metrics.count.inc();
+            metrics.time.observe(start.elapsed());
+            metrics.busy.observe(busy);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::{Level, debug, error, info, span};
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    #[test]
+    fn events_and_spans() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = Registry::builder("test").directory(dir.path()).build().unwrap();
+        let layer = PcpLayer::new(&registry).unwrap();
+        let levels = layer.levels.clone();
+        let families = layer.families.count.clone();
+        let times = layer.families.time.clone();
+        let busy = layer.families.busy.clone();
+        let active = layer.families.active.clone();
+        registry.try_start().unwrap();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            error!("1");
+            info!("2");
+            info!("3");
+            debug!("4");
+            for _ in 0..3 {
+                let span = span!(Level::INFO, "work");
+                std::thread::sleep(Duration::from_millis(2));
+                let inside = "mmv::layer::tests::work";
+                assert_eq!(active.get(inside).unwrap().get(), 1);
+                span.in_scope(|| std::thread::sleep(Duration::from_millis(1)));
+            }
+        });
+        assert_eq!(levels.map(|level| level.get()), [1, 0, 2, 1, 0]);
+        let name = "mmv::layer::tests::work";
+        assert_eq!((families.get(name).unwrap().get(), active.get(name).unwrap().get()), (3, 0));
+        let (time, busy) = (times.get(name).unwrap().get(), busy.get(name).unwrap().get());
+        assert!(time >= Duration::from_millis(9) && busy >= Duration::from_millis(3) && busy < time);
+    }
+}
