@@ -1,6 +1,5 @@
 //! Instance domains that change while an agent runs (pmdaCache(3)).
 
-use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,10 @@ use thiserror::Error;
 
 use crate::indom::{Instances, key};
 
+mod table;
+
+use table::{Entry, Table};
+
 /// An instance domain that gives each name a number and keeps it, in PCP's own file also over
 /// restarts.
 ///
@@ -22,24 +25,11 @@ use crate::indom::{Instances, key};
 pub struct Cache<T> {
     indom: InDom,
     file: Option<PathBuf>,
-    entries: BTreeMap<u32, Entry<T>>,
-    /// The number of each name, up to the first space.
-    keys: HashMap<Box<str>, u32>,
+    table: Table<T>,
     active: usize,
     head: Head,
     /// Instances have been added since the file was read or written.
     changed: bool,
-}
-
-#[derive(Debug)]
-struct Entry<T> {
-    name: Box<str>,
-    /// Seconds since the epoch when the instance was last seen; 0 until the file is written.
-    stamp: u64,
-    /// What the number was made from, if it was (pmdaCacheStoreKey(3)).
-    hint: Vec<u8>,
-    /// Of an active instance.
-    value: Option<T>,
 }
 
 /// The first line of the file.
@@ -102,7 +92,7 @@ impl<T> Cache<T> {
     /// A domain that is kept in memory only.
     pub fn new(indom: InDom) -> Self {
         let head = Head { reuse: false, max: MAX };
-        Cache { indom, file: None, entries: BTreeMap::new(), keys: HashMap::new(), active: 0, head, changed: false }
+        Cache { indom, file: None, table: Table::new(), active: 0, head, changed: false }
     }
 
     /// A domain that is kept in `$PCP_VAR_DIR/config/pmda/DOMAIN.SERIAL`: what is there is read, and
@@ -138,73 +128,69 @@ impl<T> Cache<T> {
         if key(name).is_empty() || name.contains(['\n', '\0']) {
             return Err(CacheError::Name(self.indom, name.to_owned()));
         }
-        let id = match self.keys.get(key(name)) {
-            Some(&id) => id,
+        let at = match self.table.named(name) {
+            Some(at) => at,
             None => {
-                let id = self.free_number()?;
-                self.insert(id, name, 0, Vec::new());
+                let number = self.free_number()?;
                 self.changed = true;
-                id
+                self.table.insert(number, Entry { name: name.into(), stamp: 0, hint: Box::default() })
             }
         };
-        // A number in `keys` has its entry.
-        if let Some(entry) = self.entries.get_mut(&id) {
+        // What has a place has its entry.
+        if let Some(entry) = self.table.entry_mut(at) {
             if *entry.name != *name && name.contains(' ') {
                 return Err(CacheError::Clash(self.indom, name.to_owned(), entry.name.to_string()));
             }
             entry.stamp = 0;
-            if entry.value.replace(value).is_none() {
-                self.active += 1;
-            }
         }
-        Ok(Inst::from_word(id).unwrap_or(Inst::new(0)))
-    }
-
-    fn insert(&mut self, id: u32, name: &str, stamp: u64, hint: Vec<u8>) {
-        self.keys.insert(key(name).into(), id);
-        self.entries.insert(id, Entry { name: name.into(), stamp, hint, value: None });
+        let instance = self.table.value_mut(at);
+        let number = instance.map_or(0, |instance| {
+            self.active += usize::from(instance.value.replace(value).is_none());
+            instance.number
+        });
+        Ok(Inst::from_word(number).unwrap_or(Inst::new(0)))
     }
 
     /// The number after the last, or the lowest free one.
     fn free_number(&mut self) -> Result<u32, CacheError> {
         if !self.head.reuse {
-            match self.entries.last_key_value() {
+            match self.table.last() {
                 None => return Ok(0),
-                Some((&last, _)) if last < self.head.max => return Ok(last + 1),
+                Some(last) if last < self.head.max => return Ok(last + 1),
                 Some(_) => self.head.reuse = true,
             }
         }
-        let gap = self.entries.keys().zip(0..).find(|(id, n)| **id != *n).map(|(_, n)| n);
-        let free = gap.unwrap_or(self.entries.len() as u32);
+        let gap = self.table.iter().zip(0..).find(|((v, _), n)| v.number != *n).map(|(_, n)| n);
+        let free = gap.unwrap_or(self.table.len() as u32);
         if free <= self.head.max { Ok(free) } else { Err(CacheError::Full(self.indom)) }
     }
 
     /// Hides an instance (`PMDA_CACHE_HIDE`). Its value comes back, if it was active.
     pub fn hide(&mut self, inst: Inst) -> Option<T> {
-        let value = self.entries.get_mut(&inst.word())?.value.take();
+        let value = self.table.value_mut(self.table.place(inst.word())?)?.value.take();
         self.active -= usize::from(value.is_some());
         value
     }
 
     /// Hides all instances (`PMDA_CACHE_INACTIVE`).
     pub fn hide_all(&mut self) {
-        self.entries.values_mut().for_each(|entry| entry.value = None);
+        self.table.values_mut().for_each(|instance| instance.value = None);
         self.active = 0;
     }
 
     /// The value of an active instance (pmdaCacheLookup(3)).
     pub fn get(&self, inst: Inst) -> Option<&T> {
-        self.entries.get(&inst.word())?.value.as_ref()
+        self.table.value(self.table.place(inst.word())?)?.value.as_ref()
     }
 
     /// The same, to be changed.
     pub fn get_mut(&mut self, inst: Inst) -> Option<&mut T> {
-        self.entries.get_mut(&inst.word())?.value.as_mut()
+        self.table.value_mut(self.table.place(inst.word())?)?.value.as_mut()
     }
 
     /// The active instances, by number.
     pub fn iter(&self) -> impl Iterator<Item = (Inst, &str, &T)> {
-        self.entries.iter().filter_map(|(&id, e)| Some((Inst::from_word(id)?, &*e.name, e.value.as_ref()?)))
+        self.table.iter().filter_map(|(v, e)| Some((Inst::from_word(v.number)?, &*e.name, v.value.as_ref()?)))
     }
 
     /// Writes the file if instances have been added since it was read or written
@@ -221,11 +207,9 @@ impl<T> Cache<T> {
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let mut text = format!("2 {} {}\n", u8::from(self.head.reuse), self.head.max);
-        for (id, entry) in &mut self.entries {
-            if entry.stamp == 0 {
-                entry.stamp = now;
-            }
-            let _ = write!(text, "{id} {}", entry.stamp);
+        self.table.entries_mut().filter(|entry| entry.stamp == 0).for_each(|entry| entry.stamp = now);
+        for (instance, entry) in self.table.iter() {
+            let _ = write!(text, "{} {}", instance.number, entry.stamp);
             if !entry.hint.is_empty() {
                 text.push_str(" [");
                 entry.hint.iter().for_each(|b| _ = write!(text, "{b:02x}"));
@@ -266,11 +250,11 @@ impl<T> Cache<T> {
             return Err("no name");
         }
         // As in C, of two entries with one number or name the first stays.
-        if self.entries.contains_key(&id) || self.keys.contains_key(key(rest)) {
+        if self.table.place(id).or(self.table.named(rest)).is_some() {
             tracing::warn!("instance cache {}: {id} {rest:?} is there already", self.indom);
             return Ok(());
         }
-        self.insert(id, rest, stamp, hint);
+        self.table.insert(id, Entry { name: rest.into(), stamp, hint: hint.into() });
         Ok(())
     }
 }
@@ -321,13 +305,16 @@ impl<T> Instances for Cache<T> {
     }
 
     fn name(&self, inst: Inst) -> Option<&str> {
-        self.entries.get(&inst.word()).filter(|e| e.value.is_some()).map(|e| &*e.name)
+        let at = self.table.place(inst.word())?;
+        self.table.value(at)?.value.as_ref()?;
+        Some(&*self.table.entry(at)?.name)
     }
 
     fn lookup(&self, name: &str) -> Option<Inst> {
-        let id = *self.keys.get(key(name))?;
-        let entry = self.entries.get(&id).filter(|e| e.value.is_some())?;
-        if *entry.name == *name || !name.contains(' ') { Inst::from_word(id) } else { None }
+        let at = self.table.named(name)?;
+        let instance = self.table.value(at).filter(|v| v.value.is_some())?;
+        let entry = self.table.entry(at)?;
+        if *entry.name == *name || !name.contains(' ') { Inst::from_word(instance.number) } else { None }
     }
 }
 
@@ -363,7 +350,7 @@ mod tests {
         assert!(lines[1].starts_with("5 ") && lines[1].ends_with(" hour") && !lines[1].starts_with("5 1 "));
         assert_eq!(lines[2], "7 1 [0aff] min of hour");
         assert!(lines[3].starts_with("8 ") && lines[3].ends_with(" sec"));
-        assert_eq!(Cache::<()>::open(indom(), &config(dir.path())).entries.len(), 3);
+        assert_eq!(Cache::<()>::open(indom(), &config(dir.path())).table.len(), 3);
     }
 
     #[test]
@@ -394,8 +381,9 @@ mod tests {
     fn after_the_largest_number_the_lowest_free_one() {
         let mut cache = Cache::new(indom());
         cache.head.max = 3;
-        cache.insert(0, "zero", 1, Vec::new());
-        cache.insert(3, "three", 1, Vec::new());
+        for (number, name) in [(0, "zero"), (3, "three")] {
+            cache.table.insert(number, Entry { name: name.into(), stamp: 1, hint: Box::default() });
+        }
         assert_eq!(cache.store("x", 0), Ok(Inst::new(1)));
         assert_eq!(cache.store("y", 0), Ok(Inst::new(2)));
         assert_eq!(cache.store("z", 0), Err(CacheError::Full(indom())));
