@@ -4,6 +4,8 @@ use pmapi::pdu::profile::Selection;
 use pmapi::pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Desc, Error, Inst, Result, Type};
 
+use crate::cache::Cache;
+
 /// Takes the values of one metric, and puts those that the client wants into the answer.
 ///
 /// A value is given in the metric's type, or in one that converts without loss.
@@ -49,6 +51,22 @@ impl<'a> Values<'a> {
             return Ok(());
         }
         self.push(Some(inst), value.into())
+    }
+
+    /// The value of each active instance of a cache that the client wants, in the order of their
+    /// numbers. When the client names a few instances of a large domain only these are looked at.
+    /// Errors as with [`Values::put_inst`].
+    pub fn put_each<'v, T, V: Into<Atom<'v>>>(&mut self, cache: &'v Cache<T>, value: impl Fn(&'v T) -> V) -> Result {
+        if self.desc.indom.is_none() {
+            return Err(Error::INST);
+        }
+        let selection = self.selection;
+        let mut push = |inst, of| self.push(Some(inst), value(of).into());
+        if let Some(named) = selection.named() {
+            return named.filter_map(|inst| Some((inst, cache.get(inst)?))).try_for_each(|(inst, of)| push(inst, of));
+        }
+        let mut wanted = cache.iter().filter(|(inst, ..)| selection.includes(*inst));
+        wanted.try_for_each(|(inst, _, of)| push(inst, of))
     }
 
     /// That an instance has no value, and why. The others keep theirs; the reason is seen when no
@@ -112,6 +130,52 @@ fn convert(value: Atom<'_>, ty: Type) -> Result<Atom<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pmapi::pdu::profile::{Profile, State};
+    use pmapi::pdu::result::Changes;
+    use pmapi::{Domain, InDom, Item, PmId, Semantics, Serial, Units};
+
+    fn answer(desc: &Desc, profile: &Profile, fill: impl FnOnce(&mut Values<'_>) -> Result) -> Result<Vec<u8>> {
+        let mut out = ResultWriter::new();
+        out.begin();
+        out.begin_set(Some(desc.pmid));
+        let selection = desc.indom.map_or(Selection::ALL, |indom| profile.selection(indom));
+        fill(&mut Values::new(&mut out, desc, selection))?;
+        out.end_set(Ok(()));
+        let (head, blocks) = out.seal(0, Changes::default())?;
+        Ok([head, blocks].concat())
+    }
+
+    #[test]
+    fn each_of_a_cache_is_what_one_by_one_is() {
+        let domain = Domain::new(400).unwrap();
+        let indom = InDom::new(domain, Serial::new(0));
+        let mut cache = Cache::new(indom);
+        let insts: Vec<Inst> = (0..20u64).map(|i| cache.store(&format!("i{i}"), i << 40).unwrap()).collect();
+        insts.iter().step_by(7).for_each(|&inst| _ = cache.hide(inst));
+        let mut desc = Desc {
+            pmid: PmId::new(domain, Item::new(0, 0)),
+            ty: Type::U64,
+            indom: Some(indom),
+            semantics: Semantics::Instant,
+            units: Units::NONE,
+        };
+        let some = [19, 3, 7, 3, 1000].map(Inst::new);
+        let mut profiles = vec![Profile::default(), Profile::new(State::Exclude)];
+        for state in [State::Include, State::Exclude] {
+            let mut profile = Profile::default();
+            profile.set(indom, state, &some);
+            profiles.push(profile);
+        }
+        for (profile, values) in profiles.iter().zip([17, 0, 15, 2]) {
+            let each = answer(&desc, profile, |out| out.put_each(&cache, |v| *v)).unwrap();
+            let single = |out: &mut Values<'_>| cache.iter().try_for_each(|(inst, _, v)| out.put_inst(inst, *v));
+            assert_eq!(each, answer(&desc, profile, single).unwrap());
+            assert_eq!(each.len(), 32 + usize::from(values > 0) * 4 + values * 20);
+        }
+        assert_eq!(answer(&desc, &profiles[0], |out| out.put_each(&cache, |_| "text")), Err(Error::TYPE));
+        desc.indom = None;
+        assert_eq!(answer(&desc, &profiles[0], |out| out.put_each(&cache, |v| *v)), Err(Error::INST));
+    }
 
     #[test]
     fn numbers_convert_only_without_loss() {

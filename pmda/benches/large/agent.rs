@@ -58,10 +58,10 @@ impl Agent for Large {
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         let mut rows = (0..).map(Inst::new).zip(&self.rows);
         match (item.cluster(), item.item()) {
-            (0, 0) => self.cache.iter().try_for_each(|(inst, _, row)| out.put_inst(inst, row.word)),
-            (0, 1) => self.cache.iter().try_for_each(|(inst, _, row)| out.put_inst(inst, row.long)),
-            (0, 2) => self.cache.iter().try_for_each(|(inst, _, row)| out.put_inst(inst, row.real)),
-            (0, 3) => self.cache.iter().try_for_each(|(inst, _, row)| out.put_inst(inst, &row.text)),
+            (0, 0) => out.put_each(&self.cache, |row| row.word),
+            (0, 1) => out.put_each(&self.cache, |row| row.long),
+            (0, 2) => out.put_each(&self.cache, |row| row.real),
+            (0, 3) => out.put_each(&self.cache, |row| row.text.as_str()),
             (2, 0) => rows.try_for_each(|(inst, row)| out.put_inst(inst, row.word)),
             (2, 1) => rows.try_for_each(|(inst, row)| out.put_inst(inst, row.long)),
             (2, 2) => rows.try_for_each(|(inst, row)| out.put_inst(inst, row.real)),
