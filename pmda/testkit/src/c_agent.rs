@@ -1,4 +1,4 @@
-//! The C implementations of agents, compiled from the sources that PCP installs.
+//! The C implementations of agents, from what PCP installs of them: a binary, or sources to compile.
 
 use std::env;
 use std::ffi::OsStr;
@@ -26,12 +26,11 @@ impl CAgent {
     pub(crate) fn build(pcp: &Pcp, name: &str) -> Self {
         let pmdas = target_dir().join(format!("pcp-{}", pcp.config("PCP_VERSION"))).join("pmdas");
         let dir = pmdas.join(name);
-        let source = pcp.path("PCP_PMDAS_DIR").join(name);
         if !dir.exists() {
             fs::create_dir_all(&pmdas).expect("a directory under target");
             let work = tempfile::Builder::new().prefix(".build").tempdir_in(&pmdas).expect("a directory under target");
             let new = work.path().join(name);
-            compile(pcp, name, &source, &new);
+            make(pcp, name, &new);
             // Another test may have been faster: the two results are the same.
             if let Err(error) = fs::rename(&new, &dir) {
                 assert!(dir.exists(), "{}: {error}", dir.display());
@@ -91,14 +90,21 @@ impl CAgent {
     }
 }
 
-fn compile(pcp: &Pcp, name: &str, source: &Path, dir: &Path) {
-    copy_files(source, dir);
+fn make(pcp: &Pcp, name: &str, dir: &Path) {
+    // In PCP_PMDAS_DIR another agent may be installed under this name; the package's own files are in the other one.
+    copy_files(&pcp.path("PCP_PMDASADM_DIR").join(name), dir);
+    let conf = pcp.path("PCP_SYSCONF_DIR").join(name);
+    if conf.exists() {
+        copy_files(&conf, dir);
+    }
     let domain = domain(&dir.join("domain.h"));
 
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-O2", "-o"]).arg(format!("pmda{name}")).arg(format!("{name}.c")).args(["-lpcp_pmda", "-lpcp"]);
-    gcc.current_dir(dir);
-    run(gcc, "").ok();
+    let binary = format!("pmda{name}");
+    if !dir.join(&binary).exists() {
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-O2", "-o", &binary, &format!("{name}.c"), "-lpcp_pmda", "-lpcp"]).current_dir(dir);
+        run(gcc, "").ok();
+    }
 
     // newhelp knows no symbols: an entry of an instance domain needs the number, as PCP's pmdaproc.sh writes it.
     let help = fs::read_to_string(dir.join("help")).expect("the agent's help text");

@@ -104,7 +104,8 @@ impl Pcp {
         run(command, &format!("open pipe {}\n{script}\nquit\n", agent.join(" ")))
     }
 
-    /// The C implementation of the agent `name`, compiled from the installed sources.
+    /// The C implementation of the agent `name`: what PCP installs of `sample`, and `simple` and `trivial` compiled from
+    /// the installed sources.
     #[track_caller]
     pub fn c_agent(&self, name: &str) -> CAgent {
         CAgent::build(self, name)

@@ -42,11 +42,13 @@ fn a_private_pmcd_answers_for_an_agent_over_every_transport() {
 #[ignore = "needs PCP"]
 fn help_text_of_a_c_agent_is_found() {
     let pcp = Pcp::required();
-    let trivial = pcp.c_agent("trivial");
-    let pmcd = pcp.pmcd().pmdas_dir(trivial.pmdas_dir()).agent(trivial.agent()).start();
-    let text = pmcd.run("pminfo", ["-t", "trivial.time"]).ok();
-    assert!(text.starts_with("trivial.time ["), "{text}");
-    assert!(!text.contains("One-line Help: Error"), "{text}");
+    let (trivial, sample) = (pcp.c_agent("trivial"), pcp.c_agent("sample"));
+    let pmcd = pcp.pmcd().pmdas_dir(trivial.pmdas_dir()).agent(trivial.agent()).agent(sample.agent()).start();
+    for name in ["trivial.time", "sample.colour"] {
+        let text = pmcd.run("pminfo", ["-t", name]).ok();
+        assert!(text.starts_with(&format!("{name} [")), "{text}");
+        assert!(!text.contains("One-line Help: Error"), "{text}");
+    }
 }
 
 #[test]
