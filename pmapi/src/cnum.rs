@@ -50,16 +50,17 @@ fn trim_zeros(text: &str) -> &str {
 
 /// A number at the start of a text.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Scanned {
-    pub(crate) value: f64,
+pub struct Scanned {
+    /// What it is.
+    pub value: f64,
     /// Bytes that it takes.
-    pub(crate) len: usize,
+    pub len: usize,
     /// Whether strtod(3) sets `ERANGE`.
-    pub(crate) out_of_range: bool,
+    pub out_of_range: bool,
 }
 
 /// strtod(3), without its leading white space; `None` when no number is there.
-pub(crate) fn scan(text: &str) -> Option<Scanned> {
+pub fn scan(text: &str) -> Option<Scanned> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let sign_len = text.len() - unsigned.len();
     let number = scan_word(unsigned).or_else(|| scan_hex(unsigned)).or_else(|| scan_decimal(unsigned))?;

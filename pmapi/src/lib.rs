@@ -3,7 +3,7 @@
 //! the C function or macro that it answers to.
 
 pub mod atom;
-mod cnum;
+pub mod cnum;
 pub mod config;
 pub mod desc;
 pub mod error;

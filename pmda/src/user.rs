@@ -8,11 +8,20 @@ use thiserror::Error;
 
 /// Why the process cannot become a user.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub(crate) enum UserError {
+pub enum UserError {
+    /// There is no such user.
     #[error("user {0:?} does not exist")]
     Unknown(String),
+    /// The process may not.
     #[error("{step} for user {user:?}: {errno}")]
-    Refused { step: &'static str, user: String, errno: Errno },
+    Refused {
+        /// The system call.
+        step: &'static str,
+        /// The user.
+        user: String,
+        /// Why.
+        errno: Errno,
+    },
 }
 
 /// The numbers of a user.
@@ -37,7 +46,7 @@ pub(crate) fn find(name: &str) -> Option<Ids> {
 }
 
 /// Becomes a user. A process that is not root's can only stay what it is.
-pub(crate) fn switch(name: &str) -> Result<(), UserError> {
+pub fn switch(name: &str) -> Result<(), UserError> {
     let user = find(name).ok_or_else(|| UserError::Unknown(name.to_owned()))?;
     if user.uid == geteuid() {
         return Ok(());

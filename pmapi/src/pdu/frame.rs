@@ -134,6 +134,17 @@ impl Frames {
     pub fn pending(&self) -> usize {
         self.end - self.start
     }
+
+    /// What there is of a PDU that is not whole yet.
+    pub fn unread(&self) -> &[u8] {
+        self.buf.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Drops bytes that are unread. There is no way to find the next PDU among those that follow, but
+    /// whoever knows better may try.
+    pub fn discard(&mut self, bytes: usize) {
+        self.start = self.start.saturating_add(bytes).min(self.end);
+    }
 }
 
 #[cfg(test)]
@@ -159,6 +170,7 @@ mod tests {
             let mut frames = Frames::new();
             feed(&mut frames, &DESC_REQ[..cut]);
             assert_eq!(frames.next_pdu().unwrap(), None);
+            assert_eq!(frames.unread(), &DESC_REQ[..cut]);
             feed(&mut frames, &DESC_REQ[cut..]);
             let (header, bytes) = frames.next_pdu().unwrap().unwrap();
             assert_eq!((header.pdu, header.len, bytes), (PduType::DESC_REQ, 16, &DESC_REQ[..]));
@@ -193,6 +205,18 @@ mod tests {
         feed(&mut frames, &[0x7f, 0, 0, 0, 0, 0, 0x70, 1, 0, 0, 0, 0]);
         assert_eq!(frames.next_pdu(), Ok(None));
         assert!(frames.space().len() <= Frames::INITIAL);
+    }
+
+    #[test]
+    fn discarded() {
+        let mut frames = Frames::new();
+        feed(&mut frames, &[0, 0, 0, 4, 1]);
+        feed(&mut frames, &DESC_REQ);
+        assert_eq!(frames.unread().len(), 21);
+        frames.discard(5);
+        assert_eq!(frames.next_pdu().unwrap().unwrap().1, DESC_REQ);
+        frames.discard(100);
+        assert_eq!((frames.unread(), frames.next_pdu()), (&[][..], Ok(None)));
     }
 
     #[test]

@@ -38,6 +38,16 @@ impl Stream {
         Ok(Stream { ends: Some(ends), frames: Frames::new() })
     }
 
+    /// What has arrived of a PDU that is not whole yet.
+    pub fn unread(&self) -> &[u8] {
+        self.frames.unread()
+    }
+
+    /// Drops bytes that have arrived, to go on after what is no PDU.
+    pub fn discard(&mut self, bytes: usize) {
+        self.frames.discard(bytes);
+    }
+
     fn socket(fd: OwnedFd) -> io::Result<Stream> {
         Stream::new(fd.try_clone()?, fd)
     }

@@ -1,0 +1,66 @@
+//! Names of what travels as a number: attributes of clients, ports of services.
+
+use std::fs;
+
+/// The attributes (`PCP_ATTR_*`): number, name, other names that are taken for it.
+const ATTRIBUTES: &[(i32, &str, &[&str])] = &[
+    (1, "protocol", &[]),
+    (2, "secure", &["secure"]),
+    (3, "compress", &["compress"]),
+    (4, "userauth", &["userauth", "authorise", "authorize"]),
+    (5, "username", &["username", "user"]),
+    (6, "authname", &[]),
+    (7, "password", &["password", "pass"]),
+    (8, "method", &["method", "authmeth"]),
+    (9, "realm", &["realm"]),
+    (10, "unixsock", &["unixsock", "unix"]),
+    (11, "userid", &["userid", "uid"]),
+    (12, "groupid", &["groupid", "gid"]),
+    (13, "local", &["local"]),
+    (14, "processid", &["processid", "pid"]),
+    (15, "container", &["container"]),
+    (16, "exclusive", &["exclusive"]),
+];
+
+/// The name of an attribute (`__pmAttrKeyStr_r`).
+pub(crate) fn name(key: i32) -> Option<&'static str> {
+    ATTRIBUTES.iter().find(|(number, ..)| *number == key).map(|(_, name, _)| *name)
+}
+
+/// The attribute of a name (`__pmLookupAttrKey`). Not every attribute can be given by name.
+pub(crate) fn key(name: &[u8]) -> Option<i32> {
+    let named = |names: &[&str]| names.iter().any(|known| known.as_bytes() == name);
+    ATTRIBUTES.iter().find(|(.., names)| named(names)).map(|(number, ..)| *number)
+}
+
+/// The port of a service in `/etc/services` (getservbyname(3)).
+pub(crate) fn service(name: &str) -> Option<i32> {
+    port(&fs::read_to_string("/etc/services").unwrap_or_default(), name)
+}
+
+fn port(services: &str, name: &str) -> Option<i32> {
+    services.lines().find_map(|line| {
+        let mut words = line.split('#').next()?.split_whitespace();
+        let (first, port) = (words.next()?, words.next()?);
+        let port = port.split('/').next()?.parse::<u16>().ok()?;
+        (first == name || words.any(|alias| alias == name)).then_some(port.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes() {
+        assert_eq!((name(5), name(16), name(0), name(17)), (Some("username"), Some("exclusive"), None, None));
+        assert_eq!((key(b"uid"), key(b"authorize"), key(b"UID"), key(b"protocol")), (Some(11), Some(4), None, None));
+    }
+
+    #[test]
+    fn services() {
+        let text = "# a comment\nssh\t\t22/tcp\t\t# Secure Shell\nhttp 80/tcp www www-http\nbad\nworse x/tcp\n";
+        assert_eq!((port(text, "ssh"), port(text, "www-http")), (Some(22), Some(80)));
+        assert_eq!((port(text, "Secure"), port(text, "worse"), port(text, "bad")), (None, None, None));
+    }
+}

@@ -1,0 +1,204 @@
+//! `fetch` and `store`.
+
+use pmapi::pdu::metadata::encode_fetch;
+use pmapi::pdu::result::{RawValue, ResultPdu, ValueSet};
+use pmapi::pdu::result_writer::ResultWriter;
+use pmapi::pdu::{Header, Pdu, PduType};
+use pmapi::{Atom, OrNull, PmId, Type, pdu::result::Changes};
+
+use crate::agent::{Reply, error_text};
+use crate::console::out;
+use crate::number;
+use crate::requests::{Status, Wrong};
+use crate::session::State;
+use crate::show::{self, RawDesc};
+
+impl State {
+    pub(crate) fn fetch(&mut self, pmids: &[Option<PmId>]) -> Status {
+        out!(self.console, "PMID(s):");
+        for pmid in pmids {
+            out!(self.console, " {}", OrNull(*pmid));
+        }
+        out!(self.console, "\n");
+        let mut descs = Vec::new();
+        if self.getdesc || self.getiname {
+            for pmid in pmids {
+                match self.desc_first(*pmid) {
+                    Ok(desc) => descs.push(desc),
+                    Err(status) if status < 0 => return status,
+                    // An agent that has ended shows in the fetch, too.
+                    Err(_) => descs.push(RawDesc::default()),
+                }
+            }
+        }
+        let status = self.send_profile();
+        if status < 0 {
+            return status;
+        }
+        let encode = |out: &mut Vec<u8>| encode_fetch(out, 0, 0, pmids.iter().copied());
+        let reply = match self.ask(("__pmSendFetch", Wrong::Number), PduType::RESULT, encode) {
+            Ok(reply) => reply,
+            Err(status) => return status,
+        };
+        let Some(result) = self.result(&reply) else { return self.undecodable("__pmDecodeResult") };
+        match &*descs {
+            [] => self.console.out_bytes(&show::result(&result, &reply.bytes, &self.names)),
+            descs => self.show_typed(&result, &reply.bytes, descs),
+        }
+        0
+    }
+
+    /// A result; with the option `pdu` it is shown.
+    fn result<'a>(&self, reply: &'a Reply) -> Option<ResultPdu<'a>> {
+        let Some(Pdu::Result(result)) = reply.pdu() else { return None };
+        self.trace_result(&result, &reply.bytes);
+        Some(result)
+    }
+
+    fn trace_result(&self, result: &ResultPdu<'_>, bytes: &[u8]) {
+        if self.trace.has("pdu") {
+            self.console.err_bytes(&show::result(result, bytes, &self.names));
+        }
+    }
+
+    /// A result with the types of its metrics, and the names of instances if those are wanted.
+    fn show_typed(&mut self, result: &ResultPdu<'_>, bytes: &[u8], descs: &[RawDesc]) {
+        out!(self.console, "{}", show::result_head(result, bytes));
+        let unknown = RawDesc { ty: i32::MAX, ..RawDesc::default() };
+        for (set, desc) in result.sets().zip(descs.iter().chain(std::iter::repeat(&unknown))) {
+            let (head, _) = show::set_head(&set, &self.names.all(set.pmid), " or ");
+            out!(self.console, "{head}");
+            for (inst, value) in set.values() {
+                if set.len() > 1 || desc.indom.is_some() {
+                    out!(self.console, "    inst [{}", OrNull(inst));
+                    let name = if self.getiname { self.instance_name(desc.indom, inst) } else { None };
+                    match name {
+                        Some(name) => self.console.out_bytes(&[b" or \"", &*name, b"\"] "].concat()),
+                        None => out!(self.console, " or ???] "),
+                    }
+                } else {
+                    out!(self.console, "   ");
+                }
+                out!(self.console, "value ");
+                self.print(value, desc.ty);
+                out!(self.console, "\n");
+            }
+        }
+    }
+
+    fn print(&self, value: RawValue<'_>, ty: i32) {
+        self.console.out_bytes(&value.print(Type::from_code(ty).ok(), 1).to_bytes());
+    }
+
+    /// Stores a value into all instances of a metric that the profile lets through. Types and
+    /// instances come from the descriptor and a fetch.
+    pub(crate) fn store(&mut self, pmid: Option<PmId>, text: &[u8]) -> Status {
+        const FAILED: Status = pmapi::Error::VALUE.code();
+        out!(self.console, "PMID: {}\nGetting description...\n", OrNull(pmid));
+        let desc = match self.desc_first(pmid) {
+            Ok(desc) => desc,
+            Err(status) if status < 0 => return status,
+            Err(_) => RawDesc::default(),
+        };
+        if self.profile_changed {
+            out!(self.console, "Sending Profile...\n");
+            let status = self.send_profile();
+            if status < 0 {
+                return status;
+            }
+        }
+        out!(self.console, "Getting Result Structure...\n");
+        let encode = |out: &mut Vec<u8>| encode_fetch(out, 0, 0, [desc.pmid].into_iter());
+        let Ok(reply) = self.ask(("__pmSendFetch", Wrong::Text), PduType::RESULT, encode) else { return FAILED };
+        let Some(result) = self.result(&reply) else { return self.undecodable("__pmDecodeResult") };
+        if self.trace.has("fetch") {
+            self.console.out_bytes(&show::result(&result, &reply.bytes, &self.names));
+        }
+        let Some(atom) = self.parse(desc.ty, text) else { return FAILED };
+        let set = result.sets().next();
+        let Some(set) = set.filter(|set| self.has_values(pmid, set)) else { return FAILED };
+        let mut writer = ResultWriter::new();
+        writer.begin();
+        writer.begin_set(set.pmid);
+        for (at, (inst, old)) in set.values().enumerate() {
+            match set.len() {
+                1 => out!(self.console, "{}: ", OrNull(pmid)),
+                _ => out!(self.console, "{} [{at}]: ", OrNull(pmid)),
+            }
+            self.print(old, desc.ty);
+            if let Err(code) = writer.push(inst, atom.ty(), atom) {
+                out!(self.console, "\nError: {code}\n");
+                return code.code();
+            }
+            self.console.out_bytes(&[b" -> ", &*atom.print(1).to_bytes(), b"\n"].concat());
+        }
+        writer.end_set(Ok(()));
+        let changes = Changes(result.seconds as u8);
+        self.send_result(writer, changes)
+    }
+
+    fn send_result(&mut self, mut writer: ResultWriter, changes: Changes) -> Status {
+        out!(self.console, "Sending Result...\n");
+        let sealed = writer.seal(0, changes).map(|(lists, blocks)| [lists, blocks].concat());
+        if let Ok(bytes) = &sealed
+            && let Ok(Some(header)) = Header::parse(bytes)
+        {
+            self.result(&Reply { header, bytes: bytes.clone() });
+        }
+        let Some(agent) = &mut self.agent else { return pmapi::Error::IPC.code() };
+        let sent = agent.send(|out| {
+            out.extend(sealed?);
+            Ok(())
+        });
+        if let Err(code) = sent {
+            out!(self.console, "Error: __pmSendResult() failed: {}\n", error_text(code));
+            return code;
+        }
+        let status = match agent.receive() {
+            Ok(reply) if reply.header.pdu == PduType::ERROR => {
+                let Some(Pdu::Error(error)) = reply.pdu() else { return self.undecodable("__pmDecodeError") };
+                if error.code < 0 {
+                    out!(self.console, "Error PDU: {}\n", error_text(error.code));
+                }
+                return error.code;
+            }
+            Ok(reply) => reply.header.pdu.code(),
+            Err(code) => code,
+        };
+        match status {
+            0 => out!(self.console, "Error: __pmGetPDU() failed: PDU empty, PMDA may have died\n"),
+            _ => out!(self.console, "Error: __pmGetPDU() failed: {}\n", error_text(status)),
+        }
+        status
+    }
+
+    /// The value that a text gives in a type; why not is shown.
+    fn parse<'a>(&self, ty: i32, text: &'a [u8]) -> Option<Atom<'a>> {
+        let name = Type::name_of(ty);
+        let Some(parsed) = Type::from_code(ty).ok().and_then(|ty| number::parse(text, ty)) else {
+            out!(self.console, "Error: dbpmda does not support storing into {name} metrics\n");
+            return None;
+        };
+        match parsed {
+            Ok((atom, true)) => Some(atom),
+            Ok((_, false)) => {
+                self.console.out_bytes(&[b"Error: Value \"", text].concat());
+                out!(self.console, "\" is incompatible with metric type (PM_TYPE_{name})\n");
+                None
+            }
+            Err(code) => {
+                out!(self.console, "Error: Decoding value: {code}\n");
+                None
+            }
+        }
+    }
+
+    fn has_values(&self, pmid: Option<PmId>, set: &ValueSet<'_>) -> bool {
+        match set.error {
+            Some(code) => out!(self.console, "Error: {}: {code}\n", OrNull(pmid)),
+            None if set.is_empty() => out!(self.console, "Error: {} not available!\n", OrNull(pmid)),
+            None => return true,
+        }
+        false
+    }
+}

@@ -1,0 +1,458 @@
+//! Tokens to commands.
+
+use pmapi::{InDom, OrNull, PmId};
+
+use crate::attribute;
+use crate::command::{Address, Change, Command, Form, Labels, Subject, Topic, Which};
+use crate::scanner::Scanner;
+use crate::source::Source;
+use crate::token::{Token, Word};
+
+/// What the parser needs to know, and does while it reads: an error is marked at the word that it
+/// concerns, so that words count as soon as they are read.
+pub(crate) trait Meaning {
+    /// The metric of a name.
+    fn lookup(&mut self, name: &str) -> Result<Option<PmId>, String>;
+    /// Whether a metric has a name.
+    fn is_named(&self, pmid: Option<PmId>) -> bool;
+    /// Sets or clears debug options; false for an unknown one.
+    fn debug(&mut self, option: &str) -> bool;
+}
+
+/// An error that has been reported.
+#[derive(Debug)]
+pub(crate) struct Reported;
+
+type Parsed<T> = Result<T, Reported>;
+
+/// The parser of a single command.
+///
+/// A token is read only where it decides something: the commands that open an agent end with their
+/// last argument, and what follows in the line is the next command.
+pub(crate) struct Parser<'a, M> {
+    pub(crate) source: &'a mut Source,
+    pub(crate) scanner: &'a mut Scanner,
+    pub(crate) meaning: &'a mut M,
+}
+
+impl<M: Meaning> Parser<'_, M> {
+    /// Reads a command.
+    pub(crate) fn command(mut self) -> Parsed<Command> {
+        let word = match self.token() {
+            Token::Eol => return Ok(Command::Nothing),
+            Token::Word(word) => word,
+            // The last line counts only with its end.
+            _ if self.source.has_ended() => return Ok(Command::Nothing),
+            _ => return Err(self.error("Unrecognized command")),
+        };
+        match word {
+            Word::Attr => self.attr(),
+            Word::Children => self.name_of(Topic::Children, Command::Children),
+            Word::Close => self.end(Command::Close),
+            Word::Debug => self.debug(),
+            Word::Desc => match self.token() {
+                Token::Eol => usage(Topic::Desc),
+                token => {
+                    let pmid = self.metric(token)?;
+                    self.end(Command::Desc(pmid))
+                }
+            },
+            Word::Fetch => self.fetch(),
+            Word::GetDesc => self.switch(Topic::GetDesc, Command::GetDesc),
+            Word::GetIname => self.switch(Topic::GetIname, Command::GetIname),
+            Word::Help => self.help(),
+            Word::Instance => self.instance(),
+            Word::Label => self.label(),
+            Word::Name => match self.token() {
+                Token::Eol => usage(Topic::Name),
+                Token::Number3(parts) => self.end(Command::Names(pmid(parts))),
+                _ => Err(self.syntax()),
+            },
+            Word::NameSpace => {
+                let token = self.token();
+                let path = self.path(token)?;
+                self.end(Command::NameSpace(path))
+            }
+            Word::Open => self.open(),
+            Word::PmId => self.name_of(Topic::PmId, Command::PmId),
+            Word::Profile => self.profile(),
+            Word::Quit => self.end(Command::Quit),
+            Word::Status => self.end(Command::Status),
+            Word::Store => self.store(),
+            Word::Text => self.text(),
+            Word::Timer => self.switch(Topic::Timer, Command::Timer),
+            Word::Traverse => self.name_of(Topic::Traverse, Command::Traverse),
+            Word::Wait => match self.token() {
+                Token::Eol => usage(Topic::Wait),
+                Token::Number(seconds) => self.end(Command::Wait(seconds.cast_unsigned())),
+                _ => Err(self.syntax()),
+            },
+            Word::Watch => match self.token() {
+                Token::Eol => usage(Topic::Watch),
+                token => {
+                    let path = self.path(token)?;
+                    self.end(Command::Watch(path))
+                }
+            },
+            _ if self.source.has_ended() => Ok(Command::Nothing),
+            _ => Err(self.error("Unrecognized command")),
+        }
+    }
+
+    fn token(&mut self) -> Token {
+        self.scanner.token(self.source)
+    }
+
+    fn error(&mut self, message: &str) -> Reported {
+        self.source.error(message);
+        Reported
+    }
+
+    fn syntax(&mut self) -> Reported {
+        self.error("syntax error")
+    }
+
+    /// A command that ends with the line.
+    fn end(&mut self, command: Command) -> Parsed<Command> {
+        match self.token() {
+            Token::Eol => Ok(command),
+            _ => Err(self.syntax()),
+        }
+    }
+
+    fn open(&mut self) -> Parsed<Command> {
+        match self.token() {
+            Token::Eol => usage(Topic::Open),
+            Token::Word(Word::Dso) => {
+                let token = self.token();
+                self.path(token)?;
+                let Token::Name(_) = self.token() else { return Err(self.syntax()) };
+                match self.token() {
+                    Token::Eol => Ok(Command::OpenDso),
+                    Token::Number(_) => self.end(Command::OpenDso),
+                    _ => Err(self.syntax()),
+                }
+            }
+            Token::Word(Word::Pipe) => {
+                let token = self.token();
+                let program = self.path(token)?;
+                Ok(Command::OpenPipe { program, arguments: self.arguments() })
+            }
+            Token::Word(Word::Socket) => {
+                let address = match self.token() {
+                    Token::Word(Word::Unix) => {
+                        let token = self.token();
+                        Address::Unix(self.path(token)?)
+                    }
+                    Token::Word(Word::Inet) => Address::Inet(self.port()?),
+                    Token::Word(Word::Ipv6) => Address::Ipv6(self.port()?),
+                    token => Address::Unix(self.path(token)?),
+                };
+                Ok(Command::OpenSocket(address))
+            }
+            _ => Err(self.syntax()),
+        }
+    }
+
+    /// A file's name; without a directory it is of the working directory.
+    fn path(&mut self, token: Token) -> Parsed<Vec<u8>> {
+        match token {
+            Token::Path(path) => Ok(path),
+            Token::Name(name) => {
+                // A name does not begin with a slash, but may be a Windows path.
+                let drive = name.len() > 4 && name.get(1..3) == Some(":/");
+                Ok(if drive { name } else { format!("./{name}") }.into_bytes())
+            }
+            _ => Err(self.syntax()),
+        }
+    }
+
+    /// The rest of the line: words between blanks. Quotes keep blanks and line ends together.
+    fn arguments(&mut self) -> Vec<Vec<u8>> {
+        let mut arguments = Vec::new();
+        if self.source.is_line_read() {
+            return arguments;
+        }
+        let (mut word, mut quote) = (Vec::new(), None);
+        loop {
+            match (self.source.next(), quote) {
+                (Some(c), Some(end)) if c == end => quote = None,
+                (Some(c), Some(_)) => word.push(c),
+                (Some(c @ (b'"' | b'\'')), None) => quote = Some(c),
+                (end @ (None | Some(b' ' | b'\t' | b'\n')), _) => {
+                    if !word.is_empty() {
+                        arguments.push(std::mem::take(&mut word));
+                    }
+                    if matches!(end, None | Some(b'\n')) {
+                        return arguments;
+                    }
+                }
+                (Some(c), None) => word.push(c),
+            }
+        }
+    }
+
+    fn port(&mut self) -> Parsed<i32> {
+        match self.token() {
+            Token::Number(port) => Ok(port),
+            Token::Quoted(name) => {
+                let name = String::from_utf8_lossy(&name).into_owned();
+                let Some(port) = attribute::service(&name) else {
+                    return Err(self.error(&clip(format!("Failed to map ({name}) to a port number"))));
+                };
+                self.source.warn(&clip(format!("Mapped {name} to port number {port}")));
+                Ok(port)
+            }
+            _ => Err(self.syntax()),
+        }
+    }
+
+    fn fetch(&mut self) -> Parsed<Command> {
+        let mut pmids = match self.token() {
+            Token::Eol => return usage(Topic::Fetch),
+            token => vec![self.metric(token)?],
+        };
+        loop {
+            let token = match self.token() {
+                Token::Eol => return Ok(Command::Fetch(pmids)),
+                Token::Comma => self.token(),
+                token => token,
+            };
+            pmids.push(self.metric(token)?);
+        }
+    }
+
+    fn store(&mut self) -> Parsed<Command> {
+        let pmid = match self.token() {
+            Token::Eol => return usage(Topic::Store),
+            token => self.metric(token)?,
+        };
+        match self.token() {
+            Token::Quoted(value) => self.end(Command::Store(pmid, value)),
+            _ => Err(self.syntax()),
+        }
+    }
+
+    fn text(&mut self) -> Parsed<Command> {
+        let subject = match self.token() {
+            Token::Eol => return usage(Topic::Text),
+            Token::Word(Word::InDom) => Subject::InDom(self.indom()?),
+            token => Subject::Metric(self.metric(token)?),
+        };
+        self.end(Command::Text(subject))
+    }
+
+    fn instance(&mut self) -> Parsed<Command> {
+        let indom = match self.token() {
+            Token::Eol => return usage(Topic::Instance),
+            token => self.indom_of(token)?,
+        };
+        let which = match self.token() {
+            Token::Eol => return Ok(Command::Instance(indom, Which::All)),
+            Token::Number(number) => Which::Number(number),
+            Token::Quoted(name) => Which::Name(name),
+            Token::Name(name) => Which::Name(name.into_bytes()),
+            _ => return Err(self.syntax()),
+        };
+        self.end(Command::Instance(indom, which))
+    }
+
+    fn profile(&mut self) -> Parsed<Command> {
+        let indom = match self.token() {
+            Token::Eol => return usage(Topic::Profile),
+            token => self.indom_of(token)?,
+        };
+        let change: fn(i32) -> Change = match self.token() {
+            Token::Word(Word::All) => return self.end(Command::Profile(indom, Change::All)),
+            Token::Word(Word::None) => return self.end(Command::Profile(indom, Change::None)),
+            Token::Word(Word::Add) => Change::Add,
+            Token::Word(Word::Delete) => Change::Delete,
+            _ => return Err(self.syntax()),
+        };
+        match self.token() {
+            Token::Number(inst) => self.end(Command::Profile(indom, change(inst))),
+            _ => Err(self.syntax()),
+        }
+    }
+
+    fn label(&mut self) -> Parsed<Command> {
+        let labels = match self.token() {
+            Token::Eol => return usage(Topic::Label),
+            Token::Word(Word::Context) => Labels::Context,
+            Token::Word(Word::Domain) => Labels::Domain,
+            Token::Word(Word::InDom) => Labels::InDom(self.indom()?),
+            Token::Word(Word::Instances) => Labels::Instances(self.indom()?),
+            Token::Word(Word::Cluster) => match self.token() {
+                Token::Number(word) => Labels::Cluster(PmId::from_word(word.cast_unsigned())),
+                Token::Number2([domain, cluster]) => Labels::Cluster(pmid([domain, cluster, 0])),
+                _ => return Err(self.syntax()),
+            },
+            Token::Word(Word::Item) => {
+                let token = self.token();
+                Labels::Item(self.metric(token)?)
+            }
+            _ => return Err(self.syntax()),
+        };
+        self.end(Command::Label(labels))
+    }
+
+    fn attr(&mut self) -> Parsed<Command> {
+        let (key, text) = match self.token() {
+            Token::Eol => return usage(Topic::Attr),
+            Token::Number(key) => (attribute::name(key).map(|_| key), key.to_string()),
+            Token::Quoted(name) => (attribute::key(&name), String::from_utf8_lossy(&name).into_owned()),
+            _ => return Err(self.syntax()),
+        };
+        let Some(key) = key else {
+            return Err(self.error(&clip(format!("Attribute ({text}) is not recognised"))));
+        };
+        match self.token() {
+            Token::Eol => Ok(Command::Attribute(key, None)),
+            Token::Quoted(value) => self.end(Command::Attribute(key, Some(value))),
+            _ => Err(self.syntax()),
+        }
+    }
+
+    fn debug(&mut self) -> Parsed<Command> {
+        let mut token = match self.token() {
+            Token::Eol => return usage(Topic::Debug),
+            Token::Word(all @ (Word::All | Word::None)) => {
+                self.end(Command::Nothing)?;
+                self.meaning.debug(if all == Word::All { "all" } else { "-all" });
+                return Ok(Command::Nothing);
+            }
+            token => token,
+        };
+        loop {
+            let option = match token {
+                Token::Number(bits) => bits.to_string(),
+                Token::Name(name) | Token::MinusName(name) => name,
+                Token::Word(Word::Fetch) => "fetch".to_owned(),
+                Token::Word(Word::Profile) => "profile".to_owned(),
+                Token::Word(Word::Context) => "context".to_owned(),
+                Token::Word(Word::InDom) => "indom".to_owned(),
+                Token::Word(Word::Attr) => "attr".to_owned(),
+                _ => return Err(self.syntax()),
+            };
+            if !self.meaning.debug(&option) {
+                return Err(self.error(&clip(format!("Bad debug flag ({option})"))));
+            }
+            token = match self.token() {
+                Token::Eol => return Ok(Command::Nothing),
+                Token::Comma => self.token(),
+                token => token,
+            };
+        }
+    }
+
+    fn help(&mut self) -> Parsed<Command> {
+        let topic = match self.token() {
+            Token::Eol => return Ok(Command::Help(None, Form::Full)),
+            Token::Word(word) => Topic::of(word),
+            _ => None,
+        };
+        match topic {
+            Some(topic) => self.end(Command::Help(Some(topic), Form::Full)),
+            None => Err(self.syntax()),
+        }
+    }
+
+    fn switch(&mut self, topic: Topic, command: fn(bool) -> Command) -> Parsed<Command> {
+        match self.token() {
+            Token::Eol => usage(topic),
+            Token::Word(Word::On) => self.end(command(true)),
+            Token::Word(Word::Off) => self.end(command(false)),
+            _ => Err(self.syntax()),
+        }
+    }
+
+    fn name_of(&mut self, topic: Topic, command: fn(String) -> Command) -> Parsed<Command> {
+        match self.token() {
+            Token::Eol => usage(topic),
+            Token::Name(name) => self.end(command(name)),
+            _ => Err(self.syntax()),
+        }
+    }
+
+    fn metric(&mut self, token: Token) -> Parsed<Option<PmId>> {
+        let pmid = match token {
+            Token::Number(word) => PmId::from_word(word.cast_unsigned()),
+            Token::Number2([cluster, item]) => pmid([0, cluster, item]),
+            Token::Number3(parts) => pmid(parts),
+            Token::Name(name) => {
+                return match self.meaning.lookup(&name) {
+                    Ok(pmid) => Ok(pmid),
+                    Err(message) => Err(self.error(&message)),
+                };
+            }
+            _ => return Err(self.syntax()),
+        };
+        if !self.meaning.is_named(pmid) {
+            self.source.warn(&format!("PMID ({}) is not defined in the PMNS", OrNull(pmid)));
+        }
+        Ok(pmid)
+    }
+
+    fn indom(&mut self) -> Parsed<Option<InDom>> {
+        let token = self.token();
+        self.indom_of(token)
+    }
+
+    fn indom_of(&mut self, token: Token) -> Parsed<Option<InDom>> {
+        match token {
+            Token::Number(word) | Token::Negative(word) => Ok(InDom::from_word(word.cast_unsigned())),
+            Token::Number2([domain, serial]) => {
+                let (domain, serial) = (domain.cast_unsigned() & 0x1ff, serial.cast_unsigned() & 0x3f_ffff);
+                Ok(InDom::from_word(domain << 22 | serial))
+            }
+            _ => Err(self.syntax()),
+        }
+    }
+}
+
+fn usage(topic: Topic) -> Parsed<Command> {
+    Ok(Command::Help(Some(topic), Form::Usage))
+}
+
+/// The lower bits of each part, as many as there is room for.
+fn pmid(parts: [i32; 3]) -> Option<PmId> {
+    let [domain, cluster, item] = parts.map(i32::cast_unsigned);
+    PmId::from_word((domain & 0x1ff) << 22 | (cluster & 0xfff) << 10 | item & 0x3ff)
+}
+
+/// Messages about a word end after 79 bytes.
+fn clip(message: String) -> String {
+    let end = message.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 79).last();
+    message.get(..end.unwrap_or(0)).unwrap_or_default().to_owned()
+}
+
+impl Topic {
+    fn of(word: Word) -> Option<Topic> {
+        Some(match word {
+            Word::Attr => Topic::Attr,
+            Word::Children => Topic::Children,
+            Word::Close => Topic::Close,
+            Word::Debug => Topic::Debug,
+            Word::Desc => Topic::Desc,
+            Word::Fetch => Topic::Fetch,
+            Word::GetDesc => Topic::GetDesc,
+            Word::GetIname => Topic::GetIname,
+            Word::Instance => Topic::Instance,
+            Word::Label => Topic::Label,
+            Word::Name => Topic::Name,
+            Word::NameSpace => Topic::NameSpace,
+            Word::Open => Topic::Open,
+            Word::PmId => Topic::PmId,
+            Word::Profile => Topic::Profile,
+            Word::Quit => Topic::Quit,
+            Word::Status => Topic::Status,
+            Word::Store => Topic::Store,
+            Word::Text => Topic::Text,
+            Word::Timer => Topic::Timer,
+            Word::Traverse => Topic::Traverse,
+            Word::Wait => Topic::Wait,
+            Word::Watch => Topic::Watch,
+            _ => return None,
+        })
+    }
+}

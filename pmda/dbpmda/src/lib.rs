@@ -1,0 +1,36 @@
+//! dbpmda(1): asks an agent what pmcd asks, from a prompt or a script.
+//!
+//! The command language, what it prints and where are those of PCP's dbpmda; help texts are not. It
+//! stands on the collector's side of the protocol ([`pmda::collector`]), but leaves an agent connected
+//! whatever that answers: a [`Session`] reads commands from a [`Source`] and writes to a [`Console`].
+
+mod agent;
+mod attribute;
+mod command;
+mod console;
+mod derived;
+mod fetch;
+mod grammar;
+mod help;
+mod names;
+mod number;
+mod profile;
+mod requests;
+mod scanner;
+mod session;
+mod show;
+mod source;
+mod status;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod token;
+mod trace;
+mod trace_answers;
+
+pub use console::Console;
+pub use names::NoNames;
+pub use session::{Options, Session};
+pub use source::{Input, Source};
+pub use terminal::Terminal;
+pub use trace::Trace;

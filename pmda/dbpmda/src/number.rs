@@ -1,0 +1,120 @@
+//! Values as C reads them.
+
+use pmapi::cnum::scan;
+use pmapi::{Atom, Error, Type};
+
+const RANGE: Error = Error::from_errno(nix::errno::Errno::ERANGE as i32);
+
+/// The value of a text and whether it is all of the text (strtol(3), strtod(3) and their kin);
+/// `ERANGE` for what is too large, `None` for a type that has no text.
+pub(crate) fn parse(text: &[u8], ty: Type) -> Option<Result<(Atom<'_>, bool), Error>> {
+    Some(match ty {
+        // Integers of 32 bits are the lower half of what fits into 64.
+        Type::I32 => signed(text).map(|(value, whole)| (Atom::I32(value as i32), whole)),
+        Type::U32 => unsigned(text).map(|(value, whole)| (Atom::U32(value as u32), whole)),
+        Type::I64 => signed(text).map(|(value, whole)| (Atom::I64(value), whole)),
+        Type::U64 => unsigned(text).map(|(value, whole)| (Atom::U64(value), whole)),
+        Type::Float => real(text).and_then(|(value, whole)| {
+            let narrow = value as f32;
+            let small = value != 0.0 && narrow.abs() < f32::MIN_POSITIVE;
+            if small || narrow.is_infinite() && value.is_finite() {
+                Err(RANGE)
+            } else {
+                Ok((Atom::Float(narrow), whole))
+            }
+        }),
+        Type::Double => real(text).map(|(value, whole)| (Atom::Double(value), whole)),
+        Type::String => Ok((Atom::String(text), true)),
+        _ => return None,
+    })
+}
+
+/// Sign, digits, and whether something follows or they are missing.
+fn integer(text: &[u8]) -> (bool, &[u8], bool) {
+    let start = text.trim_ascii_start_c();
+    let (minus, rest) = match start {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    let len = rest.iter().take_while(|c| c.is_ascii_digit()).count();
+    let (digits, rest) = rest.split_at(len);
+    (minus, digits, rest.is_empty() && !digits.is_empty())
+}
+
+trait TrimC {
+    fn trim_ascii_start_c(&self) -> &[u8];
+}
+
+impl TrimC for [u8] {
+    /// Without the white space of isspace(3) before it, which has the vertical tab too.
+    fn trim_ascii_start_c(&self) -> &[u8] {
+        let len = self.iter().take_while(|&&c| matches!(c, b' ' | b'\t'..=b'\r')).count();
+        self.get(len..).unwrap_or_default()
+    }
+}
+
+fn signed(text: &[u8]) -> Result<(i64, bool), Error> {
+    let (minus, digits, whole) = integer(text);
+    let value = digits.iter().try_fold(0_i64, |value, &c| {
+        let digit = i64::from(c - b'0');
+        let value = value.checked_mul(10)?;
+        if minus { value.checked_sub(digit) } else { value.checked_add(digit) }
+    });
+    Ok((value.ok_or(RANGE)?, whole))
+}
+
+fn unsigned(text: &[u8]) -> Result<(u64, bool), Error> {
+    let (minus, digits, whole) = integer(text);
+    let value = digits.iter().try_fold(0_u64, |value, &c| value.checked_mul(10)?.checked_add((c - b'0').into()));
+    let value = value.ok_or(RANGE)?;
+    Ok((if minus { value.wrapping_neg() } else { value }, whole))
+}
+
+fn real(text: &[u8]) -> Result<(f64, bool), Error> {
+    // A number is of ASCII; what is no UTF-8 is no part of it.
+    let text = String::from_utf8_lossy(text.trim_ascii_start_c());
+    let Some(number) = scan(&text) else { return Ok((0.0, false)) };
+    if number.out_of_range { Err(RANGE) } else { Ok((number.value, number.len == text.len())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str, ty: Type) -> Result<(Atom<'_>, bool), Error> {
+        parse(text.as_bytes(), ty).unwrap()
+    }
+
+    #[test]
+    fn integers() {
+        assert_eq!(parsed(" -12", Type::I32), Ok((Atom::I32(-12), true)));
+        assert_eq!(parsed("4294967297", Type::I32), Ok((Atom::I32(1), true)));
+        assert_eq!(parsed("-1", Type::U32), Ok((Atom::U32(u32::MAX), true)));
+        assert_eq!(parsed("57.3", Type::U64), Ok((Atom::U64(57), false)));
+        assert_eq!(parsed("-9223372036854775808", Type::I64), Ok((Atom::I64(i64::MIN), true)));
+        assert_eq!(parsed("9223372036854775808", Type::I64), Err(RANGE));
+        assert_eq!(parsed("18446744073709551616", Type::U64), Err(RANGE));
+        for text in ["", " ", "-", "x", "12 "] {
+            assert!(!parsed(text, Type::I32).unwrap().1, "{text}");
+        }
+    }
+
+    #[test]
+    fn reals() {
+        assert_eq!(parsed("\x0b1.5e1", Type::Float), Ok((Atom::Float(15.0), true)));
+        assert_eq!(parsed("0x10", Type::Double), Ok((Atom::Double(16.0), true)));
+        assert_eq!(parsed("inf", Type::Float), Ok((Atom::Float(f32::INFINITY), true)));
+        assert_eq!(parsed("1e39", Type::Float), Err(RANGE));
+        assert_eq!(parsed("1e-46", Type::Float), Err(RANGE));
+        assert_eq!(parsed("1e309", Type::Double), Err(RANGE));
+        assert_eq!(parsed("1,5", Type::Double), Ok((Atom::Double(1.0), false)));
+        assert!(!parsed("", Type::Double).unwrap().1);
+    }
+
+    #[test]
+    fn others() {
+        assert_eq!(parsed("a b", Type::String), Ok((Atom::String(b"a b"), true)));
+        assert!(parse(b"x", Type::Aggregate).is_none() && parse(b"1", Type::NoSupport).is_none());
+    }
+}

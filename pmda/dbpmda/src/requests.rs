@@ -1,0 +1,306 @@
+//! Requests and their answers, as they are shown.
+//!
+//! Each function's result is the status that decides whether the time is shown: negative after a
+//! failure. An agent that has ended counts as none, and neither does an answer of the wrong type.
+
+use pmapi::id::OptionWord as _;
+use pmapi::label::LabelLevel;
+use pmapi::pdu::handshake::Attribute;
+use pmapi::pdu::instance::InstanceReq;
+use pmapi::pdu::label::LabelReq;
+use pmapi::pdu::metadata::TextReq;
+use pmapi::pdu::names::{Child, Node, Traverse, encode_ids, encode_names};
+use pmapi::pdu::{Pdu, PduType};
+use pmapi::{InDom, Inst, OrNull, PmId};
+
+use crate::agent::{Reply, error_text};
+use crate::attribute;
+use crate::command::{Labels, Subject, Which};
+use crate::console::out;
+use crate::session::State;
+use crate::show::{self, RawDesc, until_nul};
+use crate::trace_answers as trace;
+
+/// What libpcp says of a request: negative after a failure.
+pub(crate) type Status = i32;
+
+const IPC: Status = pmapi::Error::IPC.code();
+
+/// How an answer of the wrong type is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// As the number of the type.
+    Number,
+    /// As if the type were an error.
+    Text,
+}
+
+impl State {
+    /// Sends a request and waits for the answer, which must be of a type. Anything else is shown.
+    pub(crate) fn ask(
+        &mut self,
+        (sender, wrong): (&str, Wrong),
+        wanted: PduType,
+        encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result,
+    ) -> Result<Reply, Status> {
+        let Some(agent) = &mut self.agent else { return Err(IPC) };
+        if let Err(code) = agent.send(encode) {
+            out!(self.console, "Error: {sender}() failed: {}\n", error_text(code));
+            return Err(code);
+        }
+        let status = match agent.receive() {
+            Ok(reply) if reply.header.pdu == wanted => return Ok(reply),
+            Ok(reply) if reply.header.pdu == PduType::ERROR => return Err(self.show_error(&reply)),
+            Ok(reply) => reply.header.pdu.code(),
+            Err(code) => code,
+        };
+        match (status, wrong) {
+            (0, _) => out!(self.console, "Error: __pmGetPDU() failed: PDU empty, PMDA may have died\n"),
+            (_, Wrong::Number) => out!(self.console, "Error: __pmGetPDU() failed: wrong PDU ({status:x})\n"),
+            (_, Wrong::Text) => out!(self.console, "Error: __pmGetPDU() failed: {}\n", error_text(status)),
+        }
+        Err(status)
+    }
+
+    fn show_error(&self, reply: &Reply) -> Status {
+        let Some(Pdu::Error(error)) = reply.pdu() else { return self.undecodable("__pmDecodeError") };
+        out!(self.console, "Error PDU: {}\n", error_text(error.code));
+        error.code
+    }
+
+    /// That an answer is not what its type says.
+    pub(crate) fn undecodable(&self, function: &str) -> Status {
+        out!(self.console, "Error: {function}() failed: {}\n", error_text(IPC));
+        IPC
+    }
+
+    pub(crate) fn show_desc(&mut self, pmid: Option<PmId>) -> Status {
+        out!(self.console, "PMID: {}\n", OrNull(pmid));
+        match self.desc(pmid) {
+            Ok(desc) => {
+                desc.print(&self.console);
+                0
+            }
+            Err(status) => status,
+        }
+    }
+
+    /// A descriptor, before a request that needs it.
+    pub(crate) fn desc_first(&mut self, pmid: Option<PmId>) -> Result<RawDesc, Status> {
+        let desc = self.desc(pmid);
+        if let Ok(desc) = &desc
+            && self.trace.has("pdu")
+        {
+            desc.print(&self.console);
+        }
+        desc
+    }
+
+    fn desc(&mut self, pmid: Option<PmId>) -> Result<RawDesc, Status> {
+        let encode = |out: &mut Vec<u8>| pmapi::pdu::metadata::DescReq { pmid }.encode(out, 0);
+        let reply = self.ask(("__pmSendDescReq", Wrong::Number), PduType::DESC, encode)?;
+        RawDesc::decode(&reply.bytes).ok_or_else(|| self.undecodable("__pmDecodeDesc"))
+    }
+
+    /// Sends the profile if the agent does not have it.
+    pub(crate) fn send_profile(&mut self) -> Status {
+        let Some(agent) = self.agent.as_mut().filter(|_| self.profile_changed) else { return 0 };
+        if let Err(code) = agent.send(|out| self.profile.encode(out)) {
+            out!(self.console, "Error: __pmSendProfile() failed: {}\n", error_text(code));
+            return code;
+        }
+        self.profile_changed = false;
+        0
+    }
+
+    pub(crate) fn instance(&mut self, indom: Option<InDom>, which: &Which) -> Status {
+        out!(self.console, "pmInDom: {}\n", OrNull(indom));
+        let (inst, name) = match which {
+            Which::All => (None, None),
+            Which::Number(number) => (Inst::from_word(number.cast_unsigned()), None),
+            Which::Name(name) => (None, Some(name.as_slice())),
+        };
+        let request = InstanceReq { indom, inst, name };
+        let sender = ("__pmSendInstanceReq", Wrong::Text);
+        let reply = match self.ask(sender, PduType::INSTANCE, |out| request.encode(out, 0)) {
+            Ok(reply) => reply,
+            Err(status) => return status,
+        };
+        let Some(Pdu::Instance(instances)) = reply.pdu() else { return self.undecodable("__pmDecodeInstance") };
+        trace::instances(&self.trace, &instances);
+        show::instances(&instances, &self.console);
+        0
+    }
+
+    /// The name of an instance; a failure is shown.
+    pub(crate) fn instance_name(&mut self, indom: Option<InDom>, inst: Option<Inst>) -> Option<Vec<u8>> {
+        let request = InstanceReq { indom, inst, name: None };
+        let sender = ("__pmSendInstanceReq", Wrong::Text);
+        let reply = self.ask(sender, PduType::INSTANCE, |out| request.encode(out, 0)).ok()?;
+        let Some(Pdu::Instance(instances)) = reply.pdu() else {
+            self.undecodable("__pmDecodeInstance");
+            return None;
+        };
+        trace::instances(&self.trace, &instances);
+        instances.iter().next().map(|(_, name)| until_nul(name).to_owned())
+    }
+
+    pub(crate) fn text(&mut self, subject: Subject) -> Status {
+        const ONELINE: i32 = 1;
+        const HELP: i32 = 2;
+        let (ident, kind) = match subject {
+            Subject::Metric(pmid) => {
+                out!(self.console, "PMID: {}\n", OrNull(pmid));
+                (pmid.word(), 4)
+            }
+            Subject::InDom(indom) => {
+                out!(self.console, "pmInDom: {}\n", OrNull(indom));
+                (indom.word(), 8)
+            }
+        };
+        self.show_text(TextReq { ident, bits: kind | ONELINE }, "[<no one line help text specified>]", ("[", "]"));
+        self.show_text(TextReq { ident, bits: kind | HELP }, "<no help text specified>", ("", ""))
+    }
+
+    fn show_text(&mut self, request: TextReq, none: &str, (before, after): (&str, &str)) -> Status {
+        let sender = ("__pmSendTextReq", Wrong::Text);
+        let reply = match self.ask(sender, PduType::TEXT, |out| request.encode(out, 0)) {
+            Ok(reply) => reply,
+            Err(status) => return status,
+        };
+        let Some(Pdu::Text(text)) = reply.pdu() else { return self.undecodable("__pmDecodeText") };
+        match until_nul(text.text) {
+            [] => out!(self.console, "{none}\n"),
+            text => self.console.out_bytes(&[before.as_bytes(), text, after.as_bytes(), b"\n"].concat()),
+        }
+        0
+    }
+
+    pub(crate) fn labels(&mut self, labels: Labels) -> Status {
+        let (ident, level) = match labels {
+            Labels::Context => (u32::MAX, LabelLevel::Context),
+            Labels::Domain => (u32::MAX, LabelLevel::Domain),
+            Labels::InDom(indom) => {
+                out!(self.console, "pmInDom: {}\n", OrNull(indom));
+                (indom.word(), LabelLevel::InDom)
+            }
+            Labels::Cluster(pmid) => {
+                let name = OrNull(pmid).to_string();
+                out!(self.console, "Cluster: {}\n", name.rsplit_once('.').map_or(&*name, |(cluster, _)| cluster));
+                (pmid.word(), LabelLevel::Cluster)
+            }
+            Labels::Item(pmid) => {
+                out!(self.console, "PMID: {}\n", OrNull(pmid));
+                (pmid.word(), LabelLevel::Item)
+            }
+            Labels::Instances(indom) => {
+                out!(self.console, "Instances of pmInDom: {}\n", OrNull(indom));
+                self.send_profile();
+                (indom.word(), LabelLevel::Instances)
+            }
+        };
+        let request = LabelReq { ident, bits: level.code().cast_signed() };
+        let sender = ("__pmSendLabelReq", Wrong::Text);
+        let reply = match self.ask(sender, PduType::LABEL, |out| request.encode(out, 0)) {
+            Ok(reply) => reply,
+            Err(status) => return status,
+        };
+        let Some(Pdu::Label(labels)) = reply.pdu() else { return self.undecodable("__pmDecodeLabel") };
+        trace::labels(&self.trace, &labels);
+        show::labels(&labels, &self.console);
+        0
+    }
+
+    pub(crate) fn names_of(&mut self, pmid: Option<PmId>) -> Status {
+        out!(self.console, "PMID: {}\n", OrNull(pmid));
+        trace::ids(&self.trace, "__pmSendIDList", &[pmid]);
+        self.show_names(("__pmSendIDList", Wrong::Text), |out| encode_ids(out, 0, 0, &[pmid]))
+    }
+
+    pub(crate) fn pmid_of(&mut self, name: &str) -> Status {
+        out!(self.console, "Metric: {name}\n");
+        trace::names(&self.trace, "__pmSendNameList", [(None, name.as_bytes())].into_iter());
+        let names = [(Node::Leaf, name.as_bytes())];
+        let encode = |out: &mut Vec<u8>| encode_names(out, 0, false, names.into_iter());
+        let reply = match self.ask(("__pmSendIDList", Wrong::Text), PduType::PMNS_IDS, encode) {
+            Ok(reply) => reply,
+            Err(status) => return status,
+        };
+        match reply.pdu() {
+            Some(Pdu::Ids(ids)) if ids.pmids().len() == 1 => {
+                let pmid = ids.pmids().next().flatten();
+                trace::ids(&self.trace, "__pmDecodeIDList", &[pmid]);
+                out!(self.console, "   {}\n", OrNull(pmid));
+                0
+            }
+            _ => self.undecodable("__pmDecodeIDList"),
+        }
+    }
+
+    pub(crate) fn children(&mut self, name: &str) -> Status {
+        out!(self.console, "Metric: {name}\n");
+        trace::name_request(&self.trace, name, PduType::PMNS_CHILD, 1);
+        let child = Child { with_status: true, name: name.as_bytes() };
+        let reply = self.ask(("__pmSendChildReq", Wrong::Text), PduType::PMNS_NAMES, |out| child.encode(out, 0));
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(status) => return status,
+        };
+        let Some(Pdu::Names(names)) = reply.pdu() else { return self.undecodable("__pmDecodeNameList") };
+        trace::names(&self.trace, "__pmDecodeNameList", names.iter());
+        for (node, name) in names.iter() {
+            let node = if node == Some(Node::NonLeaf) { "non-leaf" } else { "leaf" };
+            out!(self.console, "   {node:>8} {}\n", String::from_utf8_lossy(until_nul(name)));
+        }
+        0
+    }
+
+    pub(crate) fn traverse(&mut self, name: &str) -> Status {
+        out!(self.console, "Metric: {name}\n");
+        trace::name_request(&self.trace, name, PduType::PMNS_TRAVERSE, 0);
+        let traverse = Traverse { name: name.as_bytes() };
+        self.show_names(("__pmSendTraversePMNS", Wrong::Text), |out| traverse.encode(out, 0))
+    }
+
+    fn show_names(&mut self, sender: (&str, Wrong), encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result) -> Status {
+        let reply = match self.ask(sender, PduType::PMNS_NAMES, encode) {
+            Ok(reply) => reply,
+            Err(status) => return status,
+        };
+        let Some(Pdu::Names(names)) = reply.pdu() else { return self.undecodable("__pmDecodeNameList") };
+        trace::names(&self.trace, "__pmDecodeNameList", names.iter());
+        for (_, name) in names.iter() {
+            out!(self.console, "   {}\n", String::from_utf8_lossy(until_nul(name)));
+        }
+        0
+    }
+
+    pub(crate) fn attribute(&mut self, key: i32, value: Option<&[u8]>) -> Status {
+        let name = attribute::name(key).unwrap_or_default();
+        let shown = value.unwrap_or(b"''");
+        self.console.out_bytes(&[b"Attribute: ", name.as_bytes(), b"=", shown, b"\n"].concat());
+        trace::attribute(&self.trace, key, value);
+        let Some(agent) = &mut self.agent else { return IPC };
+        let sent = match value {
+            Some(value) if value.len() + 1 >= MAX_ATTRIBUTE => Err(IPC),
+            Some(value) => {
+                let attr = pmapi::pdu::handshake::Attr { attribute: Attribute(key), value };
+                agent.send(|out| attr.encode(out, 0))
+            }
+            None => agent.send_words(PduType::ATTR, &[key.cast_unsigned()]),
+        };
+        match sent {
+            Ok(()) => {
+                out!(self.console, "Success\n");
+                0
+            }
+            Err(code) => {
+                out!(self.console, "Error: __pmSendAuth() failed: {}\n", error_text(code));
+                code
+            }
+        }
+    }
+}
+
+/// `LIMIT_AUTH_PDU`.
+const MAX_ATTRIBUTE: usize = 2048;

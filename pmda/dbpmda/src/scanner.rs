@@ -1,0 +1,226 @@
+//! Characters to tokens.
+
+use std::collections::VecDeque;
+
+use crate::source::Source;
+use crate::token::{Token, Word};
+
+/// Finds tokens: always the longest that the characters give.
+///
+/// It reads no further than it must to know where a token ends, as what it has read decides where
+/// the mark below an error stands, and what of the line an error skips.
+#[derive(Debug, Default)]
+pub(crate) struct Scanner {
+    /// Read, and not part of a token yet.
+    pending: VecDeque<u8>,
+    /// Whether anything without white space may be a path. After a word that a path may follow this
+    /// lasts until there is one, so that it goes on when a name comes instead.
+    path: bool,
+}
+
+/// What the characters of a token so far are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Start,
+    Name,
+    Minus,
+    MinusName,
+    Negative,
+    Dollar,
+    Macro,
+    Zero,
+    HexMark,
+    Hex,
+    Number,
+    NumberDot,
+    Number2,
+    Number2Dot,
+    Number3,
+    Quote(u8),
+    InQuotes(u8),
+    Quoted,
+    /// The line ends before the closing quote.
+    Unclosed(u8),
+    Hash,
+    Comment,
+    Space,
+    Eol,
+    Question,
+    Comma,
+    Operator,
+    /// No token that has a rule of its own.
+    Other,
+    Dead,
+}
+
+impl State {
+    fn next(self, c: u8) -> State {
+        use State::*;
+        match (self, c) {
+            (Start, b'a'..=b'z' | b'A'..=b'Z') => Name,
+            (Start, b'-') => Minus,
+            (Start, b'$') => Dollar,
+            (Start, b'0') => Zero,
+            (Start, b'1'..=b'9') => Number,
+            (Start, b'"' | b'\'') => Quote(c),
+            (Start, b'#') => Hash,
+            (Start | Space, b' ' | b'\t' | b'\r') => Space,
+            (Start, b'\n') => Eol,
+            (Start, b'?') => Question,
+            (Start, b',') => Comma,
+            (Start, b'=' | b'+') => Operator,
+            (Start, _) => Other,
+            (Name, _) if is_name(c) => Name,
+            (Minus, b'a'..=b'z' | b'A'..=b'Z') => MinusName,
+            (MinusName, _) if is_name(c) => MinusName,
+            (Minus | Negative, b'0'..=b'9') => Negative,
+            (Dollar, b'a'..=b'z' | b'A'..=b'Z') => Macro,
+            (Macro, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-') => Macro,
+            (Zero, b'x' | b'X') => HexMark,
+            (HexMark | Hex, b'0'..=b'9') => Hex,
+            (Zero | Number, b'0'..=b'9') => Number,
+            (Zero | Number, b'.') => NumberDot,
+            (NumberDot | Number2, b'0'..=b'9') => Number2,
+            (Number2, b'.') => Number2Dot,
+            (Number2Dot | Number3, b'0'..=b'9') => Number3,
+            (Quote(quote), _) if c != quote && c != b'\n' => InQuotes(quote),
+            (InQuotes(quote), _) if c == quote => Quoted,
+            (InQuotes(quote), b'\n') => Unclosed(quote),
+            (InQuotes(quote), _) => InQuotes(quote),
+            (Hash, b'\n') => Comment,
+            (Hash, _) => Hash,
+            _ => Dead,
+        }
+    }
+
+    /// Whether another character may belong to the token too.
+    fn goes_on(self) -> bool {
+        use State::*;
+        !matches!(self, Quoted | Unclosed(_) | Comment | Eol | Question | Comma | Operator | Other | Dead)
+    }
+
+    /// Whether the characters are a token of a rule of its own.
+    fn is_token(self) -> bool {
+        use State::*;
+        !matches!(
+            self,
+            Start | Minus | Dollar | HexMark | NumberDot | Number2Dot | Quote(_) | InQuotes(_) | Hash | Other | Dead
+        )
+    }
+}
+
+fn is_name(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b'/' | b':' | b'-')
+}
+
+/// What a token is, from the rule that found it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rule {
+    State(State),
+    Path,
+    /// A character that begins no token.
+    Stray,
+}
+
+impl Scanner {
+    /// The next token. What is no token is an error, after which the search goes on in the next line.
+    pub(crate) fn token(&mut self, source: &mut Source) -> Token {
+        loop {
+            let Some((rule, text)) = self.longest(source) else { return Token::End };
+            if let Some(token) = self.make(rule, &text, source) {
+                return token;
+            }
+        }
+    }
+
+    fn longest(&mut self, source: &mut Source) -> Option<(Rule, Vec<u8>)> {
+        let (mut state, mut path) = (State::Start, self.path);
+        let mut longest = None;
+        let mut len = 0;
+        while state.goes_on() || path {
+            let Some(c) = self.peek(len, source) else { break };
+            state = state.next(c);
+            path = path && !matches!(c, b' ' | b'\t' | b'\n');
+            len += 1;
+            if state.is_token() {
+                longest = Some((Rule::State(state), len));
+            } else if path {
+                longest = Some((Rule::Path, len));
+            } else if len == 1 {
+                longest = Some((Rule::Stray, len));
+            }
+        }
+        let (rule, len) = longest?;
+        Some((rule, self.pending.drain(..len).collect()))
+    }
+
+    fn peek(&mut self, at: usize, source: &mut Source) -> Option<u8> {
+        if at >= self.pending.len() {
+            self.pending.push_back(source.next()?);
+        }
+        self.pending.get(at).copied()
+    }
+
+    fn make(&mut self, rule: Rule, text: &[u8], source: &mut Source) -> Option<Token> {
+        use State::*;
+        let string = || String::from_utf8_lossy(text).into_owned();
+        Some(match rule {
+            Rule::Path => {
+                self.path = false;
+                Token::Path(text.to_owned())
+            }
+            Rule::State(Name) => match Word::parse(&string()) {
+                Some(word) => self.word(word),
+                None => Token::Name(string()),
+            },
+            Rule::State(MinusName) => Token::MinusName(string()),
+            Rule::State(Macro) => Token::Macro,
+            Rule::State(Hex) => Token::Number(number(text.get(2..).unwrap_or_default(), 16)),
+            Rule::State(Zero | Number) => Token::Number(number(text, 10)),
+            Rule::State(Negative) => Token::Negative(number(text, 10)),
+            Rule::State(Number2) => Token::Number2(numbers(text)),
+            Rule::State(Number3) => Token::Number3(numbers(text)),
+            Rule::State(Quoted) => Token::Quoted(text.get(1..text.len() - 1).unwrap_or_default().to_owned()),
+            Rule::State(Comma) => Token::Comma,
+            Rule::State(Operator) => Token::Operator,
+            Rule::State(Question) => self.word(Word::Help),
+            Rule::State(Comment | Eol) => Token::Eol,
+            Rule::State(Unclosed(quote)) => {
+                source.error(&format!("Expected {}", char::from(quote)));
+                return None;
+            }
+            Rule::State(Space) => return None,
+            Rule::Stray | Rule::State(_) => {
+                source.error("Illegal character");
+                return None;
+            }
+        })
+    }
+
+    fn word(&mut self, word: Word) -> Token {
+        self.path |= word.opens_path();
+        Token::Word(word)
+    }
+}
+
+fn numbers<const N: usize>(text: &[u8]) -> [i32; N] {
+    let mut parts = text.split(|&c| c == b'.');
+    std::array::from_fn(|_| parts.next().map_or(0, |part| number(part, 10)))
+}
+
+/// atoi(3), which has the lower 32 bits of what strtol(3) gives: the nearest of 64 bits.
+fn number(text: &[u8], base: i64) -> i32 {
+    let (minus, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    let value = digits.iter().fold(0_i64, |value, &c| {
+        let digit = i64::from(c - b'0');
+        if minus {
+            value.saturating_mul(base).saturating_sub(digit)
+        } else {
+            value.saturating_mul(base).saturating_add(digit)
+        }
+    });
+    value as i32
+}

@@ -1,0 +1,157 @@
+//! Answers as text.
+
+use chrono::{DateTime, Local};
+use pmapi::id::OptionWord as _;
+use pmapi::pdu::instance::InstancePdu;
+use pmapi::pdu::label::LabelPdu;
+use pmapi::pdu::result::{RawValue, ResultPdu, ValueSet};
+use pmapi::{InDom, OrNull, PmId, Semantics, Type, Units};
+
+use crate::console::{Console, out};
+use crate::names::Names;
+
+/// A descriptor as an agent sent it: its numbers may be none that a descriptor can have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RawDesc {
+    pub(crate) pmid: Option<PmId>,
+    pub(crate) ty: i32,
+    pub(crate) indom: Option<InDom>,
+    pub(crate) semantics: i32,
+    pub(crate) units: u32,
+}
+
+impl RawDesc {
+    /// From the words of a DESC PDU.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let words: [u8; 20] = bytes.get(12..)?.try_into().ok()?;
+        let mut words = words.as_chunks().0.iter().map(|word| u32::from_be_bytes(*word));
+        Some(RawDesc {
+            pmid: PmId::from_word(words.next()?),
+            ty: words.next()?.cast_signed(),
+            indom: InDom::from_word(words.next()?),
+            semantics: words.next()?.cast_signed(),
+            units: words.next()?,
+        })
+    }
+
+    /// pmPrintDesc(3).
+    pub(crate) fn print(&self, console: &Console) {
+        let ty = match Type::from_code(self.ty) {
+            Ok(Type::NoSupport) => return out!(console, "    Data Type: Not Supported\n"),
+            Ok(Type::I32) => "32-bit int",
+            Ok(Type::U32) => "32-bit unsigned int",
+            Ok(Type::I64) => "64-bit int",
+            Ok(Type::U64) => "64-bit unsigned int",
+            Ok(Type::Float) => "float",
+            Ok(Type::Double) => "double",
+            Ok(Type::String) => "string",
+            Ok(Type::Aggregate) => "aggregate",
+            Ok(Type::AggregateStatic) => "static aggregate",
+            Ok(Type::Event) => "event record array",
+            Ok(Type::HighResEvent) => "highres event record array",
+            Err(_) => "???",
+        };
+        let number = |name: &str, number: i32| match name {
+            "???" => format!(" ({number})"),
+            _ => String::new(),
+        };
+        let indom = self.indom.word();
+        out!(console, "    Data Type: {ty}{}  InDom: {} {indom:#x}\n", number(ty, self.ty), OrNull(self.indom));
+        let semantics = Semantics::name_of(self.semantics);
+        let units = match Units::from_word(self.units).to_string() {
+            none if none.is_empty() => "none".to_owned(),
+            units => units,
+        };
+        out!(console, "    Semantics: {semantics}{}  Units: {units}\n", number(semantics, self.semantics));
+    }
+}
+
+/// The first line about a result.
+pub(crate) fn result_head(result: &ResultPdu<'_>, bytes: &[u8]) -> String {
+    let (seconds, nanoseconds) = (result.seconds, i64::from(result.microseconds) * 1000);
+    let clock = DateTime::from_timestamp(seconds.into(), 0)
+        .map_or_else(String::new, |utc| utc.with_timezone(&Local).format("%H:%M:%S").to_string());
+    let address = bytes.as_ptr();
+    format!(
+        "__pmResult dump from {address:p} timestamp: {seconds}.{nanoseconds:09} {clock}.{nanoseconds:09} numpmid: {}\n",
+        result.len()
+    )
+}
+
+/// The line about a set of values, and whether values follow.
+pub(crate) fn set_head(set: &ValueSet<'_>, names: &[String], separator: &str) -> (String, bool) {
+    let names = match names {
+        [] => "<noname>".to_owned(),
+        names => names.join(separator),
+    };
+    let head = format!("  {} ({names}):", OrNull(set.pmid));
+    match set.error {
+        Some(code) => (format!("{head} {code}\n"), false),
+        None if set.is_empty() => (format!("{head} No values returned!\n"), false),
+        None => (format!("{head} numval: {} valfmt: {} vlist[]:\n", set.len(), set.format().code()), true),
+    }
+}
+
+/// A result whose metrics' types nobody has asked for (`__pmPrintResult`).
+pub(crate) fn result(result: &ResultPdu<'_>, bytes: &[u8], names: &Names) -> Vec<u8> {
+    let mut text = result_head(result, bytes).into_bytes();
+    for set in result.sets() {
+        let (head, _) = set_head(&set, &names.all_quietly(set.pmid), ", ");
+        text.extend(head.bytes());
+        for (inst, value) in set.values() {
+            if set.len() > 1 || inst.is_some() {
+                text.extend(format!("    inst [{} or ???] value ", OrNull(inst)).bytes());
+            } else {
+                text.extend(b"   value ");
+            }
+            let ty = match value {
+                RawValue::InSitu(_) => None,
+                RawValue::Block(code, _) => Type::from_code(code.into()).ok(),
+            };
+            text.extend(value.print(ty, 1).to_bytes());
+            text.push(b'\n');
+        }
+    }
+    text
+}
+
+/// Instances and names. Of a single instance that was asked for only one of them is sent.
+pub(crate) fn instances(instances: &InstancePdu<'_>, console: &Console) {
+    if instances.is_empty() {
+        return out!(console, "Instance domain is empty\n");
+    }
+    let single = instances.len() == 1;
+    for (at, (inst, name)) in instances.iter().enumerate() {
+        out!(console, "[{at:3}]");
+        if !single || inst.is_some() {
+            out!(console, " inst: {}", OrNull(inst));
+        }
+        if !single || !name.is_empty() {
+            console.out_bytes(&[b" name: \"", until_nul(name), b"\""].concat());
+        }
+        out!(console, "\n");
+    }
+}
+
+/// Sets of labels.
+pub(crate) fn labels(labels: &LabelPdu<'_>, console: &Console) {
+    for (at, set) in labels.sets().enumerate() {
+        match set.inst {
+            Some(inst) => out!(console, "[{at:3}] Labels inst: {inst}\n"),
+            None => out!(console, "Labels:\n"),
+        }
+        for span in set.spans() {
+            let name = span.name_in(set.json).unwrap_or_default();
+            let value = span.value_in(set.json).unwrap_or_default();
+            console.out_bytes(&[b"    ", name, b"=", value, b"\n"].concat());
+        }
+    }
+    if labels.is_empty() {
+        out!(console, "Info: __pmDecodeLabel() returns 0 label sets\n");
+    }
+}
+
+/// Text up to where C's ends.
+pub(crate) fn until_nul(text: &[u8]) -> &[u8] {
+    text.split(|&c| c == 0).next().unwrap_or_default()
+}

@@ -1,0 +1,32 @@
+//! `status`.
+
+use crate::console::out;
+use crate::session::State;
+
+/// Shows what a session is set to.
+pub(crate) fn show(state: &State) {
+    let console = &state.console;
+    out!(console, "\n");
+    let file = state.names.file().map_or_else(|| "(default)".into(), |path| path.to_string_lossy());
+    out!(console, "Namespace:              {file}\n");
+    match &state.agent {
+        None => out!(console, "PMDA:                   none\n"),
+        Some(agent) => {
+            out!(console, "PMDA:                   {}\n", String::from_utf8_lossy(&agent.name));
+            out!(console, "Connection:             daemon (pid: {})\n", state.pid);
+            let version = agent.version.map_or_else(|| "unknown!".to_owned(), |version| version.to_string());
+            out!(console, "PMDA PMAPI Version:     {version}\n");
+        }
+    }
+    let options = match state.trace.options() {
+        None => "(all)".to_owned(),
+        Some(none) if none.is_empty() => "(none)".to_owned(),
+        Some(options) => options.join(" "),
+    };
+    out!(console, "Debug options:          {options}\n");
+    let on_off = |on| if on { "on" } else { "off" };
+    out!(console, "Timer:                  {}\n", on_off(state.timer));
+    out!(console, "Getdesc:                {}\n", on_off(state.getdesc));
+    out!(console, "Getiname:               {}\n", on_off(state.getiname));
+    out!(console, "\n{}\n", state.profile.dump(None));
+}
