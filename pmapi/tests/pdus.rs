@@ -173,6 +173,10 @@ fn requests() {
     let Ok(Pdu::TextReq(t)) = decode(&text) else { panic!() };
     assert_eq!(t.parse(), Ok((Subject::InDom(InDom::from_word(0x3f40_0001).unwrap()), TextKind::Help)));
 
+    // A metric goes before an instance domain, one line before the full help.
+    let both = metadata::TextReq { ident: 0x3f40_0001, bits: 15 };
+    assert_eq!(both.parse(), Ok((Subject::Metric(pmid(0x3f40_0001)), TextKind::OneLine)));
+
     let ended = hex("00000010 00007000 00000003 ffffcf99");
     let Ok(Pdu::Error(e)) = decode(&ended) else { panic!() };
     assert_eq!(e.status(), Err(Error::NOTCONN));
@@ -266,6 +270,43 @@ fn failed_sets_and_values_leave_nothing_behind() {
     let Ok(Pdu::Result(r)) = decode(&bytes) else { panic!() };
     let sets: Vec<_> = r.sets().map(|set| (set.error, set.values().next().map(|v| v.1.atom(Type::U64)))).collect();
     assert_eq!(sets, [(None, Some(Ok(Atom::U64(1)))), (Some(Error::AGAIN), None), (None, Some(Ok(Atom::U64(3))))]);
+}
+
+#[test]
+fn static_values_are_marked_so() {
+    for (ty, atom, format) in [
+        (Type::Aggregate, Atom::Aggregate(b"x"), Format::Dynamic),
+        (Type::AggregateStatic, Atom::Aggregate(b"x"), Format::Static),
+        (Type::Event, Atom::Event(&[0; 4]), Format::Static),
+        (Type::HighResEvent, Atom::HighResEvent(&[0; 4]), Format::Static),
+        (Type::Float, Atom::Float(1.5), Format::Dynamic),
+    ] {
+        let mut w = ResultWriter::new();
+        w.begin();
+        w.begin_set(Some(pmid(1)));
+        w.push(None, ty, atom).unwrap();
+        w.end_set(Ok(()));
+        let (head, blocks) = w.seal(0, Changes::default()).unwrap();
+        let bytes = [head, blocks].concat();
+        let Ok(Pdu::Result(r)) = decode(&bytes) else { panic!() };
+        let set = r.sets().next().unwrap();
+        assert_eq!((set.format(), set.values().next().unwrap().1.atom(ty)), (format, Ok(atom)));
+    }
+}
+
+#[test]
+fn labels_over_the_limits_are_refused() {
+    let span = RawLabel { name: 0, name_len: 0, flags: pmapi::label::LabelFlags::NONE, value: 0, value_len: 0 };
+    let req = pmapi::pdu::label::LabelReq { ident: 0, bits: 2 };
+    for (labels, json, expected) in
+        [(255, 65_535, Ok(())), (256, 1, Err(Error::TOOBIG)), (1, 65_536, Err(Error::TOOBIG))]
+    {
+        let (labels, json) = (vec![span; labels], vec![b' '; json]);
+        let set = LabelSetRef { inst: None, labels: Ok(&labels), json: &json };
+        let mut out = Vec::new();
+        assert_eq!(encode_label(&mut out, 0, req, &[set]), expected);
+        assert_eq!(out.is_empty(), expected.is_err());
+    }
 }
 
 /// Walks everything that a decoded PDU gives access to.

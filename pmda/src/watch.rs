@@ -125,4 +125,19 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(watch.changed().unwrap().is_err());
     }
+
+    #[test]
+    fn a_symbolic_link_may_lead_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, two, link] = ["one", "two", "link"].map(|name| dir.path().join(name));
+        fs::write(&one, "1").unwrap();
+        fs::write(&two, "2").unwrap();
+        std::os::unix::fs::symlink(&one, &link).unwrap();
+        let mut watch = Watch::new(&link);
+        assert_eq!(watch.changed().unwrap().unwrap(), b"1");
+        fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(&two, &link).unwrap();
+        std::thread::sleep(PATH);
+        assert_eq!(watch.changed().unwrap().unwrap(), b"2");
+    }
 }

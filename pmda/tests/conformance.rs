@@ -73,6 +73,7 @@ fn conformance(agent: &mut Collector<impl Channel>) {
     descriptors_and_texts(agent);
     labels(agent);
     stores(agent);
+    a_failing_refresh_fails_the_request(agent);
     // Names are pmcd's own business.
     assert_eq!(refused(agent.pmid("zoo.stored")), Error::NAME);
     assert_eq!(refused(agent.names(pmid(STORED))), Error::PMID);
@@ -111,6 +112,9 @@ fn errors_stay_with_their_metric(agent: &mut Collector<impl Channel>) {
     );
     let last: Vec<_> = fetched.sets().last().unwrap().values().map(|(_, raw)| raw.atom(Type::I64)).collect();
     assert_eq!(last, [Ok(Atom::I64(10)), Ok(Atom::I64(20))]);
+    // A value without an instance where there are instances, and the reverse.
+    let fetched = agent.fetch(&[zoo::ONE_FOR_ALL, zoo::INST_OF_NONE].map(pmid)).unwrap();
+    assert!(fetched.sets().all(|set| set.error == Some(Error::INST)));
     // Another agent's metrics are no metrics of this one.
     let foreign = PmId::new(Domain::new(1).unwrap(), LEVEL);
     assert_eq!(agent.fetch(&[foreign]).unwrap().sets().next().unwrap().error, Some(Error::PMID));
@@ -134,8 +138,9 @@ fn profiles(agent: &mut Collector<impl Channel>) {
     let fetched = agent.fetch(&[pmid(PARTLY)]).unwrap();
     assert_eq!(fetched.sets().next().unwrap().error, Some(Error::VALUE));
     agent.set_profile(Profile::new(State::Exclude));
-    let fetched = agent.fetch(&[pmid(LEVEL), pmid(STORED)]).unwrap();
-    assert!(fetched.sets().map(|set| (set.error, set.len())).eq([(None, 0), (None, 1)]));
+    // An instance that nobody wants does not fail either.
+    let fetched = agent.fetch(&[LEVEL, STORED, PARTLY].map(pmid)).unwrap();
+    assert!(fetched.sets().map(|set| (set.error, set.len())).eq([(None, 0), (None, 1), (None, 0)]));
     agent.set_profile(Profile::default());
     assert_eq!(insts(agent, MANY).len(), 9);
 }
@@ -191,6 +196,27 @@ fn labels(agent: &mut Collector<impl Channel>) {
     let sets = json(LabelTarget::Instances(Some(indom(FIXED))));
     assert_eq!(sets, [(inst(3), Ok(r#"{"n":3}"#.to_owned())), (inst(5), Err(Error::AGAIN))]);
     assert_eq!(json(LabelTarget::Instances(Some(indom(CACHED)))).len(), 9);
+    let mut profile = Profile::default();
+    profile.set(indom(CACHED), State::Exclude, &[Inst::new(2), Inst::new(4)]);
+    agent.set_profile(profile);
+    // The profile goes out with the next fetch.
+    agent.fetch(&[]).unwrap();
+    let sets = agent.labels(LabelTarget::Instances(Some(indom(CACHED)))).unwrap();
+    assert!(sets.iter().map(|(inst, _)| *inst).eq([inst(2)]));
+    agent.set_profile(Profile::default());
+    agent.fetch(&[]).unwrap();
+}
+
+fn a_failing_refresh_fails_the_request(agent: &mut Collector<impl Channel>) {
+    agent.store(pmid(STORED), None, Atom::from(zoo::OUT_OF_ORDER)).unwrap();
+    assert_eq!(refused(agent.fetch(&[pmid(LEVEL)])), Error::AGAIN);
+    assert_eq!(refused(agent.desc(pmid(LEVEL))), Error::AGAIN);
+    assert_eq!(refused(agent.instances(indom(FIXED))), Error::AGAIN);
+    assert_eq!(refused(agent.text(Subject::Metric(pmid(LEVEL)), TextKind::Help)), Error::AGAIN);
+    assert_eq!(refused(agent.labels(LabelTarget::Domain(domain()))), Error::AGAIN);
+    assert_eq!(refused(agent.labels(LabelTarget::Instances(Some(indom(FIXED))))), Error::AGAIN);
+    agent.store(pmid(STORED), None, Atom::from("mended")).unwrap();
+    assert_eq!(agent.value(pmid(STORED)).unwrap(), Atom::from("mended"));
 }
 
 fn stores(agent: &mut Collector<impl Channel>) {
@@ -213,4 +239,7 @@ fn stores(agent: &mut Collector<impl Channel>) {
     ];
     assert_eq!(refused(agent.store_values(&values)), Error::INST);
     assert!(agent.values(pmid(LEVEL)).unwrap().iter().map(|v| v.1).eq([Atom::I64(5), Atom::I64(i64::MAX)]));
+    let values = [(pmid(LEVEL), inst(9), Atom::I64(6)), (pmid(STORED), None, Atom::from("too late"))];
+    assert_eq!(refused(agent.store_values(&values)), Error::INST);
+    assert_eq!(agent.value(pmid(STORED)).unwrap(), Atom::from("something else"));
 }

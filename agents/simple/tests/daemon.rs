@@ -4,11 +4,11 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use pmapi::{Atom, Domain, Item, PmId};
+use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Serial};
 use pmda::collector::{Address, Collector, End, Launch, Process};
 
 fn agent(dir: &Path) -> Command {
@@ -24,6 +24,10 @@ fn same_user(mut command: Command) -> Command {
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
     command.args(["-U", &user]);
     command
+}
+
+fn user(name: &str) -> nix::unistd::User {
+    nix::unistd::User::from_name(name).unwrap().unwrap()
 }
 
 fn ask(simple: &mut Collector<Process>) {
@@ -108,15 +112,87 @@ fn sockets_take_one_connection() {
     cases.extend(free("::1").ok().map(|port| ("-6", port.to_string(), Address::Ipv6(port))));
     for (option, value, address) in cases {
         let mut command = same_user(agent(dir.path()));
-        command.args([option, &value]);
+        command.args([option, &value]).env("PCP_USER", "nobody");
         let mut simple = Launch::socket(address.clone()).command(command).start().unwrap();
         ask(&mut simple);
         if option == "-u" {
             let meta = fs::metadata(&path).unwrap();
             assert!(meta.file_type().is_socket() && meta.permissions().mode() & 0o777 == 0o660);
+            // pmcd's user can connect, if the agent may give it the socket.
+            let owner = if nix::unistd::geteuid().is_root() { user("nobody").uid } else { nix::unistd::geteuid() };
+            assert_eq!(meta.uid(), owner.as_raw());
         }
         assert!(Launch::socket(address).start().is_err(), "{option}: a second connection");
         assert!(matches!(simple.close(), End::Exited(status) if status.success()), "{option}");
+    }
+}
+
+#[test]
+fn it_runs_as_the_user_it_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let nobody = user("nobody");
+    let mut command = agent(dir.path());
+    command.args(["-U", "nobody", "-l", "-"]);
+    if !nix::unistd::geteuid().is_root() {
+        let out = run(command, &[]);
+        assert!(String::from_utf8_lossy(&out.stderr).contains("for user \"nobody\""), "{out:?}");
+        return;
+    }
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut simple = Launch::pipe(command).start().unwrap();
+    ask(&mut simple);
+    let status = fs::read_to_string(format!("/proc/{}/status", simple.pid().unwrap())).unwrap();
+    let ids = |name: &str| -> Vec<u32> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().map(|id| id.parse().unwrap()).collect()
+    };
+    assert_eq!(ids("Uid:"), [nobody.uid.as_raw(); 4]);
+    assert_eq!(ids("Gid:"), [nobody.gid.as_raw(); 4]);
+    // None of root's own, if root had any here.
+    assert!(ids("Groups:").iter().all(|gid| *gid == nobody.gid.as_raw()));
+}
+
+#[test]
+fn its_version_comes_from_its_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = same_user(agent(dir.path()));
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+    let child = command.spawn().unwrap();
+    let pid = child.id();
+    let creds = child.wait_with_output().unwrap().stdout;
+    let header = pmapi::pdu::Header::parse(&creds).unwrap().unwrap();
+    assert_eq!((header.pdu, header.from), (pmapi::pdu::PduType::CREDS, pid as i32));
+}
+
+#[test]
+fn a_request_for_instances_reads_the_configuration_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut simple = Launch::pipe(same_user(agent(dir.path()))).start().unwrap();
+    let now = InDom::new(Domain::new(253).unwrap(), Serial::new(1));
+    assert_eq!(simple.instances(now).unwrap(), [(Inst::new(0), "sec".into())]);
+    fs::write(dir.path().join("simple/simple.conf"), "hour,sec\n").unwrap();
+    assert_eq!(simple.instances(now).unwrap(), [(Inst::new(0), "sec".into()), (Inst::new(1), "hour".into())]);
+}
+
+#[test]
+fn the_times_are_those_of_the_process() {
+    use nix::sys::resource::{UsageWho, getrusage};
+    use nix::sys::time::TimeValLike as _;
+
+    let mut simple = pmda::Local::<pmda_simple::Simple>::collector().unwrap();
+    let [user, sys] = ["simple.time.user", "simple.time.sys"].map(|name| simple.metric(name).unwrap());
+    let used = || {
+        let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
+        [usage.user_time(), usage.system_time()].map(|time| time.num_microseconds() as f64 / 1e6)
+    };
+    // Enough of one kind to tell them apart.
+    while used()[0] < used()[1] + 0.05 {
+        std::hint::black_box((0..10_000u64).map(std::hint::black_box).sum::<u64>());
+    }
+    for (metric, which) in [(user, 0), (sys, 1)] {
+        let before = used()[which];
+        let Atom::Double(seconds) = simple.value(metric).unwrap() else { panic!() };
+        assert!((before..=used()[which]).contains(&seconds), "{seconds} of {which}");
     }
 }
 

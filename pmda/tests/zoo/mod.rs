@@ -16,6 +16,10 @@ pub const LEVEL: Item = Item::new(2, 1);
 pub const FAILING: Item = Item::new(3, 0);
 pub const PARTLY: Item = Item::new(3, 1);
 pub const MISFIT: Item = Item::new(3, 2);
+pub const ONE_FOR_ALL: Item = Item::new(3, 3);
+pub const INST_OF_NONE: Item = Item::new(3, 4);
+/// A value of [`STORED`] that makes every refresh fail.
+pub const OUT_OF_ORDER: &str = "out of order";
 pub const MANY: Item = Item::new(4095, 1023);
 
 #[derive(Debug)]
@@ -45,6 +49,8 @@ impl Agent for Zoo {
         setup.metric("zoo.failing", FAILING, Type::U64).indom(FIXED).counter().units(Units::BYTES);
         setup.metric("zoo.partly", PARTLY, Type::U32).indom(FIXED);
         setup.metric("zoo.misfit", MISFIT, Type::U32);
+        setup.metric("zoo.one_for_all", ONE_FOR_ALL, Type::U32).indom(FIXED);
+        setup.metric("zoo.inst_of_none", INST_OF_NONE, Type::U32);
         setup.metric("zoo.many", MANY, Type::Double).indom(CACHED);
         let mut cache = Cache::new(setup.indom_id(CACHED));
         for i in 0..10 {
@@ -52,6 +58,11 @@ impl Agent for Zoo {
         }
         cache.hide(Inst::new(4));
         Ok(Zoo { cache, stored: "nothing".into(), levels: [10, 20], told: Vec::new() })
+    }
+
+    fn refresh(&mut self, request: Request, _: Client) -> Result {
+        // A store can bring the agent back.
+        if self.stored == OUT_OF_ORDER && request != Request::Store { Err(Error::AGAIN) } else { Ok(()) }
     }
 
     fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
@@ -78,6 +89,8 @@ impl Agent for Zoo {
                 out.fail_inst(Inst::new(3), Error::VALUE);
                 out.put_inst(Inst::new(5), 55u32)
             }
+            (_, ONE_FOR_ALL) => out.put(1u32),
+            (_, INST_OF_NONE) => out.put_inst(Inst::new(1), 1u32),
             (_, MISFIT) => out.put("no number"),
             (_, MANY) => {
                 let Some(named) = out.selection().named() else {
