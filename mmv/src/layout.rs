@@ -176,7 +176,7 @@ impl<'a> Layout<'a> {
                 }
                 _ if !moves(index) => (initial(metric), 0),
                 Kind::Added => (0, 0),
-                Kind::Set => (MARK, 0),
+                Kind::Set | Kind::Counted => (MARK, 0),
                 Kind::Interval => (MARK, MARK),
             };
             let instance = metric.indom.map_or(0, |indom| {

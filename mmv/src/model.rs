@@ -19,6 +19,8 @@ pub enum Kind {
     Added,
     /// Set: the old value goes to the new place unless one was set there already.
     Set,
+    /// As `Set`, but never without a value.
+    Counted,
     /// Set, value and start of the interval.
     Interval,
     /// A text.

@@ -205,7 +205,7 @@ fn many_values_of_one_file() {
     let cluster = collection.item("mmv.a.m0").unwrap().cluster();
     for m in 0..3u16 {
         let mut values = Vec::new();
-        let some = |inst: Inst| inst.word() % 2 == 0;
+        let some = |inst: Inst| inst.word().is_multiple_of(2);
         collection
             .fetch(Item::new(cluster, m), some, |inst, atom| values.push((inst, atom.print(0).to_string())))
             .unwrap();

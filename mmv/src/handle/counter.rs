@@ -1,6 +1,7 @@
 //! Counters.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pmapi::{Semantics, Units};
@@ -17,7 +18,7 @@ use crate::model::Kind;
 #[derive(Clone)]
 pub struct Counter<T: Number = u64> {
     slot: Slot,
-    number: std::marker::PhantomData<T>,
+    number: PhantomData<T>,
 }
 
 impl<T: Number> Counter<T> {
@@ -46,7 +47,7 @@ impl<T: Number> Seated for Counter<T> {
     const UNITS: Units = Units::COUNT;
 
     fn seated(seat: Seat<'_>) -> Self {
-        Counter { slot: seat.slot, number: std::marker::PhantomData }
+        Counter { slot: seat.slot, number: PhantomData }
     }
 }
 
@@ -73,7 +74,7 @@ impl<T: Number> fmt::Debug for Counter<T> {
 /// ```
 pub struct CounterWriter<T: Number = u64> {
     slot: Slot,
-    count: T,
+    number: PhantomData<T>,
 }
 
 impl<T: Number> CounterWriter<T> {
@@ -86,14 +87,31 @@ impl<T: Number> CounterWriter<T> {
     /// Counts `n`.
     #[inline]
     pub fn add(&mut self, n: T) {
-        self.count = self.count.plus(n);
-        put(&self.slot, self.slot.word(), self.count.word());
+        update_alone(&self.slot, |count| T::from_word(count).plus(n).word());
     }
 
     /// The count.
     pub fn get(&self) -> T {
-        self.count
+        self.slot.gate().settled(|| T::from_word(self.slot.word().load(Relaxed)))
     }
+}
+
+/// Changes a value that nobody else changes: a load and a store. While values move, the mark says that
+/// this one has not come yet.
+#[inline]
+pub(super) fn update_alone(slot: &Slot, change: impl Fn(u64) -> u64) {
+    let old = slot.word().load(Relaxed);
+    let new = change(old);
+    if old == MARK || new == MARK {
+        return update_alone_settled(slot, change);
+    }
+    slot.word().store(new, Relaxed);
+}
+
+#[cold]
+fn update_alone_settled(slot: &Slot, change: impl Fn(u64) -> u64) {
+    let _held = slot.gate().hold();
+    slot.word().store(change(slot.word().load(Relaxed)), Relaxed);
 }
 
 /// Stores a word of a value that is set, not added to.
@@ -114,18 +132,18 @@ fn put_mark(slot: &Slot, place: &AtomicU64) {
 
 impl<T: Number> Seated for CounterWriter<T> {
     const TYPE: ValueType = T::TYPE;
-    const KIND: Kind = Kind::Set;
+    const KIND: Kind = Kind::Counted;
     const SEMANTICS: Semantics = Semantics::Counter;
     const UNITS: Units = Units::COUNT;
     const UNIQUE: bool = true;
 
     fn seated(seat: Seat<'_>) -> Self {
-        CounterWriter { slot: seat.slot, count: T::ZERO }
+        CounterWriter { slot: seat.slot, number: PhantomData }
     }
 }
 
 impl<T: Number> fmt::Debug for CounterWriter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CounterWriter").field(&self.count).finish()
+        f.debug_tuple("CounterWriter").field(&self.get()).finish()
     }
 }

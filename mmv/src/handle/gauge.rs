@@ -1,11 +1,12 @@
 //! Values that go up and down.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pmapi::{Semantics, Units};
 
-use super::counter::put;
+use super::counter::{put, update_alone};
 use super::{Number, Seat, Seated};
 use crate::format::ValueType;
 use crate::layout::MARK;
@@ -19,7 +20,7 @@ use crate::model::Kind;
 pub struct Gauge<T: Number = f64> {
     slot: Slot,
     sentinel: bool,
-    number: std::marker::PhantomData<T>,
+    number: PhantomData<T>,
 }
 
 impl<T: Number> Gauge<T> {
@@ -106,7 +107,7 @@ impl<T: Number> Seated for Gauge<T> {
     const UNITS: Units = Units::NONE;
 
     fn seated(seat: Seat<'_>) -> Self {
-        Gauge { slot: seat.slot, sentinel: seat.sentinel, number: std::marker::PhantomData }
+        Gauge { slot: seat.slot, sentinel: seat.sentinel, number: PhantomData }
     }
 }
 
@@ -119,33 +120,36 @@ impl<T: Number> fmt::Debug for Gauge<T> {
 /// A value that one owner alone sets, at the cost of a plain store; see
 /// [`CounterWriter`](crate::CounterWriter).
 pub struct GaugeWriter<T: Number = f64> {
-    slot: Slot,
-    value: T,
+    gauge: Gauge<T>,
 }
 
 impl<T: Number> GaugeWriter<T> {
     /// Sets the value.
     #[inline]
     pub fn set(&mut self, value: T) {
-        self.value = value;
-        put(&self.slot, self.slot.word(), value.word());
+        self.gauge.set(value);
     }
 
     /// Adds to the value.
     #[inline]
     pub fn add(&mut self, n: T) {
-        self.set(self.value.plus(n));
+        update_alone(&self.gauge.slot, |word| self.gauge.value_of(word).plus(n).word());
     }
 
     /// Subtracts from the value.
     #[inline]
     pub fn sub(&mut self, n: T) {
-        self.set(self.value.minus(n));
+        update_alone(&self.gauge.slot, |word| self.gauge.value_of(word).minus(n).word());
     }
 
-    /// The value.
+    /// Takes the value away, as [`Gauge::clear`] does.
+    pub fn clear(&mut self) {
+        self.gauge.clear();
+    }
+
+    /// The value; 0 when it has none.
     pub fn get(&self) -> T {
-        self.value
+        self.gauge.get()
     }
 }
 
@@ -157,12 +161,12 @@ impl<T: Number> Seated for GaugeWriter<T> {
     const UNIQUE: bool = true;
 
     fn seated(seat: Seat<'_>) -> Self {
-        GaugeWriter { slot: seat.slot, value: T::ZERO }
+        GaugeWriter { gauge: Gauge::seated(seat) }
     }
 }
 
 impl<T: Number> fmt::Debug for GaugeWriter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("GaugeWriter").field(&self.value).finish()
+        f.debug_tuple("GaugeWriter").field(&self.get()).finish()
     }
 }

@@ -170,7 +170,7 @@ impl State {
             let (old_word, old_extra) = two_words(bytes);
             match metric.kind {
                 Kind::Added => add(word, metric.ty, old_word),
-                Kind::Set => replace_mark(word, old_word),
+                Kind::Set | Kind::Counted => replace_mark(word, old_word),
                 Kind::Interval => {
                     replace_mark(word, old_word);
                     replace_mark(extra, old_extra);
