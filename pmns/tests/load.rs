@@ -98,7 +98,7 @@ fn problems_and_their_places() {
         ("root { a 1:2:3:4 }\n", "in:1:10: Illegal PMID"),
         ("root {\n\n /* c */ a b 1:1:1 }}\n", "in:3:20: Expected NAME or }"),
         ("root { a }\na", "in:2:1: { expected"),
-        ("root { a 1:1:1 b 1:1:1 a 1:1:1", "in:1:24: Duplicate name \"a\""),
+        ("root { a 1:1:1 b 1:1:1 a 1:1:1", "in:1:1: Duplicate name \"a\" in subtree for \"root\""),
         ("root { a 1:1:1 b a }\n", "in:1:20: Duplicate name \"a\" in subtree for \"root\""),
         ("root {\n a }\n", "in:2:2: Cannot find definition for non-terminal node \"a\" in name space"),
         ("root { }\na.b { }\n", "in:2:1: Disconnected subtree (\"a.b\") in name space"),

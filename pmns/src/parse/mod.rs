@@ -87,11 +87,22 @@ impl Blocks {
                 state = self.token(state, &line, at, token)?;
             }
         }
-        // Like libpcp, takes the end of the text for that of the last block: pmnsadd(1) and an agent of
-        // PCP need it.
-        match self.blocks.last() {
-            Some(block) if state == State::Head => Err(self.problem(Some(block.path), "{ expected".into())),
-            _ => Ok(()),
+        match (state, self.blocks.last()) {
+            (State::Head, Some(block)) => Err(self.problem(Some(block.path), "{ expected".into())),
+            (State::Outside, _) | (_, None) => Ok(()),
+            (State::Inside | State::AfterName, Some(_)) => {
+                // Like libpcp, takes the end of the text for that of the last block: pmnsadd(1) and an agent of
+                // PCP need it.
+                self.end_block(&line.place(0));
+                Ok(())
+            }
+        }
+    }
+
+    fn end_block(&mut self, place: &Place) {
+        let end = self.at(place);
+        if let Some(block) = self.blocks.last_mut() {
+            block.end = end;
         }
     }
 
@@ -115,10 +126,7 @@ impl Blocks {
                 State::Inside
             }
             (State::Inside | State::AfterName, Token::Close) => {
-                let end = self.at(&line.place(at));
-                if let Some(block) = self.blocks.last_mut() {
-                    block.end = end;
-                }
+                self.end_block(&line.place(at));
                 State::Outside
             }
             (state, token) => {
