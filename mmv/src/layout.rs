@@ -8,6 +8,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::Range;
 
 use hashbrown::HashMap;
 
@@ -46,6 +47,14 @@ pub(crate) struct Layout<'a> {
     metrics: Place,
     texts: Place,
     labels: Place,
+}
+
+/// What the values of a metric have in common.
+struct Column {
+    at: u64,
+    first_instance: Option<u64>,
+    kind: Kind,
+    initial: u64,
 }
 
 /// A section: where it is and how many records it has.
@@ -102,19 +111,19 @@ impl<'a> Layout<'a> {
         self.texts.at
     }
 
-    /// Writes the file. Values that `moves` says to have a handle get what [`Kind`] asks for when
-    /// they move; the others get the word that `initial` gives.
+    /// Writes the file. Values that are `seated`, which means that they may have a handle, get what
+    /// [`Kind`] asks for when they move; the others get the word that `initial` gives.
     pub(crate) fn write(
         &self,
         owner: &Owner,
-        moves: impl Fn(usize) -> bool,
+        seated: &[Range<usize>],
         initial: impl Fn(&Metric) -> u64,
         file: &File,
     ) -> io::Result<()> {
         let mut out = Sink { file, buffer: Vec::with_capacity(Sink::FULL + Sink::SPARE), done: 0 };
         self.write_head(owner, &mut out);
         out.pad_to(self.values.at)?;
-        self.write_values(moves, initial, &mut out)?;
+        self.write_values(seated, initial, &mut out)?;
         out.pad_to(self.indoms.at)?;
         self.write_indoms(&mut out)?;
         self.write_instances(&mut out)?;
@@ -161,32 +170,41 @@ impl<'a> Layout<'a> {
 
     fn write_values(
         &self,
-        moves: impl Fn(usize) -> bool,
+        seated: &[Range<usize>],
         initial: impl Fn(&Metric) -> u64,
         out: &mut Sink<'_>,
     ) -> io::Result<()> {
-        let mut text = 0;
         let firsts = self.first_instances();
+        let columns: Vec<Column> =
+            (0..).zip(self.model.metrics()).map(|(i, (_, m))| self.column(i, m, &firsts, initial(m))).collect();
+        let instance_len = self.version.instance_len() as u64;
+        let mut texts = (self.texts.at..).step_by(2 * STRING_LEN);
+        let mut seated = seated.iter().cloned().flatten().peekable();
         for (index, value) in self.model.values().iter().enumerate() {
-            let metric = self.model.metric(value.metric());
-            let (word, extra) = match metric.kind {
-                Kind::Text => {
-                    text += 1;
-                    (0, self.texts.at + (2 * (text - 1) * STRING_LEN) as u64)
-                }
-                _ if !moves(index) => (initial(metric), 0),
+            let Some(column) = columns.get(value.metric()) else { continue };
+            let moves = seated.next_if_eq(&index).is_some();
+            let (word, extra) = match column.kind {
+                Kind::Text => (0, texts.next().unwrap_or_default()),
+                _ if !moves => (column.initial, 0),
                 Kind::Added => (0, 0),
                 Kind::Set | Kind::Counted => (MARK, 0),
                 Kind::Interval => (MARK, MARK),
             };
-            let instance = metric.indom.map_or(0, |indom| {
-                let index = firsts.get(indom).copied().unwrap_or_default() + value.instance as usize;
-                self.instances.at + (index * self.version.instance_len()) as u64
-            });
-            let metric = self.metrics.at + (value.metric() * self.version.metric_len()) as u64;
-            ValueRecord { word, extra: extra.cast_signed(), metric, instance }.write(out.record()?);
+            let instance = column.first_instance.map_or(0, |first| first + u64::from(value.instance) * instance_len);
+            let record = ValueRecord { word, extra: extra.cast_signed(), metric: column.at, instance };
+            record.write(out.record()?);
         }
         Ok(())
+    }
+
+    fn column(&self, index: usize, metric: &Metric, firsts: &[usize], initial: u64) -> Column {
+        let first = |indom: usize| firsts.get(indom).copied().unwrap_or_default() * self.version.instance_len();
+        Column {
+            at: self.metrics.at + (index * self.version.metric_len()) as u64,
+            first_instance: metric.indom.map(|indom| self.instances.at + first(indom) as u64),
+            kind: metric.kind,
+            initial,
+        }
     }
 
     /// Index of each instance domain's first instance.

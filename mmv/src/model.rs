@@ -1,5 +1,7 @@
 //! What a registry holds, whatever the file's format is.
 
+use std::sync::Arc;
+
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
 use indexmap::map::Entry;
 use pmapi::label::{LabelFlags, LabelLevel, LabelSet};
@@ -30,23 +32,14 @@ pub enum Kind {
 /// Help texts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Help {
-    pub short: Option<Box<str>>,
-    pub long: Option<Box<str>>,
+    pub short: Option<Arc<str>>,
+    pub long: Option<Arc<str>>,
 }
 
 impl Help {
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         [&self.short, &self.long].into_iter().filter_map(|text| text.as_deref())
     }
-
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        self.texts().try_for_each(|text| check_text("help text", text))
-    }
-}
-
-/// The text, if it has any.
-pub(crate) fn non_empty(text: &str) -> Option<Box<str>> {
-    (!text.is_empty()).then(|| text.into())
 }
 
 #[derive(Debug)]
@@ -187,6 +180,8 @@ pub(crate) struct Model {
     texts: usize,
     /// Names that have children.
     nodes: HashSet<Box<str>>,
+    /// Help texts, equal ones once.
+    help: HashSet<Arc<str>>,
     /// Items in use.
     items: Items,
     /// Metrics that have no item yet.
@@ -253,10 +248,25 @@ impl Model {
         self.texts
     }
 
+    /// Help of these texts, the empty ones left out.
+    pub(crate) fn help(&mut self, short: &str, long: &str) -> Result<Help, Error> {
+        Ok(Help { short: self.help_text(short)?, long: self.help_text(long)? })
+    }
+
+    fn help_text(&mut self, text: &str) -> Result<Option<Arc<str>>, Error> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if let Some(known) = self.help.get(text) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        check_text("help text", text)?;
+        Ok(Some(Arc::clone(self.help.get_or_insert_with(text, |text: &str| Arc::from(text)))))
+    }
+
     /// Adds a metric and its values, and gives its index. `item` asks for a certain one.
     pub(crate) fn add_metric(&mut self, name: &str, item: Option<u16>, metric: Metric) -> Result<usize, Error> {
         check_metric(name)?;
-        metric.help.check()?;
         if self.metrics.len() == MAX_METRICS {
             return Err(Error::TooManyMetrics(name.to_owned()));
         }
@@ -277,12 +287,17 @@ impl Model {
             Some(indom) => {
                 let indom = &mut self.indoms[indom];
                 indom.metrics.push(index);
-                (Values::Each(Vec::with_capacity(indom.instances.len())), indom.instances.len())
+                (Values::Each(Vec::new()), indom.instances.len())
             }
         };
-        self.values.reserve(instances);
+        let first = self.values.len() as u32;
+        let values = match values {
+            Values::One(_) => Values::One(first),
+            Values::Each(_) => Values::Each((first..).take(instances).collect()),
+        };
+        self.texts += if metric.kind == Kind::Text { instances } else { 0 };
+        self.values.extend((0..instances as u32).map(|instance| Value { metric: index as u32, instance }));
         self.metrics.insert(name.into(), Metric { item: item.unwrap_or_default(), values, ..metric });
-        (0..instances).for_each(|instance| self.add_value(index, instance));
         Ok(index)
     }
 
@@ -333,7 +348,6 @@ impl Model {
 
     /// Adds an instance domain and gives its index. `serial` asks for a certain number.
     pub(crate) fn add_indom(&mut self, name: &str, serial: Option<u32>, help: Help) -> Result<usize, Error> {
-        help.check()?;
         if self.indoms.contains_key(name) {
             return Err(Error::InUse { what: "instance domain", name: name.to_owned() });
         }
@@ -354,6 +368,13 @@ impl Model {
         self.serials.insert(serial);
         self.indoms.insert(name.into(), Indom { serial, help, ..Indom::default() });
         Ok(self.indoms.len() - 1)
+    }
+
+    /// Makes room for so many more instances.
+    pub(crate) fn reserve_instances(&mut self, indom: usize, count: usize) {
+        let indom = &mut self.indoms[indom];
+        indom.instances.reserve(count);
+        indom.ids.reserve(count);
     }
 
     /// Adds an instance, and values for it to every metric with its domain, and gives its index.

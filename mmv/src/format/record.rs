@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pmapi::Units;
 
-use super::{Flags, HEADER_LEN, LABEL_LEN, NAME_LEN, PAYLOAD_LEN, STRING_LEN, TOC_LEN, Version};
+use super::{Flags, HEADER_LEN, LABEL_LEN, NAME_LEN, PAYLOAD_LEN, STRING_LEN, TOC_LEN, VALUE_LEN, Version};
 
 /// A file's bytes, of which nothing is trusted.
 #[derive(Clone, Copy, Debug)]
@@ -316,10 +316,12 @@ impl ValueRecord {
 
     /// Appends the value.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend(self.word.to_ne_bytes());
-        out.extend(self.extra.to_ne_bytes());
-        out.extend(self.metric.to_ne_bytes());
-        out.extend(self.instance.to_ne_bytes());
+        let words = [self.word, self.extra.cast_unsigned(), self.metric, self.instance];
+        let mut record = [0; VALUE_LEN];
+        for (place, word) in record.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        out.extend_from_slice(&record);
     }
 }
 

@@ -9,9 +9,10 @@ use serde::Serialize;
 
 use super::Inner;
 use super::inner::State;
+use super::metric::all;
 use crate::Error;
 use crate::handle::Handle;
-use crate::model::{Help, Label, Subject, non_empty};
+use crate::model::{Label, Subject};
 
 /// An instance domain about to be registered (`mmv_stats_add_indom(3)`).
 #[derive(Debug)]
@@ -20,14 +21,14 @@ pub struct InDomBuilder<'n> {
     inner: &'n Arc<Inner>,
     name: &'n str,
     serial: Option<u32>,
-    help: Help,
+    help: [&'n str; 2],
     instances: Vec<(&'n str, Option<u32>)>,
     labels: Vec<Result<Label, Error>>,
 }
 
 impl<'n> InDomBuilder<'n> {
     pub(super) fn new(inner: &'n Arc<Inner>, name: &'n str) -> InDomBuilder<'n> {
-        InDomBuilder { inner, name, serial: None, help: Help::default(), instances: Vec::new(), labels: Vec::new() }
+        InDomBuilder { inner, name, serial: None, help: [""; 2], instances: Vec::new(), labels: Vec::new() }
     }
 
     /// Its number, 1 to 2047. Without this it follows from the name.
@@ -37,14 +38,14 @@ impl<'n> InDomBuilder<'n> {
     }
 
     /// One line of help.
-    pub fn help(mut self, line: &str) -> Self {
-        self.help.short = non_empty(line);
+    pub fn help(mut self, line: &'n str) -> Self {
+        self.help[0] = line;
         self
     }
 
     /// The whole help text.
-    pub fn long_help(mut self, text: &str) -> Self {
-        self.help.long = non_empty(text);
+    pub fn long_help(mut self, text: &'n str) -> Self {
+        self.help[1] = text;
         self
     }
 
@@ -69,11 +70,13 @@ impl<'n> InDomBuilder<'n> {
 
     /// Registers the domain.
     pub fn register(self) -> Result<InDom, Error> {
-        let InDomBuilder { inner, name, serial, help, instances, labels } = self;
-        let labels = labels.into_iter().collect::<Result<Vec<Label>, Error>>()?;
+        let InDomBuilder { inner, name, serial, help: [short, long], instances, labels } = self;
+        let labels = all(labels)?;
         let add = |state: &mut State| {
             state.room_for_labels(labels.len())?;
+            let help = state.model.help(short, long)?;
             let index = state.model.add_indom(name, serial, help)?;
+            state.model.reserve_instances(index, instances.len());
             instances.iter().try_for_each(|(name, id)| state.model.add_instance(index, name, *id).map(drop))?;
             state.add_labels(labels, Subject::Indom(index))?;
             Ok(index)

@@ -11,7 +11,7 @@ use super::{Family, InDom};
 use crate::Error;
 use crate::format::{Flags, MAX_LABELS};
 use crate::handle::Handle;
-use crate::model::{Help, Label, Metric, Subject, non_empty};
+use crate::model::{Label, Metric, Subject};
 
 /// A metric about to be registered (`mmv_stats_add_metric(3)`).
 #[must_use = "a metric exists once it is registered"]
@@ -111,18 +111,24 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
         if own {
             return Err(Error::Name { what: "metric", name: name.to_owned(), reason: "is the agent's own" });
         }
-        let labels = labels.into_iter().collect::<Result<Vec<Label>, Error>>()?;
-        let help = Help { short: non_empty(short), long: non_empty(long) };
+        let labels = all(labels)?;
         let mut metric = Metric::new(H::TYPE, H::KIND, semantics, units);
-        (metric.indom, metric.help) = (indom, help);
+        metric.indom = indom;
         let add = |state: &mut State| {
             state.room_for_labels(labels.len())?;
+            metric.help = state.model.help(short, long)?;
             let index = state.model.add_metric(name, item, metric)?;
             state.add_labels(labels, Subject::Metric(index))?;
             Ok(index)
         };
         inner.change(add, then)
     }
+}
+
+/// The labels, if all of them are valid.
+pub(super) fn all(labels: Vec<Result<Label, Error>>) -> Result<Vec<Label>, Error> {
+    // For most metrics there is nothing to allocate.
+    if labels.is_empty() { Ok(Vec::new()) } else { labels.into_iter().collect() }
 }
 
 impl State {

@@ -108,9 +108,7 @@ impl Inner {
     /// Writes a file, and says where the strings of text values are.
     fn write(&self, state: &State, owner: &Owner, file: &File) -> io::Result<u64> {
         let layout = Layout::new(&state.model, state.capacity());
-        let seated = state.seated();
-        let moves = |index| seated.iter().any(|range| range.contains(&index));
-        layout.write(owner, moves, |metric| self.initial(metric), file)?;
+        layout.write(owner, &state.seated(), |metric| self.initial(metric), file)?;
         Ok(layout.texts_at())
     }
 
