@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use testkit::{Agent, Pcp};
+use testkit::Pcp;
 
 /// A paragraph for each metric of the agent, sorted. Values stay only where they are constant.
 fn comparable(text: &str) -> Vec<String> {
@@ -32,19 +32,18 @@ fn sample_as_pminfo_shows_it() {
     let pcp = Pcp::required();
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("sample.log");
-    let binary = pcp.path("PCP_PMDASADM_DIR").join("sample/pmdasample");
-    let root = pcp.path("PCP_PMDAS_DIR").join("sample/root");
+    let sample = pcp.c_agent("sample");
 
     let viewer = Command::new(env!("CARGO_BIN_EXE_pcp-agents"))
-        .args([Path::new("-s1"), Path::new("--pmns"), &root, Path::new("--"), &binary])
+        .args([Path::new("-s1"), Path::new("--pmns"), &sample.root(), Path::new("--"), &sample.binary()])
         .args([Path::new("-d29"), Path::new("-l"), &log])
+        .env("PCP_PMDAS_DIR", sample.pmdas_dir())
         .output()
         .unwrap();
     assert!(viewer.status.success(), "{viewer:?}");
     let ours = comparable(&String::from_utf8(viewer.stdout).unwrap());
 
-    let pmns = pcp.path("PCP_PMDAS_DIR").join("sample/pmns");
-    let pmcd = pcp.pmcd().agent(Agent::new("sample", 29, binary).pmns(&pmns)).start();
+    let pmcd = pcp.pmcd().pmdas_dir(sample.pmdas_dir()).agent(sample.agent()).start();
     // pminfo puts no line between a metric that it cannot look up and the one before, and shows the semantics that the
     // agent leaves out of a metric without support as a number.
     let text = pmcd.run("pminfo", ["-tdf", "sample"]).text;

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::pty::{Winsize, openpty};
@@ -43,7 +44,10 @@ impl Terminal {
     /// Reads the screen until a text comes.
     fn until(&mut self, text: &str) -> String {
         let mut seen = Vec::new();
+        // The screen changes all the time: waiting for the next change would never end.
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
+            assert!(Instant::now() < deadline, "no {text:?} in {:?}", String::from_utf8_lossy(&seen));
             let mut ready = [PollFd::new(self.screen.as_fd(), PollFlags::POLLIN)];
             assert_ne!(poll(&mut ready, 60_000u16).unwrap(), 0, "no {text:?} in {:?}", String::from_utf8_lossy(&seen));
             let mut some = [0; 4096];
@@ -72,8 +76,7 @@ impl Terminal {
 #[test]
 fn q_ends_it() {
     let mut terminal = Terminal::start();
-    terminal.until(ENTER);
-    terminal.until("simple.color");
+    assert!(terminal.until("simple.color").contains(ENTER));
     assert!(terminal.is_raw());
     terminal.screen.write_all(b"q").unwrap();
     assert_eq!(terminal.end(), Some(0));

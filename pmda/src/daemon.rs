@@ -1,7 +1,6 @@
 //! The agent as a process of its own.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use pmapi::Domain;
@@ -11,7 +10,7 @@ use tracing::{error, warn};
 use crate::agent::{Agent, Start};
 use crate::engine::Engine;
 use crate::options::{self, Options};
-use crate::schema::Schema;
+use crate::schema::{Identity, Schema};
 use crate::session::Session;
 use crate::{log, user};
 
@@ -36,7 +35,8 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             }
         };
     }
-    let file = options.log.clone().unwrap_or_else(|| PathBuf::from(format!("{}.log", A::NAME)));
+    let file =
+        options.log.clone().unwrap_or_else(|| format!("{}.log", options.name.as_deref().unwrap_or(A::NAME)).into());
     log::open(&options.program, &file);
     log::subscribe(&options.program, options.debug.clone());
     let served = serve::<A>(&options);
@@ -47,8 +47,10 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn domain<A: Agent>(options: &Options) -> Start<Domain> {
-    options.domain.and_then(Domain::new).map_or_else(crate::schema::domain::<A>, Ok)
+fn identity<A: Agent>(options: &Options) -> Start<Identity> {
+    let own = Identity::of::<A>()?;
+    let domain = options.domain.and_then(Domain::new).unwrap_or(own.domain);
+    Ok(Identity { name: options.name.clone().unwrap_or(own.name), domain })
 }
 
 /// Sockets are made before the user changes, and the version goes out before the agent looks at its
@@ -59,7 +61,7 @@ fn serve<A: Agent>(options: &Options) -> Start<()> {
     become_user(options, &config)?;
     let connection = bound.accept().map_err(|e| format!("{}: {e}", options.transport))?;
     let mut session = Session::open(connection.input, connection.output, A::WANTS)?;
-    let mut engine = Engine::<A>::new(domain::<A>(options)?, config)?;
+    let mut engine = Engine::<A>::with(identity::<A>(options)?, config)?;
     if let Some(base) = &options.helpfile {
         engine.open_help(base).unwrap_or_else(|e| warn!("unable to open help text files: {e}"));
     }
@@ -77,7 +79,7 @@ fn become_user(options: &Options, config: &Config) -> Start<()> {
 }
 
 fn write<A: Agent>(options: &Options) -> Start<()> {
-    let (schema, _) = Schema::start::<A>(domain::<A>(options)?, Config::load())?;
+    let (schema, _) = Schema::start::<A>(identity::<A>(options)?, Config::load())?;
     if let Some(dir) = &options.write_pmda {
         schema.write_dir(dir, &std::env::current_exe()?)?;
     }

@@ -16,7 +16,7 @@ use tracing::{debug, error, warn};
 use crate::agent::{Agent, Client, Failure, Request, Start};
 use crate::indom::Instances;
 use crate::labels;
-use crate::schema::Schema;
+use crate::schema::{Identity, Schema};
 use crate::values::Values;
 
 /// An agent with all that answers a PDU from it.
@@ -48,7 +48,12 @@ pub enum Reply<'a> {
 impl<A: Agent> Engine<A> {
     /// An agent under a domain, with the help that it declares.
     pub fn new(domain: pmapi::Domain, config: Config) -> Start<Engine<A>> {
-        let (schema, agent) = Schema::start::<A>(domain, config.clone())?;
+        Self::with(Identity { domain, ..Identity::of::<A>()? }, config)
+    }
+
+    /// An agent under a name and a domain.
+    pub fn with(identity: Identity, config: Config) -> Start<Engine<A>> {
+        let (schema, agent) = Schema::start::<A>(identity, config.clone())?;
         let help = schema.compiled_help()?;
         Ok(Engine {
             agent,

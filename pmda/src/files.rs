@@ -70,7 +70,8 @@ impl Schema {
     }
 
     fn script(&self, template: &str) -> String {
-        let replace = [("@NAME@", self.name()), ("@DOMAIN@", &self.domain().to_string()), ("@SYMBOL@", &self.symbol())];
+        let args = if self.is_renamed() { format!("--name {}", self.name()) } else { String::new() };
+        let replace = [("@NAME@", self.name()), ("@SYMBOL@", &self.symbol()), ("@ARGS@", &args)];
         replace.iter().fold(template.to_owned(), |text, (mark, value)| text.replace(mark, value))
     }
 

@@ -10,6 +10,7 @@ use pmapi::{Domain, Error, PmId, Result};
 use crate::agent::{Agent, Start};
 use crate::collector::{self, Channel, Collector};
 use crate::engine::{Engine, Reply};
+use crate::schema::Identity;
 
 /// The way to an agent within this process: every request is encoded, answered and decoded as it
 /// would be over a pipe.
@@ -24,7 +25,7 @@ pub struct Local<A> {
 impl<A: Agent> Local<A> {
     /// Starts an agent under its own domain, with PCP's configuration of this host.
     pub fn new() -> Start<Self> {
-        Self::with(crate::schema::domain::<A>()?, Config::load())
+        Self::with(Identity::of::<A>()?.domain, Config::load())
     }
 
     /// Starts an agent under a domain, with a configuration.

@@ -19,6 +19,9 @@ struct Given {
     /// Use domain NUM (1 to 510) for the metrics
     #[arg(short, long, value_name = "NUM", value_parser = clap::value_parser!(u16).range(1..=510))]
     domain: Option<u16>,
+    /// Be agent NAME in PCP: of its metrics, its directory and its log
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    name: Option<String>,
     /// Answer help requests from the compiled files FILE.dir and FILE.pag
     #[arg(short = 'h', long, value_name = "FILE")]
     helpfile: Option<PathBuf>,
@@ -65,6 +68,7 @@ pub(crate) struct Options {
     pub(crate) program: String,
     pub(crate) debug: Debug,
     pub(crate) domain: Option<u16>,
+    pub(crate) name: Option<String>,
     pub(crate) helpfile: Option<PathBuf>,
     pub(crate) log: Option<PathBuf>,
     pub(crate) username: Option<String>,
@@ -77,6 +81,15 @@ fn debug(spec: &str) -> Result<Debug, String> {
     let mut debug = Debug::default();
     debug.add(spec).map_err(|name| format!("unrecognized debug option {name:?}"))?;
     Ok(debug)
+}
+
+/// A name is also that of a directory and a word of shell scripts.
+fn name(name: &str) -> Result<String, String> {
+    if pmns::is_name(name) && !name.contains('.') {
+        Ok(name.to_owned())
+    } else {
+        Err("a name is made of letters, digits and _, and begins with a letter".to_owned())
+    }
 }
 
 impl Options {
@@ -101,6 +114,7 @@ impl Options {
             program,
             debug,
             domain: given.domain,
+            name: given.name,
             helpfile: given.helpfile,
             log: given.log,
             username: given.username,
@@ -135,12 +149,26 @@ mod tests {
         assert_eq!((o.domain, o.log, o.transport), (Some(7), Some("-".into()), Transport::Unix("/s".into())));
         assert_eq!(parse("pmdasimple -6 x").unwrap().transport, Transport::Ipv6("x".into()));
         assert_eq!(parse("pmdasimple -p").unwrap().transport, Transport::Pipe);
+        assert_eq!(parse("pmdasimple --name other").unwrap().name, Some("other".into()));
         assert_eq!(parse("pmdasimple --dom 9").unwrap().domain, Some(9));
     }
 
     #[test]
     fn mistakes() {
-        for line in ["x -d 0", "x -d 511", "x -d 5x", "x -i 1 -p", "x -u /s -6 1", "x -D nonsense", "x -Z", "x y"] {
+        for line in [
+            "x --name a.b",
+            "x --name ../a",
+            "x --name 1a",
+            "x --name",
+            "x -d 0",
+            "x -d 511",
+            "x -d 5x",
+            "x -i 1 -p",
+            "x -u /s -6 1",
+            "x -D nonsense",
+            "x -Z",
+            "x y",
+        ] {
             assert_eq!(complain(&parse(line).unwrap_err()), 1, "{line}");
         }
         assert_eq!(complain(&parse("x -?").unwrap_err()), 0);

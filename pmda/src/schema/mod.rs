@@ -18,12 +18,31 @@ pub use declare::{Indom, Metric};
 
 use check::label_set;
 
+/// Who an agent is in PCP: what its declaration says, unless it is installed as another one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// The first component of the metrics' names, and the name of the directory and the log.
+    pub name: String,
+    /// The domain of the metrics.
+    pub domain: Domain,
+}
+
+impl Identity {
+    /// What an agent declares.
+    pub fn of<A: Agent>() -> Start<Identity> {
+        let domain =
+            Domain::new(A::DOMAIN).ok_or_else(|| format!("{}: domain {} is not in 1 to 510", A::NAME, A::DOMAIN))?;
+        Ok(Identity { name: A::NAME.to_owned(), domain })
+    }
+}
+
 /// Where [`Agent::new`] declares what the agent has.
 ///
 /// Mistakes, such as a name given twice, are reported together when the agent starts.
 #[derive(Debug)]
 pub struct Setup {
-    name: &'static str,
+    own_name: &'static str,
+    name: String,
     domain: Domain,
     config: Config,
     metrics: Vec<Metric>,
@@ -35,10 +54,11 @@ pub struct Setup {
 }
 
 impl Setup {
-    pub(crate) fn new<A: Agent>(domain: Domain, config: Config) -> Setup {
+    pub(crate) fn new<A: Agent>(identity: Identity, config: Config) -> Setup {
         Setup {
-            name: A::NAME,
-            domain,
+            own_name: A::NAME,
+            name: identity.name,
+            domain: identity.domain,
             config,
             metrics: Vec::new(),
             indoms: Vec::new(),
@@ -87,7 +107,7 @@ impl Setup {
 
     /// The agent's directory, `$PCP_PMDAS_DIR/NAME`.
     pub fn dir(&self) -> PathBuf {
-        self.config.pmdas_dir().join(self.name)
+        self.config.pmdas_dir().join(&self.name)
     }
 
     /// The full identifier of an instance domain.
@@ -107,7 +127,8 @@ pub(crate) struct Served {
 /// What an agent has declared, checked.
 #[derive(Debug)]
 pub struct Schema {
-    name: &'static str,
+    own_name: &'static str,
+    name: String,
     domain: Domain,
     metrics: Vec<Metric>,
     indoms: Vec<Indom>,
@@ -136,20 +157,25 @@ impl Schema {
 
     /// The same with another configuration, which says where the files are that an agent looks at.
     pub fn with<A: Agent>(config: Config) -> Start<Schema> {
-        let (schema, _) = Self::start::<A>(domain::<A>()?, config)?;
+        let (schema, _) = Self::start::<A>(Identity::of::<A>()?, config)?;
         Ok(schema)
     }
 
     /// Creates an agent and checks what it declares.
-    pub(crate) fn start<A: Agent>(domain: Domain, config: Config) -> Start<(Schema, A)> {
-        let mut setup = Setup::new::<A>(domain, config);
+    pub(crate) fn start<A: Agent>(identity: Identity, config: Config) -> Start<(Schema, A)> {
+        let mut setup = Setup::new::<A>(identity, config);
         let agent = A::new(&mut setup)?;
         Ok((setup.finish()?, agent))
     }
 
-    /// The agent's name.
-    pub fn name(&self) -> &'static str {
-        self.name
+    /// The agent's name in PCP.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the agent has another name than it declares.
+    pub(crate) fn is_renamed(&self) -> bool {
+        self.name != self.own_name
     }
 
     /// The domain that the agent runs under.
@@ -189,13 +215,20 @@ impl Schema {
     }
 }
 
-/// The domain that an agent has unless told otherwise.
-pub(crate) fn domain<A: Agent>() -> Start<Domain> {
-    Domain::new(A::DOMAIN).ok_or_else(|| format!("{}: domain {} is not in 1 to 510", A::NAME, A::DOMAIN).into())
-}
-
 impl Setup {
+    /// Puts the agent's name in PCP in the place of its own in the names of the metrics.
+    fn rename(&mut self) {
+        for m in &mut self.metrics {
+            if let Some(rest) = m.name.strip_prefix(self.own_name)
+                && (rest.is_empty() || rest.starts_with('.'))
+            {
+                m.name = format!("{}{rest}", self.name);
+            }
+        }
+    }
+
     fn finish(mut self) -> Result<Schema, Mistakes> {
+        self.rename();
         let mut mistakes = std::mem::take(&mut self.mistakes);
         self.check_metrics(&mut mistakes);
         self.check_indoms(&mut mistakes);
@@ -215,6 +248,7 @@ impl Setup {
         let mut served: Vec<Served> = self.metrics.iter().map(served).collect();
         served.sort_by_key(|m| m.desc.pmid);
         Ok(Schema {
+            own_name: self.own_name,
             name: self.name,
             domain: self.domain,
             storable: self.metrics.iter().any(|m| m.storable),
