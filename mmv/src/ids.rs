@@ -8,7 +8,7 @@ pub(crate) fn probe(name: &str, count: u64, taken: impl Fn(u64) -> bool) -> u64 
 }
 
 /// FNV-1a: the same on every machine and in every version of this crate.
-fn hash(name: &str) -> u64 {
+pub(crate) fn hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 

@@ -16,7 +16,7 @@ use crate::format::{
     Flags, HEADER_LEN, Header, INDOM_LEN, IndomRecord, LABEL_LEN, MAGIC, NAME_LEN, PAYLOAD_LEN, STRING_LEN, Section,
     TOC_LEN, Toc, VALUE_LEN, ValueRecord, Version,
 };
-use crate::model::{Kind, Metric, Model};
+use crate::model::{Kind, Metric, Model, TextId};
 use crate::names::MAX_SHORT_NAME;
 
 /// Where the values begin: after room for every section in the contents.
@@ -49,14 +49,6 @@ pub(crate) struct Layout<'a> {
     labels: Place,
 }
 
-/// What the values of a metric have in common.
-struct Column {
-    at: u64,
-    first_instance: Option<u64>,
-    kind: Kind,
-    initial: u64,
-}
-
 /// A section: where it is and how many records it has.
 #[derive(Clone, Copy)]
 struct Place {
@@ -82,13 +74,12 @@ impl<'a> Layout<'a> {
     /// The layout of a model's file with room for `capacity` values.
     pub(crate) fn new(model: &'a Model, capacity: usize) -> Layout<'a> {
         let version = version(model);
-        let mut strings = Strings::default();
+        let mut strings = Strings::new(model.help_texts());
         if version > Version::V1 {
+            strings.by_text();
             model.indoms().flat_map(|(_, indom)| indom.instances()).for_each(|(name, _)| strings.add(name));
             model.metrics().for_each(|(name, _)| strings.add(name));
         }
-        model.metrics().flat_map(|(_, m)| m.help.texts()).for_each(|text| strings.add(text));
-        model.indoms().flat_map(|(_, d)| d.help.texts()).for_each(|text| strings.add(text));
 
         let mut end = VALUES_AT + (capacity * VALUE_LEN) as u64;
         let mut section = |count: usize, size: usize| {
@@ -175,36 +166,31 @@ impl<'a> Layout<'a> {
         out: &mut Sink<'_>,
     ) -> io::Result<()> {
         let firsts = self.first_instances();
-        let columns: Vec<Column> =
-            (0..).zip(self.model.metrics()).map(|(i, (_, m))| self.column(i, m, &firsts, initial(m))).collect();
         let instance_len = self.version.instance_len() as u64;
         let mut texts = (self.texts.at..).step_by(2 * STRING_LEN);
         let mut seated = seated.iter().cloned().flatten().peekable();
-        for (index, value) in self.model.values().iter().enumerate() {
-            let Some(column) = columns.get(value.metric()) else { continue };
-            let moves = seated.next_if_eq(&index).is_some();
-            let (word, extra) = match column.kind {
-                Kind::Text => (0, texts.next().unwrap_or_default()),
-                _ if !moves => (column.initial, 0),
-                Kind::Added => (0, 0),
-                Kind::Set | Kind::Counted => (MARK, 0),
-                Kind::Interval => (MARK, MARK),
-            };
-            let instance = column.first_instance.map_or(0, |first| first + u64::from(value.instance) * instance_len);
-            let record = ValueRecord { word, extra: extra.cast_signed(), metric: column.at, instance };
-            record.write(out.record()?);
+        for run in self.model.values().all() {
+            let metric = self.model.metric(run.metric);
+            let initial = initial(metric);
+            let metric_at = self.metrics.at + (run.metric * self.version.metric_len()) as u64;
+            let first_instance = metric.indom.map(|indom| {
+                let first = firsts.get(indom).copied().unwrap_or_default() + run.instance;
+                self.instances.at + first as u64 * instance_len
+            });
+            for (index, i) in (run.first..run.first + run.count).zip(0..) {
+                let moves = seated.next_if_eq(&index).is_some();
+                let (word, extra) = match metric.kind {
+                    Kind::Text => (0, texts.next().unwrap_or_default()),
+                    _ if !moves => (initial, 0),
+                    Kind::Added => (0, 0),
+                    Kind::Set | Kind::Counted => (MARK, 0),
+                    Kind::Interval => (MARK, MARK),
+                };
+                let instance = first_instance.map_or(0, |first| first + i * instance_len);
+                ValueRecord { word, extra: extra.cast_signed(), metric: metric_at, instance }.write(out.record()?);
+            }
         }
         Ok(())
-    }
-
-    fn column(&self, index: usize, metric: &Metric, firsts: &[usize], initial: u64) -> Column {
-        let first = |indom: usize| firsts.get(indom).copied().unwrap_or_default() * self.version.instance_len();
-        Column {
-            at: self.metrics.at + (index * self.version.metric_len()) as u64,
-            first_instance: metric.indom.map(|indom| self.instances.at + first(indom) as u64),
-            kind: metric.kind,
-            initial,
-        }
     }
 
     /// Index of each instance domain's first instance.
@@ -219,8 +205,8 @@ impl<'a> Layout<'a> {
                 serial: indom.serial,
                 count: indom.instances().len() as u32,
                 offset: self.instances.at + (first * self.version.instance_len()) as u64,
-                short: self.strings.optional(indom.help.short.as_deref()),
-                long: self.strings.optional(indom.help.long.as_deref()),
+                short: self.strings.help(indom.help.short),
+                long: self.strings.help(indom.help.long),
             };
             record.write(out.record()?);
         }
@@ -252,8 +238,8 @@ impl<'a> Layout<'a> {
             out.extend(metric.units.word().to_ne_bytes());
             out.extend(indom.to_ne_bytes());
             out.extend([0; 4]);
-            for text in [&metric.help.short, &metric.help.long] {
-                out.extend(self.strings.optional(text.as_deref()).to_ne_bytes());
+            for text in [metric.help.short, metric.help.long] {
+                out.extend(self.strings.help(text).to_ne_bytes());
             }
         }
         Ok(())
@@ -322,8 +308,7 @@ impl Sink<'_> {
     }
 }
 
-/// The constant strings, equal ones once.
-#[derive(Default)]
+/// The constant strings, equal ones once: first the help texts, in the order of their numbers.
 struct Strings<'a> {
     list: Vec<&'a str>,
     index: HashMap<&'a str, usize>,
@@ -331,6 +316,15 @@ struct Strings<'a> {
 }
 
 impl<'a> Strings<'a> {
+    fn new(help: impl Iterator<Item = &'a str>) -> Strings<'a> {
+        Strings { list: help.collect(), index: HashMap::new(), at: 0 }
+    }
+
+    /// Makes strings known by their text.
+    fn by_text(&mut self) {
+        self.index = self.list.iter().copied().zip(0..).collect();
+    }
+
     fn add(&mut self, text: &'a str) {
         let list = &mut self.list;
         self.index.entry(text).or_insert_with(|| {
@@ -343,8 +337,8 @@ impl<'a> Strings<'a> {
         self.index.get(text).map_or(0, |i| self.at + (i * STRING_LEN) as u64)
     }
 
-    fn optional(&self, text: Option<&str>) -> u64 {
-        text.map_or(0, |text| self.offset(text))
+    fn help(&self, text: Option<TextId>) -> u64 {
+        text.map_or(0, |TextId(number)| self.at + u64::from(number) * STRING_LEN as u64)
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Inner {
 
 pub(crate) struct State {
     pub model: Model,
-    pub chunks: Vec<Run>,
+    pub chunks: Vec<Mapped>,
     pub phase: Phase,
     /// Items that metrics of this name had in the file of an earlier process.
     pub before: HashMap<Box<str>, u16>,
@@ -50,7 +50,7 @@ pub(crate) struct State {
 }
 
 /// Values' addresses and what is mapped there.
-pub(crate) struct Run {
+pub(crate) struct Mapped {
     pub chunk: Arc<Chunk>,
     pub backing: Arc<Backing>,
 }
@@ -129,16 +129,18 @@ impl Inner {
             let least = if matches!(state.phase, Phase::Idle) { 32 * LEAST_VALUES } else { LEAST_VALUES };
             let more = (values - capacity).max(capacity / 2).max(least);
             let (chunk, backing) = Chunk::new(capacity, more, Arc::clone(&self.gate))?;
-            state.chunks.push(Run { chunk, backing: Arc::new(backing) });
+            state.chunks.push(Mapped { chunk, backing: Arc::new(backing) });
         }
         Ok(())
     }
 
     fn number_texts(&self, state: &mut State, first: usize) {
-        for (value, index) in state.model.values().iter().zip(0u32..).skip(first) {
-            if state.model.metric(value.metric()).kind == Kind::Text {
-                let number = state.texts.len();
-                state.texts.insert(index, number);
+        for run in state.model.values().within(first..state.model.values().len()) {
+            if state.model.metric(run.metric).kind == Kind::Text {
+                for value in run.first..run.first + run.count {
+                    let number = state.texts.len();
+                    state.texts.insert(value as u32, number);
+                }
             }
         }
         self.texts.lock().grow(state.texts.len());
@@ -169,7 +171,7 @@ impl Inner {
     pub(super) fn find<H: Handle>(&self, name: &str) -> Option<H> {
         let mut state = self.lock();
         let (_, metric) = state.model.find_metric(name)?;
-        let value = metric.value(0)?;
+        let value = state.model.value(metric, 0)?;
         let same = metric.ty == H::TYPE && metric.kind == H::KIND && metric.indom.is_none();
         if same && !H::UNIQUE { self.seat(&mut state, value).ok() } else { None }
     }
@@ -195,13 +197,12 @@ impl State {
     }
 
     fn set_no_value(&self, first: usize) {
-        for run in &self.chunks {
-            for index in run.chunk.range().start.max(first)..run.chunk.range().end.min(self.model.values().len()) {
-                let Some(value) = self.model.values().get(index) else { continue };
-                let metric = self.model.metric(value.metric());
-                if metric.kind == Kind::Set {
-                    run.chunk.words(index).0.store(no_value(metric.ty), Relaxed);
-                }
+        let values = self.model.values();
+        for Mapped { chunk, .. } in &self.chunks {
+            let range = chunk.range().start.max(first)..chunk.range().end.min(values.len());
+            for run in values.within(range).filter(|run| self.model.metric(run.metric).kind == Kind::Set) {
+                let none = no_value(self.model.metric(run.metric).ty);
+                (run.first..run.first + run.count).for_each(|value| chunk.words(value).0.store(none, Relaxed));
             }
         }
     }

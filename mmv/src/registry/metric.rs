@@ -90,7 +90,7 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     pub fn register(self) -> Result<H, Error> {
         let inner = self.inner;
         let seat = |state: &mut State, metric: usize| {
-            let value = state.model.metric(metric).value(0).unwrap_or_default();
+            let value = state.model.value(state.model.metric(metric), 0).unwrap_or_default();
             inner.seat(state, value)
         };
         self.add(None, seat)?

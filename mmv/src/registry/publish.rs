@@ -159,21 +159,23 @@ impl State {
         run.chunk.rebase(file)?;
         let old = std::mem::replace(&mut run.backing, Arc::clone(file));
         let range = run.chunk.slotted();
-        let values = self.model.values().get(range.clone()).unwrap_or_default();
-        let mut bytes = vec![0; values.len() * VALUE_LEN];
+        let mut bytes = vec![0; range.len() * VALUE_LEN];
         old.read_exact_at(&mut bytes, VALUES_AT + (range.start * VALUE_LEN) as u64)?;
-        for ((value, bytes), index) in values.iter().zip(bytes.chunks_exact(VALUE_LEN)).zip(range) {
-            let metric = self.model.metric(value.metric());
-            let (word, extra) = run.chunk.words(index);
-            let (old_word, old_extra) = two_words(bytes);
-            match metric.kind {
-                Kind::Added => add(word, metric.ty, old_word),
-                Kind::Set | Kind::Counted => replace_mark(word, old_word),
-                Kind::Interval => {
-                    replace_mark(word, old_word);
-                    replace_mark(extra, old_extra);
+        let mut old = bytes.chunks_exact(VALUE_LEN).map(two_words);
+        for values in self.model.values().within(range) {
+            let metric = self.model.metric(values.metric);
+            for value in values.first..values.first + values.count {
+                let (word, extra) = run.chunk.words(value);
+                let Some((old_word, old_extra)) = old.next() else { break };
+                match metric.kind {
+                    Kind::Added => add(word, metric.ty, old_word),
+                    Kind::Set | Kind::Counted => replace_mark(word, old_word),
+                    Kind::Interval => {
+                        replace_mark(word, old_word);
+                        replace_mark(extra, old_extra);
+                    }
+                    Kind::Text => {}
                 }
-                Kind::Text => {}
             }
         }
         Ok(())

@@ -1,18 +1,21 @@
 //! What a registry holds, whatever the file's format is.
 
-use std::sync::Arc;
+mod label;
+mod values;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
 use indexmap::map::Entry;
-use pmapi::label::{LabelFlags, LabelLevel, LabelSet};
 use pmapi::{Semantics, Units};
-use serde::Serialize;
 
-use crate::format::{MAX_LABELS, MAX_METRICS, MAX_SERIAL, PAYLOAD_LEN, ValueType};
+pub(crate) use label::{Label, Subject};
+pub(crate) use values::Runs;
+
+use crate::format::{MAX_LABELS, MAX_METRICS, MAX_SERIAL, ValueType};
 use crate::names::{check_instance, check_metric, check_text};
 use crate::{Error, ids};
 
 type IndexMap<K, V> = indexmap::IndexMap<K, V, DefaultHashBuilder>;
+type IndexSet<K> = indexmap::IndexSet<K, DefaultHashBuilder>;
 
 /// How a value is updated, which decides how it moves to another file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,18 +32,16 @@ pub enum Kind {
     Text,
 }
 
-/// Help texts.
-#[derive(Clone, Debug, Default)]
+/// Help texts, by their numbers in the model.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Help {
-    pub short: Option<Arc<str>>,
-    pub long: Option<Arc<str>>,
+    pub short: Option<TextId>,
+    pub long: Option<TextId>,
 }
 
-impl Help {
-    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
-        [&self.short, &self.long].into_iter().filter_map(|text| text.as_deref())
-    }
-}
+/// Number of a help text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TextId(pub u16);
 
 #[derive(Debug)]
 pub(crate) struct Metric {
@@ -50,32 +51,18 @@ pub(crate) struct Metric {
     pub kind: Kind,
     pub semantics: Semantics,
     pub units: Units,
+    pub help: Help,
     /// Index of the instance domain.
     pub indom: Option<usize>,
-    pub help: Help,
-    values: Values,
-}
-
-/// A metric's values.
-#[derive(Debug)]
-enum Values {
-    One(u32),
-    /// In the order of the instances.
-    Each(Vec<u32>),
+    /// The runs of its values, in the order of the instances.
+    run: usize,
+    more: Vec<usize>,
 }
 
 impl Metric {
     pub(crate) fn new(ty: ValueType, kind: Kind, semantics: Semantics, units: Units) -> Metric {
-        let values = Values::One(0);
-        Metric { item: 0, ty, kind, semantics, units, indom: None, help: Help::default(), values }
-    }
-
-    /// The value of an instance, or the one value.
-    pub(crate) fn value(&self, instance: usize) -> Option<u32> {
-        match &self.values {
-            Values::One(value) => Some(*value),
-            Values::Each(values) => values.get(instance).copied(),
-        }
+        let help = Help::default();
+        Metric { item: 0, ty, kind, semantics, units, help, indom: None, run: 0, more: Vec::new() }
     }
 }
 
@@ -99,89 +86,19 @@ impl Indom {
     }
 }
 
-/// A value of a metric, for an instance if the metric has a domain.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Value {
-    metric: u32,
-    pub instance: u32,
-}
-
-impl Value {
-    /// Index of the metric.
-    pub(crate) fn metric(self) -> usize {
-        self.metric as usize
-    }
-}
-
-/// What a label is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Subject {
-    Registry,
-    Metric(usize),
-    Indom(usize),
-    Instance(usize, usize),
-}
-
-impl Subject {
-    /// Identity and instance as the file has them.
-    pub(crate) fn numbers(self, model: &Model, cluster: u16) -> (u32, i32) {
-        match self {
-            Subject::Registry => (cluster.into(), -1),
-            Subject::Metric(i) => (model.metric(i).item.into(), -1),
-            Subject::Indom(i) => (model.indom(i).serial, -1),
-            Subject::Instance(i, instance) => {
-                let indom = model.indom(i);
-                (indom.serial, indom.instances.get_index(instance).map_or(-1, |(_, id)| *id))
-            }
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Label {
-    pub subject: Subject,
-    pub optional: bool,
-    pub json: Box<str>,
-}
-
-impl Label {
-    pub(crate) fn new(subject: Subject, optional: bool, name: &str, value: impl Serialize) -> Result<Label, Error> {
-        let mut set = LabelSet::new();
-        set.insert(name, value).map_err(|source| Error::Label { name: name.to_owned(), source })?;
-        Self::of_set(subject, optional, &set)
-    }
-
-    pub(crate) fn of_set(subject: Subject, optional: bool, set: &LabelSet) -> Result<Label, Error> {
-        if set.json().len() >= PAYLOAD_LEN {
-            return Err(Error::TooLong { what: "label", text: set.json().to_owned(), max: PAYLOAD_LEN - 1 });
-        }
-        Ok(Label { subject, optional, json: set.json().into() })
-    }
-
-    pub(crate) fn flags(&self) -> u32 {
-        let level = match self.subject {
-            Subject::Registry => LabelLevel::Cluster,
-            Subject::Metric(_) => LabelLevel::Item,
-            Subject::Indom(_) => LabelLevel::InDom,
-            Subject::Instance(..) => LabelLevel::Instances,
-        };
-        level.code() | if self.optional { LabelFlags::OPTIONAL.bits().into() } else { 0 }
-    }
-}
-
 /// Metrics, instance domains, values and labels.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     metrics: IndexMap<Box<str>, Metric>,
     indoms: IndexMap<Box<str>, Indom>,
     serials: HashSet<u32>,
-    values: Vec<Value>,
+    values: Runs,
     labels: Vec<Label>,
     texts: usize,
     /// Names that have children.
     nodes: HashSet<Box<str>>,
     /// Help texts, equal ones once.
-    help: HashSet<Arc<str>>,
+    help: IndexSet<Box<str>>,
     /// Items in use.
     items: Items,
     /// Metrics that have no item yet.
@@ -236,8 +153,22 @@ impl Model {
         self.indoms.get_index(index).map_or("", |(name, _)| name)
     }
 
-    pub(crate) fn values(&self) -> &[Value] {
+    pub(crate) fn values(&self) -> &Runs {
         &self.values
+    }
+
+    /// A metric's value for an instance, or its only one.
+    pub(crate) fn value(&self, metric: &Metric, instance: usize) -> Option<u32> {
+        let run = |index: usize| self.values.get(index);
+        let more = metric.more.partition_point(|index| run(*index).is_some_and(|run| run.instance <= instance));
+        let index = more.checked_sub(1).and_then(|last| metric.more.get(last)).copied().unwrap_or(metric.run);
+        let run = run(index).filter(|run| (run.instance..run.instance + run.count).contains(&instance))?;
+        Some((run.first + instance - run.instance) as u32)
+    }
+
+    /// The help texts, equal ones once.
+    pub(crate) fn help_texts(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.help.iter().map(|text| &**text)
     }
 
     pub(crate) fn labels(&self) -> &[Label] {
@@ -253,15 +184,21 @@ impl Model {
         Ok(Help { short: self.help_text(short)?, long: self.help_text(long)? })
     }
 
-    fn help_text(&mut self, text: &str) -> Result<Option<Arc<str>>, Error> {
+    fn help_text(&mut self, text: &str) -> Result<Option<TextId>, Error> {
         if text.is_empty() {
             return Ok(None);
         }
-        if let Some(known) = self.help.get(text) {
-            return Ok(Some(Arc::clone(known)));
-        }
-        check_text("help text", text)?;
-        Ok(Some(Arc::clone(self.help.get_or_insert_with(text, |text: &str| Arc::from(text)))))
+        let number = match self.help.get_index_of(text) {
+            Some(known) => known,
+            None => {
+                check_text("help text", text)?;
+                self.help.insert_full(text.into()).0
+            }
+        };
+        // Two each for the metrics and instance domains that there can be are less than 2^16, but
+        // what is refused later may have had help too.
+        let number = u16::try_from(number).map_err(|_| Error::TooManyMetrics(text.to_owned()))?;
+        Ok(Some(TextId(number)))
     }
 
     /// Adds a metric and its values, and gives its index. `item` asks for a certain one.
@@ -282,22 +219,17 @@ impl Model {
             Some(item) => _ = self.items.insert(item),
             None => self.unassigned.push(index),
         }
-        let (values, instances) = match metric.indom {
-            None => (Values::One(0), 1),
+        let instances = match metric.indom {
+            None => 1,
             Some(indom) => {
                 let indom = &mut self.indoms[indom];
                 indom.metrics.push(index);
-                (Values::Each(Vec::new()), indom.instances.len())
+                indom.instances.len()
             }
         };
-        let first = self.values.len() as u32;
-        let values = match values {
-            Values::One(_) => Values::One(first),
-            Values::Each(_) => Values::Each((first..).take(instances).collect()),
-        };
+        let run = self.values.add(index, 0, instances);
         self.texts += if metric.kind == Kind::Text { instances } else { 0 };
-        self.values.extend((0..instances as u32).map(|instance| Value { metric: index as u32, instance }));
-        self.metrics.insert(name.into(), Metric { item: item.unwrap_or_default(), values, ..metric });
+        self.metrics.insert(name.into(), Metric { item: item.unwrap_or_default(), run, ..metric });
         Ok(index)
     }
 
@@ -337,13 +269,11 @@ impl Model {
 
     fn add_value(&mut self, index: usize, instance: usize) {
         let metric = &mut self.metrics[index];
-        let value = self.values.len() as u32;
-        match &mut metric.values {
-            Values::One(one) => *one = value,
-            Values::Each(values) => values.push(value),
+        let run = self.values.add(index, instance, 1);
+        if run != metric.run && metric.more.last() != Some(&run) {
+            metric.more.push(run);
         }
         self.texts += usize::from(metric.kind == Kind::Text);
-        self.values.push(Value { metric: index as u32, instance: instance as u32 });
     }
 
     /// Adds an instance domain and gives its index. `serial` asks for a certain number.
@@ -416,11 +346,14 @@ impl Model {
     }
 
     /// Gives an item to every metric that has none: what it had before, or one that its name
-    /// leads to. Metrics that come together get theirs in the order of their names, so that the
-    /// order in which a program registers them does not matter.
+    /// leads to. Metrics that come together get theirs in an order that follows from their names, so
+    /// that the order in which a program registers them does not matter.
     pub(crate) fn assign_items(&mut self, before: &HashMap<Box<str>, u16>) {
         let mut pending = std::mem::take(&mut self.unassigned);
-        pending.sort_by(|a, b| self.metrics.get_index(*a).map(|m| m.0).cmp(&self.metrics.get_index(*b).map(|m| m.0)));
+        pending.sort_by_cached_key(|index| {
+            let name = self.metrics.get_index(*index).map_or("", |(name, _)| name);
+            (ids::hash(name), *index)
+        });
         pending.retain(|&index| {
             let Some((name, metric)) = self.metrics.get_index_mut(index) else { return false };
             let Some(&item) = before.get(&**name).filter(|item| self.items.insert(**item)) else { return true };

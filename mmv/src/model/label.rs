@@ -1,0 +1,64 @@
+//! Labels.
+
+use pmapi::label::{LabelFlags, LabelLevel, LabelSet};
+use serde::Serialize;
+
+use super::Model;
+use crate::Error;
+use crate::format::PAYLOAD_LEN;
+
+/// What a label is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Subject {
+    Registry,
+    Metric(usize),
+    Indom(usize),
+    Instance(usize, usize),
+}
+
+impl Subject {
+    /// Identity and instance as the file has them.
+    pub(crate) fn numbers(self, model: &Model, cluster: u16) -> (u32, i32) {
+        match self {
+            Subject::Registry => (cluster.into(), -1),
+            Subject::Metric(i) => (model.metric(i).item.into(), -1),
+            Subject::Indom(i) => (model.indom(i).serial, -1),
+            Subject::Instance(i, instance) => {
+                let indom = model.indom(i);
+                (indom.serial, indom.instances().nth(instance).map_or(-1, |(_, id)| id))
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Label {
+    pub subject: Subject,
+    pub optional: bool,
+    pub json: Box<str>,
+}
+
+impl Label {
+    pub(crate) fn new(subject: Subject, optional: bool, name: &str, value: impl Serialize) -> Result<Label, Error> {
+        let mut set = LabelSet::new();
+        set.insert(name, value).map_err(|source| Error::Label { name: name.to_owned(), source })?;
+        Self::of_set(subject, optional, &set)
+    }
+
+    pub(crate) fn of_set(subject: Subject, optional: bool, set: &LabelSet) -> Result<Label, Error> {
+        if set.json().len() >= PAYLOAD_LEN {
+            return Err(Error::TooLong { what: "label", text: set.json().to_owned(), max: PAYLOAD_LEN - 1 });
+        }
+        Ok(Label { subject, optional, json: set.json().into() })
+    }
+
+    pub(crate) fn flags(&self) -> u32 {
+        let level = match self.subject {
+            Subject::Registry => LabelLevel::Cluster,
+            Subject::Metric(_) => LabelLevel::Item,
+            Subject::Indom(_) => LabelLevel::InDom,
+            Subject::Instance(..) => LabelLevel::Instances,
+        };
+        level.code() | if self.optional { LabelFlags::OPTIONAL.bits().into() } else { 0 }
+    }
+}
