@@ -70,7 +70,7 @@ impl<'a> Bytes<'a> {
 /// The header of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// [`MAGIC`] in every valid file.
+    /// [`MAGIC`](super::MAGIC) in every valid file.
     pub magic: [u8; 4],
     /// A [`Version`] in every valid file.
     pub version: i32,
@@ -119,7 +119,7 @@ impl Header {
 /// An entry of the table of contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Toc {
-    /// Code of a [`Section`].
+    /// Code of a [`Section`](super::Section).
     pub section: u32,
     /// Number of records.
     pub count: i32,
@@ -238,9 +238,9 @@ pub struct MetricRecord {
     pub name: NameAt,
     /// Its item number.
     pub item: u32,
-    /// Code of a [`ValueType`].
+    /// Code of a [`ValueType`](super::ValueType).
     pub ty: i32,
-    /// Code of [`Semantics`], or 0 for a counter.
+    /// Code of [`Semantics`](pmapi::Semantics), or 0 for a counter.
     pub semantics: i32,
     /// Dimension and scale.
     pub units: Units,
