@@ -111,7 +111,8 @@ impl<'a> Layout<'a> {
         initial: impl Fn(&Metric) -> u64,
         file: &File,
     ) -> io::Result<()> {
-        let mut out = Sink { file, buffer: Vec::with_capacity(Sink::FULL + Sink::SPARE), done: 0 };
+        let room = Sink::FULL.min(self.labels.at as usize + self.labels.count * LABEL_LEN) + Sink::SPARE;
+        let mut out = Sink { file, buffer: Vec::with_capacity(room), done: 0 };
         self.write_head(owner, &mut out);
         out.pad_to(self.values.at)?;
         self.write_values(seated, initial, &mut out)?;
@@ -273,7 +274,7 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    const FULL: usize = 64 << 10;
+    const FULL: usize = 1 << 20;
     /// More than a record.
     const SPARE: usize = 4 << 10;
 

@@ -51,10 +51,15 @@ fn check_length(what: &'static str, text: &str) -> Result<(), Error> {
 }
 
 fn check_components(what: &'static str, name: &str) -> Result<(), Error> {
-    let word = |c: &str| {
-        c.starts_with(|c: char| c.is_ascii_alphabetic()) && c.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    };
-    if name.split('.').all(word) {
+    // A dot begins a part as the start of the name does.
+    let mut before = b'.';
+    let good = name.bytes().all(|b| {
+        let good =
+            if before == b'.' { b.is_ascii_alphabetic() } else { b.is_ascii_alphanumeric() || b == b'_' || b == b'.' };
+        before = b;
+        good
+    });
+    if good && before != b'.' {
         return Ok(());
     }
     let reason = "each part between dots must be a letter and then letters, digits or underscores";

@@ -248,8 +248,7 @@ impl Model {
         if self.nodes.contains(name) {
             return Err(Error::Leaf(name.to_owned()));
         }
-        let ancestors = name.char_indices().rev().filter(|(_, c)| *c == '.').filter_map(|(dot, _)| name.get(..dot));
-        for ancestor in ancestors.clone() {
+        for ancestor in ancestors(name) {
             // Whatever is a node already has ancestors that are.
             if self.nodes.contains(ancestor) {
                 break;
@@ -258,7 +257,7 @@ impl Model {
                 return Err(Error::Leaf(ancestor.to_owned()));
             }
         }
-        for ancestor in ancestors {
+        for ancestor in ancestors(name) {
             if self.nodes.contains(ancestor) {
                 break;
             }
@@ -371,4 +370,9 @@ impl Model {
             self.items.insert(metric.item);
         }
     }
+}
+
+/// The nodes above a name, the nearest first.
+fn ancestors(name: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(name.rsplit_once('.'), |(above, _)| above.rsplit_once('.')).map(|(above, _)| above)
 }
