@@ -10,7 +10,7 @@ use pmapi::pdu::profile::{Profile, Selection};
 use pmapi::pdu::result::{Changes, ResultPdu, ValueSet};
 use pmapi::pdu::result_writer::ResultWriter;
 use pmapi::pdu::{FROM_AGENT, Header, Pdu, PduType};
-use pmapi::{Error, PmId, Result};
+use pmapi::{Error, InDom, PmId, Result};
 use tracing::{debug, error, warn};
 
 use crate::agent::{Agent, Client, Failure, Request, Start};
@@ -176,6 +176,11 @@ impl<A: Agent> Engine<A> {
         }
         self.result.begin();
         for pmid in fetch.pmids() {
+            // A request may name a large metric any number of times.
+            if self.result.len() > MAX_REPLY {
+                error!("the answer to a fetch is over {MAX_REPLY} bytes");
+                return self.fail(Error::TOOBIG);
+            }
             self.result.begin_set(pmid);
             let Some(metric) = pmid.and_then(|pmid| self.schema.find(pmid)) else {
                 debug!(target: "libpmda", "metric {} is not defined", Ident(pmid));
@@ -219,7 +224,8 @@ impl<A: Agent> Engine<A> {
     }
 
     fn instance(&mut self, client: Client, req: InstanceReq<'_>) -> Result {
-        let indom = req.indom.filter(|indom| indom.domain() == self.schema.domain()).ok_or(Error::INDOM)?;
+        let indom =
+            req.indom.filter(|indom| InDom::new(self.schema.domain(), indom.serial()) == *indom).ok_or(Error::INDOM)?;
         self.agent.refresh(Request::Instance(indom.serial()), client)?;
         let instances = instances(&self.agent, &self.schema, indom.serial()).ok_or(Error::INDOM)?;
         let mut out = InstanceWriter::new(&mut self.out, FROM_AGENT, indom);
@@ -285,6 +291,9 @@ impl<A: Agent> Engine<A> {
         Ok(())
     }
 }
+
+/// No answer to a fetch goes on beyond this many bytes.
+const MAX_REPLY: usize = 256 << 20;
 
 /// The instances of a domain: those that the agent gives, else those that it has declared.
 pub(crate) fn instances<'a, A: Agent>(

@@ -60,6 +60,7 @@ fn of_instances<A: Agent>(
     match indom {
         // Singular metrics have one set, of no instance.
         None => list.push((None, Ok(LabelSet::new()))),
+        Some(indom) if indom.domain() != schema.domain() => return encode_label(out, FROM_AGENT, req, &[]),
         Some(indom) => {
             agent.refresh(Request::InstanceLabels(indom.serial()), client)?;
             let selection: Selection<'_> = profile.selection(indom);

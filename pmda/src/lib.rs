@@ -68,6 +68,8 @@ pub mod user;
 pub mod values;
 pub mod watch;
 
+pub use pmapi;
+
 pub use agent::{Agent, Client, Failure, Request, Start};
 pub use cache::Cache;
 pub use daemon::{main, run};
@@ -87,6 +89,7 @@ pub mod prelude {
     pub use crate::values::Values;
     pub use crate::watch::Watch;
     pub use pmapi::label::LabelSet;
+    pub use pmapi::pdu::handshake::{Attribute, Flags};
     pub use pmapi::{Atom, Error, Inst, Item, Result, Serial, Type, Units};
     pub use serde_json::json;
 }

@@ -11,6 +11,7 @@ use crate::transport::Transport;
 
 /// The options that every agent has.
 #[derive(Parser, Debug)]
+#[command(about = None, long_about = None, args_override_self = true)]
 #[command(disable_help_flag = true, infer_long_args = true, group = ArgGroup::new("task"))]
 struct Given {
     /// Set debug options: names with commas between, see pmdbg(1)

@@ -57,7 +57,12 @@ impl<R: Read, W: Write> Session<R, W> {
         loop {
             let n = match self.input.read(self.frames.space()) {
                 Ok(0) if self.frames.pending() > 0 => return Err(SessionError::Cut(self.frames.pending())),
-                Ok(0) => return Ok(()),
+                Ok(0) => {
+                    if !self.greeted {
+                        error!(critical = true, "version exchange failure, end of file expecting CREDS");
+                    }
+                    return Ok(());
+                }
                 Ok(n) => n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(SessionError::Read(e)),

@@ -77,9 +77,7 @@ impl Agent for Simple {
 
         let now = Cache::open(setup.indom_id(TIME), setup.config());
         let conf = Watch::new(setup.dir().join("simple.conf"));
-        let mut simple = Simple { numfetch: 0, colors: [0, 100, 200], times: None, now, conf };
-        simple.read_conf();
-        Ok(simple)
+        Ok(Simple { numfetch: 0, colors: [0, 100, 200], times: None, now, conf })
     }
 
     fn refresh(&mut self, request: Request, _: Client) -> Result {
@@ -89,7 +87,7 @@ impl Agent for Simple {
                 self.times = None;
                 self.read_conf();
             }
-            Request::Instance(TIME) => self.read_conf(),
+            Request::Instance(TIME) | Request::InstanceLabels(TIME) => self.read_conf(),
             _ => {}
         }
         Ok(())

@@ -17,7 +17,6 @@ impl Agent for Trivial {
         time.counter()
             .units(Units::SECONDS)
             .help("Seconds since 1970", "The time of day, in seconds since 1970 began.");
-        setup.labels(json!({}));
         Ok(Trivial)
     }
 

@@ -1,5 +1,4 @@
 //! The daemon.
-
 fn main() -> std::process::ExitCode {
     pmda::main::<pmda_trivial::Trivial>()
 }

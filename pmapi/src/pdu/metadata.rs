@@ -148,8 +148,10 @@ impl TextReq {
     pub fn parse(self) -> Result<(Subject, TextKind)> {
         let subject = if self.bits & Self::PMID != 0 {
             Subject::Metric(PmId::from_word(self.ident).ok_or(Error::PMID)?)
-        } else {
+        } else if self.bits & Self::INDOM != 0 {
             Subject::InDom(InDom::from_word(self.ident).ok_or(Error::INDOM)?)
+        } else {
+            return Err(Error::TEXT);
         };
         let kind = if self.bits & Self::ONELINE != 0 { TextKind::OneLine } else { TextKind::Help };
         Ok((subject, kind))

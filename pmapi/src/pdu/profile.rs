@@ -116,12 +116,15 @@ impl Profile {
         let start = self.insts.len();
         self.insts.extend(insts);
         self.insts[start..].sort_unstable();
-        let mut last = None;
-        let mut i = 0;
-        self.insts.retain(|&inst| {
-            i += 1;
-            i <= start || last.replace(inst) != Some(inst)
-        });
+        // Without what is listed twice; only this entry's part is looked at.
+        let mut kept = start;
+        for at in start..self.insts.len() {
+            if at == start || self.insts[at] != self.insts[kept - 1] {
+                self.insts[kept] = self.insts[at];
+                kept += 1;
+            }
+        }
+        self.insts.truncate(kept);
         self.entries.push(Entry { indom, state, start, end: self.insts.len() });
     }
 

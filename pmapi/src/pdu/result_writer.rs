@@ -67,6 +67,16 @@ impl ResultWriter {
         self.set.map_or(0, |set| (self.lists.len() - set.start - SET_HEAD) / 8)
     }
 
+    /// Bytes of the PDU so far.
+    pub fn len(&self) -> usize {
+        self.lists.len() + self.blocks.len()
+    }
+
+    /// Whether no PDU has been started.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Makes room for values that are about to come.
     pub fn reserve(&mut self, values: usize) {
         self.lists.reserve(values.saturating_mul(8));
