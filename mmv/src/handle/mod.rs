@@ -126,3 +126,76 @@ impl std::fmt::Debug for Shared {
         f.debug_struct("Shared").field("flushes", &self.flushes.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Registry;
+
+    /// Also under Miri: `MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p pcp-mmv --lib handle`.
+    #[test]
+    fn handles_before_there_is_a_file() {
+        let registry = Registry::new("test").unwrap();
+        let counter: Counter = registry.counter("counter").register().unwrap();
+        let small: Counter<i32> = registry.metric("small").register().unwrap();
+        let float: Counter<f32> = registry.metric("float").register().unwrap();
+        let gauge: Gauge<i64> = registry.metric("gauge").register().unwrap();
+        let timer: Timer = registry.timer("timer").register().unwrap();
+        let text: Text = registry.text("text").register().unwrap();
+        let sharded: ShardedCounter = registry.metric("sharded").register().unwrap();
+        let mut writer: CounterWriter<u32> = registry.metric("writer").register().unwrap();
+        let mut set: GaugeWriter = registry.metric("set").register().unwrap();
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for i in 0..50u32 {
+                        counter.inc();
+                        small.add(-2);
+                        float.add(0.5);
+                        if i % 2 == 0 {
+                            gauge.add(3)
+                        } else {
+                            gauge.sub(1)
+                        }
+                        timer.observe(Duration::from_nanos(500));
+                        text.set("x");
+                        sharded.add(2);
+                    }
+                });
+            }
+            for i in 0..50 {
+                writer.inc();
+                set.set(f64::from(i));
+            }
+        });
+        assert_eq!((counter.get(), small.get(), float.get(), gauge.get()), (150, -300, 75.0, 150));
+        assert_eq!((timer.get(), text.get().as_str(), sharded.get()), (Duration::from_micros(75), "x", 300));
+        assert_eq!((writer.get(), set.get()), (50, 49.0));
+        drop(registry);
+        counter.inc();
+        assert_eq!(counter.get(), 151);
+    }
+
+    #[test]
+    fn the_mark_is_a_number_like_any_other() {
+        use crate::layout::MARK;
+        let registry = Registry::new("test").unwrap();
+        let gauge: Gauge<u64> = registry.metric("gauge").register().unwrap();
+        let mut counter: CounterWriter<u64> = registry.metric("counter").register().unwrap();
+        gauge.set(MARK);
+        assert_eq!(gauge.get(), MARK);
+        gauge.inc();
+        assert_eq!(gauge.get(), MARK + 1);
+        gauge.dec();
+        gauge.sub(1);
+        assert_eq!(gauge.get(), MARK - 1);
+        counter.add(MARK - 1);
+        for expected in [MARK, MARK + 1] {
+            counter.inc();
+            assert_eq!(counter.get(), expected);
+        }
+    }
+}
