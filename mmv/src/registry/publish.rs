@@ -94,7 +94,7 @@ impl Inner {
             _ = fs::remove_file(&temporary);
             return Err(e);
         }
-        state.stale = false;
+        (state.stale, state.warned) = (false, false);
         if let Phase::Exporting(old) =
             std::mem::replace(&mut state.phase, Phase::Exporting(Published { file, path, generation }))
         {
