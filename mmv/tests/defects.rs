@@ -257,6 +257,46 @@ fn a_file_that_changes_all_the_time_is_read_or_not() {
 }
 
 #[test]
+fn a_file_written_in_place_is_seen_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let values = 20_000u64;
+    let mut raw = Raw::new((72 + 104 + 32 * values) as usize, 2);
+    raw.toc(0, METRICS, 1, 72).toc(1, VALUES, values as i32, 176).metric(72, &MetricV1::default());
+    for i in 0..values {
+        raw.value(176 + 32 * i, 1, 0, 72, 0);
+    }
+    fs::write(&path, &raw.0).unwrap();
+    let running = AtomicBool::new(true);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            for round in 2u64.. {
+                if !running.load(Relaxed) {
+                    break;
+                }
+                // As C's library would, if it used a file again.
+                file.write_all_at(&0u64.to_ne_bytes(), 16).unwrap();
+                file.write_all_at(&round.to_ne_bytes(), 8).unwrap();
+                (0..values).for_each(|i| _ = raw.u64(176 + 32 * i, round));
+                file.write_all_at(&raw.0[72..], 72).unwrap();
+                file.write_all_at(&round.to_ne_bytes(), 16).unwrap();
+            }
+        });
+        let mut whole = 0;
+        for _ in 0..400 {
+            let Ok(file) = File::open(&path) else { continue };
+            let first = file.value(0).unwrap().word;
+            assert_eq!(first, file.header().g1);
+            assert!((0..values as u32).all(|i| file.value(i).unwrap().word == first));
+            whole += 1;
+        }
+        running.store(false, Relaxed);
+        assert!(whole > 0);
+    });
+}
+
+#[test]
 fn what_is_no_regular_file_does_not_block() {
     let dir = tempfile::tempdir().unwrap();
     nix::unistd::mkfifo(&dir.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -1,11 +1,12 @@
 //! A registry that grows while its handles are in use: no update is lost, no reader sees a half file.
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use mmv::reader::File;
+use mmv::reader::{File, ReadError};
 use mmv::{Counter, CounterWriter, Family, Gauge, GaugeWriter, Registry, ShardedCounter, Text, Timer};
 
 const UPDATES: u64 = 60_000;
@@ -31,6 +32,7 @@ fn race(threads: u64, registry: &Registry, update: impl Fn(u64) + Sync) {
             let mut grown = 0;
             while running.load(Relaxed) && grown < 400 {
                 let _: Counter = registry.counter(&format!("added{grown}")).register().unwrap();
+                registry.flush();
                 grown += 1;
             }
             grown
@@ -142,6 +144,39 @@ fn readers_see_whole_files_and_counters_that_never_fall() {
         running.store(false, Relaxed);
     });
     assert_eq!(word(dir.path(), "counter"), UPDATES);
+}
+
+#[test]
+fn who_has_the_old_file_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    registry.try_start().unwrap();
+    let old = fs::File::open(dir.path().join("grow")).unwrap();
+    assert!(File::read(&old).is_ok());
+    registry.counter("added").register().unwrap();
+    // The C agent maps it, and the directory's time of change may not have advanced.
+    assert!(matches!(File::read(&old), Err(ReadError::InFlux { g2: 0, .. })));
+}
+
+#[test]
+fn a_text_is_written_beside_the_one_that_is_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    let text: Text = registry.text("text").register().unwrap();
+    registry.try_start().unwrap();
+    text.set("old");
+    let string = |at: i64| {
+        let bytes = fs::read(dir.path().join("grow")).unwrap();
+        let end = bytes.iter().skip(at as usize).position(|b| *b == 0).unwrap();
+        String::from_utf8(bytes[at as usize..at as usize + end].to_vec()).unwrap()
+    };
+    let extra = || File::open(dir.path().join("grow")).unwrap().value(0).unwrap().extra;
+    let old = extra();
+    text.set("the new one");
+    let new = extra();
+    assert_eq!((string(old), string(new)), ("old".into(), "the new one".into()));
+    text.set("x");
+    assert_eq!((extra(), string(old), string(new)), (old, "x".into(), "the new one".into()));
 }
 
 #[test]

@@ -20,8 +20,8 @@ const MAX_LEN: usize = STRING_LEN - 2;
 
 /// A text (`mmv_set_string(3)`).
 ///
-/// There is room for two: the new one is written beside the old one, and then takes its place, so
-/// that readers see one of them and no mixture.
+/// There is room for two: the new one is written beside the old one, and then takes its place. A
+/// reader sees one of them and no mixture, unless the text changes twice while it copies.
 #[derive(Clone)]
 pub struct Text {
     texts: Arc<Texts>,
