@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 use mmv::collection::{Collection, Help, Labelled};
 use mmv::reader::{File, Problem, ReadError};
@@ -275,16 +276,17 @@ fn a_file_written_in_place_is_seen_whole() {
                 if !running.load(Relaxed) {
                     break;
                 }
+                (0..values).for_each(|i| _ = raw.u64(176 + 32 * i, round));
+                thread::sleep(Duration::from_micros(300));
                 // As C's library would, if it used a file again.
                 file.write_all_at(&0u64.to_ne_bytes(), 16).unwrap();
                 file.write_all_at(&round.to_ne_bytes(), 8).unwrap();
-                (0..values).for_each(|i| _ = raw.u64(176 + 32 * i, round));
                 file.write_all_at(&raw.0[72..], 72).unwrap();
                 file.write_all_at(&round.to_ne_bytes(), 16).unwrap();
             }
         });
         let mut whole = 0;
-        for _ in 0..400 {
+        for _ in 0..300 {
             let Ok(file) = File::open(&path) else { continue };
             let first = file.value(0).unwrap().word;
             assert_eq!(first, file.header().g1);

@@ -32,7 +32,7 @@ fn race(threads: u64, registry: &Registry, update: impl Fn(u64) + Sync) {
             let mut grown = 0;
             while running.load(Relaxed) && grown < 400 {
                 let _: Counter = registry.counter(&format!("added{grown}")).register().unwrap();
-                registry.flush();
+                (0..100).for_each(|_| registry.flush());
                 grown += 1;
             }
             grown
