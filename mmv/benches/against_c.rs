@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,7 @@ fn report(rust: &Figures, c: &Figures) {
         ("writer_inc", "inc_value", Some(0.25)),
         ("writer_inc_in_memory", "inc_value", Some(0.25)),
         ("counter_inc", "atomic_add", Some(1.15)),
+        ("counter_inc", "atomic_add_in_rust", Some(1.15)),
         ("counter_inc", "inc_value", None),
         ("two_counter_inc", "two_atomic_add", Some(1.15)),
         ("two_counter_inc", "two_inc_value", None),
@@ -102,9 +104,13 @@ fn measure(dir: &Path) -> Figures {
     put("writer_inc", each(N, |_| writer.inc()));
     // As a field of something that others see between the updates.
     put("writer_inc_in_memory", each(N, |_| black_box(&mut writer).inc()));
-    put("counter_inc", each(N, |_| counter.inc()));
+    let bare = Box::new(AtomicU64::new(0));
+    put("atomic_add_in_rust", each(N, |_| _ = bare.fetch_add(1, Relaxed)));
+    let own = counter.clone();
+    put("counter_inc", each(N, move |_| own.inc()));
     put("writer_set", each(N, |i| gauge_writer.set(i as f64)));
-    put("gauge_set", each(N, |i| gauge.set(i as f64)));
+    let own = gauge.clone();
+    put("gauge_set", each(N, move |i| own.set(i as f64)));
     put("gauge_add", each(N, |_| gauge.add(1.0)));
     put("timer_observe", each(N / 10, |_| timer.time(|| ())));
     put("text_set", each(N / 10, |_| text.set("some words")));
