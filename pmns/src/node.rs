@@ -48,7 +48,8 @@ impl<'a> Node<'a> {
 
     /// The nodes directly below (pmGetChildren(3)).
     pub fn children(self) -> Children<'a> {
-        Children { tree: self.tree, next: self.tree[self.id].first }
+        let data = &self.tree[self.id];
+        Children { tree: self.tree, ends: data.first.zip(data.last) }
     }
 
     /// Whether there are nodes below.
@@ -85,16 +86,25 @@ impl fmt::Debug for Node<'_> {
 #[derive(Clone)]
 pub struct Children<'a> {
     tree: &'a Tree,
-    next: Option<Id>,
+    /// The first and the last of those that are left.
+    ends: Option<(Id, Id)>,
 }
 
 impl<'a> Iterator for Children<'a> {
     type Item = Node<'a>;
 
     fn next(&mut self) -> Option<Node<'a>> {
-        let node = Node::new(self.tree, self.next?);
-        self.next = self.tree[node.id].next;
-        Some(node)
+        let (first, last) = self.ends?;
+        self.ends = self.tree[first].next.filter(|_| first != last).map(|next| (next, last));
+        Some(Node::new(self.tree, first))
+    }
+}
+
+impl DoubleEndedIterator for Children<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let (first, last) = self.ends?;
+        self.ends = self.tree[last].previous.filter(|_| first != last).map(|previous| (first, previous));
+        Some(Node::new(self.tree, last))
     }
 }
 

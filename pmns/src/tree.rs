@@ -12,8 +12,10 @@ use std::sync::OnceLock;
 /// A node is a leaf with a PMID and none below it, or an inner node.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// Never empty: the first is the root. Removed nodes stay, linked from nowhere.
+    /// Never empty: the first is the root.
     nodes: Vec<Data>,
+    /// Removed nodes, linked from nowhere: the next new ones.
+    free: Vec<Id>,
     /// Every node but the root, by parent and name.
     by_name: HashTable<Id>,
     hasher: DefaultHashBuilder,
@@ -36,13 +38,14 @@ pub(crate) struct Data {
     /// Of the root: itself.
     pub(crate) parent: Id,
     pub(crate) first: Option<Id>,
-    last: Option<Id>,
+    pub(crate) last: Option<Id>,
     pub(crate) next: Option<Id>,
+    pub(crate) previous: Option<Id>,
 }
 
 impl Data {
     fn new(name: &str, parent: Id) -> Data {
-        Data { name: name.into(), pmid: None, parent, first: None, last: None, next: None }
+        Data { name: name.into(), pmid: None, parent, first: None, last: None, next: None, previous: None }
     }
 }
 
@@ -85,6 +88,7 @@ impl Tree {
     pub fn new() -> Tree {
         Tree {
             nodes: vec![Data::new("root", Id::ROOT)],
+            free: Vec::new(),
             by_name: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             by_pmid: OnceLock::new(),
@@ -180,18 +184,18 @@ impl Tree {
         let Some(mut id) = self.find(name).filter(|id| *id != Id::ROOT) else {
             return false;
         };
-        for node in Node::new(self, id).subtree().map(|node| node.id()).collect::<Vec<_>>() {
-            self.forget(node);
-        }
+        let mut removed: Vec<Id> = Node::new(self, id).subtree().map(|node| node.id()).collect();
         loop {
             let parent = self[id].parent;
             self.unlink(id);
             if parent == Id::ROOT || self[parent].first.is_some() {
                 break;
             }
-            self.forget(parent);
+            removed.push(parent);
             id = parent;
         }
+        removed.iter().for_each(|node| self.forget(*node));
+        self.free.append(&mut removed);
         self.by_pmid.take();
         true
     }
@@ -214,21 +218,26 @@ impl Tree {
     pub(crate) fn child_or_new(&mut self, parent: Id, name: &str) -> (Id, bool) {
         debug_assert!(is_component(name));
         let hash = self.hash(parent, name);
-        let Tree { nodes, hasher, by_name, .. } = self;
+        let Tree { nodes, free, hasher, by_name, .. } = self;
         let data = |id: &Id| &nodes[id.0 as usize];
         let is_it = |id: &Id| data(id).parent == parent && &*data(id).name == name;
         let id = match by_name.entry(hash, is_it, |id| hasher.hash_one((data(id).parent.0, &*data(id).name))) {
             Entry::Occupied(entry) => return (*entry.get(), false),
             Entry::Vacant(entry) => {
-                let id = Id(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
+                let id = free.pop().unwrap_or(Id(u32::try_from(nodes.len()).unwrap_or(u32::MAX)));
                 entry.insert(id);
                 id
             }
         };
-        nodes.push(Data::new(name, parent));
-        match self[parent].last.replace(id) {
+        let last = self[parent].last.replace(id);
+        match last {
             Some(last) => self[last].next = Some(id),
             None => self[parent].first = Some(id),
+        }
+        let data = Data { previous: last, ..Data::new(name, parent) };
+        match self.nodes.get_mut(id.0 as usize) {
+            Some(reused) => *reused = data,
+            None => self.nodes.push(data),
         }
         (id, true)
     }
@@ -242,19 +251,14 @@ impl Tree {
 
     /// Takes a node out of its parent's children.
     fn unlink(&mut self, id: Id) {
-        let Data { parent, next, .. } = self[id];
-        let mut before = None;
-        let mut at = self[parent].first;
-        while let Some(child) = at.filter(|child| *child != id) {
-            before = Some(child);
-            at = self[child].next;
-        }
-        match before {
-            Some(before) => self[before].next = next,
+        let Data { parent, next, previous, .. } = self[id];
+        match previous {
+            Some(previous) => self[previous].next = next,
             None => self[parent].first = next,
         }
-        if self[parent].last == Some(id) {
-            self[parent].last = before;
+        match next {
+            Some(next) => self[next].previous = previous,
+            None => self[parent].last = previous,
         }
     }
 

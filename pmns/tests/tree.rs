@@ -4,6 +4,7 @@
 
 use pmapi::{Domain, Item, PmId};
 use pmns::{InsertError, Tree, dynamic_root, write};
+use proptest::prelude::*;
 
 fn domain(number: u16) -> Domain {
     Domain::new(number).unwrap()
@@ -70,6 +71,33 @@ fn removing_takes_empty_nodes_along() {
     assert_eq!(write::root(&names), "root {\n\ta\n}\n\na {\n\td\t1:1:2\n\tb\t1:1:4\n}\n");
     assert!(names.remove("a"));
     assert_eq!(write::root(&names), "root {\n}\n");
+}
+
+proptest! {
+    /// Against a list: names in the order of insertion at each node, both ways, whatever is taken out between.
+    #[test]
+    fn any_order_of_insertions_and_removals(steps in prop::collection::vec((any::<bool>(), 0..4u8, 0..4u8), 0..60)) {
+        let mut names = Tree::new();
+        let mut list: Vec<(u8, u8)> = Vec::new();
+        for (insert, a, b) in steps {
+            let name = format!("n{a}.m{b}");
+            if insert {
+                names.insert(&name, pmid(1, a.into(), b.into())).unwrap();
+                list.extend(Some((a, b)).filter(|pair| !list.contains(pair)));
+            } else {
+                prop_assert_eq!(names.remove(&name), list.contains(&(a, b)));
+                list.retain(|pair| *pair != (a, b));
+            }
+            for a in 0..4 {
+                let expected: Vec<String> = list.iter().filter(|p| p.0 == a).map(|p| format!("m{}", p.1)).collect();
+                let node = names.node(&format!("n{a}"));
+                prop_assert_eq!(node.is_some(), !expected.is_empty());
+                let Some(node) = node else { continue };
+                prop_assert!(node.children().map(|n| n.name()).eq(&expected));
+                prop_assert!(node.children().rev().map(|n| n.name()).eq(expected.iter().rev()));
+            }
+        }
+    }
 }
 
 #[test]
