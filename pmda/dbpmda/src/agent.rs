@@ -32,7 +32,7 @@ pub(crate) struct Agent {
     from_fd: i32,
     to_fd: i32,
     trace: Trace,
-    _child: Option<Child>,
+    child: Option<Child>,
 }
 
 /// A PDU from an agent.
@@ -109,12 +109,12 @@ impl Agent {
         let mut collector = Collector::new(Stream::new(from, to)?);
         collector.set_timeout(None);
         let (name, trace) = (name.to_owned(), trace.clone());
-        Ok(Agent { collector, name, version: None, is_socket, from_fd, to_fd, trace, _child: child })
+        Ok(Agent { collector, name, version: None, is_socket, from_fd, to_fd, trace, child: child })
     }
 
     /// The process, if it was started here.
     pub(crate) fn pid(&self) -> Option<u32> {
-        Some(self._child.as_ref()?.id())
+        Some(self.child.as_ref()?.id())
     }
 
     /// The version exchange, in which the agent goes first. An agent that does not take part stays

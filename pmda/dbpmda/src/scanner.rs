@@ -16,6 +16,7 @@ pub(crate) struct Scanner {
     /// Whether anything without white space may be a path. After a word that a path may follow this
     /// lasts until there is one, so that it goes on when a name comes instead.
     path: bool,
+    ended: bool,
 }
 
 /// What the characters of a token so far are.
@@ -155,8 +156,10 @@ impl Scanner {
     }
 
     fn peek(&mut self, at: usize, source: &mut Source) -> Option<u8> {
-        if at >= self.pending.len() {
-            self.pending.push_back(source.next()?);
+        if at >= self.pending.len() && !self.ended {
+            let next = source.next();
+            self.ended = next.is_none();
+            self.pending.extend(next);
         }
         self.pending.get(at).copied()
     }

@@ -71,6 +71,7 @@ impl Session {
             getiname: false,
             creds_timeout: options.creds_timeout,
         };
+        state.trace_profile("After reset_profile ...\n", None);
         Ok(Session { source, scanner: Scanner::default(), state })
     }
 

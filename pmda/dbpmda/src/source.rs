@@ -32,7 +32,7 @@ pub enum Input {
     /// Not a terminal.
     Stream(BufReader<Box<dyn Read>>),
     /// A terminal, with line editing.
-    Terminal(Terminal),
+    Terminal(Box<Terminal>),
 }
 
 struct After {

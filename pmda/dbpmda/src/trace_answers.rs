@@ -80,9 +80,11 @@ pub(crate) fn labels(trace: &Trace, labels: &LabelPdu<'_>) {
         _ => "?",
     };
     let (ident, bits, count) = (labels.ident.cast_signed(), labels.bits, labels.len());
+    let at = if count == 0 { "(nil)".to_owned() } else { format!("{labels:p}") };
+    let level_name = level(bits);
     trace.line(
         "labels",
-        format_args!("__pmDecodeLabel(ident={ident},type={bits:#x}[{}], {count} sets @{labels:p})", level(bits)),
+        format_args!("__pmDecodeLabel(ident={ident},type={bits:#x}[{level_name}], {count} sets @{at})"),
     );
     for (at, set) in labels.sets().enumerate() {
         let count = set.error.map_or(set.len() as i64, |code| code.code().into());

@@ -1,0 +1,17 @@
+//! The same input to PCP's dbpmda and to this one, with the same agents: the same output.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+mod agents;
+mod connections;
+mod derived;
+mod failures;
+mod language;
+mod modes;
+mod name_spaces;
+mod random;
+mod sample;
+mod sessions;
+mod stores;
+mod terminal;
+mod traces;

@@ -1,0 +1,174 @@
+//! Sessions of both programs.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use tempfile::TempDir;
+use testkit::{CAgent, Pcp};
+
+/// This dbpmda.
+pub(crate) const OURS: &str = env!("CARGO_BIN_EXE_dbpmda");
+
+/// What sessions run in: a directory of their own, with the files and the environment that both get.
+pub(crate) struct Sessions {
+    pcp: Pcp,
+    dir: TempDir,
+    options: Vec<OsString>,
+    environment: Vec<(String, OsString)>,
+    agent: String,
+}
+
+impl Sessions {
+    /// Without an agent, and with a name space of a single metric.
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::write(&root, "root {\n  one 1:1:1\n  dyn 253:*:*\n}\n").unwrap();
+        let options = ["-n".into(), root.into_os_string()].to_vec();
+        Sessions { pcp: Pcp::required(), dir, options, environment: Vec::new(), agent: "/nothing".to_owned() }
+    }
+
+    /// With an agent that PCP has in C, and its name space.
+    pub(crate) fn c_agent(name: &str) -> Self {
+        let agent = Pcp::required().c_agent(name);
+        Sessions::of(&agent, &format!("{} -d {}", agent.binary().display(), agent.domain()))
+    }
+
+    /// With an agent whose command line this is, and the name space and help text of one in C.
+    pub(crate) fn of(agent: &CAgent, command: &str) -> Self {
+        let mut sessions = Sessions::new();
+        sessions.options = vec!["-n".into(), agent.root().into()];
+        sessions.agent = format!("{command} -l {}", sessions.dir().join("agent.log").display());
+        sessions.env("PCP_PMDAS_DIR", agent.pmdas_dir())
+    }
+
+    /// With a variable in the environment.
+    pub(crate) fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// With a file in the working directory.
+    pub(crate) fn file(self, name: &str, text: &str) -> Self {
+        fs::write(self.dir().join(name), text).unwrap();
+        self
+    }
+
+    /// With other options instead of `-n` and its file.
+    pub(crate) fn options(mut self, options: &[&str]) -> Self {
+        self.options = options.iter().map(OsString::from).collect();
+        self
+    }
+
+    /// The working directory.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A session that begins with `open pipe`, of a script in which AGENT stands for the agent's command
+    /// line and DIR for the working directory; all input is echoed. What both programs show.
+    #[track_caller]
+    pub(crate) fn same(&self, script: &str) -> String {
+        self.same_input(&["-i", "-e"], &format!("open pipe AGENT\n{script}\n"))
+    }
+
+    /// A session without an agent.
+    #[track_caller]
+    pub(crate) fn same_alone(&self, script: &str) -> String {
+        self.same_input(&["-i", "-e"], &format!("{script}\n"))
+    }
+
+    /// A session with options and an input. What both programs show.
+    #[track_caller]
+    pub(crate) fn same_input(&self, options: &[&str], input: &str) -> String {
+        let (theirs, ours) = (self.theirs(options, input), self.ours(options, input));
+        assert!(theirs == ours, "{}", difference(&theirs, &ours));
+        ours
+    }
+
+    /// What PCP's dbpmda shows in a session with options and an input, and how it ends.
+    #[track_caller]
+    pub(crate) fn theirs(&self, options: &[&str], input: &str) -> String {
+        self.run(self.pcp.command("dbpmda"), options, input)
+    }
+
+    /// What this dbpmda shows in a session with options and an input, and how it ends.
+    #[track_caller]
+    pub(crate) fn ours(&self, options: &[&str], input: &str) -> String {
+        let mut command = Command::new(OURS);
+        command.envs([("LC_ALL", "C"), ("TZ", "UTC"), ("PCP_DERIVED_CONFIG", "")]);
+        self.run(command, options, input)
+    }
+
+    #[track_caller]
+    fn run(&self, mut command: Command, options: &[&str], input: &str) -> String {
+        let dir = self.dir().display().to_string();
+        let input = input.replace("AGENT", &self.agent).replace("DIR", &dir);
+        command.args(&self.options).args(options).current_dir(self.dir());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let output = self.pcp.run_command(command, &input);
+        let code = output.status.code();
+        let text = output.text.replace(&self.agent, "AGENT").replace(&dir, "DIR");
+        format!("{}exit code {code:?}\n", normalise(&text))
+    }
+
+    /// The command line of the agent.
+    pub(crate) fn agent(&self) -> &str {
+        &self.agent
+    }
+}
+
+/// That a session was about what it should be about.
+#[track_caller]
+pub(crate) fn shows(shown: &str, parts: &[&str]) {
+    let missing: Vec<_> = parts.iter().filter(|part| !shown.contains(**part)).collect();
+    assert!(missing.is_empty(), "{missing:#?} does not show in\n{shown}");
+}
+
+/// The simple agent that is made with this framework.
+pub(crate) fn our_simple() -> PathBuf {
+    // The test is in target/PROFILE/deps.
+    let exe = std::env::current_exe().unwrap();
+    let agent = exe.parent().and_then(Path::parent).unwrap().join("examples/simple_agent");
+    assert!(agent.exists(), "no {}: `cargo test --examples` builds it", agent.display());
+    agent
+}
+
+/// Without what differs from run to run: process ids, times, addresses, and which
+/// file descriptors were free. In place of testkit's rules
+/// these keep the lines that open an agent.
+fn normalise(text: &str) -> String {
+    static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+        [
+            (r"(__pmResult dump) from 0x[0-9a-f]+ ", "$1 "),
+            (r"(dump from|@|pmLabelSet) ?0x[0-9a-f]+", "$1 ADDRESS"),
+            (r"\(pid: \d+\)", "(pid: PID)"),
+            (r"\[\d+\](pmXmitPDU|pmGetPDU)", "[PID]$1"),
+            (r"(pmGetPDU: CREDS .* from=)\d+", "${1}PID"),
+            (r"(?m)^(000: +14 +700c) +[0-9a-f]+ ", "$1 PID "),
+            (r"\[... ... .. ..:..:..\] dbpmda\(\d+\)", "[TIME] dbpmda(PID)"),
+            (r" fd=\d+", " fd=FD"),
+            (r"__pmGetPDU\(\d+\)", "__pmGetPDU(FD)"),
+            (r"Timer: \d\.\d{6} seconds", "Timer: TIME"),
+            (r"\d\d:\d\d:\d\d\.\d+", "CLOCK"),
+        ]
+        .into_iter()
+        .map(|(pattern, with)| (Regex::new(pattern).unwrap(), with))
+        .collect()
+    });
+    RULES.iter().fold(text.to_owned(), |text, (pattern, with)| pattern.replace_all(&text, *with).into_owned())
+}
+
+/// The first lines that differ, with some before.
+fn difference(theirs: &str, ours: &str) -> String {
+    let (theirs, ours): (Vec<_>, Vec<_>) = (theirs.lines().collect(), ours.lines().collect());
+    let same = theirs.iter().zip(&ours).take_while(|(a, b)| a == b).count();
+    let part = |lines: &[&str]| lines.iter().skip(same).take(12).map(|line| format!("\n  {line}")).collect::<String>();
+    let before: String =
+        ours.iter().take(same).skip(same.saturating_sub(6)).map(|line| format!("\n  {line}")).collect();
+    format!("after line {same}:{before}\nPCP's dbpmda goes on with{}\nours with{}", part(&theirs), part(&ours))
+}
