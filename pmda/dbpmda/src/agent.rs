@@ -109,7 +109,7 @@ impl Agent {
         let mut collector = Collector::new(Stream::new(from, to)?);
         collector.set_timeout(None);
         let (name, trace) = (name.to_owned(), trace.clone());
-        Ok(Agent { collector, name, version: None, is_socket, from_fd, to_fd, trace, child: child })
+        Ok(Agent { collector, name, version: None, is_socket, from_fd, to_fd, trace, child })
     }
 
     /// The process, if it was started here.
