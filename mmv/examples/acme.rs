@@ -1,5 +1,5 @@
 //! The factory of PCP's guide: `cargo run --release -p pcp-mmv --example acme`, then
-//! `pminfo -dfmtT mmv.acme`. Names, identifiers and texts are those of the C example.
+//! `pminfo -dfmtT mmv.acme`. Names, identifiers and descriptors are those of the C example.
 use std::{thread, time::Duration};
 
 use mmv::{Counter, Registry, Units};
@@ -19,37 +19,28 @@ fn main() -> Result<(), mmv::Error> {
         .indom("products")
         .serial(61)
         .numbered((0..).zip(PRODUCTS))
-        .help("Acme products")
-        .long_help("Most popular products produced by the Acme Corporation")
+        .help("What Acme makes")
+        .long_help("The three products that sell best.")
         .register()?;
     let counts = registry
         .counter("products.count")
         .item(7)
-        .help("Acme factory product throughput")
-        .long_help(
-            "Monotonic increasing counter of products produced in the Acme Corporation\n\
-             factory since starting the Acme production application.  Quality guaranteed.",
-        )
+        .help("Products made")
+        .long_help("How many of each product have left the factory since the application started.")
         .over(&indom)?;
     let times = registry
         .counter("products.time")
         .item(8)
         .units(Units::MICROSECONDS)
-        .help("Machine time spent producing Acme products")
-        .long_help(
-            "Machine time spent producing Acme Corporation products.  Does not include\n\
-             time in queues waiting for production machinery.",
-        )
+        .help("Time on the machine")
+        .long_help("How long the machine has worked on each product. Waiting for the machine does not count.")
         .over(&indom)?;
     let queues = registry
         .counter("products.queuetime")
         .item(10)
         .units(Units::MICROSECONDS)
-        .help("Queued time while producing Acme products")
-        .long_help(
-            "Time spent in the queue waiting to build Acme Corporation products,\n\
-             while some other Acme product was being built instead of this one.",
-        )
+        .help("Time in the queue")
+        .long_help("How long each product has waited while the machine worked on another one.")
         .over(&indom)?;
     let product = |name| {
         Ok(Product { count: counts.instance(name)?, machine: times.instance(name)?, queue: queues.instance(name)? })

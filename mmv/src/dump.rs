@@ -1,15 +1,15 @@
 //! The text of PCP's `mmvdump`, byte for byte, also for files that are not valid.
 //!
 //! It is that of PCP 6.0, where 7.2 complains about less than no entries but not about no values or
-//! instances, and says more about strings that are not in the file. C reads on behind the end of a file when a string is not terminated, or when not
-//! all strings are in the file; here the text ends.
+//! instances, and says more about strings that are not in the file. C reads on behind the end of a
+//! file when a string is not terminated, or when not all strings are in the file; here the text ends.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::format::{
     Bytes, HEADER_LEN, Header, INDOM_LEN, IndomRecord, InstanceRecord, LABEL_LEN, LabelRecord, MAGIC, MetricRecord,
-    STRING_LEN, Section, TOC_LEN, Toc, VALUE_LEN, ValueRecord, ValueType, Version, is_singular,
+    NameAt, STRING_LEN, Section, TOC_LEN, Toc, VALUE_LEN, ValueRecord, ValueType, Version, is_singular,
 };
 
 /// Writes what is in a file, and says whether it is valid. `name` is printed as the file's name.
@@ -153,6 +153,11 @@ impl<'a, W: Write> Table<'a, W> {
         Stop::Bad(format!("Bad file size: too small for toc[{}] {what}[{i}]{rest}", self.index))
     }
 
+    /// In version 1 a name is in its record, wherever that is.
+    fn is_nowhere(&self, name: NameAt) -> bool {
+        self.version != Version::V1 && name.at == 0
+    }
+
     fn invalid_offset(&self, what: &str, i: u64, rest: &str) -> Stop {
         Stop::Bad(format!("Bad file: invalid offset for toc[{}] {what}[{i}]{rest}", self.index))
     }
@@ -188,7 +193,7 @@ impl<'a, W: Write> Table<'a, W> {
             Version::V2 | Version::V3 => self.too_small("inst", i, " indom"),
         })?;
         let name = instance.name.text(self.bytes).ok_or_else(|| self.too_small("inst", i, " name"))?;
-        if instance.name.at == 0 {
+        if self.is_nowhere(instance.name) {
             return Err(self.invalid_offset("inst", i, " name"));
         }
         // C counts in instances of version 1, whatever the version is.
@@ -225,7 +230,7 @@ impl<'a, W: Write> Table<'a, W> {
 
     fn metric_name(&self, metric: &MetricRecord, what: &str, i: u64, rest: &str) -> Result<&'a [u8], Stop> {
         let name = metric.name.text(self.bytes).ok_or_else(|| self.too_small(what, i, rest))?;
-        if metric.name.at == 0 { Err(self.invalid_offset(what, i, rest)) } else { Ok(cut(name)) }
+        if self.is_nowhere(metric.name) { Err(self.invalid_offset(what, i, rest)) } else { Ok(cut(name)) }
     }
 
     fn value(&mut self, i: u64) -> Result<(), Stop> {
@@ -252,7 +257,7 @@ impl<'a, W: Write> Table<'a, W> {
         let Some(name) = instance.name.text(self.bytes) else {
             return Err(self.too_small("value", i, " iname"));
         };
-        if instance.name.at == 0 {
+        if self.is_nowhere(instance.name) {
             return Err(self.invalid_offset("metric", i, " iname"));
         }
         write!(self.out, "[{} or \"", instance.internal)?;

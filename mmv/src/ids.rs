@@ -1,9 +1,9 @@
 //! Numbers that follow from names, so that they are the same in every run.
 
-/// The first number from the one that a name leads to, below `count`, that is not taken.
+/// The first number from the one that a name's hash leads to, below `count`, that is not taken.
 /// There must be one.
-pub(crate) fn probe(name: &str, count: u64, taken: impl Fn(u64) -> bool) -> u64 {
-    let start = hash(name) % count;
+pub(crate) fn probe(hash: u64, count: u64, taken: impl Fn(u64) -> bool) -> u64 {
+    let start = hash % count;
     (start..count).chain(0..start).find(|n| !taken(*n)).unwrap_or(start)
 }
 
@@ -24,8 +24,8 @@ mod tests {
 
     #[test]
     fn wraps_round() {
-        let first = probe("x", 10, |_| false);
-        assert_eq!(probe("x", 10, |n| n == first), (first + 1) % 10);
-        assert_eq!(probe("x", 10, |n| n != 3), 3);
+        let first = probe(hash("x"), 10, |_| false);
+        assert_eq!(probe(hash("x"), 10, |n| n == first), (first + 1) % 10);
+        assert_eq!(probe(hash("x"), 10, |n| n != 3), 3);
     }
 }

@@ -169,26 +169,30 @@ impl<'a> Layout<'a> {
         let firsts = self.first_instances();
         let instance_len = self.version.instance_len() as u64;
         let mut texts = (self.texts.at..).step_by(2 * STRING_LEN);
-        let mut seated = seated.iter().cloned().flatten().peekable();
         for run in self.model.values().all() {
             let metric = self.model.metric(run.metric);
             let initial = initial(metric);
+            let moving = match metric.kind {
+                Kind::Added | Kind::Text => (0, 0),
+                Kind::Set | Kind::Counted => (MARK, 0),
+                Kind::Interval => (MARK, MARK),
+            };
             let metric_at = self.metrics.at + (run.metric * self.version.metric_len()) as u64;
-            let first_instance = metric.indom.map(|indom| {
+            let (mut instance, step) = metric.indom.map_or((0, 0), |indom| {
                 let first = firsts.get(indom).copied().unwrap_or_default() + run.instance;
-                self.instances.at + first as u64 * instance_len
+                (self.instances.at + first as u64 * instance_len, instance_len)
             });
-            for (index, i) in (run.first..run.first + run.count).zip(0..) {
-                let moves = seated.next_if_eq(&index).is_some();
-                let (word, extra) = match metric.kind {
-                    Kind::Text => (0, texts.next().unwrap_or_default()),
-                    _ if !moves => (initial, 0),
-                    Kind::Added => (0, 0),
-                    Kind::Set | Kind::Counted => (MARK, 0),
-                    Kind::Interval => (MARK, MARK),
-                };
-                let instance = first_instance.map_or(0, |first| first + i * instance_len);
-                ValueRecord { word, extra: extra.cast_signed(), metric: metric_at, instance }.write(out.record()?);
+            for (values, moves) in cut(run.first..run.first + run.count, seated) {
+                for _ in values {
+                    let (word, extra) = match metric.kind {
+                        Kind::Text => (0, texts.next().unwrap_or_default()),
+                        _ if moves => moving,
+                        _ => (initial, 0),
+                    };
+                    let value = ValueRecord { word, extra: extra.cast_signed(), metric: metric_at, instance };
+                    value.write(out.record()?);
+                    instance += step;
+                }
             }
         }
         Ok(())
@@ -264,6 +268,31 @@ impl<'a> Layout<'a> {
         }
         Ok(())
     }
+}
+
+/// Cuts a range where it enters or leaves one of the `others`, which are in ascending order, and says of
+/// each part whether it is in one.
+fn cut(range: Range<usize>, others: &[Range<usize>]) -> impl Iterator<Item = (Range<usize>, bool)> {
+    let mut at = range.start;
+    let next = others.partition_point(|other| other.end <= at);
+    let mut others = others.iter().skip(next).filter(|other| !other.is_empty());
+    let mut other = others.next();
+    std::iter::from_fn(move || {
+        if at >= range.end {
+            return None;
+        }
+        let start = at;
+        let (end, inside) = match other {
+            Some(other) if other.start <= at => (other.end, true),
+            Some(other) => (other.start, false),
+            None => (range.end, false),
+        };
+        at = end.min(range.end);
+        if inside {
+            other = others.next();
+        }
+        Some((start..at, inside))
+    })
 }
 
 /// Collects records and writes many at a time.
@@ -349,4 +378,20 @@ fn push_padded(out: &mut Vec<u8>, text: &str, room: usize) {
     let end = out.len() + room;
     out.extend(text.as_bytes());
     out.resize(end, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts() {
+        let seated = [0..3, 5..5, 7..9];
+        let parts = |range| cut(range, &seated).collect::<Vec<_>>();
+        assert_eq!(parts(0..10), [(0..3, true), (3..7, false), (7..9, true), (9..10, false)]);
+        assert_eq!(parts(1..2), [(1..2, true)]);
+        assert_eq!(parts(3..8), [(3..7, false), (7..8, true)]);
+        assert_eq!(parts(9..9), []);
+        assert_eq!(cut(2..4, &[]).collect::<Vec<_>>(), [(2..4, false)]);
+    }
 }

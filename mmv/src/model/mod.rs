@@ -99,6 +99,8 @@ pub(crate) struct Model {
     nodes: HashSet<Box<str>>,
     /// Help texts, equal ones once.
     help: IndexSet<Box<str>>,
+    /// What was asked for last: often the next metric has the same.
+    last_help: Help,
     /// Items in use.
     items: Items,
     /// Metrics that have no item yet.
@@ -181,12 +183,18 @@ impl Model {
 
     /// Help of these texts, the empty ones left out.
     pub(crate) fn help(&mut self, short: &str, long: &str) -> Result<Help, Error> {
-        Ok(Help { short: self.help_text(short)?, long: self.help_text(long)? })
+        let Help { short: last_short, long: last_long } = self.last_help;
+        let help = Help { short: self.help_text(short, last_short)?, long: self.help_text(long, last_long)? };
+        self.last_help = help;
+        Ok(help)
     }
 
-    fn help_text(&mut self, text: &str) -> Result<Option<TextId>, Error> {
+    fn help_text(&mut self, text: &str, last: Option<TextId>) -> Result<Option<TextId>, Error> {
         if text.is_empty() {
             return Ok(None);
+        }
+        if last.is_some_and(|TextId(number)| self.help.get_index(number.into()).is_some_and(|last| **last == *text)) {
+            return Ok(last);
         }
         let number = match self.help.get_index_of(text) {
             Some(known) => known,
@@ -248,21 +256,12 @@ impl Model {
         if self.nodes.contains(name) {
             return Err(Error::Leaf(name.to_owned()));
         }
-        for ancestor in ancestors(name) {
-            // Whatever is a node already has ancestors that are.
-            if self.nodes.contains(ancestor) {
-                break;
-            }
-            if self.metrics.contains_key(ancestor) {
-                return Err(Error::Leaf(ancestor.to_owned()));
-            }
+        // Whatever is a node already has ancestors that are.
+        let new = ancestors(name).take_while(|ancestor| !self.nodes.contains(*ancestor)).count();
+        if let Some(leaf) = ancestors(name).take(new).find(|ancestor| self.metrics.contains_key(*ancestor)) {
+            return Err(Error::Leaf(leaf.to_owned()));
         }
-        for ancestor in ancestors(name) {
-            if self.nodes.contains(ancestor) {
-                break;
-            }
-            self.nodes.insert(ancestor.into());
-        }
+        self.nodes.extend(ancestors(name).take(new).map(Box::from));
         Ok(())
     }
 
@@ -292,7 +291,8 @@ impl Model {
             return Err(Error::Range { what: "instance domain", number, min: 1, max: MAX_SERIAL });
         }
         let serial = serial.unwrap_or_else(|| {
-            1 + ids::probe(name, MAX_SERIAL.into(), |serial| self.serials.contains(&(1 + serial as u32))) as u32
+            1 + ids::probe(ids::hash(name), MAX_SERIAL.into(), |serial| self.serials.contains(&(1 + serial as u32)))
+                as u32
         });
         self.serials.insert(serial);
         self.indoms.insert(name.into(), Indom { serial, help, ..Indom::default() });
@@ -325,7 +325,8 @@ impl Model {
         match domain.instances.entry(name.into()) {
             Entry::Occupied(_) => return Err(Error::InUse { what: "instance", name: name.to_owned() }),
             Entry::Vacant(entry) => {
-                let id = id.unwrap_or_else(|| ids::probe(name, 1 << 31, |id| ids.contains(&(id as i32))) as u32);
+                let id =
+                    id.unwrap_or_else(|| ids::probe(ids::hash(name), 1 << 31, |id| ids.contains(&(id as i32))) as u32);
                 entry.insert(id as i32);
                 domain.ids.insert(id as i32);
             }
@@ -348,24 +349,25 @@ impl Model {
     /// leads to. Metrics that come together get theirs in an order that follows from their names, so
     /// that the order in which a program registers them does not matter.
     pub(crate) fn assign_items(&mut self, before: &HashMap<Box<str>, u16>) {
-        let mut pending = std::mem::take(&mut self.unassigned);
-        pending.sort_by_cached_key(|index| {
-            let name = self.metrics.get_index(*index).map_or("", |(name, _)| name);
-            (ids::hash(name), *index)
-        });
-        pending.retain(|&index| {
-            let Some((name, metric)) = self.metrics.get_index_mut(index) else { return false };
-            let Some(&item) = before.get(&**name).filter(|item| self.items.insert(**item)) else { return true };
-            metric.item = item;
-            false
-        });
+        let metrics = &mut self.metrics;
+        let hash = |index| (ids::hash(metrics.get_index(index).map_or("", |(name, _)| name)), index);
+        let mut pending: Vec<(u64, usize)> = self.unassigned.drain(..).map(hash).collect();
+        pending.sort_unstable();
+        if !before.is_empty() {
+            pending.retain(|(_, index)| {
+                let Some((name, metric)) = metrics.get_index_mut(*index) else { return false };
+                let Some(&item) = before.get(&**name).filter(|item| self.items.insert(**item)) else { return true };
+                metric.item = item;
+                false
+            });
+        }
         // What another metric had before is left free for its return, if there is room.
-        let crowded = self.metrics.len() + before.len() > MAX_METRICS;
+        let crowded = metrics.len() + before.len() > MAX_METRICS;
         let mut taken = self.items.clone();
         before.values().filter(|_| !crowded).for_each(|item| _ = taken.insert(*item));
-        for index in pending {
-            let Some((name, metric)) = self.metrics.get_index_mut(index) else { continue };
-            metric.item = ids::probe(name, 1 << 10, |item| taken.contains(item as u16)) as u16;
+        for (hash, index) in pending {
+            let Some((_, metric)) = metrics.get_index_mut(index) else { continue };
+            metric.item = ids::probe(hash, 1 << 10, |item| taken.contains(item as u16)) as u16;
             taken.insert(metric.item);
             self.items.insert(metric.item);
         }

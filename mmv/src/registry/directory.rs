@@ -19,7 +19,7 @@ pub(super) fn choose_cluster(directory: &Path, name: &str, before: Option<u16>) 
         return before;
     }
     let indoms_clash = |cluster| used.contains(&cluster) || used.contains(&(cluster + CLUSTERS + 1));
-    1 + ids::probe(name, CLUSTERS.into(), |number| indoms_clash(1 + number as u16)) as u16
+    1 + ids::probe(ids::hash(name), CLUSTERS.into(), |number| indoms_clash(1 + number as u16)) as u16
 }
 
 /// Clusters above this one share the numbers of their instance domains with those below: the agent

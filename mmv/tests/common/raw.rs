@@ -114,7 +114,11 @@ fn bad_contents() -> Vec<(&'static str, Raw)> {
     };
     let mut short = Raw::new(48, 2);
     short.toc(0, METRICS, 5, 0);
+    // The header as a value, whose metric is the header.
+    let mut header = Raw::new(len, 2);
+    header.toc(0, METRICS, -1, 0).toc(1, VALUES, 1, 0).u64(8, 0).u64(16, 0);
     vec![
+        ("contents_header", header),
         ("contents_short", short),
         ("contents_section", contents(0x270f, 1)),
         ("contents_empty", contents(METRICS, 0)),
