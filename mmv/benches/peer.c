@@ -109,13 +109,15 @@ static void lookup(void)
     mmv_stats_stop("lookup", base);
 }
 
-/* The time to have so many metrics, over an instance domain of so many instances or none, ready. */
-static void start(const char *name, int metrics, int instances)
+/* The time to have files ready with so many metrics each, over an instance domain of so many instances or none. */
+static void start(const char *name, int files, int metrics, int instances)
 {
     mmv_metric_t *m = calloc(metrics, sizeof *m);
     mmv_instances_t *in = calloc(instances + 1, sizeof *in);
     mmv_indom_t indom = { 1, instances, in, "short", "help" };
+    void **base = calloc(files, sizeof *base);
     double rounds[ROUNDS];
+    char file[64];
 
     for (int i = 0; i < metrics; i++) {
         snprintf(m[i].name, MMV_NAMEMAX, "m.metric%d", i);
@@ -132,13 +134,20 @@ static void start(const char *name, int metrics, int instances)
     }
     for (int r = 0; r < ROUNDS; r++) {
         double begin = now();
-        void *base = mmv_stats_init(name, 50, 0, m, metrics, instances ? &indom : NULL, instances ? 1 : 0);
+        for (int f = 0; f < files; f++) {
+            snprintf(file, sizeof file, "%s_%d", name, f);
+            base[f] = mmv_stats_init(file, 50, 0, m, metrics, instances ? &indom : NULL, instances ? 1 : 0);
+        }
         rounds[r] = now() - begin;
-        mmv_stats_stop(name, base);
+        for (int f = 0; f < files; f++) {
+            snprintf(file, sizeof file, "%s_%d", name, f);
+            mmv_stats_stop(file, base[f]);
+        }
     }
     report(name, rounds);
     free(m);
     free(in);
+    free(base);
 }
 
 int main(void)
@@ -169,8 +178,10 @@ int main(void)
     lookup();
     two_threads("two_inc_value", 0);
     two_threads("two_atomic_add", 1);
-    start("start_100000_singular", 100000, 0);
-    start("start_10_by_10000", 10, 10000);
+    start("start_100_by_1000", 100, 1000, 0);
+    /* More than PCP's agent takes of a file: it skips them all. */
+    start("start_1_by_100000", 1, 100000, 0);
+    start("start_10_by_10000", 1, 10, 10000);
     mmv_stats_stop("peer", map);
     return 0;
 }
