@@ -1,6 +1,7 @@
 //! The agent as a process of its own.
 
 use std::ffi::OsString;
+use std::panic::catch_unwind;
 use std::process::ExitCode;
 
 use pmapi::Domain;
@@ -39,7 +40,9 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         options.log.clone().unwrap_or_else(|| format!("{}.log", options.name.as_deref().unwrap_or(A::NAME)).into());
     log::open(&options.program, &file);
     log::subscribe(&options.program, options.debug.clone());
-    let served = serve::<A>(&options);
+    log::panics();
+    // A panic has its line already; the log is to have its end as well.
+    let served = catch_unwind(|| serve::<A>(&options)).unwrap_or_else(|_| Err("the agent panicked".into()));
     if let Err(e) = &served {
         error!(critical = true, "{e}");
     }
@@ -65,7 +68,7 @@ fn serve<A: Agent>(options: &Options) -> Start<()> {
     if let Some(base) = &options.helpfile {
         engine.open_help(base).unwrap_or_else(|e| warn!("unable to open help text files: {e}"));
     }
-    Ok(session.run(&mut engine)?)
+    Ok(session.serve(&mut engine, options.not_ready)?)
 }
 
 /// `-U`, or else PCP's user if there is one and the process may become it.

@@ -93,6 +93,7 @@ impl<A: Agent> Channel for Local<A> {
             while let Some((header, pdu)) = self.frames.next_pdu()? {
                 if let Reply::Pdu(head, rest) = self.engine.handle(header, pdu) {
                     self.replies.push_back([head, rest].concat());
+                    self.engine.sent();
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! The log file, as PCP's daemons write it: pmOpenLog(3) and pmNotifyErr(3).
 
+use std::any::Any;
 use std::fmt::{self, Write as _};
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -154,6 +155,20 @@ fn now() -> impl fmt::Display {
 /// When the process has a subscriber already, as a test or an embedding program may, that one stays.
 pub(crate) fn subscribe(program: &str, debug: Debug) {
     let _ = tracing_subscriber::registry().with(Lines { program: program.to_owned(), debug }).try_init();
+}
+
+/// Gives each panic a line in the log. What goes on after it is decided elsewhere.
+pub(crate) fn panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(|place| format!(" at {place}")).unwrap_or_default();
+        tracing::error!("panic{place}: {}", panic_message(panic.payload()));
+    }));
+}
+
+/// What a panic says.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 struct Lines {

@@ -34,6 +34,9 @@ struct Given {
     username: Option<String>,
     #[command(flatten)]
     transport: TransportOptions,
+    /// pmcd's configuration has this agent as notready: tell pmcd when it is ready
+    #[arg(long)]
+    notready: bool,
     /// Write the agent's PCP directory to DIR and end
     #[arg(long, value_name = "DIR", group = "task")]
     write_pmda: Option<PathBuf>,
@@ -74,6 +77,7 @@ pub(crate) struct Options {
     pub(crate) log: Option<PathBuf>,
     pub(crate) username: Option<String>,
     pub(crate) transport: Transport,
+    pub(crate) not_ready: bool,
     pub(crate) write_pmda: Option<PathBuf>,
     pub(crate) write_help: Option<PathBuf>,
 }
@@ -120,6 +124,7 @@ impl Options {
             log: given.log,
             username: given.username,
             transport,
+            not_ready: given.notready,
             write_pmda: given.write_pmda,
             write_help: given.write_help,
         })

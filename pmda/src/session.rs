@@ -1,6 +1,7 @@
 //! The conversation with pmcd over any reader and writer.
 
 use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::AsFd;
 
 use pmapi::pdu::handshake::{self, Flags};
 use pmapi::pdu::{FrameError, Frames, Pdu, PduType};
@@ -9,6 +10,7 @@ use tracing::{debug, error, warn};
 
 use crate::agent::Agent;
 use crate::engine::{Engine, Reply};
+use crate::poll::Poll;
 
 /// A connection with pmcd.
 #[derive(Debug)]
@@ -52,24 +54,52 @@ impl<R: Read, W: Write> Session<R, W> {
         Ok(Session { input, output, frames: Frames::new(), greeted: false })
     }
 
-    /// Answers PDUs until the end of file (pmdaMain(3)).
+    /// Answers PDUs until the end of file, and nothing else: the agent's
+    /// [sources](Agent::sources) are not waited for.
     pub fn run<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<(), SessionError> {
+        while self.receive(engine)? {}
+        Ok(())
+    }
+
+    /// Answers PDUs until the end of file, wakes the agent for its [sources](Agent::sources), and tells
+    /// pmcd when it becomes ready (pmdaMain(3)). `not_ready`: pmcd waits for that before it asks
+    /// anything (`notready` in pmcd.conf).
+    pub fn serve<A: Agent>(&mut self, engine: &mut Engine<A>, not_ready: bool) -> Result<(), SessionError>
+    where
+        R: AsFd,
+    {
+        engine.can_tell(not_ready);
+        let mut poll = Poll::default();
         loop {
-            let n = match self.input.read(self.frames.space()) {
-                Ok(0) if self.frames.pending() > 0 => return Err(SessionError::Cut(self.frames.pending())),
-                Ok(0) => {
-                    if !self.greeted {
-                        error!(critical = true, "version exchange failure, end of file expecting CREDS");
-                    }
-                    return Ok(());
-                }
-                Ok(n) => n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(SessionError::Read(e)),
-            };
-            self.frames.filled(n);
-            while self.step(engine)? {}
+            if self.greeted && engine.becomes_ready() {
+                let mut ready = Vec::new();
+                let encoded = handshake::encode_ready(&mut ready).map_err(io::Error::other);
+                debug!(target: "pdu", "sending that the agent is ready");
+                encoded.and_then(|()| write_both(&mut self.output, &ready, &[])).map_err(SessionError::Write)?;
+            }
+            if poll.wait(&self.input, engine).map_err(SessionError::Read)? && !self.receive(engine)? {
+                return Ok(());
+            }
         }
+    }
+
+    /// Reads once and answers the PDUs that are whole; false at the end of file.
+    fn receive<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<bool, SessionError> {
+        let n = match self.input.read(self.frames.space()) {
+            Ok(0) if self.frames.pending() > 0 => return Err(SessionError::Cut(self.frames.pending())),
+            Ok(0) => {
+                if !self.greeted {
+                    error!(critical = true, "version exchange failure, end of file expecting CREDS");
+                }
+                return Ok(false);
+            }
+            Ok(n) => n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            Err(e) => return Err(SessionError::Read(e)),
+        };
+        self.frames.filled(n);
+        while self.step(engine)? {}
+        Ok(true)
     }
 
     /// Answers one PDU if a whole one has arrived.
@@ -97,6 +127,7 @@ impl<R: Read, W: Write> Session<R, W> {
         if let Reply::Pdu(head, rest) = engine.handle(header, bytes) {
             debug!(target: "pdu", "sending {} bytes", head.len() + rest.len());
             write_both(&mut self.output, head, rest).map_err(SessionError::Write)?;
+            engine.sent();
         }
         Ok(true)
     }

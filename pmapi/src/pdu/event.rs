@@ -1,5 +1,7 @@
 //! The payload of event values: records of time, flags and parameters (pmUnpackEventRecords(3)).
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use super::result::{BLOCK_HEAD, MAX_PAYLOAD, block_atom};
 use crate::{Atom, Error, PmId, Result, Type};
 
@@ -50,6 +52,21 @@ pub struct Stamp {
     pub nanoseconds: u32,
 }
 
+impl Stamp {
+    /// The present.
+    pub fn now() -> Stamp {
+        SystemTime::now().into()
+    }
+}
+
+/// A time before the epoch is the epoch.
+impl From<SystemTime> for Stamp {
+    fn from(time: SystemTime) -> Stamp {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Stamp { seconds: since.as_secs().cast_signed(), nanoseconds: since.subsec_nanos() }
+    }
+}
+
 /// One record.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
@@ -65,12 +82,41 @@ pub struct Record<'a> {
 impl<'a> Record<'a> {
     /// The parameters: metrics and their values.
     pub fn params(&self) -> impl Iterator<Item = (Option<PmId>, Atom<'a>)> + use<'a> {
-        let mut rest = self.params;
-        std::iter::from_fn(move || {
-            let (pmid, value, tail) = param(rest)?;
-            rest = tail;
-            Some((pmid, value))
-        })
+        params(self.params)
+    }
+}
+
+fn params(mut rest: &[u8]) -> impl Iterator<Item = (Option<PmId>, Atom<'_>)> {
+    std::iter::from_fn(move || {
+        let (pmid, value, tail) = param(rest)?;
+        rest = tail;
+        Some((pmid, value))
+    })
+}
+
+/// Parameters of a record as they go out, to be kept until then.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Params {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+impl Params {
+    /// Adds one. `PM_ERR_TYPE` for events in events, `PM_ERR_TOOBIG` when the value is full.
+    pub fn add(&mut self, pmid: PmId, value: Atom<'_>) -> Result {
+        put_param(&mut self.bytes, pmid, value)?;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Metrics and their values.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<PmId>, Atom<'_>)> {
+        params(&self.bytes)
+    }
+
+    /// The bytes that they take.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
     }
 }
 
@@ -156,6 +202,12 @@ impl EventArray {
         EventArray { layout, payload: vec![0; 4], params: None }
     }
 
+    /// Drops all records, for others in a layout.
+    pub fn start(&mut self, layout: Layout) {
+        self.layout = layout;
+        self.clear();
+    }
+
     /// Drops all records (pmdaEventResetArray(3)).
     pub fn clear(&mut self) {
         self.payload.clear();
@@ -169,8 +221,8 @@ impl EventArray {
         }
     }
 
-    fn head(&mut self, time: Stamp, flags: EventFlags, count: u32) -> Result {
-        if self.payload.len() + 24 > MAX_PAYLOAD {
+    fn head(&mut self, time: Stamp, flags: EventFlags, count: u32, params: usize) -> Result {
+        if self.payload.len() + 24 + params > MAX_PAYLOAD {
             return Err(Error::TOOBIG);
         }
         self.bump(0);
@@ -194,50 +246,38 @@ impl EventArray {
         if flags.contains(EventFlags::MISSED) {
             return Err(Error::CONV);
         }
-        self.head(time, flags, 0)?;
+        self.head(time, flags, 0, 0)?;
         self.params = Some(self.payload.len() - 4);
         Ok(())
+    }
+
+    /// Adds a record with its parameters, or nothing. Errors as with [`EventArray::record`].
+    pub fn push(&mut self, time: Stamp, flags: EventFlags, params: &Params) -> Result {
+        if flags.contains(EventFlags::MISSED) {
+            return Err(Error::CONV);
+        }
+        self.params = None;
+        self.head(time, flags, params.count, params.bytes.len())?;
+        self.payload.extend_from_slice(&params.bytes);
+        Ok(())
+    }
+
+    /// Whether there is no record.
+    pub fn is_empty(&self) -> bool {
+        self.payload.len() <= 4
     }
 
     /// Adds a record that tells how many were lost (pmdaEventAddMissedRecord(3)).
     pub fn missed(&mut self, time: Stamp, count: u32) -> Result {
         self.params = None;
-        self.head(time, EventFlags::MISSED, count)
+        self.head(time, EventFlags::MISSED, count, 0)
     }
 
     /// Adds a parameter to the record (pmdaEventAddParam(3)). `PM_ERR_TYPE` for events in events,
     /// `PM_ERR_TOOBIG` when the value is full.
     pub fn param(&mut self, pmid: PmId, value: Atom<'_>) -> Result {
         let at = self.params.ok_or(Error::NODATA)?;
-        let number: [u8; 8];
-        let payload = match value {
-            Atom::String(v) | Atom::Aggregate(v) => v,
-            Atom::Event(_) | Atom::HighResEvent(_) => return Err(Error::TYPE),
-            Atom::I32(v) => &v.to_be_bytes()[..],
-            Atom::U32(v) => &v.to_be_bytes()[..],
-            Atom::Float(v) => &v.to_be_bytes()[..],
-            Atom::I64(v) => {
-                number = v.to_be_bytes();
-                &number
-            }
-            Atom::U64(v) => {
-                number = v.to_be_bytes();
-                &number
-            }
-            Atom::Double(v) => {
-                number = v.to_be_bytes();
-                &number
-            }
-        };
-        if self.payload.len() + payload.len() + 12 > MAX_PAYLOAD {
-            return Err(Error::TOOBIG);
-        }
-        let head = (value.ty().code() as u32) << 24 | (payload.len() + BLOCK_HEAD) as u32;
-        self.payload.extend_from_slice(&pmid.word().to_be_bytes());
-        self.payload.extend_from_slice(&head.to_be_bytes());
-        self.payload.extend_from_slice(payload);
-        // Zeros, unlike the padding between value blocks.
-        self.payload.resize(self.payload.len().next_multiple_of(4), 0);
+        put_param(&mut self.payload, pmid, value)?;
         self.bump(at);
         Ok(())
     }
@@ -249,4 +289,38 @@ impl EventArray {
             Layout::Nano => Atom::HighResEvent(&self.payload),
         }
     }
+}
+
+/// Appends a parameter, or nothing.
+fn put_param(out: &mut Vec<u8>, pmid: PmId, value: Atom<'_>) -> Result {
+    let number: [u8; 8];
+    let payload = match value {
+        Atom::String(v) | Atom::Aggregate(v) => v,
+        Atom::Event(_) | Atom::HighResEvent(_) => return Err(Error::TYPE),
+        Atom::I32(v) => &v.to_be_bytes()[..],
+        Atom::U32(v) => &v.to_be_bytes()[..],
+        Atom::Float(v) => &v.to_be_bytes()[..],
+        Atom::I64(v) => {
+            number = v.to_be_bytes();
+            &number
+        }
+        Atom::U64(v) => {
+            number = v.to_be_bytes();
+            &number
+        }
+        Atom::Double(v) => {
+            number = v.to_be_bytes();
+            &number
+        }
+    };
+    if out.len() + payload.len() + 12 > MAX_PAYLOAD {
+        return Err(Error::TOOBIG);
+    }
+    let head = (value.ty().code() as u32) << 24 | (payload.len() + BLOCK_HEAD) as u32;
+    out.extend_from_slice(&pmid.word().to_be_bytes());
+    out.extend_from_slice(&head.to_be_bytes());
+    out.extend_from_slice(payload);
+    // Zeros, unlike the padding between value blocks.
+    out.resize(out.len().next_multiple_of(4), 0);
+    Ok(())
 }

@@ -201,7 +201,12 @@ impl ResultWriter {
         if self.blocks.len() <= WHOLE {
             self.lists.append(&mut self.blocks);
         }
-        Ok((&self.lists, &self.blocks))
+        Ok(self.parts())
+    }
+
+    /// The two parts of the PDU that [`ResultWriter::seal`] has completed last.
+    pub fn parts(&self) -> (&[u8], &[u8]) {
+        (&self.lists, &self.blocks)
     }
 }
 

@@ -1,0 +1,205 @@
+//! A source that is slow: read by a thread of its own, while the agent answers from the latest
+//! snapshot.
+
+use std::io::{self, PipeReader};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pmapi::{Error, Result};
+use tracing::{error, warn};
+
+use crate::log::panic_message;
+
+/// Reads a source again and again in a thread of its own, and keeps the latest snapshot.
+///
+/// [`Background::latest`] never waits, however long the source takes: an agent whose source hangs
+/// answers from the last snapshot, or with `PM_ERR_AGAIN` before the first. The thread ends after this
+/// has been dropped, at the end of the reading that is under way; nobody waits for it.
+///
+/// ```
+/// # use pmda::{Background, pmapi::Error};
+/// # use std::time::Duration;
+/// let load = Background::spawn(Duration::from_secs(5), || Ok(std::fs::read_to_string("/proc/loadavg")?))?;
+/// match load.latest() {
+///     Ok(text) => println!("{text}"),
+///     Err(Error::AGAIN) => println!("not read yet"),
+///     Err(e) => println!("not readable: {e}"),
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Background<T> {
+    latest: Arc<Mutex<Latest<T>>>,
+    /// A message asks for a snapshot at once; the end of the channel ends the thread.
+    asks: SyncSender<()>,
+    /// Ends with the first outcome.
+    first: PipeReader,
+}
+
+#[derive(Debug)]
+struct Latest<T> {
+    outcome: Result<Arc<T>>,
+    /// When the last snapshot was complete.
+    taken: Option<Instant>,
+    /// Whether there has been an outcome.
+    ready: bool,
+}
+
+impl<T: Send + Sync + 'static> Background<T> {
+    /// Starts the thread. A reading starts `period` after the last one started, or when that took
+    /// longer, at its end. A panic in `source` is `PM_ERR_GENERIC`.
+    pub fn spawn(period: Duration, source: impl FnMut() -> Result<T> + Send + 'static) -> io::Result<Self> {
+        let (first, until) = io::pipe()?;
+        let latest = Arc::new(Mutex::new(Latest { outcome: Err(Error::AGAIN), taken: None, ready: false }));
+        let (asks, asked) = sync_channel(1);
+        let to = Arc::clone(&latest);
+        thread::Builder::new().name("background".into()).spawn(move || {
+            let mut until = Some(until);
+            read(period, source, &asked, |outcome| {
+                publish(&to, outcome);
+                until = None;
+            });
+        })?;
+        Ok(Background { latest, asks, first })
+    }
+}
+
+impl<T> Background<T> {
+    /// The outcome of the last reading: a snapshot, or the source's error; `PM_ERR_AGAIN` before the
+    /// first.
+    pub fn latest(&self) -> Result<Arc<T>> {
+        lock(&self.latest).outcome.clone()
+    }
+
+    /// Time since the last snapshot; the source may have failed since. `None` before the first.
+    pub fn age(&self) -> Option<Duration> {
+        lock(&self.latest).taken.map(|taken| taken.elapsed())
+    }
+
+    /// Whether there has been a snapshot or an error of the source.
+    pub fn is_ready(&self) -> bool {
+        lock(&self.latest).ready
+    }
+
+    /// Asks for a reading as soon as the one that may be under way has ended; does not wait for it.
+    pub fn ask(&self) {
+        // When it is full, somebody has asked already.
+        let _ = self.asks.try_send(());
+    }
+}
+
+/// Readable from the first snapshot or error on.
+impl<T> AsFd for Background<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.first.as_fd()
+    }
+}
+
+/// Held for as long as it takes to exchange or copy a pointer.
+fn lock<T>(latest: &Mutex<Latest<T>>) -> MutexGuard<'_, Latest<T>> {
+    latest.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read<T>(
+    period: Duration,
+    mut source: impl FnMut() -> Result<T>,
+    asked: &Receiver<()>,
+    mut publish: impl FnMut(Result<T>),
+) {
+    loop {
+        let started = Instant::now();
+        // What a panic may leave behind is the source's own.
+        publish(catch_unwind(AssertUnwindSafe(&mut source)).unwrap_or_else(|panic| {
+            error!("a source panicked: {}", panic_message(&*panic));
+            Err(Error::GENERIC)
+        }));
+        match asked.recv_timeout(period.saturating_sub(started.elapsed())) {
+            Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn publish<T>(latest: &Mutex<Latest<T>>, outcome: Result<T>) {
+    let outcome = outcome.map(Arc::new);
+    let failed = outcome.as_ref().err().copied();
+    let mut to = lock(latest);
+    if outcome.is_ok() {
+        to.taken = Some(Instant::now());
+    }
+    to.ready = true;
+    let before = std::mem::replace(&mut to.outcome, outcome);
+    // The old snapshot may be large: freed when nobody can wait for the lock.
+    drop(to);
+    if let Some(e) = failed.filter(|e| before.as_ref().err() != Some(e)) {
+        warn!("a source failed: {e}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// A source whose readings are what is sent to it.
+    fn fed() -> (mpsc::Sender<Result<u32>>, Background<u32>) {
+        let (feed, fed) = mpsc::channel();
+        (feed, Background::spawn(LONG, move || fed.recv().unwrap_or(Err(Error::NODATA))).unwrap())
+    }
+
+    fn wait(source: &Background<u32>, outcome: Result<u32>) {
+        while source.latest().map(|v| *v) != outcome {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn the_last_outcome_counts() {
+        let (feed, source) = fed();
+        assert_eq!((source.latest(), source.age(), source.is_ready()), (Err(Error::AGAIN), None, false));
+        feed.send(Ok(7)).unwrap();
+        wait(&source, Ok(7));
+        assert!(source.is_ready() && source.age().is_some());
+        feed.send(Err(Error::NOAGENT)).unwrap();
+        // The source is read when it is asked for, not only after an hour.
+        source.ask();
+        wait(&source, Err(Error::NOAGENT));
+        assert!(source.age().is_some());
+        feed.send(Ok(8)).unwrap();
+        source.ask();
+        wait(&source, Ok(8));
+    }
+
+    #[test]
+    fn a_panic_is_an_error_and_the_source_goes_on() {
+        let mut n = 0;
+        let source = Background::spawn(LONG, move || {
+            n += 1;
+            assert_ne!(n, 1, "as the test wants it");
+            Ok(n)
+        });
+        let source = source.unwrap();
+        wait(&source, Err(Error::GENERIC));
+        source.ask();
+        wait(&source, Ok(2));
+    }
+
+    #[test]
+    fn the_thread_ends_with_its_owner_and_hangs_with_nobody() {
+        let (feed, source) = fed();
+        let waiting = feed.clone();
+        // The thread waits for its feed: dropping returns all the same.
+        drop(source);
+        waiting.send(Ok(1)).unwrap();
+        // The thread has gone with its end of the feed.
+        while feed.send(Ok(2)).is_ok() {
+            thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The clients of pmcd: who they are, and what an agent keeps for each.
+
+use std::cell::{Ref, RefCell, RefMut};
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::rc::{Rc, Weak};
+
+use pmapi::pdu::handshake::Attribute;
+
+/// A client of pmcd (pmdaGetContext(3)): two are equal when pmcd gives them the same number.
+///
+/// Who it is, is known to agents that ask for it with [`Agent::WANTS`](crate::Agent::WANTS), and of
+/// clients whose connection tells it: those over a Unix socket and those that have authenticated.
+///
+/// ```
+/// # use pmda::prelude::*;
+/// fn only_root(client: Client) -> Result {
+///     if client.uid() == Some(0) { Ok(()) } else { Err(Error::PERMISSION) }
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    number: i32,
+    who: Who,
+}
+
+/// What an agent has been told of a client.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Who {
+    uid: Option<u32>,
+    gid: Option<u32>,
+    pid: Option<u32>,
+}
+
+impl Client {
+    /// A client of whom nothing else is known.
+    pub const fn new(number: i32) -> Self {
+        Client { number, who: Who { uid: None, gid: None, pid: None } }
+    }
+
+    /// The number that pmcd gives it; another client may get it later.
+    pub const fn number(self) -> i32 {
+        self.number
+    }
+
+    /// The user.
+    pub const fn uid(self) -> Option<u32> {
+        self.who.uid
+    }
+
+    /// The group.
+    pub const fn gid(self) -> Option<u32> {
+        self.who.gid
+    }
+
+    /// The process.
+    pub const fn pid(self) -> Option<u32> {
+        self.who.pid
+    }
+}
+
+impl PartialEq for Client {
+    fn eq(&self, other: &Client) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Client {}
+
+impl Hash for Client {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.number.fmt(f)
+    }
+}
+
+/// Something that pmcd tells of a client (`PMDA_ATTR_*`), decoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClientAttribute<'a> {
+    /// The name under which it has authenticated.
+    UserName(&'a str),
+    /// The user.
+    UserId(u32),
+    /// The group.
+    GroupId(u32),
+    /// The process.
+    ProcessId(u32),
+    /// The container whose metrics it wants; `None` for those of the host again.
+    Container(Option<&'a str>),
+    /// Anything else, or a value that makes no sense.
+    Other(Attribute, &'a [u8]),
+}
+
+impl<'a> ClientAttribute<'a> {
+    pub(crate) fn decode(attribute: Attribute, value: &'a [u8]) -> Self {
+        let text = std::str::from_utf8(value);
+        let number = || text.ok().and_then(|text| text.parse().ok());
+        let decoded = match attribute {
+            Attribute::USERNAME => text.ok().map(ClientAttribute::UserName),
+            Attribute::USERID => number().map(ClientAttribute::UserId),
+            Attribute::GROUPID => number().map(ClientAttribute::GroupId),
+            Attribute::PROCESSID => number().map(ClientAttribute::ProcessId),
+            Attribute::CONTAINER => {
+                text.ok().map(|name| ClientAttribute::Container(Some(name).filter(|name| !name.is_empty())))
+            }
+            _ => None,
+        };
+        decoded.unwrap_or(ClientAttribute::Other(attribute, value))
+    }
+}
+
+/// Who the clients are, as far as pmcd has told.
+#[derive(Default, Debug)]
+pub(crate) struct Known(HashMap<i32, Who>);
+
+impl Known {
+    pub(crate) fn client(&self, number: i32) -> Client {
+        // Most agents do not ask who their clients are.
+        let who = if self.0.is_empty() { None } else { self.0.get(&number).copied() };
+        Client { number, who: who.unwrap_or_default() }
+    }
+
+    pub(crate) fn tell(&mut self, number: i32, attribute: ClientAttribute<'_>) {
+        let mut who = self.0.get(&number).copied().unwrap_or_default();
+        match attribute {
+            ClientAttribute::UserId(uid) => who.uid = Some(uid),
+            ClientAttribute::GroupId(gid) => who.gid = Some(gid),
+            ClientAttribute::ProcessId(pid) => who.pid = Some(pid),
+            _ => return,
+        }
+        self.0.insert(number, who);
+    }
+
+    pub(crate) fn forget(&mut self, number: i32) {
+        self.0.remove(&number);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// What an agent keeps for each of its clients, from [`Setup::clients`](crate::Setup::clients).
+///
+/// The framework drops what belongs to a client when that has gone. A copy is another handle of the
+/// same states.
+#[derive(Debug)]
+pub struct Clients<T> {
+    states: Rc<RefCell<HashMap<i32, T>>>,
+}
+
+impl<T> Clone for Clients<T> {
+    fn clone(&self) -> Self {
+        Clients { states: Rc::clone(&self.states) }
+    }
+}
+
+impl<T: 'static> Clients<T> {
+    pub(crate) fn new(ends: &mut Ends) -> Self {
+        let states = Rc::new(RefCell::new(HashMap::new()));
+        let weak: Weak<RefCell<HashMap<i32, T>>> = Rc::downgrade(&states);
+        ends.0.push(weak);
+        Clients { states }
+    }
+
+    /// The state of a client; a new one if there is none. Panics while another state is borrowed.
+    pub fn of(&self, client: Client) -> RefMut<'_, T>
+    where
+        T: Default,
+    {
+        RefMut::map(self.states.borrow_mut(), |states| states.entry(client.number).or_default())
+    }
+
+    /// The state of a client, if there is one. Panics while a state is borrowed to be changed.
+    pub fn find(&self, client: Client) -> Option<Ref<'_, T>> {
+        Ref::filter_map(self.states.borrow(), |states| states.get(&client.number)).ok()
+    }
+
+    /// Sets the state of a client and gives the one before.
+    pub fn set(&self, client: Client, state: T) -> Option<T> {
+        self.states.borrow_mut().insert(client.number, state)
+    }
+
+    /// Takes the state of a client away.
+    pub fn take(&self, client: Client) -> Option<T> {
+        self.states.borrow_mut().remove(&client.number)
+    }
+
+    /// How many clients have a state.
+    pub fn len(&self) -> usize {
+        self.states.borrow().len()
+    }
+
+    /// Whether no client has one.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What has to be told that a client has gone.
+#[derive(Default)]
+pub(crate) struct Ends(Vec<Weak<dyn PerClient>>);
+
+/// Keeps something for each client.
+pub(crate) trait PerClient {
+    /// A client has gone, or all have (`None`).
+    fn forget(&self, client: Option<i32>);
+}
+
+impl<T> PerClient for RefCell<HashMap<i32, T>> {
+    fn forget(&self, client: Option<i32>) {
+        // Dropped when nothing is borrowed any more: a state may have a handle of its own kind.
+        let gone = match client {
+            Some(number) => self.borrow_mut().remove(&number).map(|state| HashMap::from([(number, state)])),
+            None => Some(std::mem::take(&mut *self.borrow_mut())),
+        };
+        drop(gone);
+    }
+}
+
+impl Ends {
+    pub(crate) fn add(&mut self, to: Weak<dyn PerClient>) {
+        self.0.push(to);
+    }
+
+    pub(crate) fn forget(&self, client: Option<i32>) {
+        self.0.iter().filter_map(Weak::upgrade).for_each(|to| to.forget(client));
+    }
+}
+
+impl fmt::Debug for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ends({})", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes() {
+        use ClientAttribute::*;
+        for (attribute, value, decoded) in [
+            (Attribute::USERID, &b"1000"[..], UserId(1000)),
+            (Attribute::GROUPID, b"0", GroupId(0)),
+            (Attribute::PROCESSID, b"77", ProcessId(77)),
+            (Attribute::USERNAME, b"pcp", UserName("pcp")),
+            (Attribute::CONTAINER, b"web", Container(Some("web"))),
+            (Attribute::CONTAINER, b"", Container(None)),
+            (Attribute::USERID, b"-1", Other(Attribute::USERID, b"-1")),
+            (Attribute::USERID, b"", Other(Attribute::USERID, b"")),
+            (Attribute::USERNAME, b"\xff", Other(Attribute::USERNAME, b"\xff")),
+            (Attribute(3), b"x", Other(Attribute(3), b"x")),
+        ] {
+            assert_eq!(ClientAttribute::decode(attribute, value), decoded);
+        }
+    }
+
+    #[test]
+    fn states_go_with_their_clients() {
+        let mut ends = Ends::default();
+        let [one, two] = [1, 2].map(Client::new);
+        let alive = Rc::new(());
+        let clients = Clients::<Option<Rc<()>>>::new(&mut ends);
+        *clients.of(one) = Some(alive.clone());
+        clients.set(two, Some(alive.clone()));
+        assert_eq!((Rc::strong_count(&alive), clients.len()), (3, 2));
+        ends.forget(Some(1));
+        assert!(clients.find(one).is_none() && clients.find(two).is_some());
+        assert_eq!(Rc::strong_count(&alive), 2);
+        ends.forget(None);
+        assert_eq!((Rc::strong_count(&alive), clients.is_empty()), (1, true));
+        // The agent may have dropped its handle.
+        drop(clients);
+        ends.forget(Some(1));
+    }
+}

@@ -1,0 +1,121 @@
+//! What an agent waits for besides pmcd: file descriptors and times.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::agent::Agent;
+use crate::background::Background;
+use crate::engine::Engine;
+
+/// What an agent waits for besides pmcd, from [`Agent::sources`]. What is ready comes to
+/// [`Agent::wake`], between two requests and in the same thread.
+///
+/// A descriptor that the agent reads or writes in [`Agent::wake`] should be non-blocking: pmcd waits
+/// meanwhile.
+#[derive(Debug, Default)]
+pub struct PollSet<'a> {
+    fds: Vec<PollFd<'a>>,
+    wakes: Vec<Option<Wake>>,
+    until: Option<Instant>,
+}
+
+/// Why an agent is woken.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Wake {
+    /// The descriptor of this number has something to read, or its other side is gone.
+    Readable(usize),
+    /// The descriptor of this number can be written to, or its other side is gone.
+    Writable(usize),
+    /// The time has come.
+    Time,
+}
+
+impl<'a> PollSet<'a> {
+    /// Wakes the agent when there is something to read. `number` is the agent's own: it tells the
+    /// descriptors apart.
+    pub fn readable(&mut self, number: usize, fd: &'a impl AsFd) {
+        self.add(fd, PollFlags::POLLIN, Some(Wake::Readable(number)));
+    }
+
+    /// Wakes the agent when it can write.
+    pub fn writable(&mut self, number: usize, fd: &'a impl AsFd) {
+        self.add(fd, PollFlags::POLLOUT, Some(Wake::Writable(number)));
+    }
+
+    /// Wakes the agent at a time; of several times the first counts.
+    pub fn at(&mut self, time: Instant) {
+        self.until = Some(self.until.map_or(time, |until| until.min(time)));
+    }
+
+    /// Waits for the first snapshot of a source, so that pmcd is told at once when
+    /// [`Agent::is_ready`] becomes true. The agent is not woken by this.
+    pub fn first<T>(&mut self, source: &'a Background<T>) {
+        if !source.is_ready() {
+            self.add(source, PollFlags::POLLIN, None);
+        }
+    }
+
+    fn add(&mut self, fd: &'a impl AsFd, events: PollFlags, wake: Option<Wake>) {
+        self.fds.push(PollFd::new(fd.as_fd(), events));
+        self.wakes.push(wake);
+    }
+}
+
+/// Waits for pmcd and for the sources of an agent; the memory stays for the next time.
+#[derive(Debug, Default)]
+pub(crate) struct Poll {
+    fds: Vec<PollFd<'static>>,
+    wakes: Vec<Option<Wake>>,
+    due: Vec<Wake>,
+}
+
+impl Poll {
+    /// Waits until something happens and wakes the agent for what is its own. True when pmcd has sent
+    /// something, and at once for an agent without sources: reading then waits.
+    pub(crate) fn wait<A: Agent>(&mut self, pmcd: &impl AsFd, engine: &mut Engine<A>) -> io::Result<bool> {
+        let mut set = PollSet { fds: recycle(std::mem::take(&mut self.fds)), ..PollSet::default() };
+        set.wakes = std::mem::take(&mut self.wakes);
+        set.wakes.clear();
+        engine.agent().sources(&mut set);
+        if set.fds.is_empty() && set.until.is_none() {
+            return Ok(true);
+        }
+        set.add(pmcd, PollFlags::POLLIN, None);
+        let asked = wait(&mut set.fds, set.until)?;
+        let ready = set.fds.iter().zip(&set.wakes).filter(|(fd, _)| fd.any().unwrap_or(true));
+        self.due.extend(ready.filter_map(|(_, wake)| *wake));
+        if set.until.is_some_and(|until| until <= Instant::now()) {
+            self.due.push(Wake::Time);
+        }
+        self.wakes = set.wakes;
+        self.fds = recycle(set.fds);
+        self.due.drain(..).for_each(|wake| engine.wake(wake));
+        Ok(asked)
+    }
+}
+
+/// Whether the last descriptor is ready.
+fn wait(fds: &mut [PollFd<'_>], until: Option<Instant>) -> io::Result<bool> {
+    match poll(fds, until.map_or(PollTimeout::NONE, timeout)) {
+        Ok(_) => Ok(fds.last().is_some_and(|fd| fd.any().unwrap_or(true))),
+        Err(Errno::EINTR) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Rounded up to milliseconds: rounding down would poll without waiting at the end.
+fn timeout(until: Instant) -> PollTimeout {
+    let left: Duration = until.saturating_duration_since(Instant::now());
+    PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
+}
+
+/// An empty vector with the memory of another one.
+fn recycle<'b>(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'b>> {
+    fds.clear();
+    // Vectors of elements of one size are collected in place; this one has none.
+    fds.into_iter().filter_map(|_| None).collect()
+}
