@@ -1,12 +1,16 @@
 //! The trait that an agent implements.
 
-use std::fmt;
-
 use pmapi::label::LabelSet;
-use pmapi::pdu::handshake::{Attribute, Flags};
+use pmapi::pdu::handshake::Flags;
+use pmapi::pdu::metadata::{Subject, TextKind};
+use pmapi::pdu::result::Changes;
 use pmapi::{Atom, Error, Inst, Item, Result, Serial};
 
+use crate::client::{Client, ClientAttribute};
+use crate::dynamic::Dynamic;
 use crate::indom::Instances;
+use crate::labels::Labelled;
+use crate::poll::{PollSet, Wake};
 use crate::schema::Setup;
 use crate::values::Values;
 
@@ -42,8 +46,8 @@ pub trait Agent: Sized + 'static {
     /// An error is the answer for this metric alone, in place of its values (pmdaFetch(3)).
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result;
 
-    /// Called once for each request before it is answered: the place to read the source, or to
-    /// bring instances up to date. An error is the answer to the whole request.
+    /// Called once for each request before it is answered (pmdaSetCheckCallBack(3)): the place to read
+    /// the source, or to bring instances up to date. An error is the answer to the whole request.
     fn refresh(&mut self, request: Request, client: Client) -> Result {
         let _ = (request, client);
         Ok(())
@@ -57,6 +61,18 @@ pub trait Agent: Sized + 'static {
         None
     }
 
+    /// The metrics that come and go, if there are such (pmdaDynamicPMNS(3)).
+    fn dynamic(&self) -> Option<&Dynamic> {
+        None
+    }
+
+    /// What clients shall be told to have changed, with the values that they get now: asked once for
+    /// each fetch (`PMDA_EXT_LABEL_CHANGE`, `PMDA_EXT_NAMES_CHANGE`). Changes of [`Dynamic`] are seen
+    /// without it.
+    fn changes(&mut self) -> Changes {
+        Changes::default()
+    }
+
     /// Takes over a value that a client stores (pmdaStore(3)). Only metrics that were declared
     /// [`storable`](crate::schema::Metric::storable) get here, and only values of the metric's type.
     fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, client: Client) -> Result {
@@ -64,32 +80,63 @@ pub trait Agent: Sized + 'static {
         Err(Error::PERMISSION)
     }
 
-    /// Labels of an instance (pmdaLabel(3)); labels of other levels are declared.
+    /// Help that the agent has elsewhere, in the place of what is declared, if there is any
+    /// (pmdaText(3)).
+    fn text(&self, of: Subject, kind: TextKind) -> Result<Option<&[u8]>> {
+        let _ = (of, kind);
+        Ok(None)
+    }
+
+    /// Labels that change while the agent runs, in the place of those that are declared, if there are
+    /// any (pmdaLabel(3)). [`Agent::changes`] tells clients of a change.
+    fn labels(&self, of: Labelled) -> Result<Option<LabelSet>> {
+        let _ = of;
+        Ok(None)
+    }
+
+    /// Labels of an instance (pmdaSetLabelCallBack(3)).
     fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
         let _ = (indom, inst);
         Ok(LabelSet::new())
     }
 
     /// An attribute of a client (pmdaAttribute(3)); comes only to agents that ask for it with
-    /// [`Agent::WANTS`].
-    fn attribute(&mut self, client: Client, attribute: Attribute, value: &[u8]) -> Result {
-        let _ = (client, attribute, value);
+    /// [`Agent::WANTS`]. [`Client::uid`] and its like need no code here.
+    fn attribute(&mut self, client: Client, attribute: ClientAttribute<'_>) -> Result {
+        let _ = (client, attribute);
         Ok(())
     }
 
     /// A client has gone (pmdaSetEndContextCallBack(3)). Its number may be given to another one.
+    /// [`Clients`](crate::Clients) and event queues have dropped by then what was the client's.
     fn close(&mut self, client: Client) {
         let _ = client;
     }
-}
 
-/// A client of pmcd, as pmcd numbers them (pmdaGetContext(3)).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Client(pub i32);
+    /// Called after the answer to a request has gone out (pmdaSetDoneCallBack(3)): the place for work
+    /// that the client shall not wait for.
+    fn done(&mut self, request: Request, client: Client) {
+        let _ = (request, client);
+    }
 
-impl fmt::Display for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+    /// Whether the agent can answer. While it cannot, requests are not answered but refused, and pmcd
+    /// asks no more until it is told that the agent is ready (`PM_ERR_PMDANOTREADY`,
+    /// `PM_ERR_PMDAREADY`, pmdaSendError(3)); clients get `PM_ERR_AGAIN`.
+    ///
+    /// Looked at before each request and after each [`Agent::wake`].
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    /// What the agent waits for besides pmcd. Looked at before each wait. Only a daemon waits: in
+    /// other hosts the agent can look after its sources in [`Agent::refresh`].
+    fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
+        let _ = set;
+    }
+
+    /// Something that [`Agent::sources`] names has come.
+    fn wake(&mut self, wake: Wake) {
+        let _ = wake;
     }
 }
 

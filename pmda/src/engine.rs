@@ -9,15 +9,22 @@ use pmapi::pdu::metadata::{DescPdu, DescReq, Fetch, Subject, Text, TextKind, Tex
 use pmapi::pdu::profile::{Profile, Selection};
 use pmapi::pdu::result::{Changes, ResultPdu, ValueSet};
 use pmapi::pdu::result_writer::ResultWriter;
-use pmapi::pdu::{FROM_AGENT, Header, Pdu, PduType};
+use pmapi::pdu::{FROM_AGENT, Header, Pdu};
 use pmapi::{Error, InDom, PmId, Result};
 use tracing::{debug, error, warn};
 
-use crate::agent::{Agent, Client, Failure, Request, Start};
+use crate::agent::{Agent, Failure, Request, Start};
+use crate::client::{Client, ClientAttribute, Known};
+use crate::dynamic::{Dynamic, Version};
 use crate::indom::Instances;
 use crate::labels;
-use crate::schema::{Identity, Schema};
+use crate::names;
+use crate::schema::{Identity, Schema, Served};
 use crate::values::Values;
+
+mod hosts;
+
+use hosts::Readiness;
 
 /// An agent with all that answers a PDU from it.
 ///
@@ -31,9 +38,26 @@ pub struct Engine<A> {
     help: Compiled,
     config: Config,
     profile: Profile,
+    /// What clients have not been told yet.
     changes: Changes,
+    /// The state of dynamic names and labels that clients have been told.
+    told: Version,
+    known: Known,
+    readiness: Readiness,
+    /// The request whose answer may not have gone out yet.
+    answered: Option<(Request, Client)>,
     out: Vec<u8>,
     result: ResultWriter,
+}
+
+/// Where an answer is.
+#[derive(Clone, Copy)]
+enum Answer {
+    None,
+    /// In `out`.
+    Out,
+    /// In `result`.
+    Values,
 }
 
 /// What goes back to pmcd.
@@ -55,6 +79,7 @@ impl<A: Agent> Engine<A> {
     pub fn with(identity: Identity, config: Config) -> Start<Engine<A>> {
         let (schema, agent) = Schema::start::<A>(identity, config.clone())?;
         let help = schema.compiled_help()?;
+        let told = agent.dynamic().map(Dynamic::version).unwrap_or_default();
         Ok(Engine {
             agent,
             schema,
@@ -62,6 +87,10 @@ impl<A: Agent> Engine<A> {
             config,
             profile: Profile::default(),
             changes: Changes::default(),
+            told,
+            known: Known::default(),
+            readiness: Readiness::default(),
+            answered: None,
             out: Vec::new(),
             result: ResultWriter::new(),
         })
@@ -83,79 +112,93 @@ impl<A: Agent> Engine<A> {
         &mut self.agent
     }
 
-    /// Answers a PDU.
+    /// Answers a PDU. When the reply has gone out, [`Engine::sent`] is to be called.
+    ///
+    /// A panic of the agent is logged, and `PM_ERR_GENERIC` the answer to the request.
     pub fn handle(&mut self, header: Header, bytes: &[u8]) -> Reply<'_> {
-        let client = Client(header.from);
+        self.answered = None;
+        let answer = self.guard(|engine| engine.answer(header, bytes)).unwrap_or_else(|e| match header.pdu {
+            pdu if hosts::is_request(pdu) => self.fail(e),
+            _ => Answer::None,
+        });
+        match answer {
+            Answer::None => Reply::None,
+            Answer::Out => Reply::Pdu(&self.out, &[]),
+            Answer::Values => {
+                let (head, blocks) = self.result.parts();
+                Reply::Pdu(head, blocks)
+            }
+        }
+    }
+
+    fn answer(&mut self, header: Header, bytes: &[u8]) -> Answer {
+        let client = self.known.client(header.from);
         let pdu = match Pdu::decode(header, bytes) {
             Ok(pdu) => pdu,
             Err(e) => {
                 error!("{e}");
-                return self.refuse(header.pdu);
+                return if hosts::is_request(header.pdu) { self.fail(Error::IPC) } else { Answer::None };
             }
         };
         debug!(target: "libpmda", "received {} PDU from client {client}", header.pdu);
+        if let Err(e) = self.before(&pdu, client) {
+            return self.fail_with(e);
+        }
         self.out.clear();
         let done = match pdu {
-            Pdu::Fetch(fetch) => return self.fetch(client, fetch),
+            Pdu::Fetch(fetch) => return self.fetch(client, fetch).unwrap_or_else(|e| self.fail_with(e)),
             Pdu::Profile(profile) => {
                 self.profile.assign(&profile);
-                return Reply::None;
+                return Answer::None;
             }
             Pdu::Error(e) => {
                 self.news(client, e);
-                return Reply::None;
+                return Answer::None;
             }
             Pdu::Attr(attr) => {
-                if let Err(e) = self.agent.attribute(client, attr.attribute, attr.value) {
-                    warn!("failed to set attribute {}: {e}", attr.attribute.0);
-                }
-                return Reply::None;
+                self.attribute(client, attr);
+                return Answer::None;
             }
             Pdu::DescReq(req) => self.desc(client, req),
             Pdu::InstanceReq(req) => self.instance(client, req),
             Pdu::TextReq(req) => self.text(client, req),
             Pdu::LabelReq(req) => self.label(client, req),
             Pdu::Result(request) => {
-                let status = self.store(client, &request);
-                handshake::encode_error(&mut self.out, FROM_AGENT, status)
+                let stored = self.store(client, &request);
+                stored.and_then(|()| handshake::encode_error(&mut self.out, FROM_AGENT, Ok(())))
             }
-            // Without dynamic names there is nothing that pmcd does not know itself.
-            Pdu::Names(_) | Pdu::Child(_) | Pdu::Traverse(_) => Err(Error::NAME),
-            Pdu::Ids(_) => Err(Error::PMID),
+            Pdu::Names(_) | Pdu::Ids(_) | Pdu::Child(_) | Pdu::Traverse(_) => self.names(client, pdu),
             Pdu::Desc(_) | Pdu::Instance(_) | Pdu::Text(_) | Pdu::Creds(_) | Pdu::Label(_) => {
                 error!("unexpected {} PDU", header.pdu);
-                return Reply::None;
+                return Answer::None;
             }
         };
-        if let Err(e) = done {
-            return self.fail(e);
+        match done {
+            Ok(()) => Answer::Out,
+            Err(e) => self.fail_with(e),
         }
-        Reply::Pdu(&self.out, &[])
     }
 
-    /// What a PDU of this type gets when it cannot be decoded: requests an error, others nothing.
-    fn refuse(&mut self, pdu: PduType) -> Reply<'_> {
-        const REQUESTS: [PduType; 10] = [
-            PduType::RESULT,
-            PduType::FETCH,
-            PduType::DESC_REQ,
-            PduType::INSTANCE_REQ,
-            PduType::TEXT_REQ,
-            PduType::PMNS_IDS,
-            PduType::PMNS_NAMES,
-            PduType::PMNS_CHILD,
-            PduType::PMNS_TRAVERSE,
-            PduType::LABEL_REQ,
-        ];
-        if REQUESTS.contains(&pdu) { self.fail(Error::IPC) } else { Reply::None }
+    /// Answers with an error of the agent.
+    fn fail_with(&mut self, e: Error) -> Answer {
+        let e = self.presentable(e);
+        self.fail(e)
     }
 
-    fn fail(&mut self, e: Error) -> Reply<'_> {
+    fn fail(&mut self, e: Error) -> Answer {
         self.out.clear();
         match handshake::encode_error(&mut self.out, FROM_AGENT, Err(e)) {
-            Ok(()) => Reply::Pdu(&self.out, &[]),
+            Ok(()) => Answer::Out,
             // An ERROR PDU has 16 bytes.
-            Err(_) => Reply::None,
+            Err(_) => Answer::None,
+        }
+    }
+
+    fn attribute(&mut self, client: Client, attr: handshake::Attr<'_>) {
+        let attribute = ClientAttribute::decode(attr.attribute, attr.value);
+        self.known.tell(client.number(), attribute);
+        if let Err(e) = self.agent.attribute(self.known.client(client.number()), attribute) {
+            warn!("failed to set attribute {}: {e}", attr.attribute.0);
         }
     }
 
@@ -163,6 +206,8 @@ impl<A: Agent> Engine<A> {
         match e.status() {
             Err(Error::NOTCONN) => {
                 debug!(target: "context", "end of context {client}");
+                self.known.forget(client.number());
+                self.schema.ends.forget(Some(client.number()));
                 self.agent.close(client);
             }
             Err(e) => error!("unexpected error PDU from pmcd: {e}"),
@@ -170,25 +215,27 @@ impl<A: Agent> Engine<A> {
         }
     }
 
-    fn fetch(&mut self, client: Client, fetch: Fetch<'_>) -> Reply<'_> {
-        if let Err(e) = self.agent.refresh(Request::Fetch, client) {
-            return self.fail(e);
-        }
+    fn fetch(&mut self, client: Client, fetch: Fetch<'_>) -> Result<Answer> {
+        self.agent.refresh(Request::Fetch, client)?;
         self.result.begin();
         for pmid in fetch.pmids() {
             // A request may name a large metric any number of times.
             if self.result.len() > MAX_REPLY {
                 error!("the answer to a fetch is over {MAX_REPLY} bytes");
-                return self.fail(Error::TOOBIG);
+                return Err(Error::TOOBIG);
             }
             self.result.begin_set(pmid);
-            let Some(metric) = pmid.and_then(|pmid| self.schema.find(pmid)) else {
+            let Some(metric) = pmid.and_then(|pmid| find(&self.agent, &self.schema, pmid)) else {
                 debug!(target: "libpmda", "metric {} is not defined", Ident(pmid));
                 self.result.end_set(Err(Error::PMID));
                 continue;
             };
+            if metric.parameter {
+                self.result.end_set(Ok(()));
+                continue;
+            }
             let selection = metric.desc.indom.map_or(Selection::ALL, |indom| self.profile.selection(indom));
-            let mut values = Values::new(&mut self.result, &metric.desc, selection);
+            let mut values = Values::new(&mut self.result, &metric.desc, selection, client);
             match self.agent.fetch(metric.item, &mut values) {
                 Ok(()) => {
                     let missing = values.missing();
@@ -200,18 +247,14 @@ impl<A: Agent> Engine<A> {
                 }
             }
         }
-        let changes = std::mem::take(&mut self.changes);
+        let changes = self.news_for_clients();
         match self.result.seal(FROM_AGENT, changes) {
-            Ok((head, blocks)) => Reply::Pdu(head, blocks),
+            Ok(_) => Ok(Answer::Values),
             Err(e) => {
                 // The news have not gone out.
                 self.changes = changes;
                 error!("the answer to a fetch: {e}");
-                self.out.clear();
-                match handshake::encode_error(&mut self.out, FROM_AGENT, Err(e)) {
-                    Ok(()) => Reply::Pdu(&self.out, &[]),
-                    Err(_) => Reply::None,
-                }
+                Err(e)
             }
         }
     }
@@ -219,7 +262,7 @@ impl<A: Agent> Engine<A> {
     fn desc(&mut self, client: Client, req: DescReq) -> Result {
         let pmid = req.pmid.ok_or(Error::PMID)?;
         self.agent.refresh(Request::Desc(pmid.item()), client)?;
-        let metric = self.schema.find(pmid).ok_or(Error::PMID)?;
+        let metric = find(&self.agent, &self.schema, pmid).ok_or(Error::PMID)?;
         DescPdu { desc: metric.desc }.encode(&mut self.out, FROM_AGENT)
     }
 
@@ -252,11 +295,35 @@ impl<A: Agent> Engine<A> {
             Subject::Metric(pmid) => Target::Metric(pmid),
             Subject::InDom(indom) => Target::InDom(indom),
         };
-        let text = match kind {
+        let given = self.agent.text(subject, kind)?;
+        let text = given.or_else(|| self.agent.dynamic()?.text(target, kind)).or_else(|| match kind {
             TextKind::OneLine => self.help.oneline(target),
             TextKind::Help => self.help.text(target),
-        };
+        });
         Text { ident: req.ident, text: text.ok_or(Error::TEXT)? }.encode(&mut self.out, FROM_AGENT)
+    }
+
+    /// What has changed since clients were told.
+    fn news_for_clients(&mut self) -> Changes {
+        let mut changes = std::mem::take(&mut self.changes).union(self.agent.changes());
+        let now = self.agent.dynamic().map_or(self.told, Dynamic::version);
+        if now.names != self.told.names {
+            changes = changes.union(Changes::NAMES);
+        }
+        if now.labels != self.told.labels {
+            changes = changes.union(Changes::LABELS);
+        }
+        self.told = now;
+        changes
+    }
+
+    /// Names that the agent keeps itself; the rest is known to pmcd.
+    fn names(&mut self, client: Client, request: Pdu<'_>) -> Result {
+        names::check(&request)?;
+        if self.agent.dynamic().is_some() {
+            self.agent.refresh(Request::Names, client)?;
+        }
+        names::answer(self.agent.dynamic(), request, &mut self.out)
     }
 
     fn label(&mut self, client: Client, req: LabelReq) -> Result {
@@ -270,10 +337,10 @@ impl<A: Agent> Engine<A> {
     }
 
     fn store_set(&mut self, client: Client, set: &ValueSet<'_>) -> Result {
-        if !self.schema.is_storable() {
+        if !self.schema.is_storable() && self.agent.dynamic().is_none() {
             return Err(Error::PERMISSION);
         }
-        let metric = set.pmid.and_then(|pmid| self.schema.find(pmid)).ok_or(Error::PMID)?;
+        let metric = set.pmid.and_then(|pmid| find(&self.agent, &self.schema, pmid)).ok_or(Error::PMID)?;
         if !metric.storable {
             return Err(Error::PERMISSION);
         }
@@ -295,13 +362,18 @@ impl<A: Agent> Engine<A> {
 /// No answer to a fetch goes on beyond this many bytes.
 const MAX_REPLY: usize = 256 << 20;
 
-/// The instances of a domain: those that the agent gives, else those that it has declared.
+/// The instances of a domain: those that the agent gives, else those that it has declared or added.
 pub(crate) fn instances<'a, A: Agent>(
     agent: &'a A,
     schema: &'a Schema,
     serial: pmapi::Serial,
 ) -> Option<&'a dyn Instances> {
-    agent.instances(serial).or_else(|| schema.instances(serial))
+    agent.instances(serial).or_else(|| schema.instances(serial)).or_else(|| agent.dynamic()?.instances(serial))
+}
+
+/// A declared or dynamic metric.
+fn find<A: Agent>(agent: &A, schema: &Schema, pmid: PmId) -> Option<Served> {
+    schema.find(pmid).or_else(|| agent.dynamic()?.find(pmid)).copied()
 }
 
 /// Logs that a metric has no values, as loudly as libpcp_pmda does.

@@ -57,6 +57,9 @@ impl Schema {
         for m in self.metrics() {
             tree.insert(m.name(), PmId::new(self.domain(), m.item()))?;
         }
+        for name in self.dynamic() {
+            tree.insert(name, pmns::dynamic_root(self.domain()))?;
+        }
         Ok(pmns::write::agent(&tree, self.domain(), &self.symbol())?)
     }
 

@@ -5,11 +5,29 @@ use pmapi::label::{LabelFlags, LabelLevel, LabelSet, RawLabel};
 use pmapi::pdu::FROM_AGENT;
 use pmapi::pdu::label::{LabelReq, LabelSetRef, encode_label};
 use pmapi::pdu::profile::{Profile, Selection};
-use pmapi::{Error, InDom, Inst, PmId, Result};
+use pmapi::{Error, InDom, Inst, Item, PmId, Result, Serial};
 
-use crate::agent::{Agent, Client, Request};
+use crate::agent::{Agent, Request};
+use crate::client::Client;
+use crate::dynamic::Dynamic;
 use crate::engine::instances;
-use crate::schema::Schema;
+use crate::schema::{Labels, Schema};
+
+/// What labels belong to; those of instances have a request of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Labelled {
+    /// Everything on the host. pmcd does not ask agents for these.
+    Context,
+    /// Everything that the agent has.
+    Agent,
+    /// An instance domain.
+    InDom(Serial),
+    /// The metrics of a cluster.
+    Cluster(u16),
+    /// A metric.
+    Item(Item),
+}
 
 /// Appends the answer. Levels other than instances have one set, or none when it would be empty;
 /// instances have a set each, those without labels too (pmdaLabel(3)).
@@ -28,23 +46,34 @@ pub(crate) fn answer<A: Agent>(
         return of_instances(agent, schema, profile, client, req, out);
     }
     agent.refresh(Request::Labels, client)?;
-    let declared = &schema.labels;
-    let context;
-    let set = match level {
-        LabelLevel::Context => {
-            context = LabelSet::context(config);
-            Some(&context)
-        }
-        LabelLevel::Domain => declared.domain.as_ref(),
-        LabelLevel::InDom => InDom::from_word(req.ident).and_then(|i| declared.indoms.get(&i.serial())),
-        LabelLevel::Cluster => PmId::from_word(req.ident).and_then(|p| declared.clusters.get(&p.item().cluster())),
-        LabelLevel::Item => PmId::from_word(req.ident).and_then(|p| declared.items.get(&p.item())),
+    let domain = schema.domain();
+    let indom = InDom::from_word(req.ident).filter(|indom| indom.domain() == domain);
+    let item = PmId::from_word(req.ident).filter(|pmid| pmid.domain() == domain).map(PmId::item);
+    let of = match level {
+        LabelLevel::Context => Some(Labelled::Context),
+        LabelLevel::Domain => Some(Labelled::Agent),
+        LabelLevel::InDom => indom.map(|indom| Labelled::InDom(indom.serial())),
+        LabelLevel::Cluster => item.map(|item| Labelled::Cluster(item.cluster())),
+        LabelLevel::Item => item.map(Labelled::Item),
         LabelLevel::Instances => None,
     };
+    let given = of.map_or(Ok(None), |of| agent.labels(of))?;
+    let given = given.or_else(|| (of == Some(Labelled::Context)).then(|| LabelSet::context(config)));
+    let set = given.as_ref().or_else(|| declared(agent.dynamic(), &schema.labels, of?));
     let set = set.filter(|set| !set.is_empty());
     let index = set.map_or_else(Vec::new, |set| marked(set, level));
     let set = set.map(|set| LabelSetRef { inst: None, labels: Ok(&index), json: set.json().as_bytes() });
     encode_label(out, FROM_AGENT, req, set.as_slice())
+}
+
+fn declared<'a>(dynamic: Option<&'a Dynamic>, labels: &'a Labels, of: Labelled) -> Option<&'a LabelSet> {
+    match of {
+        Labelled::Context => None,
+        Labelled::Agent => Some(&labels.domain),
+        Labelled::InDom(indom) => labels.indoms.get(&indom).or_else(|| dynamic?.indom_labels(indom)),
+        Labelled::Cluster(cluster) => labels.clusters.get(&cluster),
+        Labelled::Item(item) => labels.items.get(&item).or_else(|| dynamic?.labels(item)),
+    }
 }
 
 fn of_instances<A: Agent>(

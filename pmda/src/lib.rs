@@ -43,24 +43,32 @@
 //! | `pmdaCache…` | [`Cache`] |
 //! | `pmdaStore` | [`Agent::store`] |
 //! | `pmdaLabel`, label callback | [`Setup::labels`], [`Agent::instance_labels`] and their like |
+//! | `pmdaDynamicPMNS`, `pmdaTreeCreate`, `pmdaTreeInsert`; pmid, name and children callbacks | [`Setup::dynamic`], [`Dynamic`] |
+//! | `pmdaExtSetFlags` with `PMDA_EXT_NAMES_CHANGE`, `PMDA_EXT_LABEL_CHANGE` | [`Dynamic`], [`Agent::changes`] |
 //! | attribute, end of context | [`Agent::attribute`], [`Agent::close`] |
 //! | `pmNotifyErr` | tracing's `error!`, `warn!`, `info!` |
 //! | `pmDebugOptions` | tracing's `debug!` with the option as target, see [`log`] |
 //! | dbpmda's and pmcd's side | [`collector`] |
 //!
-//! Shared objects, dynamic names and event queues are not there yet.
+//! Shared objects and event queues are not there yet.
 
 pub mod agent;
+pub mod background;
 pub mod cache;
+pub mod client;
 pub mod collector;
 mod daemon;
+pub mod dynamic;
 pub mod engine;
+pub mod event;
 mod files;
 pub mod indom;
 mod labels;
 pub mod local;
 pub mod log;
+mod names;
 mod options;
+pub mod poll;
 pub mod schema;
 pub mod session;
 mod transport;
@@ -70,26 +78,40 @@ pub mod watch;
 
 pub use pmapi;
 
-pub use agent::{Agent, Client, Failure, Request, Start};
+pub use agent::{Agent, Failure, Request, Start};
+pub use background::Background;
 pub use cache::Cache;
+pub use client::{Client, ClientAttribute, Clients};
 pub use daemon::{main, run};
+pub use dynamic::Dynamic;
 pub use engine::{Engine, Reply};
+pub use event::{Event, EventQueue};
 pub use indom::Instances;
+pub use labels::Labelled;
 pub use local::Local;
-pub use schema::{Schema, Setup};
+pub use poll::{PollSet, Wake};
+pub use schema::{Indom, Metric, Schema, Setup};
 pub use values::Values;
 pub use watch::Watch;
 
 /// What an agent's source file needs.
 pub mod prelude {
-    pub use crate::agent::{Agent, Client, Request, Start};
+    pub use crate::agent::{Agent, Request, Start};
+    pub use crate::background::Background;
     pub use crate::cache::Cache;
+    pub use crate::client::{Client, ClientAttribute, Clients};
+    pub use crate::dynamic::Dynamic;
+    pub use crate::event::{Event, EventQueue};
     pub use crate::indom::Instances;
-    pub use crate::schema::Setup;
+    pub use crate::labels::Labelled;
+    pub use crate::poll::{PollSet, Wake};
+    pub use crate::schema::{Indom, Metric, Setup};
     pub use crate::values::Values;
     pub use crate::watch::Watch;
     pub use pmapi::label::LabelSet;
-    pub use pmapi::pdu::handshake::{Attribute, Flags};
+    pub use pmapi::pdu::event::{EventFlags, Stamp};
+    pub use pmapi::pdu::handshake::Flags;
+    pub use pmapi::pdu::result::Changes;
     pub use pmapi::{Atom, Error, Inst, Item, Result, Serial, Type, Units};
     pub use serde_json::json;
 }

@@ -1,10 +1,13 @@
 //! Where an agent puts values: straight into the answer.
 
+use pmapi::pdu::event::Layout;
 use pmapi::pdu::profile::Selection;
 use pmapi::pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Desc, Error, Inst, Result, Type};
 
 use crate::cache::Cache;
+use crate::client::Client;
+use crate::event::EventQueue;
 
 /// Takes the values of one metric, and puts those that the client wants into the answer.
 ///
@@ -14,13 +17,14 @@ pub struct Values<'a> {
     out: &'a mut ResultWriter,
     desc: &'a Desc,
     selection: Selection<'a>,
+    client: Client,
     /// Of the last instance without a value; it counts when no instance has one.
     missing: Result,
 }
 
 impl<'a> Values<'a> {
-    pub(crate) fn new(out: &'a mut ResultWriter, desc: &'a Desc, selection: Selection<'a>) -> Self {
-        Values { out, desc, selection, missing: Ok(()) }
+    pub(crate) fn new(out: &'a mut ResultWriter, desc: &'a Desc, selection: Selection<'a>, client: Client) -> Self {
+        Values { out, desc, selection, client, missing: Ok(()) }
     }
 
     pub(crate) fn missing(&self) -> Result {
@@ -69,6 +73,35 @@ impl<'a> Values<'a> {
         wanted.try_for_each(|(inst, _, of)| push(inst, of))
     }
 
+    /// The events that the client has not read, of a metric of type [`Type::Event`] or
+    /// [`Type::HighResEvent`]: no value when there are none (pmdaEventQueueRecords(3)). The client has
+    /// read them then, in whatever metric.
+    ///
+    /// `PM_ERR_PERMISSION` for a client that has no access to the queue.
+    pub fn put_events(&mut self, queue: &EventQueue) -> Result {
+        if self.desc.indom.is_some() {
+            return Err(Error::INST);
+        }
+        self.push_events(None, queue)
+    }
+
+    /// The same for an instance; when the client does not want it, its events stay unread.
+    pub fn put_inst_events(&mut self, inst: Inst, queue: &EventQueue) -> Result {
+        if self.desc.indom.is_none() {
+            return Err(Error::INST);
+        }
+        if self.wants(inst) { self.push_events(Some(inst), queue) } else { Ok(()) }
+    }
+
+    fn push_events(&mut self, inst: Option<Inst>, queue: &EventQueue) -> Result {
+        let layout = match self.desc.ty {
+            Type::Event => Layout::Micro,
+            Type::HighResEvent => Layout::Nano,
+            _ => return Err(Error::TYPE),
+        };
+        queue.read(self.client, layout, |events| self.out.push(inst, self.desc.ty, events))
+    }
+
     /// That an instance has no value, and why. The others keep theirs; the reason is seen when no
     /// instance has a value.
     pub fn fail_inst(&mut self, inst: Inst, error: Error) {
@@ -90,6 +123,11 @@ impl<'a> Values<'a> {
         self.selection
     }
 
+    /// The client that gets the values.
+    pub fn client(&self) -> Client {
+        self.client
+    }
+
     /// The metric's descriptor.
     pub fn desc(&self) -> &'a Desc {
         self.desc
@@ -105,7 +143,7 @@ impl<'a> Values<'a> {
 }
 
 /// A number as another type, if nothing is lost.
-fn convert(value: Atom<'_>, ty: Type) -> Result<Atom<'static>> {
+pub(crate) fn convert<'v>(value: Atom<'v>, ty: Type) -> Result<Atom<'v>> {
     let whole = match value {
         Atom::I32(v) => i128::from(v),
         Atom::U32(v) => i128::from(v),
@@ -139,7 +177,7 @@ mod tests {
         out.begin();
         out.begin_set(Some(desc.pmid));
         let selection = desc.indom.map_or(Selection::ALL, |indom| profile.selection(indom));
-        fill(&mut Values::new(&mut out, desc, selection))?;
+        fill(&mut Values::new(&mut out, desc, selection, Client::new(0)))?;
         out.end_set(Ok(()));
         let (head, blocks) = out.seal(0, Changes::default())?;
         Ok([head, blocks].concat())

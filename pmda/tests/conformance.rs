@@ -9,12 +9,14 @@ use std::os::unix::net::UnixStream;
 
 use pmapi::pdu::handshake::{Attribute, Flags};
 use pmapi::pdu::metadata::{Subject, TextKind};
+use pmapi::pdu::names::Node;
 use pmapi::pdu::profile::{Profile, State};
+use pmapi::pdu::result::Changes;
 use pmapi::{Atom, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units, config::Config};
 use pmda::collector::{self, Channel, Collector, LabelTarget, Stream};
 use pmda::session::Session;
 use pmda::{Agent, Engine, Local};
-use zoo::{CACHED, FAILING, FIXED, LEVEL, MANY, MISFIT, PARTLY, STORED, TYPES, Zoo};
+use zoo::{CACHED, FAILING, FIXED, GUEST, GUESTS, LEVEL, MANY, MISFIT, PARTLY, STORED, TYPES, Zoo};
 
 fn domain() -> Domain {
     Domain::new(zoo::DOMAIN).unwrap()
@@ -62,7 +64,7 @@ fn over_a_socket() {
     drop(collector);
     // The end of file ends the session, and everything has arrived in order.
     let told = agent.join().unwrap();
-    assert_eq!(told[told.len() - 2..], ["attribute 11 of 3: 1000", "close 3"]);
+    assert_eq!(told[told.len() - 2..], ["3: UserId(1000), uid Some(1000)", "close 3"]);
 }
 
 fn conformance(agent: &mut Collector<impl Channel>) {
@@ -74,11 +76,66 @@ fn conformance(agent: &mut Collector<impl Channel>) {
     labels(agent);
     stores(agent);
     a_failing_refresh_fails_the_request(agent);
-    // Names are pmcd's own business.
+    dynamic_names(agent);
+    dynamic_metrics_are_as_others(agent);
+}
+
+fn dynamic_names(agent: &mut Collector<impl Channel>) {
+    // Declared metrics are pmcd's own business.
     assert_eq!(refused(agent.pmid("zoo.stored")), Error::NAME);
     assert_eq!(refused(agent.names(pmid(STORED))), Error::PMID);
-    assert_eq!(refused(agent.children("zoo")), Error::NAME);
-    assert_eq!(refused(agent.traverse("zoo")), Error::NAME);
+    assert_eq!(agent.pmid("zoo.dyn.guest").unwrap(), pmid(GUEST));
+    assert_eq!(agent.pmid("zoo.more.guests").unwrap(), pmid(GUESTS));
+    for name in ["", ".", "zoo", "zoo.dyn", "zoo.dyn.", "zoo.dyn.house", "zoo.dyn.guest.x", "zoo.dyn.gues", "dyn.guest"]
+    {
+        assert_eq!(refused(agent.pmid(name)), Error::NAME, "{name:?}");
+    }
+    // The newest first, as pmdaTreeName and pmdaTreeChildren have them.
+    assert_eq!(agent.names(pmid(GUESTS)).unwrap(), ["zoo.more.guests", "zoo.dyn.house.guests"]);
+    let foreign = PmId::new(Domain::new(9).unwrap(), GUEST);
+    assert_eq!(refused(agent.names(foreign)), Error::PMID);
+    agent.store(pmid(zoo::HERD), None, Atom::U32(11)).unwrap();
+    assert_eq!(agent.children("zoo").unwrap(), ["more", "dyn"]);
+    let nodes = agent.children_status("zoo.dyn").unwrap();
+    let nodes: Vec<_> = nodes.iter().map(|(name, node)| (name.as_str(), *node)).collect();
+    assert_eq!(nodes, [("herd", Node::NonLeaf), ("house", Node::NonLeaf), ("guest", Node::Leaf)]);
+    assert_eq!(agent.children("zoo.dyn.guest").unwrap(), [""; 0]);
+    assert_eq!(agent.traverse("zoo.dyn.guest").unwrap(), ["zoo.dyn.guest"]);
+    assert_eq!(agent.traverse("zoo.dyn.herd.a0").unwrap(), ["zoo.dyn.herd.a0.n10", "zoo.dyn.herd.a0.n0"]);
+    assert_eq!(agent.traverse("zoo").unwrap().len(), 14);
+    for name in ["", "zo", "zoo.stored", "zoo.dyn.herd."] {
+        assert_eq!(refused(agent.children(name)), Error::NAME, "{name:?}");
+        assert_eq!(refused(agent.traverse(name)), Error::NAME, "{name:?}");
+    }
+    // Clients are told with the next values, once.
+    let mut changes = || agent.fetch(&[pmid(LEVEL)]).unwrap().changes();
+    assert_eq!([changes(), changes()], [Changes::NAMES, Changes::default()]);
+    agent.store(pmid(zoo::HERD), None, Atom::U32(0)).unwrap();
+    agent.store(pmid(zoo::GUEST_LABELS), None, Atom::from(r#"{"new":1}"#)).unwrap();
+    assert_eq!(agent.fetch(&[pmid(LEVEL)]).unwrap().changes(), Changes::NAMES.union(Changes::LABELS));
+    assert_eq!(refused(agent.traverse("zoo.dyn.herd")), Error::NAME);
+    assert_eq!(agent.traverse("zoo.dyn").unwrap(), ["zoo.dyn.house.guests", "zoo.dyn.guest"]);
+}
+
+fn dynamic_metrics_are_as_others(agent: &mut Collector<impl Channel>) {
+    assert_eq!(agent.value(pmid(GUEST)).unwrap(), Atom::U32(5));
+    assert_eq!(agent.values(pmid(GUESTS)).unwrap().len(), 2);
+    let desc = agent.desc(pmid(GUEST)).unwrap();
+    assert_eq!((desc.semantics, desc.units), (Semantics::Counter, Units::BYTES));
+    assert_eq!(agent.text(Subject::Metric(pmid(GUEST)), TextKind::OneLine).unwrap(), "A guest");
+    assert_eq!(agent.text(Subject::InDom(indom(zoo::VISITORS)), TextKind::Help).unwrap(), "Who came.");
+    assert_eq!(refused(agent.text(Subject::Metric(pmid(GUESTS)), TextKind::Help)), Error::TEXT);
+    agent.store(pmid(GUEST), None, Atom::U32(1)).unwrap();
+    assert_eq!(refused(agent.store(pmid(GUESTS), inst(1), Atom::U64(1))), Error::PERMISSION);
+    assert_eq!(agent.instance_of(indom(zoo::VISITORS), "first").unwrap(), Inst::new(1));
+    assert_eq!(agent.instances(indom(zoo::STRANGERS)).unwrap(), [(Inst::new(0), "nobody".into())]);
+    assert_eq!(agent.labels(LabelTarget::Instances(Some(indom(zoo::STRANGERS)))).unwrap().len(), 1);
+    agent.store(pmid(zoo::HERD), None, Atom::U32(1)).unwrap();
+    let herd = agent.pmid("zoo.dyn.herd.a0.n0").unwrap();
+    assert_eq!(agent.value(herd).unwrap(), Atom::U32(0));
+    agent.store(pmid(zoo::HERD), None, Atom::U32(0)).unwrap();
+    assert_eq!(refused(agent.desc(herd)), Error::PMID);
+    assert_eq!(agent.fetch(&[herd]).unwrap().sets().next().unwrap().error, Some(Error::PMID));
 }
 
 fn values_of_every_type(agent: &mut Collector<impl Channel>) {
@@ -188,11 +245,13 @@ fn labels(agent: &mut Collector<impl Channel>) {
         sets.into_iter().map(|(inst, set)| (inst, set.map(|set| set.json().to_owned()))).collect()
     };
     let one = |text: &str| vec![(None, Ok(text.to_owned()))];
-    assert_eq!(json(LabelTarget::Domain(domain())), one(r#"{"kind":"test","size.x":1}"#));
+    assert_eq!(json(LabelTarget::Domain(domain())), one(r#"{"kind":"test","size":{"x":1}}"#));
     assert_eq!(json(LabelTarget::Cluster(pmid(STORED))), one(r#"{"writable":true}"#));
     assert_eq!(json(LabelTarget::Item(pmid(LEVEL))), one(r#"{"unit":"m"}"#));
     assert_eq!(json(LabelTarget::InDom(indom(CACHED))), one(r#"{"cached":true}"#));
     assert_eq!(json(LabelTarget::Item(pmid(STORED))), []);
+    assert_eq!(json(LabelTarget::Item(pmid(GUEST))), one(r#"{"by":"chance","guest.since":1}"#));
+    assert_eq!(json(LabelTarget::InDom(indom(zoo::VISITORS))), one(r#"{"came":true}"#));
     let sets = json(LabelTarget::Instances(Some(indom(FIXED))));
     assert_eq!(sets, [(inst(3), Ok(r#"{"n":3}"#.to_owned())), (inst(5), Err(Error::AGAIN))]);
     assert_eq!(json(LabelTarget::Instances(Some(indom(CACHED)))).len(), 9);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use pmapi::config::Config;
 use pmda::Schema;
 use pmda::prelude::*;
 
@@ -39,7 +40,7 @@ fn every_mistake_is_named() {
         "metric careless.a: there are metrics below it",
         "metric careless.a.below: instance domain 9 is not declared",
         "careless.c: the help in one line has several",
-        "labels of metric careless.c: not an object",
+        "labels of metric careless.c: label text is not a JSON object",
         "instance domain 1: instance 1 (\"z\") is there twice",
         "instance domain 1: instance 2 (\"x\") is there twice",
         "instance domain 1: declared twice",
@@ -48,4 +49,110 @@ fn every_mistake_is_named() {
     ] {
         assert!(text.contains(mistake), "{mistake:?} is not in {text}");
     }
+}
+
+struct Files {
+    dynamic: Dynamic,
+}
+
+impl Agent for Files {
+    const NAME: &'static str = "dynamic";
+    const DOMAIN: u16 = 401;
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        setup.metric("dynamic.fixed", Item::new(0, 0), Type::U32);
+        Ok(Files { dynamic: setup.dynamic(["dynamic.files", "dynamic.files2"]) })
+    }
+
+    fn dynamic(&self) -> Option<&Dynamic> {
+        Some(&self.dynamic)
+    }
+
+    fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> Result {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_mistake_in_a_dynamic_metric_changes_nothing() {
+    let mut local = pmda::Local::<Files>::new().unwrap();
+    let dynamic = &mut local.engine_mut().agent_mut().dynamic;
+    let metric = |name: &str, item: u16| Metric::new(name, Item::new(0, item), Type::U32);
+    dynamic.insert(&metric("dynamic.files.a.b", 1)).unwrap();
+    for (metric, mistake) in [
+        (metric("dynamic.files.a.b", 2), "metric dynamic.files.a.b: declared twice"),
+        (metric("dynamic.files.a", 2), "metric dynamic.files.a: there are metrics below it"),
+        (metric("dynamic.files.a.b.c", 2), "metric dynamic.files.a.b: there are metrics below it"),
+        (metric("dynamic.other", 2), "metric dynamic.other: not below a name that is declared dynamic"),
+        (metric("dynamic.files3.a", 2), "metric dynamic.files3.a: not below a name that is declared dynamic"),
+        (metric("dynamic.files.2nd", 2), "metric \"dynamic.files.2nd\": names are components of letters"),
+        (metric("dynamic.files.", 2), "metric \"dynamic.files.\": names are components of letters"),
+        (metric("dynamic.files.c", 1), "metrics dynamic.files.a.b and dynamic.files.c: both are item 0.1"),
+        (metric("dynamic.files.c", 0), "metrics dynamic.fixed and dynamic.files.c: both are item 0.0"),
+        (metric("dynamic.files.c", 2).help("a\nb", "").clone(), "dynamic.files.c: the help in one line has several"),
+        (metric("dynamic.files.c", 2).labels(7).clone(), "metric dynamic.files.c: label text is not a JSON object"),
+        (metric("dynamic.files.c", 2).notes(r#"{"a":}"#).clone(), "metric dynamic.files.c: label text is not JSON"),
+    ] {
+        let text = dynamic.insert(&metric).unwrap_err().to_string();
+        assert!(text.starts_with(mistake), "{text}, not {mistake}");
+    }
+    let text = dynamic.alias("dynamic.files.c", Item::new(0, 2)).unwrap_err().to_string();
+    assert_eq!(text, "metric dynamic.files.c: there is no metric 0.2");
+    for (indom, mistake) in [
+        (
+            Indom::new(Serial::new(1)).instances([(u32::MAX, "x")]),
+            "instance domain 1: \"x\" has the number of no instance",
+        ),
+        (
+            Indom::new(Serial::new(1)).instances([(1, "x"), (2, "x y")]),
+            "instance domain 1: instance 2 (\"x y\") is there",
+        ),
+        (Indom::new(Serial::new(1)).labels([1]), "instance domain 1: label text is not a JSON object"),
+    ] {
+        let text = dynamic.insert_indom(indom).unwrap_err().to_string();
+        assert!(text.starts_with(mistake), "{text}, not {mistake}");
+    }
+    assert_eq!((dynamic.len(), dynamic.remove("dynamic.files.c"), dynamic.remove("")), (1, 0, 0));
+    assert_eq!(dynamic.remove("dynamic.files"), 1);
+    assert!(dynamic.is_empty());
+    dynamic.insert(&metric("dynamic.files2", 1)).unwrap();
+}
+
+/// Metrics that are declared within what is dynamic, or added with a declared metric's item.
+struct Mixed {
+    dynamic: Dynamic,
+}
+
+impl Agent for Mixed {
+    const NAME: &'static str = "mixed";
+    const DOMAIN: u16 = 401;
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        let mut dynamic = setup.dynamic(["mixed.files"]);
+        if setup.config().var("MIXED").is_some() {
+            dynamic.insert(&Metric::new("mixed.files.a", Item::new(0, 1), Type::U32))?;
+        } else {
+            setup.metric("mixed.files.a", Item::new(0, 0), Type::U32);
+        }
+        setup.metric("mixed.b", Item::new(0, 1), Type::U32);
+        Ok(Mixed { dynamic })
+    }
+
+    fn dynamic(&self) -> Option<&Dynamic> {
+        Some(&self.dynamic)
+    }
+
+    fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> Result {
+        Ok(())
+    }
+}
+
+#[test]
+fn declared_and_dynamic_metrics_keep_clear_of_each_other() {
+    let mistake = |variables: Option<(std::ffi::OsString, std::ffi::OsString)>| {
+        Schema::with::<Mixed>(Config::new(b"", variables)).unwrap_err().to_string()
+    };
+    assert_eq!(mistake(None), "metric mixed.files.a: the name space has mixed.files as dynamic");
+    let clash = "metrics mixed.b and mixed.files.a: both are item 0.1";
+    assert_eq!(mistake(Some(("MIXED".into(), "1".into()))), clash);
 }

@@ -29,6 +29,12 @@ pub(super) fn parse(text: &str, flags: LabelFlags) -> Result<LabelSet, LabelErro
     Ok(LabelSet { json: out, index })
 }
 
+/// The labels of a value; a string is taken as the text itself.
+pub(super) fn from(labels: impl serde::Serialize, flags: LabelFlags) -> Result<LabelSet, LabelError> {
+    let text = serde_json::to_string(&labels)?;
+    if text.starts_with('"') { parse(&serde_json::from_str::<String>(&text)?, flags) } else { parse(&text, flags) }
+}
+
 /// Letters, digits and underscores after a letter; with dots between when compound.
 pub(super) fn check_name(name: &str, dots: bool) -> Result<(), LabelError> {
     if name.len() > MAX_NAME {

@@ -142,14 +142,21 @@ impl LabelSet {
         Ok(LabelSet { json, index })
     }
 
-    /// Adds the labels of a JSON object; they win over labels of the same name (pmdaAddLabels(3)).
-    pub fn add(&mut self, json: &str) -> Result<(), LabelError> {
-        self.merge(&Self::parse(json)?)
+    /// The labels of anything that serializes to an object, or of an object's JSON text.
+    pub fn of(labels: impl serde::Serialize) -> Result<LabelSet, LabelError> {
+        json::from(labels, LabelFlags::NONE)
     }
 
-    /// Adds labels that do not identify what they annotate (pmdaAddNotes(3)).
-    pub fn add_notes(&mut self, json: &str) -> Result<(), LabelError> {
-        self.merge(&Self::parse_flagged(json, LabelFlags::OPTIONAL)?)
+    /// Adds labels, given as to [`LabelSet::of`]; they win over labels of the same name
+    /// (pmdaAddLabels(3)).
+    pub fn add(&mut self, labels: impl serde::Serialize) -> Result<(), LabelError> {
+        self.merge(&Self::of(labels)?)
+    }
+
+    /// Adds labels that do not identify what they annotate, given as to [`LabelSet::of`]
+    /// (pmdaAddNotes(3)).
+    pub fn add_notes(&mut self, labels: impl serde::Serialize) -> Result<(), LabelError> {
+        self.merge(&json::from(labels, LabelFlags::OPTIONAL)?)
     }
 
     /// Adds one label; it wins over a label of the same name. A value that serializes to an object

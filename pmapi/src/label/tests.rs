@@ -78,6 +78,26 @@ fn what_is_refused() {
 }
 
 #[test]
+fn values_and_texts() {
+    #[derive(serde::Serialize)]
+    struct Disk {
+        size: u64,
+        at: (u8, u8),
+    }
+    let mut set = LabelSet::of(Disk { size: 7, at: (1, 2) }).unwrap();
+    assert_eq!(set.json(), r#"{"size":7,"at":[1,2]}"#);
+    set.add(r#"{"a\u0062": "text"}"#).unwrap_err();
+    set.add(r#" {"ab": "text"} "#).unwrap();
+    set.add_notes(serde_json::json!({"note": {"of": null}})).unwrap();
+    let flags: Vec<_> = set.labels().map(|l| (l.name, l.value, l.flags.bits())).collect();
+    let expected = [("ab", "\"text\"", 0), ("at", "[1,2]", 0), ("note.of", "null", 192), ("size", "7", 0)];
+    assert_eq!(flags, expected);
+    assert_eq!(LabelSet::of("").unwrap(), LabelSet::new());
+    assert!(matches!(LabelSet::of(7), Err(LabelError::NotAnObject)));
+    assert!(matches!(LabelSet::of(["a"]), Err(LabelError::NotAnObject)));
+}
+
+#[test]
 fn limits() {
     let object = |n: usize| format!("{{{}}}", (0..n).map(|i| format!("\"l{i}\":{i}")).collect::<Vec<_>>().join(","));
     assert_eq!(parsed(&object(254)).len(), 254);

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use pmapi::label::LabelSet;
 use pmapi::{Inst, Item, Serial};
 use thiserror::Error;
 
-use super::{Metric, Setup};
+use super::{Indom, Metric, Setup};
 
-/// A mistake in what an agent declares.
+/// A mistake in what an agent declares, or adds while it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum Mistake {
     /// A name that no metric can have (PMNS(5)).
     #[error("metric {0:?}: names are components of letters, digits and _, separated by dots")]
@@ -20,6 +20,15 @@ pub enum Mistake {
     /// A metric whose name is the beginning of another one's.
     #[error("metric {0}: there are metrics below it")]
     Inner(String),
+    /// A dynamic metric whose name is not below what the agent declared to be dynamic.
+    #[error("metric {0}: not below a name that is declared dynamic")]
+    NotDynamic(String),
+    /// A declared metric at, below or above what the agent declared to be dynamic.
+    #[error("metric {0}: the name space has {1} as dynamic")]
+    Static(String, String),
+    /// Another name for a metric that is not there.
+    #[error("metric {0}: there is no metric {1}")]
+    NoMetric(String, Item),
     /// Two metrics of one item.
     #[error("metrics {0} and {1}: both are item {2}")]
     SameItem(String, String, Item),
@@ -35,6 +44,9 @@ pub enum Mistake {
     /// A name that no instance can have.
     #[error("instance domain {0}: instance {1} has no name")]
     InstanceName(Serial, Inst),
+    /// A number that no instance can have.
+    #[error("instance domain {0}: {1:?} has the number of no instance, 4294967295")]
+    InstanceNumber(Serial, String),
     /// Labels that are none.
     #[error("{0}: {1}")]
     Labels(String, String),
@@ -65,7 +77,13 @@ impl Setup {
             if let Some(serial) = m.indom.filter(|serial| !self.indoms.iter().any(|i| i.serial == *serial)) {
                 mistakes.push(Mistake::Undeclared(m.name.clone(), serial));
             }
-            check_help(mistakes, &m.name, &m.oneline, &m.text);
+            mistakes.extend(check_help(&m.name, &m.oneline, &m.text).err());
+            for root in &self.dynamic {
+                let within = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|r| r.is_empty() || r.starts_with('.'));
+                if within(&m.name, root) || within(root, &m.name) {
+                    mistakes.push(Mistake::Static(m.name.clone(), root.clone()));
+                }
+            }
         }
         // In this order a name comes before those below it, perhaps with others between.
         for name in names.keys() {
@@ -82,42 +100,36 @@ impl Setup {
             if !serials.insert(i.serial) {
                 mistakes.push(Mistake::IndomTwice(i.serial));
             }
-            check_help(mistakes, &format!("instance domain {}", i.serial), &i.oneline, &i.text);
-            let mut ids = HashSet::new();
-            let mut keys = HashSet::new();
-            for (inst, name) in &i.instances {
-                if name.is_empty() || name.contains('\0') {
-                    mistakes.push(Mistake::InstanceName(i.serial, *inst));
-                } else if !ids.insert(inst) | !keys.insert(crate::indom::key(name)) {
-                    mistakes.push(Mistake::InstanceTwice(i.serial, *inst, name.clone()));
-                }
+            i.check(mistakes);
+        }
+    }
+}
+
+impl Indom {
+    pub(crate) fn check(&self, mistakes: &mut Vec<Mistake>) {
+        mistakes.extend(check_help(&format!("instance domain {}", self.serial), &self.oneline, &self.text).err());
+        let mut ids = HashSet::new();
+        let mut keys = HashSet::new();
+        for (id, name) in &self.instances {
+            let Some(inst) = Inst::from_word(*id) else {
+                mistakes.push(Mistake::InstanceNumber(self.serial, name.clone()));
+                continue;
+            };
+            if name.is_empty() || name.contains('\0') {
+                mistakes.push(Mistake::InstanceName(self.serial, inst));
+            } else if !ids.insert(inst) | !keys.insert(crate::indom::key(name)) {
+                mistakes.push(Mistake::InstanceTwice(self.serial, inst, name.clone()));
             }
         }
     }
 }
 
-fn check_help(mistakes: &mut Vec<Mistake>, of: &str, oneline: &str, text: &str) {
+pub(crate) fn check_help(of: &str, oneline: &str, text: &str) -> Result<(), Mistake> {
     if oneline.contains('\n') {
-        mistakes.push(Mistake::Help(format!("{of}: the help in one line has several")));
+        return Err(Mistake::Help(format!("{of}: the help in one line has several")));
     }
     if oneline.contains('\0') || text.contains('\0') {
-        mistakes.push(Mistake::Help(format!("{of}: the help contains a NUL")));
+        return Err(Mistake::Help(format!("{of}: the help contains a NUL")));
     }
-}
-
-pub(super) fn label_set(
-    mistakes: &mut Vec<Mistake>,
-    of: impl Fn() -> String,
-    labels: Option<&serde_json::Value>,
-) -> Option<LabelSet> {
-    let mut set = LabelSet::new();
-    let add = |(name, value): (&String, &serde_json::Value)| set.insert(name, value).map_err(|e| e.to_string());
-    let added = labels?.as_object().ok_or_else(|| "not an object".to_owned()).and_then(|o| o.iter().try_for_each(add));
-    match added {
-        Ok(()) => Some(set),
-        Err(e) => {
-            mistakes.push(Mistake::Labels(of(), e));
-            None
-        }
-    }
+    Ok(())
 }

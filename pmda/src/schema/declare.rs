@@ -1,8 +1,17 @@
 //! Metrics and instance domains as an agent declares them.
 
+use pmapi::label::{LabelError, LabelSet};
 use pmapi::{Desc, Domain, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
+use serde::Serialize;
 
-/// A declared metric.
+use super::Served;
+use crate::indom::Fixed;
+
+/// Labels, or what is wrong with them.
+pub(super) type Labels = Result<LabelSet, String>;
+
+/// A metric of an agent: declared with [`Setup::metric`](super::Setup::metric), or added while the
+/// agent runs with [`Dynamic::insert`](crate::Dynamic::insert).
 #[derive(Clone, Debug)]
 pub struct Metric {
     pub(super) name: String,
@@ -14,23 +23,36 @@ pub struct Metric {
     pub(super) oneline: String,
     pub(super) text: String,
     pub(super) storable: bool,
-    pub(super) labels: Option<serde_json::Value>,
+    pub(super) parameter: bool,
+    pub(super) labels: Labels,
 }
 
-/// A declared instance domain.
+/// An instance domain of an agent: declared with [`Setup::indom`](super::Setup::indom), or added
+/// while the agent runs with [`Dynamic::insert_indom`](crate::Dynamic::insert_indom).
 #[derive(Clone, Debug)]
 pub struct Indom {
     pub(super) serial: Serial,
-    pub(super) instances: Vec<(Inst, String)>,
+    /// The numbers are unchecked.
+    pub(super) instances: Vec<(u32, String)>,
     pub(super) oneline: String,
     pub(super) text: String,
-    pub(super) labels: Option<serde_json::Value>,
+    pub(super) labels: Labels,
+}
+
+/// Adds labels to those that are there, if all are in order.
+pub(super) fn add(labels: &mut Labels, more: impl FnOnce(&mut LabelSet) -> Result<(), LabelError>) {
+    if let Ok(set) = labels
+        && let Err(e) = more(set)
+    {
+        *labels = Err(e.to_string());
+    }
 }
 
 impl Metric {
-    pub(super) fn new(name: String, item: Item, ty: Type) -> Metric {
+    /// A metric by its full name, for instance `simple.color`: singular, instantaneous, without units.
+    pub fn new(name: impl Into<String>, item: Item, ty: Type) -> Metric {
         Metric {
-            name,
+            name: name.into(),
             item,
             ty,
             indom: None,
@@ -39,7 +61,8 @@ impl Metric {
             oneline: String::new(),
             text: String::new(),
             storable: false,
-            labels: None,
+            parameter: false,
+            labels: Ok(LabelSet::new()),
         }
     }
 
@@ -75,15 +98,28 @@ impl Metric {
         self
     }
 
+    /// A parameter of events: the agent is not asked for values, and there are none outside of events.
+    pub fn parameter(&mut self) -> &mut Self {
+        self.parameter = true;
+        self
+    }
+
     /// Clients may store values: [`Agent::store`](crate::Agent::store) is called.
     pub fn storable(&mut self) -> &mut Self {
         self.storable = true;
         self
     }
 
-    /// Labels of the metric: an object of names and values, for instance `json!({"a": 1})`.
-    pub fn labels(&mut self, labels: serde_json::Value) -> &mut Self {
-        self.labels = Some(labels);
+    /// Labels of the metric: a value that serializes to an object, for instance `json!({"a": 1})`, or
+    /// the JSON text of one (pmdaAddLabels(3)).
+    pub fn labels(&mut self, labels: impl Serialize) -> &mut Self {
+        add(&mut self.labels, |set| set.add(labels));
+        self
+    }
+
+    /// Labels that do not identify the metric (pmdaAddNotes(3)).
+    pub fn notes(&mut self, notes: impl Serialize) -> &mut Self {
+        add(&mut self.labels, |set| set.add_notes(notes));
         self
     }
 
@@ -117,19 +153,27 @@ impl Metric {
             units: self.units,
         }
     }
+
+    pub(crate) fn served(&self, domain: Domain) -> Served {
+        Served { desc: self.desc(domain), item: self.item, storable: self.storable, parameter: self.parameter }
+    }
+
+    pub(crate) fn label_set(&self) -> Labels {
+        self.labels.clone()
+    }
 }
 
 impl Indom {
-    pub(super) fn new(serial: Serial) -> Indom {
-        Indom { serial, instances: Vec::new(), oneline: String::new(), text: String::new(), labels: None }
+    /// An instance domain without instances, help and labels.
+    pub fn new(serial: Serial) -> Indom {
+        let labels = Ok(LabelSet::new());
+        Indom { serial, instances: Vec::new(), oneline: String::new(), text: String::new(), labels }
     }
 
     /// The instances, when they are known from the start. A domain that changes is given by
     /// [`Agent::instances`](crate::Agent::instances) instead.
     pub fn instances<'a>(&mut self, instances: impl IntoIterator<Item = (u32, &'a str)>) -> &mut Self {
-        // PM_IN_NULL cannot be an instance; as a large number it fails as a mistake, not silently.
-        let inst = |id: u32| Inst::from_word(id).unwrap_or(Inst::new(u32::MAX - 1));
-        self.instances = instances.into_iter().map(|(id, name)| (inst(id), name.to_owned())).collect();
+        self.instances = instances.into_iter().map(|(id, name)| (id, name.to_owned())).collect();
         self
     }
 
@@ -140,9 +184,15 @@ impl Indom {
         self
     }
 
-    /// Labels of the domain: an object of names and values, for instance `json!({"a": 1})`.
-    pub fn labels(&mut self, labels: serde_json::Value) -> &mut Self {
-        self.labels = Some(labels);
+    /// Labels of the domain, as [`Metric::labels`].
+    pub fn labels(&mut self, labels: impl Serialize) -> &mut Self {
+        add(&mut self.labels, |set| set.add(labels));
+        self
+    }
+
+    /// Labels that do not identify the domain, as [`Metric::notes`].
+    pub fn notes(&mut self, notes: impl Serialize) -> &mut Self {
+        add(&mut self.labels, |set| set.add_notes(notes));
         self
     }
 
@@ -159,5 +209,14 @@ impl Indom {
     /// The full help.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    pub(crate) fn label_set(&self) -> Labels {
+        self.labels.clone()
+    }
+
+    /// The instances; those of no possible number are mistakes (see [`Indom::check`]) and left out.
+    pub(crate) fn fixed(&self) -> Fixed {
+        Fixed::new(self.instances.iter().filter_map(|(id, name)| Some((Inst::from_word(*id)?, name.clone()))).collect())
     }
 }

@@ -2,21 +2,25 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use pmapi::config::Config;
 use pmapi::label::LabelSet;
 use pmapi::{Desc, Domain, InDom, Item, PmId, Serial, Type};
+use serde::Serialize;
 
 use crate::agent::{Agent, Start};
+use crate::client::{Clients, Ends};
+use crate::dynamic::{Dynamic, Scope};
+use crate::event::{EventQueue, Types};
 use crate::indom::{Fixed, Instances};
 
 mod check;
 mod declare;
 
+pub(crate) use check::check_help;
 pub use check::{Mistake, Mistakes};
 pub use declare::{Indom, Metric};
-
-use check::label_set;
 
 /// Who an agent is in PCP: what its declaration says, unless it is installed as another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,10 +51,16 @@ pub struct Setup {
     config: Config,
     metrics: Vec<Metric>,
     indoms: Vec<Indom>,
-    labels: Option<LabelSet>,
-    cluster_labels: BTreeMap<u16, LabelSet>,
+    /// Names below which metrics are dynamic.
+    dynamic: Vec<String>,
+    /// What dynamic metrics must keep clear of, once it is known.
+    declared: Arc<OnceLock<Vec<(Item, String)>>>,
+    labels: declare::Labels,
+    cluster_labels: BTreeMap<u16, declare::Labels>,
     files: Vec<(PathBuf, String)>,
-    mistakes: Vec<Mistake>,
+    pub(crate) ends: Ends,
+    /// For event queues, once they are known.
+    types: Types,
 }
 
 impl Setup {
@@ -62,16 +72,19 @@ impl Setup {
             config,
             metrics: Vec::new(),
             indoms: Vec::new(),
-            labels: None,
+            dynamic: Vec::new(),
+            declared: Arc::default(),
+            labels: Ok(LabelSet::new()),
             cluster_labels: BTreeMap::new(),
             files: Vec::new(),
-            mistakes: Vec::new(),
+            ends: Ends::default(),
+            types: Types::default(),
         }
     }
 
     /// Declares a metric by its full name, for instance `simple.color`.
     pub fn metric(&mut self, name: impl Into<String>, item: Item, ty: Type) -> &mut Metric {
-        self.metrics.push(Metric::new(name.into(), item, ty));
+        self.metrics.push(Metric::new(name, item, ty));
         let last = self.metrics.len() - 1;
         &mut self.metrics[last]
     }
@@ -83,21 +96,51 @@ impl Setup {
         &mut self.indoms[last]
     }
 
-    /// Labels of everything that the agent has: an object of names and values.
-    pub fn labels(&mut self, labels: serde_json::Value) {
-        self.labels = label_set(&mut self.mistakes, || "labels".into(), Some(&labels));
+    /// Declares names below which the agent adds and removes metrics while it runs; the metrics are in
+    /// what comes back. In the name space they are `NAME DOMAIN:*:*` (PMNS(5)).
+    pub fn dynamic(&mut self, names: impl IntoIterator<Item: Into<String>>) -> Dynamic {
+        let roots: Vec<String> = names.into_iter().map(Into::into).collect();
+        self.dynamic.extend_from_slice(&roots);
+        Dynamic::new(Scope {
+            own_name: self.own_name,
+            name: self.name.clone(),
+            domain: self.domain,
+            roots,
+            declared: self.declared.clone(),
+        })
     }
 
-    /// Labels of the metrics of a cluster: an object of names and values.
-    pub fn cluster_labels(&mut self, cluster: u16, labels: serde_json::Value) {
-        let set = label_set(&mut self.mistakes, || format!("labels of cluster {cluster}"), Some(&labels));
-        self.cluster_labels.extend(set.map(|set| (cluster, set)));
+    /// Labels of everything that the agent has, as [`Metric::labels`]. Without any it has its name,
+    /// `{"agent":"simple"}`.
+    pub fn labels(&mut self, labels: impl Serialize) {
+        declare::add(&mut self.labels, |set| set.add(labels));
+    }
+
+    /// Labels of the metrics of a cluster, as [`Metric::labels`].
+    pub fn cluster_labels(&mut self, cluster: u16, labels: impl Serialize) {
+        let set = self.cluster_labels.entry(cluster).or_insert_with(|| Ok(LabelSet::new()));
+        declare::add(set, |set| set.add(labels));
     }
 
     /// A file that belongs into the agent's directory beside those that are written from the
     /// declarations, for instance a first configuration.
     pub fn file(&mut self, path: impl Into<PathBuf>, content: impl Into<String>) {
         self.files.push((path.into(), content.into()));
+    }
+
+    /// What the agent keeps for each client; dropped when the client has gone.
+    pub fn clients<T: 'static>(&mut self) -> Clients<T> {
+        Clients::new(&mut self.ends)
+    }
+
+    /// The agent's name in PCP, which may be another than it declares.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A queue that takes up to `bytes` of events that are yet to be read.
+    pub fn event_queue(&mut self, bytes: usize) -> EventQueue {
+        EventQueue::new(self.domain, bytes, Types::clone(&self.types), &mut self.ends)
     }
 
     /// PCP's configuration: pcp.conf and the environment.
@@ -117,11 +160,12 @@ impl Setup {
 }
 
 /// A metric as the engine needs it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
     pub(crate) desc: Desc,
     pub(crate) item: Item,
     pub(crate) storable: bool,
+    pub(crate) parameter: bool,
 }
 
 /// What an agent has declared, checked.
@@ -132,18 +176,20 @@ pub struct Schema {
     domain: Domain,
     metrics: Vec<Metric>,
     indoms: Vec<Indom>,
+    dynamic: Vec<String>,
     files: Vec<(PathBuf, String)>,
     /// Sorted by item.
     served: Vec<Served>,
     fixed: HashMap<Serial, Fixed>,
     storable: bool,
     pub(crate) labels: Labels,
+    pub(crate) ends: Ends,
 }
 
 /// Declared labels, by level.
 #[derive(Debug, Default)]
 pub(crate) struct Labels {
-    pub(crate) domain: Option<LabelSet>,
+    pub(crate) domain: LabelSet,
     pub(crate) clusters: BTreeMap<u16, LabelSet>,
     pub(crate) items: HashMap<Item, LabelSet>,
     pub(crate) indoms: HashMap<Serial, LabelSet>,
@@ -165,7 +211,9 @@ impl Schema {
     pub(crate) fn start<A: Agent>(identity: Identity, config: Config) -> Start<(Schema, A)> {
         let mut setup = Setup::new::<A>(identity, config);
         let agent = A::new(&mut setup)?;
-        Ok((setup.finish()?, agent))
+        let schema = setup.finish()?;
+        schema.check_dynamic(agent.dynamic())?;
+        Ok((schema, agent))
     }
 
     /// The agent's name in PCP.
@@ -193,6 +241,11 @@ impl Schema {
         &self.indoms
     }
 
+    /// The names below which metrics are dynamic.
+    pub fn dynamic(&self) -> &[String] {
+        &self.dynamic
+    }
+
     /// Further files of the agent's directory.
     pub fn files(&self) -> &[(PathBuf, String)] {
         &self.files
@@ -218,46 +271,77 @@ impl Schema {
 impl Setup {
     /// Puts the agent's name in PCP in the place of its own in the names of the metrics.
     fn rename(&mut self) {
-        for m in &mut self.metrics {
-            if let Some(rest) = m.name.strip_prefix(self.own_name)
+        for name in self.metrics.iter_mut().map(|m| &mut m.name).chain(&mut self.dynamic) {
+            if let Some(rest) = name.strip_prefix(self.own_name)
                 && (rest.is_empty() || rest.starts_with('.'))
             {
-                m.name = format!("{}{rest}", self.name);
+                *name = format!("{}{rest}", self.name);
             }
         }
     }
 
     fn finish(mut self) -> Result<Schema, Mistakes> {
         self.rename();
-        let mut mistakes = std::mem::take(&mut self.mistakes);
+        let mut mistakes = Vec::new();
         self.check_metrics(&mut mistakes);
         self.check_indoms(&mut mistakes);
-        let mut labels = Labels { domain: self.labels, clusters: self.cluster_labels, ..Labels::default() };
+        let mut labels = Labels::default();
+        let mut checked = |of: String, set: Result<LabelSet, String>| {
+            let set = set.map_err(|e| mistakes.push(Mistake::Labels(of, e))).ok();
+            set.filter(|set| !set.is_empty())
+        };
+        // An agent is labelled with its name, unless it has labels of its own.
+        let own_name = || LabelSet::domain(&self.name).unwrap_or_default();
+        labels.domain = checked("labels".into(), self.labels).unwrap_or_else(own_name);
+        for (cluster, set) in self.cluster_labels {
+            labels.clusters.extend(checked(format!("labels of cluster {cluster}"), set).map(|set| (cluster, set)));
+        }
         for m in &self.metrics {
-            let set = label_set(&mut mistakes, || format!("labels of metric {}", m.name), m.labels.as_ref());
-            labels.items.extend(set.map(|set| (m.item, set)));
+            labels
+                .items
+                .extend(checked(format!("labels of metric {}", m.name), m.label_set()).map(|set| (m.item, set)));
         }
         for i in &self.indoms {
-            let set = label_set(&mut mistakes, || format!("labels of domain {}", i.serial), i.labels.as_ref());
-            labels.indoms.extend(set.map(|set| (i.serial, set)));
+            let of = format!("labels of instance domain {}", i.serial);
+            labels.indoms.extend(checked(of, i.label_set()).map(|set| (i.serial, set)));
         }
         if !mistakes.is_empty() {
             return Err(Mistakes(mistakes));
         }
-        let served = |m: &Metric| Served { desc: m.desc(self.domain), item: m.item, storable: m.storable };
-        let mut served: Vec<Served> = self.metrics.iter().map(served).collect();
+        let mut declared: Vec<_> = self.metrics.iter().map(|m| (m.item, m.name.clone())).collect();
+        declared.sort_by_key(|(item, _)| *item);
+        // Nobody else sets it.
+        let _ = self.declared.set(declared);
+        let mut types: Vec<_> = self.metrics.iter().map(|m| (m.item, m.ty)).collect();
+        types.sort_by_key(|(item, _)| *item);
+        let _ = self.types.set(types);
+        let mut served: Vec<Served> = self.metrics.iter().map(|m| m.served(self.domain)).collect();
         served.sort_by_key(|m| m.desc.pmid);
         Ok(Schema {
             own_name: self.own_name,
             name: self.name,
             domain: self.domain,
             storable: self.metrics.iter().any(|m| m.storable),
-            fixed: self.indoms.iter().map(|i| (i.serial, Fixed::new(i.instances.clone()))).collect(),
+            fixed: self.indoms.iter().map(|i| (i.serial, i.fixed())).collect(),
             metrics: self.metrics,
             indoms: self.indoms,
+            dynamic: self.dynamic,
             files: self.files,
+            ends: self.ends,
             served,
             labels,
         })
+    }
+}
+
+impl Schema {
+    /// Metrics that the agent has added before its declarations were complete.
+    fn check_dynamic(&self, dynamic: Option<&Dynamic>) -> Result<(), Mistakes> {
+        let clash = |m: &Metric| {
+            let other = dynamic?.names(m.item()).next()?;
+            Some(Mistake::SameItem(m.name.clone(), other.to_owned(), m.item()))
+        };
+        let mistakes: Vec<Mistake> = self.metrics.iter().filter_map(clash).collect();
+        if mistakes.is_empty() { Ok(()) } else { Err(Mistakes(mistakes)) }
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, unreachable_pub)]
 
-use pmapi::pdu::handshake::{Attribute, Flags};
+use pmapi::pdu::handshake::Flags;
 use pmda::prelude::*;
 
 pub const DOMAIN: u16 = 400;
@@ -20,6 +20,18 @@ pub const ONE_FOR_ALL: Item = Item::new(3, 3);
 pub const INST_OF_NONE: Item = Item::new(3, 4);
 /// A value of [`STORED`] that makes every refresh fail.
 pub const OUT_OF_ORDER: &str = "out of order";
+/// How many metrics there are in `zoo.dyn.herd`.
+pub const HERD: Item = Item::new(2, 2);
+/// Adds labels to [`GUEST`] while the agent runs.
+pub const GUEST_LABELS: Item = Item::new(2, 3);
+/// Metrics that come and go, from the first of this cluster on.
+pub const HERD_CLUSTER: u16 = 100;
+pub const GUEST: Item = Item::new(5, 0);
+pub const GUESTS: Item = Item::new(5, 1);
+/// The instance domain of [`GUESTS`], which is not declared but added.
+pub const VISITORS: Serial = Serial::new(70);
+/// The instance domain that the agent gives without a word about it before.
+pub const STRANGERS: Serial = Serial::new(71);
 pub const MANY: Item = Item::new(4095, 1023);
 
 #[derive(Debug)]
@@ -28,6 +40,10 @@ pub struct Zoo {
     pub stored: String,
     pub levels: [i64; 2],
     pub told: Vec<String>,
+    pub dynamic: Dynamic,
+    pub herd: u32,
+    pub strangers: Cache<()>,
+    pub changes: Changes,
 }
 
 impl Agent for Zoo {
@@ -57,7 +73,38 @@ impl Agent for Zoo {
             cache.store(&format!("i{i} of ten"), i)?;
         }
         cache.hide(Inst::new(4));
-        Ok(Zoo { cache, stored: "nothing".into(), levels: [10, 20], told: Vec::new() })
+        setup.metric("zoo.herd", HERD, Type::U32).storable();
+        setup.metric("zoo.guest_labels", GUEST_LABELS, Type::String).storable();
+        let mut dynamic = setup.dynamic(["zoo.dyn", "zoo.more"]);
+        dynamic.insert_indom(
+            Indom::new(VISITORS)
+                .instances([(1, "first of all"), (2, "second")])
+                .help("Visitors", "Who came.")
+                .labels(r#"{"came":true}"#),
+        )?;
+        dynamic.insert(
+            Metric::new("zoo.dyn.guest", GUEST, Type::U32)
+                .counter()
+                .units(Units::BYTES)
+                .help("A guest", "For a while.")
+                .labels(json!({"guest": {"since": 1}}))
+                .notes(json!({"by": "chance"}))
+                .storable(),
+        )?;
+        dynamic.insert(Metric::new("zoo.dyn.house.guests", GUESTS, Type::U64).indom(VISITORS))?;
+        dynamic.alias("zoo.more.guests", GUESTS)?;
+        let mut strangers = Cache::new(setup.indom_id(STRANGERS));
+        strangers.store("nobody", ())?;
+        Ok(Zoo {
+            cache,
+            stored: "nothing".into(),
+            levels: [10, 20],
+            told: Vec::new(),
+            dynamic,
+            herd: 0,
+            strangers,
+            changes: Changes::default(),
+        })
     }
 
     fn refresh(&mut self, request: Request, _: Client) -> Result {
@@ -66,7 +113,19 @@ impl Agent for Zoo {
     }
 
     fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
-        (indom == CACHED).then_some(&self.cache)
+        match indom {
+            CACHED => Some(&self.cache),
+            STRANGERS => Some(&self.strangers),
+            _ => None,
+        }
+    }
+
+    fn dynamic(&self) -> Option<&Dynamic> {
+        Some(&self.dynamic)
+    }
+
+    fn changes(&mut self) -> Changes {
+        std::mem::take(&mut self.changes)
     }
 
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
@@ -77,6 +136,11 @@ impl Agent for Zoo {
                 self.cache.iter().try_for_each(|(inst, _, v)| out.put_inst(inst, value(ty, *v)))
             }
             (_, STORED) => out.put(&self.stored),
+            (_, HERD) => out.put(self.herd),
+            (_, GUEST_LABELS) => out.put(""),
+            (_, GUEST) => out.put(5u32),
+            (_, GUESTS) => (1..3u32).try_for_each(|i| out.put_inst(Inst::new(i), u64::from(i) << 40)),
+            (HERD_CLUSTER.., item) if item != MANY => out.put(item.index() - Item::new(HERD_CLUSTER, 0).index()),
             (_, LEVEL) => {
                 out.put_inst(Inst::new(3), self.levels[0])?;
                 out.put_inst(Inst::new(5), self.levels[1])
@@ -107,6 +171,12 @@ impl Agent for Zoo {
     fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, client: Client) -> Result {
         self.told.push(format!("store {item} by {client}"));
         match (item, value) {
+            (HERD, Atom::U32(n)) => return self.herd(n),
+            (GUEST, Atom::U32(_)) => {}
+            (GUEST_LABELS, Atom::String(text)) => {
+                let labels = LabelSet::of(String::from_utf8_lossy(text))?;
+                self.dynamic.set_labels(GUEST, labels).ok_or(Error::PMID)?;
+            }
             (STORED, Atom::String(text)) => self.stored = String::from_utf8_lossy(text).into_owned(),
             (LEVEL, Atom::I64(value)) => match inst.map(Inst::word) {
                 Some(3) => self.levels[0] = value,
@@ -126,13 +196,29 @@ impl Agent for Zoo {
         }
     }
 
-    fn attribute(&mut self, client: Client, attribute: Attribute, value: &[u8]) -> Result {
-        self.told.push(format!("attribute {} of {client}: {}", attribute.0, String::from_utf8_lossy(value)));
+    fn attribute(&mut self, client: Client, attribute: ClientAttribute<'_>) -> Result {
+        self.told.push(format!("{client}: {attribute:?}, uid {:?}", client.uid()));
         Ok(())
     }
 
     fn close(&mut self, client: Client) {
         self.told.push(format!("close {client}"));
+    }
+}
+
+impl Zoo {
+    /// Adds or removes metrics until there are as many as wanted.
+    fn herd(&mut self, n: u32) -> Result {
+        let item = |i: u32| Item::try_new(HERD_CLUSTER + (i / 1024) as u16, (i % 1024) as u16).ok_or(Error::TOOBIG);
+        for i in self.herd..n {
+            let metric = Metric::new(format!("zoo.dyn.herd.a{}.n{i}", i % 10), item(i)?, Type::U32);
+            self.dynamic.insert(&metric).map_err(|_| Error::GENERIC)?;
+        }
+        for i in n..self.herd {
+            assert_eq!(self.dynamic.remove(&format!("zoo.dyn.herd.a{}.n{i}", i % 10)), 1);
+        }
+        self.herd = n;
+        Ok(())
     }
 }
 

@@ -1,0 +1,53 @@
+//! Answers PMNS_NAMES, PMNS_IDS, PMNS_CHILD and PMNS_TRAVERSE.
+
+use pmapi::pdu::names::{Node, encode_ids, encode_names};
+use pmapi::pdu::{FROM_AGENT, Pdu};
+use pmapi::{Error, PmId, Result};
+
+use crate::dynamic::Dynamic;
+
+/// That a request is one of pmcd's, which has one name or one PMID.
+pub(crate) fn check(request: &Pdu<'_>) -> Result {
+    match request {
+        Pdu::Names(names) if names.len() != 1 => Err(Error::IPC),
+        Pdu::Ids(ids) if ids.pmids().len() != 1 => Err(Error::IPC),
+        // Not a request but the outcome of one.
+        Pdu::Ids(ids) => Error::from_code(ids.status).map_or(Ok(()), Err),
+        _ => Ok(()),
+    }
+}
+
+/// Appends the answer: from the dynamic names, which an agent may have none of.
+pub(crate) fn answer(dynamic: Option<&Dynamic>, request: Pdu<'_>, out: &mut Vec<u8>) -> Result {
+    match request {
+        Pdu::Names(names) => {
+            let name = names.iter().next().map(|(_, name)| name).and_then(text).ok_or(Error::NAME)?;
+            let pmid = dynamic.and_then(|dynamic| dynamic.lookup(name)).ok_or(Error::NAME)?;
+            encode_ids(out, FROM_AGENT, 0, &[Some(pmid)])
+        }
+        Pdu::Ids(ids) => {
+            let names = |pmid: PmId| dynamic?.find(pmid).and_then(|metric| Some(dynamic?.names(metric.item)));
+            let names = ids.pmids().next().flatten().and_then(names).ok_or(Error::PMID)?;
+            encode_names(out, FROM_AGENT, false, names.map(leaf))
+        }
+        Pdu::Child(child) => {
+            let children = text(child.name).and_then(|name| dynamic?.children(name)).ok_or(Error::NAME)?;
+            let node = |pmid: Option<PmId>| if pmid.is_some() { Node::Leaf } else { Node::NonLeaf };
+            let children: Vec<_> = children.map(|n| (node(n.pmid()), n.name().as_bytes())).collect();
+            encode_names(out, FROM_AGENT, child.with_status, children.iter().copied())
+        }
+        Pdu::Traverse(traverse) => {
+            let paths = text(traverse.name).and_then(|name| dynamic?.traverse(name)).ok_or(Error::NAME)?;
+            encode_names(out, FROM_AGENT, false, paths.iter().map(leaf))
+        }
+        _ => Err(Error::NAME),
+    }
+}
+
+fn leaf(name: &str) -> (Node, &[u8]) {
+    (Node::Leaf, name.as_bytes())
+}
+
+fn text(name: &[u8]) -> Option<&str> {
+    std::str::from_utf8(name).ok()
+}
