@@ -50,7 +50,7 @@
 //! | `pmDebugOptions` | tracing's `debug!` with the option as target, see [`log`] |
 //! | dbpmda's and pmcd's side | [`collector`] |
 //!
-//! Shared objects and event queues are not there yet.
+//!
 
 pub mod agent;
 pub mod background;
@@ -58,6 +58,8 @@ pub mod cache;
 pub mod client;
 pub mod collector;
 mod daemon;
+#[cfg(all(target_endian = "little", target_pointer_width = "64"))]
+pub mod dso;
 pub mod dynamic;
 pub mod engine;
 pub mod event;
@@ -111,6 +113,7 @@ pub mod prelude {
     pub use pmapi::label::LabelSet;
     pub use pmapi::pdu::event::{EventFlags, Stamp};
     pub use pmapi::pdu::handshake::Flags;
+    pub use pmapi::pdu::metadata::{Subject, TextKind};
     pub use pmapi::pdu::result::Changes;
     pub use pmapi::{Atom, Error, Inst, Item, Result, Serial, Type, Units};
     pub use serde_json::json;

@@ -178,3 +178,5 @@ impl Simple {
 fn seconds(time: TimeVal) -> f64 {
     time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
 }
+
+pmda::dso!(simple_init, Simple);

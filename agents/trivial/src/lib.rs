@@ -24,3 +24,5 @@ impl Agent for Trivial {
         out.put(SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| Error::VALUE)?.as_secs())
     }
 }
+
+pmda::dso!(trivial_init, Trivial);

@@ -6,12 +6,14 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 /// How pmcd reaches an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Transport {
     Pipe,
     Unix,
     Inet,
     Ipv6,
+    /// Loaded, by this entry point.
+    Dso(String),
 }
 
 /// An agent that a private pmcd shall start: over a pipe unless told otherwise.
@@ -77,6 +79,12 @@ impl Agent {
         self
     }
 
+    /// The binary is a shared object that pmcd loads, with its entry point.
+    pub fn dso(mut self, init: &str) -> Self {
+        self.transport = Transport::Dso(init.to_owned());
+        self
+    }
+
     /// The agent says by itself when it is ready (`notready` in pmcd's configuration); pipes only.
     pub fn not_ready(mut self) -> Self {
         self.not_ready = true;
@@ -85,7 +93,10 @@ impl Agent {
 
     /// The line for pmcd's configuration; a Unix socket goes into `dir`.
     pub(crate) fn line(&self, dir: &Path) -> String {
-        let (kind, option) = match self.transport {
+        let (kind, option) = match &self.transport {
+            Transport::Dso(init) => {
+                return format!("{} {} dso {init} {}", self.name, self.domain, self.binary.display());
+            }
             Transport::Pipe if self.not_ready => ("pipe binary notready".to_owned(), String::new()),
             Transport::Pipe => ("pipe binary".to_owned(), String::new()),
             Transport::Unix => {

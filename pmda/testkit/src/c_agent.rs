@@ -24,7 +24,7 @@ pub struct CAgent {
 impl CAgent {
     #[track_caller]
     pub(crate) fn build(pcp: &Pcp, name: &str) -> Self {
-        let pmdas = target_dir().join(format!("pcp-{}", pcp.config("PCP_VERSION"))).join("pmdas");
+        let pmdas = target_dir().join(format!("pcp-{}-so", pcp.config("PCP_VERSION"))).join("pmdas");
         let dir = pmdas.join(name);
         if !dir.exists() {
             fs::create_dir_all(&pmdas).expect("a directory under target");
@@ -58,6 +58,11 @@ impl CAgent {
     /// The binary.
     pub fn binary(&self) -> PathBuf {
         self.dir.join(format!("pmda{}", self.name))
+    }
+
+    /// The shared object.
+    pub fn shared_object(&self) -> PathBuf {
+        self.dir.join(format!("pmda_{}.so", self.name))
     }
 
     /// The compiled help text without its `.dir` or `.pag`, as for an agent's `-h`.
@@ -106,6 +111,18 @@ fn make(pcp: &Pcp, name: &str, dir: &Path) {
         run(gcc, "").ok();
     }
 
+    let shared = format!("pmda_{name}.so");
+    if dir.join(format!("{name}.c")).exists() {
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-O2", "-fPIC", "-shared", "-o", &shared, &format!("{name}.c"), "-lpcp_pmda", "-lpcp"]);
+        gcc.current_dir(dir);
+        run(gcc, "").ok();
+    } else if let from = pcp.path("PCP_PMDASADM_DIR").join(name).join(&shared)
+        && from.exists()
+    {
+        fs::copy(from, dir.join(&shared)).expect("a copy of the shared object");
+    }
+
     // newhelp knows no symbols: an entry of an instance domain needs the number, as PCP's pmdaproc.sh writes it.
     let help = fs::read_to_string(dir.join("help")).expect("the agent's help text");
     let symbol = format!("@ {}.", name.to_uppercase());
@@ -133,6 +150,15 @@ fn domain(header: &Path) -> u16 {
         .and_then(|mut words| words.nth(2))
         .and_then(|number| number.parse().ok())
         .unwrap_or_else(|| panic!("{}: no domain", header.display()))
+}
+
+/// The shared object that Cargo has made of the library of the package under test: `built("pmda_simple")`, or of an
+/// example: `built("examples/zoo")`.
+pub fn built(library: &str) -> PathBuf {
+    let exe = env::current_exe().expect("the path of this test");
+    let profile = exe.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
+    let (dir, name) = library.split_once('/').unwrap_or(("deps", library));
+    profile.join(dir).join(format!("lib{name}.so"))
 }
 
 /// Cargo's target directory: the test binary that runs this is in `target/PROFILE/deps`.

@@ -26,7 +26,7 @@ mod pcp;
 mod pmcd;
 
 pub use agent::Agent;
-pub use c_agent::CAgent;
+pub use c_agent::{CAgent, built};
 pub use name_space::NameSpace;
 pub use output::{Output, normalise};
 pub use pcp::{Missing, Pcp};

@@ -97,11 +97,17 @@ impl Pcp {
     /// `pmns` is a root name space such as [`CAgent::root`], and `pmdas_dir` where C agents look for their help text.
     #[track_caller]
     pub fn dbpmda(&self, pmns: &Path, pmdas_dir: &Path, agent: &[&OsStr], script: &str) -> Output {
-        let dir = tempfile::tempdir().expect("a temporary directory");
         let agent: Vec<_> = agent.iter().map(|word| word.to_string_lossy()).collect();
+        self.dbpmda_open(pmns, pmdas_dir, &format!("pipe {}", agent.join(" ")), script)
+    }
+
+    /// The same with another `open`, such as `dso pmda_simple.so simple_init 253`.
+    #[track_caller]
+    pub fn dbpmda_open(&self, pmns: &Path, pmdas_dir: &Path, open: &str, script: &str) -> Output {
+        let dir = tempfile::tempdir().expect("a temporary directory");
         let mut command = self.command("dbpmda");
         command.args(["-f", "-e", "-n"]).arg(pmns).current_dir(dir.path()).env("PCP_PMDAS_DIR", pmdas_dir);
-        run(command, &format!("open pipe {}\n{script}\nquit\n", agent.join(" ")))
+        run(command, &format!("open {open}\n{script}\nquit\n"))
     }
 
     /// The C implementation of the agent `name`: what PCP installs of `sample`, and `simple` and `trivial` compiled from

@@ -1,0 +1,266 @@
+//! The structures that pmcd, dbpmda and local contexts share with an agent's shared object, as C lays
+//! them out on 64-bit machines (pmda.h and pmapi.h of PCP).
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::mem::{offset_of, size_of};
+
+pub(crate) type Profile = unsafe extern "C" fn(*const CProfile, *mut Ext) -> c_int;
+pub(crate) type Fetch = unsafe extern "C" fn(c_int, *mut u32, *mut *mut CResult, *mut Ext) -> c_int;
+pub(crate) type Desc = unsafe extern "C" fn(u32, *mut CDesc, *mut Ext) -> c_int;
+pub(crate) type Instance = unsafe extern "C" fn(u32, c_int, *mut c_char, *mut *mut CInstances, *mut Ext) -> c_int;
+pub(crate) type Text = unsafe extern "C" fn(c_int, c_int, *mut *mut c_char, *mut Ext) -> c_int;
+pub(crate) type Store = unsafe extern "C" fn(*mut CResult, *mut Ext) -> c_int;
+pub(crate) type Id = unsafe extern "C" fn(*const c_char, *mut u32, *mut Ext) -> c_int;
+pub(crate) type Name = unsafe extern "C" fn(u32, *mut *mut *mut c_char, *mut Ext) -> c_int;
+pub(crate) type Children =
+    unsafe extern "C" fn(*const c_char, c_int, *mut *mut *mut c_char, *mut *mut c_int, *mut Ext) -> c_int;
+pub(crate) type Attribute = unsafe extern "C" fn(c_int, c_int, *const c_char, c_int, *mut Ext) -> c_int;
+pub(crate) type Label = unsafe extern "C" fn(c_int, c_int, *mut *mut CLabelSet, *mut Ext) -> c_int;
+pub(crate) type EndContext = unsafe extern "C" fn(c_int);
+
+/// The interface version of this framework's shared objects (`PMDA_INTERFACE_7`).
+pub(crate) const INTERFACE: u8 = 7;
+/// `PMAPI_VERSION_2`: every PCP takes it.
+pub(crate) const PMAPI: u8 = 2;
+/// What the host puts in the place of the interface version before it calls the entry point.
+pub(crate) const CHALLENGE: u8 = 0xff;
+
+/// `pmdaInterface`: what a shared object's entry point fills in.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Interface {
+    pub(crate) domain: c_int,
+    pub(crate) interface: u8,
+    pub(crate) pmapi: u8,
+    pub(crate) flags: u16,
+    pub(crate) status: c_int,
+    pub(crate) ext: *mut Ext,
+    pub(crate) profile: Option<Profile>,
+    pub(crate) fetch: Option<Fetch>,
+    pub(crate) desc: Option<Desc>,
+    pub(crate) instance: Option<Instance>,
+    pub(crate) text: Option<Text>,
+    pub(crate) store: Option<Store>,
+    /// From version 4 on.
+    pub(crate) id: Option<Id>,
+    pub(crate) name: Option<Name>,
+    pub(crate) children: Option<Children>,
+    /// From version 6 on.
+    pub(crate) attribute: Option<Attribute>,
+    /// From version 7 on.
+    pub(crate) label: Option<Label>,
+}
+
+/// `pmdaExt`: pmcd writes the client's number into it and takes the function for its end out of it;
+/// everything else is libpcp_pmda's own.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Ext {
+    flags: c_uint,
+    pub(crate) private: *mut Private,
+    sockname: *mut c_char,
+    name: *const c_char,
+    logfile: *const c_char,
+    helptext: *const c_char,
+    status: c_int,
+    infd: c_int,
+    outfd: c_int,
+    port: c_int,
+    singular: c_int,
+    ordinal: c_int,
+    direct: c_int,
+    domain: c_int,
+    nmetrics: c_int,
+    nindoms: c_int,
+    help: c_int,
+    profile: *mut c_void,
+    iotype: c_int,
+    indoms: *mut c_void,
+    indom: *mut c_void,
+    metrics: *mut c_void,
+    result: *mut c_void,
+    fetch: *mut c_void,
+    check: *mut c_void,
+    done: *mut c_void,
+    pub(crate) context: c_int,
+    pub(crate) end_context: Option<EndContext>,
+    pub(crate) label: *mut c_void,
+}
+
+/// What `pmdaInterfaceMoved` writes to: the place where the interface is now.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Private {
+    pub(crate) interface: *mut Interface,
+    reserved: [usize; 15],
+}
+
+impl Interface {
+    /// As the host passes it to the entry point: both versions are to be replaced.
+    pub(super) fn challenge(domain: c_int) -> Interface {
+        Interface {
+            domain,
+            interface: CHALLENGE,
+            pmapi: !PMAPI,
+            flags: 0,
+            status: 0,
+            ext: std::ptr::null_mut(),
+            profile: None,
+            fetch: None,
+            desc: None,
+            instance: None,
+            text: None,
+            store: None,
+            id: None,
+            name: None,
+            children: None,
+            attribute: None,
+            label: None,
+        }
+    }
+}
+
+impl Ext {
+    pub(crate) fn new(domain: c_int, private: *mut Private, end_context: EndContext) -> Ext {
+        use std::ptr::{null, null_mut};
+        Ext {
+            flags: 0,
+            private,
+            sockname: null_mut(),
+            name: null(),
+            logfile: null(),
+            helptext: null(),
+            status: 0,
+            infd: -1,
+            outfd: -1,
+            port: -1,
+            singular: -1,
+            ordinal: -1,
+            direct: 0,
+            domain,
+            nmetrics: 0,
+            nindoms: 0,
+            help: -1,
+            profile: null_mut(),
+            iotype: 0,
+            indoms: null_mut(),
+            indom: null_mut(),
+            metrics: null_mut(),
+            result: null_mut(),
+            fetch: null_mut(),
+            check: null_mut(),
+            done: null_mut(),
+            context: -1,
+            end_context: Some(end_context),
+            label: null_mut(),
+        }
+    }
+}
+
+impl Private {
+    pub(crate) fn new(interface: *mut Interface) -> Private {
+        Private { interface, reserved: [0; 15] }
+    }
+}
+
+/// `pmProfile`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct CProfile {
+    pub(crate) state: c_int,
+    pub(crate) count: c_int,
+    pub(crate) indoms: *const CIndomProfile,
+}
+
+/// `pmInDomProfile`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct CIndomProfile {
+    pub(crate) indom: u32,
+    pub(crate) state: c_int,
+    pub(crate) count: c_int,
+    pub(crate) insts: *const c_int,
+}
+
+/// `pmDesc`: PMID, type, instance domain, semantics, units.
+pub(crate) type CDesc = [u32; 5];
+
+/// `pmInResult`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct CInstances {
+    pub(crate) indom: u32,
+    pub(crate) count: c_int,
+    pub(crate) insts: *mut c_int,
+    pub(crate) names: *mut *mut c_char,
+}
+
+/// The head of `pmResult`, whose array of value sets follows.
+#[repr(C)]
+pub(crate) struct CResult {
+    pub(crate) seconds: i64,
+    pub(crate) microseconds: i64,
+    pub(crate) count: c_int,
+    pub(crate) sets: [*mut CValueSet; 0],
+}
+
+/// The head of `pmValueSet`, whose array of values follows.
+#[repr(C)]
+pub(crate) struct CValueSet {
+    pub(crate) pmid: u32,
+    pub(crate) count: c_int,
+    pub(crate) format: c_int,
+    pub(crate) values: [CValue; 0],
+}
+
+/// `pmValue`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CValue {
+    pub(crate) inst: u32,
+    pub(crate) value: CWord,
+}
+
+/// The value itself, or where it is.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) union CWord {
+    pub(crate) block: *mut u32,
+    pub(crate) word: u32,
+}
+
+/// `pmLabelSet`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct CLabelSet {
+    pub(crate) inst: u32,
+    pub(crate) count: c_int,
+    pub(crate) json: *mut c_char,
+    pub(crate) json_len: u16,
+    /// The highest bit tells that there are compound names.
+    pub(crate) compound: u16,
+    pub(crate) labels: *mut CLabel,
+    pub(crate) hash: *mut c_void,
+}
+
+/// `pmLabel`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct CLabel {
+    pub(crate) name: u16,
+    pub(crate) name_len: u8,
+    pub(crate) flags: u8,
+    pub(crate) value: u16,
+    pub(crate) value_len: u16,
+}
+
+const _: () = {
+    assert!(size_of::<Interface>() == 112 && offset_of!(Interface, ext) == 16 && offset_of!(Interface, label) == 104);
+    assert!(size_of::<Ext>() == 192 && offset_of!(Ext, profile) == 96 && offset_of!(Ext, indoms) == 112);
+    assert!(offset_of!(Ext, context) == 168 && offset_of!(Ext, end_context) == 176 && offset_of!(Ext, label) == 184);
+    assert!(size_of::<CProfile>() == 16 && size_of::<CIndomProfile>() == 24 && offset_of!(CIndomProfile, insts) == 16);
+    assert!(size_of::<CInstances>() == 24 && size_of::<CResult>() == 24 && offset_of!(CResult, count) == 16);
+    assert!(offset_of!(CResult, sets) == 24 && size_of::<CValueSet>() == 16 && offset_of!(CValueSet, values) == 16);
+    assert!(size_of::<CValue>() == 16 && offset_of!(CValue, value) == 8);
+    assert!(size_of::<CLabelSet>() == 40 && offset_of!(CLabelSet, labels) == 24 && size_of::<CLabel>() == 8);
+};

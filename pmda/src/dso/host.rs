@@ -1,0 +1,247 @@
+//! The agent behind an interface: each function makes the PDU that pmcd would have sent to a daemon,
+//! and gives the engine's answer in C's structures.
+
+use std::any::TypeId;
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, CString, OsStr, c_int, c_void};
+use std::os::unix::ffi::OsStrExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::libc;
+use pmapi::config::Config;
+use pmapi::pdu::handshake::encode_error;
+use pmapi::pdu::result_writer::ResultWriter;
+use pmapi::pdu::{Header, Pdu};
+use pmapi::{Domain, Error, Result};
+use tracing::error;
+
+use super::abi::{Ext, Interface, Private};
+use super::calls;
+use super::values::Skeleton;
+use crate::agent::{Agent, Start};
+use crate::engine::{Engine, Reply};
+use crate::schema::Identity;
+
+/// An agent with what the host of the shared object sees of it. The host has its address as that of
+/// its first field.
+#[repr(C)]
+struct Host<A> {
+    ext: UnsafeCell<Ext>,
+    private: UnsafeCell<Private>,
+    state: Mutex<State<A>>,
+}
+
+pub(super) struct State<A> {
+    engine: Engine<A>,
+    request: Vec<u8>,
+    reply: Vec<u8>,
+    skeleton: Skeleton,
+    /// Of the last store.
+    pub(super) values: ResultWriter,
+    /// The last help text, which stays ours.
+    text: Vec<u8>,
+}
+
+/// A host that has been made, for those calls that do not tell which one they are for.
+struct Made {
+    ext: *mut Ext,
+    of: TypeId,
+    interface: unsafe fn(*mut Ext) -> *mut Interface,
+    close: unsafe fn(*mut Ext, c_int),
+    drop: unsafe fn(*mut Ext),
+}
+
+// SAFETY: the pointer is to a `Host`, whose state has a lock; agents are called under that lock only.
+unsafe impl Send for Made {}
+
+static HOSTS: Mutex<Vec<Made>> = Mutex::new(Vec::new());
+
+fn hosts() -> MutexGuard<'static, Vec<Made>> {
+    HOSTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the entry point of a shared object does: see [`dso!`](crate::dso!).
+///
+/// # Safety
+/// `interface` is a `pmdaInterface` of pmcd, dbpmda or a local context, with the domain filled in, and
+/// the functions that it gets are called as pmcd calls them.
+pub unsafe fn init<A: Agent>(interface: *mut Interface) {
+    if interface.is_null() {
+        return;
+    }
+    let status = catch_unwind(|| {
+        stay_loaded(init::<A> as *const c_void);
+        crate::log::subscribe(&program(), Default::default());
+        crate::log::panics();
+        // SAFETY: as the caller says.
+        match unsafe { Host::<A>::start(interface) } {
+            Ok(()) => 0,
+            Err(e) => {
+                error!("{}: {e}", A::NAME);
+                Error::GENERIC.code()
+            }
+        }
+    });
+    // SAFETY: as the caller says.
+    unsafe { (*interface).status = status.unwrap_or(Error::GENERIC.code()) }
+}
+
+/// The name of the process, as PCP's log lines have it.
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    path.file_name().map_or_else(|| "pmda".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// The file that a function is in.
+fn file_of(function: *const c_void) -> Option<PathBuf> {
+    let mut info =
+        libc::Dl_info { dli_fname: null_mut(), dli_fbase: null_mut(), dli_sname: null_mut(), dli_saddr: null_mut() };
+    // SAFETY: `info` is written only when the address is in a loaded file, whose name is then there.
+    unsafe {
+        let found = libc::dladdr(function, &mut info) != 0 && !info.dli_fname.is_null();
+        found.then(|| OsStr::from_bytes(CStr::from_ptr(info.dli_fname).to_bytes()).into())
+    }
+}
+
+/// Keeps the code in memory when the file is closed: threads of the agent may run on, and threads of
+/// the host may still have something of ours to end.
+fn stay_loaded(function: *const c_void) {
+    let Some(path) = file_of(function) else { return };
+    let Ok(path) = CString::new(path.into_os_string().into_encoded_bytes()) else { return };
+    // SAFETY: the file is loaded already; this only marks it.
+    unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+}
+
+/// The name of an agent whose file is `pmda_NAME.so`.
+fn name_of(file: &Path) -> Option<String> {
+    Some(file.file_stem()?.to_str()?.strip_prefix("pmda_")?.to_owned())
+}
+
+impl<A: Agent> Host<A> {
+    unsafe fn start(interface: *mut Interface) -> Start<()> {
+        // SAFETY: as the caller of `init` says.
+        let interface_ref = unsafe { &mut *interface };
+        let own = Identity::of::<A>()?;
+        let domain = u16::try_from(interface_ref.domain).ok().and_then(Domain::new).unwrap_or(own.domain);
+        let name = file_of(init::<A> as *const c_void).as_deref().and_then(name_of).unwrap_or(own.name);
+        let engine = Engine::<A>::with(Identity { name, domain }, Config::load())?;
+        let state = State {
+            engine,
+            request: Vec::new(),
+            reply: Vec::new(),
+            skeleton: Skeleton::default(),
+            values: ResultWriter::new(),
+            text: Vec::new(),
+        };
+        let host = Box::into_raw(Box::new(Host {
+            ext: UnsafeCell::new(Ext::new(domain.get().into(), null_mut(), end_context::<A>)),
+            private: UnsafeCell::new(Private::new(interface)),
+            state: Mutex::new(state),
+        }));
+        let ext = host.cast::<Ext>();
+        // SAFETY: nobody else has the host yet.
+        unsafe { (*ext).private = (*host).private.get() };
+        calls::fill::<A>(interface_ref, ext);
+        let made =
+            Made { ext, of: TypeId::of::<A>(), interface: Self::interface, close: Self::close, drop: Self::drop };
+        let mut hosts = hosts();
+        // Whoever fills an interface anew has done with the agent that it led to.
+        // SAFETY: the hosts in the list live.
+        while let Some(at) = hosts.iter().position(|old| unsafe { (old.interface)(old.ext) } == interface) {
+            let old = hosts.swap_remove(at);
+            // SAFETY: nobody has its address any more.
+            unsafe { (old.drop)(old.ext) };
+        }
+        hosts.push(made);
+        Ok(())
+    }
+
+    unsafe fn interface(ext: *mut Ext) -> *mut Interface {
+        // SAFETY: the host lives.
+        unsafe { (*(*ext.cast::<Host<A>>()).private.get()).interface }
+    }
+
+    unsafe fn drop(ext: *mut Ext) {
+        // SAFETY: the address is that of the box, which nobody else has.
+        drop(unsafe { Box::from_raw(ext.cast::<Host<A>>()) });
+    }
+
+    unsafe fn close(ext: *mut Ext, client: c_int) {
+        // SAFETY: the host lives.
+        let _ = unsafe {
+            call::<A, ()>(ext, |state, _| {
+                state.ask(|out| encode_error(out, client, Err(Error::NOTCONN)), |_, _| Ok(()))
+            })
+        };
+    }
+}
+
+/// Runs a request. Nothing of it gets out but its result: not a panic either.
+pub(super) unsafe fn call<A: Agent, T>(ext: *mut Ext, f: impl FnOnce(&mut State<A>, i32) -> Result<T>) -> Result<T> {
+    if ext.is_null() {
+        return Err(Error::GENERIC);
+    }
+    catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the address is what `start` has given, that of a host that lives.
+        let host = unsafe { &*ext.cast::<Host<A>>() };
+        // SAFETY: the caller of the function wrote it, and now waits for us.
+        let client = unsafe { (*host.ext.get()).context };
+        let mut state = host.state.lock().unwrap_or_else(PoisonError::into_inner);
+        f(&mut state, client)
+    }))
+    .unwrap_or(Err(Error::GENERIC))
+}
+
+impl<A: Agent> State<A> {
+    /// Makes a PDU and takes the answer: `None` when there is none.
+    pub(super) fn ask<T>(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result,
+        take: impl FnOnce(Option<(Pdu<'_>, &[u8])>, &mut Kept<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.request.clear();
+        encode(&mut self.request)?;
+        let header = Header::parse(&self.request)?.ok_or(Error::IPC)?;
+        let mut kept = Kept { skeleton: &mut self.skeleton, text: &mut self.text };
+        let taken = match self.engine.handle(header, &self.request) {
+            Reply::None => take(None, &mut kept),
+            Reply::Pdu(head, []) => answer(head).and_then(|pdu| take(Some((pdu, head)), &mut kept)),
+            Reply::Pdu(head, rest) => {
+                self.reply.clear();
+                self.reply.extend_from_slice(head);
+                self.reply.extend_from_slice(rest);
+                answer(&self.reply).and_then(|pdu| take(Some((pdu, &self.reply)), &mut kept))
+            }
+        };
+        self.engine.sent();
+        taken
+    }
+}
+
+/// A PDU that is an answer, an error as such.
+fn answer(bytes: &[u8]) -> Result<Pdu<'_>> {
+    let header = Header::parse(bytes)?.ok_or(Error::IPC)?;
+    let pdu = Pdu::decode(header, bytes).map_err(|_| Error::IPC)?;
+    if let Pdu::Error(e) = pdu {
+        e.status()?;
+    }
+    Ok(pdu)
+}
+
+/// What outlives an answer.
+pub(super) struct Kept<'a> {
+    pub(super) skeleton: &'a mut Skeleton,
+    pub(super) text: &'a mut Vec<u8>,
+}
+
+unsafe extern "C" fn end_context<A: Agent>(client: c_int) {
+    let of: Vec<_> =
+        hosts().iter().filter(|made| made.of == TypeId::of::<A>()).map(|made| (made.ext, made.close)).collect();
+    for (ext, close) in of {
+        // SAFETY: hosts live until their interface is filled anew, which the host does not do meanwhile.
+        unsafe { close(ext, client) }
+    }
+}

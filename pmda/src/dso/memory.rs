@@ -1,0 +1,103 @@
+//! Memory of libc's allocator: pmcd frees what a shared object gives it, and the other way round.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::NonNull;
+
+use nix::libc;
+use pmapi::{Error, Result};
+
+use super::abi::{CInstances, CLabel, CLabelSet};
+
+/// Types of which zero bytes are a value.
+///
+/// # Safety
+/// Every bit pattern of zeros is valid, there is nothing to drop, and the alignment is at most that of
+/// malloc.
+pub(super) unsafe trait Plain {}
+
+// SAFETY: integers, raw pointers, and structures of these.
+unsafe impl Plain for u8 {}
+// SAFETY: as above.
+unsafe impl Plain for u64 {}
+// SAFETY: as above.
+unsafe impl Plain for c_int {}
+// SAFETY: as above.
+unsafe impl Plain for *mut c_char {}
+// SAFETY: as above.
+unsafe impl Plain for CInstances {}
+// SAFETY: as above.
+unsafe impl Plain for CLabelSet {}
+// SAFETY: as above.
+unsafe impl Plain for CLabel {}
+
+/// An array from malloc, freed unless it is released.
+pub(super) struct Heap<T: Plain> {
+    at: NonNull<T>,
+    len: usize,
+}
+
+impl<T: Plain> Heap<T> {
+    /// An array of zeros. `-ENOMEM` when there is no memory.
+    pub(super) fn zeroed(len: usize) -> Result<Self> {
+        // SAFETY: calloc takes any sizes. An array of none still has its address.
+        let at = unsafe { libc::calloc(len.max(1), size_of::<T>()) };
+        let at = NonNull::new(at.cast()).ok_or(Error::from_errno(libc::ENOMEM))?;
+        Ok(Heap { at, len })
+    }
+
+    pub(super) fn as_mut(&mut self) -> &mut [T] {
+        // SAFETY: the array is ours alone, as long as `len`, and zeroed at the least.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.len) }
+    }
+
+    /// Leaves the array to whoever frees it.
+    pub(super) fn release(self) -> *mut T {
+        let at = self.at.as_ptr();
+        std::mem::forget(self);
+        at
+    }
+}
+
+impl<T: Plain> Drop for Heap<T> {
+    fn drop(&mut self) {
+        // SAFETY: the array is from calloc and has not been released.
+        unsafe { free(self.at.as_ptr()) }
+    }
+}
+
+/// Frees memory of libc's allocator.
+///
+/// # Safety
+/// `at` is from it, not freed yet, or null.
+pub(crate) unsafe fn free<T>(at: *mut T) {
+    // SAFETY: as the caller says.
+    unsafe { libc::free(at.cast::<c_void>()) }
+}
+
+/// A string with its NUL; what follows a NUL within is lost.
+pub(super) fn string(text: &[u8]) -> Result<*mut c_char> {
+    let text = text.split(|&b| b == 0).next().unwrap_or_default();
+    let mut copy = Heap::<u8>::zeroed(text.len() + 1)?;
+    copy.as_mut()[..text.len()].copy_from_slice(text);
+    Ok(copy.release().cast())
+}
+
+/// Strings behind the pointers to them, in one piece.
+pub(super) fn strings(list: &[&[u8]]) -> Result<*mut *mut c_char> {
+    let head = list.len() * size_of::<*mut c_char>();
+    let len = list.iter().map(|text| text.len() + 1).sum::<usize>();
+    let words = (head + len).div_ceil(size_of::<u64>());
+    let start = Heap::<u64>::zeroed(words)?.release();
+    let mut at = head;
+    for (i, text) in list.iter().enumerate() {
+        // SAFETY: `head` and `len` have room for every pointer and every string with its NUL, which is
+        // there as a zero.
+        unsafe {
+            let copy = start.cast::<u8>().add(at);
+            start.cast::<*mut u8>().add(i).write(copy);
+            copy.copy_from_nonoverlapping(text.as_ptr(), text.len());
+        }
+        at += text.len() + 1;
+    }
+    Ok(start.cast())
+}

@@ -1,0 +1,52 @@
+//! An agent as a shared object that pmcd, dbpmda or a local context (`pminfo -L`) loads.
+//!
+//! The one place with unsafe code. The interface is C's, version 7: pmcd calls functions and gets
+//! structures that it frees. Here each function is a PDU to the [`Engine`](crate::Engine), so that an
+//! agent behaves alike in every host.
+//!
+//! ```
+//! # use pmda::prelude::*;
+//! # #[derive(Debug)]
+//! # struct Mine;
+//! # impl Agent for Mine {
+//! #     const NAME: &'static str = "mine";
+//! #     const DOMAIN: u16 = 400;
+//! #     fn new(_: &mut Setup) -> Start<Self> { Ok(Mine) }
+//! #     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result { out.put(42) }
+//! # }
+//! pmda::dso!(mine_init, Mine);
+//! ```
+#![allow(unsafe_code)]
+
+pub(crate) mod abi;
+pub(crate) mod block;
+mod calls;
+mod host;
+pub(crate) mod memory;
+mod reply;
+mod shared;
+pub(crate) mod values;
+
+pub use abi::Interface;
+pub use host::init;
+pub use shared::{LoadError, SharedObject};
+
+/// Exports the entry point of an agent's shared object: the name that pmcd.conf has for it, by custom
+/// `NAME_init`, and the type of the agent.
+///
+/// The library needs `crate-type = ["rlib", "cdylib"]`.
+#[macro_export]
+macro_rules! dso {
+    ($init:ident, $agent:ty) => {
+        /// The entry point of the agent's shared object.
+        ///
+        /// # Safety
+        /// `interface` is what pmcd, dbpmda or a local context passes.
+        #[allow(unsafe_code)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $init(interface: *mut $crate::dso::Interface) {
+            // SAFETY: as the caller says.
+            unsafe { $crate::dso::init::<$agent>(interface) }
+        }
+    };
+}

@@ -1,0 +1,172 @@
+//! Results: values as PDUs have them, and as C has them.
+
+use std::ffi::c_int;
+use std::ptr::addr_of_mut;
+use std::slice;
+
+use pmapi::pdu::result::{BLOCK_HEAD, Changes, Format, RawValue, ResultPdu, ValueSet};
+use pmapi::pdu::result_writer::ResultWriter;
+use pmapi::{Atom, Error, Inst, PmId, Result, Type};
+
+use super::abi::{CResult, CValue, CValueSet, CWord};
+use super::block::{Order, turn};
+use super::memory::{Heap, free};
+
+/// What `PM_ID_NULL` and `PM_IN_NULL` are.
+const NULL: u32 = u32::MAX;
+
+/// The skeleton of a result, which stays the shared object's: an array that is used again. Value sets
+/// and value blocks belong to whoever gets the result.
+#[derive(Debug, Default)]
+pub(crate) struct Skeleton {
+    words: Vec<u64>,
+}
+
+impl Skeleton {
+    /// Makes C's result of a PDU.
+    pub(crate) fn fill(&mut self, pdu: &ResultPdu<'_>) -> Result<*mut CResult> {
+        let head = size_of::<CResult>() / size_of::<u64>();
+        self.words.clear();
+        self.words.resize(head + pdu.len(), 0);
+        let result = self.words.as_mut_ptr().cast::<CResult>();
+        // SAFETY: `words` has room for the head and a pointer for each set, all of them null for now.
+        unsafe {
+            (*result).seconds = pdu.seconds.into();
+            (*result).microseconds = pdu.microseconds.into();
+            (*result).count = c_int::try_from(pdu.len()).map_err(|_| Error::TOOBIG)?;
+            let list = addr_of_mut!((*result).sets).cast::<*mut CValueSet>();
+            for (i, set) in pdu.sets().enumerate() {
+                match value_set(&set) {
+                    Ok(set) => list.add(i).write(set),
+                    Err(e) => {
+                        free_values(result);
+                        return Err(e);
+                    }
+                }
+            }
+        }
+        Ok(result)
+    }
+}
+
+fn value_set(set: &ValueSet<'_>) -> Result<*mut CValueSet> {
+    let bytes = size_of::<CValueSet>() + set.len() * size_of::<CValue>();
+    let made = Heap::<u64>::zeroed(bytes / size_of::<u64>())?.release().cast::<CValueSet>();
+    // SAFETY: the array has room for the head and all values. `count` covers the values that are written.
+    unsafe {
+        (*made).pmid = set.pmid.map_or(NULL, PmId::word);
+        (*made).format = set.format().code() as c_int;
+        (*made).count = set.error.map_or(0, Error::code);
+        let values = addr_of_mut!((*made).values).cast::<CValue>();
+        for (i, (inst, value)) in set.values().enumerate() {
+            let value = match value {
+                RawValue::InSitu(word) => CWord { word },
+                RawValue::Block(ty, payload) => match block(ty, payload) {
+                    Ok(block) => CWord { block },
+                    Err(e) => {
+                        free_set(made);
+                        return Err(e);
+                    }
+                },
+            };
+            values.add(i).write(CValue { inst: inst.map_or(NULL, Inst::word), value });
+            (*made).count += 1;
+        }
+        // pmcd does not free static blocks, and ours are not static.
+        if (*made).format == Format::Static.code() as c_int {
+            (*made).format = Format::Dynamic.code() as c_int;
+        }
+    }
+    Ok(made)
+}
+
+fn block(ty: u8, payload: &[u8]) -> Result<*mut u32> {
+    let mut block = Heap::<u8>::zeroed(BLOCK_HEAD + payload.len())?;
+    let (head, copy) = block.as_mut().split_at_mut(BLOCK_HEAD);
+    head.copy_from_slice(&(u32::from(ty) << 24 | (BLOCK_HEAD + payload.len()) as u32).to_ne_bytes());
+    copy.copy_from_slice(payload);
+    turn(Type::from_code(ty.into())?, copy, Order::Wire)?;
+    Ok(block.release().cast())
+}
+
+/// Writes C's result into a PDU.
+///
+/// # Safety
+/// `result` is a whole result: every set it counts, every value that they count, every block.
+pub(crate) unsafe fn read(result: *const CResult, out: &mut ResultWriter) -> Result<Changes> {
+    out.begin();
+    // SAFETY: as the caller says.
+    unsafe {
+        for &set in sets(result) {
+            // A result can lack a set: pmcd would die of it.
+            if set.is_null() {
+                return Err(Error::IPC);
+            }
+            out.begin_set(PmId::from_word((*set).pmid));
+            for value in values(set) {
+                push(out, (*set).format, value)?;
+            }
+            out.end_set(Error::from_code((*set).count).map_or(Ok(()), Err));
+        }
+        Ok(Changes((*result).seconds as u8))
+    }
+}
+
+unsafe fn push(out: &mut ResultWriter, format: c_int, value: &CValue) -> Result {
+    let inst = Inst::from_word(value.inst);
+    // SAFETY: the format says which of the two it is, and a block's head says how long it is.
+    unsafe {
+        if format == Format::InSitu.code() as c_int {
+            return out.push(inst, Type::U32, Atom::U32(value.value.word));
+        }
+        let block = value.value.block;
+        if block.is_null() {
+            return Err(Error::IPC);
+        }
+        let head = block.read_unaligned();
+        let len = ((head & 0xff_ffff) as usize).checked_sub(BLOCK_HEAD).ok_or(Error::IPC)?;
+        let mut payload = slice::from_raw_parts(block.cast::<u8>().add(BLOCK_HEAD), len).to_vec();
+        let ty = Type::from_code((head >> 24) as i32)?;
+        turn(ty, &mut payload, Order::Host)?;
+        out.push(inst, ty, RawValue::Block((head >> 24) as u8, &payload).atom(ty)?)
+    }
+}
+
+/// Frees the value sets and blocks of a result (`pmdaFreeResultValues`).
+///
+/// # Safety
+/// They are of libc's allocator and whole; nobody uses them any more.
+pub(crate) unsafe fn free_values(result: *const CResult) {
+    // SAFETY: as the caller says.
+    unsafe {
+        for &set in sets(result).iter().filter(|set| !set.is_null()) {
+            free_set(set);
+        }
+    }
+}
+
+unsafe fn free_set(set: *mut CValueSet) {
+    // SAFETY: as the caller of `free_values` says.
+    unsafe {
+        if (*set).format == Format::Dynamic.code() as c_int {
+            values(set).iter().for_each(|value| free(value.value.block));
+        }
+        free(set);
+    }
+}
+
+unsafe fn sets<'a>(result: *const CResult) -> &'a [*mut CValueSet] {
+    // SAFETY: the pointers follow the head.
+    unsafe {
+        let count = usize::try_from((*result).count).unwrap_or(0);
+        slice::from_raw_parts((&raw const (*result).sets).cast(), count)
+    }
+}
+
+unsafe fn values<'a>(set: *const CValueSet) -> &'a [CValue] {
+    // SAFETY: the values follow the head.
+    unsafe {
+        let count = usize::try_from((*set).count).unwrap_or(0);
+        slice::from_raw_parts((&raw const (*set).values).cast(), count)
+    }
+}
