@@ -47,8 +47,7 @@ impl LabelTable {
     fn add(&mut self, source: &Source, label: &Label) {
         let optional = label.flags & u32::from(LabelFlags::OPTIONAL.bits()) != 0;
         let flags = if optional { LabelFlags::OPTIONAL } else { LabelFlags::NONE };
-        let parsed = str::from_utf8(source.file.payload(label)).ok().map(|json| LabelSet::parse_flagged(json, flags));
-        let Some(Ok(set)) = parsed else {
+        let Some(set) = str::from_utf8(source.file.payload(label)).ok().and_then(|json| parse(json, flags)) else {
             tracing::error!("{}: a label is no JSON object of labels", source.name.display());
             return;
         };
@@ -58,6 +57,14 @@ impl LabelTable {
             }
         }
     }
+}
+
+/// Labels as PCP's agent shows them: those of nested objects with their whole names in the text, too, as
+/// they are in a set that was merged.
+fn parse(json: &str, flags: LabelFlags) -> Option<LabelSet> {
+    let mut set = LabelSet::parse_flagged(json, flags).ok()?;
+    set.merge(&set.clone()).ok()?;
+    Some(set)
 }
 
 /// What a label is for: one thing, unless its flags name several levels.

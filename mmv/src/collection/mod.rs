@@ -13,6 +13,7 @@ mod source;
 mod tables;
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use pmapi::{Error, Inst, Item, Semantics, Serial, Units};
 
@@ -34,6 +35,10 @@ pub struct Collection {
     sources: Vec<Source>,
     tables: Tables,
     seen: Directory,
+    /// When the files were looked at last, and how long that took.
+    looked: Option<(Instant, Duration)>,
+    /// How many files stay open.
+    open: usize,
     /// What was stored in the control metric; 1 while a file is being written.
     reload: i32,
     buffer: Vec<u8>,
@@ -65,9 +70,19 @@ impl Collection {
             sources: Vec::new(),
             tables: Tables::default(),
             seen: Directory::default(),
+            looked: None,
+            open: Self::OPEN_FILES,
             reload: 0,
             buffer: Vec::new(),
         }
+    }
+
+    /// How many files stay open unless [`keep_open`](Collection::keep_open) says otherwise.
+    pub const OPEN_FILES: usize = 256;
+
+    /// How many files stay open from now on; the others are opened whenever they are looked at.
+    pub fn keep_open(&mut self, files: usize) {
+        self.open = files;
     }
 
     /// The directory.
@@ -80,20 +95,31 @@ impl Collection {
     /// Files are read again when that was asked for, one of them was being written, a generation
     /// has changed, a process is gone or the directory has changed.
     pub fn refresh(&mut self) -> bool {
+        let start = Instant::now();
         self.sources.iter_mut().for_each(Source::begin);
         let forced = self.reload != 0;
         let broken = self.sources.iter_mut().any(Source::take_broken);
-        let looked = Directory::look(&self.directory);
-        let same = !forced && !broken && !self.seen.may_differ(&looked);
-        if same && self.sources.iter().all(Source::is_valid) {
+        let directory = Directory::look(&self.directory);
+        let same = !forced && !broken && !self.seen.may_differ(&directory);
+        let same = same && self.sources.iter().all(Source::is_valid);
+        self.looked = Some((start, start.elapsed()));
+        if same {
             return false;
         }
         let changed = self.scan(forced);
-        self.seen = looked;
+        self.seen = directory;
         if changed {
             self.tables = Tables::build(&self.prefix, &self.sources);
         }
         changed
+    }
+
+    /// As [`refresh`](Collection::refresh), but does nothing as often as is needed for looking at the
+    /// files to take no more than a tenth of the time: for requests that come by the thousand when
+    /// there are thousands of files.
+    pub fn refresh_at_times(&mut self) -> bool {
+        let due = self.looked.is_none_or(|(start, took)| start.elapsed() >= 10 * took);
+        due && self.refresh()
     }
 
     /// What the control metric `reload` shows.
@@ -116,9 +142,10 @@ impl Collection {
         self.tables.metrics.len()
     }
 
-    /// The metrics.
+    /// The metrics, in the order of the files.
     pub fn metrics(&self) -> impl Iterator<Item = (&str, MetricDesc)> {
-        self.tables.names.iter().filter_map(|(name, item)| Some((name.as_str(), self.desc(*item).ok()?)))
+        let entries = self.tables.order.iter().filter_map(|item| self.tables.metrics.get(item));
+        entries.map(|entry| (entry.name.as_str(), entry.desc))
     }
 
     /// The metric of a name.
@@ -150,9 +177,9 @@ impl Collection {
             .map(|i| (i.id, self.source(i.source).map_or(&[][..], |s| s.file.instance_name(&i.name)))))
     }
 
-    /// A metric's help.
+    /// A metric's help. As under PCP's agent there is no such metric when it has no type.
     pub fn help(&self, item: Item, which: Help) -> Result<&[u8], Error> {
-        let entry = self.entry(item)?;
+        let entry = self.entry(item).ok().filter(|entry| entry.desc.ty != ValueType::NoSupport).ok_or(Error::PMID)?;
         let source = self.source(entry.source).ok_or(Error::TEXT)?;
         let metric = source.file.metrics().get(entry.metric).ok_or(Error::TEXT)?;
         source.file.help(metric, which).ok_or(Error::TEXT)

@@ -64,7 +64,7 @@ impl Collection {
         let mut changed = all;
         self.reload = 0;
         let mut sources = Vec::new();
-        let mut handles = Source::MAX_OPEN;
+        let mut handles = self.open;
         for (name, identity) in list(&self.directory) {
             let kept = known.remove(&name).filter(|s| !all && s.identity == identity && s.is_valid());
             changed |= kept.is_none();

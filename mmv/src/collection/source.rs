@@ -50,9 +50,6 @@ impl Identity {
 const FEW_VALUES: u32 = 4096;
 
 impl Source {
-    /// How many files stay open; the others are opened for every request.
-    pub(super) const MAX_OPEN: usize = 256;
-
     pub(super) fn load(directory: &Path, name: &OsStr, identity: Identity) -> Result<Source, ReadError> {
         let path = directory.join(name);
         let handle = reader::open(&path)?;

@@ -16,6 +16,8 @@ use crate::reader::{Indom, Instance, Metric};
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub names: BTreeMap<String, Item>,
+    /// The metrics in the order of the files.
+    pub order: Vec<Item>,
     pub metrics: HashMap<Item, Entry>,
     pub indoms: BTreeMap<Serial, IndomEntry>,
     pub labels: LabelTable,
@@ -160,6 +162,7 @@ impl Builder<'_> {
         } else {
             check_place(&self.tables.names, &name)?;
             self.tables.names.insert(name.clone(), item);
+            self.tables.order.push(item);
         }
         let new = || Entry { name, desc, source, metric: metric_index, values: Vec::new() };
         let entry = self.tables.metrics.entry(item).or_insert_with(new);

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use mmv::Semantics;
 use mmv::collection::{Collection, Help, Labelled, MetricDesc};
-use mmv::format::ValueType;
 use pmapi::{Domain, InDom, Inst, LabelSet, PmId, Type};
 
 /// Every metric's block.
@@ -22,7 +21,7 @@ fn metric(collection: &mut Collection, name: &str, desc: MetricDesc) -> String {
     assert_eq!(collection.item(name), Ok(desc.item));
     assert_eq!(collection.name(desc.item), Ok(name));
     let mut out = format!("{name} PMID: {}", PmId::new(domain, desc.item));
-    match help_of(collection, &desc, Help::Short) {
+    match collection.help(desc.item, Help::Short) {
         Ok(line) => writeln!(out, " [{}]", text(line)).unwrap(),
         Err(e) => writeln!(out, " One-line Help: Error: {e}").unwrap(),
     }
@@ -48,15 +47,10 @@ fn metric(collection: &mut Collection, name: &str, desc: MetricDesc) -> String {
     out
 }
 
-/// The C agent denies that there is a metric when it is asked for the help of an unsupported one.
-fn help_of<'c>(collection: &'c Collection, desc: &MetricDesc, which: Help) -> Result<&'c [u8], pmapi::Error> {
-    if desc.ty == ValueType::NoSupport { Err(pmapi::Error::PMID) } else { collection.help(desc.item, which) }
-}
-
 fn help(out: &mut String, collection: &Collection, desc: &MetricDesc) {
     // A client asks for the line when there is no text.
-    let help = help_of(collection, desc, Help::Long);
-    let line = || help_of(collection, desc, Help::Short);
+    let help = collection.help(desc.item, Help::Long);
+    let line = || collection.help(desc.item, Help::Short);
     match if help.is_ok_and(|text| text.is_empty()) { line() } else { help.or_else(|_| line()) } {
         Ok([]) => writeln!(out, "Help: <empty entry>").unwrap(),
         Ok(help) => writeln!(out, "Help:\n{}", text(help)).unwrap(),

@@ -1,0 +1,169 @@
+//! The agent in the real pmcd, beside PCP's on the same files.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod scene;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use mmv::{Counter, Family, Gauge, Registry, Text};
+use scene::{Scene, assert_same};
+use testkit::Pmcd;
+
+/// Has the C library write a file of a version.
+fn c_writer(scene: &Scene, version: i32, flags: i32, name: &str) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../mmv/tests/pcp/writer.c");
+    let mut writer = Command::new(scene.compile(&source));
+    writer.env("PCP_TMP_DIR", scene.files().parent().unwrap());
+    assert!(writer.args([version.to_string(), flags.to_string(), name.to_owned()]).status().unwrap().success());
+}
+
+/// Files of every version, without a cluster and with that of another, without a name for a metric.
+fn write_files(scene: &Scene) {
+    c_writer(scene, 1, 0, "first");
+    c_writer(scene, 3, 0, "third");
+    c_writer(scene, 2, 0, "client-123");
+    for (name, version, flags, cluster) in [("second", 2, 0, 5u32), ("unprefixed", 1, 1, 6), ("sentinels", 1, 4, 4095)]
+    {
+        c_writer(scene, version, flags, name);
+        copy(scene, name, name, cluster);
+    }
+    for name in ["a", "b", "z"] {
+        copy(scene, "first", name, 0);
+    }
+    fs::write(scene.files().join("rubbish"), "no such file").unwrap();
+    fs::write(scene.files().join(".hidden"), "no such file").unwrap();
+    fs::create_dir(scene.files().join("directory")).unwrap();
+}
+
+/// The same file under another name and with another cluster.
+fn copy(scene: &Scene, from: &str, to: &str, cluster: u32) {
+    let mut bytes = fs::read(scene.files().join(from)).unwrap();
+    bytes[36..40].copy_from_slice(&cluster.to_ne_bytes());
+    fs::write(scene.files().join(to), bytes).unwrap();
+}
+
+/// Something of everything.
+fn register(registry: &Registry) {
+    let indom = registry.indom("letters").help("letters").instances(["alpha", "beta and more"]).register().unwrap();
+    registry.counter("counter").help("one").long_help("line\nand more").register().unwrap().add(1 << 40);
+    let each: Family<Gauge<f32>> = registry.metric("each").note("note", 1).label("part", "x").over(&indom).unwrap();
+    each.instance("alpha").unwrap().set(1.5);
+    let text: Text = registry.text("text").register().unwrap();
+    text.set("some words");
+    indom.label_instance("alpha", "greek", true).unwrap();
+    registry.label("tier", "web").unwrap();
+}
+
+/// What the tools say.
+fn described(pmcd: &Pmcd) -> String {
+    let mut text = String::new();
+    let mut say = |tool: &str, args: &[&str]| text.push_str(&pmcd.run(tool, args).text);
+    say("pminfo", &["-dfmtTl", "mmv"]);
+    for options in ["-m", "-I", "-x", "-s", "-M"] {
+        say("pminfo", &[options, "mmv.third", "mmv.control"]);
+    }
+    for options in ["-I", "-i", "-v", "-V"] {
+        say("pmprobe", &[options, "mmv"]);
+    }
+    for name in ["mmv.first.one", "mmv.first.one.u32", "mmv.nothing", "mmv.first.one.u32.x", "mmv.first.each.string"] {
+        say("pminfo", &["-f", name]);
+    }
+    for (metric, value) in [
+        ("mmv.control.reload", "1"),
+        ("mmv.control.reload", "word"),
+        ("mmv.control.debug", "4096"),
+        ("mmv.control.debug", "0"),
+        ("mmv.control.files", "1"),
+        ("mmv.first.one.u32", "1"),
+        ("mmv.first.each.i64", "1"),
+    ] {
+        say("pmstore", &[metric, value]);
+    }
+    say("pmval", &["-s", "2", "-t", "0.05", "-i", "three", "mmv.first.each.i32"]);
+    let without_times =
+        |line: &&str| !line.starts_with("host: ") && !line.starts_with("samples: ") && line.get(2..3) != Some(":");
+    let text: Vec<&str> = text.lines().filter(without_times).collect();
+    let text = text.join("\n").replace(&pmcd.host(), "HOST").replace(&pmcd.port().to_string(), "PORT");
+    text + "\n"
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn the_tools_cannot_tell_it_from_the_c_agent() {
+    let scene = Scene::new();
+    write_files(&scene);
+    let registry = scene.registry("ours");
+    register(&registry);
+    let c = described(&scene.under(scene.c()));
+    for part in ["mmv.third.each.u64", "mmv.z.one.u32", "\"greek\":true", "beta and more", "No permission"] {
+        assert!(c.contains(part), "{part} is not in\n{c}");
+    }
+    for agent in [scene.ours(), scene.ours().unix(), scene.ours().inet()] {
+        assert_same(&c, &described(&scene.under(agent)));
+    }
+}
+
+/// The names below `mmv`, in the order of the tools.
+fn names(pmcd: &Pmcd) -> Vec<String> {
+    pmcd.run("pminfo", ["mmv"]).ok().lines().map(str::to_owned).collect()
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn files_come_and_go() {
+    let scene = Scene::new();
+    let (c, ours) = (scene.under(scene.c()), scene.under(scene.ours()));
+    let control = ["mmv.control.files", "mmv.control.debug", "mmv.control.reload"];
+    let now = |expected: &[&str]| {
+        let expected: Vec<&str> = expected.iter().chain(&control).copied().collect();
+        assert_eq!(names(&ours), expected);
+        assert_eq!(names(&c), expected);
+    };
+    now(&[]);
+    let registry = scene.registry("one");
+    let counter = registry.counter("requests").register().unwrap();
+    now(&["mmv.one.requests"]);
+    let two = scene.registry("two");
+    let _: Counter = two.counter("b.first").register().unwrap();
+    let _: Counter = two.counter("b.second").register().unwrap();
+    now(&["mmv.two.b.second", "mmv.two.b.first", "mmv.one.requests"]);
+    counter.add(7);
+    for pmcd in [&c, &ours] {
+        assert!(pmcd.run("pminfo", ["-f", "mmv.one.requests"]).ok().contains("value 7"));
+        assert!(pmcd.run("pminfo", ["-f", "mmv.control.files"]).ok().contains("value 2"));
+    }
+    drop(registry);
+    now(&["mmv.two.b.second", "mmv.two.b.first"]);
+    fs::remove_dir_all(scene.files()).unwrap();
+    now(&[]);
+    assert!(ours.log("mmv").contains("mmv.one") || !ours.log("mmv").is_empty());
+    fs::create_dir(scene.files()).unwrap();
+    let _three = scene.registry("three");
+    let _: Counter = _three.counter("x").register().unwrap();
+    now(&["mmv.three.x"]);
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn a_file_goes_with_its_process() {
+    let scene = Scene::new();
+    let (c, ours) = (scene.under(scene.c()), scene.under(scene.ours()));
+    let mut process = Command::new("sleep").arg("600").spawn().unwrap();
+    let registry = Registry::builder("gone").directory(scene.files()).build().unwrap();
+    registry.counter("x").register().unwrap();
+    registry.try_start().unwrap();
+    let mut bytes = fs::read(scene.files().join("gone")).unwrap();
+    drop(registry);
+    bytes[32..36].copy_from_slice(&process.id().to_ne_bytes());
+    fs::write(scene.files().join("gone"), bytes).unwrap();
+    for pmcd in [&c, &ours] {
+        assert_eq!(names(pmcd)[0], "mmv.gone.x");
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+    for pmcd in [&c, &ours] {
+        assert_eq!(names(pmcd).len(), 3, "the control metrics only");
+    }
+}

@@ -1,0 +1,97 @@
+//! A directory of files under PCP's agent and ours, each in a pmcd of its own.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use mmv::Registry;
+use tempfile::TempDir;
+use testkit::{Agent, Pcp, Pmcd};
+
+const NAMES: &str = "root {\n    mmv MMV:*:*\n}\n";
+
+/// What takes the place of `$PCP_TMP_DIR`.
+pub(crate) struct Scene {
+    pub(crate) pcp: Pcp,
+    dir: TempDir,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Scene {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("mmv")).unwrap();
+        Scene { pcp: Pcp::required(), dir }
+    }
+
+    /// Where the files are.
+    pub(crate) fn files(&self) -> PathBuf {
+        self.dir.path().join("mmv")
+    }
+
+    /// A registry whose file is there while it lives.
+    pub(crate) fn registry(&self, name: &str) -> Registry {
+        let registry = Registry::builder(name).directory(self.files()).build().unwrap();
+        registry.try_start().unwrap();
+        registry
+    }
+
+    /// PCP's agent. As root: the directory of the files is the test's.
+    pub(crate) fn c(&self) -> Agent {
+        let binary = self.pcp.path("PCP_PMDASADM_DIR").join("mmv/pmdammv");
+        Agent::new("mmv", 70, binary).names(NAMES).args(["-U", "root"])
+    }
+
+    pub(crate) fn ours(&self) -> Agent {
+        Agent::new("mmv", 70, env!("CARGO_BIN_EXE_pmdammv")).names(NAMES).args(["-U", "root"])
+    }
+
+    /// A pmcd with an agent.
+    pub(crate) fn under(&self, agent: Agent) -> Pmcd {
+        self.pcp.pmcd().env("PCP_TMP_DIR", self.dir.path()).agent(agent).start()
+    }
+
+    /// Compiles a program that uses the C library.
+    pub(crate) fn compile(&self, source: &Path) -> PathBuf {
+        let binary = self.dir.path().join(source.file_stem().unwrap());
+        let mut cc = Command::new("cc");
+        cc.arg("-o").arg(&binary).arg(source).args(["-lpcp_mmv", "-lpcp"]);
+        assert!(cc.status().unwrap().success(), "libpcp-mmv1-dev is needed");
+        binary
+    }
+
+    /// Starts a program that writes a file, and waits for that.
+    pub(crate) fn start(&self, mut program: Command, file: &str) -> Application {
+        program.env("PCP_TMP_DIR", self.dir.path()).stdout(Stdio::null());
+        let application = Application(program.spawn().unwrap());
+        let begin = Instant::now();
+        while !self.files().join(file).exists() {
+            assert!(begin.elapsed() < Duration::from_secs(300), "{file} does not come");
+            sleep(Duration::from_millis(10));
+        }
+        application
+    }
+}
+
+/// A program that runs until this is dropped.
+pub(crate) struct Application(Child);
+
+impl Drop for Application {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+/// Where two texts begin to differ.
+#[track_caller]
+pub(crate) fn assert_same(c: &str, ours: &str) {
+    let Some(at) = c.lines().zip(ours.lines()).position(|(a, b)| a != b) else {
+        assert_eq!(c.lines().count(), ours.lines().count(), "--- C\n{c}\n--- ours\n{ours}");
+        return;
+    };
+    let around = |text: &str| text.lines().skip(at.saturating_sub(6)).take(12).collect::<Vec<_>>().join("\n");
+    panic!("line {at}\n--- C\n{}\n--- ours\n{}", around(c), around(ours));
+}
