@@ -114,6 +114,12 @@ impl Params {
         params(&self.bytes)
     }
 
+    /// Drops them.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.count = 0;
+    }
+
     /// The bytes that they take.
     pub fn size(&self) -> usize {
         self.bytes.len()

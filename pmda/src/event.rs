@@ -1,0 +1,342 @@
+//! Event queues: what has happened, kept until the clients have read it (pmdaEventQueueAppend(3)).
+
+use std::cell::{OnceCell, RefCell, RefMut};
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::rc::{Rc, Weak};
+
+use pmapi::pdu::event::{EventArray, EventFlags, Layout, Params, Stamp};
+use pmapi::{Atom, Domain, Error, Item, PmId, Result, Type};
+use tracing::warn;
+
+use crate::client::{Client, Ends, PerClient};
+use crate::values::convert;
+
+/// Events that each client reads once, in a fixed amount of memory; from
+/// [`Setup::event_queue`](crate::Setup::event_queue). A copy is another handle of the same queue.
+///
+/// A client takes part from its first fetch on. Without clients events are counted and dropped. When
+/// the memory is used up the oldest give way, and a client that has not read them is told how many it
+/// has missed.
+///
+/// The values of an event are those of metrics, its parameters: declare them with
+/// [`Metric::parameter`](crate::schema::Metric::parameter), and clients know their names and units.
+///
+/// ```
+/// # use pmda::prelude::*;
+/// const RECORDS: Item = Item::new(0, 0);
+/// const LINE: Item = Item::new(0, 1);
+///
+/// struct Lines {
+///     queue: EventQueue,
+/// }
+///
+/// impl Agent for Lines {
+///     const NAME: &'static str = "lines";
+///     const DOMAIN: u16 = 400;
+///
+///     fn new(setup: &mut Setup) -> Start<Self> {
+///         setup.metric("lines.records", RECORDS, Type::Event).help("Lines as they come", "");
+///         setup.metric("lines.line", LINE, Type::String).parameter();
+///         Ok(Lines { queue: setup.event_queue(64 << 10) })
+///     }
+///
+///     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+///         out.put_events(&self.queue)
+///     }
+/// }
+///
+/// impl Lines {
+///     fn line(&mut self, text: &str) -> Result {
+///         self.queue.push(Stamp::now(), EventFlags::POINT, [(LINE, text.into())])
+///     }
+/// }
+/// ```
+#[derive(Clone)]
+pub struct EventQueue(Rc<RefCell<Queue>>);
+
+/// An event that waits for its readers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    time: Stamp,
+    flags: EventFlags,
+    params: Params,
+}
+
+/// The types of the declared metrics, sorted by item; known when the declarations are complete.
+pub(crate) type Types = Rc<OnceCell<Vec<(Item, Type)>>>;
+
+type Filter = Box<dyn FnMut(&Event) -> bool>;
+
+struct Queue {
+    domain: Domain,
+    types: Types,
+    limit: usize,
+    events: VecDeque<Event>,
+    /// Number of the first of `events`, counted from the first that was kept.
+    first: u64,
+    size: usize,
+    keeps: bool,
+    restricted: bool,
+    /// Time of the last event that was dropped unread.
+    dropped: Stamp,
+    readers: HashMap<i32, Reader>,
+    count: u64,
+    bytes: u64,
+    /// The parameters of the event that comes in.
+    buffer: Params,
+    /// The events that go out.
+    array: EventArray,
+}
+
+#[derive(Default)]
+struct Reader {
+    /// Number of the next event to be read; none before the first fetch.
+    next: Option<u64>,
+    access: bool,
+    filter: Option<Filter>,
+}
+
+impl Event {
+    /// When.
+    pub fn time(&self) -> Stamp {
+        self.time
+    }
+
+    /// What.
+    pub fn flags(&self) -> EventFlags {
+        self.flags
+    }
+
+    /// The first value of a parameter.
+    pub fn param(&self, item: Item) -> Option<Atom<'_>> {
+        self.params.iter().find(|(pmid, _)| pmid.is_some_and(|pmid| pmid.item() == item)).map(|(_, value)| value)
+    }
+
+    fn size(&self) -> usize {
+        size(&self.params)
+    }
+}
+
+/// The memory that an event takes.
+fn size(params: &Params) -> usize {
+    size_of::<Event>() + params.size()
+}
+
+impl EventQueue {
+    pub(crate) fn new(domain: Domain, limit: usize, types: Types, ends: &mut Ends) -> Self {
+        let queue = Rc::new(RefCell::new(Queue {
+            domain,
+            types,
+            limit,
+            events: VecDeque::new(),
+            first: 0,
+            size: 0,
+            keeps: false,
+            restricted: false,
+            dropped: Stamp::default(),
+            readers: HashMap::new(),
+            count: 0,
+            bytes: 0,
+            buffer: Params::default(),
+            array: EventArray::new(Layout::Micro),
+        }));
+        let weak: Weak<RefCell<Queue>> = Rc::downgrade(&queue);
+        ends.add(weak);
+        EventQueue(queue)
+    }
+
+    /// Keeps events for clients that are yet to come, as far as the memory goes
+    /// (pmdaEventNewActiveQueue(3)).
+    pub fn keeping(self) -> Self {
+        self.0.borrow_mut().keeps = true;
+        self
+    }
+
+    /// Refuses clients without a filter that have not been given access: `PM_ERR_PERMISSION`.
+    pub fn restricted(self) -> Self {
+        self.0.borrow_mut().restricted = true;
+        self
+    }
+
+    /// Adds an event (pmdaEventQueueAppend(3)). Values are given as for
+    /// [`Values::put`](crate::Values::put).
+    ///
+    /// `PM_ERR_TOOBIG` when it is larger than the queue, `PM_ERR_TYPE`, `PM_ERR_SIGN` or `PM_ERR_TRUNC`
+    /// when a value does not convert to the type of its metric.
+    pub fn push<'v>(
+        &self,
+        time: Stamp,
+        flags: EventFlags,
+        params: impl IntoIterator<Item = (Item, Atom<'v>)>,
+    ) -> Result {
+        if flags.contains(EventFlags::MISSED) {
+            return Err(Error::CONV);
+        }
+        let queue = &mut *self.0.borrow_mut();
+        let mut buffer = std::mem::take(&mut queue.buffer);
+        buffer.clear();
+        let pack = |(item, value)| buffer.add(PmId::new(queue.domain, item), queue.typed(item, value)?);
+        let packed = params.into_iter().try_for_each(pack);
+        queue.buffer = buffer;
+        packed.and_then(|()| queue.push(time, flags))
+    }
+
+    /// Gives a client only the events that pass (pmdaEventSetFilter(3)). A client with a filter has
+    /// access. The filter is dropped with the client, or when it gets another one.
+    ///
+    /// The filter may not use the queue.
+    pub fn set_filter(&self, client: Client, filter: impl FnMut(&Event) -> bool + 'static) {
+        let before = self.reader(client).filter.replace(Box::new(filter));
+        drop(before);
+    }
+
+    /// Takes a client's filter away.
+    pub fn clear_filter(&self, client: Client) {
+        let before = self.reader(client).filter.take();
+        drop(before);
+    }
+
+    /// Gives a client access to a [restricted](EventQueue::restricted) queue, or takes it away
+    /// (pmdaEventSetAccess(3)).
+    pub fn set_access(&self, client: Client, allowed: bool) {
+        self.reader(client).access = allowed;
+    }
+
+    /// Events so far (pmdaEventQueueCounter(3)).
+    pub fn count(&self) -> u64 {
+        self.0.borrow().count
+    }
+
+    /// Bytes of all events so far (pmdaEventQueueBytes(3)).
+    pub fn bytes(&self) -> u64 {
+        self.0.borrow().bytes
+    }
+
+    /// Bytes of the events that wait (pmdaEventQueueMemory(3)): at most what the queue was made with.
+    pub fn memory(&self) -> usize {
+        self.0.borrow().size
+    }
+
+    /// Clients that read (pmdaEventQueueClients(3)).
+    pub fn clients(&self) -> usize {
+        self.0.borrow().readers.values().filter(|reader| reader.next.is_some()).count()
+    }
+
+    fn reader(&self, client: Client) -> RefMut<'_, Reader> {
+        RefMut::map(self.0.borrow_mut(), |queue| queue.readers.entry(client.number()).or_default())
+    }
+
+    /// Packs what a client has not read and gives it to `put` (pmdaEventQueueRecords(3)).
+    pub(crate) fn read(&self, client: Client, layout: Layout, put: impl FnOnce(Atom<'_>) -> Result) -> Result {
+        let queue = &mut *self.0.borrow_mut();
+        queue.pack(client, layout)?;
+        queue.trim();
+        if queue.array.is_empty() { Ok(()) } else { put(queue.array.atom()) }
+    }
+}
+
+impl Queue {
+    /// A value in the type of its metric; metrics that are not declared have any.
+    fn typed<'v>(&self, item: Item, value: Atom<'v>) -> Result<Atom<'v>> {
+        let types = self.types.get().map(Vec::as_slice).unwrap_or_default();
+        match types.binary_search_by_key(&item, |(item, _)| *item).ok().and_then(|at| types.get(at)) {
+            Some((_, ty)) if *ty != value.ty() => convert(value, *ty),
+            _ => Ok(value),
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+
+    fn push(&mut self, time: Stamp, flags: EventFlags) -> Result {
+        let size = size(&self.buffer);
+        self.count += 1;
+        self.bytes += size as u64;
+        if size > self.limit {
+            warn!("event of {size} bytes: the queue has {}", self.limit);
+            return Err(Error::TOOBIG);
+        }
+        if !self.keeps && self.readers.values().all(|reader| reader.next.is_none()) {
+            return Ok(());
+        }
+        while self.size + size > self.limit {
+            let Some(oldest) = self.take_first() else { break };
+            self.dropped = oldest.time;
+        }
+        self.size += size;
+        // A copy has no room to spare.
+        self.events.push_back(Event { time, flags, params: self.buffer.clone() });
+        Ok(())
+    }
+
+    fn take_first(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        self.first += 1;
+        self.size -= event.size();
+        Some(event)
+    }
+
+    /// Drops what nobody is going to read.
+    fn trim(&mut self) {
+        if self.keeps {
+            return;
+        }
+        let read = self.readers.values().filter_map(|reader| reader.next).min().unwrap_or(self.end());
+        while self.first < read && self.take_first().is_some() {}
+    }
+
+    fn pack(&mut self, client: Client, layout: Layout) -> Result {
+        let (first, end) = (self.first, self.end());
+        let reader = self.readers.entry(client.number()).or_default();
+        let next = reader.next.unwrap_or(first).max(first);
+        let missed = next - reader.next.unwrap_or(next);
+        self.array.start(layout);
+        if self.restricted && !reader.access && reader.filter.is_none() {
+            reader.next = Some(end);
+            return Err(Error::PERMISSION);
+        }
+        if missed > 0 {
+            self.array.missed(self.dropped, u32::try_from(missed).unwrap_or(u32::MAX))?;
+        }
+        reader.next = Some(end);
+        for (number, event) in (next..).zip(self.events.iter().skip((next - first) as usize)) {
+            if reader.filter.as_mut().is_none_or(|passes| passes(event))
+                && self.array.push(event.time, event.flags, &event.params).is_err()
+                // One that does not even fit alone is left out.
+                && !self.array.is_empty()
+            {
+                // The value is full: the rest goes with the next.
+                reader.next = Some(number);
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PerClient for RefCell<Queue> {
+    fn forget(&self, client: Option<i32>) {
+        let mut queue = self.borrow_mut();
+        let gone = match client {
+            Some(number) => queue.readers.remove(&number).into_iter().collect(),
+            None => std::mem::take(&mut queue.readers).into_values().collect::<Vec<_>>(),
+        };
+        queue.trim();
+        drop(queue);
+        drop(gone);
+    }
+}
+
+impl fmt::Debug for EventQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queue = self.0.borrow();
+        let mut out = f.debug_struct("EventQueue");
+        out.field("limit", &queue.limit).field("size", &queue.size).field("events", &queue.events.len());
+        out.field("clients", &queue.readers.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+use pmapi::pdu::event::{Record, records};
+use proptest::prelude::*;
+
+use super::*;
+
+const A: Client = Client::new(1);
+const B: Client = Client::new(2);
+const NUMBER: Item = Item::new(0, 1);
+const TEXT: Item = Item::new(0, 2);
+
+fn queue(bytes: usize) -> (Ends, EventQueue) {
+    let mut ends = Ends::default();
+    let types = Types::default();
+    types.set(vec![(NUMBER, Type::U64), (TEXT, Type::String)]).unwrap();
+    let queue = EventQueue::new(Domain::new(400).unwrap(), bytes, types, &mut ends);
+    (ends, queue)
+}
+
+/// An event of 16 bytes of parameters.
+fn push(queue: &EventQueue, n: u32) {
+    queue.push(at(n), EventFlags::POINT, [(NUMBER, n.into())]).unwrap();
+}
+
+fn at(n: u32) -> Stamp {
+    Stamp { seconds: n.into(), nanoseconds: 5000 }
+}
+
+const SIZE: usize = size_of::<Event>() + 16;
+
+/// What a client reads: numbers of events, negative for how many were missed.
+fn read(queue: &EventQueue, client: Client) -> Vec<i64> {
+    let mut found = Vec::new();
+    let number = |record: Record<'_>| match (record.missed, record.params().next()) {
+        (0, Some((_, Atom::U64(n)))) => n as i64,
+        (missed, None) => -i64::from(missed),
+        other => panic!("{other:?}"),
+    };
+    let put = |atom: Atom<'_>| {
+        let Atom::HighResEvent(payload) = atom else { panic!("{atom:?}") };
+        found = records(payload, Layout::Nano).unwrap().map(number).collect();
+        assert!(!found.is_empty());
+        Ok(())
+    };
+    queue.read(client, Layout::Nano, put).unwrap();
+    found
+}
+
+#[test]
+fn each_client_reads_each_event_once() {
+    let (_ends, queue) = queue(100 * SIZE);
+    push(&queue, 1);
+    // Nobody was interested.
+    assert_eq!((read(&queue, A), queue.count(), queue.memory()), (vec![], 1, 0));
+    push(&queue, 2);
+    push(&queue, 3);
+    assert_eq!(read(&queue, A), [2, 3]);
+    // They wait for nobody else.
+    assert_eq!(queue.memory(), 0);
+    assert!(read(&queue, B).is_empty());
+    push(&queue, 4);
+    assert_eq!(read(&queue, A), [4]);
+    push(&queue, 5);
+    assert_eq!((queue.clients(), queue.memory()), (2, 2 * SIZE));
+    assert_eq!(read(&queue, A), [5]);
+    assert_eq!(read(&queue, B), [4, 5]);
+    assert_eq!((read(&queue, A), read(&queue, B)), (vec![], vec![]));
+    assert_eq!((queue.memory(), queue.count(), queue.bytes()), (0, 5, 5 * SIZE as u64));
+}
+
+#[test]
+fn who_is_slow_misses_the_oldest_and_is_told() {
+    let (_ends, queue) = queue(3 * SIZE);
+    assert_eq!((read(&queue, A), read(&queue, B)), (vec![], vec![]));
+    (1..=2).for_each(|n| push(&queue, n));
+    assert_eq!(read(&queue, A), [1, 2]);
+    (3..=6).for_each(|n| push(&queue, n));
+    assert_eq!(queue.memory(), 3 * SIZE);
+    assert_eq!(read(&queue, A), [-1, 4, 5, 6]);
+    assert_eq!(read(&queue, B), [-3, 4, 5, 6]);
+    assert_eq!((read(&queue, A), read(&queue, B)), (vec![], vec![]));
+}
+
+#[test]
+fn the_missed_ones_have_the_time_of_the_last() {
+    let (_ends, queue) = queue(SIZE);
+    read(&queue, A);
+    (1..=3).for_each(|n| push(&queue, n));
+    let put = |atom: Atom<'_>| {
+        let Atom::Event(payload) = atom else { panic!("{atom:?}") };
+        let found: Vec<_> = records(payload, Layout::Micro).unwrap().map(|r| (r.time, r.flags)).collect();
+        assert_eq!(found, [(at(2), EventFlags::MISSED), (at(3), EventFlags::POINT)]);
+        Ok(())
+    };
+    queue.read(A, Layout::Micro, put).unwrap();
+}
+
+#[test]
+fn an_event_larger_than_the_queue_is_refused_and_nothing_lost() {
+    let (_ends, queue) = queue(2 * SIZE);
+    read(&queue, A);
+    push(&queue, 1);
+    let text = "x".repeat(2 * SIZE);
+    assert_eq!(queue.push(at(2), EventFlags::POINT, [(TEXT, text.as_str().into())]), Err(Error::TOOBIG));
+    assert_eq!((read(&queue, A), queue.count()), (vec![1], 2));
+}
+
+#[test]
+fn values_are_those_of_the_parameters_metrics() {
+    let (_ends, queue) = queue(1000);
+    let push = |params: &[(Item, Atom<'_>)]| queue.push(at(0), EventFlags::POINT, params.iter().copied());
+    assert_eq!(push(&[(NUMBER, Atom::I32(-1))]), Err(Error::SIGN));
+    assert_eq!(push(&[(TEXT, 1u32.into())]), Err(Error::TYPE));
+    assert_eq!(push(&[(NUMBER, Atom::Event(b""))]), Err(Error::TYPE));
+    assert_eq!(queue.push(at(0), EventFlags::MISSED, []), Err(Error::CONV));
+    assert_eq!(queue.count(), 0);
+    // What is not declared may still become a metric.
+    assert_eq!(push(&[(NUMBER, 1u8.into()), (Item::new(9, 9), 1.5.into()), (NUMBER, 2i64.into())]), Ok(()));
+}
+
+#[test]
+fn filters_and_access() {
+    let (ends, queue) = queue(100 * SIZE);
+    let queue = queue.restricted();
+    assert_eq!(queue.read(A, Layout::Nano, |_| Ok(())), Err(Error::PERMISSION));
+    let alive = Rc::new(());
+    let held = Rc::clone(&alive);
+    queue.set_filter(B, move |event| {
+        let _ = &held;
+        matches!(event.param(NUMBER), Some(Atom::U64(n)) if n % 2 == 0)
+    });
+    (1..=4).for_each(|n| push(&queue, n));
+    // Client 2 has not read yet: what waits is for client 1, which may not.
+    assert_eq!(read(&queue, B), [2, 4]);
+    assert_eq!(queue.read(A, Layout::Nano, |_| Ok(())), Err(Error::PERMISSION));
+    (5..=6).for_each(|n| push(&queue, n));
+    queue.set_access(A, true);
+    assert_eq!((read(&queue, A), read(&queue, B)), (vec![5, 6], vec![6]));
+    queue.set_access(A, false);
+    assert_eq!(queue.read(A, Layout::Nano, |_| Ok(())), Err(Error::PERMISSION));
+    queue.clear_filter(B);
+    assert_eq!((queue.read(B, Layout::Nano, |_| Ok(())), Rc::strong_count(&alive)), (Err(Error::PERMISSION), 1));
+    let held = Rc::clone(&alive);
+    queue.set_filter(B, move |_| Rc::strong_count(&held) > 0);
+    ends.forget(Some(B.number()));
+    assert_eq!((Rc::strong_count(&alive), queue.clients()), (1, 1));
+}
+
+#[test]
+fn what_waits_for_a_client_goes_with_it() {
+    let (ends, queue) = queue(100 * SIZE);
+    read(&queue, A);
+    read(&queue, B);
+    push(&queue, 1);
+    read(&queue, A);
+    assert_eq!(queue.memory(), SIZE);
+    ends.forget(Some(B.number()));
+    assert_eq!((queue.memory(), queue.clients()), (0, 1));
+    push(&queue, 2);
+    ends.forget(None);
+    assert_eq!((queue.memory(), queue.clients()), (0, 0));
+}
+
+#[test]
+fn a_queue_that_keeps_has_a_past_for_new_clients() {
+    let (_ends, queue) = queue(2 * SIZE);
+    let queue = queue.keeping();
+    (1..=3).for_each(|n| push(&queue, n));
+    assert_eq!(read(&queue, A), [2, 3]);
+    assert_eq!((read(&queue, A), read(&queue, B)), (vec![], vec![2, 3]));
+}
+
+proptest! {
+    /// Against a model: what a client has read, in order, and what it was told to have missed are all
+    /// events since its first fetch, and the memory keeps its bound.
+    #[test]
+    fn nothing_is_lost_untold(steps in prop::collection::vec(0..5u8, 0..300), limit in 1..8usize) {
+        let (ends, queue) = queue(limit * SIZE);
+        let mut pushed = 0;
+        let mut read_to = [None::<i64>; 2];
+        for step in steps {
+            match step {
+                0..=2 => {
+                    pushed += 1;
+                    push(&queue, pushed);
+                }
+                n @ 3..=4 => {
+                    let to = &mut read_to[usize::from(n - 3)];
+                    let found = read(&queue, Client::new(n.into()));
+                    let Some(from) = *to else {
+                        // The first fetch: whatever waits, up to the last.
+                        prop_assert!(found.last().is_none_or(|last| *last == i64::from(pushed)));
+                        *to = Some(i64::from(pushed));
+                        continue;
+                    };
+                    let missed = found.first().filter(|n| **n < 0).map_or(0, |n| -n);
+                    let numbers = found.into_iter().filter(|n| *n > 0);
+                    prop_assert!(numbers.eq(from + missed + 1..=i64::from(pushed)));
+                    *to = Some(i64::from(pushed));
+                }
+                _ => unreachable!(),
+            }
+            prop_assert!(queue.memory() <= limit * SIZE);
+        }
+        ends.forget(None);
+        prop_assert_eq!(queue.memory(), 0);
+    }
+}

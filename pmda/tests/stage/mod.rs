@@ -1,0 +1,297 @@
+//! An agent on which something happens: events, clients who differ, states in which it cannot answer.
+
+#![allow(dead_code, unreachable_pub, clippy::panic)]
+
+use std::time::{Duration, Instant};
+
+use pmapi::pdu::event::{EventArray, Layout};
+use pmda::prelude::*;
+
+pub const DOMAIN: u16 = 401;
+pub const TWO: Serial = Serial::new(1);
+
+/// Cluster 0: events.
+pub const RECORDS: Item = Item::new(0, 0);
+pub const HIGHRES: Item = Item::new(0, 1);
+pub const BY_INST: Item = Item::new(0, 2);
+pub const ARRAY: Item = Item::new(0, 3);
+pub const HIGHRES_ARRAY: Item = Item::new(0, 4);
+/// Stores add an event.
+pub const ADD: Item = Item::new(0, 5);
+/// Stores set the client's filter: only events with this number.
+pub const FILTER: Item = Item::new(0, 6);
+/// Number of events, bytes, memory in use, clients.
+pub const STATISTICS: [Item; 4] = [Item::new(0, 7), Item::new(0, 8), Item::new(0, 9), Item::new(0, 10)];
+pub const MISFIT: Item = Item::new(0, 11);
+
+/// Cluster 1: their parameters.
+pub const TYPE: Item = Item::new(1, 0);
+pub const P_32: Item = Item::new(1, 1);
+pub const P_U32: Item = Item::new(1, 2);
+pub const P_64: Item = Item::new(1, 3);
+pub const P_U64: Item = Item::new(1, 4);
+pub const P_FLOAT: Item = Item::new(1, 5);
+pub const P_DOUBLE: Item = Item::new(1, 6);
+pub const P_STRING: Item = Item::new(1, 7);
+pub const P_AGGREGATE: Item = Item::new(1, 8);
+
+/// Cluster 2: clients.
+pub const UID: Item = Item::new(2, 0);
+pub const GID: Item = Item::new(2, 1);
+pub const PID: Item = Item::new(2, 2);
+/// Fetches of this metric by this client.
+pub const VISITS: Item = Item::new(2, 3);
+pub const VISITORS: Item = Item::new(2, 4);
+/// Root alone may store.
+pub const SECRET: Item = Item::new(2, 5);
+pub const CONTAINER: Item = Item::new(2, 6);
+
+/// Cluster 3: states. The value is how often it was stored; stores make the next fetch of it panic.
+pub const PANIC: Item = Item::new(3, 0);
+/// Stores make the agent not ready for so many milliseconds.
+pub const NOT_READY: Item = Item::new(3, 1);
+/// What [`Agent::done`] was told.
+pub const DONE: Item = Item::new(3, 2);
+/// An error for stores of its code.
+pub const ERROR: Item = Item::new(3, 3);
+/// Fetches print something.
+pub const PRINT: Item = Item::new(3, 4);
+/// One instance given twice.
+pub const TWICE: Item = Item::new(3, 5);
+
+/// Cluster 4: types that other types become.
+pub const SMALL: [(&str, Type); 6] = [
+    ("u8", Type::U32),
+    ("i8", Type::I32),
+    ("u16", Type::U64),
+    ("i16", Type::I64),
+    ("bool", Type::U32),
+    ("usize", Type::U64),
+];
+pub const NO_SUPPORT: Item = Item::new(4, 10);
+pub const AGGREGATE: Item = Item::new(4, 11);
+pub const AGGREGATE_STATIC: Item = Item::new(4, 12);
+
+#[derive(Debug)]
+pub struct Stage {
+    queue: EventQueue,
+    keeping: EventQueue,
+    restricted: EventQueue,
+    array: EventArray,
+    cycle: [u32; 2],
+    added: u32,
+    visits: Clients<u32>,
+    containers: Clients<String>,
+    secret: u32,
+    panics: u32,
+    panicking: bool,
+    until: Option<Instant>,
+    done: Vec<String>,
+}
+
+impl Agent for Stage {
+    const NAME: &'static str = "stage";
+    const DOMAIN: u16 = DOMAIN;
+    const WANTS: Flags = Flags::AUTHORIZE.union(Flags::CONTAINER);
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        setup.indom(TWO).instances([(0, "zero"), (1, "one")]);
+        setup.metric("stage.event.records", RECORDS, Type::Event);
+        setup.metric("stage.event.highres_records", HIGHRES, Type::HighResEvent);
+        setup.metric("stage.event.by_inst", BY_INST, Type::Event).indom(TWO);
+        setup.metric("stage.event.array", ARRAY, Type::Event);
+        setup.metric("stage.event.highres_array", HIGHRES_ARRAY, Type::HighResEvent);
+        setup.metric("stage.event.add", ADD, Type::U32).storable();
+        setup.metric("stage.event.filter", FILTER, Type::U32).storable();
+        for (item, name) in STATISTICS.into_iter().zip(["count", "bytes", "memory", "clients"]) {
+            setup.metric(format!("stage.event.{name}"), item, Type::U64);
+        }
+        setup.metric("stage.event.misfit", MISFIT, Type::U32);
+        for (item, name, ty) in [
+            (TYPE, "type", Type::U32),
+            (P_32, "param_32", Type::I32),
+            (P_U32, "param_u32", Type::U32),
+            (P_64, "param_64", Type::I64),
+            (P_U64, "param_u64", Type::U64),
+            (P_FLOAT, "param_float", Type::Float),
+            (P_DOUBLE, "param_double", Type::Double),
+            (P_STRING, "param_string", Type::String),
+            (P_AGGREGATE, "param_aggregate", Type::Aggregate),
+        ] {
+            setup.metric(format!("stage.event.{name}"), item, ty).parameter();
+        }
+        setup.metric("stage.client.uid", UID, Type::U32);
+        setup.metric("stage.client.gid", GID, Type::U32);
+        setup.metric("stage.client.pid", PID, Type::U32);
+        setup.metric("stage.client.visits", VISITS, Type::U32);
+        setup.metric("stage.client.visitors", VISITORS, Type::U64);
+        setup.metric("stage.client.secret", SECRET, Type::U32).storable();
+        setup.metric("stage.client.container", CONTAINER, Type::String);
+        setup.metric("stage.panic", PANIC, Type::U32).storable();
+        setup.metric("stage.not_ready", NOT_READY, Type::U32).storable();
+        setup.metric("stage.done", DONE, Type::String);
+        setup.metric("stage.error", ERROR, Type::I32).storable();
+        setup.metric("stage.print", PRINT, Type::U32);
+        setup.metric("stage.twice", TWICE, Type::U32).indom(TWO);
+        for (i, (name, ty)) in (0..).zip(SMALL) {
+            setup.metric(format!("stage.small.{name}"), Item::new(4, i), ty);
+        }
+        setup.metric("stage.type.no_support", NO_SUPPORT, Type::NoSupport);
+        setup.metric("stage.type.aggregate", AGGREGATE, Type::Aggregate);
+        setup.metric("stage.type.aggregate_static", AGGREGATE_STATIC, Type::AggregateStatic);
+        Ok(Stage {
+            queue: setup.event_queue(4096),
+            keeping: setup.event_queue(4096).keeping(),
+            restricted: setup.event_queue(4096).restricted(),
+            array: EventArray::new(Layout::Micro),
+            cycle: [0; 2],
+            added: 0,
+            visits: setup.clients(),
+            containers: setup.clients(),
+            secret: 0,
+            panics: 0,
+            panicking: false,
+            until: None,
+            done: Vec::new(),
+        })
+    }
+
+    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
+        let client = out.client();
+        match item {
+            RECORDS | MISFIT => out.put_events(&self.queue),
+            HIGHRES => out.put_events(&self.restricted),
+            BY_INST => {
+                out.put_inst_events(Inst::new(0), &self.queue)?;
+                out.put_inst_events(Inst::new(1), &self.keeping)
+            }
+            ARRAY | HIGHRES_ARRAY => {
+                let domain = out.desc().pmid.domain();
+                let highres = item == HIGHRES_ARRAY;
+                self.array.start(if highres { Layout::Nano } else { Layout::Micro });
+                scene(&mut self.array, self.cycle[usize::from(highres)], |item| pmapi::PmId::new(domain, item))?;
+                self.cycle[usize::from(highres)] += 1;
+                out.put(self.array.atom())
+            }
+            ADD => out.put(self.added),
+            _ if let Some(which) = STATISTICS.iter().position(|statistic| *statistic == item) => {
+                let of =
+                    [self.queue.count(), self.queue.bytes(), self.queue.memory() as u64, self.queue.clients() as u64];
+                out.put(of[which])
+            }
+            UID => out.put(client.uid().ok_or(Error::VALUE)?),
+            GID => out.put(client.gid().ok_or(Error::VALUE)?),
+            PID => out.put(client.pid().ok_or(Error::VALUE)?),
+            VISITS => {
+                let mut visits = self.visits.of(client);
+                *visits += 1;
+                out.put(*visits)
+            }
+            VISITORS => out.put(self.visits.len() as u64),
+            SECRET => out.put(self.secret),
+            CONTAINER => out.put(&*self.containers.find(client).ok_or(Error::VALUE)?),
+            PANIC if std::mem::take(&mut self.panicking) => panic!("as the test wants it"),
+            PANIC => out.put(self.panics),
+            NOT_READY => out.put(0u32),
+            DONE => out.put(&self.done.join(" ")),
+            ERROR => out.put(0i32),
+            PRINT => {
+                println!("the agent prints");
+                out.put(1u32)
+            }
+            TWICE => [0, 1, 0].into_iter().try_for_each(|id| out.put_inst(Inst::new(id), id)),
+            NO_SUPPORT => out.put(1u32),
+            AGGREGATE | AGGREGATE_STATIC => out.put(Atom::Aggregate(b"\x01\x02\x03")),
+            _ => match (item.cluster(), item.item()) {
+                (4, 0) => out.put(u8::MAX),
+                (4, 1) => out.put(i8::MIN),
+                (4, 2) => out.put(u16::MAX),
+                (4, 3) => out.put(i16::MIN),
+                (4, 4) => out.put(true),
+                (4, 5) => out.put(usize::MAX as u64),
+                _ => Err(Error::PMID),
+            },
+        }
+    }
+
+    fn store(&mut self, item: Item, _: Option<Inst>, value: Atom<'_>, client: Client) -> Result {
+        match (item, value) {
+            (ADD, Atom::U32(n)) => {
+                self.added += 1;
+                for queue in [&self.queue, &self.keeping, &self.restricted] {
+                    let params = [(P_U64, n.into()), (P_STRING, Atom::from("stored"))];
+                    queue.push(
+                        Stamp { seconds: 1000 + i64::from(n), nanoseconds: 2_000_003 },
+                        EventFlags::POINT,
+                        params,
+                    )?;
+                }
+            }
+            (FILTER, Atom::U32(n)) => {
+                let wanted = Atom::U64(n.into());
+                self.restricted.set_filter(client, move |event| event.param(P_U64) == Some(wanted));
+            }
+            (SECRET, _) if client.uid() != Some(0) => return Err(Error::PERMISSION),
+            (SECRET, Atom::U32(n)) => self.secret = n,
+            (PANIC, _) => (self.panics, self.panicking) = (self.panics + 1, true),
+            (NOT_READY, Atom::U32(n)) => self.until = Some(Instant::now() + Duration::from_millis(n.into())),
+            (ERROR, Atom::I32(code)) => return Err(Error::from_code(code).unwrap_or(Error::BADSTORE)),
+            _ => return Err(Error::CONV),
+        }
+        Ok(())
+    }
+
+    fn attribute(&mut self, client: Client, attribute: ClientAttribute<'_>) -> Result {
+        if let ClientAttribute::Container(name) = attribute {
+            self.containers.set(client, name.unwrap_or("none").to_owned());
+        }
+        Ok(())
+    }
+
+    fn done(&mut self, request: Request, client: Client) {
+        self.done.push(format!("{request:?}/{client}"));
+        let over = self.done.len().saturating_sub(3);
+        self.done.drain(..over);
+    }
+
+    fn is_ready(&self) -> bool {
+        self.until.is_none_or(|until| until <= Instant::now())
+    }
+
+    fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
+        if let Some(until) = self.until.filter(|_| !self.is_ready()) {
+            set.at(until);
+        }
+    }
+}
+
+/// What the sample agent of PCP gives in turn as the first instance of `sample.event.records`.
+fn scene(array: &mut EventArray, fetch: u32, pmid: impl Fn(Item) -> pmapi::PmId) -> Result {
+    let mut time = Stamp { seconds: Stamp::now().seconds - 10, nanoseconds: 0 };
+    let mut record = |array: &mut EventArray, flags: EventFlags, params: &[(Item, Atom<'_>)]| -> Result {
+        array.record(time, flags)?;
+        time.seconds += 1;
+        params.iter().try_for_each(|(item, value)| array.param(pmid(*item), *value))
+    };
+    let point = EventFlags::POINT;
+    match fetch % 4 {
+        1 => record(array, point, &[]),
+        2 => {
+            record(array, point, &[(TYPE, Atom::U32(1))])?;
+            record(array, point, &[(TYPE, Atom::U32(2)), (P_64, Atom::I64(-3))])
+        }
+        3 => {
+            let start = EventFlags::START.union(EventFlags::ID).union(EventFlags::PARENT);
+            record(array, start, &[(TYPE, Atom::U32(4)), (P_U64, Atom::U64(5)), (P_STRING, Atom::String(b"6"))])?;
+            record(array, point, &[(TYPE, Atom::U32(7)), (P_DOUBLE, Atom::Double(8.)), (P_DOUBLE, Atom::Double(-9.))])?;
+            let strings = [(P_STRING, Atom::String(b"twelve")), (P_STRING, Atom::String(b"thirteen"))];
+            let (first, last) =
+                ([(TYPE, Atom::U32(10)), (P_U64, Atom::U64(11))], [(P_32, Atom::I32(-14)), (P_U32, Atom::U32(15))]);
+            record(array, EventFlags::END, &[&first[..], &strings, &last].concat())?;
+            array.missed(Stamp::now(), 7)?;
+            let bytes = Atom::Aggregate(&[0o1, 0o3, 0o7, 0o17, 0o37, 0o77, 0o177, 0o377]);
+            record(array, point, &[(TYPE, Atom::U32(16)), (P_FLOAT, Atom::Float(-17.)), (P_AGGREGATE, bytes)])
+        }
+        _ => Ok(()),
+    }
+}
