@@ -230,8 +230,8 @@ impl<A: Agent> Engine<A> {
                 self.result.end_set(Err(Error::PMID));
                 continue;
             };
-            if metric.parameter {
-                self.result.end_set(Ok(()));
+            if let Some(outcome) = metric.without_values() {
+                self.result.end_set(outcome);
                 continue;
             }
             let selection = metric.desc.indom.map_or(Selection::ALL, |indom| self.profile.selection(indom));

@@ -168,6 +168,17 @@ pub(crate) struct Served {
     pub(crate) parameter: bool,
 }
 
+impl Served {
+    /// The outcome of fetches that are not the agent's business.
+    pub(crate) fn without_values(&self) -> Option<pmapi::Result> {
+        match self.desc.ty {
+            _ if self.parameter => Some(Ok(())),
+            Type::NoSupport => Some(Err(pmapi::Error::APPVERSION)),
+            _ => None,
+        }
+    }
+}
+
 /// What an agent has declared, checked.
 #[derive(Debug)]
 pub struct Schema {
