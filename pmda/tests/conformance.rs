@@ -1,4 +1,5 @@
-//! One suite of requests over each host of an agent: in this process, and a session over a socket.
+//! One suite of requests over each host of an agent: in this process, a session over a socket, a process
+//! over a pipe, and a shared object.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -6,6 +7,8 @@ mod zoo;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Command;
 
 use pmapi::pdu::handshake::{Attribute, Flags};
 use pmapi::pdu::metadata::{Subject, TextKind};
@@ -13,7 +16,8 @@ use pmapi::pdu::names::Node;
 use pmapi::pdu::profile::{Profile, State};
 use pmapi::pdu::result::Changes;
 use pmapi::{Atom, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units, config::Config};
-use pmda::collector::{self, Channel, Collector, LabelTarget, Stream};
+use pmda::collector::{self, Channel, Collector, LabelTarget, Launch, Stream};
+use pmda::dso::SharedObject;
 use pmda::session::Session;
 use pmda::{Agent, Engine, Local};
 use zoo::{CACHED, FAILING, FIXED, GUEST, GUESTS, LEVEL, MANY, MISFIT, PARTLY, STORED, TYPES, Zoo};
@@ -65,6 +69,33 @@ fn over_a_socket() {
     // The end of file ends the session, and everything has arrived in order.
     let told = agent.join().unwrap();
     assert_eq!(told[told.len() - 2..], ["3: UserId(1000), uid Some(1000)", "close 3"]);
+}
+
+/// What Cargo has made of an example.
+fn example(name: &str) -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let path = exe.ancestors().nth(2).unwrap().join("examples").join(name);
+    assert!(path.exists(), "{}: cargo build --examples makes it", path.display());
+    path
+}
+
+#[test]
+fn as_a_process() {
+    let var = tempfile::tempdir().unwrap();
+    let mut command = Command::new(example("zoo"));
+    command.arg("-l").arg(var.path().join("zoo.log")).env("PCP_VAR_DIR", var.path());
+    let mut agent = Launch::pipe(command).start().unwrap();
+    assert_eq!(agent.flags(), Flags::AUTHORIZE);
+    conformance(&mut agent);
+}
+
+#[test]
+fn as_a_shared_object() {
+    let mut agent = SharedObject::collector(&example("libpmda_zoo.so"), "zoo_init", domain()).unwrap();
+    assert_eq!((agent.channel().interface(), agent.flags()), (7, Flags::AUTHORIZE));
+    conformance(&mut agent);
+    assert!(agent.as_client(3).attribute(Attribute::USERID, "1000").unwrap());
+    assert!(agent.end_client().unwrap());
 }
 
 fn conformance(agent: &mut Collector<impl Channel>) {
@@ -245,7 +276,7 @@ fn labels(agent: &mut Collector<impl Channel>) {
         sets.into_iter().map(|(inst, set)| (inst, set.map(|set| set.json().to_owned()))).collect()
     };
     let one = |text: &str| vec![(None, Ok(text.to_owned()))];
-    assert_eq!(json(LabelTarget::Domain(domain())), one(r#"{"kind":"test","size":{"x":1}}"#));
+    assert_eq!(json(LabelTarget::Domain(domain())), one(r#"{"kind":"test","size.x":1}"#));
     assert_eq!(json(LabelTarget::Cluster(pmid(STORED))), one(r#"{"writable":true}"#));
     assert_eq!(json(LabelTarget::Item(pmid(LEVEL))), one(r#"{"unit":"m"}"#));
     assert_eq!(json(LabelTarget::InDom(indom(CACHED))), one(r#"{"cached":true}"#));

@@ -60,7 +60,7 @@ impl<C: Channel> Collector<C> {
         Self::with_flags(channel, Flags::default())
     }
 
-    pub(super) fn with_flags(channel: C, flags: Flags) -> Self {
+    pub(crate) fn with_flags(channel: C, flags: Flags) -> Self {
         Collector {
             channel,
             state: State::Ready,

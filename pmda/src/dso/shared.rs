@@ -24,9 +24,9 @@ use pmapi::{Domain, Error, InDom, Inst, PmId, Result};
 use super::abi::{self, CIndomProfile, CInstances, CLabelSet, CProfile, Interface};
 use super::memory::free;
 use super::values::{self, Skeleton};
-use crate::collector::{self, Channel};
+use crate::collector::{self, Channel, Collector};
 
-/// The shared object of an agent in this process: the way of a [`Collector`](crate::collector::Collector)
+/// The shared object of an agent in this process: the way of a [`Collector`]
 /// to it. Each PDU becomes a call, and what comes back a PDU.
 ///
 /// An agent in C can do to this process whatever it likes, which is why pmcd prefers daemons.
@@ -122,6 +122,13 @@ impl SharedObject {
             open: true,
             _library: library,
         })
+    }
+
+    /// The same, with the collector that asks it.
+    pub fn collector(path: &Path, init: &str, domain: Domain) -> std::result::Result<Collector<Self>, LoadError> {
+        let object = Self::open(path, init, domain)?;
+        let flags = object.flags();
+        Ok(Collector::with_flags(object, flags))
     }
 
     /// The version of the interface that the agent has: 4 and later know dynamic names, 6 and later

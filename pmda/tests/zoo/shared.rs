@@ -1,0 +1,6 @@
+//! The zoo as a shared object, for the tests of that host.
+
+#[path = "mod.rs"]
+mod zoo;
+
+pmda::dso!(zoo_init, zoo::Zoo);
