@@ -29,10 +29,15 @@ pub(super) fn parse(text: &str, flags: LabelFlags) -> Result<LabelSet, LabelErro
     Ok(LabelSet { json: out, index })
 }
 
-/// The labels of a value; a string is taken as the text itself.
+/// The labels of a value; a string is taken as the text itself. Without nested objects, of whose names
+/// only the last parts would travel.
 pub(super) fn from(labels: impl serde::Serialize, flags: LabelFlags) -> Result<LabelSet, LabelError> {
-    let text = serde_json::to_string(&labels)?;
-    if text.starts_with('"') { parse(&serde_json::from_str::<String>(&text)?, flags) } else { parse(&text, flags) }
+    let mut text = serde_json::to_string(&labels)?;
+    if text.starts_with('"') {
+        text = serde_json::from_str(&text)?;
+    }
+    let set = parse(&text, flags)?;
+    if set.index.iter().any(|entry| entry.path.is_some()) { LabelSet::new().merged(&set) } else { Ok(set) }
 }
 
 /// Letters, digits and underscores after a letter; with dots between when compound.

@@ -142,7 +142,9 @@ impl LabelSet {
         Ok(LabelSet { json, index })
     }
 
-    /// The labels of anything that serializes to an object, or of an object's JSON text.
+    /// The labels of anything that serializes to an object, or of an object's JSON text. Nested objects
+    /// become names with dots, which is how clients are to see them: libpcp sends `{"a":{"b":1}}` with
+    /// the name "b" alone.
     pub fn of(labels: impl serde::Serialize) -> Result<LabelSet, LabelError> {
         json::from(labels, LabelFlags::NONE)
     }

@@ -116,10 +116,23 @@ impl Setup {
         declare::add(&mut self.labels, |set| set.add(labels));
     }
 
+    /// Labels that do not identify the agent, as [`Metric::notes`].
+    pub fn notes(&mut self, notes: impl Serialize) {
+        declare::add(&mut self.labels, |set| set.add_notes(notes));
+    }
+
     /// Labels of the metrics of a cluster, as [`Metric::labels`].
     pub fn cluster_labels(&mut self, cluster: u16, labels: impl Serialize) {
-        let set = self.cluster_labels.entry(cluster).or_insert_with(|| Ok(LabelSet::new()));
-        declare::add(set, |set| set.add(labels));
+        declare::add(self.cluster(cluster), |set| set.add(labels));
+    }
+
+    /// Labels that do not identify the metrics of a cluster, as [`Metric::notes`].
+    pub fn cluster_notes(&mut self, cluster: u16, notes: impl Serialize) {
+        declare::add(self.cluster(cluster), |set| set.add_notes(notes));
+    }
+
+    fn cluster(&mut self, cluster: u16) -> &mut declare::Labels {
+        self.cluster_labels.entry(cluster).or_insert_with(|| Ok(LabelSet::new()))
     }
 
     /// A file that belongs into the agent's directory beside those that are written from the
@@ -230,6 +243,11 @@ impl Schema {
     /// The agent's name in PCP.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The name that the agent declares.
+    pub(crate) fn own_name(&self) -> &str {
+        self.own_name
     }
 
     /// Whether the agent has another name than it declares.

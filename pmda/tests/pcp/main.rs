@@ -1,0 +1,48 @@
+//! The agent of the conformance suite under the real pmcd, and PCP's C library beside ours.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../zoo/mod.rs"]
+mod zoo;
+
+mod dynamic;
+mod labels;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Once;
+
+use pmapi::config::Config;
+use pmda::Schema;
+use testkit::{Agent, Pcp, Pmcd};
+use zoo::Zoo;
+
+/// The agent zoo under a private pmcd.
+fn zoo() -> Pmcd {
+    let names = Schema::with::<Zoo>(Config::new(b"", [])).unwrap().pmns().unwrap().pmns;
+    let agent = Agent::new("zoo", zoo::DOMAIN, example("zoo")).names(&names);
+    Pcp::required().pmcd().agent(agent).start()
+}
+
+/// A binary of `examples`, as its source is now: cargo builds these for some selections of tests only.
+fn example(name: &str) -> PathBuf {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", env!("CARGO_PKG_NAME"), "--examples"]);
+        cargo.args((!cfg!(debug_assertions)).then_some("--release"));
+        assert!(cargo.status().unwrap().success());
+    });
+    let exe = std::env::current_exe().unwrap();
+    exe.parent().and_then(Path::parent).unwrap().join("examples").join(name)
+}
+
+/// A C program, compiled against PCP's libraries into `dir`.
+fn compile(source: &str, text: &str, dir: &Path) -> PathBuf {
+    let (file, program) = (dir.join(source), dir.join(source.trim_end_matches(".c")));
+    std::fs::write(&file, text).unwrap();
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-Wall", "-o"]).args([&program, &file]).args(["-lpcp_pmda", "-lpcp"]);
+    Pcp::required().run_command(gcc, "").ok();
+    program
+}
