@@ -1,0 +1,250 @@
+//! The steps of a checked expression.
+
+use std::sync::Arc;
+
+use super::Evaluator;
+use super::check::{Checked, Resolved};
+use super::data::{Data, Scale};
+use super::expr::{Expr, Function, Kind, NodeId};
+use super::filter::Filter;
+use super::program::{Aggregate, Binary, Instance, Op, Pattern, Rate, Root, Side, Slot, Step, Ternary};
+use super::rules::{self, Meta};
+use super::values::{Ids, Values};
+use crate::{Atom, Type, Units};
+
+/// Adds the steps that compute an expression, each after those whose values it uses.
+pub(crate) fn emit(evaluator: &mut Evaluator, expr: &Expr, names: &[Option<Resolved>], checked: &Checked) -> Emitted {
+    let (operands, definitions) = (Vec::new(), Vec::new());
+    let mut emitter =
+        Emitter { evaluator, expr, names, checked, slots: vec![0; expr.nodes.len()], operands, definitions };
+    let needed = emitter.needed();
+    for id in (0..expr.nodes.len()).filter(|id| needed[*id]) {
+        emitter.slots[id] = emitter.node(id as NodeId);
+    }
+    let root = expr.root();
+    let root = Root { slot: emitter.slots[root as usize], meta: checked.metas[root as usize] };
+    let Emitter { mut operands, mut definitions, .. } = emitter;
+    for list in [&mut operands, &mut definitions] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    Emitted { root, operands, definitions }
+}
+
+/// Where an expression's values will be, and what they are computed from.
+pub(crate) struct Emitted {
+    pub(crate) root: Root,
+    pub(crate) operands: Vec<u32>,
+    pub(crate) definitions: Vec<u32>,
+}
+
+struct Emitter<'a> {
+    evaluator: &'a mut Evaluator,
+    expr: &'a Expr,
+    names: &'a [Option<Resolved>],
+    checked: &'a Checked,
+    /// Where the values of each node are.
+    slots: Vec<Slot>,
+    operands: Vec<u32>,
+    definitions: Vec<u32>,
+}
+
+impl Emitter<'_> {
+    /// The nodes whose values are asked for. Names that are asked for their descriptor alone are not, nor is what is
+    /// known already.
+    fn needed(&self) -> Vec<bool> {
+        let mut needed = vec![false; self.expr.nodes.len()];
+        if let Some(root) = needed.last_mut() {
+            *root = true;
+        }
+        for id in (0..needed.len()).rev().filter(|id| !self.checked.unused[*id]) {
+            if !needed[id] {
+                continue;
+            }
+            let mut need = |id: NodeId| needed[id as usize] = true;
+            match &self.expr.nodes[id].kind {
+                Kind::Binary(_, left, right) => [*left, *right].into_iter().for_each(need),
+                Kind::Function(Function::Defined, _) => {}
+                Kind::Neg(of) | Kind::Not(of) | Kind::Function(_, of) | Kind::Rescale(of, _) | Kind::Filter(_, of) => {
+                    need(*of)
+                }
+                Kind::Ternary { guard, left, right } => match self.checked.truth[*guard as usize] {
+                    Some(true) => need(*left),
+                    Some(false) => need(*right),
+                    None => [*guard, *left, *right].into_iter().for_each(need),
+                },
+                Kind::Name(_) | Kind::Constant { .. } | Kind::NoValue { .. } | Kind::Anon(_) => {}
+            }
+        }
+        needed
+    }
+
+    fn meta(&self, id: NodeId) -> Meta {
+        self.checked.metas[id as usize]
+    }
+
+    fn slot(&self, id: NodeId) -> Slot {
+        self.slots[id as usize]
+    }
+
+    fn node(&mut self, id: NodeId) -> Slot {
+        let meta = self.meta(id);
+        let op = match self.expr.node(id) {
+            Kind::Name(_) => match self.names[id as usize] {
+                Some(Resolved::Metric { operand, .. }) => {
+                    self.operands.push(operand);
+                    return self.evaluator.operand_slots[operand as usize];
+                }
+                Some(Resolved::Definition { number, slot, .. }) => {
+                    self.definitions.push(number);
+                    return slot;
+                }
+                _ => return self.evaluator.add_slot(Values::new(meta.ty)),
+            },
+            Kind::NoValue { .. } | Kind::Anon(_) => return self.evaluator.add_slot(Values::new(meta.ty)),
+            Kind::Constant { text, .. } => match (constant(text, meta.ty), meta.indom) {
+                (Some(value), None) => return self.evaluator.add_constant(&meta, value),
+                (Some(value), Some(indom)) => Op::Repeat { value, indom, list: Vec::new() },
+                (None, _) => Op::NoNumber,
+            },
+            Kind::Binary(op, left, right) => {
+                let scales = self.checked.scales.get(id as usize).copied().unwrap_or((Scale::NONE, Scale::NONE));
+                let ty = match op.is_arithmetic() {
+                    true => meta.ty,
+                    false => rules::promote(self.meta(*left).ty, self.meta(*right).ty),
+                };
+                let side = |id, scale| Side { slot: self.slot(id), singular: self.meta(id).indom.is_none(), scale };
+                let (left, right) = (side(*left, scales.0), side(*right, scales.1));
+                Op::Binary(Box::new(Binary { op: *op, left, right, ty, join: Default::default() }))
+            }
+            Kind::Neg(of) => Op::Neg { of: self.slot(*of) },
+            Kind::Not(of) => Op::Not { of: self.slot(*of) },
+            Kind::Function(Function::Defined, _) => {
+                let truth = self.checked.truth[id as usize].unwrap_or_default();
+                return self.evaluator.add_constant(&meta, Data::U32(vec![truth.into()]));
+            }
+            Kind::Function(function, of) => match self.function(*function, *of) {
+                Some(op) => op,
+                None => return self.slot(*of),
+            },
+            Kind::Rescale(of, to) => {
+                let from = self.meta(*of).units;
+                Op::Rescale { of: self.slot(*of), from, to: *to, factor: factor(from, *to, meta.ty) }
+            }
+            Kind::Filter(filter, of) => self.filter(filter, *of),
+            Kind::Ternary { guard, left, right } => match self.checked.truth[*guard as usize] {
+                Some(true) => return self.slot(*left),
+                Some(false) => return self.slot(*right),
+                None => Op::Ternary(Box::new(self.ternary(*guard, *left, *right))),
+            },
+        };
+        let output = self.evaluator.add_slot(Values::new(meta.ty));
+        self.evaluator.steps.push(Step { op, output });
+        output
+    }
+
+    /// `None` when the values are those of the operand.
+    fn function(&self, function: Function, operand: NodeId) -> Option<Op> {
+        let (of, meta) = (self.slot(operand), self.meta(operand));
+        let aggregate = |function| Some(Op::Aggregate { function, of });
+        match function {
+            Function::Instant | Function::Defined => None,
+            Function::Delta => Some(Op::Delta { of, history: Default::default() }),
+            Function::Rate => {
+                let counter = meta.semantics == crate::Semantics::Counter;
+                let rate = Rate { counter, time_scale: to_seconds(meta.units) };
+                Some(Op::Rate { of, rate, history: Default::default() })
+            }
+            Function::Avg => aggregate(Aggregate::Avg),
+            Function::Count => aggregate(Aggregate::Count),
+            Function::Max => aggregate(Aggregate::Max),
+            Function::Min => aggregate(Aggregate::Min),
+            Function::Scalar => aggregate(Aggregate::Scalar),
+            Function::Sum => aggregate(Aggregate::Sum),
+        }
+    }
+
+    fn filter(&self, filter: &Filter, operand: NodeId) -> Op {
+        let (of, indom) = (self.slot(operand), self.meta(operand).indom);
+        let none = || Arc::clone(Ids::none());
+        match filter {
+            Filter::Instance(name) => {
+                let name = name.clone();
+                Op::Instance { of, instance: Box::new(Instance { name, indom, id: None, place: None, among: none() }) }
+            }
+            Filter::Pattern { regex, invert } => {
+                let pattern = Pattern {
+                    regex: regex.clone(),
+                    invert: *invert,
+                    indom,
+                    known: Vec::new(),
+                    complete: true,
+                    among: none(),
+                    places: Vec::new(),
+                    chosen: none(),
+                    name: Vec::new(),
+                };
+                Op::Pattern { of, pattern: Box::new(pattern) }
+            }
+        }
+    }
+
+    fn ternary(&self, guard: NodeId, left: NodeId, right: NodeId) -> Ternary {
+        let operand = |id| (self.slot(id), self.meta(id));
+        let arm = |id: NodeId| {
+            let novalue = matches!(self.expr.node(id), Kind::NoValue { .. })
+                || matches!(self.names[id as usize], Some(Resolved::NoValue));
+            (!novalue).then(|| operand(id))
+        };
+        Ternary { guard: operand(guard), left: arm(left), right: arm(right), select: Default::default() }
+    }
+}
+
+/// A number of some type as C's atoi(3) and its like read it; `None` for a type that no number has.
+fn constant(text: &str, ty: Type) -> Option<Data> {
+    let digits = text.split('.').next().unwrap_or_default();
+    let unsigned = match digits.is_empty() {
+        true => 0,
+        false => digits.parse::<u64>().unwrap_or(u64::MAX),
+    };
+    let signed = i64::try_from(unsigned).unwrap_or(i64::MAX);
+    let real = || text.parse::<f64>().unwrap_or_default();
+    Some(match ty {
+        Type::I32 => Data::I32(vec![signed as i32]),
+        Type::U32 => Data::U32(vec![signed as u32]),
+        Type::I64 => Data::I64(vec![signed]),
+        Type::U64 => Data::U64(vec![unsigned]),
+        Type::Float => Data::Float(vec![real() as f32]),
+        Type::Double => Data::Double(vec![real()]),
+        _ => return None,
+    })
+}
+
+/// What a rate of time is multiplied with to be a utilization.
+fn to_seconds(units: Units) -> f64 {
+    if units.dim_time() != 1 {
+        return 1.0;
+    }
+    match units.scale_time() {
+        scale @ 0..=3 => (scale..3).fold(1.0, |scale, _| scale / 1000.0),
+        scale => (3..scale).fold(1.0, |scale, _| scale * 60.0),
+    }
+}
+
+/// The factor between units, for floating point numbers and where there is no more to it.
+fn factor(from: Units, to: Units, ty: Type) -> Option<f64> {
+    if from.extra_unit() != 0 {
+        return None;
+    }
+    match ty {
+        Type::Double => match from.convert(to, Atom::Double(1.0)) {
+            Ok(Atom::Double(factor)) => Some(factor),
+            _ => None,
+        },
+        Type::Float => match from.convert(to, Atom::Float(1.0)) {
+            Ok(Atom::Float(factor)) => Some(factor.into()),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,329 @@
+//! POSIX extended regular expressions, as regcomp(3) takes them, for the `regex` crate.
+//!
+//! Whether a text matches is all that is asked, so neither the longest match nor sub-expressions matter. Errors are
+//! regerror(3)'s texts. Back references, which are a GNU extension, are refused.
+
+use regex::bytes::{Regex, RegexBuilder};
+
+const BAD_PATTERN: &str = "Invalid regular expression";
+const BAD_REPEAT: &str = "Invalid preceding regular expression";
+const TOO_BIG: &str = "Regular expression too big";
+const BRACKET: &str = "Unmatched [, [^, [:, [., or [=";
+const BAD_CLASS: &str = "Invalid character class name";
+const BAD_COLLATION: &str = "Invalid collation character";
+const BAD_RANGE: &str = "Invalid range end";
+const TRAILING: &str = "Trailing backslash";
+const BACK_REFERENCE: &str = "Invalid back reference";
+const PARENTHESIS: &str = "Unmatched ( or \\(";
+const BRACE: &str = "Unmatched \\{";
+const BAD_INTERVAL: &str = "Invalid content of \\{\\}";
+
+const MAX_REPEAT: u32 = 0x7fff;
+/// Nesting of intervals that directly follow one another.
+const MAX_NESTED: usize = 50;
+
+type Result<T = ()> = std::result::Result<T, &'static str>;
+
+pub(crate) fn compile(pattern: &str) -> Result<Regex> {
+    let mut translation = Translation { rest: pattern, out: String::from("(?s)"), ..Translation::default() };
+    translation.run()?;
+    RegexBuilder::new(&translation.out).size_limit(1 << 22).dfa_size_limit(1 << 20).build().map_err(|_| TOO_BIG)
+}
+
+#[derive(Default)]
+struct Translation<'a> {
+    rest: &'a str,
+    out: String,
+    /// Where each open group begins in the output.
+    groups: Vec<usize>,
+    last: Last,
+}
+
+/// What stands before, for what may be repeated.
+#[derive(Default)]
+enum Last {
+    /// Nothing, or something that cannot be repeated.
+    #[default]
+    Nothing,
+    /// Something that begins at a place in the output.
+    Atom(usize),
+    /// The same, with an operator after it.
+    Repeated { start: usize, operator: char },
+    /// The same, with an interval after it, and how many before that.
+    Interval { start: usize, nested: usize },
+}
+
+impl Translation<'_> {
+    fn run(&mut self) -> Result {
+        while let Some(c) = self.take() {
+            match c {
+                '*' | '+' | '?' => self.repeat(c)?,
+                '{' => self.interval()?,
+                '(' => {
+                    self.groups.push(self.out.len());
+                    self.out.push_str("(?:");
+                    self.last = Last::Nothing;
+                }
+                ')' => match self.groups.pop() {
+                    Some(start) => {
+                        self.out.push(')');
+                        self.last = Last::Atom(start);
+                    }
+                    None => self.literal(c),
+                },
+                '|' | '^' | '$' => {
+                    self.out.push(c);
+                    self.last = Last::Nothing;
+                }
+                '.' => self.atom("."),
+                '[' => {
+                    let set = self.bracket()?;
+                    self.atom(&set);
+                }
+                '\\' => self.escape()?,
+                c => self.literal(c),
+            }
+        }
+        if self.groups.is_empty() { Ok(()) } else { Err(PARENTHESIS) }
+    }
+
+    fn take(&mut self) -> Option<char> {
+        let c = self.rest.chars().next()?;
+        self.rest = &self.rest[c.len_utf8()..];
+        Some(c)
+    }
+
+    fn atom(&mut self, text: &str) {
+        self.last = Last::Atom(self.out.len());
+        self.out.push_str(text);
+    }
+
+    fn literal(&mut self, c: char) {
+        self.last = Last::Atom(self.out.len());
+        push_literal(&mut self.out, c);
+    }
+
+    fn escape(&mut self) -> Result {
+        match self.take().ok_or(TRAILING)? {
+            '1'..='9' => return Err(BACK_REFERENCE),
+            'w' => self.atom("[[:alnum:]_]"),
+            'W' => self.atom("[^[:alnum:]_]"),
+            's' => self.atom("[[:space:]]"),
+            'S' => self.atom("[^[:space:]]"),
+            c @ ('b' | 'B' | '<' | '>' | '`' | '\'') => {
+                self.out.push_str(match c {
+                    'b' => "\\b",
+                    'B' => "\\B",
+                    '<' => "\\<",
+                    '>' => "\\>",
+                    '`' => "\\A",
+                    _ => "\\z",
+                });
+                self.last = Last::Nothing;
+            }
+            c => self.literal(c),
+        }
+        Ok(())
+    }
+
+    /// Two of these in a row would mean something else to the `regex` crate.
+    fn repeat(&mut self, operator: char) -> Result {
+        let start = match self.last {
+            Last::Nothing => return Err(BAD_REPEAT),
+            Last::Atom(start) => start,
+            Last::Repeated { start, operator: before } => {
+                self.out.pop();
+                let both = if before == operator { operator } else { '*' };
+                self.out.push(both);
+                self.last = Last::Repeated { start, operator: both };
+                return Ok(());
+            }
+            Last::Interval { start, .. } => {
+                self.group(start);
+                start
+            }
+        };
+        self.out.push(operator);
+        self.last = Last::Repeated { start, operator };
+        Ok(())
+    }
+
+    /// Makes one thing of all from a place in the output.
+    fn group(&mut self, start: usize) {
+        self.out.insert_str(start, "(?:");
+        self.out.push(')');
+    }
+
+    fn interval(&mut self) -> Result {
+        let (start, nested) = match self.last {
+            Last::Nothing => return Err(BAD_REPEAT),
+            Last::Atom(start) => (start, 0),
+            Last::Repeated { start, .. } => (start, 1),
+            Last::Interval { start, nested } => (start, nested + 1),
+        };
+        let (content, rest) = self.rest.split_once('}').ok_or(BRACE)?;
+        self.rest = rest;
+        let (min, max) = content.split_once(',').unwrap_or((content, content));
+        let number = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
+            true => Ok(text.parse::<u32>().unwrap_or(MAX_REPEAT + 1)),
+            false => Err(BAD_INTERVAL),
+        };
+        let (min, max) = match (min, max) {
+            ("", "") if content.is_empty() => return Err(BAD_INTERVAL),
+            ("", "") => (0, None),
+            ("", max) => (0, Some(number(max)?)),
+            (min, "") => (number(min)?, None),
+            (min, max) => (number(min)?, Some(number(max)?)),
+        };
+        if max.is_some_and(|max| min > max) {
+            return Err(BAD_INTERVAL);
+        }
+        if max.unwrap_or(min) > MAX_REPEAT || nested > MAX_NESTED {
+            return Err(TOO_BIG);
+        }
+        if nested > 0 {
+            self.group(start);
+        }
+        let max = max.map_or(String::new(), |max| max.to_string());
+        self.out.push_str(&format!("{{{min},{max}}}"));
+        self.last = Last::Interval { start, nested };
+        Ok(())
+    }
+
+    /// A set, from behind its `[`.
+    fn bracket(&mut self) -> Result<String> {
+        let mut set = String::from("[");
+        if self.rest.is_empty() {
+            return Err(BAD_PATTERN);
+        }
+        if let Some(rest) = self.rest.strip_prefix('^') {
+            self.rest = rest;
+            set.push('^');
+        }
+        let mut first = true;
+        loop {
+            match self.member(first)? {
+                Member::End => break,
+                Member::Class(class) => {
+                    set.push_str(&format!("[:{class}:]"));
+                    self.no_range()?;
+                }
+                Member::Char(from) => self.range(from, &mut set)?,
+            }
+            first = false;
+        }
+        set.push(']');
+        Ok(set)
+    }
+
+    /// A character, or a range when `-` and its end follow.
+    fn range(&mut self, from: char, set: &mut String) -> Result {
+        push_literal(set, from);
+        if self.no_range().is_ok() {
+            return Ok(());
+        }
+        self.take();
+        let Member::Char(to) = self.member(true)? else { return Err(BAD_RANGE) };
+        if from > to {
+            return Err(BAD_RANGE);
+        }
+        set.push('-');
+        push_literal(set, to);
+        self.no_range()
+    }
+
+    /// An error when `-` follows that is not the last of the set, as what stands before it begins no range.
+    fn no_range(&self) -> Result {
+        let dash = self.rest.strip_prefix('-').is_some_and(|rest| !rest.starts_with(']'));
+        if dash { Err(BAD_RANGE) } else { Ok(()) }
+    }
+
+    fn member(&mut self, first: bool) -> Result<Member> {
+        let c = self.take().ok_or(BRACKET)?;
+        let kind = self.rest.chars().next();
+        match (c, kind) {
+            (']', _) if !first => Ok(Member::End),
+            ('[', Some(kind @ (':' | '.' | '='))) => {
+                let end: String = [kind, ']'].iter().collect();
+                let (name, rest) = self.rest[1..].split_once(&end).ok_or(BRACKET)?;
+                self.rest = rest;
+                named(kind, name)
+            }
+            (c, _) => Ok(Member::Char(c)),
+        }
+    }
+}
+
+enum Member {
+    End,
+    Char(char),
+    Class(&'static str),
+}
+
+fn named(kind: char, name: &str) -> Result<Member> {
+    const CLASSES: [&str; 12] =
+        ["alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "xdigit"];
+    if kind == ':' {
+        let class = CLASSES.into_iter().find(|class| *class == name);
+        return class.map(Member::Class).ok_or(BAD_CLASS);
+    }
+    let mut chars = name.chars();
+    match (chars.next(), chars.next()) {
+        (Some(c), None) => Ok(Member::Char(c)),
+        _ => Err(BAD_COLLATION),
+    }
+}
+
+fn push_literal(out: &mut String, c: char) {
+    if c.is_ascii_punctuation() {
+        out.push('\\');
+    }
+    out.push(c);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, text: &str) -> bool {
+        compile(pattern).unwrap().is_match(text.as_bytes())
+    }
+
+    #[test]
+    fn meanings_that_differ_from_the_crate() {
+        assert!(matches("^a+?$", ""));
+        assert!(matches("^a{2}{2}$", "aaaa") && !matches("^a{2}{2}$", "aaa"));
+        assert!(matches("a)", "a)"));
+        assert!(matches("^[]a-]+$", "]-a"));
+        assert!(matches("^[^[:digit:]x]$", "y") && !matches("^[^[:digit:]x]$", "7"));
+        assert!(matches(r"^\w\s$", "_ "));
+        assert!(matches("^(|a)b$", "b"));
+        assert!(matches("^a{,2}$", "aa"));
+        assert!(matches("^[a\\]$", "\\"));
+        assert!(matches("#&~ ", "#&~ "));
+    }
+
+    #[test]
+    fn errors() {
+        for (pattern, why) in [
+            ("*", BAD_REPEAT),
+            ("^*", BAD_REPEAT),
+            ("a|*", BAD_REPEAT),
+            ("(", PARENTHESIS),
+            ("[a", BRACKET),
+            ("[[:foo:]]", BAD_CLASS),
+            ("[b-a]", BAD_RANGE),
+            ("a{2,1}", BAD_INTERVAL),
+            ("a{99999}", TOO_BIG),
+            ("a{1", BRACE),
+            ("a{x}", BAD_INTERVAL),
+            ("10[", BAD_PATTERN),
+            ("[[:alpha:]-z]", BAD_RANGE),
+            ("[a-a-z]", BAD_RANGE),
+            ("\\", TRAILING),
+            ("\\1", BACK_REFERENCE),
+        ] {
+            assert_eq!(compile(pattern).map(|_| ()).unwrap_err(), why, "{pattern}");
+        }
+    }
+}

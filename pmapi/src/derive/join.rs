@@ -1,0 +1,98 @@
+//! Which places of two columns have the same instance.
+
+use std::sync::Arc;
+
+use super::values::Ids;
+
+/// The instances that are on both sides, in the order of the left one. Found again only when either side changes.
+#[derive(Debug)]
+pub(crate) struct Join {
+    left: Arc<Ids>,
+    right: Arc<Ids>,
+    same: bool,
+    pub(crate) ids: Arc<Ids>,
+    pub(crate) left_places: Vec<u32>,
+    pub(crate) right_places: Vec<u32>,
+}
+
+impl Default for Join {
+    fn default() -> Join {
+        let none = || Arc::clone(Ids::none());
+        Join { left: none(), right: none(), same: true, ids: none(), left_places: Vec::new(), right_places: Vec::new() }
+    }
+}
+
+impl Join {
+    /// Whether both sides have the same instances in the same order; otherwise the places are those to combine.
+    pub(crate) fn update(&mut self, left: &Arc<Ids>, right: &Arc<Ids>) -> bool {
+        if Arc::ptr_eq(left, right) {
+            return true;
+        }
+        if Arc::ptr_eq(&self.left, left) && Arc::ptr_eq(&self.right, right) {
+            return self.same;
+        }
+        (self.left, self.right) = (Arc::clone(left), Arc::clone(right));
+        self.same = left.list == right.list;
+        if !self.same {
+            self.find();
+        }
+        self.same
+    }
+
+    fn find(&mut self) {
+        self.left_places.clear();
+        self.right_places.clear();
+        let mut list = Vec::new();
+        let (left, right) = (&self.left, &self.right);
+        let places = Lookup::new(right);
+        let mut from = 0;
+        for (at, id) in left.list.iter().enumerate() {
+            let place = match left.ascending && right.ascending {
+                true => places.next(*id, &mut from),
+                false => places.find(*id),
+            };
+            if let Some(place) = place {
+                self.left_places.push(at as u32);
+                self.right_places.push(place);
+                list.push(*id);
+            }
+        }
+        self.ids = match list == left.list {
+            true => Arc::clone(left),
+            false => Ids::new(list),
+        };
+    }
+}
+
+/// Finds the place of an instance; of one that is there twice, the first.
+pub(crate) struct Lookup<'a> {
+    ids: &'a Ids,
+    sorted: Vec<(u32, u32)>,
+}
+
+impl<'a> Lookup<'a> {
+    pub(crate) fn new(ids: &'a Ids) -> Lookup<'a> {
+        let mut sorted = Vec::new();
+        if !ids.ascending {
+            sorted.extend(ids.list.iter().enumerate().map(|(at, id)| (*id, at as u32)));
+            sorted.sort_unstable();
+        }
+        Lookup { ids, sorted }
+    }
+
+    pub(crate) fn find(&self, id: u32) -> Option<u32> {
+        if self.ids.ascending {
+            return self.ids.list.binary_search(&id).ok().map(|at| at as u32);
+        }
+        let at = self.sorted.partition_point(|(other, _)| *other < id);
+        self.sorted.get(at).filter(|(other, _)| *other == id).map(|(_, place)| *place)
+    }
+
+    /// As [`Lookup::find`] for ascending instances on both sides, in one pass over all.
+    fn next(&self, id: u32, from: &mut usize) -> Option<u32> {
+        while self.ids.list.get(*from).is_some_and(|other| *other < id) {
+            *from += 1;
+        }
+        self.ids.list.get(*from).filter(|other| **other == id).map(|_| *from as u32)
+    }
+}
