@@ -21,9 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::{CounterFn, GaugeFn, HistogramFn, Key, KeyName, Metadata, SharedString, Unit, set_global_recorder};
-use pmapi::LabelSet;
 
 use crate::handle::{Output, Recorder as Values};
+use crate::model::{Label, Subject};
 use crate::names::{MAX_TEXT, sanitize, sanitize_instance, truncated};
 use crate::{Builder, Counter, Error, Gauge, Handle, InDom, Quantiles, Registry, Units};
 
@@ -222,7 +222,11 @@ impl State {
             instance = truncated(&instance, MAX_TEXT - 1).to_owned() + "~";
         }
         // Its name says it all the same when there is no room for labels.
-        if let Err(e) = label_set(&labels).and_then(|set| indom.label_instance_set(&instance, &set)) {
+        let label = |(name, value): &(&str, &str)| {
+            let name = sanitize(name).replace('.', "_");
+            Label::new(Subject::Registry, false, &name, value)
+        };
+        if let Err(e) = indom.label_instance_all(&instance, labels.iter().map(label).collect()) {
             tracing::debug!(target: "mmv", "{name}: {instance} has no labels: {e}");
         }
         Ok((indom.clone(), instance))
@@ -255,15 +259,6 @@ impl Place<'_> {
         self.registry.inner().add_flush(&values);
         Ok(Quantiles::new(values))
     }
-}
-
-fn label_set(labels: &[(&str, &str)]) -> Result<LabelSet, Error> {
-    let mut set = LabelSet::new();
-    for (name, value) in labels {
-        let name = sanitize(name).replace('.', "_");
-        set.insert(&name, value).map_err(|source| Error::Label { name, source })?;
-    }
-    Ok(set)
 }
 
 /// The facade tells labels apart by their order.
@@ -426,9 +421,8 @@ mod tests {
         });
         recorder.registry().flush();
         let file = crate::reader::File::open(dir.path().join("test")).unwrap();
-        let label = file.labels().first().unwrap();
-        assert_eq!(file.payload(label), br#"{"m2nd":"x\"y","tier":"web"}"#);
-        assert_eq!(label.flags, 32);
+        let labels: Vec<_> = file.labels().iter().map(|label| (file.payload(label), label.flags)).collect();
+        assert_eq!(labels, [(&br#"{"m2nd":"x\"y"}"#[..], 32), (&br#"{"tier":"web"}"#[..], 32)]);
     }
 
     #[test]

@@ -227,7 +227,7 @@ fn prefixes_and_values_that_are_none() {
     registry.try_start().unwrap();
     let mut collection = Collection::new("pmproxy", dir.path());
     collection.refresh();
-    assert_eq!(names(&collection), ["pmproxy.float", "pmproxy.gauge", "pmproxy.text"]);
+    assert_eq!(names(&collection), ["pmproxy.gauge", "pmproxy.float", "pmproxy.text"]);
     for name in ["pmproxy.float", "pmproxy.gauge", "pmproxy.text"] {
         assert_eq!(value(&mut collection, name), Ok(String::new()), "no value, and no error");
     }

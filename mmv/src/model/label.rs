@@ -42,10 +42,6 @@ impl Label {
     pub(crate) fn new(subject: Subject, optional: bool, name: &str, value: impl Serialize) -> Result<Label, Error> {
         let mut set = LabelSet::new();
         set.insert(name, value).map_err(|source| Error::Label { name: name.to_owned(), source })?;
-        Self::of_set(subject, optional, &set)
-    }
-
-    pub(crate) fn of_set(subject: Subject, optional: bool, set: &LabelSet) -> Result<Label, Error> {
         if set.json().len() >= PAYLOAD_LEN {
             return Err(Error::TooLong { what: "label", text: set.json().to_owned(), max: PAYLOAD_LEN - 1 });
         }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use pmapi::LabelSet;
 use serde::Serialize;
 
 use super::Inner;
@@ -107,21 +106,20 @@ impl InDom {
     /// Labels an instance, which is added if there is none of the name
     /// (`mmv_stats_add_instance_label(3)`).
     pub fn label_instance(&self, instance: &str, name: &str, value: impl Serialize) -> Result<(), Error> {
-        let mut labels = LabelSet::new();
-        labels.insert(name, value).map_err(|source| Error::Label { name: name.to_owned(), source })?;
-        self.label_instance_set(instance, &labels)
+        self.label_instance_all(instance, vec![Label::new(Subject::Registry, false, name, value)])
     }
 
-    /// As [`InDom::label_instance`] with several labels, which take the room of one.
-    pub fn label_instance_set(&self, instance: &str, labels: &LabelSet) -> Result<(), Error> {
+    /// As [`InDom::label_instance`] with several labels, all of them or none. PCP's agent shows only the
+    /// first of those that share a place in the file.
+    pub(crate) fn label_instance_all(&self, instance: &str, labels: Vec<Result<Label, Error>>) -> Result<(), Error> {
+        let labels = all(labels)?;
         let label = |state: &mut State| {
-            state.room_for_labels(1)?;
+            state.room_for_labels(labels.len())?;
             let index = match state.model.indom(self.index).instance(instance) {
                 Some(index) => index,
                 None => state.model.add_instance(self.index, instance, None)?,
             };
-            let label = Label::of_set(Subject::Instance(self.index, index), false, labels)?;
-            state.model.add_label(label)
+            state.add_labels(labels, Subject::Instance(self.index, index))
         };
         self.inner.change(label, |_, ()| ())
     }

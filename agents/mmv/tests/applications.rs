@@ -1,0 +1,98 @@
+//! Applications in C and in Rust side by side, under PCP's agent and ours.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod scene;
+
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use scene::{Application, Scene, assert_same};
+use testkit::Pmcd;
+
+/// An example of the crate `mmv`.
+fn example(scene: &Scene, name: &str, file: &str, args: &[&str]) -> Application {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).args(["build", "--quiet", "--offline"]);
+    cargo.args(["--package", "pcp-mmv", "--features", "metrics,tracing", "--example", name]);
+    assert!(cargo.status().unwrap().success());
+    // target/debug/deps/this-test
+    let test = std::env::current_exe().unwrap();
+    let target = test.ancestors().find(|dir| dir.ends_with("target")).unwrap();
+    let mut program = Command::new(target.join("debug/examples").join(name));
+    program.args(args);
+    scene.start(program, file)
+}
+
+/// Descriptors and instances, which are to be the same; help and values are each application's own.
+fn described(pmcd: &Pmcd) -> String {
+    let descriptors = pmcd.run("pminfo", ["-dms", "mmv.acme"]).ok();
+    let instances = pmcd.run("pmprobe", ["-I", "mmv.acme"]).ok();
+    descriptors + &instances
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn acme_is_the_same_in_c_and_in_rust_under_both_agents() {
+    let in_c = Scene::new();
+    let source = in_c.pcp.path("PCP_SHARE_DIR").join("demos/mmv/acme.c");
+    assert!(source.exists(), "{}: the package pcp has it", source.display());
+    let in_rust = Scene::new();
+    let _applications =
+        [in_c.start(Command::new(in_c.compile(&source)), "acme"), example(&in_rust, "acme", "acme", &[])];
+    let c = described(&in_c.under(in_c.c()));
+    for part in ["PMID: 70.321.10", "mmv.acme.products.queuetime", "Units: microsec", "InDom: 70.657469"] {
+        assert!(c.contains(part), "{part} is not in\n{c}");
+    }
+    assert_same(&c, &described(&in_c.under(in_c.ours())));
+    assert_same(&c, &described(&in_rust.under(in_rust.c())));
+    assert_same(&c, &described(&in_rust.under(in_rust.ours())));
+    // They work.
+    let pmcd = in_rust.under(in_rust.ours());
+    let made = || pmcd.run("pmprobe", ["-v", "mmv.acme.products.count"]).ok();
+    let (first, start) = (made(), Instant::now());
+    while made() == first {
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing is made: {first}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn a_service_under_load_is_seen_by_pmval_and_pminfo() {
+    let scene = Scene::new();
+    let _service = example(&scene, "service", "shop", &["--load"]);
+    for agent in [scene.c(), scene.ours()] {
+        let pmcd = scene.under(agent);
+        let info = || pmcd.run("pminfo", ["-dfl", "mmv.shop"]).text;
+        let start = Instant::now();
+        let parts = [
+            "method=GET+status=404\"] value",
+            "\"method\":\"GET\",\"status\":\"404\"",
+            "Semantics: counter",
+            "Units: sec",
+            "mmv.shop.http_request_duration",
+        ];
+        loop {
+            let text = info();
+            let missing: Vec<_> = parts.iter().filter(|part| !text.contains(**part)).collect();
+            if missing.is_empty() {
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{missing:?} not in\n{text}");
+            sleep(Duration::from_millis(100));
+        }
+        let rates = pmcd.run("pmval", ["-s", "3", "-t", "0.2", "mmv.shop.http_requests_total"]).ok();
+        let busy = rates.split_whitespace().filter_map(|word| word.parse::<f64>().ok()).any(|rate| rate > 100.0);
+        assert!(busy, "{rates}");
+    }
+}
+
+/// The path of the tests is not that of the crate.
+#[test]
+fn the_examples_are_where_they_are_looked_for() {
+    for name in ["acme", "service"] {
+        assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../mmv/examples/{name}.rs")).exists());
+    }
+}
