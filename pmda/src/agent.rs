@@ -74,7 +74,8 @@ pub trait Agent: Sized + 'static {
     }
 
     /// Takes over a value that a client stores (pmdaStore(3)). Only metrics that were declared
-    /// [`storable`](crate::schema::Metric::storable) get here, and only values of the metric's type.
+    /// [`storable`](crate::schema::Metric::storable) get here, and only values of the metric's type; for
+    /// event metrics a text, which is by custom a filter.
     fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, client: Client) -> Result {
         let _ = (item, inst, value, client);
         Err(Error::PERMISSION)

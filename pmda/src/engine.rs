@@ -10,7 +10,7 @@ use pmapi::pdu::profile::{Profile, Selection};
 use pmapi::pdu::result::{Changes, ResultPdu, ValueSet};
 use pmapi::pdu::result_writer::ResultWriter;
 use pmapi::pdu::{FROM_AGENT, Header, Pdu};
-use pmapi::{Error, InDom, PmId, Result};
+use pmapi::{Error, InDom, PmId, Result, Type};
 use tracing::{debug, error, warn};
 
 use crate::agent::{Agent, Failure, Request, Start};
@@ -352,7 +352,7 @@ impl<A: Agent> Engine<A> {
             if metric.desc.indom.is_some() != inst.is_some() {
                 return Err(Error::INST);
             }
-            let value = value.atom(metric.desc.ty)?;
+            let value = value.atom(stored_as(metric.desc.ty))?;
             self.agent.store(metric.item, inst, value, client)?;
         }
         Ok(())
@@ -369,6 +369,12 @@ pub(crate) fn instances<'a, A: Agent>(
     serial: pmapi::Serial,
 ) -> Option<&'a dyn Instances> {
     agent.instances(serial).or_else(|| schema.instances(serial)).or_else(|| agent.dynamic()?.instances(serial))
+}
+
+/// The type of values to be stored. For events that is a text, by which clients say what they want to
+/// see (`pmval -x`).
+fn stored_as(ty: Type) -> Type {
+    if matches!(ty, Type::Event | Type::HighResEvent) { Type::String } else { ty }
 }
 
 /// A declared or dynamic metric.

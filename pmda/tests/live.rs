@@ -147,12 +147,18 @@ fn events_for_each_client(agent: &mut Collector<impl Channel>) {
     assert_eq!(agent.value(pmid(STATISTICS[3])).unwrap(), Atom::U64(1));
     assert_eq!(agent.value(pmid(STATISTICS[2])).unwrap(), Atom::U64(0));
     // A queue with access by filter.
-    let fetch = |agent: &mut Collector<_>| agent.fetch(&[pmid(HIGHRES)]).unwrap().sets().next().unwrap().error;
+    let fetch = |agent: &mut Collector<_>| agent.fetch(&[pmid(FILTERED)]).unwrap().sets().next().unwrap().error;
     assert_eq!(fetch(agent.as_client(1)), Some(Error::PERMISSION));
-    agent.as_client(2).store(pmid(FILTER), None, Atom::U32(7)).unwrap();
-    assert_eq!(events(agent, HIGHRES, None), []);
-    add(agent, [6, 7, 8]);
-    assert_eq!(events(agent.as_client(2), HIGHRES, None), [row(7)]);
+    assert_eq!(refused(agent.as_client(2).store(pmid(FILTERED), None, Atom::from("all"))), Error::CONV);
+    agent.store(pmid(FILTERED), None, Atom::from("777")).unwrap();
+    assert_eq!(events(agent, FILTERED, None), []);
+    add(agent, [776, 777, 778]);
+    assert_eq!(events(agent.as_client(2), FILTERED, None), [row(777)]);
+    agent.end_client().unwrap();
+    // A queue that keeps: the last are there for a new client, with nanoseconds here.
+    let past = events(agent.as_client(2), HIGHRES, None);
+    assert_eq!(past.last(), Some(&row(778)));
+    assert_eq!(events(agent.as_client(2), HIGHRES, None), []);
     agent.end_client().unwrap();
     assert_eq!(fetch(agent.as_client(2)), Some(Error::PERMISSION));
     // Parameters are metrics without values, and no other type holds events.

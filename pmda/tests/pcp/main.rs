@@ -1,11 +1,15 @@
-//! The agent of the conformance suite under the real pmcd, and PCP's C library beside ours.
+//! The agents of the suites under the real pmcd, and PCP's C library beside ours.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "../stage/mod.rs"]
+mod stage;
 #[path = "../zoo/mod.rs"]
 mod zoo;
 
+mod clients;
 mod dynamic;
+mod events;
 mod labels;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +18,7 @@ use std::sync::Once;
 
 use pmapi::config::Config;
 use pmda::Schema;
+use stage::Stage;
 use testkit::{Agent, Pcp, Pmcd};
 use zoo::Zoo;
 
@@ -22,6 +27,12 @@ fn zoo() -> Pmcd {
     let names = Schema::with::<Zoo>(Config::new(b"", [])).unwrap().pmns().unwrap().pmns;
     let agent = Agent::new("zoo", zoo::DOMAIN, example("zoo")).names(&names);
     Pcp::required().pmcd().agent(agent).start()
+}
+
+/// The agent stage, for a private pmcd.
+fn stage() -> Agent {
+    let names = Schema::with::<Stage>(Config::new(b"", [])).unwrap().pmns().unwrap().pmns;
+    Agent::new("stage", stage::DOMAIN, example("stage")).names(&names).args(["-l", "stage.log"])
 }
 
 /// A binary of `examples`, as its source is now: cargo builds these for some selections of tests only.

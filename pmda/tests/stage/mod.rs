@@ -18,11 +18,13 @@ pub const ARRAY: Item = Item::new(0, 3);
 pub const HIGHRES_ARRAY: Item = Item::new(0, 4);
 /// Stores add an event.
 pub const ADD: Item = Item::new(0, 5);
-/// Stores set the client's filter: only events with this number.
-pub const FILTER: Item = Item::new(0, 6);
+/// Stores of a number set the client's filter: only events with this number.
+pub const FILTERED: Item = Item::new(0, 6);
 /// Number of events, bytes, memory in use, clients.
 pub const STATISTICS: [Item; 4] = [Item::new(0, 7), Item::new(0, 8), Item::new(0, 9), Item::new(0, 10)];
 pub const MISFIT: Item = Item::new(0, 11);
+/// Events of a queue; after each fetch 100 more, which is more than it holds.
+pub const FLOOD: Item = Item::new(0, 12);
 
 /// Cluster 1: their parameters.
 pub const TYPE: Item = Item::new(1, 0);
@@ -102,11 +104,12 @@ impl Agent for Stage {
         setup.metric("stage.event.array", ARRAY, Type::Event);
         setup.metric("stage.event.highres_array", HIGHRES_ARRAY, Type::HighResEvent);
         setup.metric("stage.event.add", ADD, Type::U32).storable();
-        setup.metric("stage.event.filter", FILTER, Type::U32).storable();
+        setup.metric("stage.event.filtered", FILTERED, Type::Event).storable();
         for (item, name) in STATISTICS.into_iter().zip(["count", "bytes", "memory", "clients"]) {
             setup.metric(format!("stage.event.{name}"), item, Type::U64);
         }
         setup.metric("stage.event.misfit", MISFIT, Type::U32);
+        setup.metric("stage.event.flood", FLOOD, Type::Event);
         for (item, name, ty) in [
             (TYPE, "type", Type::U32),
             (P_32, "param_32", Type::I32),
@@ -142,7 +145,7 @@ impl Agent for Stage {
         Ok(Stage {
             queue: setup.event_queue(4096),
             keeping: setup.event_queue(4096).keeping(),
-            restricted: setup.event_queue(4096).restricted(),
+            restricted: setup.event_queue(4096).restricted().keeping(),
             array: EventArray::new(Layout::Micro),
             cycle: [0; 2],
             added: 0,
@@ -160,7 +163,13 @@ impl Agent for Stage {
         let client = out.client();
         match item {
             RECORDS | MISFIT => out.put_events(&self.queue),
-            HIGHRES => out.put_events(&self.restricted),
+            HIGHRES => out.put_events(&self.keeping),
+            FILTERED => out.put_events(&self.restricted),
+            FLOOD => {
+                out.put_events(&self.queue)?;
+                let push = |n: u32| self.queue.push(Stamp { seconds: n.into(), nanoseconds: 0 }, EventFlags::POINT, []);
+                (1..=100).try_for_each(push)
+            }
             BY_INST => {
                 out.put_inst_events(Inst::new(0), &self.queue)?;
                 out.put_inst_events(Inst::new(1), &self.keeping)
@@ -227,8 +236,9 @@ impl Agent for Stage {
                     )?;
                 }
             }
-            (FILTER, Atom::U32(n)) => {
-                let wanted = Atom::U64(n.into());
+            (FILTERED, Atom::String(text)) => {
+                let text = std::str::from_utf8(text).map_err(|_| Error::CONV)?;
+                let wanted = Atom::U64(text.parse().map_err(|_| Error::CONV)?);
                 self.restricted.set_filter(client, move |event| event.param(P_U64) == Some(wanted));
             }
             (SECRET, _) if client.uid() != Some(0) => return Err(Error::PERMISSION),

@@ -1,0 +1,97 @@
+//! Event records as PCP's tools show them.
+
+use testkit::{Pcp, Pmcd};
+
+use super::stage;
+
+fn show(pmcd: &Pmcd, tool: &str, arguments: &[&str]) -> String {
+    pmcd.run(tool, arguments).text
+}
+
+/// What `pminfo -x` says of the first value, without times, numbers of metrics and the agent's name.
+fn records(text: &str, agent: &str) -> Vec<String> {
+    let text = text.replace(&format!("{agent}.event."), "");
+    let words = |line: &str| {
+        let own = |word: &&str| !word.contains(':') && !word.contains("(29.") && !word.contains("(401.");
+        line.split_whitespace().filter(own).collect::<Vec<_>>().join(" ")
+    };
+    let lines = text.lines().skip_while(|line| !line.contains("value [")).map(words);
+    let lines = lines.take_while(|line| !line.contains("inst [1"));
+    // The first line begins with the instance, where there is one.
+    lines.map(|line| line.replace("inst [0 or \"fungus\"] ", "")).filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn records_are_shown_as_those_of_the_c_agent() {
+    let pcp = Pcp::required();
+    let sample = pcp.c_agent("sample");
+    let pmcd = pcp.pmcd().pmdas_dir(sample.pmdas_dir()).agent(sample.agent()).agent(stage()).start();
+    for (theirs, ours) in [("records", "array"), ("highres_records", "highres_array")] {
+        for count in [0, 1, 2, 5] {
+            let theirs = show(&pmcd, "pminfo", &["-x", &format!("sample.event.{theirs}")]);
+            let ours = show(&pmcd, "pminfo", &["-x", &format!("stage.event.{ours}")]);
+            let (theirs, ours) = (records(&theirs, "sample"), records(&ours, "stage"));
+            assert_eq!(ours, theirs);
+            assert_eq!(theirs.iter().filter(|line| line.starts_with("--- event record")).count(), count, "{theirs:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn the_tools_show_the_events_of_a_queue() {
+    let pmcd = Pcp::required().pmcd().agent(stage()).start();
+    for n in 1..=5 {
+        pmcd.run("pmstore", ["stage.event.add", &n.to_string()]).ok();
+    }
+    let records = |numbers: &[u32]| -> Vec<String> {
+        let record = |(n, number): (usize, &u32)| {
+            let head = format!("--- event record [{n}] timestamp flags 0x1 (point) ---");
+            [head, "param_u64".into(), format!("value {number}"), "param_string".into(), "value \"stored\"".into()]
+        };
+        numbers.iter().enumerate().flat_map(record).collect()
+    };
+    let shown = |text: &str| self::records(text, "stage").split_off(1);
+    // A queue that keeps has them all for each new client, one that does not has none for the first.
+    let text = show(&pmcd, "pminfo", &["-x", "stage.event.highres_records"]);
+    assert!(text.contains("value [5 event records timestamps 00:16:41.002000003...00:16:45.002000003]"), "{text}");
+    assert_eq!(shown(&text), records(&[1, 2, 3, 4, 5]));
+    assert!(show(&pmcd, "pminfo", &["-x", "stage.event.records"]).contains("No value(s) available!"));
+    let text = show(&pmcd, "pmval", &["-s", "1", "stage.event.highres_records"]);
+    let numbers = text.lines().filter_map(|line| line.trim().strip_prefix("stage.event.param_u64 "));
+    assert_eq!(numbers.collect::<Vec<_>>(), ["1", "2", "3", "4", "5"], "{text}");
+    // A queue for those who say what they want.
+    let text = show(&pmcd, "pmval", &["-x", "3", "-s", "1", "stage.event.filtered"]);
+    assert!(text.contains("stage.event.filtered: 1 event records\n  00:16:43.002 ---"), "{text}");
+    for (tool, options, said) in [
+        ("pmval", &["-s", "1"][..], "No permission to perform requested operation"),
+        ("pminfo", &["-x"], "No permission to perform requested operation"),
+        ("pmval", &["-s", "1", "-x", "three"], "store value \"three\" failed: Impossible value or scale conversion"),
+    ] {
+        let text = show(&pmcd, tool, &[options, &["stage.event.filtered"]].concat());
+        assert!(text.contains(said), "{text}");
+    }
+    // Nothing is left of those clients, and nothing waits for them.
+    for (metric, value) in [("count", "5"), ("memory", "0"), ("clients", "0")] {
+        let metric = format!("stage.event.{metric}");
+        assert_eq!(show(&pmcd, "pmprobe", &["-v", &metric]), format!("{metric} 1 {value}\n"));
+    }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn a_client_that_is_slow_sees_how_many_it_has_missed() {
+    let pmcd = Pcp::required().pmcd().agent(stage()).start();
+    let text = show(&pmcd, "pmval", &["-s", "2", "-t", "0.05", "stage.event.flood"]);
+    let records: Vec<&str> =
+        text.lines().filter(|line| line.contains("---") || line.contains("missed event")).collect();
+    let missed =
+        records.get(1).and_then(|line| line.trim().strip_prefix("==> ")?.strip_suffix(" missed event records"));
+    let missed: usize = missed.and_then(|missed| missed.parse().ok()).unwrap_or_else(|| panic!("{text}"));
+    assert!(
+        records[0].ends_with(&format!(":{missed:02}.000 --- event record [0] flags 0x80000000 (missed) ---")),
+        "{text}"
+    );
+    assert!(missed > 0 && missed + records[2..].len() == 100, "{text}");
+}
