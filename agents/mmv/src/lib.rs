@@ -160,3 +160,6 @@ pub fn allow_many_files() {
         OPEN_FILES.fetch_max(usize::try_from(hard / 2).unwrap_or(usize::MAX), Relaxed);
     }
 }
+
+pmda::dso!(mmv_init, Mmv);
+pmda::dso!(pmproxy_init, PmProxy);

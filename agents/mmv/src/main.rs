@@ -1,6 +1,14 @@
-//! The daemon.
+//! The daemon: of pmproxy's files when it is called `pmdapmproxy`, as PCP's is.
 
-fn main() -> std::process::ExitCode {
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
     pmda_mmv::allow_many_files();
-    pmda::main::<pmda_mmv::Mmv>()
+    let called = std::env::args_os().next().unwrap_or_default();
+    if Path::new(&called).file_name().is_some_and(|name| name == "pmdapmproxy") {
+        pmda::main::<pmda_mmv::PmProxy>()
+    } else {
+        pmda::main::<pmda_mmv::Mmv>()
+    }
 }

@@ -100,7 +100,7 @@ fn the_tools_cannot_tell_it_from_the_c_agent() {
     for part in ["mmv.third.each.u64", "mmv.z.one.u32", "\"greek\":true", "beta and more", "No permission"] {
         assert!(c.contains(part), "{part} is not in\n{c}");
     }
-    for agent in [scene.ours(), scene.ours().unix(), scene.ours().inet()] {
+    for agent in [scene.ours(), scene.ours().unix(), scene.ours().inet(), scene.our_object()] {
         assert_same(&c, &described(&scene.under(agent)));
     }
 }

@@ -115,9 +115,18 @@ fn stay_loaded(function: *const c_void) {
     unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
 }
 
-/// The name of an agent whose file is `pmda_NAME.so`.
+/// The name of an agent whose file is `pmda_NAME.so`, unless the file has an entry point of that name: then
+/// it has its own name, and agents in it may have others.
 fn name_of(file: &Path) -> Option<String> {
-    Some(file.file_stem()?.to_str()?.strip_prefix("pmda_")?.to_owned())
+    let name = file.file_stem()?.to_str()?.strip_prefix("pmda_")?;
+    let path = CString::new(file.as_os_str().as_bytes()).ok()?;
+    let entry = CString::new(format!("{name}_init")).ok()?;
+    // SAFETY: the file is loaded already, and the address is not used.
+    let has_entry = unsafe {
+        let file = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        !file.is_null() && !libc::dlsym(file, entry.as_ptr()).is_null()
+    };
+    (!has_entry).then(|| name.to_owned())
 }
 
 impl<A: Agent> Host<A> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use mmv::Registry;
 use tempfile::TempDir;
-use testkit::{Agent, Pcp, Pmcd};
+use testkit::{Agent, Pcp, Pmcd, built};
 
 const NAMES: &str = "root {\n    mmv MMV:*:*\n}\n";
 
@@ -42,6 +42,16 @@ impl Scene {
     pub(crate) fn c(&self) -> Agent {
         let binary = self.pcp.path("PCP_PMDASADM_DIR").join("mmv/pmdammv");
         Agent::new("mmv", 70, binary).names(NAMES).args(["-U", "root"])
+    }
+
+    /// PCP's agent in pmcd, as PCP installs it.
+    pub(crate) fn c_object(&self) -> Agent {
+        let object = self.pcp.path("PCP_PMDASADM_DIR").join("mmv/pmda_mmv.so");
+        Agent::new("mmv", 70, object).names(NAMES).dso("mmv_init")
+    }
+
+    pub(crate) fn our_object(&self) -> Agent {
+        Agent::new("mmv", 70, built("pmda_mmv")).names(NAMES).dso("mmv_init")
     }
 
     pub(crate) fn ours(&self) -> Agent {
