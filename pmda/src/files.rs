@@ -74,7 +74,9 @@ impl Schema {
 
     fn script(&self, template: &str) -> String {
         let args = if self.is_renamed() { format!("--name {}", self.name()) } else { String::new() };
-        let replace = [("@NAME@", self.name()), ("@SYMBOL@", &self.symbol()), ("@ARGS@", &args)];
+        let entry = format!("{}_init", self.own_name());
+        let replace =
+            [("@ENTRY@", entry.as_str()), ("@NAME@", self.name()), ("@SYMBOL@", &self.symbol()), ("@ARGS@", &args)];
         replace.iter().fold(template.to_owned(), |text, (mark, value)| text.replace(mark, value))
     }
 
