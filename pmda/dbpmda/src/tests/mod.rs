@@ -2,6 +2,7 @@
 
 mod errors;
 mod forms;
+mod hostile;
 mod random;
 
 use std::cell::RefCell;
