@@ -119,3 +119,69 @@ fn recycle<'b>(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'b>> {
     // Vectors of elements of one size are collected in place; this one has none.
     fds.into_iter().filter_map(|_| None).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::agent::Start;
+    use crate::schema::Setup;
+    use crate::values::Values;
+    use pmapi::{Domain, Item, Result, config::Config};
+
+    /// Waits for the other end of a socket, if it has one.
+    struct Listening(Option<UnixStream>, usize);
+
+    impl Agent for Listening {
+        const NAME: &'static str = "listening";
+        const DOMAIN: u16 = 400;
+
+        fn new(_: &mut Setup) -> Start<Self> {
+            Ok(Listening(None, 0))
+        }
+
+        fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> Result {
+            Ok(())
+        }
+
+        fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
+            if let Some(socket) = &self.0 {
+                set.readable(7, socket);
+                set.writable(8, socket);
+            }
+        }
+
+        fn wake(&mut self, wake: Wake) {
+            assert!(matches!(wake, Wake::Readable(7) | Wake::Writable(8)), "{wake:?}");
+            self.1 += 1;
+        }
+    }
+
+    #[test]
+    fn an_agent_without_sources_waits_by_reading_alone() {
+        let mut engine = Engine::<Listening>::new(Domain::new(400).unwrap(), Config::new(b"", [])).unwrap();
+        let (pmcd, silent) = UnixStream::pair().unwrap();
+        let mut poll = Poll::default();
+        // Nothing has come from pmcd: with a poll this would never return.
+        assert!(poll.wait(&pmcd, &mut engine).unwrap());
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        engine.agent_mut().0 = Some(ours);
+        assert!(!poll.wait(&pmcd, &mut engine).unwrap());
+        assert_eq!(engine.agent().1, 1);
+        drop((silent, theirs));
+        // The ends of both are news as well.
+        assert!(poll.wait(&pmcd, &mut engine).unwrap());
+        assert_eq!(engine.agent().1, 3);
+    }
+
+    #[test]
+    fn descriptors_keep_their_memory() {
+        let fd = UnixStream::pair().unwrap().0;
+        let mut fds = Vec::with_capacity(17);
+        fds.push(PollFd::new(fd.as_fd(), PollFlags::POLLIN));
+        let before = (fds.as_ptr().addr(), fds.capacity());
+        let after: Vec<PollFd<'static>> = recycle(fds);
+        assert_eq!((after.as_ptr().addr(), after.capacity(), after.len()), (before.0, before.1, 0));
+    }
+}
