@@ -1,5 +1,5 @@
-//! Events, clients, states and types over each host of an agent: in this process, and a session over a
-//! socket.
+//! Events, clients, states and types over each host of an agent: in this process, a session over a
+//! socket, a process over a pipe, and a shared object.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -7,12 +7,14 @@ mod stage;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use pmapi::pdu::event::{self, EventFlags, Layout};
 use pmapi::pdu::handshake::{Attr, Attribute};
 use pmapi::pdu::metadata::{Subject, TextKind};
 use pmapi::{Atom, Domain, Error, Inst, Item, PmId, Type, config::Config};
-use pmda::collector::{self, Channel, Collector, State, Stream};
+use pmda::collector::{self, Channel, Collector, Launch, State, Stream};
+use pmda::dso::SharedObject;
 use pmda::session::Session;
 use pmda::{Agent, Engine, Local};
 use stage::*;
@@ -59,6 +61,34 @@ fn over_a_session() {
     conformance(&mut agent);
     drop(agent);
     thread.join().unwrap();
+}
+
+#[test]
+fn as_a_process() {
+    let mut command = Command::new(example("stage"));
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("stage.log");
+    command.arg("-l").arg(&log);
+    let mut agent = Launch::pipe(command).start().unwrap();
+    conformance(&mut agent);
+    // What the agent prints does not come between the PDUs.
+    agent.value(pmid(PRINT)).unwrap();
+    agent.close();
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.lines().any(|line| line == "the agent prints"), "{log}");
+    let panics: Vec<&str> = log.lines().filter(|line| line.contains("panic")).collect();
+    assert_eq!(panics.len(), 2, "{log}");
+    assert!(panics[0].contains(") Error: panic at ") && panics[0].ends_with(": as the test wants it"), "{log}");
+    assert!(log.trim_end().lines().last().is_some_and(|line| line.starts_with("Log finished ")), "{log}");
+}
+
+#[test]
+fn as_a_shared_object() {
+    let library = example("libpmda_stage.so");
+    let mut agent = SharedObject::collector(&library, "stage_init", domain()).unwrap();
+    conformance(&mut agent);
+    agent.store(pmid(NOT_READY), None, Atom::U32(3_600_000)).unwrap();
+    assert_eq!(refused(agent.desc(pmid(UID))), Error::AGAIN);
 }
 
 fn conformance(agent: &mut Collector<impl Channel>) {

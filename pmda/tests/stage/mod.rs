@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, clippy::panic)]
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pmapi::pdu::event::{EventArray, Layout};
@@ -73,6 +74,14 @@ pub const SMALL: [(&str, Type); 6] = [
 pub const NO_SUPPORT: Item = Item::new(4, 10);
 pub const AGGREGATE: Item = Item::new(4, 11);
 pub const AGGREGATE_STATIC: Item = Item::new(4, 12);
+
+/// What Cargo has made of an example.
+pub fn example(name: &str) -> PathBuf {
+    let exe = std::env::current_exe().unwrap_or_default();
+    let path = exe.ancestors().nth(2).unwrap_or(&exe).join("examples").join(name);
+    assert!(path.exists(), "{}: cargo build --examples makes it", path.display());
+    path
+}
 
 #[derive(Debug)]
 pub struct Stage {
