@@ -35,6 +35,13 @@ pub trait Agent: Sized + 'static {
     /// Which attributes of clients pmcd shall tell (pmdaSetCommFlags(3)).
     const WANTS: Flags = Flags(0);
 
+    /// Adds the agent's own options to the command line; [`Setup::options`] has what they were given.
+    /// A struct with clap's `Args` does it with `Mine::augment_args(command)`, and
+    /// `Mine::from_arg_matches(setup.options())`. Hosts without a command line give the defaults.
+    fn options(command: clap::Command) -> clap::Command {
+        command
+    }
+
     /// Declares metrics, instance domains and help, and creates the agent.
     ///
     /// This runs also when the agent's binary only writes its name space and help files. A source

@@ -1,7 +1,7 @@
 //! The agent as a process of its own.
 
 use std::ffi::OsString;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use pmapi::Domain;
@@ -23,7 +23,7 @@ pub fn main<A: Agent>() -> ExitCode {
 
 /// The same for a command line from elsewhere, whose first argument is the program.
 pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let options = match Options::parse(args) {
+    let options = match Options::parse::<A>(args) {
         Ok(options) => options,
         Err(e) => return options::complain(&e).into(),
     };
@@ -42,7 +42,8 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     log::subscribe(&options.program, options.debug.clone());
     log::panics();
     // A panic has its line already; the log is to have its end as well.
-    let served = catch_unwind(|| serve::<A>(&options)).unwrap_or_else(|_| Err("the agent panicked".into()));
+    let served =
+        catch_unwind(AssertUnwindSafe(|| serve::<A>(&options))).unwrap_or_else(|_| Err("the agent panicked".into()));
     if let Err(e) = &served {
         error!(critical = true, "{e}");
     }
@@ -64,7 +65,7 @@ fn serve<A: Agent>(options: &Options) -> Start<()> {
     become_user(options, &config)?;
     let connection = bound.accept().map_err(|e| format!("{}: {e}", options.transport))?;
     let mut session = Session::open(connection.input, connection.output, A::WANTS)?;
-    let mut engine = Engine::<A>::with(identity::<A>(options)?, config)?;
+    let mut engine = Engine::<A>::with(identity::<A>(options)?, config, options.matches.clone())?;
     if let Some(base) = &options.helpfile {
         engine.open_help(base).unwrap_or_else(|e| warn!("unable to open help text files: {e}"));
     }
@@ -82,7 +83,7 @@ fn become_user(options: &Options, config: &Config) -> Start<()> {
 }
 
 fn write<A: Agent>(options: &Options) -> Start<()> {
-    let (schema, _) = Schema::start::<A>(identity::<A>(options)?, Config::load())?;
+    let (schema, _) = Schema::start::<A>(identity::<A>(options)?, Config::load(), options.matches.clone())?;
     if let Some(dir) = &options.write_pmda {
         schema.write_dir(dir, &std::env::current_exe()?)?;
     }

@@ -1,5 +1,6 @@
 //! Answers PDUs, without any input or output.
 
+use clap::ArgMatches;
 use help::{Compiled, Target};
 use pmapi::config::Config;
 use pmapi::pdu::handshake;
@@ -19,6 +20,7 @@ use crate::dynamic::{Dynamic, Version};
 use crate::indom::Instances;
 use crate::labels;
 use crate::names;
+use crate::options;
 use crate::schema::{Identity, Schema, Served};
 use crate::values::Values;
 
@@ -72,12 +74,12 @@ pub enum Reply<'a> {
 impl<A: Agent> Engine<A> {
     /// An agent under a domain, with the help that it declares.
     pub fn new(domain: pmapi::Domain, config: Config) -> Start<Engine<A>> {
-        Self::with(Identity { domain, ..Identity::of::<A>()? }, config)
+        Self::with(Identity { domain, ..Identity::of::<A>()? }, config, options::none::<A>()?)
     }
 
-    /// An agent under a name and a domain.
-    pub fn with(identity: Identity, config: Config) -> Start<Engine<A>> {
-        let (schema, agent) = Schema::start::<A>(identity, config.clone())?;
+    /// An agent under a name and a domain, with [options of its own](Agent::options).
+    pub fn with(identity: Identity, config: Config, options: ArgMatches) -> Start<Engine<A>> {
+        let (schema, agent) = Schema::start::<A>(identity, config.clone(), options)?;
         let help = schema.compiled_help()?;
         let told = agent.dynamic().map(Dynamic::version).unwrap_or_default();
         Ok(Engine {

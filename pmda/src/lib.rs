@@ -78,6 +78,7 @@ pub mod user;
 pub mod values;
 pub mod watch;
 
+pub use clap;
 pub use pmapi;
 
 pub use agent::{Agent, Failure, Request, Start};

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{ArgAction, ArgGroup, Args, CommandFactory as _, FromArgMatches as _, Parser};
+use clap::{ArgAction, ArgGroup, ArgMatches, Args, Command, CommandFactory as _, FromArgMatches as _, Parser};
 
+use crate::agent::Agent;
 use crate::log::Debug;
 use crate::transport::Transport;
 
@@ -80,6 +81,8 @@ pub(crate) struct Options {
     pub(crate) not_ready: bool,
     pub(crate) write_pmda: Option<PathBuf>,
     pub(crate) write_help: Option<PathBuf>,
+    /// Those of the agent itself among them.
+    pub(crate) matches: ArgMatches,
 }
 
 fn debug(spec: &str) -> Result<Debug, String> {
@@ -100,13 +103,14 @@ fn name(name: &str) -> Result<String, String> {
 impl Options {
     /// Parses a command line; the first argument is the program. On failure, what to print and
     /// whether it is an error.
-    pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
+    pub(crate) fn parse<A: Agent>(args: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
         let mut args = args.into_iter();
         let path = PathBuf::from(args.next().unwrap_or_default());
         let program = path.file_name().unwrap_or("pmda".as_ref()).to_string_lossy().into_owned();
         let args = std::iter::once(OsString::from(&program)).chain(args);
-        let command = Given::command().name(program.clone()).bin_name(program.clone());
-        let given = Given::from_arg_matches(&command.try_get_matches_from(args)?)?;
+        let command = A::options(Given::command()).name(program.clone()).bin_name(program.clone());
+        let matches = command.try_get_matches_from(args)?;
+        let given = Given::from_arg_matches(&matches)?;
         let mut debug = Debug::default();
         given.debug.into_iter().for_each(|d| debug.merge(d));
         let transport = match given.transport {
@@ -127,8 +131,14 @@ impl Options {
             not_ready: given.notready,
             write_pmda: given.write_pmda,
             write_help: given.write_help,
+            matches,
         })
     }
+}
+
+/// An agent's own options where there is no command line.
+pub(crate) fn none<A: Agent>() -> Result<ArgMatches, clap::Error> {
+    A::options(Command::new(A::NAME)).try_get_matches_from([A::NAME])
 }
 
 /// Prints what parsing said; the exit code is 0 for help, 1 for a mistake as in PCP.
@@ -140,9 +150,39 @@ pub(crate) fn complain(e: &clap::Error) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prelude::*;
+
+    /// An agent with an option of its own.
+    struct Own;
+
+    impl Agent for Own {
+        const NAME: &'static str = "own";
+        const DOMAIN: u16 = 1;
+
+        fn options(command: Command) -> Command {
+            command.arg(clap::arg!(-n <N> "How many").default_value("5").value_parser(clap::value_parser!(u32)))
+        }
+
+        fn new(_: &mut Setup) -> Start<Self> {
+            Ok(Own)
+        }
+
+        fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> pmapi::Result {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_agents_own_options() {
+        let n = |o: &ArgMatches| o.get_one::<u32>("N").copied();
+        assert_eq!(n(&parse("pmdaown -n 7 -d 9").unwrap().matches), Some(7));
+        assert_eq!(n(&parse("pmdaown").unwrap().matches), Some(5));
+        assert_eq!(n(&none::<Own>().unwrap()), Some(5));
+        assert_eq!(complain(&parse("pmdaown -n x").unwrap_err()), 1);
+    }
 
     fn parse(line: &str) -> Result<Options, clap::Error> {
-        Options::parse(line.split(' ').map(OsString::from))
+        Options::parse::<Own>(line.split(' ').map(OsString::from))
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::calls;
 use super::values::Skeleton;
 use crate::agent::{Agent, Start};
 use crate::engine::{Engine, Reply};
+use crate::options;
 use crate::schema::Identity;
 
 /// An agent with what the host of the shared object sees of it. The host has its address as that of
@@ -136,7 +137,7 @@ impl<A: Agent> Host<A> {
         let own = Identity::of::<A>()?;
         let domain = u16::try_from(interface_ref.domain).ok().and_then(Domain::new).unwrap_or(own.domain);
         let name = file_of(init::<A> as *const c_void).as_deref().and_then(name_of).unwrap_or(own.name);
-        let engine = Engine::<A>::with(Identity { name, domain }, Config::load())?;
+        let engine = Engine::<A>::with(Identity { name, domain }, Config::load(), options::none::<A>()?)?;
         let state = State {
             engine,
             request: Vec::new(),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use clap::ArgMatches;
 use pmapi::config::Config;
 use pmapi::label::LabelSet;
 use pmapi::{Desc, Domain, InDom, Item, PmId, Serial, Type};
@@ -14,6 +15,7 @@ use crate::client::{Clients, Ends};
 use crate::dynamic::{Dynamic, Scope};
 use crate::event::{EventQueue, Types};
 use crate::indom::{Fixed, Instances};
+use crate::options;
 
 mod check;
 mod declare;
@@ -49,6 +51,7 @@ pub struct Setup {
     name: String,
     domain: Domain,
     config: Config,
+    options: ArgMatches,
     metrics: Vec<Metric>,
     indoms: Vec<Indom>,
     /// Names below which metrics are dynamic.
@@ -64,12 +67,13 @@ pub struct Setup {
 }
 
 impl Setup {
-    pub(crate) fn new<A: Agent>(identity: Identity, config: Config) -> Setup {
+    pub(crate) fn new<A: Agent>(identity: Identity, config: Config, options: ArgMatches) -> Setup {
         Setup {
             own_name: A::NAME,
             name: identity.name,
             domain: identity.domain,
             config,
+            options,
             metrics: Vec::new(),
             indoms: Vec::new(),
             dynamic: Vec::new(),
@@ -156,6 +160,11 @@ impl Setup {
         EventQueue::new(self.domain, bytes, Types::clone(&self.types), &mut self.ends)
     }
 
+    /// What the agent's own options were given ([`Agent::options`]).
+    pub fn options(&self) -> &ArgMatches {
+        &self.options
+    }
+
     /// PCP's configuration: pcp.conf and the environment.
     pub fn config(&self) -> &Config {
         &self.config
@@ -227,13 +236,13 @@ impl Schema {
 
     /// The same with another configuration, which says where the files are that an agent looks at.
     pub fn with<A: Agent>(config: Config) -> Start<Schema> {
-        let (schema, _) = Self::start::<A>(Identity::of::<A>()?, config)?;
+        let (schema, _) = Self::start::<A>(Identity::of::<A>()?, config, options::none::<A>()?)?;
         Ok(schema)
     }
 
     /// Creates an agent and checks what it declares.
-    pub(crate) fn start<A: Agent>(identity: Identity, config: Config) -> Start<(Schema, A)> {
-        let mut setup = Setup::new::<A>(identity, config);
+    pub(crate) fn start<A: Agent>(identity: Identity, config: Config, options: ArgMatches) -> Start<(Schema, A)> {
+        let mut setup = Setup::new::<A>(identity, config, options);
         let agent = A::new(&mut setup)?;
         let schema = setup.finish()?;
         schema.check_dynamic(agent.dynamic())?;
