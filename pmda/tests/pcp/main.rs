@@ -11,6 +11,7 @@ mod clients;
 mod dynamic;
 mod events;
 mod labels;
+mod states;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
