@@ -1,26 +1,50 @@
 //! Instance domains that change while an agent runs (pmdaCache(3)).
 
-use std::fmt::Write as _;
+use std::fmt;
+use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
-use std::{fs, str};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pmapi::config::Config;
 use pmapi::{InDom, Inst};
 use thiserror::Error;
 
-use crate::indom::{Instances, key};
+use crate::indom::Instances;
 
+mod file;
+mod key;
 mod table;
+#[cfg(test)]
+mod tests;
 
-use table::{Entry, Table};
+pub use file::FileError;
+use file::{Head, MAX};
+use table::{Entry, State, Table};
 
 /// An instance domain that gives each name a number and keeps it, in PCP's own file also over
 /// restarts.
 ///
-/// An instance is active, with a value of the agent's, or hidden: then clients do not see it, but
-/// its number stays its own. Names are told apart by their part before the first space.
+/// An instance is active, or hidden: then clients do not see it, but its number and its value stay.
+/// Names are told apart by their part before the first space.
+///
+/// | in C | here |
+/// |---|---|
+/// | `pmdaCacheStore` with `PMDA_CACHE_ADD`, `_HIDE`, `_CULL` | [`Cache::store`], [`Cache::hide`], [`Cache::cull`] |
+/// | `pmdaCacheStoreKey` | [`Cache::store_key`] |
+/// | `pmdaCacheLookup`, `pmdaCacheLookupName`, `pmdaCacheLookupKey` | [`Cache::instance`], [`Cache::named`], [`Cache::keyed`]; of active instances [`Cache::get`] |
+/// | `PMDA_CACHE_ACTIVE`, `_INACTIVE`, `_CULL` | [`Cache::activate_all`], [`Cache::hide_all`], [`Cache::cull_all`] |
+/// | `pmdaCachePurge`, `pmdaCachePurgeCallback` | [`Cache::purge`]: values are dropped |
+/// | `PMDA_CACHE_WALK_REWIND` and `_WALK_NEXT` | [`Cache::iter`], and of all instances [`Cache::all`] |
+/// | `PMDA_CACHE_SIZE`, `_SIZE_ACTIVE`, `_SIZE_INACTIVE` | [`Cache::size`], [`len`](Instances::len), their difference |
+/// | `PMDA_CACHE_REUSE`, `pmdaCacheResize` | [`Cache::reuse`], [`Cache::resize`] |
+/// | `PMDA_CACHE_LOAD` | [`Cache::open`], [`Cache::load`] |
+/// | `PMDA_CACHE_SAVE`, `_SYNC`, `_WRITE` | [`Cache::save`], [`Cache::sync`], [`Cache::write`] |
+/// | `PMDA_CACHE_STRINGS` | [`Cache::strings`] |
+/// | `PMDA_CACHE_DUMP` | [`Cache::dump`] |
+/// | `PMDA_CACHE_CHECK`, `_REORG`, `_DUMP_ALL` | nothing: a cache is a value, and keeps itself in order |
+///
+/// Whatever concerns one instance takes the same time however many there are.
 #[derive(Debug)]
 pub struct Cache<T> {
     indom: InDom,
@@ -28,32 +52,49 @@ pub struct Cache<T> {
     table: Table<T>,
     active: usize,
     head: Head,
-    /// Instances have been added since the file was read or written.
+    /// Instances have been added or removed since the file was read or written.
     changed: bool,
+    /// Instances have been stored, or the head has changed, since the file was read or written.
+    touched: bool,
+    /// The file has lines that could not be read: it is kept when a new one is written.
+    damaged: bool,
 }
 
-/// The first line of the file.
+/// An instance of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Head {
-    /// New instances take the lowest free number instead of the one after the last.
-    reuse: bool,
-    max: u32,
+#[non_exhaustive]
+pub struct Instance<'a, T> {
+    /// Its number.
+    pub inst: Inst,
+    /// Its name.
+    pub name: &'a str,
+    /// What its number was made from, see [`Cache::store_key`]; else empty.
+    pub key: &'a [u8],
+    /// Its value; none as long as it comes from the file and has not been stored.
+    pub value: Option<&'a T>,
+    /// Whether clients see it.
+    pub is_active: bool,
 }
-
-const MAX: u32 = i32::MAX as u32;
 
 /// Why an instance cannot be stored.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum CacheError {
-    /// An empty name, or one with a newline or NUL, which the file cannot hold.
+    /// An empty name, one that begins with a space, or one with a newline or NUL: the file cannot hold it.
     #[error("instance domain {0}: {1:?} cannot be the name of an instance")]
     Name(InDom, String),
     /// Another instance has the same name up to the first space.
     #[error("instance domain {0}: {1:?} cannot be told from {2:?}")]
     Clash(InDom, String, String),
-    /// Every number is taken.
+    /// The instance has another key, or another instance has the key.
+    #[error("instance domain {0}: the key of {1:?} is not that of {2:?}")]
+    Key(InDom, String, String),
+    /// Every number is taken, or every one that the key leads to.
     #[error("instance domain {0}: too many instances")]
     Full(InDom),
+    /// A number that is in use is over the new maximum.
+    #[error("instance domain {0}: instance {2} is over {1}")]
+    TooSmall(InDom, u32, u32),
 }
 
 impl From<CacheError> for pmapi::Error {
@@ -61,94 +102,60 @@ impl From<CacheError> for pmapi::Error {
         match e {
             CacheError::Name(..) | CacheError::Full(_) => pmapi::Error::GENERIC,
             CacheError::Clash(..) => pmapi::Error::from_errno(nix::errno::Errno::EINVAL as i32),
+            CacheError::Key(..) => pmapi::Error::INST,
+            CacheError::TooSmall(..) => pmapi::Error::TOOBIG,
         }
     }
 }
 
-/// Why a cache's file cannot be used.
-#[derive(Debug, Error)]
-pub enum FileError {
-    /// It cannot be read or written.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// It is not what PCP writes.
-    #[error("{}:{line}: {reason}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-}
-
+/// Making one, and its numbers.
 impl<T> Cache<T> {
     /// A domain that is kept in memory only.
     pub fn new(indom: InDom) -> Self {
-        let head = Head { reuse: false, max: MAX };
-        Cache { indom, file: None, table: Table::new(), active: 0, head, changed: false }
+        Self::with(indom, Table::new(false))
+    }
+
+    /// Strings rather than instances: they are told apart as a whole, and may be empty
+    /// (`PMDA_CACHE_STRINGS`).
+    pub fn strings(indom: InDom) -> Self {
+        Self::with(indom, Table::new(true))
+    }
+
+    fn with(indom: InDom, table: Table<T>) -> Self {
+        let head = Head::default();
+        Cache { indom, file: None, table, active: 0, head, changed: false, touched: false, damaged: false }
     }
 
     /// A domain that is kept in `$PCP_VAR_DIR/config/pmda/DOMAIN.SERIAL`: what is there is read, and
     /// hidden until it is stored (`PMDA_CACHE_LOAD`).
     ///
-    /// A damaged file is reported in the log and moved aside to `FILE.damaged`; the domain then
-    /// begins empty.
+    /// What is wrong with the file goes into the log; see [`Cache::load`].
     pub fn open(indom: InDom, config: &Config) -> Self {
-        let file = config.var_dir().join("config/pmda").join(indom.to_string());
         let mut cache = Self::new(indom);
-        match cache.load(&file) {
-            Ok(()) => {}
-            Err(FileError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => {
-                cache = Self::new(indom);
-                let mut aside = file.clone().into_os_string();
-                aside.push(".damaged");
-                let moved = fs::rename(&file, &aside);
-                let fate = if moved.is_ok() { "moved aside to .damaged" } else { "left alone and not written" };
-                tracing::error!("instance cache: {e}; {fate}");
-                if moved.is_err() {
-                    return cache;
-                }
-            }
+        cache.file = Some(config.var_dir().join("config/pmda").join(indom.to_string()));
+        if let Err(e) = cache.load() {
+            tracing::error!("instance cache: {e}");
         }
-        cache.file = Some(file);
         cache
     }
 
-    /// Makes an instance active, with a value (`PMDA_CACHE_ADD`). A name that was there before has
-    /// its number again.
-    pub fn store(&mut self, name: &str, value: T) -> Result<Inst, CacheError> {
-        if key(name).is_empty() || name.contains(['\n', '\0']) {
-            return Err(CacheError::Name(self.indom, name.to_owned()));
-        }
-        let at = match self.table.named(name) {
-            Some(at) => at,
+    /// New instances take the lowest free number from now on, instead of the one after the last
+    /// (`PMDA_CACHE_REUSE`).
+    pub fn reuse(&mut self) {
+        self.touched |= !self.head.reuse;
+        self.head.reuse = true;
+    }
+
+    /// Numbers go up to `max` and no further, at most 2³¹-1 (pmdaCacheResize(3)).
+    pub fn resize(&mut self, max: u32) -> Result<(), CacheError> {
+        match self.table.largest().filter(|largest| *largest > max) {
+            Some(largest) => Err(CacheError::TooSmall(self.indom, max, largest)),
             None => {
-                let number = self.free_number()?;
-                self.changed = true;
-                self.table.insert(number, Entry { name: name.into(), stamp: 0, hint: Box::default() })
+                self.head.max = max.min(MAX);
+                self.touched = true;
+                Ok(())
             }
-        };
-        // What has a place has its entry.
-        if let Some(entry) = self.table.entry_mut(at) {
-            if *entry.name != *name && name.contains(' ') {
-                return Err(CacheError::Clash(self.indom, name.to_owned(), entry.name.to_string()));
-            }
-            entry.stamp = 0;
         }
-        let instance = self.table.value_mut(at);
-        let number = instance.map_or(0, |instance| {
-            self.active += usize::from(instance.value.replace(value).is_none());
-            instance.number
-        });
-        Ok(Inst::from_word(number).unwrap_or(Inst::new(0)))
     }
 
     /// The number after the last, or the lowest free one.
@@ -160,43 +167,274 @@ impl<T> Cache<T> {
                 Some(_) => self.head.reuse = true,
             }
         }
-        let gap = self.table.iter().zip(0..).find(|((v, _), n)| v.number != *n).map(|(_, n)| n);
-        let free = gap.unwrap_or(self.table.len() as u32);
+        let free = self.table.lowest_free();
         if free <= self.head.max { Ok(free) } else { Err(CacheError::Full(self.indom)) }
     }
+}
 
-    /// Hides an instance (`PMDA_CACHE_HIDE`). Its value comes back, if it was active.
-    pub fn hide(&mut self, inst: Inst) -> Option<T> {
-        let value = self.table.value_mut(self.table.place(inst.word())?)?.value.take();
-        self.active -= usize::from(value.is_some());
-        value
+/// Storing and removing.
+impl<T> Cache<T> {
+    /// Makes an instance active, with a value (`PMDA_CACHE_ADD`). A name that was there before has
+    /// its number again.
+    pub fn store(&mut self, name: &str, value: T) -> Result<Inst, CacheError> {
+        let at = match self.find(name)? {
+            Some(at) => at,
+            None => {
+                let number = self.free_number()?;
+                self.add(number, name)
+            }
+        };
+        Ok(self.put(at, &[], value))
+    }
+
+    /// Makes an instance active, with a value, whose number comes from a key (pmdaCacheStoreKey(3)):
+    /// the same key has the same number everywhere, unless two keys lead to one number. An empty key
+    /// stands for the name.
+    pub fn store_key(&mut self, name: &str, key: &[u8], value: T) -> Result<Inst, CacheError> {
+        let key = if key.is_empty() { name.as_bytes() } else { key };
+        let at = match (self.table.named(name), self.table.keyed(key)) {
+            (Some(at), Some(same)) if at == same => {
+                self.find(name)?;
+                at
+            }
+            (Some(other), _) | (_, Some(other)) => {
+                let other = self.table.entry(other).map_or("", |entry| &entry.name);
+                return Err(CacheError::Key(self.indom, name.to_owned(), other.to_owned()));
+            }
+            (None, None) => {
+                self.find(name)?;
+                let mut numbers = key::numbers(key, self.head.max);
+                let free = numbers.find(|number| self.table.place(*number).is_none());
+                let number = free.ok_or(CacheError::Full(self.indom))?;
+                self.head.reuse = true;
+                self.add(number, name)
+            }
+        };
+        Ok(self.put(at, key, value))
+    }
+
+    /// The place of a name, if it is there.
+    fn find(&self, name: &str) -> Result<Option<usize>, CacheError> {
+        let strange = self.table.key(name).is_empty() || name.trim_ascii_start() != name;
+        if (strange && !self.table.takes_any_name()) || name.contains(['\n', '\0']) {
+            return Err(CacheError::Name(self.indom, name.to_owned()));
+        }
+        let Some(at) = self.table.named(name) else { return Ok(None) };
+        match self.table.entry(at).filter(|entry| *entry.name != *name && name.contains(' ')) {
+            Some(entry) => Err(CacheError::Clash(self.indom, name.to_owned(), entry.name.to_string())),
+            None => Ok(Some(at)),
+        }
+    }
+
+    fn add(&mut self, number: u32, name: &str) -> usize {
+        self.changed = true;
+        self.table.insert(number, Entry { name: name.into(), ..Entry::default() })
+    }
+
+    fn put(&mut self, at: usize, key: &[u8], value: T) -> Inst {
+        self.touched = true;
+        self.table.touch(at, key);
+        let number = self.table.value_mut(at).map_or(0, |instance| {
+            self.active += usize::from(instance.state.active().is_none());
+            instance.state = State::Active(value);
+            instance.number
+        });
+        inst(number)
+    }
+
+    /// Hides an instance (`PMDA_CACHE_HIDE`); whether it was active.
+    pub fn hide(&mut self, inst: Inst) -> bool {
+        let instance = self.table.place(inst.word()).and_then(|at| self.table.value_mut(at));
+        let hidden = instance.is_some_and(|instance| hide(&mut instance.state));
+        self.active -= usize::from(hidden);
+        hidden
     }
 
     /// Hides all instances (`PMDA_CACHE_INACTIVE`).
     pub fn hide_all(&mut self) {
-        self.table.values_mut().for_each(|instance| instance.value = None);
+        self.table.values_mut().for_each(|instance| _ = hide(&mut instance.state));
         self.active = 0;
     }
 
-    /// The value of an active instance (pmdaCacheLookup(3)).
+    /// Makes all hidden instances active that have a value (`PMDA_CACHE_ACTIVE`); how many.
+    pub fn activate_all(&mut self) -> usize {
+        let before = self.active;
+        for instance in self.table.values_mut() {
+            if let State::Hidden(value @ Some(_)) = &mut instance.state
+                && let Some(value) = value.take()
+            {
+                instance.state = State::Active(value);
+                self.active += 1;
+            }
+        }
+        self.active - before
+    }
+
+    /// Removes an instance (`PMDA_CACHE_CULL`). Its value comes back; `None` when there is no such
+    /// instance, or it had none.
+    pub fn cull(&mut self, inst: Inst) -> Option<T> {
+        let at = self.table.place(inst.word())?;
+        self.active -= usize::from(self.table.value(at)?.state.active().is_some());
+        self.changed = true;
+        let value = self.table.cull(at);
+        self.table.compact();
+        value
+    }
+
+    /// Removes all instances (`PMDA_CACHE_CULL` with pmdaCacheOp(3)).
+    pub fn cull_all(&mut self) {
+        self.cull_where(|_| true);
+    }
+
+    /// Removes the instances that have not been stored for some time (pmdaCachePurge(3)); how many.
+    /// The time is known of instances that have been in the file since they were stored last.
+    pub fn purge(&mut self, unused: Duration) -> usize {
+        let limit = now().saturating_sub(unused.as_secs());
+        self.cull_where(|entry| entry.stamp != 0 && entry.stamp < limit)
+    }
+
+    fn cull_where(&mut self, which: impl Fn(&Entry) -> bool) -> usize {
+        let numbers: Vec<u32> = self.table.iter().filter(|(_, e)| which(e)).map(|(v, _)| v.number).collect();
+        for number in &numbers {
+            drop(self.cull(inst(*number)));
+        }
+        numbers.len()
+    }
+}
+
+/// Looking up.
+impl<T> Cache<T> {
+    /// The value of an active instance.
     pub fn get(&self, inst: Inst) -> Option<&T> {
-        self.table.value(self.table.place(inst.word())?)?.value.as_ref()
+        self.table.value(self.table.place(inst.word())?)?.state.active()
     }
 
     /// The same, to be changed.
     pub fn get_mut(&mut self, inst: Inst) -> Option<&mut T> {
-        self.table.value_mut(self.table.place(inst.word())?)?.value.as_mut()
+        match &mut self.table.value_mut(self.table.place(inst.word())?)?.state {
+            State::Active(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The instance of a number, active or hidden (pmdaCacheLookup(3)).
+    pub fn instance(&self, inst: Inst) -> Option<Instance<'_, T>> {
+        self.at(self.table.place(inst.word())?)
+    }
+
+    /// The instance of a name, active or hidden (pmdaCacheLookupName(3)). As in C, what comes after
+    /// the first space does not count.
+    pub fn named(&self, name: &str) -> Option<Instance<'_, T>> {
+        self.at(self.table.named(name)?)
+    }
+
+    /// The instance of a key, active or hidden (pmdaCacheLookupKey(3)).
+    pub fn keyed(&self, key: &[u8]) -> Option<Instance<'_, T>> {
+        self.at(self.table.keyed(key)?)
     }
 
     /// The active instances, by number.
     pub fn iter(&self) -> impl Iterator<Item = (Inst, &str, &T)> {
-        self.table.iter().filter_map(|(v, e)| Some((Inst::from_word(v.number)?, &*e.name, v.value.as_ref()?)))
+        self.table.slots().filter_map(|(v, e)| Some((Inst::from_word(v.number)?, &*e.name, v.state.active()?)))
     }
 
-    /// Writes the file if instances have been added since it was read or written
+    /// All instances, active and hidden, by number.
+    pub fn all(&self) -> impl Iterator<Item = Instance<'_, T>> {
+        self.table.iter().map(|(v, e)| instance(v, e))
+    }
+
+    /// How many instances there are, active and hidden (`PMDA_CACHE_SIZE`).
+    pub fn size(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The domain and a line for each instance, to be read by people (`PMDA_CACHE_DUMP`).
+    pub fn dump(&self) -> impl fmt::Display {
+        fmt::from_fn(|f| {
+            let Head { reuse, max } = self.head;
+            let numbers = if reuse { "lowest free" } else { "next" };
+            write!(f, "instance domain {}: {} instances, {} active, ", self.indom, self.size(), self.active)?;
+            writeln!(f, "{numbers} number up to {max}")?;
+            self.all().try_for_each(|i| {
+                let state = if i.is_active { "active" } else { "hidden" };
+                write!(f, "{:>10} {state} {}", i.inst, i.name)?;
+                if !i.key.is_empty() {
+                    f.write_str(" key ")?;
+                    i.key.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+                }
+                writeln!(f)
+            })
+        })
+    }
+
+    fn at(&self, at: usize) -> Option<Instance<'_, T>> {
+        Some(instance(self.table.value(at)?, self.table.entry(at)?))
+    }
+}
+
+/// The file.
+impl<T> Cache<T> {
+    /// Reads the file again: instances that are not there yet come in, hidden (`PMDA_CACHE_LOAD`).
+    /// Memory-only domains and files that do not exist have none.
+    ///
+    /// Of a damaged file the lines are taken that can be read, and the error tells the first of the
+    /// others. The file itself stays as it is until the cache is to be written; then it is kept aside
+    /// as `FILE.damaged`.
+    pub fn load(&mut self) -> Result<(), FileError> {
+        let Some(path) = self.file.clone() else { return Ok(()) };
+        let bytes = match fs::read(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            read => read.map_err(|source| FileError::Io { path: path.clone(), source })?,
+        };
+        // An empty file is what Install leaves for the agent.
+        let mut wrong = None;
+        let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|b| *b == b'\n');
+        for (line, text) in (1..).zip(lines).filter(|_| !bytes.is_empty()) {
+            let loaded = if line == 1 {
+                Head::parse(text).map(|head| self.head = head)
+            } else {
+                Entry::parse(text).map(|(number, entry)| self.load_entry(number, entry))
+            };
+            if let Err(reason) = loaded {
+                self.damaged = true;
+                wrong.get_or_insert_with(|| FileError::Damaged { path: path.clone(), line, reason });
+                if line == 1 {
+                    // What follows may mean anything.
+                    break;
+                }
+            }
+        }
+        wrong.map_or(Ok(()), Err)
+    }
+
+    /// As in C, of two entries with one number or name the first stays.
+    fn load_entry(&mut self, number: u32, entry: Entry) {
+        let present = self.table.place(number).or(self.table.named(&entry.name));
+        match present.and_then(|at| self.at(at)) {
+            None => _ = self.table.insert(number, entry),
+            Some(other) if other.inst.word() == number && *other.name == *entry.name => {}
+            Some(other) => {
+                let Instance { inst, name, .. } = other;
+                tracing::warn!("instance cache {}: {number} {:?} left out for {inst} {name:?}", self.indom, entry.name);
+            }
+        }
+    }
+
+    /// Writes the file if instances have been added or removed since it was read or written
     /// (`PMDA_CACHE_SAVE`).
     pub fn save(&mut self) -> Result<(), FileError> {
-        let Some(path) = self.file.clone().filter(|_| self.changed) else { return Ok(()) };
+        if self.changed { self.write() } else { Ok(()) }
+    }
+
+    /// Writes the file if instances have been stored since it was read or written, so that it tells
+    /// when each was last seen (`PMDA_CACHE_SYNC`).
+    pub fn sync(&mut self) -> Result<(), FileError> {
+        if self.changed || self.touched { self.write() } else { Ok(()) }
+    }
+
+    /// Writes the file (`PMDA_CACHE_WRITE`). A memory-only domain has none.
+    pub fn write(&mut self) -> Result<(), FileError> {
+        let Some(path) = self.file.clone() else { return Ok(()) };
         // `$PCP_VAR_DIR/config/pmda`, of which PCP need not have made the last part yet. Without PCP
         // there is nobody to keep numbers for.
         if let [dir, _, var] = path.ancestors().skip(1).take(3).collect::<Vec<_>>()[..] {
@@ -205,94 +443,49 @@ impl<T> Cache<T> {
             }
             fs::create_dir_all(dir).map_err(|source| FileError::Io { path: dir.to_owned(), source })?;
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-        let mut text = format!("2 {} {}\n", u8::from(self.head.reuse), self.head.max);
+        if self.damaged {
+            let aside = file::keep_aside(&path).map_err(|source| FileError::Io { path: path.clone(), source })?;
+            tracing::warn!("instance cache: {}: what was damaged is in {}", path.display(), aside.display());
+            self.damaged = false;
+        }
+        let mut text = String::new();
+        self.head.write(&mut text);
+        let now = now();
         self.table.entries_mut().filter(|entry| entry.stamp == 0).for_each(|entry| entry.stamp = now);
-        for (instance, entry) in self.table.iter() {
-            let _ = write!(text, "{} {}", instance.number, entry.stamp);
-            if !entry.hint.is_empty() {
-                text.push_str(" [");
-                entry.hint.iter().for_each(|b| _ = write!(text, "{b:02x}"));
-                text.push(']');
-            }
-            let _ = writeln!(text, " {}", entry.name);
-        }
-        replace(&path, &text).map_err(|source| FileError::Io { path, source })?;
-        self.changed = false;
-        Ok(())
-    }
-
-    fn load(&mut self, path: &Path) -> Result<(), FileError> {
-        let bytes = fs::read(path).map_err(|source| FileError::Io { path: path.to_owned(), source })?;
-        // An empty file is what Install leaves for the agent.
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(&bytes);
-        for (n, line) in text.lines().enumerate() {
-            let loaded = if n == 0 { head(line).map(|head| self.head = head) } else { self.load_line(line) };
-            loaded.map_err(|reason| FileError::Damaged { path: path.to_owned(), line: n + 1, reason })?;
-        }
-        Ok(())
-    }
-
-    fn load_line(&mut self, line: &str) -> Result<(), &'static str> {
-        let (id, rest) = number(line).ok_or("no instance number")?;
-        let (stamp, mut rest) = number(rest).ok_or("no time")?;
-        let mut hint = Vec::new();
-        if let Some(tail) = rest.strip_prefix('[') {
-            let (digits, tail) = tail.split_once(']').ok_or("key without its end")?;
-            hint = unhex(digits).ok_or("key is not hexadecimal")?;
-            rest = tail.trim_start();
-        }
-        let id = u32::try_from(id).ok().filter(|id| *id <= MAX).ok_or("instance number out of range")?;
-        if key(rest).is_empty() {
-            return Err("no name");
-        }
-        // As in C, of two entries with one number or name the first stays.
-        if self.table.place(id).or(self.table.named(rest)).is_some() {
-            tracing::warn!("instance cache {}: {id} {rest:?} is there already", self.indom);
-            return Ok(());
-        }
-        self.table.insert(id, Entry { name: rest.into(), stamp, hint: hint.into() });
+        self.table.iter().for_each(|(instance, entry)| entry.write(instance.number, &mut text));
+        file::replace(&path, &text).map_err(|source| FileError::Io { path, source })?;
+        (self.changed, self.touched) = (false, false);
         Ok(())
     }
 }
 
-fn head(line: &str) -> Result<Head, &'static str> {
-    let fields: Vec<u32> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
-    let (mode, max) = match fields[..] {
-        [1, mode, ..] => (mode, MAX),
-        [2, mode, max, ..] => (mode, max),
-        _ => return Err("not the head of an instance cache"),
-    };
-    if mode > 1 || max > MAX {
-        return Err("not the head of an instance cache");
+/// Seconds since the epoch.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// Numbers go up to 2³¹-1 at most.
+fn inst(number: u32) -> Inst {
+    Inst::from_word(number).unwrap_or(Inst::new(0))
+}
+
+fn instance<'a, T>(numbered: &'a table::Numbered<T>, entry: &'a Entry) -> Instance<'a, T> {
+    Instance {
+        inst: inst(numbered.number),
+        name: &entry.name,
+        key: &entry.key,
+        value: numbered.state.value(),
+        is_active: numbered.state.active().is_some(),
     }
-    Ok(Head { reuse: mode == 1, max })
 }
 
-/// A number, and what follows it and the spaces after it.
-fn number(text: &str) -> Option<(u64, &str)> {
-    let text = text.trim_start();
-    let end = text.find(|c: char| !c.is_ascii_digit())?;
-    Some((text[..end].parse().ok()?, text[end..].trim_start()))
-}
-
-fn unhex(digits: &str) -> Option<Vec<u8>> {
-    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-    digits.as_bytes().chunks(2).map(byte).collect()
-}
-
-/// Puts a new file in the place of the old one, so that there is always a whole one; where only the
-/// file itself may be written, writes into it.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(".new");
-    match fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path)) {
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => fs::write(path, text),
-        done => done,
+/// Whether the state was active.
+fn hide<T>(state: &mut State<T>) -> bool {
+    let active = state.active().is_some();
+    if active {
+        *state = State::Hidden(state.take());
     }
+    active
 }
 
 impl<T> Instances for Cache<T> {
@@ -305,103 +498,10 @@ impl<T> Instances for Cache<T> {
     }
 
     fn name(&self, inst: Inst) -> Option<&str> {
-        let at = self.table.place(inst.word())?;
-        self.table.value(at)?.value.as_ref()?;
-        Some(&*self.table.entry(at)?.name)
+        self.instance(inst).filter(|instance| instance.is_active).map(|instance| instance.name)
     }
 
     fn lookup(&self, name: &str) -> Option<Inst> {
-        let at = self.table.named(name)?;
-        let instance = self.table.value(at).filter(|v| v.value.is_some())?;
-        let entry = self.table.entry(at)?;
-        if *entry.name == *name || !name.contains(' ') { Inst::from_word(instance.number) } else { None }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pmapi::{Domain, Serial};
-
-    fn indom() -> InDom {
-        InDom::new(Domain::new(253).unwrap(), Serial::new(1))
-    }
-
-    fn config(dir: &Path) -> Config {
-        Config::new(b"", [("PCP_VAR_DIR".into(), dir.into())])
-    }
-
-    #[test]
-    fn numbers_stay_over_restarts() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("config/pmda")).unwrap();
-        let file = dir.path().join("config/pmda/253.1");
-        fs::write(&file, "2 0 2147483647\n5 1 hour\n7 1 [0aff] min of hour\n").unwrap();
-        let mut cache = Cache::open(indom(), &config(dir.path()));
-        assert_eq!((cache.len(), cache.lookup("hour")), (0, None));
-        assert_eq!(cache.store("sec", 's'), Ok(Inst::new(8)));
-        assert_eq!(cache.store("hour", 'h'), Ok(Inst::new(5)));
-        assert!(cache.iter().eq([(Inst::new(5), "hour", &'h'), (Inst::new(8), "sec", &'s')]));
-        assert_eq!(cache.lookup("hour"), Some(Inst::new(5)));
-        cache.save().unwrap();
-        let text = fs::read_to_string(&file).unwrap();
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "2 0 2147483647");
-        assert!(lines[1].starts_with("5 ") && lines[1].ends_with(" hour") && !lines[1].starts_with("5 1 "));
-        assert_eq!(lines[2], "7 1 [0aff] min of hour");
-        assert!(lines[3].starts_with("8 ") && lines[3].ends_with(" sec"));
-        assert_eq!(Cache::<()>::open(indom(), &config(dir.path())).table.len(), 3);
-    }
-
-    #[test]
-    fn names_match_up_to_their_first_space() {
-        let mut cache = Cache::new(indom());
-        let inst = cache.store("1 minute", 1).unwrap();
-        assert_eq!(cache.store("1", 2), Ok(inst));
-        assert_eq!(cache.lookup("1"), Some(inst));
-        assert_eq!(cache.lookup("1 minute"), Some(inst));
-        assert_eq!(cache.lookup("1 hour"), None);
-        assert!(matches!(cache.store("1 hour", 3), Err(CacheError::Clash(..))));
-        assert!(matches!(cache.store("", 3), Err(CacheError::Name(..))));
-        assert!(matches!(cache.store("a\nb", 3), Err(CacheError::Name(..))));
-    }
-
-    #[test]
-    fn hidden_instances_keep_their_number() {
-        let mut cache = Cache::new(indom());
-        let a = cache.store("a", 1).unwrap();
-        let b = cache.store("b", 2).unwrap();
-        cache.hide_all();
-        assert_eq!((cache.len(), cache.name(a), cache.get(b)), (0, None, None));
-        assert_eq!(cache.store("b", 3), Ok(b));
-        assert_eq!((cache.len(), cache.hide(b), cache.hide(b), cache.len()), (1, Some(3), None, 0));
-    }
-
-    #[test]
-    fn after_the_largest_number_the_lowest_free_one() {
-        let mut cache = Cache::new(indom());
-        cache.head.max = 3;
-        for (number, name) in [(0, "zero"), (3, "three")] {
-            cache.table.insert(number, Entry { name: name.into(), stamp: 1, hint: Box::default() });
-        }
-        assert_eq!(cache.store("x", 0), Ok(Inst::new(1)));
-        assert_eq!(cache.store("y", 0), Ok(Inst::new(2)));
-        assert_eq!(cache.store("z", 0), Err(CacheError::Full(indom())));
-    }
-
-    #[test]
-    fn a_damaged_file_is_kept_aside() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("config/pmda")).unwrap();
-        let file = dir.path().join("config/pmda/253.1");
-        for damaged in
-            ["x\n", "3 0 1\n", "2 0\n", "2 0 9\nx y z\n", "2 0 9\n1 2\n", "2 0 9\n1 2 [0\n", "2 0 9\n1 2 [0g] x\n"]
-        {
-            fs::write(&file, damaged).unwrap();
-            let mut cache = Cache::open(indom(), &config(dir.path()));
-            assert_eq!(fs::read_to_string(file.with_extension("1.damaged")).unwrap(), damaged);
-            assert_eq!(cache.store("a", 1), Ok(Inst::new(0)));
-            cache.save().unwrap();
-        }
+        self.named(name).filter(|instance| instance.is_active).map(|instance| instance.inst)
     }
 }

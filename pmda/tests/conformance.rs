@@ -238,11 +238,11 @@ fn instances(agent: &mut Collector<impl Channel>) {
     assert_eq!(all, [(Inst::new(3), "one instance".into()), (Inst::new(5), "another".into())]);
     assert_eq!(agent.instances(indom(CACHED)).unwrap().len(), 9);
     for (serial, name, id) in
-        [(FIXED, "one", 3), (FIXED, "one instance", 3), (CACHED, "i9", 9), (CACHED, "i9 of ten", 9)]
+        [(FIXED, "one", 3), (FIXED, "one instance", 3), (CACHED, "i9", 9), (CACHED, "i9 of nine", 9)]
     {
         assert_eq!(agent.instance_of(indom(serial), name).unwrap(), Inst::new(id));
     }
-    for (serial, name) in [(FIXED, "one i"), (FIXED, "instance"), (CACHED, "i4"), (CACHED, "i9 of nine"), (CACHED, " ")]
+    for (serial, name) in [(FIXED, "one i"), (FIXED, "instance"), (CACHED, "i4"), (CACHED, "i4 of ten"), (CACHED, " ")]
     {
         assert_eq!(refused(agent.instance_of(indom(serial), name)), Error::INST, "{name:?}");
     }

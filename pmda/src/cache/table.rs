@@ -1,84 +1,175 @@
 //! The entries of an instance domain in memory.
 
-use std::collections::BTreeMap;
 use std::hash::BuildHasher as _;
+use std::sync::OnceLock;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::indom::key;
-
-/// Entries by number and by name.
+/// Entries by number, by name and by key.
 ///
 /// What a fetch needs of the entries stands side by side, in the order of their numbers as long as
-/// these ascend, which they do unless an agent chooses them: then going through all is going
-/// through memory, and a number is found at its own place.
+/// these ascend, which they do unless they are made from keys or taken again: then going through all
+/// is going through memory, and a number is found at its own place.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     values: Vec<Numbered<T>>,
     /// The rest of each entry, at the same place.
     entries: Vec<Entry>,
-    /// The place of each number, since numbers ceased to ascend.
-    sorted: Option<BTreeMap<u32, usize>>,
-    /// The place of each name, up to the first space.
-    names: HashTable<usize>,
+    /// Since numbers ceased to ascend.
+    scattered: Option<Scattered>,
+    /// The place of each name, as far as it counts.
+    names: HashTable<u32>,
+    /// The place of each key.
+    keys: HashTable<u32>,
     hasher: DefaultHashBuilder,
+    culled: usize,
+    /// The largest number that there has ever been.
+    last: Option<u32>,
+    /// No number below is free.
+    lowest: u32,
+    /// Names count up to their end.
+    whole_names: bool,
+}
+
+#[derive(Debug, Default)]
+struct Scattered {
+    /// The place of each number.
+    places: HashTable<u32>,
+    /// The places by number; made when they are first gone through.
+    order: OnceLock<Box<[u32]>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Numbered<T> {
     pub(super) number: u32,
-    /// Of an active instance.
-    pub(super) value: Option<T>,
+    pub(super) state: State<T>,
 }
 
 #[derive(Debug)]
+pub(super) enum State<T> {
+    Active(T),
+    /// Without a value as long as it comes from a file.
+    Hidden(Option<T>),
+    /// Not there any more.
+    Culled,
+}
+
+#[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) name: Box<str>,
     /// Seconds since the epoch when the instance was last seen; 0 until the file is written.
     pub(super) stamp: u64,
     /// What the number was made from, if it was (pmdaCacheStoreKey(3)).
-    pub(super) hint: Box<[u8]>,
+    pub(super) key: Box<[u8]>,
+}
+
+impl<T> State<T> {
+    pub(super) fn active(&self) -> Option<&T> {
+        match self {
+            State::Active(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(super) fn value(&self) -> Option<&T> {
+        match self {
+            State::Active(value) | State::Hidden(Some(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_culled(&self) -> bool {
+        matches!(self, State::Culled)
+    }
+
+    /// Takes the value out; what stays is hidden.
+    pub(super) fn take(&mut self) -> Option<T> {
+        match std::mem::replace(self, State::Hidden(None)) {
+            State::Active(value) => Some(value),
+            State::Hidden(value) => value,
+            State::Culled => None,
+        }
+    }
 }
 
 impl<T> Table<T> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(whole_names: bool) -> Self {
         Table {
             values: Vec::new(),
             entries: Vec::new(),
-            sorted: None,
+            scattered: None,
             names: HashTable::new(),
+            keys: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
+            culled: 0,
+            last: None,
+            lowest: 0,
+            whole_names,
         }
     }
 
+    /// How many entries there are.
     pub(super) fn len(&self) -> usize {
-        self.values.len()
+        self.values.len() - self.culled
     }
 
-    /// The largest number.
+    /// The largest number that there has ever been.
     pub(super) fn last(&self) -> Option<u32> {
-        match &self.sorted {
-            None => self.values.last().map(|v| v.number),
-            Some(sorted) => sorted.keys().next_back().copied(),
+        self.last
+    }
+
+    /// The largest number that there is.
+    pub(super) fn largest(&self) -> Option<u32> {
+        let live = self.values.iter().filter(|v| !v.state.is_culled());
+        if self.scattered.is_some() { live.map(|v| v.number).max() } else { live.last().map(|v| v.number) }
+    }
+
+    /// The lowest number that is free.
+    pub(super) fn lowest_free(&mut self) -> u32 {
+        while self.place(self.lowest).is_some() {
+            self.lowest += 1;
         }
+        self.lowest
+    }
+
+    /// The part of a name that identifies it.
+    pub(super) fn key<'n>(&self, name: &'n str) -> &'n str {
+        if self.whole_names { name } else { crate::indom::key(name) }
+    }
+
+    /// Whether names are strings of any kind.
+    pub(super) fn takes_any_name(&self) -> bool {
+        self.whole_names
     }
 
     /// The place of a number.
     pub(super) fn place(&self, number: u32) -> Option<usize> {
-        if let Some(sorted) = &self.sorted {
-            return sorted.get(&number).copied();
-        }
-        // Numbers that have no gap are their own places.
-        match self.values.get(number as usize) {
-            Some(v) if v.number == number => Some(number as usize),
-            _ => self.values.binary_search_by_key(&number, |v| v.number).ok(),
+        match &self.scattered {
+            Some(scattered) => scattered.place(&self.values, &self.hasher, number),
+            None => self.straight(number).ok().filter(|at| !self.values[*at].state.is_culled()),
         }
     }
 
-    /// The place of a name, compared up to the first space.
+    /// The place of a number, culled or not, or where it belongs; while numbers ascend.
+    fn straight(&self, number: u32) -> Result<usize, usize> {
+        // Numbers that have no gap are their own places.
+        match self.values.get(number as usize) {
+            Some(v) if v.number == number => Ok(number as usize),
+            _ => self.values.binary_search_by_key(&number, |v| v.number),
+        }
+    }
+
+    /// The place of a name, compared as far as it counts.
     pub(super) fn named(&self, name: &str) -> Option<usize> {
-        let same = |&at: &usize| self.entry(at).is_some_and(|e| key(&e.name) == key(name));
-        self.names.find(self.hasher.hash_one(key(name)), same).copied()
+        let key = self.key(name);
+        let same = |&at: &u32| self.entry(at as usize).is_some_and(|e| self.key(&e.name) == key);
+        self.names.find(self.hasher.hash_one(key), same).map(|at| *at as usize)
+    }
+
+    /// The place of a key.
+    pub(super) fn keyed(&self, key: &[u8]) -> Option<usize> {
+        let same = |&at: &u32| self.entry(at as usize).is_some_and(|e| *e.key == *key);
+        self.keys.find(self.hasher.hash_one(key), same).map(|at| *at as usize)
     }
 
     pub(super) fn value(&self, at: usize) -> Option<&Numbered<T>> {
@@ -93,10 +184,6 @@ impl<T> Table<T> {
         self.entries.get(at)
     }
 
-    pub(super) fn entry_mut(&mut self, at: usize) -> Option<&mut Entry> {
-        self.entries.get_mut(at)
-    }
-
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Numbered<T>> {
         self.values.iter_mut()
     }
@@ -105,63 +192,150 @@ impl<T> Table<T> {
         self.entries.iter_mut()
     }
 
-    /// Adds an entry, not active, of a number and a name that are not there yet; its place.
+    /// Says when an entry was last seen, and what its number was made from.
+    pub(super) fn touch(&mut self, at: usize, key: &[u8]) {
+        let Some(entry) = self.entries.get_mut(at) else { return };
+        entry.stamp = 0;
+        if *entry.key != *key {
+            remove(&mut self.keys, self.hasher.hash_one(&*entry.key), at);
+            entry.key = key.into();
+            self.insert_key(at);
+        }
+    }
+
+    /// Adds an entry, hidden and without a value, of a number and a name that are not there yet; its
+    /// place.
     pub(super) fn insert(&mut self, number: u32, entry: Entry) -> usize {
-        let at = self.len();
-        if self.sorted.is_none() && self.last().is_some_and(|last| number < last) {
-            self.sorted = Some(self.values.iter().map(|v| v.number).zip(0..).collect());
-        }
-        if let Some(sorted) = &mut self.sorted {
-            sorted.insert(number, at);
-        }
-        let hash = |name: &str| self.hasher.hash_one(key(name));
-        let rehash = |&at: &usize| self.entries.get(at).map_or(0, |e| hash(&e.name));
-        self.names.insert_unique(hash(&entry.name), at, rehash);
-        self.values.push(Numbered { number, value: None });
-        self.entries.push(entry);
+        self.last = self.last.max(Some(number));
+        let at = self.make_place(number, entry);
+        self.insert_name(at);
+        self.insert_key(at);
         at
+    }
+
+    fn make_place(&mut self, number: u32, entry: Entry) -> usize {
+        if self.scattered.is_none() {
+            match self.straight(number) {
+                Ok(at) => {
+                    // The number of one that was culled.
+                    self.culled -= 1;
+                    self.values[at].state = State::Hidden(None);
+                    self.entries[at] = entry;
+                    return at;
+                }
+                Err(at) if at == self.values.len() => {}
+                Err(_) => self.scatter(),
+            }
+        }
+        let at = self.values.len();
+        self.values.push(Numbered { number, state: State::Hidden(None) });
+        self.entries.push(entry);
+        if let Some(scattered) = &mut self.scattered {
+            scattered.insert(&self.values, &self.hasher, at);
+        }
+        at
+    }
+
+    fn scatter(&mut self) {
+        let mut scattered = Scattered::default();
+        for (at, _) in self.values.iter().enumerate().filter(|(_, v)| !v.state.is_culled()) {
+            scattered.insert(&self.values, &self.hasher, at);
+        }
+        self.scattered = Some(scattered);
+    }
+
+    fn insert_name(&mut self, at: usize) {
+        let Some(entry) = self.entries.get(at) else { return };
+        let whole = self.whole_names;
+        let hash = |e: &Entry| {
+            let key = if whole { &e.name } else { crate::indom::key(&e.name) };
+            self.hasher.hash_one(key)
+        };
+        let rehash = |&at: &u32| self.entries.get(at as usize).map_or(0, hash);
+        self.names.insert_unique(hash(entry), at as u32, rehash);
+    }
+
+    fn insert_key(&mut self, at: usize) {
+        let Some(entry) = self.entries.get(at).filter(|entry| !entry.key.is_empty()) else { return };
+        let hash = |e: &Entry| self.hasher.hash_one(&*e.key);
+        let rehash = |&at: &u32| self.entries.get(at as usize).map_or(0, hash);
+        self.keys.insert_unique(hash(entry), at as u32, rehash);
+    }
+
+    /// Removes an entry; its value.
+    pub(super) fn cull(&mut self, at: usize) -> Option<T> {
+        let numbered = self.values.get_mut(at).filter(|v| !v.state.is_culled())?;
+        let number = numbered.number;
+        let value = numbered.state.take();
+        numbered.state = State::Culled;
+        self.culled += 1;
+        self.lowest = self.lowest.min(number);
+        let entry = std::mem::take(self.entries.get_mut(at)?);
+        let name = self.hasher.hash_one(self.key(&entry.name));
+        remove(&mut self.names, name, at);
+        remove(&mut self.keys, self.hasher.hash_one(&*entry.key), at);
+        if let Some(scattered) = &mut self.scattered {
+            remove(&mut scattered.places, self.hasher.hash_one(number), at);
+        }
+        value
+    }
+
+    /// Gives back the memory of what was culled, once that is most; places are other ones then.
+    pub(super) fn compact(&mut self) {
+        if self.culled < 64 || self.culled < self.values.len() / 2 {
+            return;
+        }
+        let mut live: Vec<_> =
+            std::mem::take(&mut self.values).into_iter().zip(std::mem::take(&mut self.entries)).collect();
+        live.retain(|(v, _)| !v.state.is_culled());
+        live.sort_by_key(|(v, _)| v.number);
+        let (last, lowest) = (self.last, self.lowest);
+        let fresh = Table { last, lowest, hasher: self.hasher.clone(), ..Table::new(self.whole_names) };
+        *self = fresh;
+        (self.values, self.entries) = live.into_iter().unzip();
+        for at in 0..self.entries.len() {
+            self.insert_name(at);
+            self.insert_key(at);
+        }
     }
 
     /// The entries by number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Numbered<T>, &Entry)> {
-        let straight = self.sorted.is_none().then(|| self.values.iter().zip(&self.entries));
-        let places = self.sorted.iter().flat_map(BTreeMap::values);
-        let sorted = places.filter_map(|&at| self.values.get(at).zip(self.entries.get(at)));
+        self.slots().filter(|(v, _)| !v.state.is_culled())
+    }
+
+    /// The entries by number, with what is left of those that were culled.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (&Numbered<T>, &Entry)> {
+        let straight = self.scattered.is_none().then(|| self.values.iter().zip(&self.entries));
+        let places = self.scattered.iter().flat_map(|scattered| scattered.order(&self.values));
+        let sorted = places.filter_map(|&at| self.values.get(at as usize).zip(self.entries.get(at as usize)));
         straight.into_iter().flatten().chain(sorted)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn entry(name: &str) -> Entry {
-        Entry { name: name.into(), stamp: 0, hint: Box::default() }
+impl Scattered {
+    fn place<T>(&self, values: &[Numbered<T>], hasher: &DefaultHashBuilder, number: u32) -> Option<usize> {
+        let same = |&at: &u32| values.get(at as usize).is_some_and(|v| v.number == number);
+        self.places.find(hasher.hash_one(number), same).map(|at| *at as usize)
     }
 
-    proptest! {
-        #[test]
-        fn any_order_of_numbers(numbers in prop::collection::hash_set(0..300u32, 0..100), ascending in any::<bool>()) {
-            let mut inserted: Vec<u32> = numbers.iter().copied().collect();
-            if ascending {
-                inserted.sort_unstable();
-            }
-            let mut table = Table::new();
-            for (at, &number) in inserted.iter().enumerate() {
-                prop_assert_eq!(table.insert(number, entry(&format!("n{number} x"))), at);
-                table.value_mut(at).unwrap().value = Some(number);
-            }
-            let mut sorted = inserted.clone();
-            sorted.sort_unstable();
-            prop_assert_eq!(table.last(), sorted.last().copied());
-            let listed: Vec<(u32, String)> = table.iter().map(|(v, e)| (v.number, e.name.to_string())).collect();
-            prop_assert_eq!(listed, sorted.iter().map(|n| (*n, format!("n{n} x"))).collect::<Vec<_>>());
-            for number in 0..301 {
-                let at = inserted.iter().position(|n| *n == number);
-                prop_assert_eq!(table.place(number), at);
-                prop_assert_eq!(table.named(&format!("n{number}")), at);
-            }
-        }
+    fn insert<T>(&mut self, values: &[Numbered<T>], hasher: &DefaultHashBuilder, at: usize) {
+        let hash = |&at: &u32| values.get(at as usize).map_or(0, |v| hasher.hash_one(v.number));
+        self.places.insert_unique(hash(&(at as u32)), at as u32, hash);
+        self.order.take();
+    }
+
+    fn order<T>(&self, values: &[Numbered<T>]) -> &[u32] {
+        self.order.get_or_init(|| {
+            let mut places: Vec<u32> = self.places.iter().copied().collect();
+            places.sort_unstable_by_key(|at| values.get(*at as usize).map(|v| v.number));
+            places.into()
+        })
+    }
+}
+
+fn remove(places: &mut HashTable<u32>, hash: u64, at: usize) {
+    if let Ok(entry) = places.find_entry(hash, |other| *other as usize == at) {
+        entry.remove();
     }
 }

@@ -48,6 +48,8 @@ fn labels_at_each_level_are_those_of_a_c_agent() {
         text(&["-l", metric]);
         text(&["-fl", metric]);
     }
-    both.each_ref().map(|(pmcd, _)| pmcd.run("pmstore", ["labelled.single", "1"]).ok());
+    for (pmcd, _) in &both {
+        pmcd.run("pmstore", ["labelled.single", "1"]).ok();
+    }
     assert!(text(&["-l", "labelled.single"]).contains(r#""changed":true"#));
 }

@@ -7,6 +7,7 @@ mod stage;
 #[path = "../zoo/mod.rs"]
 mod zoo;
 
+mod cache;
 mod clients;
 mod dynamic;
 mod events;

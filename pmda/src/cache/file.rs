@@ -1,0 +1,154 @@
+//! The file of an instance domain, as PCP has it: a line for the domain, then one for each instance.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::{fs, str};
+
+use thiserror::Error;
+
+use super::table::Entry;
+
+pub(super) const MAX: u32 = i32::MAX as u32;
+
+/// Why a cache's file cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// It cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It is not what PCP writes; the lines that are have been read.
+    #[error("{}:{line}: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The first line that is wrong, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
+/// The first line of the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Head {
+    /// New instances take the lowest free number instead of the one after the last.
+    pub(super) reuse: bool,
+    pub(super) max: u32,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Head { reuse: false, max: MAX }
+    }
+}
+
+impl Head {
+    pub(super) fn parse(line: &[u8]) -> Result<Head, &'static str> {
+        const WRONG: &str = "not the head of an instance cache";
+        let line = str::from_utf8(line).map_err(|_| WRONG)?;
+        let fields: Vec<u32> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
+        let (mode, max) = match fields[..] {
+            [1, mode, ..] => (mode, MAX),
+            [2, mode, max, ..] => (mode, max),
+            _ => return Err(WRONG),
+        };
+        if mode > 1 || max > MAX {
+            return Err(WRONG);
+        }
+        Ok(Head { reuse: mode == 1, max })
+    }
+
+    pub(super) fn write(self, text: &mut String) {
+        let _ = writeln!(text, "2 {} {}", u8::from(self.reuse), self.max);
+    }
+}
+
+impl Entry {
+    /// A number and its entry.
+    pub(super) fn parse(line: &[u8]) -> Result<(u32, Entry), &'static str> {
+        let line = str::from_utf8(line).map_err(|_| "not UTF-8")?;
+        let (id, rest) = number(line).ok_or("no instance number")?;
+        let (stamp, mut name) = number(rest).ok_or("no time")?;
+        let mut key = Vec::new();
+        if let Some(tail) = name.strip_prefix('[') {
+            let (digits, tail) = tail.split_once(']').ok_or("key without its end")?;
+            key = unhex(digits).ok_or("key is not hexadecimal")?;
+            name = tail.trim_ascii_start();
+        }
+        let id = u32::try_from(id).ok().filter(|id| *id <= MAX).ok_or("instance number out of range")?;
+        if name.is_empty() {
+            return Err("no name");
+        }
+        if name.contains('\0') {
+            return Err("name with a NUL");
+        }
+        Ok((id, Entry { name: name.into(), stamp, key: key.into() }))
+    }
+
+    pub(super) fn write(&self, number: u32, text: &mut String) {
+        let _ = write!(text, "{number} {}", self.stamp);
+        // A name in brackets would be read as a key. Without a key the name is the key (pmdaCacheStoreKey(3)).
+        let key = if self.key.is_empty() && self.name.starts_with('[') { self.name.as_bytes() } else { &self.key };
+        if !key.is_empty() {
+            text.push_str(" [");
+            key.iter().for_each(|b| _ = write!(text, "{b:02x}"));
+            text.push(']');
+        }
+        let _ = writeln!(text, " {}", self.name);
+    }
+}
+
+/// A number, and what follows it and the spaces after it.
+fn number(text: &str) -> Option<(u64, &str)> {
+    let text = text.trim_ascii_start();
+    let end = text.find(|c: char| !c.is_ascii_digit())?;
+    Some((text[..end].parse().ok()?, text[end..].trim_ascii_start()))
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let digit = |c: u8| char::from(c).to_digit(16).map(|digit| digit as u8);
+    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+}
+
+/// Puts a new file in the place of the old one, so that there is always a whole one; where only the
+/// file itself may be written, writes into it.
+pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    match fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path)) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => fs::write(path, text),
+        done => done,
+    }
+}
+
+/// Gives a file another name, `FILE.damaged` or `FILE.damaged.2` and so on, that it keeps when a new
+/// one takes its place; files that have such names stay.
+pub(super) fn keep_aside(path: &Path) -> io::Result<PathBuf> {
+    for n in 1.. {
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(".damaged");
+        if n > 1 {
+            aside.push(format!(".{n}"));
+        }
+        let linked = match fs::hard_link(path, &aside) {
+            // Not everybody may give a name to another user's file.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !Path::new(&aside).exists() => {
+                fs::rename(path, &aside)
+            }
+            done => done,
+        };
+        match linked {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            done => return done.map(|()| aside.into()),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}

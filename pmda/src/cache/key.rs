@@ -1,0 +1,50 @@
+//! Numbers of instances from keys.
+
+/// What is tried as the number of an instance, one after the other, until one is free: the hashes of a
+/// key, each seeded with the one before, scaled to 0 to `max` (pmdaCacheStoreKey(3)).
+///
+/// They are libpcp_pmda's, so that an instance has the same number in C and here.
+pub(super) fn numbers(key: &[u8], max: u32) -> impl Iterator<Item = u32> {
+    let seeds = std::iter::successors(Some(0), |seed| Some(hash(key, *seed)));
+    seeds.skip(1).take(TRIES).map(move |hash| (u64::from(hash) % (u64::from(max) + 1)) as u32)
+}
+
+const TRIES: usize = 10;
+
+/// Bob Jenkins' hash of 1996, with bytes that have a sign.
+fn hash(key: &[u8], seed: u32) -> u32 {
+    const GOLDEN: u32 = 0x9e37_79b9;
+    let mut state = [GOLDEN, GOLDEN, seed];
+    let (blocks, rest) = key.as_chunks::<12>();
+    for block in blocks {
+        for (i, byte) in block.iter().enumerate() {
+            add(&mut state, i, *byte);
+        }
+        mix(&mut state);
+    }
+    // The lowest byte of the last word is the length's.
+    state[2] = state[2].wrapping_add(key.len() as u32);
+    for (i, byte) in rest.iter().enumerate() {
+        add(&mut state, if i < 8 { i } else { i + 1 }, *byte);
+    }
+    mix(&mut state);
+    state[2]
+}
+
+fn add(state: &mut [u32; 3], at: usize, byte: u8) {
+    let signed = i32::from(byte.cast_signed()).cast_unsigned();
+    if let Some(word) = state.get_mut(at / 4) {
+        *word = word.wrapping_add(signed << (8 * (at % 4)));
+    }
+}
+
+fn mix(state: &mut [u32; 3]) {
+    const ROUNDS: [[u32; 3]; 3] = [[13, 8, 13], [12, 16, 5], [3, 10, 15]];
+    let [mut a, mut b, mut c] = *state;
+    for [to_a, to_b, to_c] in ROUNDS {
+        a = a.wrapping_sub(b).wrapping_sub(c) ^ (c >> to_a);
+        b = b.wrapping_sub(c).wrapping_sub(a) ^ (a << to_b);
+        c = c.wrapping_sub(a).wrapping_sub(b) ^ (b >> to_c);
+    }
+    *state = [a, b, c];
+}
