@@ -12,9 +12,11 @@ mod scan;
 mod source;
 mod tables;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use pmapi::{Error, Inst, Item, Semantics, Serial, Units};
 
 pub use labels::Labelled;
@@ -23,7 +25,7 @@ pub use crate::reader::Help;
 
 use crate::format::ValueType;
 use scan::Directory;
-use source::Source;
+use source::{Identity, Source};
 use tables::{Entry, Tables};
 
 /// The files of a directory.
@@ -39,8 +41,12 @@ pub struct Collection {
     looked: Option<(Instant, Duration)>,
     /// How many files stay open.
     open: usize,
-    /// What was stored in the control metric; 1 while a file is being written.
+    /// What was stored in the control metric.
     reload: i32,
+    /// Files that are skipped.
+    skipped: HashMap<OsString, Identity>,
+    /// Whether one of them is being written.
+    pending: bool,
     buffer: Vec<u8>,
 }
 
@@ -73,6 +79,8 @@ impl Collection {
             looked: None,
             open: Self::OPEN_FILES,
             reload: 0,
+            skipped: HashMap::new(),
+            pending: false,
             buffer: Vec::new(),
         }
     }
@@ -100,7 +108,7 @@ impl Collection {
         let forced = self.reload != 0;
         let broken = self.sources.iter_mut().any(Source::take_broken);
         let directory = Directory::look(&self.directory);
-        let same = !forced && !broken && !self.seen.may_differ(&directory);
+        let same = !forced && !broken && !self.pending && !self.seen.may_differ(&directory);
         let same = same && self.sources.iter().all(Source::is_valid);
         self.looked = Some((start, start.elapsed()));
         if same {
@@ -122,9 +130,9 @@ impl Collection {
         due && self.refresh()
     }
 
-    /// What the control metric `reload` shows.
+    /// What the control metric `reload` shows: also 1 while a file is being written.
     pub fn reload(&self) -> i32 {
-        self.reload
+        if self.reload == 0 { self.pending.into() } else { self.reload }
     }
 
     /// What a store to the control metric `reload` does: anything but 0 has all files read again.

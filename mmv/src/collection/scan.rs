@@ -62,23 +62,31 @@ impl Collection {
             std::mem::take(&mut self.sources).into_iter().map(|s| (s.name.clone(), s)).collect();
         let before = known.len();
         let mut changed = all;
-        self.reload = 0;
+        (self.reload, self.pending) = (0, false);
+        let skipped = std::mem::take(&mut self.skipped);
         let mut sources = Vec::new();
         let mut handles = self.open;
         for (name, identity) in list(&self.directory) {
             let kept = known.remove(&name).filter(|s| !all && s.identity == identity && s.is_valid());
-            changed |= kept.is_none();
+            let is_new = kept.is_none();
             let source = match kept {
                 Some(source) => Ok(source),
                 None => Source::load(&self.directory, &name, identity),
             };
             match source {
                 Ok(mut source) => {
+                    changed |= is_new;
                     source.keep_open(handles > 0);
                     handles = handles.saturating_sub(1);
                     sources.push(source);
                 }
-                Err(e) => self.skip(&name, &e),
+                Err(e) => {
+                    if skipped.get(&name) != Some(&identity) {
+                        report(&self.prefix, &name, &e);
+                    }
+                    self.pending |= e.is_temporary();
+                    self.skipped.insert(name, identity);
+                }
             }
         }
         changed |= before != sources.len();
@@ -86,15 +94,16 @@ impl Collection {
         self.sources = sources;
         changed
     }
+}
 
-    fn skip(&mut self, name: &OsString, e: &ReadError) {
-        let (prefix, file) = (&self.prefix, name.display());
-        if e.is_temporary() {
-            self.reload = 1;
-            tracing::info!("{prefix}: {file}: {e}");
-        } else {
-            tracing::error!("{prefix}: {file}: {e}");
+/// Logs that a file is skipped: loudly if it is one of ours.
+fn report(prefix: &str, name: &OsString, e: &ReadError) {
+    let name = name.display();
+    match e {
+        ReadError::TooShort { .. } | ReadError::Magic(_) | ReadError::InFlux { .. } => {
+            tracing::debug!("{prefix}: {name}: {e}");
         }
+        _ => tracing::error!("{prefix}: {name}: {e}"),
     }
 }
 

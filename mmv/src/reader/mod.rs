@@ -225,10 +225,10 @@ fn check_header(bytes: Bytes<'_>) -> Result<(Header, Version), ReadError> {
     if header.magic != MAGIC {
         return Err(ReadError::Magic(header.magic));
     }
-    let version = Version::from_code(header.version).ok_or(ReadError::Version(header.version))?;
     if header.g1 == 0 || header.g1 != header.g2 {
         return Err(ReadError::InFlux { g1: header.g1, g2: header.g2 });
     }
+    let version = Version::from_code(header.version).ok_or(ReadError::Version(header.version))?;
     let tocs = u64::try_from(header.tocs).ok().filter(|tocs| *tocs >= 2).ok_or(ReadError::Contents(header.tocs))?;
     if !bytes.has(Toc::at(0), tocs, format::TOC_LEN) {
         return Err(ReadError::ContentsBeyondEnd { tocs: header.tocs, len: bytes.len() });

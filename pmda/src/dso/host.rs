@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use nix::libc;
 use pmapi::config::Config;
@@ -75,6 +75,9 @@ pub unsafe fn init<A: Agent>(interface: *mut Interface) {
     }
     let status = catch_unwind(|| {
         stay_loaded(init::<A> as *const c_void);
+        // SAFETY: the code stays loaded.
+        static AT_EXIT: Once = Once::new();
+        AT_EXIT.call_once(|| _ = unsafe { libc::atexit(end_all) });
         crate::log::subscribe(&program(), Default::default());
         crate::log::panics();
         // SAFETY: as the caller says.
@@ -88,6 +91,15 @@ pub unsafe fn init<A: Agent>(interface: *mut Interface) {
     });
     // SAFETY: as the caller says.
     unsafe { (*interface).status = status.unwrap_or(Error::GENERIC.code()) }
+}
+
+/// Ends all agents with the process: so agents can save what they have, and memory checkers that see a
+/// host's other leaks find none of ours.
+extern "C" fn end_all() {
+    for made in std::mem::take(&mut *hosts()) {
+        // SAFETY: the host of the shared object asks no more.
+        _ = catch_unwind(AssertUnwindSafe(|| unsafe { (made.drop)(made.ext) }));
+    }
 }
 
 /// The name of the process, as PCP's log lines have it.
