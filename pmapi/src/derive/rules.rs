@@ -278,16 +278,10 @@ pub(crate) fn not(of: Meta) -> Result<Meta, Reason> {
 }
 
 pub(crate) fn rescale(of: Meta, units: Units) -> Result<Meta, Reason> {
-    let one = match of.ty {
-        Type::I32 => Atom::I32(1),
-        Type::U32 => Atom::U32(1),
-        Type::I64 => Atom::I64(1),
-        Type::U64 => Atom::U64(1),
-        Type::Float => Atom::Float(1.0),
-        Type::Double => Atom::Double(1.0),
-        _ => return Err("Non-arithmetic operand for function"),
-    };
-    of.units.convert(units, one).map_err(|_| "Incompatible dimensions")?;
+    if !of.ty.is_numeric() {
+        return Err("Non-arithmetic operand for function");
+    }
+    of.units.convert(units, Atom::Double(1.0)).map_err(|_| "Incompatible dimensions")?;
     Ok(Meta { units, ..of })
 }
 

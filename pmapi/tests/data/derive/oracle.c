@@ -1,0 +1,188 @@
+/*
+ * What the installed libpcp makes of definitions, with the operands' values of the same samples.
+ *
+ * oracle HOST SAMPLES BATCH <REQUESTS
+ *
+ * Requests: lines "operand NAME" and "define NAME EXPRESSION", words apart by a tab.
+ * Answers, words apart by tabs; identifiers and units are hexadecimal words, floating point numbers their bits:
+ *   D name pmid type indom semantics units   an operand's descriptor
+ *   U name   no such metric      N name   no descriptor
+ *   I indom instance name
+ *   E name offset reason         a syntax error
+ *   B name code                  a definition that does not bind; why is on standard error
+ *   M name type indom semantics units        a definition's descriptor
+ * and for each BATCH of definitions SAMPLES times, all values from one fetch:
+ *   S seconds nanoseconds
+ *   V name number (instance value)...        an operand's values, or a negative error
+ *   R name number (instance value)...        a definition's values
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <pcp/pmapi.h>
+
+struct metric {
+	char name[128];
+	pmID pmid;
+	pmDesc desc;
+};
+
+static struct metric operands[2000], *definitions;
+static int noperands, ndefinitions;
+
+static void descriptor(char kind, struct metric *m)
+{
+	uint32_t units;
+
+	memcpy(&units, &m->desc.units, 4);
+	printf("%c\t%s\t", kind, m->name);
+	if (kind == 'D')
+		printf("%08x\t", m->desc.pmid);
+	printf("%d\t%08x\t%d\t%08x\n", m->desc.type, m->desc.indom, m->desc.sem, units);
+}
+
+static void values(char kind, struct metric *m, pmValueSet *set)
+{
+	int i, j;
+
+	printf("%c\t%s\t%d", kind, m->name, set->numval);
+	for (i = 0; i < set->numval; i++) {
+		pmValue *v = &set->vlist[i];
+		pmAtomValue a;
+
+		printf("\t%d\t", v->inst);
+		if (m->desc.type > PM_TYPE_DOUBLE) {
+			for (j = 0; j < v->value.pval->vlen - PM_VAL_HDR_SIZE; j++)
+				printf("%02x", (unsigned char)v->value.pval->vbuf[j]);
+			continue;
+		}
+		memset(&a, 0, sizeof(a));
+		pmExtractValue(set->valfmt, v, m->desc.type, &a, m->desc.type);
+		switch (m->desc.type) {
+		case PM_TYPE_32: printf("%d", a.l); break;
+		case PM_TYPE_U32: printf("%u", a.ul); break;
+		case PM_TYPE_64: printf("%" PRId64, a.ll); break;
+		case PM_TYPE_U64: printf("%" PRIu64, a.ull); break;
+		case PM_TYPE_FLOAT: printf("%08x", a.ul); break;
+		default: printf("%016" PRIx64, a.ull); break;
+		}
+	}
+	printf("\n");
+}
+
+static void instances(pmInDom indom)
+{
+	static pmInDom seen[100];
+	static int nseen;
+	int i, n, *ids;
+	char **names;
+
+	for (i = 0; i < nseen; i++)
+		if (seen[i] == indom)
+			return;
+	if (indom == PM_INDOM_NULL || nseen == 100)
+		return;
+	seen[nseen++] = indom;
+	if ((n = pmGetInDom(indom, &ids, &names)) <= 0)
+		return;
+	for (i = 0; i < n; i++)
+		printf("I\t%08x\t%d\t%s\n", indom, ids[i], names[i]);
+}
+
+static void define(const char *name, const char *expr)
+{
+	const char *error = pmRegisterDerived(name, expr);
+
+	if (error == NULL) {
+		snprintf(definitions[ndefinitions++].name, 128, "%s", name);
+		return;
+	}
+	printf("E\t%s\t%d\t%s\n", name, (int)(error - expr), pmDerivedErrStr() ? pmDerivedErrStr() : "");
+	/* The parser remembers that it is in a matchinst() that was never closed, and some of an mkconst(). */
+	pmRegisterDerived(name, "matchinst(/x/, x) + mkconst(1, type=u32)");
+}
+
+int main(int argc, char **argv)
+{
+	static char line[100000];
+	int i, sts, batch, samples, sample;
+	pmResult *result;
+	pmID *pmids;
+
+	if (argc != 4)
+		return 2;
+	samples = atoi(argv[2]);
+	batch = atoi(argv[3]);
+	definitions = calloc(100000, sizeof(*definitions));
+	pmids = calloc(noperands + batch + 2000, sizeof(*pmids));
+	while (fgets(line, sizeof(line), stdin) != NULL) {
+		char *name = strchr(line, '\t');
+
+		line[strcspn(line, "\n")] = '\0';
+		if (name == NULL)
+			continue;
+		*name++ = '\0';
+		if (strcmp(line, "operand") == 0) {
+			snprintf(operands[noperands++].name, 128, "%s", name);
+		} else {
+			char *expr = strchr(name, '\t');
+
+			*expr++ = '\0';
+			define(name, expr);
+		}
+	}
+	if ((sts = pmNewContext(PM_CONTEXT_HOST, argv[1])) < 0) {
+		fprintf(stderr, "%s: %s\n", argv[1], pmErrStr(sts));
+		return 1;
+	}
+	for (i = 0; i < noperands; i++) {
+		const char *name = operands[i].name;
+
+		if (pmLookupName(1, &name, &operands[i].pmid) < 0) {
+			printf("U\t%s\n", name);
+		} else if (pmLookupDesc(operands[i].pmid, &operands[i].desc) < 0) {
+			printf("N\t%s\n", name);
+			operands[i].pmid = PM_ID_NULL;
+		} else {
+			descriptor('D', &operands[i]);
+			instances(operands[i].desc.indom);
+			continue;
+		}
+		operands[i--] = operands[--noperands];
+	}
+	for (i = 0; i < ndefinitions; i++) {
+		const char *name = definitions[i].name;
+
+		if ((sts = pmLookupName(1, &name, &definitions[i].pmid)) < 0 ||
+		    (sts = pmLookupDesc(definitions[i].pmid, &definitions[i].desc)) < 0) {
+			printf("B\t%s\t%d\n", name, sts);
+			definitions[i--] = definitions[--ndefinitions];
+		} else
+			descriptor('M', &definitions[i]);
+	}
+	for (i = 0; i < ndefinitions || i == 0; i += batch) {
+		int j, n = ndefinitions - i < batch ? ndefinitions - i : batch;
+
+		for (j = 0; j < noperands; j++)
+			pmids[j] = operands[j].pmid;
+		for (j = 0; j < n; j++)
+			pmids[noperands + j] = definitions[i + j].pmid;
+		for (sample = 0; sample < samples; sample++) {
+			if ((sts = pmFetch(noperands + n, pmids, &result)) < 0) {
+				fprintf(stderr, "pmFetch: %s\n", pmErrStr(sts));
+				return 1;
+			}
+			printf("S\t%ld\t%ld\n", (long)result->timestamp.tv_sec, (long)result->timestamp.tv_usec * 1000);
+			for (j = 0; j < noperands; j++)
+				values('V', &operands[j], result->vset[j]);
+			for (j = 0; j < n; j++)
+				values('R', &definitions[i + j], result->vset[noperands + j]);
+			pmFreeResult(result);
+			if (sample + 1 < samples)
+				usleep(10000);
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,92 @@
+//! The installed libpcp, asked through `data/derive/oracle.c` about metrics of a private pmcd.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use testkit::{Agent, Pcp, Pmcd};
+
+use crate::answers::Answers;
+use crate::recorded;
+
+/// pmcd with PCP's agents sample (as a process and as a shared object), linux and proc.
+pub(crate) struct Stage {
+    pmcd: Pmcd,
+    dir: tempfile::TempDir,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Stage {
+        let pcp = Pcp::required();
+        let sample = pcp.c_agent("sample");
+        let pmns = std::fs::read_to_string(sample.pmns()).unwrap();
+        let again = pmns.replacen("sample {", "sampledso {", 1).replace("\nsample.", "\nsampledso.");
+        let dso = pcp.path("PCP_PMDAS_DIR").join("sample/pmda_sample.so");
+        let sampledso = Agent::new("sampledso", 30, dso).dso("sample_init").names(&again);
+        let system = |name: &str, domain| {
+            let binary = pcp.path("PCP_PMDAS_DIR").join(name).join(format!("pmda{name}"));
+            let pmns = pcp.path("PCP_VAR_DIR").join("pmns").join(format!("root_{name}"));
+            Agent::new(name, domain, binary).pmns(&pmns)
+        };
+        let agents = [sample.agent(), sampledso, system("linux", 60), system("proc", 3)];
+        let pmcd = agents.into_iter().fold(pcp.pmcd().pmdas_dir(sample.pmdas_dir()), |pmcd, agent| pmcd.agent(agent));
+        let pmcd = pmcd.start();
+        let dir = tempfile::tempdir().unwrap();
+        let status = Command::new("gcc")
+            .args(["-O1", "-o"])
+            .args([dir.path().join("oracle"), data("oracle.c")])
+            .arg("-lpcp")
+            .status()
+            .unwrap();
+        assert!(status.success());
+        Stage { pmcd, dir }
+    }
+
+    /// The answers, and what came on standard error.
+    pub(crate) fn ask(&self, requests: &str, samples: u32, batch: u32) -> (Answers, String) {
+        let (text, errors) = self.ask_text(requests, samples, batch);
+        (Answers::parse(&text), errors)
+    }
+
+    pub(crate) fn ask_text(&self, requests: &str, samples: u32, batch: u32) -> (String, String) {
+        let errors = self.dir.path().join("errors");
+        let mut oracle = Command::new(self.dir.path().join("oracle"))
+            .args([self.pmcd.host(), samples.to_string(), batch.to_string()])
+            .env("PCP_DERIVED_CONFIG", "")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&errors).unwrap())
+            .spawn()
+            .unwrap();
+        let mut input = oracle.stdin.take().unwrap();
+        let requests = requests.to_owned();
+        let writer = std::thread::spawn(move || input.write_all(requests.as_bytes()).unwrap());
+        let output = oracle.wait_with_output().unwrap();
+        writer.join().unwrap();
+        let errors = String::from_utf8_lossy(&std::fs::read(errors).unwrap()).into_owned();
+        assert!(output.status.success(), "{:?}: {errors}", output.status);
+        (String::from_utf8_lossy(&output.stdout).into_owned(), errors)
+    }
+}
+
+pub(crate) fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/derive").join(name)
+}
+
+/// Descriptors, instances and values that `operands.tsv` has are those of PCP's agents. With `$DERIVE_RECORD` the
+/// file is written anew.
+#[test]
+#[ignore = "needs PCP"]
+fn recorded_operands_are_those_of_the_agents() {
+    let requests: String = recorded::names().iter().map(|name| format!("operand\t{name}\n")).collect();
+    let (text, _) = Stage::new().ask_text(&requests, 1, 1);
+    if std::env::var_os("DERIVE_RECORD").is_some() {
+        std::fs::write(data("operands.tsv"), &text).unwrap();
+    }
+    let (live, recorded) = (Answers::parse(&text), recorded::answers());
+    for (name, recorded) in &recorded.operands {
+        if name.starts_with("sample") {
+            assert_eq!(live.operands.get(name), Some(recorded), "{name}");
+        }
+    }
+}
