@@ -6,6 +6,7 @@
 
 mod agent;
 mod attribute;
+pub mod check;
 mod command;
 mod console;
 mod derived;

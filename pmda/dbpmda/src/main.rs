@@ -53,6 +53,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    // PCP's takes no words, so this one is free.
+    if std::env::args_os().nth(1).is_some_and(|word| word == "check") {
+        return dbpmda::check::cli::run(std::env::args_os().skip(1));
+    }
     run().err().unwrap_or(ExitCode::SUCCESS)
 }
 

@@ -1,0 +1,102 @@
+//! Requests, each with the rules that hold for every answer.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use pmapi::pdu::Pdu;
+use pmda::collector::{Channel, Collector, Error};
+
+use super::{Finding, Rule};
+
+/// The answer to a request: `None` for one that broke a rule, which has been noted then; otherwise what
+/// was asked for, or the error that the agent gave in its place.
+pub(super) type Answer<T> = Option<pmapi::Result<T>>;
+
+/// Asks an agent and notes what breaks rules.
+pub(super) struct Asker<C> {
+    collector: Collector<C>,
+    limit: Duration,
+    findings: Vec<Finding>,
+    known: HashSet<(Rule, String)>,
+    /// Nothing more can be asked: the connection has ended, or nobody knows where the next PDU begins.
+    is_over: bool,
+}
+
+impl<C: Channel> Asker<C> {
+    pub(super) fn new(mut collector: Collector<C>, limit: Duration, timeout: Duration) -> Self {
+        collector.set_timeout(Some(timeout));
+        Asker { collector, limit, findings: Vec::new(), known: HashSet::new(), is_over: false }
+    }
+
+    pub(super) fn findings(self) -> Vec<Finding> {
+        self.findings
+    }
+
+    /// Notes that a rule is broken: once for each subject.
+    pub(super) fn note(&mut self, rule: Rule, subject: &str, detail: impl Into<String>) {
+        if self.known.insert((rule, subject.to_owned())) {
+            self.findings.push(Finding { rule, subject: subject.to_owned(), detail: detail.into() });
+        }
+    }
+
+    /// Sends what has no answer.
+    pub(super) fn tell(&mut self, subject: &str, encode: impl FnOnce(&mut Vec<u8>, i32) -> pmapi::Result) {
+        if self.is_over {
+            return;
+        }
+        if let Err(e) = self.collector.send_raw(encode) {
+            self.failed(subject, &e);
+        }
+    }
+
+    /// Sends a request and waits for its answer. `take` gives `None` for an answer to something else.
+    pub(super) fn ask<T>(
+        &mut self,
+        subject: &str,
+        encode: impl FnOnce(&mut Vec<u8>, i32) -> pmapi::Result,
+        take: impl FnOnce(Pdu<'_>) -> Option<T>,
+    ) -> Answer<T> {
+        if self.is_over {
+            return None;
+        }
+        let start = Instant::now();
+        let exchange = self.collector.send_raw(encode).and_then(|()| {
+            let (header, pdu) = self.collector.receive_raw()?;
+            let code = match &pdu {
+                Pdu::Error(error) => pmapi::Error::from_code(error.code),
+                _ => None,
+            };
+            Ok(match code {
+                Some(code) => Ok(Err(code)),
+                None => take(pdu).map(Ok).ok_or(header.pdu),
+            })
+        });
+        let elapsed = start.elapsed();
+        if elapsed > self.limit {
+            self.note(Rule::Slow, subject, format!("answered after {elapsed:.1?}"));
+        }
+        match exchange {
+            Ok(Ok(answer)) => Some(answer),
+            Ok(Err(got)) => {
+                self.note(Rule::WrongAnswer, subject, format!("{got} PDU, or about something else"));
+                None
+            }
+            Err(e) => {
+                self.failed(subject, &e);
+                None
+            }
+        }
+    }
+
+    fn failed(&mut self, subject: &str, error: &Error) {
+        let rule = match error {
+            // The request does not fit into a PDU.
+            Error::Request(_) => return,
+            Error::TimedOut(_) => Rule::Slow,
+            Error::Decode(_) | Error::Frame(_) => Rule::Malformed,
+            _ => Rule::Ended,
+        };
+        self.note(rule, subject, error.to_string());
+        self.is_over = !matches!(error, Error::Decode(_));
+    }
+}

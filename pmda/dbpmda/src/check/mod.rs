@@ -1,0 +1,70 @@
+//! Whether an agent keeps the rules of the protocol and of PCP.
+
+mod asker;
+pub mod cli;
+mod instances;
+mod metrics;
+mod rule;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use pmapi::{Desc, InDom, PmId};
+use pmda::collector::{Channel, Collector};
+
+use asker::Asker;
+use instances::Instances;
+pub use rule::{Finding, Rule};
+
+/// How an agent is checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How long an answer may take.
+    pub answer: Duration,
+    /// How long to wait for one before giving up.
+    pub timeout: Duration,
+}
+
+impl Default for Limits {
+    /// A second, and what pmcd waits.
+    fn default() -> Self {
+        Limits { answer: Duration::from_secs(1), timeout: Duration::from_secs(5) }
+    }
+}
+
+/// Asks an agent everything about the metrics of a name space. What breaks a rule comes once for each
+/// metric, instance domain or request, in the order in which it was found.
+pub fn check<C: Channel>(agent: Collector<C>, names: &[(String, PmId)], limits: Limits) -> Vec<Finding> {
+    let mut check = Check {
+        asker: Asker::new(agent, limits.answer, limits.timeout),
+        named: BTreeSet::new(),
+        metrics: Vec::new(),
+        indoms: BTreeMap::new(),
+    };
+    check.find_metrics(names);
+    check.find_unnamed();
+    check.check_instances();
+    check.check_help();
+    check.check_values();
+    check.check_profile();
+    check.asker.findings()
+}
+
+struct Check<C> {
+    asker: Asker<C>,
+    /// What has a name.
+    named: BTreeSet<PmId>,
+    metrics: Vec<Metric>,
+    /// The instances of each domain, with their names.
+    indoms: BTreeMap<InDom, Instances>,
+}
+
+/// A metric that has a descriptor.
+#[derive(Clone, Debug)]
+struct Metric {
+    name: String,
+    desc: Desc,
+}

@@ -1,0 +1,277 @@
+//! An agent in memory, with a flaw.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use pmapi::pdu::handshake::encode_error;
+use pmapi::pdu::instance::{InstanceReq, InstanceWriter};
+use pmapi::pdu::metadata::{DescPdu, Subject, Text, TextReq};
+use pmapi::pdu::names::{Node, encode_ids, encode_names};
+use pmapi::pdu::profile::Profile;
+use pmapi::pdu::result::Changes;
+use pmapi::pdu::result_writer::ResultWriter;
+use pmapi::pdu::{Header, Pdu};
+use pmapi::{Atom, Desc, Error, InDom, Inst, PmId, Semantics, Type, Units};
+use pmda::collector::{self, Channel};
+
+use crate::check::Rule;
+
+macro_rules! flaws {
+    ($($flaw:ident => $rule:ident,)*) => {
+        /// What an agent does wrong.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(super) enum Flaw {
+            None,
+            $($flaw,)*
+        }
+
+        impl Flaw {
+            /// The flaws, and the rule that each breaks.
+            pub(super) const ALL: &[(Flaw, Rule)] = &[$((Flaw::$flaw, Rule::$rule)),*];
+        }
+    };
+}
+
+flaws! {
+    ShortDescriptor => Malformed,
+    OtherDescriptor => WrongAnswer,
+    WrongType => WrongAnswer,
+    TwoSets => WrongAnswer,
+    Ends => Ended,
+    Silent => Slow,
+    Hesitates => Slow,
+    NoDescriptor => NoDescriptor,
+    Unnamed => NoName,
+    NoDynamicMetric => DynamicName,
+    OtherDynamicName => DynamicName,
+    ForeignInDom => ForeignInDom,
+    NoInDom => NoInDom,
+    NoMetricHelp => NoHelp,
+    NoInDomHelp => NoHelp,
+    EmptyHelp => NoHelp,
+    SameNumber => DuplicateInstance,
+    SameName => DuplicateInstance,
+    NegativeInstance => NegativeInstance,
+    SameWord => AmbiguousName,
+    NumberLookup => Lookup,
+    NameLookup => Lookup,
+    OtherType => ValueType,
+    OtherSize => ValueType,
+    UnknownInstance => ValueInstance,
+    TwoValues => ValueInstance,
+    InstanceOfSingular => ValueInstance,
+    NoInstance => ValueInstance,
+    Unfetchable => NoValue,
+    Falls => CounterFalls,
+    NoProfile => Profile,
+    InvertedProfile => Profile,
+    NothingByProfile => Profile,
+}
+
+pub(super) struct Fake {
+    flaw: Flaw,
+    replies: VecDeque<Vec<u8>>,
+    profile: Profile,
+    fetches: u64,
+    ended: bool,
+}
+
+const DYNAMIC: &str = "a.dynamic";
+const NEW: &str = "a.dynamic.new";
+
+fn pmid(text: &str) -> PmId {
+    text.parse().unwrap()
+}
+
+fn indom(text: &str) -> InDom {
+    text.parse().unwrap()
+}
+
+/// The name space that goes with it.
+pub(super) fn names() -> Vec<(String, PmId)> {
+    [("a.count", "400.0.0"), ("a.level", "400.0.1"), ("a.name", "400.0.2"), (DYNAMIC, "511.400.0")]
+        .map(|(name, id)| (name.to_owned(), pmid(id)))
+        .to_vec()
+}
+
+impl Fake {
+    pub(super) fn new(flaw: Flaw) -> Fake {
+        Fake { flaw, replies: VecDeque::new(), profile: Profile::default(), fetches: 0, ended: false }
+    }
+
+    fn desc(&self, id: PmId) -> Option<Desc> {
+        let (ty, domain, semantics) = match &*id.to_string() {
+            "400.0.0" => (Type::U64, None, Semantics::Counter),
+            "400.0.1" if self.flaw == Flaw::ForeignInDom => (Type::U32, Some("401.1"), Semantics::Instant),
+            "400.0.1" => (Type::U32, Some("400.1"), Semantics::Instant),
+            "400.0.2" if self.flaw != Flaw::NoDescriptor => (Type::String, None, Semantics::Discrete),
+            "400.0.5" if self.flaw == Flaw::Unnamed => (Type::U32, None, Semantics::Instant),
+            "400.1.0" => (Type::Double, None, Semantics::Instant),
+            _ => return None,
+        };
+        Some(Desc { pmid: id, ty, indom: domain.map(indom), semantics, units: Units::default() })
+    }
+
+    fn instances(&self) -> Vec<(i32, &'static str)> {
+        let mut list = vec![(0, "one small"), (1, "two"), (5, "five")];
+        match self.flaw {
+            Flaw::SameNumber => list.push((1, "three")),
+            Flaw::SameName => list.push((6, "two")),
+            Flaw::NegativeInstance => list.push((-7, "seven")),
+            Flaw::SameWord => list.push((6, "one large")),
+            _ => {}
+        }
+        list
+    }
+
+    fn instance(&self, out: &mut Vec<u8>, request: &InstanceReq<'_>) -> pmapi::Result {
+        let (Some(of), false) = (request.indom, self.flaw == Flaw::NoInDom) else { return Err(Error::INDOM) };
+        let mut writer = InstanceWriter::new(out, 0, of);
+        for (inst, name) in self.instances() {
+            let number = Inst::from_word(inst.cast_unsigned());
+            match (request.inst, request.name) {
+                (None, None) => writer.push(number, name.as_bytes()),
+                (Some(wanted), _) if Some(wanted) == number => {
+                    writer.push(None, if self.flaw == Flaw::NumberLookup { b"x" } else { name.as_bytes() });
+                }
+                (None, Some(wanted)) if wanted == name.as_bytes() => match self.flaw {
+                    Flaw::NameLookup => writer.push(Inst::from_word(77), b""),
+                    _ => writer.push(number, b""),
+                },
+                _ => {}
+            }
+        }
+        writer.finish()
+    }
+
+    fn fetch(&mut self, out: &mut Vec<u8>, id: PmId) -> pmapi::Result {
+        self.fetches += 1;
+        let mut writer = ResultWriter::new();
+        writer.begin();
+        writer.begin_set(Some(id));
+        let status = self.values(&mut writer, &id.to_string());
+        writer.end_set(status);
+        if self.flaw == Flaw::TwoSets {
+            writer.begin_set(Some(id));
+            writer.end_set(Ok(()));
+        }
+        let (lists, blocks) = writer.seal(0, Changes::default())?;
+        out.extend([lists, blocks].concat());
+        Ok(())
+    }
+
+    fn values(&self, writer: &mut ResultWriter, id: &str) -> pmapi::Result {
+        let mut push = |inst: Option<u32>, atom: Atom<'_>| writer.push(inst.map(Inst::new), atom.ty(), atom);
+        match (id, self.flaw) {
+            ("400.0.0", Flaw::Unfetchable) => Err(Error::PMID),
+            // A fetch is of one metric: the same one comes again after as many fetches as there are metrics.
+            ("400.0.0", Flaw::Falls) => push(None, Atom::U64(1000 - self.fetches / 4)),
+            ("400.0.0", Flaw::OtherType) => push(None, Atom::Double(1.0)),
+            ("400.0.0", Flaw::InstanceOfSingular) => push(Some(1), Atom::U64(1)),
+            ("400.0.0", _) => push(None, Atom::U64(self.fetches)),
+            ("400.0.2", _) => push(None, Atom::String(b"a name")),
+            ("400.1.0", _) => push(None, Atom::Double(0.5)),
+            ("400.0.1", flaw) => {
+                let domain = if flaw == Flaw::ForeignInDom { "401.1" } else { "400.1" };
+                for (inst, _) in self.instances() {
+                    let Some(number) = Inst::from_word(inst.cast_unsigned()) else { continue };
+                    let selection = self.profile.selection(indom(domain));
+                    let wanted = match flaw {
+                        Flaw::NoProfile => true,
+                        Flaw::InvertedProfile => selection.is_all() || !selection.includes(number),
+                        Flaw::NothingByProfile => selection.is_all(),
+                        _ => selection.includes(number),
+                    };
+                    if wanted && (flaw != Flaw::SameNumber || inst != 1) {
+                        let value = if flaw == Flaw::OtherSize { Atom::U64(7) } else { Atom::U32(7) };
+                        push(Some(number.word()), value)?;
+                    }
+                }
+                let selection = self.profile.selection(indom(domain));
+                match flaw {
+                    Flaw::UnknownInstance if selection.includes(Inst::new(99)) => push(Some(99), Atom::U32(7)),
+                    _ if !selection.is_all() => Ok(()),
+                    Flaw::TwoValues => push(Some(5), Atom::U32(7)),
+                    Flaw::NoInstance => push(None, Atom::U32(7)),
+                    _ => Ok(()),
+                }
+            }
+            _ => Err(Error::PMID),
+        }
+    }
+
+    fn text(&self, request: TextReq) -> pmapi::Result<&'static [u8]> {
+        match (request.parse()?.0, self.flaw) {
+            (Subject::Metric(_), Flaw::NoMetricHelp) | (Subject::InDom(_), Flaw::NoInDomHelp) => Err(Error::TEXT),
+            (_, Flaw::EmptyHelp) => Ok(b""),
+            _ => Ok(b"Help"),
+        }
+    }
+
+    fn answer(&mut self, out: &mut Vec<u8>, pdu: Pdu<'_>) -> pmapi::Result {
+        match pdu {
+            Pdu::DescReq(request) => {
+                let mut desc = request.pmid.and_then(|id| self.desc(id)).ok_or(Error::PMID)?;
+                match (self.flaw, &*desc.pmid.to_string()) {
+                    (Flaw::OtherDescriptor, "400.0.2") => desc.pmid = pmid("400.0.3"),
+                    (Flaw::WrongType, "400.0.2") => return Text { ident: 0, text: b"x" }.encode(out, 0),
+                    (Flaw::ShortDescriptor, "400.0.1") => {
+                        DescPdu { desc }.encode(out, 0)?;
+                        out.truncate(20);
+                        out[3] = 20;
+                        return Ok(());
+                    }
+                    _ => {}
+                }
+                DescPdu { desc }.encode(out, 0)
+            }
+            Pdu::InstanceReq(request) => self.instance(out, &request),
+            Pdu::TextReq(request) => Text { ident: 0, text: self.text(request)? }.encode(out, 0),
+            Pdu::Fetch(fetch) => match fetch.pmids().next().flatten() {
+                Some(id) => self.fetch(out, id),
+                None => Err(Error::PMID),
+            },
+            Pdu::Traverse(_) => encode_names(out, 0, false, [(Node::Leaf, NEW.as_bytes())].into_iter()),
+            Pdu::Ids(_) => {
+                let name = if self.flaw == Flaw::OtherDynamicName { "a.b" } else { NEW };
+                encode_names(out, 0, false, [(Node::Leaf, name.as_bytes())].into_iter())
+            }
+            Pdu::Names(_) if self.flaw == Flaw::NoDynamicMetric => Err(Error::NAME),
+            Pdu::Names(_) => encode_ids(out, 0, 0, &[Some(pmid("400.1.0"))]),
+            _ => Err(Error::IPC),
+        }
+    }
+}
+
+impl Channel for Fake {
+    fn send(&mut self, bytes: &[u8], _: Option<Duration>) -> collector::Result {
+        let header = Header::parse(bytes)?.unwrap();
+        let pdu = Pdu::decode(header, bytes)?;
+        if let Pdu::Profile(profile) = &pdu {
+            self.profile.assign(profile);
+            return Ok(());
+        }
+        self.ended = self.flaw == Flaw::Ends && matches!(pdu, Pdu::Fetch(_)) && self.fetches > 0;
+        if self.flaw == Flaw::Silent && matches!(pdu, Pdu::InstanceReq(_)) {
+            return Ok(());
+        }
+        let mut out = Vec::new();
+        if let Err(code) = self.answer(&mut out, pdu) {
+            out.clear();
+            encode_error(&mut out, 0, Err(code)).unwrap();
+        }
+        self.replies.push_back(out);
+        Ok(())
+    }
+
+    fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> collector::Result<Header> {
+        if self.ended {
+            return Err(collector::Error::Closed);
+        }
+        let reply = self.replies.pop_front();
+        *pdu = reply.ok_or(collector::Error::TimedOut(timeout.unwrap_or_default()))?;
+        Ok(Header::parse(pdu)?.unwrap())
+    }
+
+    fn close(&mut self) {}
+}

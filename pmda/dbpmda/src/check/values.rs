@@ -1,0 +1,176 @@
+//! Values.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pmapi::pdu::Pdu;
+use pmapi::pdu::metadata::encode_fetch;
+use pmapi::pdu::profile::{Profile, State};
+use pmapi::{Atom, InDom, Inst, Semantics, Type};
+use pmda::collector::Channel;
+
+use super::asker::Answer;
+use super::metrics::is_unknown;
+use super::{Check, Metric, Rule};
+
+/// The values of a metric: each instance's as a number, for counters.
+type Sample = Vec<(Option<Inst>, Option<f64>)>;
+
+impl<C: Channel> Check<C> {
+    /// Fetches every metric twice.
+    pub(super) fn check_values(&mut self) {
+        self.send_profile(&Profile::default());
+        let metrics = self.metrics.clone();
+        let first: Vec<_> = metrics.iter().map(|metric| self.sample(metric)).collect();
+        let second: Vec<_> = metrics.iter().map(|metric| self.sample(metric)).collect();
+        for (metric, (first, second)) in metrics.iter().zip(first.into_iter().zip(second)) {
+            if metric.desc.semantics == Semantics::Counter
+                && let (Some(first), Some(second)) = (first, second)
+            {
+                self.check_counter(metric, &first, &second);
+            }
+        }
+    }
+
+    fn send_profile(&mut self, profile: &Profile) {
+        self.asker.tell("profile", |out, from| profile.encode(out, from, 0));
+    }
+
+    /// The values of a metric; `None` when it has none now.
+    fn sample(&mut self, metric: &Metric) -> Option<Sample> {
+        if metric.desc.ty == Type::NoSupport {
+            return None;
+        }
+        match self.fetch(metric)? {
+            Ok((sample, types)) => {
+                for detail in types {
+                    self.asker.note(Rule::ValueType, &metric.name, detail);
+                }
+                self.check_sample(metric, &sample);
+                Some(sample)
+            }
+            Err(code) if is_unknown(code) => {
+                self.asker.note(Rule::NoValue, &metric.name, code.to_string());
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// The values of a metric, and what is wrong with their types.
+    fn fetch(&mut self, metric: &Metric) -> Answer<(Sample, Vec<String>)> {
+        let (pmid, ty) = (metric.desc.pmid, metric.desc.ty);
+        let take = |pdu: Pdu<'_>| {
+            let Pdu::Result(result) = pdu else { return None };
+            let set = result.sets().next().filter(|set| result.len() == 1 && set.pmid == Some(pmid))?;
+            let mut wrong = Vec::new();
+            let values = set.values().map(|(inst, raw)| match raw.atom(ty) {
+                Ok(atom) => (inst, number(atom)),
+                Err(_) => {
+                    wrong.push(format!("{raw:.40?} is no {}", ty.name()));
+                    (inst, None)
+                }
+            });
+            let values = values.collect();
+            Some(set.error.map_or(Ok((values, wrong)), Err))
+        };
+        let encode = |out: &mut Vec<u8>, from| encode_fetch(out, from, 0, [Some(pmid)].into_iter());
+        self.asker.ask(&metric.name, encode, take).map(|answer| answer.and_then(|inner| inner))
+    }
+
+    fn check_sample(&mut self, metric: &Metric, sample: &Sample) {
+        let Some(indom) = metric.desc.indom else {
+            if !matches!(sample[..], [] | [(None, _)]) {
+                let detail = format!("is singular, but has {} values or one of an instance", sample.len());
+                self.asker.note(Rule::ValueInstance, &metric.name, detail);
+            }
+            return;
+        };
+        let mut seen = BTreeSet::new();
+        for (inst, _) in sample {
+            match inst {
+                None => self.asker.note(Rule::ValueInstance, &metric.name, "has a value without an instance"),
+                Some(inst) if !seen.insert(*inst) => {
+                    self.asker.note(Rule::ValueInstance, &metric.name, format!("has two values of instance {inst}"));
+                }
+                Some(_) => {}
+            }
+        }
+        self.check_known(metric, indom, &seen);
+    }
+
+    /// That the domain has the instances. It may have got them since its list was made.
+    fn check_known(&mut self, metric: &Metric, indom: InDom, insts: &BTreeSet<Inst>) {
+        let known: BTreeSet<_> = self.indoms.get(&indom).into_iter().flatten().filter_map(|(inst, _)| *inst).collect();
+        let unknown: Vec<_> = insts.difference(&known).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let Some(Ok(now)) = self.instances(indom) else { return };
+        if let Some(inst) = unknown.into_iter().find(|inst| !now.iter().any(|(other, _)| *other == Some(**inst))) {
+            let detail = format!("has a value of instance {inst}, which {indom} does not have");
+            self.asker.note(Rule::ValueInstance, &metric.name, detail);
+        }
+    }
+
+    fn check_counter(&mut self, metric: &Metric, first: &Sample, second: &Sample) {
+        let first: BTreeMap<_, _> = first.iter().copied().collect();
+        for (inst, now) in second {
+            let (Some(before), Some(now)) = (first.get(inst).copied().flatten(), *now) else { continue };
+            // Numbers of 32 bits begin again at 0.
+            let wraps = metric.desc.ty == Type::U32 && before - now > f64::from(1_u32 << 31);
+            if now < before && !wraps {
+                let of = inst.map_or_else(String::new, |inst| format!(" of instance {inst}"));
+                self.asker.note(Rule::CounterFalls, &metric.name, format!("{before}{of}, then {now}"));
+            }
+        }
+    }
+
+    /// Asks for a single instance, and for all others. Instances that come or go meanwhile do not count.
+    pub(super) fn check_profile(&mut self) {
+        let metrics: Vec<_> = self.metrics.iter().filter(|m| m.desc.ty != Type::NoSupport).cloned().collect();
+        for metric in metrics {
+            let Some(indom) = metric.desc.indom else { continue };
+            self.send_profile(&Profile::default());
+            let Some(all) = self.insts(&metric) else { continue };
+            let Some(one) = all.iter().nth(all.len() / 2).copied() else { continue };
+            let mut only = Profile::new(State::Exclude);
+            only.set(indom, State::Exclude, &[one]);
+            let mut others = Profile::default();
+            others.set(indom, State::Include, &[one]);
+            self.send_profile(&only);
+            let with_one = self.insts(&metric).unwrap_or_default();
+            self.send_profile(&others);
+            let with_others = self.insts(&metric).unwrap_or_default();
+            self.send_profile(&Profile::default());
+            let Some(after) = self.insts(&metric) else { continue };
+            let lasting: BTreeSet<_> = all.intersection(&after).copied().collect();
+            if let Some(inst) = with_one.iter().find(|inst| **inst != one) {
+                self.asker.note(Rule::Profile, &metric.name, format!("brings {inst} when only {one} is wanted"));
+            } else if lasting.contains(&one) && !with_one.contains(&one) {
+                self.asker.note(Rule::Profile, &metric.name, format!("does not bring {one} when only that is wanted"));
+            } else if with_others.contains(&one) {
+                self.asker.note(Rule::Profile, &metric.name, format!("brings {one} when it is not wanted"));
+            } else if let Some(inst) = lasting.iter().find(|inst| **inst != one && !with_others.contains(inst)) {
+                let detail = format!("does not bring {inst} when all but {one} are wanted");
+                self.asker.note(Rule::Profile, &metric.name, detail);
+            }
+        }
+    }
+
+    fn insts(&mut self, metric: &Metric) -> Option<BTreeSet<Inst>> {
+        Some(self.sample(metric)?.into_iter().filter_map(|(inst, _)| inst).collect())
+    }
+}
+
+/// The number that a counter's value is.
+fn number(atom: Atom<'_>) -> Option<f64> {
+    Some(match atom {
+        Atom::I32(n) => n.into(),
+        Atom::U32(n) => n.into(),
+        Atom::I64(n) => n as f64,
+        Atom::U64(n) => n as f64,
+        Atom::Float(n) => n.into(),
+        Atom::Double(n) => n,
+        _ => return None,
+    })
+}
