@@ -10,7 +10,7 @@ use tracing::{error, warn};
 
 use crate::agent::{Agent, Start};
 use crate::engine::Engine;
-use crate::options::{self, Options};
+use crate::options::Options;
 use crate::schema::{Identity, Schema};
 use crate::session::Session;
 use crate::{log, user};
@@ -25,7 +25,7 @@ pub fn main<A: Agent>() -> ExitCode {
 pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match Options::parse::<A>(args) {
         Ok(options) => options,
-        Err(e) => return options::complain(&e).into(),
+        Err(refused) => return refused.complain().into(),
     };
     if options.write_pmda.is_some() || options.write_help.is_some() {
         return match write::<A>(&options) {

@@ -7,102 +7,20 @@ use std::io::Write as _;
 use std::path::Path;
 
 use chrono::Local;
+use pmapi::debug::{Debug, OPTIONS};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// The options of `-D` (`pmdbg -l`). Each is the target of the messages that it lets through; an
-/// agent's own DEBUG and TRACE messages, which have a module as their target, go with `appl0`.
-pub const DEBUG: &[&str] = &[
-    "pdu",
-    "fetch",
-    "profile",
-    "value",
-    "context",
-    "indom",
-    "pdubuf",
-    "log",
-    "logmeta",
-    "optfetch",
-    "af",
-    "appl0",
-    "appl1",
-    "appl2",
-    "pmns",
-    "libpmda",
-    "timecontrol",
-    "pmc",
-    "derive",
-    "lock",
-    "interp",
-    "config",
-    "pmapi",
-    "fault",
-    "auth",
-    "discovery",
-    "attr",
-    "http",
-    "desperate",
-    "deprecated",
-    "exec",
-    "labels",
-    "series",
-    "libweb",
-    "alloc",
-    "services",
-    "appl3",
-    "appl4",
-    "appl5",
-    "access",
-    "qa",
-    "search",
-    "query",
-    "compress",
-    "dev0",
-    "dev1",
-    "dev2",
-    "pmlc",
-    "appl6",
-    "appl7",
-    "appl8",
-    "appl9",
-    "tls",
-];
-
-/// Which debug options are set.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Debug {
-    set: Vec<&'static str>,
-}
-
-impl Debug {
-    /// Adds the options of a `-D` argument: names with commas between, or `all` (pmSetDebug(3)). On
-    /// failure, the name that is none.
-    pub fn add<'a>(&mut self, spec: &'a str) -> Result<(), &'a str> {
-        for name in spec.split(',').filter(|name| !name.is_empty()) {
-            if name.eq_ignore_ascii_case("all") {
-                self.set.extend(DEBUG);
-            } else {
-                let known = DEBUG.iter().find(|known| known.eq_ignore_ascii_case(name)).ok_or(name)?;
-                self.set.push(known);
-            }
-        }
-        Ok(())
+/// Whether a message is to be seen with these options of `-D`. Each option is the target of the DEBUG
+/// and TRACE messages that it lets through; an agent's own, which have a module as their target, go
+/// with `appl0`.
+fn shows(options: &Debug, metadata: &Metadata<'_>) -> bool {
+    if *metadata.level() <= Level::INFO {
+        return true;
     }
-
-    /// Adds other options.
-    pub(crate) fn merge(&mut self, other: Debug) {
-        self.set.extend(other.set);
-    }
-
-    fn shows(&self, metadata: &Metadata<'_>) -> bool {
-        if *metadata.level() <= Level::INFO {
-            return true;
-        }
-        let target = if DEBUG.contains(&metadata.target()) { metadata.target() } else { "appl0" };
-        self.set.contains(&target)
-    }
+    options.has(if OPTIONS.contains(&metadata.target()) { metadata.target() } else { "appl0" })
 }
 
 /// Points stderr to a log file, keeping the previous one as `FILE.prev`, and writes the header.
@@ -178,11 +96,11 @@ struct Lines {
 
 impl<S: Subscriber> Layer<S> for Lines {
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        self.debug.shows(metadata)
+        shows(&self.debug, metadata)
     }
 
     fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
-        let most = if self.debug.set.is_empty() { Level::INFO } else { Level::TRACE };
+        let most = if self.debug.is_empty() { Level::INFO } else { Level::TRACE };
         Some(most.into())
     }
 
@@ -222,21 +140,5 @@ impl Visit for Line {
             "message" => write!(self.message, "{value:?}"),
             name => write!(self.fields, " {name}={value:?}"),
         };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn debug_options() {
-        let mut debug = Debug::default();
-        assert_eq!(debug.add("PDU,libpmda"), Ok(()));
-        assert_eq!(debug.set, ["pdu", "libpmda"]);
-        assert_eq!(debug.add("fetch,nonsense,all"), Err("nonsense"));
-        let mut all = Debug::default();
-        all.add("ALL").unwrap();
-        assert_eq!(all.set, DEBUG);
     }
 }

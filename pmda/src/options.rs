@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{ArgAction, ArgGroup, ArgMatches, Args, Command, CommandFactory as _, FromArgMatches as _, Parser};
 
+use pmapi::debug;
+
 use crate::agent::Agent;
-use crate::log::Debug;
 use crate::transport::Transport;
 
 /// The options that every agent has.
@@ -16,8 +17,8 @@ use crate::transport::Transport;
 #[command(disable_help_flag = true, infer_long_args = true, group = ArgGroup::new("task"))]
 struct Given {
     /// Set debug options: names with commas between, see pmdbg(1)
-    #[arg(short = 'D', long, value_name = "DBG", value_parser = debug)]
-    debug: Vec<Debug>,
+    #[arg(short = 'D', long, value_name = "DBG")]
+    debug: Vec<debug::Debug>,
     /// Use domain NUM (1 to 510) for the metrics
     #[arg(short, long, value_name = "NUM", value_parser = clap::value_parser!(u16).range(1..=510))]
     domain: Option<u16>,
@@ -71,7 +72,7 @@ struct TransportOptions {
 pub(crate) struct Options {
     /// The last component of the program's path.
     pub(crate) program: String,
-    pub(crate) debug: Debug,
+    pub(crate) debug: debug::Debug,
     pub(crate) domain: Option<u16>,
     pub(crate) name: Option<String>,
     pub(crate) helpfile: Option<PathBuf>,
@@ -85,12 +86,6 @@ pub(crate) struct Options {
     pub(crate) matches: ArgMatches,
 }
 
-fn debug(spec: &str) -> Result<Debug, String> {
-    let mut debug = Debug::default();
-    debug.add(spec).map_err(|name| format!("unrecognized debug option {name:?}"))?;
-    Ok(debug)
-}
-
 /// A name is also that of a directory and a word of shell scripts.
 fn name(name: &str) -> Result<String, String> {
     if pmns::is_name(name) && !name.contains('.') {
@@ -101,17 +96,17 @@ fn name(name: &str) -> Result<String, String> {
 }
 
 impl Options {
-    /// Parses a command line; the first argument is the program. On failure, what to print and
-    /// whether it is an error.
-    pub(crate) fn parse<A: Agent>(args: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
+    /// Parses a command line; the first argument is the program.
+    pub(crate) fn parse<A: Agent>(args: impl IntoIterator<Item = OsString>) -> Result<Options, Refused> {
         let mut args = args.into_iter();
         let path = PathBuf::from(args.next().unwrap_or_default());
         let program = path.file_name().unwrap_or("pmda".as_ref()).to_string_lossy().into_owned();
         let args = std::iter::once(OsString::from(&program)).chain(args);
         let command = A::options(Given::command()).name(program.clone()).bin_name(program.clone());
-        let matches = command.try_get_matches_from(args)?;
-        let given = Given::from_arg_matches(&matches)?;
-        let mut debug = Debug::default();
+        let refused = |error| Refused { program: program.clone(), error };
+        let matches = command.try_get_matches_from(args).map_err(refused)?;
+        let given = Given::from_arg_matches(&matches).map_err(refused)?;
+        let mut debug = debug::Debug::default();
         given.debug.into_iter().for_each(|d| debug.merge(d));
         let transport = match given.transport {
             TransportOptions { inet: Some(port), .. } => Transport::Inet(port),
@@ -141,10 +136,25 @@ pub(crate) fn none<A: Agent>() -> Result<ArgMatches, clap::Error> {
     A::options(Command::new(A::NAME)).try_get_matches_from([A::NAME])
 }
 
-/// Prints what parsing said; the exit code is 0 for help, 1 for a mistake as in PCP.
-pub(crate) fn complain(e: &clap::Error) -> u8 {
-    let _ = e.print();
-    u8::from(!matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion))
+/// A command line that starts no agent.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    program: String,
+    error: clap::Error,
+}
+
+impl Refused {
+    /// Prints what is wrong, after the program's name, or the help that was asked for; the exit code is
+    /// 0 for help, 1 for a mistake as in PCP.
+    pub(crate) fn complain(&self) -> u8 {
+        if let ErrorKind::DisplayHelp | ErrorKind::DisplayVersion = self.error.kind() {
+            let _ = self.error.print();
+            return 0;
+        }
+        let text = self.error.render().to_string();
+        eprint!("{}: {}", self.program, text.strip_prefix("error: ").unwrap_or(&text));
+        1
+    }
 }
 
 #[cfg(test)]
@@ -178,10 +188,10 @@ mod tests {
         assert_eq!(n(&parse("pmdaown -n 7 -d 9").unwrap().matches), Some(7));
         assert_eq!(n(&parse("pmdaown").unwrap().matches), Some(5));
         assert_eq!(n(&none::<Own>().unwrap()), Some(5));
-        assert_eq!(complain(&parse("pmdaown -n x").unwrap_err()), 1);
+        assert_eq!(parse("pmdaown -n x").unwrap_err().complain(), 1);
     }
 
-    fn parse(line: &str) -> Result<Options, clap::Error> {
+    fn parse(line: &str) -> Result<Options, Refused> {
         Options::parse::<Own>(line.split(' ').map(OsString::from))
     }
 
@@ -215,8 +225,8 @@ mod tests {
             "x -Z",
             "x y",
         ] {
-            assert_eq!(complain(&parse(line).unwrap_err()), 1, "{line}");
+            assert_eq!(parse(line).unwrap_err().complain(), 1, "{line}");
         }
-        assert_eq!(complain(&parse("x -?").unwrap_err()), 0);
+        assert_eq!(parse("x -?").unwrap_err().complain(), 0);
     }
 }

@@ -137,7 +137,21 @@ fn port(name: &str) -> io::Result<u16> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
+
+    use nix::sys::socket::{getsockopt, sockopt::TcpNoDelay};
+
     use super::*;
+
+    #[test]
+    fn answers_do_not_wait_for_each_other() {
+        let bound = Transport::Inet("0".into()).bind(&Config::new(b"", [])).unwrap();
+        let Bound::Tcp(listener) = &bound else { panic!("{bound:?}") };
+        let _pmcd = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let connection = bound.accept().unwrap();
+        let undelayed = |file: &File| getsockopt(file, TcpNoDelay).unwrap();
+        assert!(undelayed(&connection.input) && undelayed(&connection.output));
+    }
 
     #[test]
     fn ports() {

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use nix::errno::Errno;
-use nix::unistd::{Gid, Uid, User, geteuid, getgroups, initgroups, setgid, setuid};
+use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgid, setuid};
 use thiserror::Error;
 
 /// Why the process cannot become a user.
@@ -45,21 +45,17 @@ pub(crate) fn find(name: &str) -> Option<Ids> {
     passwd.lines().find_map(entry).or_else(elsewhere)
 }
 
-/// Becomes a user. A process that is not root's can only stay what it is.
+/// Becomes a user, with its groups. A process that is not root's can only stay what it is.
 pub fn switch(name: &str) -> Result<(), UserError> {
     let user = find(name).ok_or_else(|| UserError::Unknown(name.to_owned()))?;
-    if user.uid == geteuid() {
-        return Ok(());
-    }
     let refused = |step| move |errno| UserError::Refused { step, user: name.to_owned(), errno };
     setgid(user.gid).map_err(refused("setgid"))?;
-    // Without supplementary groups there are none to be replaced.
-    if getgroups().map_or(true, |groups| !groups.is_empty()) {
-        let name = CString::new(name).map_err(|_| UserError::Unknown(name.to_owned()))?;
-        match initgroups(&name, user.gid) {
-            Ok(()) | Err(Errno::EPERM) => {}
-            Err(errno) => return Err(refused("initgroups")(errno)),
-        }
+    let c_name = CString::new(name).map_err(|_| UserError::Unknown(name.to_owned()))?;
+    match initgroups(&c_name, user.gid) {
+        Ok(()) => {}
+        // Only root can change them, and others stay who they are.
+        Err(Errno::EPERM) if !is_root() => {}
+        Err(errno) => return Err(refused("initgroups")(errno)),
     }
     setuid(user.uid).map_err(refused("setuid"))
 }

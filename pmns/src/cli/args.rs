@@ -3,43 +3,13 @@
 use super::Program;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+pub use pmapi::debug::Debug;
+use pmapi::debug::UnknownOption;
 use std::process::ExitCode;
 
-/// The names of `-D` (pmdbg(1)), in the order of their bits.
-const DEBUG: &str = "pdu fetch profile value context indom pdubuf log logmeta optfetch af appl0 appl1 appl2 pmns \
-    libpmda timecontrol pmc derive lock interp config pmapi fault auth discovery attr http desperate deprecated exec \
-    labels series libweb alloc services appl3 appl4 appl5 access qa search query compress dev0 dev1 dev2 pmlc appl6 \
-    appl7 appl8 appl9 tls";
-
-/// Debug options that are set.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Debug(Vec<&'static str>);
-
-impl Debug {
-    /// Whether an option is set.
-    pub fn has(&self, name: &str) -> bool {
-        self.0.contains(&name)
-    }
-}
-
-/// The options that an argument of `-D` sets (pmSetDebug(3)): names with commas between, `all`, or
-/// the bits of the first 32 as a number.
-pub fn debug(spec: &str) -> Result<Debug, String> {
-    let names = DEBUG.split_whitespace();
-    if let Ok(bits) = spec.parse::<i32>() {
-        return Ok(Debug(
-            names.take(32).enumerate().filter(|(bit, _)| bits & (1 << bit) != 0).map(|(_, n)| n).collect(),
-        ));
-    }
-    let mut set = Vec::new();
-    for wanted in spec.split(',') {
-        match names.clone().find(|name| name.eq_ignore_ascii_case(wanted)) {
-            Some(name) => set.push(name),
-            None if wanted.eq_ignore_ascii_case("all") => set.extend(names.clone()),
-            None => return Err(format!("unrecognized debug options specification ({spec})")),
-        }
-    }
-    Ok(Debug(set))
+/// The options that an argument of `-D` sets (pmSetDebug(3)).
+pub fn debug(spec: &str) -> Result<Debug, UnknownOption> {
+    spec.parse()
 }
 
 impl Program {
