@@ -241,7 +241,15 @@ impl<A: Agent> Engine<A> {
             match self.agent.fetch(metric.item, &mut values) {
                 Ok(()) => {
                     let missing = values.missing();
-                    self.result.end_set(missing);
+                    // A mistake of the agent, too expensive to look for in earnest.
+                    if cfg!(debug_assertions)
+                        && let Some(inst) = self.result.repeated()
+                    {
+                        error!("metric {}: instance {inst} has several values", metric.desc.pmid);
+                        self.result.fail_set(Error::INST);
+                    } else {
+                        self.result.end_set(missing);
+                    }
                 }
                 Err(e) => {
                     report(metric.desc.pmid, e);

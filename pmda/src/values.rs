@@ -46,6 +46,9 @@ impl<'a> Values<'a> {
     /// The value of an instance; nothing happens when the client does not want it. Instances come
     /// out in the order in which they are put. `PM_ERR_INST` for a singular metric; else as
     /// [`Values::put`].
+    ///
+    /// Each instance has one value. In a debug build a metric of which an instance has several fails
+    /// with `PM_ERR_INST`; in others clients get them all, and `dbpmda check` finds them.
     #[inline]
     pub fn put_inst<'v>(&mut self, inst: Inst, value: impl Into<Atom<'v>>) -> Result {
         if self.desc.indom.is_none() {

@@ -97,6 +97,7 @@ fn conformance(agent: &mut Collector<impl Channel>) {
     clients_are_known_and_forgotten(agent);
     panics_are_errors(agent);
     errors_that_pmcd_takes_for_its_own(agent);
+    an_instance_has_one_value(agent);
     done_comes_after_the_answer(agent);
     types(agent);
 }
@@ -262,6 +263,13 @@ fn errors_that_pmcd_takes_for_its_own(agent: &mut Collector<impl Channel>) {
     for e in [Error::PERMISSION, Error::from_errno(2), Error::NOAGENT] {
         assert_eq!(store(e), e);
     }
+}
+
+fn an_instance_has_one_value(agent: &mut Collector<impl Channel>) {
+    let fetched = agent.fetch(&[pmid(TWICE)]).unwrap();
+    let set = fetched.sets().next().unwrap();
+    let expected = if cfg!(debug_assertions) { (0, Some(Error::INST)) } else { (3, None) };
+    assert_eq!((set.len(), set.error), expected);
 }
 
 fn done_comes_after_the_answer(agent: &mut Collector<impl Channel>) {

@@ -66,6 +66,13 @@ macro_rules! from {
 from!(i8 => I32, i16 => I32, i32 => I32, u8 => U32, u16 => U32, u32 => U32, i64 => I64, u64 => U64,
       f32 => Float, f64 => Double, bool => U32);
 
+/// Counts, such as the length of a list.
+impl From<usize> for Atom<'_> {
+    fn from(v: usize) -> Self {
+        Atom::U64(v as u64)
+    }
+}
+
 impl<'a> From<&'a str> for Atom<'a> {
     fn from(v: &'a str) -> Self {
         Atom::String(v.as_bytes())

@@ -67,6 +67,18 @@ impl ResultWriter {
         self.set.map_or(0, |set| (self.lists.len() - set.start - SET_HEAD) / 8)
     }
 
+    /// An instance that has several values in the set. Takes no memory while instances ascend.
+    pub fn repeated(&self) -> Option<Inst> {
+        let list = self.lists.get(self.set?.start + SET_HEAD..).unwrap_or_default();
+        let words = list.as_chunks::<8>().0.iter().map(|pair| (u64::from_be_bytes(*pair) >> 32) as u32);
+        if words.clone().is_sorted_by(|a, b| a < b) {
+            return None;
+        }
+        let mut words: Vec<u32> = words.collect();
+        words.sort_unstable();
+        words.array_windows().find(|[a, b]| a == b).and_then(|[word, _]| Inst::from_word(*word))
+    }
+
     /// Bytes of the PDU so far.
     pub fn len(&self) -> usize {
         self.lists.len() + self.blocks.len()

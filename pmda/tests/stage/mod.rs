@@ -226,7 +226,7 @@ impl Agent for Stage {
                 (4, 2) => out.put(u16::MAX),
                 (4, 3) => out.put(i16::MIN),
                 (4, 4) => out.put(true),
-                (4, 5) => out.put(usize::MAX as u64),
+                (4, 5) => out.put(usize::MAX),
                 _ => Err(Error::PMID),
             },
         }
