@@ -12,9 +12,10 @@ use std::time::Duration;
 use nix::errno::Errno;
 use pmapi::pdu::codec::Writer;
 use pmapi::pdu::frame::FrameError;
-use pmapi::pdu::handshake::{Flags, encode_creds, encode_error};
+use pmapi::pdu::handshake::{Attr, Flags, encode_creds, encode_error};
 use pmapi::pdu::{HEADER, Header, Pdu, PduType};
-use pmda::collector::{Collector, Error, Stream};
+use pmda::collector::{Channel as _, Collector, Error, Stream};
+use pmda::dso::{LoadError, SharedObject};
 
 use crate::command::Address;
 use crate::console::{Console, err};
@@ -23,7 +24,7 @@ use crate::trace::{Trace, Way};
 /// An agent that PDUs can be exchanged with, whatever has become of it. It lives on when the
 /// connection is closed, until it sees that.
 pub(crate) struct Agent {
-    collector: Collector<Stream>,
+    link: Link,
     /// What it was opened as.
     pub(crate) name: Vec<u8>,
     /// Of its CREDS PDU.
@@ -33,6 +34,12 @@ pub(crate) struct Agent {
     to_fd: i32,
     trace: Trace,
     child: Option<Child>,
+}
+
+/// How an agent is reached.
+enum Link {
+    Stream(Box<Collector<Stream>>),
+    Shared(Box<SharedObject>),
 }
 
 /// A PDU from an agent.
@@ -109,7 +116,49 @@ impl Agent {
         let mut collector = Collector::new(Stream::new(from, to)?);
         collector.set_timeout(None);
         let (name, trace) = (name.to_owned(), trace.clone());
-        Ok(Agent { collector, name, version: None, is_socket, from_fd, to_fd, trace, child })
+        Ok(Agent {
+            link: Link::Stream(Box::new(collector)),
+            name,
+            version: None,
+            is_socket,
+            from_fd,
+            to_fd,
+            trace,
+            child,
+        })
+    }
+
+    /// Loads a shared object.
+    pub(crate) fn load(path: &[u8], init: &str, domain: i32, trace: &Trace) -> Result<Self, LoadError> {
+        let object = SharedObject::open(OsStr::from_bytes(path).as_ref(), init, domain)?;
+        let (version, interface) = (object.pmapi(), object.interface());
+        trace.line("pdu", format_args!("DSO has domain={domain} pmda_interface={interface} pmapi_version={version}"));
+        Ok(Agent {
+            link: Link::Shared(Box::new(object)),
+            name: path.to_owned(),
+            version: Some(version),
+            is_socket: false,
+            from_fd: -1,
+            to_fd: -1,
+            trace: trace.clone(),
+            child: None,
+        })
+    }
+
+    /// The version of the interface, if the agent is a shared object.
+    pub(crate) fn interface(&self) -> Option<u8> {
+        match &self.link {
+            Link::Shared(object) => Some(object.interface()),
+            Link::Stream(_) => None,
+        }
+    }
+
+    /// Tells a shared object an attribute.
+    pub(crate) fn attribute(&mut self, attr: Attr<'_>) -> Result<(), i32> {
+        match &mut self.link {
+            Link::Shared(object) => object.attribute(0, attr).map_err(pmapi::Error::code),
+            Link::Stream(_) => self.send(|out| attr.encode(out, 0)),
+        }
     }
 
     /// The process, if it was started here.
@@ -121,9 +170,9 @@ impl Agent {
     /// connected all the same.
     pub(crate) fn exchange_versions(&mut self, seconds: u32, console: &Console) {
         let name = String::from_utf8_lossy(&self.name).into_owned();
-        self.collector.set_timeout(Some(Duration::from_secs(seconds.into())));
+        self.set_timeout(Some(Duration::from_secs(seconds.into())));
         let received = self.receive();
-        self.collector.set_timeout(None);
+        self.set_timeout(None);
         match received {
             Ok(reply) if reply.header.pdu == PduType::CREDS => {
                 if let Err(code) = self.answer_creds(&reply) {
@@ -142,6 +191,12 @@ impl Agent {
         err!(console, "Warning: no version exchange with PMDA {name} after {seconds} secs\n");
     }
 
+    fn set_timeout(&mut self, timeout: Option<Duration>) {
+        if let Link::Stream(collector) = &mut self.link {
+            collector.set_timeout(timeout);
+        }
+    }
+
     fn answer_creds(&mut self, reply: &Reply) -> Result<(), i32> {
         let Some(Pdu::Creds(creds)) = reply.pdu() else { return Err(pmapi::Error::IPC.code()) };
         let Some((version, _)) = creds.version() else { return Ok(()) };
@@ -155,8 +210,17 @@ impl Agent {
         let mut bytes = Vec::new();
         encode(&mut bytes).map_err(pmapi::Error::code)?;
         let header = Header::parse(&bytes).ok().flatten().ok_or(pmapi::Error::IPC.code())?;
+        let collector = match &mut self.link {
+            Link::Stream(collector) => collector,
+            Link::Shared(object) => {
+                if let Some(function) = traced(header.pdu) {
+                    self.trace.line("pdu", format_args!("DSO {function}()"));
+                }
+                return object.send(&bytes, None).map_err(|e| e.code().code());
+            }
+        };
         self.trace.show(Way::Sent, self.to_fd, header, &bytes);
-        let code = match self.collector.send_bytes(&bytes) {
+        let code = match collector.send_bytes(&bytes) {
             Ok(()) => {
                 self.trace.note(Way::Sent, self.to_fd, header);
                 return Ok(());
@@ -189,7 +253,15 @@ impl Agent {
     /// Waits for a PDU. The code of the failure is libpcp's: 0 at the end of the agent's output.
     pub(crate) fn receive(&mut self) -> Result<Reply, i32> {
         let fd = self.from_fd;
-        let e = match self.collector.receive_bytes() {
+        let collector = match &mut self.link {
+            Link::Stream(collector) => collector,
+            Link::Shared(object) => {
+                let mut bytes = Vec::new();
+                let header = object.receive(&mut bytes, None).map_err(|e| e.code().code())?;
+                return Ok(Reply { header, bytes });
+            }
+        };
+        let e = match collector.receive_bytes() {
             Ok((header, bytes)) => {
                 self.trace.note(Way::Received, fd, header);
                 self.trace.show(Way::Received, fd, header, bytes);
@@ -219,11 +291,14 @@ impl Agent {
 
     /// Goes on after what is no PDU.
     fn discard(&mut self, bytes: usize) {
-        self.collector.channel_mut().discard(bytes);
+        if let Link::Stream(collector) = &mut self.link {
+            collector.channel_mut().discard(bytes);
+        }
     }
 
     fn notify_cut_short(&self, have: usize) {
-        let (fd, bytes) = (self.from_fd, self.collector.channel().unread());
+        let Link::Stream(collector) = &self.link else { return };
+        let (fd, bytes) = (self.from_fd, collector.channel().unread());
         let words = bytes.as_chunks().0;
         let word = |at: usize| words.get(at).map(|word| u32::from_be_bytes(*word));
         let Some(len) = word(0) else {
@@ -241,9 +316,36 @@ impl Agent {
 impl Drop for Agent {
     /// The end of a client, as from pmcd, then the end of the connection.
     fn drop(&mut self) {
+        if self.interface().is_some() {
+            // It is told when it is unloaded.
+            return;
+        }
         // An agent that has ended cannot be told.
         let _ = self.send(|out| encode_error(out, 0, Err(pmapi::Error::NOTCONN)));
     }
+}
+
+/// The function of a shared object that a PDU calls, as messages have it.
+pub(crate) fn function(pdu: PduType) -> &'static str {
+    match pdu {
+        PduType::DESC_REQ => "desc",
+        PduType::FETCH => "fetch",
+        PduType::INSTANCE_REQ => "instance",
+        PduType::TEXT_REQ => "text",
+        PduType::RESULT => "store",
+        PduType::PMNS_IDS => "name",
+        PduType::PMNS_NAMES => "pmid",
+        PduType::PMNS_CHILD | PduType::PMNS_TRAVERSE => "children",
+        PduType::LABEL_REQ => "label",
+        PduType::ATTR => "attribute",
+        _ => "profile",
+    }
+}
+
+/// The function, if the call of it is traced.
+fn traced(pdu: PduType) -> Option<&'static str> {
+    let list = [PduType::DESC_REQ, PduType::FETCH, PduType::INSTANCE_REQ, PduType::PROFILE];
+    list.contains(&pdu).then(|| function(pdu))
 }
 
 fn spawn(command: &mut Command) -> io::Result<(OwnedFd, OwnedFd, Child)> {

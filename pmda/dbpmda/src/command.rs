@@ -9,7 +9,11 @@ pub(crate) enum Command {
     /// An empty line, or what the parser has already done.
     Nothing,
     Help(Option<Topic>, Form),
-    OpenDso,
+    OpenDso {
+        path: Vec<u8>,
+        init: String,
+        domain: i32,
+    },
     OpenPipe {
         program: Vec<u8>,
         arguments: Vec<Vec<u8>>,

@@ -42,7 +42,7 @@ impl State {
         };
         let Some(result) = self.result(&reply) else { return self.undecodable("__pmDecodeResult") };
         match &*descs {
-            [] => self.console.out_bytes(&show::result(&result, &reply.bytes, &self.names)),
+            [] => self.console.out_bytes(&self.shown(&result, &reply.bytes)),
             descs => self.show_typed(&result, &reply.bytes, descs),
         }
         0
@@ -56,14 +56,14 @@ impl State {
     }
 
     fn trace_result(&self, result: &ResultPdu<'_>, bytes: &[u8]) {
-        if self.trace.has("pdu") {
-            self.console.err_bytes(&show::result(result, bytes, &self.names));
+        if self.trace.has("pdu") && self.interface().is_none() {
+            self.console.err_bytes(&self.shown(result, bytes));
         }
     }
 
     /// A result with the types of its metrics, and the names of instances if those are wanted.
     fn show_typed(&mut self, result: &ResultPdu<'_>, bytes: &[u8], descs: &[RawDesc]) {
-        out!(self.console, "{}", show::result_head(result, bytes));
+        out!(self.console, "{}", self.head(result, bytes));
         let unknown = RawDesc { ty: i32::MAX, ..RawDesc::default() };
         for (set, desc) in result.sets().zip(descs.iter().chain(std::iter::repeat(&unknown))) {
             let (head, _) = show::set_head(&set, &self.names.all(set.pmid), " or ");
@@ -84,6 +84,14 @@ impl State {
                 out!(self.console, "\n");
             }
         }
+    }
+
+    fn head(&self, result: &ResultPdu<'_>, bytes: &[u8]) -> String {
+        show::result_head(result, bytes, self.interface().is_some())
+    }
+
+    fn shown(&self, result: &ResultPdu<'_>, bytes: &[u8]) -> Vec<u8> {
+        show::result(self.head(result, bytes), result, &self.names)
     }
 
     fn print(&self, value: RawValue<'_>, ty: i32) {
@@ -112,7 +120,7 @@ impl State {
         let Ok(reply) = self.ask(("__pmSendFetch", Wrong::Text), PduType::RESULT, encode) else { return FAILED };
         let Some(result) = self.result(&reply) else { return self.undecodable("__pmDecodeResult") };
         if self.trace.has("fetch") {
-            self.console.out_bytes(&show::result(&result, &reply.bytes, &self.names));
+            self.console.out_bytes(&self.shown(&result, &reply.bytes));
         }
         let Some(atom) = self.parse(desc.ty, text) else { return FAILED };
         let set = result.sets().next();
@@ -138,6 +146,15 @@ impl State {
     }
 
     fn send_result(&mut self, mut writer: ResultWriter, changes: Changes) -> Status {
+        if self.interface().is_some() {
+            let encode = |out: &mut Vec<u8>| {
+                let (lists, blocks) = writer.seal(0, changes)?;
+                out.extend_from_slice(lists);
+                out.extend_from_slice(blocks);
+                Ok(())
+            };
+            return self.ask(("", Wrong::Text), PduType::ERROR, encode).map_or_else(|status| status, |_| 0);
+        }
         out!(self.console, "Sending Result...\n");
         let sealed = writer.seal(0, changes).map(|(lists, blocks)| [lists, blocks].concat());
         if let Ok(bytes) = &sealed

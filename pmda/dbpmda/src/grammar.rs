@@ -125,11 +125,11 @@ impl<M: Meaning> Parser<'_, M> {
             Token::Eol => usage(Topic::Open),
             Token::Word(Word::Dso) => {
                 let token = self.token();
-                self.path(token)?;
-                let Token::Name(_) = self.token() else { return Err(self.syntax()) };
+                let path = self.path(token)?;
+                let Token::Name(init) = self.token() else { return Err(self.syntax()) };
                 match self.token() {
-                    Token::Eol => Ok(Command::OpenDso),
-                    Token::Number(_) => self.end(Command::OpenDso),
+                    Token::Eol => Ok(Command::OpenDso { path, init, domain: 0 }),
+                    Token::Number(domain) => self.end(Command::OpenDso { path, init, domain }),
                     _ => Err(self.syntax()),
                 }
             }

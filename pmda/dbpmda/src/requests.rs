@@ -5,15 +5,15 @@
 
 use pmapi::id::OptionWord as _;
 use pmapi::label::LabelLevel;
-use pmapi::pdu::handshake::Attribute;
+use pmapi::pdu::handshake::{Attr, Attribute};
 use pmapi::pdu::instance::InstanceReq;
 use pmapi::pdu::label::LabelReq;
 use pmapi::pdu::metadata::TextReq;
-use pmapi::pdu::names::{Child, Node, Traverse, encode_ids, encode_names};
-use pmapi::pdu::{Pdu, PduType};
+use pmapi::pdu::names::{Child, Names, Node, Traverse, encode_ids, encode_names};
+use pmapi::pdu::{Header, Pdu, PduType};
 use pmapi::{InDom, Inst, OrNull, PmId};
 
-use crate::agent::{Reply, error_text};
+use crate::agent::{Reply, error_text, function};
 use crate::attribute;
 use crate::command::{Labels, Subject, Which};
 use crate::console::out;
@@ -43,6 +43,9 @@ impl State {
         wanted: PduType,
         encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result,
     ) -> Result<Reply, Status> {
+        if self.interface().is_some() {
+            return self.call(wanted, encode);
+        }
         let Some(agent) = &mut self.agent else { return Err(IPC) };
         if let Err(code) = agent.send(encode) {
             out!(self.console, "Error: {sender}() failed: {}\n", error_text(code));
@@ -60,6 +63,35 @@ impl State {
             (_, Wrong::Text) => out!(self.console, "Error: __pmGetPDU() failed: {}\n", error_text(status)),
         }
         Err(status)
+    }
+
+    /// The same with a shared object, which answers what it is asked or with an error.
+    fn call(&mut self, wanted: PduType, encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result) -> Result<Reply, Status> {
+        let Some(agent) = &mut self.agent else { return Err(IPC) };
+        let mut asked = None;
+        let sent = agent.send(|out| {
+            encode(out)?;
+            asked = Header::parse(out)?.map(|header| header.pdu);
+            Ok(())
+        });
+        let code = match sent.and_then(|()| agent.receive()) {
+            Ok(reply) => match reply.pdu() {
+                Some(Pdu::Error(e)) if e.code < 0 => e.code,
+                _ if reply.header.pdu == wanted => return Ok(reply),
+                _ => IPC,
+            },
+            Err(code) => code,
+        };
+        let function = asked.map_or("profile", function);
+        out!(self.console, "Error: DSO {function}() failed: {}\n", error_text(code));
+        Err(code)
+    }
+
+    /// Whether a shared object's interface is too old for a request, which is shown.
+    fn is_too_old(&self, least: u8, what: &str) -> bool {
+        let Some(version) = self.interface().filter(|version| *version < least) else { return false };
+        out!(self.console, "Error: PMDA Interface {version} does not support {what}\n");
+        true
     }
 
     fn show_error(&self, reply: &Reply) -> Status {
@@ -104,9 +136,10 @@ impl State {
 
     /// Sends the profile if the agent does not have it.
     pub(crate) fn send_profile(&mut self) -> Status {
+        let sender = if self.interface().is_some() { "DSO profile" } else { "__pmSendProfile" };
         let Some(agent) = self.agent.as_mut().filter(|_| self.profile_changed) else { return 0 };
         if let Err(code) = agent.send(|out| self.profile.encode(out)) {
-            out!(self.console, "Error: __pmSendProfile() failed: {}\n", error_text(code));
+            out!(self.console, "Error: {sender}() failed: {}\n", error_text(code));
             return code;
         }
         self.profile_changed = false;
@@ -127,7 +160,7 @@ impl State {
             Err(status) => return status,
         };
         let Some(Pdu::Instance(instances)) = reply.pdu() else { return self.undecodable("__pmDecodeInstance") };
-        trace::instances(&self.trace, &instances);
+        trace::instances(&self.pdus(), &instances);
         show::instances(&instances, &self.console);
         0
     }
@@ -141,7 +174,7 @@ impl State {
             self.undecodable("__pmDecodeInstance");
             return None;
         };
-        trace::instances(&self.trace, &instances);
+        trace::instances(&self.pdus(), &instances);
         instances.iter().next().map(|(_, name)| until_nul(name).to_owned())
     }
 
@@ -195,7 +228,9 @@ impl State {
             }
             Labels::Instances(indom) => {
                 out!(self.console, "Instances of pmInDom: {}\n", OrNull(indom));
-                self.send_profile();
+                if self.interface().is_none() {
+                    self.send_profile();
+                }
                 (indom.word(), LabelLevel::Instances)
             }
         };
@@ -206,20 +241,29 @@ impl State {
             Err(status) => return status,
         };
         let Some(Pdu::Label(labels)) = reply.pdu() else { return self.undecodable("__pmDecodeLabel") };
-        trace::labels(&self.trace, &labels);
-        show::labels(&labels, &self.console);
+        trace::labels(&self.pdus(), &labels);
+        match self.interface() {
+            Some(_) if labels.is_empty() => out!(self.console, "Info: DSO label() returns 0\n"),
+            _ => show::labels(&labels, &self.console),
+        }
         0
     }
 
     pub(crate) fn names_of(&mut self, pmid: Option<PmId>) -> Status {
+        if self.is_too_old(4, "dynamic metric names") {
+            return 0;
+        }
         out!(self.console, "PMID: {}\n", OrNull(pmid));
-        trace::ids(&self.trace, "__pmSendIDList", &[pmid]);
-        self.show_names(("__pmSendIDList", Wrong::Text), |out| encode_ids(out, 0, 0, &[pmid]))
+        trace::ids(&self.pdus(), "__pmSendIDList", &[pmid]);
+        self.show_names(("__pmSendIDList", Wrong::Text), PduType::PMNS_IDS, |out| encode_ids(out, 0, 0, &[pmid]))
     }
 
     pub(crate) fn pmid_of(&mut self, name: &str) -> Status {
+        if self.is_too_old(4, "dynamic metric names") {
+            return 0;
+        }
         out!(self.console, "Metric: {name}\n");
-        trace::names(&self.trace, "__pmSendNameList", [(None, name.as_bytes())].into_iter());
+        trace::names(&self.pdus(), "__pmSendNameList", [(None, name.as_bytes())].into_iter());
         let names = [(Node::Leaf, name.as_bytes())];
         let encode = |out: &mut Vec<u8>| encode_names(out, 0, false, names.into_iter());
         let reply = match self.ask(("__pmSendIDList", Wrong::Text), PduType::PMNS_IDS, encode) {
@@ -229,7 +273,7 @@ impl State {
         match reply.pdu() {
             Some(Pdu::Ids(ids)) if ids.pmids().len() == 1 => {
                 let pmid = ids.pmids().next().flatten();
-                trace::ids(&self.trace, "__pmDecodeIDList", &[pmid]);
+                trace::ids(&self.pdus(), "__pmDecodeIDList", &[pmid]);
                 out!(self.console, "   {}\n", OrNull(pmid));
                 0
             }
@@ -238,8 +282,11 @@ impl State {
     }
 
     pub(crate) fn children(&mut self, name: &str) -> Status {
+        if self.is_too_old(4, "dynamic metric names") {
+            return 0;
+        }
         out!(self.console, "Metric: {name}\n");
-        trace::name_request(&self.trace, name, PduType::PMNS_CHILD, 1);
+        trace::name_request(&self.pdus(), name, PduType::PMNS_CHILD, 1);
         let child = Child { with_status: true, name: name.as_bytes() };
         let reply = self.ask(("__pmSendChildReq", Wrong::Text), PduType::PMNS_NAMES, |out| child.encode(out, 0));
         let reply = match reply {
@@ -247,7 +294,8 @@ impl State {
             Err(status) => return status,
         };
         let Some(Pdu::Names(names)) = reply.pdu() else { return self.undecodable("__pmDecodeNameList") };
-        trace::names(&self.trace, "__pmDecodeNameList", names.iter());
+        trace::names(&self.pdus(), "__pmDecodeNameList", names.iter());
+        self.warn_of_none("children", &names);
         for (node, name) in names.iter() {
             let node = if node == Some(Node::NonLeaf) { "non-leaf" } else { "leaf" };
             out!(self.console, "   {node:>8} {}\n", String::from_utf8_lossy(until_nul(name)));
@@ -256,35 +304,61 @@ impl State {
     }
 
     pub(crate) fn traverse(&mut self, name: &str) -> Status {
+        if self.is_too_old(4, "dynamic metric names") {
+            return 0;
+        }
         out!(self.console, "Metric: {name}\n");
-        trace::name_request(&self.trace, name, PduType::PMNS_TRAVERSE, 0);
+        trace::name_request(&self.pdus(), name, PduType::PMNS_TRAVERSE, 0);
         let traverse = Traverse { name: name.as_bytes() };
-        self.show_names(("__pmSendTraversePMNS", Wrong::Text), |out| traverse.encode(out, 0))
+        self.show_names(("__pmSendTraversePMNS", Wrong::Text), PduType::PMNS_TRAVERSE, |out| traverse.encode(out, 0))
     }
 
-    fn show_names(&mut self, sender: (&str, Wrong), encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result) -> Status {
+    fn show_names(
+        &mut self,
+        sender: (&str, Wrong),
+        wanted_by: PduType,
+        encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result,
+    ) -> Status {
         let reply = match self.ask(sender, PduType::PMNS_NAMES, encode) {
             Ok(reply) => reply,
             Err(status) => return status,
         };
         let Some(Pdu::Names(names)) = reply.pdu() else { return self.undecodable("__pmDecodeNameList") };
-        trace::names(&self.trace, "__pmDecodeNameList", names.iter());
-        for (_, name) in names.iter() {
-            out!(self.console, "   {}\n", String::from_utf8_lossy(until_nul(name)));
+        trace::names(&self.pdus(), "__pmDecodeNameList", names.iter());
+        // Only of a traversal does a shared object tell what the names are.
+        self.warn_of_none(if wanted_by == PduType::PMNS_IDS { "name" } else { "children" }, &names);
+        for (node, name) in names.iter() {
+            match node.filter(|_| self.interface().is_some()) {
+                Some(Node::NonLeaf) => out!(self.console, "   non-leaf "),
+                Some(Node::Leaf) => out!(self.console, "   {:>8} ", "leaf"),
+                None => out!(self.console, "   "),
+            }
+            out!(self.console, "{}\n", String::from_utf8_lossy(until_nul(name)));
         }
         0
     }
 
+    fn warn_of_none(&self, function: &str, names: &Names<'_>) {
+        if self.interface().is_some() && names.is_empty() {
+            out!(self.console, "Warning: DSO {function}() returns 0\n");
+        }
+    }
+
     pub(crate) fn attribute(&mut self, key: i32, value: Option<&[u8]>) -> Status {
+        if self.is_too_old(6, "authentication") {
+            return 0;
+        }
         let name = attribute::name(key).unwrap_or_default();
         let shown = value.unwrap_or(b"''");
         self.console.out_bytes(&[b"Attribute: ", name.as_bytes(), b"=", shown, b"\n"].concat());
-        trace::attribute(&self.trace, key, value);
+        trace::attribute(&self.pdus(), key, value);
         let Some(agent) = &mut self.agent else { return IPC };
+        let shared = agent.interface().is_some();
         let sent = match value {
+            _ if shared => agent.attribute(Attr { attribute: Attribute(key), value: value.unwrap_or_default() }),
             Some(value) if value.len() + 1 >= MAX_ATTRIBUTE => Err(IPC),
             Some(value) => {
-                let attr = pmapi::pdu::handshake::Attr { attribute: Attribute(key), value };
+                let attr = Attr { attribute: Attribute(key), value };
                 agent.send(|out| attr.encode(out, 0))
             }
             None => agent.send_words(PduType::ATTR, &[key.cast_unsigned()]),
@@ -295,7 +369,8 @@ impl State {
                 0
             }
             Err(code) => {
-                out!(self.console, "Error: __pmSendAuth() failed: {}\n", error_text(code));
+                let sender = if shared { "DSO attribute" } else { "__pmSendAuth" };
+                out!(self.console, "Error: {sender}() failed: {}\n", error_text(code));
                 code
             }
         }

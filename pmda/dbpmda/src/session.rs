@@ -10,6 +10,7 @@ use std::{fs, thread};
 use pmapi::pdu::names::{Node, encode_names};
 use pmapi::pdu::{Pdu, PduType};
 use pmapi::{InDom, OrNull, PmId};
+use pmda::dso::LoadError;
 
 use crate::agent::{Agent, error_text};
 use crate::command::{Address, Change, Command};
@@ -102,7 +103,7 @@ impl Session {
         match command {
             Command::Nothing | Command::Quit | Command::OpenPipe { .. } | Command::OpenSocket(_) => {}
             Command::Help(topic, form) => help::show(topic, form, &state.console),
-            Command::OpenDso => source.warn("open dso is not supported yet"),
+            Command::OpenDso { path, init, domain } => state.open_dso(&path, &init, domain),
             Command::Profile(indom, change) => state.change_profile(indom, change, source),
             Command::Watch(path) => watch(&path),
             Command::NameSpace(path) => {
@@ -194,12 +195,62 @@ impl State {
         }
     }
 
+    fn open_dso(&mut self, path: &[u8], init: &str, domain: i32) {
+        let shown = String::from_utf8_lossy(path);
+        if let Err(e) = fs::metadata(OsStr::from_bytes(path)) {
+            err!(self.console, "opendso: {shown}: {}\n", pmapi::Error::from(e));
+            return;
+        }
+        // Agents of the other kind stay until there is a new one.
+        self.agent.take_if(|agent| agent.interface().is_some());
+        let e = match Agent::load(path, init, domain, &self.trace) {
+            Ok(agent) => {
+                self.agent = None;
+                self.reset_profile();
+                self.agent = Some(agent);
+                return;
+            }
+            Err(e) => e,
+        };
+        match e {
+            LoadError::Load { reason, .. } => {
+                out!(self.console, "Error attaching DSO \"{shown}\"\n{reason}\n\n");
+            }
+            LoadError::Entry { .. } => {
+                out!(self.console, "Error: couldn't find init function \"{init}\" in DSO \"{shown}\"\n");
+            }
+            LoadError::Init { error, .. } => {
+                let failed = format!("Error: initialization routine \"{init}\" failed in DSO \"{shown}\"");
+                out!(self.console, "{failed}: {error}\n");
+            }
+            LoadError::Interface(version) => {
+                let unsupported = format!("Error: Unsupported PMDA interface version {version}");
+                out!(self.console, "{unsupported} returned by DSO \"{shown}\"\n");
+            }
+            e => out!(self.console, "Error: {e} returned by DSO \"{shown}\"\n"),
+        }
+    }
+
     fn opened(&mut self, agent: Agent) {
+        self.reset_profile();
+        self.agent.insert(agent).exchange_versions(self.creds_timeout, &self.console);
+    }
+
+    fn reset_profile(&mut self) {
         self.trace_profile("Before reset_profile ...\n", None);
         self.profile = Profile::default();
         self.profile_changed = true;
         self.trace_profile("After reset_profile ...\n", None);
-        self.agent.insert(agent).exchange_versions(self.creds_timeout, &self.console);
+    }
+
+    /// The interface's version of the agent, if it is a shared object.
+    pub(crate) fn interface(&self) -> Option<u8> {
+        self.agent.as_ref()?.interface()
+    }
+
+    /// Where PDUs are traced, of which a shared object sends and gets none.
+    pub(crate) fn pdus(&self) -> Trace {
+        if self.interface().is_some() { Trace::new(self.console.clone()) } else { self.trace.clone() }
     }
 
     fn change_profile(&mut self, indom: Option<InDom>, change: Change, source: &mut Source) {
@@ -223,9 +274,13 @@ impl State {
 
     /// Asks the agent for the metric of a name below a root of dynamic names.
     fn ask_pmid(&mut self, name: &str, root: PmId) -> Result<Option<PmId>, i32> {
+        if self.interface().is_some_and(|version| version < 4) {
+            return Ok(Some(root));
+        }
+        let pdus = self.pdus();
         let Some(agent) = &mut self.agent else { return Ok(Some(root)) };
         let names = [(Node::Leaf, name.as_bytes())];
-        trace_answers::names(&self.trace, "__pmSendNameList", [(None, name.as_bytes())].into_iter());
+        trace_answers::names(&pdus, "__pmSendNameList", [(None, name.as_bytes())].into_iter());
         agent.send(|out| encode_names(out, 0, false, names.into_iter()))?;
         let reply = match agent.receive() {
             // The end of its output is no error here.
@@ -237,7 +292,7 @@ impl State {
                 status @ ..0 => Err(status),
                 _ => {
                     let pmid = ids.pmids().next().flatten();
-                    trace_answers::ids(&self.trace, "__pmDecodeIDList", &[pmid]);
+                    trace_answers::ids(&pdus, "__pmDecodeIDList", &[pmid]);
                     Ok(pmid)
                 }
             },

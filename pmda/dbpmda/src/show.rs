@@ -67,11 +67,18 @@ impl RawDesc {
 }
 
 /// The first line about a result.
-pub(crate) fn result_head(result: &ResultPdu<'_>, bytes: &[u8]) -> String {
+pub(crate) fn result_head(result: &ResultPdu<'_>, bytes: &[u8], shared: bool) -> String {
     let (seconds, nanoseconds) = (result.seconds, i64::from(result.microseconds) * 1000);
     let clock = DateTime::from_timestamp(seconds.into(), 0)
         .map_or_else(String::new, |utc| utc.with_timezone(&Local).format("%H:%M:%S").to_string());
     let address = bytes.as_ptr();
+    if shared {
+        let (microseconds, milliseconds) = (result.microseconds, result.microseconds / 1000);
+        return format!(
+            "pmResult dump from {address:p} timestamp: {seconds}.{microseconds:06} {clock}.{milliseconds:03} numpmid: {}\n",
+            result.len()
+        );
+    }
     format!(
         "__pmResult dump from {address:p} timestamp: {seconds}.{nanoseconds:09} {clock}.{nanoseconds:09} numpmid: {}\n",
         result.len()
@@ -93,8 +100,8 @@ pub(crate) fn set_head(set: &ValueSet<'_>, names: &[String], separator: &str) ->
 }
 
 /// A result whose metrics' types nobody has asked for (`__pmPrintResult`).
-pub(crate) fn result(result: &ResultPdu<'_>, bytes: &[u8], names: &Names) -> Vec<u8> {
-    let mut text = result_head(result, bytes).into_bytes();
+pub(crate) fn result(head: String, result: &ResultPdu<'_>, names: &Names) -> Vec<u8> {
+    let mut text = head.into_bytes();
     for set in result.sets() {
         let (head, _) = set_head(&set, &names.all_quietly(set.pmid), ", ");
         text.extend(head.bytes());

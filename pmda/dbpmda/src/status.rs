@@ -13,7 +13,12 @@ pub(crate) fn show(state: &State) {
         None => out!(console, "PMDA:                   none\n"),
         Some(agent) => {
             out!(console, "PMDA:                   {}\n", String::from_utf8_lossy(&agent.name));
-            out!(console, "Connection:             daemon (pid: {})\n", state.pid);
+            match agent.interface() {
+                Some(version) => {
+                    out!(console, "Connection:             dso\nDSO Interface Version:  {version}\n");
+                }
+                None => out!(console, "Connection:             daemon (pid: {})\n", state.pid),
+            }
             let version = agent.version.map_or_else(|| "unknown!".to_owned(), |version| version.to_string());
             out!(console, "PMDA PMAPI Version:     {version}\n");
         }

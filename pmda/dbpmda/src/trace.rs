@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use chrono::Local;
 use pmapi::pdu::Header;
-use pmda::log::DEBUG;
+use pmapi::debug::OPTIONS as DEBUG;
 
 use crate::console::{Console, err};
 

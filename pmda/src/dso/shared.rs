@@ -1,6 +1,7 @@
 //! The other side: loads the shared object of an agent, C's or ours, as pmcd does.
 
 use std::collections::VecDeque;
+use std::error::Error as _;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
@@ -90,11 +91,14 @@ struct Profile {
 
 impl SharedObject {
     /// Loads a file and calls its entry point.
-    pub fn open(path: &Path, init: &str, domain: Domain) -> std::result::Result<SharedObject, LoadError> {
-        let load = |e: libloading::Error| LoadError::Load { path: path.into(), reason: e.to_string() };
+    pub fn open(path: &Path, init: &str, domain: i32) -> std::result::Result<SharedObject, LoadError> {
+        let load = |e: libloading::Error| {
+            let reason = e.source().map_or_else(|| e.to_string(), |said| said.to_string());
+            LoadError::Load { path: path.into(), reason }
+        };
         // SAFETY: an agent's shared object is made to be loaded by whoever wants its metrics.
         let library = unsafe { Library::new(path) }.map_err(load)?;
-        let mut interface = Box::new(Interface::challenge(domain.get().into()));
+        let mut interface = Box::new(Interface::challenge(domain));
         let missing = || LoadError::Entry { path: path.into(), init: init.to_owned() };
         // SAFETY: this is the type of the entry points of agents.
         unsafe {
@@ -126,7 +130,7 @@ impl SharedObject {
 
     /// The same, with the collector that asks it.
     pub fn collector(path: &Path, init: &str, domain: Domain) -> std::result::Result<Collector<Self>, LoadError> {
-        let object = Self::open(path, init, domain)?;
+        let object = Self::open(path, init, domain.get().into())?;
         let flags = object.flags();
         Ok(Collector::with_flags(object, flags))
     }
@@ -135,6 +139,11 @@ impl SharedObject {
     /// attributes, 7 labels.
     pub fn interface(&self) -> u8 {
         self.interface.interface
+    }
+
+    /// The version of the PMAPI that the agent is made for.
+    pub fn pmapi(&self) -> u8 {
+        self.interface.pmapi
     }
 
     /// What the agent wants to know.

@@ -112,15 +112,14 @@ fn make(pcp: &Pcp, name: &str, dir: &Path) {
     }
 
     let shared = format!("pmda_{name}.so");
-    if dir.join(format!("{name}.c")).exists() {
+    let from = pcp.path("PCP_PMDASADM_DIR").join(name).join(&shared);
+    if from.exists() {
+        fs::copy(from, dir.join(&shared)).expect("a copy of the shared object");
+    } else {
         let mut gcc = Command::new("gcc");
         gcc.args(["-O2", "-fPIC", "-shared", "-o", &shared, &format!("{name}.c"), "-lpcp_pmda", "-lpcp"]);
         gcc.current_dir(dir);
         run(gcc, "").ok();
-    } else if let from = pcp.path("PCP_PMDASADM_DIR").join(name).join(&shared)
-        && from.exists()
-    {
-        fs::copy(from, dir.join(&shared)).expect("a copy of the shared object");
     }
 
     // newhelp knows no symbols: an entry of an instance domain needs the number, as PCP's pmdaproc.sh writes it.

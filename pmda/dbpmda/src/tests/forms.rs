@@ -21,8 +21,9 @@ fn opening() {
     assert_eq!(command("open pipe pmda -d 29  -l 'a b'\"c\" ''"), pipe("./pmda", &["-d", "29", "-l", "a bc"]));
     assert_eq!(command("open pipe c:/pmda x"), pipe("c:/pmda", &["x"]));
     assert_eq!(command("open pipe /a 'x\ny'"), pipe("/a", &["x\ny"]));
-    assert_eq!(command("open dso /a/b.so init 30"), Command::OpenDso);
-    assert_eq!(command("open dso b.so init"), Command::OpenDso);
+    let dso = |path: &str, domain| Command::OpenDso { path: path.into(), init: "init".into(), domain };
+    assert_eq!(command("open dso /a/b.so init 30"), dso("/a/b.so", 30));
+    assert_eq!(command("open dso b.so init"), dso("./b.so", 0));
     assert_eq!(command("open socket /a"), Command::OpenSocket(Address::Unix("/a".into())));
     assert_eq!(command("open socket unix a"), Command::OpenSocket(Address::Unix("./a".into())));
     assert_eq!(command("open socket inet 4321"), Command::OpenSocket(Address::Inet(4321)));

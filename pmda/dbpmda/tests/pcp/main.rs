@@ -12,6 +12,7 @@ mod name_spaces;
 mod random;
 mod sample;
 mod sessions;
+mod shared;
 mod stores;
 mod terminal;
 mod traces;

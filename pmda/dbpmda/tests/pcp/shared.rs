@@ -1,0 +1,82 @@
+//! Shared objects, C's and ours.
+
+use std::path::Path;
+
+use testkit::{Pcp, built};
+
+use crate::sessions::{Sessions, shows};
+
+/// All requests that do not make PCP's dbpmda free a shared object's values twice.
+const SIMPLE: &str = include_str!("../../../../agents/simple/tests/session.dbpmda");
+
+fn simple() -> String {
+    let deadly = |line: &str| line == "store simple.numfetch \"-1\"" || line.starts_with("store simple.time");
+    // The clock, which two sessions may see differently.
+    let of_time = |line: &str| line.contains("simple.now") || line.contains("all none");
+    SIMPLE.lines().filter(|line| !deadly(line) && !of_time(line)).flat_map(|line| [line, "\n"]).collect()
+}
+
+fn open(object: &Path, init: &str, domain: u16) -> String {
+    format!("open dso {} {init} {domain}\n", object.display())
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn simple_of_c() {
+    let c = Pcp::required().c_agent("simple");
+    let session = open(&c.shared_object(), "simple_init", 253) + &simple();
+    let shown = Sessions::c_agent("simple").same_input(&["-i", "-e"], &session);
+    shows(
+        &shown,
+        &["Connection:             dso\nDSO Interface Version:  7", "inst: 1 name: \"green\"", "pmResult dump"],
+    );
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn simple_of_ours() {
+    let session = open(&built("pmda_simple"), "simple_init", 253) + &simple();
+    let shown = Sessions::c_agent("simple").same_input(&["-i", "-e"], &session);
+    shows(&shown, &["inst: 1 name: \"green\"", "DSO desc() failed: Unknown or illegal metric", "model=\"RGB\""]);
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn sample_with_every_type() {
+    let c = Pcp::required().c_agent("sample");
+    let requests = "fetch sample.bin\nfetch sample.string.hullo\nfetch sample.longlong.ten\nfetch sample.float.bin\n\
+        fetch sample.double.ten\nfetch sample.aggregate.hullo\nfetch sample.event.records\n\
+        fetch sample.event.highres_records\nfetch sample.bogus_bin sample.dodgey.value\ndesc sample.float.bin\n\
+        getdesc on\nfetch sample.event.records\nfetch sample.aggregate.null sample.string.null\ngetiname on\n\
+        fetch sample.bin\nname 29.0.1\npmid sample.secret.bar\nchildren sample.secret\ntraverse sample.secret\n\
+        children nothing\nname 29.0.999\ninstance 29.1\ninstance 29.2\nlabel instances 29.2\nlabel domain\n\
+        text sample.control\nattr 5 \"root\"\nfetch sample.secret.foo.one\nstatus\n";
+    let session = open(&c.shared_object(), "sample_init", 29) + requests;
+    let shown = Sessions::c_agent("sample").same_input(&["-i", "-e"], &session);
+    shows(&shown, &["non-leaf", "bin-900", "Attribute: username=root\nSuccess"]);
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn old_interfaces() {
+    let object = Pcp::required().path("PCP_PMDASADM_DIR").join("jbd2/pmda_jbd2.so");
+    let requests =
+        "name 122.0.0\npmid a.b\nchildren a\ntraverse a\nattr 5 \"root\"\nstatus\ninstance 122.0\ndesc 122.0.0\n";
+    let shown = Sessions::new().same_input(&["-i", "-e"], &(open(&object, "jbd2_init", 122) + requests));
+    shows(&shown, &["does not support authentication", "DSO Interface Version:  4"]);
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn what_cannot_be_loaded() {
+    let c = Pcp::required().c_agent("simple");
+    let object = c.shared_object().display().to_string();
+    let session = format!(
+        "open dso /nonexistent init 3\nopen dso /etc/passwd init\nopen dso {object} nothing 3\nstatus\n\
+         open dso {object} simple_init 253\nstatus\nopen dso /nonexistent init 3\nfetch 253.0.1\n\
+         open dso {object} nothing 3\nfetch 253.0.1\nstatus\nopen dso {object} simple_init 253\n\
+         debug pdu\nfetch 253.0.1\nclose\nfetch 253.0.1\n"
+    );
+    let shown = Sessions::c_agent("simple").same_input(&["-i", "-e"], &session);
+    shows(&shown, &["invalid ELF header", "couldn't find init function", "DSO fetch()", "opendso: /nonexistent"]);
+}
