@@ -172,8 +172,8 @@ impl Indom {
 
     /// The instances, when they are known from the start. A domain that changes is given by
     /// [`Agent::instances`](crate::Agent::instances) instead.
-    pub fn instances<'a>(&mut self, instances: impl IntoIterator<Item = (u32, &'a str)>) -> &mut Self {
-        self.instances = instances.into_iter().map(|(id, name)| (id, name.to_owned())).collect();
+    pub fn instances(&mut self, instances: impl IntoIterator<Item = (u32, impl Into<String>)>) -> &mut Self {
+        self.instances = instances.into_iter().map(|(id, name)| (id, name.into())).collect();
         self
     }
 

@@ -1,0 +1,74 @@
+//! An instance domain of 1 to 100,000 instances, as many as a client stores.
+//!
+//! In C: pmdaCacheStore(3) with `PMDA_CACHE_ADD` and `PMDA_CACHE_CULL` in a store function.
+
+use pmda::cache::CacheError;
+use pmda::prelude::*;
+
+pub(crate) const CLUSTER: u16 = 7;
+pub(crate) const INDOM: Serial = Serial::new(4);
+
+const COUNT: Item = Item::new(CLUSTER, 0);
+const NUMBER: Item = Item::new(CLUSTER, 1);
+
+const MOST: u32 = 100_000;
+
+#[derive(Debug)]
+pub(crate) struct Many {
+    /// Each has its own number as value.
+    instances: Cache<u32>,
+}
+
+impl Many {
+    pub(crate) fn new(setup: &mut Setup) -> Result<Self, CacheError> {
+        setup.indom(INDOM).labels(json!({"indom_name": "many"})).help(
+            "As many instances as you like",
+            "From 1 to 100,000: what is stored to showcase.many.count. They are named i-0, i-1 and so on.",
+        );
+        setup.metric("showcase.many.count", COUNT, Type::U32).discrete().storable().help(
+            "How many instances showcase.many.number has",
+            "One at first. pmstore(1) changes it, to 100,000 at most.",
+        );
+        let number = setup.metric("showcase.many.number", NUMBER, Type::U32).indom(INDOM);
+        number.help("The number of each instance", "The value of i-7 is 7.");
+        let mut many = Many { instances: Cache::new(setup.indom_id(INDOM)) };
+        many.set_count(1)?;
+        Ok(many)
+    }
+
+    pub(crate) fn instances(&self) -> &dyn Instances {
+        &self.instances
+    }
+
+    pub(crate) fn fetch(&self, item: Item, out: &mut Values<'_>) -> Result {
+        match item {
+            COUNT => out.put(self.count()),
+            NUMBER => out.put_each(&self.instances, |number| *number),
+            _ => Err(Error::PMID),
+        }
+    }
+
+    pub(crate) fn store(&mut self, item: Item, value: Atom<'_>) -> Result {
+        match (item, value) {
+            (COUNT, Atom::U32(count @ 1..=MOST)) => Ok(self.set_count(count)?),
+            (COUNT, _) => Err(Error::BADSTORE),
+            _ => Err(Error::PERMISSION),
+        }
+    }
+
+    fn count(&self) -> u32 {
+        self.instances.len() as u32
+    }
+
+    /// New ones take the lowest free number, which is the one after the last.
+    fn set_count(&mut self, count: u32) -> Result<(), CacheError> {
+        self.instances.reuse();
+        for number in self.count()..count {
+            self.instances.store(&format!("i-{number}"), number)?;
+        }
+        for number in count..self.count() {
+            self.instances.cull(Inst::new(number));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! An instance domain that grows and shrinks with every fetch.
+//!
+//! In C: pmdaCacheStore(3) with `PMDA_CACHE_ADD` and `PMDA_CACHE_HIDE`. An instance that comes back has
+//! its number again, so that clients can follow it.
+
+use pmda::prelude::*;
+
+pub(crate) const CLUSTER: u16 = 6;
+pub(crate) const INDOM: Serial = Serial::new(3);
+
+const HEIGHT: Item = Item::new(CLUSTER, 0);
+const COUNT: Item = Item::new(CLUSTER, 1);
+
+const NAMES: [&str; 6] = ["tower-a", "tower-b", "tower-c", "tower-d", "tower-e", "tower-f"];
+
+#[derive(Debug)]
+pub(crate) struct Mirage {
+    /// The value of each is its height.
+    towers: Cache<u32>,
+    shrinking: bool,
+}
+
+impl Mirage {
+    pub(crate) fn new(setup: &mut Setup) -> Self {
+        setup.indom(INDOM).labels(json!({"indom_name": "mirage"})).help(
+            "Towers of a mirage",
+            "With every fetch another one appears, up to six of them; then one by one disappears, to the last but one.",
+        );
+        let height = setup.metric("showcase.mirage.height", HEIGHT, Type::U32).indom(INDOM);
+        height.help("Height of each tower", "In floors: a tower that comes back is as high as before.");
+        let count = setup.metric("showcase.mirage.count", COUNT, Type::U32);
+        count.help("Towers that can be seen", "From one to six.");
+        Mirage { towers: Cache::new(setup.indom_id(INDOM)), shrinking: false }
+    }
+
+    pub(crate) fn instances(&self) -> &dyn Instances {
+        &self.towers
+    }
+
+    /// To be called once for each request to fetch.
+    pub(crate) fn step(&mut self) -> Result {
+        let seen = self.towers.len();
+        self.shrinking = seen == NAMES.len() || (self.shrinking && seen > 1);
+        if !self.shrinking {
+            if let Some(next) = NAMES.get(seen) {
+                self.towers.store(next, 10 * seen as u32 + 10)?;
+            }
+        } else if let Some(last) = NAMES.get(seen - 1).and_then(|name| self.towers.named(name)) {
+            self.towers.hide(last.inst);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn fetch(&self, item: Item, out: &mut Values<'_>) -> Result {
+        match item {
+            HEIGHT => out.put_each(&self.towers, |height| *height),
+            COUNT => out.put(self.towers.len() as u32),
+            _ => Err(Error::PMID),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Metrics that come and go: a client adds and removes them by their names.
+//!
+//! In C: pmdaDynamicPMNS(3), pmdaTreeInsert(3), and `PMDA_EXT_NAMES_CHANGE` for the clients.
+
+use std::collections::HashMap;
+
+use pmda::prelude::*;
+use pmda::schema::Mistake;
+
+pub(crate) const CLUSTER: u16 = 10;
+/// The cluster of the metrics that come and go.
+pub(crate) const DYNAMIC: u16 = 11;
+
+const ADD: Item = Item::new(CLUSTER, 0);
+const REMOVE: Item = Item::new(CLUSTER, 1);
+const COUNT: Item = Item::new(CLUSTER, 2);
+
+const ROOT: &str = "showcase.dynamic";
+
+#[derive(Debug)]
+pub(crate) struct Names {
+    dynamic: Dynamic,
+    /// How often each has been fetched.
+    fetches: HashMap<Item, u64>,
+    /// The last names that were stored to [`ADD`] and [`REMOVE`].
+    last: [String; 2],
+}
+
+impl Names {
+    pub(crate) fn new(setup: &mut Setup) -> Start<Self> {
+        setup.metric("showcase.names.add", ADD, Type::String).storable().help(
+            "The last metric that was added",
+            "pmstore(1) adds one: a.b becomes showcase.dynamic.a.b, a counter of its own fetches.",
+        );
+        setup.metric("showcase.names.remove", REMOVE, Type::String).storable().help(
+            "The last name that was removed",
+            "pmstore(1) removes one: a removes showcase.dynamic.a and all names below it.",
+        );
+        let count = setup.metric("showcase.names.count", COUNT, Type::U32).units(Units::COUNT);
+        count.help("Metrics below showcase.dynamic", "showcase.dynamic.first is there from the start.");
+        let mut names =
+            Names { dynamic: setup.dynamic([ROOT]), fetches: HashMap::new(), last: ["first".into(), String::new()] };
+        names.add("first")?;
+        Ok(names)
+    }
+
+    pub(crate) fn dynamic(&self) -> &Dynamic {
+        &self.dynamic
+    }
+
+    pub(crate) fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
+        match item {
+            ADD => out.put(&self.last[0]),
+            REMOVE => out.put(&self.last[1]),
+            COUNT => out.put(self.dynamic.len() as u32),
+            _ => {
+                let fetches = self.fetches.get_mut(&item).ok_or(Error::PMID)?;
+                *fetches += 1;
+                out.put(*fetches)
+            }
+        }
+    }
+
+    pub(crate) fn store(&mut self, item: Item, value: Atom<'_>) -> Result {
+        let Atom::String(name) = value else { return Err(Error::PERMISSION) };
+        let name = std::str::from_utf8(name).map_err(|_| Error::BADSTORE)?;
+        match item {
+            ADD => self.add(name).map_err(|mistake| {
+                tracing::warn!("showcase.names.add: {mistake}");
+                Error::BADSTORE
+            })?,
+            _ => self.remove(name)?,
+        }
+        self.last[usize::from(item.item())] = name.to_owned();
+        Ok(())
+    }
+
+    fn add(&mut self, name: &str) -> Result<(), Mistake> {
+        let free =
+            (0..=Item::MAX_ITEM).map(|item| Item::new(DYNAMIC, item)).find(|item| !self.fetches.contains_key(item));
+        let item = free.unwrap_or(Item::new(DYNAMIC, 0));
+        let metric = Metric::new(format!("{ROOT}.{name}"), item, Type::U64).counter().units(Units::COUNT).to_owned();
+        self.dynamic.insert(&metric)?;
+        self.fetches.insert(item, 0);
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &str) -> Result {
+        if self.dynamic.remove(&format!("{ROOT}.{name}")) == 0 {
+            return Err(Error::BADSTORE);
+        }
+        self.fetches.retain(|item, _| self.dynamic.names(*item).len() > 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! An agent that cannot answer for some time, and says so.
+//!
+//! In C: pmdaSendError(3) with `PM_ERR_PMDANOTREADY` and later `PM_ERR_PMDAREADY`. pmcd does not ask the
+//! agent in between, and tells its clients `PM_ERR_AGAIN`.
+
+use std::time::{Duration, Instant};
+
+use pmda::prelude::*;
+
+pub(crate) const CLUSTER: u16 = 14;
+
+const NOT_READY: Item = Item::new(CLUSTER, 0);
+
+#[derive(Debug)]
+pub(crate) struct Readiness {
+    until: Option<Instant>,
+}
+
+impl Readiness {
+    pub(crate) fn new(setup: &mut Setup) -> Self {
+        let not_ready = setup.metric("showcase.not_ready", NOT_READY, Type::U32).units(Units::MILLISECONDS).storable();
+        not_ready.help(
+            "How long the agent is not ready any more",
+            "Store 10000, and for ten seconds clients of any of its metrics are told to try again.",
+        );
+        Readiness { until: None }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.until.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// So that pmcd is told in time.
+    pub(crate) fn sources(&self, set: &mut PollSet<'_>) {
+        self.until.into_iter().for_each(|until| set.at(until));
+    }
+
+    pub(crate) fn wake(&mut self) {
+        self.until = None;
+    }
+
+    pub(crate) fn fetch(&self, _: Item, out: &mut Values<'_>) -> Result {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        out.put(left.unwrap_or_default().as_millis() as u32)
+    }
+
+    pub(crate) fn store(&mut self, value: Atom<'_>) -> Result {
+        let Atom::U32(milliseconds) = value else { return Err(Error::CONV) };
+        self.until = Some(Instant::now() + Duration::from_millis(milliseconds.into()));
+        Ok(())
+    }
+}
