@@ -34,26 +34,14 @@
 //! # Ok::<(), pmda::Failure>(())
 //! ```
 //!
-//! | in C | here |
-//! |---|---|
-//! | `pmdaDaemon`, `pmdaGetOptions`, `pmdaOpenLog`, `pmdaConnect`, `pmdaMain` | [`main`], [`run`] |
-//! | `pmdaInit`, `metrictab`, `indomtab`, `pmns`, `help`, `domain.h` | [`Setup`] |
-//! | fetch callback | [`Agent::fetch`] with [`Values`] |
-//! | wrappers around `pmdaFetch`, `pmdaInstance`, … that refresh something first | [`Agent::refresh`] |
-//! | `pmdaCache…` | [`Cache`] |
-//! | `pmdaStore` | [`Agent::store`] |
-//! | `pmdaLabel`, label callback | [`Setup::labels`], [`Agent::instance_labels`] and their like |
-//! | `pmdaDynamicPMNS`, `pmdaTreeCreate`, `pmdaTreeInsert`; pmid, name and children callbacks | [`Setup::dynamic`], [`Dynamic`] |
-//! | `pmdaExtSetFlags` with `PMDA_EXT_NAMES_CHANGE`, `PMDA_EXT_LABEL_CHANGE` | [`Dynamic`], [`Agent::changes`] |
-//! | attribute, end of context | [`Agent::attribute`], [`Agent::close`] |
-//! | `pmNotifyErr` | tracing's `error!`, `warn!`, `info!` |
-//! | `pmDebugOptions` | tracing's `debug!` with the option as target, see [`log`] |
-//! | dbpmda's and pmcd's side | [`collector`] |
-//!
-//!
+//! [`c_api`] is a table from everything that C's `pmda.h` has to what stands for it here, [`log`] tells
+//! how log lines and debug options go, and [`collector`] is the other side: what dbpmda(1) and pmcd(1)
+//! ask an agent.
 
 pub mod agent;
 pub mod background;
+#[doc = include_str!("c_api.md")]
+pub mod c_api {}
 pub mod cache;
 pub mod client;
 pub mod collector;

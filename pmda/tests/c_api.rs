@@ -1,0 +1,89 @@
+//! The table of what stands for C's `pmda.h` leaves nothing out and makes nothing up.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use testkit::Pcp;
+
+const TABLE: &str = include_str!("../src/c_api.md");
+
+/// Everything between back quotes in the first column.
+fn explained() -> BTreeSet<String> {
+    let rows = TABLE.lines().filter_map(|line| line.strip_prefix("| "));
+    let quoted = rows.filter_map(|row| row.split(" | ").next()).flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    quoted.map(str::to_owned).collect()
+}
+
+fn without_comments(header: &str) -> String {
+    let mut parts = header.split("/*");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once("*/").unwrap().1)
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// The names of the fields of a structure's body: the last word before each end, without arguments.
+fn fields(body: &str) -> Vec<String> {
+    let field = |statement: &str| {
+        let statement = statement.split_once("(*").map_or(statement, |(_, name)| name.split(')').next().unwrap());
+        let names = statement.split(',').map(|name| name.split([':', '[']).next().unwrap());
+        names.filter_map(|name| words(name).last().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    body.split([';', '{', '}']).filter(|statement| !statement.trim().is_empty()).flat_map(field).collect()
+}
+
+/// What a header declares: functions, types and macros by their names, and the fields of structures.
+fn declared(header: &str) -> BTreeSet<String> {
+    let text = without_comments(header).replace("\\\n", " ");
+    let ours = |word: &&str| {
+        let word = word.trim_start_matches('_');
+        word.starts_with("pmda") || word.starts_with("PMDA") || word == "pmDSO"
+    };
+    // Conditions, and a word in a text.
+    let guards = ["PMDA_H", "PMDA_INTERNAL", "PMDA"];
+    let mut names: BTreeSet<String> =
+        words(&text).filter(ours).filter(|word| !guards.contains(word)).map(str::to_owned).collect();
+    let mut rest = text.as_str();
+    while let Some((_, from)) = rest.split_once("typedef struct ") {
+        rest = from;
+        let Some((name, body)) = from.split_once('{') else { break };
+        if name.contains(';') {
+            continue;
+        }
+        let name = name.trim();
+        let body = body.split(&format!("\n}} {name};")).next().unwrap();
+        names.extend(fields(body));
+    }
+    names.retain(|name| !["struct", "union"].contains(&name.as_str()));
+    names
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn everything_of_the_header_is_explained() {
+    let header = Pcp::required().path("PCP_INC_DIR").join("pmda.h");
+    let declared = declared(&fs::read_to_string(header).unwrap());
+    let explained = explained();
+    assert!(declared.len() > 250, "{declared:?}");
+    let missing: Vec<_> = declared.difference(&explained).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    // The table names nothing else, but what newer versions have.
+    let newer = ["PMDA_CACHE_WRITE", "PMDA_UNITS", "PMDA_EXTRAUNITS", "pmdaSortInstances"];
+    let newer = |name: &str| newer.contains(&name) || (name.starts_with("pmda") && name.contains("Result"));
+    let unknown: Vec<_> = explained.difference(&declared).filter(|name| !newer(name)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[test]
+fn every_row_says_what_stands_for_it() {
+    let rows: Vec<&str> = TABLE.lines().filter(|line| line.starts_with("| ") && *line != "| C | here |").collect();
+    assert!(rows.len() > 80, "{}", rows.len());
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        assert!(cells.len() == 2 && cells.iter().all(|cell| !cell.is_empty()), "{row}");
+    }
+}
