@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use pmapi::Error as Code;
 use pmapi::pdu::Pdu;
 use pmda::collector::{Channel, Collector, Error};
 
@@ -63,7 +64,7 @@ impl<C: Channel> Asker<C> {
         let exchange = self.collector.send_raw(encode).and_then(|()| {
             let (header, pdu) = self.collector.receive_raw()?;
             let code = match &pdu {
-                Pdu::Error(error) => pmapi::Error::from_code(error.code),
+                Pdu::Error(error) => Code::from_code(error.code),
                 _ => None,
             };
             Ok(match code {
@@ -72,19 +73,40 @@ impl<C: Channel> Asker<C> {
             })
         });
         let elapsed = start.elapsed();
-        if elapsed > self.limit {
-            self.note(Rule::Slow, subject, format!("answered after {elapsed:.1?}"));
-        }
         match exchange {
-            Ok(Ok(answer)) => Some(answer),
-            Ok(Err(got)) => {
-                self.note(Rule::WrongAnswer, subject, format!("{got} PDU, or about something else"));
-                None
+            Ok(answer) => {
+                if elapsed > self.limit {
+                    self.note(Rule::Slow, subject, format!("answered after {elapsed:.1?}"));
+                }
+                match answer {
+                    Ok(Err(Code::PMDANOTREADY)) => {
+                        self.wait_ready(subject);
+                        None
+                    }
+                    Ok(answer) => Some(answer),
+                    Err(got) => {
+                        self.note(Rule::WrongAnswer, subject, format!("{got} PDU, or about something else"));
+                        None
+                    }
+                }
             }
             Err(e) => {
                 self.failed(subject, &e);
                 None
             }
+        }
+    }
+
+    /// An agent that is not ready says when it is.
+    fn wait_ready(&mut self, subject: &str) {
+        let ready = match self.collector.receive_raw() {
+            Ok((_, Pdu::Error(error))) if error.code == Code::PMDAREADY.code() => return,
+            Ok((header, _)) => Ok(header.pdu),
+            Err(e) => Err(e),
+        };
+        match ready {
+            Ok(got) => self.note(Rule::WrongAnswer, subject, format!("{got} PDU from an agent that is not ready")),
+            Err(e) => self.failed(subject, &e),
         }
     }
 

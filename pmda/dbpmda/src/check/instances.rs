@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pmapi::pdu::Pdu;
 use pmapi::pdu::instance::InstanceReq;
-use pmapi::{InDom, Inst};
+use pmapi::{Error, InDom, Inst};
 use pmda::collector::Channel;
 
 use super::asker::Answer;
@@ -26,6 +26,8 @@ impl<C: Channel> Check<C> {
                     self.check_single(indom, &list);
                     self.indoms.insert(indom, list);
                 }
+                // Not to everybody, and not always.
+                Some(Err(Error::PERMISSION | Error::AGAIN)) => {}
                 Some(Err(code)) => self.asker.note(Rule::NoInDom, &indom.to_string(), code.to_string()),
                 None => {}
             }

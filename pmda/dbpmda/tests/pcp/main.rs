@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod agents;
+mod check;
 mod connections;
 mod derived;
 mod failures;

@@ -22,6 +22,8 @@ macro_rules! flaws {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(super) enum Flaw {
             None,
+            /// None, but the agent is not ready at first.
+            Busy,
             $($flaw,)*
         }
 
@@ -40,6 +42,7 @@ flaws! {
     Ends => Ended,
     Silent => Slow,
     Hesitates => Slow,
+    NeverReady => Slow,
     NoDescriptor => NoDescriptor,
     Unnamed => NoName,
     NoDynamicMetric => DynamicName,
@@ -74,6 +77,8 @@ pub(super) struct Fake {
     profile: Profile,
     fetches: u64,
     ended: bool,
+    was_busy: bool,
+    said_ready: bool,
 }
 
 const DYNAMIC: &str = "a.dynamic";
@@ -96,7 +101,15 @@ pub(super) fn names() -> Vec<(String, PmId)> {
 
 impl Fake {
     pub(super) fn new(flaw: Flaw) -> Fake {
-        Fake { flaw, replies: VecDeque::new(), profile: Profile::default(), fetches: 0, ended: false }
+        Fake {
+            flaw,
+            replies: VecDeque::new(),
+            profile: Profile::default(),
+            fetches: 0,
+            ended: false,
+            was_busy: false,
+            said_ready: false,
+        }
     }
 
     fn desc(&self, id: PmId) -> Option<Desc> {
@@ -225,6 +238,10 @@ impl Fake {
                 }
                 DescPdu { desc }.encode(out, 0)
             }
+            Pdu::InstanceReq(_) if [Flaw::NeverReady, Flaw::Busy].contains(&self.flaw) && !self.was_busy => {
+                self.was_busy = true;
+                Err(Error::PMDANOTREADY)
+            }
             Pdu::InstanceReq(request) => self.instance(out, &request),
             Pdu::TextReq(request) => Text { ident: 0, text: self.text(request)? }.encode(out, 0),
             Pdu::Fetch(fetch) => match fetch.pmids().next().flatten() {
@@ -261,6 +278,12 @@ impl Channel for Fake {
             encode_error(&mut out, 0, Err(code)).unwrap();
         }
         self.replies.push_back(out);
+        if self.was_busy && self.flaw == Flaw::Busy && !self.said_ready {
+            self.said_ready = true;
+            let mut ready = Vec::new();
+            encode_error(&mut ready, 0, Err(Error::PMDAREADY)).unwrap();
+            self.replies.push_back(ready);
+        }
         Ok(())
     }
 

@@ -26,6 +26,7 @@ fn only(flaw: Flaw) -> String {
 #[test]
 fn an_agent_without_flaws() {
     assert_eq!(found(Flaw::None, Duration::from_secs(60)), []);
+    assert_eq!(found(Flaw::Busy, Duration::from_secs(60)), []);
 }
 
 #[test]

@@ -1,0 +1,54 @@
+//! `dbpmda check` on agents of PCP's and on ours.
+
+use std::process::Command;
+
+use testkit::Pcp;
+
+use crate::sessions::{OURS, our_simple};
+
+/// What is found in an agent, apart from help texts, and the exit code.
+fn check(command: &str, name: &str) -> (Vec<String>, Option<i32>) {
+    let agent = Pcp::required().c_agent(name);
+    let binary = agent.binary();
+    let dir = tempfile::tempdir().unwrap();
+    let command = command.replace("BINARY", &binary.display().to_string());
+    let output = Command::new(OURS)
+        .args(["check", "-l", "60", "-t", "60", "-d", &agent.domain().to_string(), "-n"])
+        .arg(agent.root())
+        .args(command.split(' '))
+        .args(["-d", &agent.domain().to_string(), "-l"])
+        .arg(dir.path().join("log"))
+        .env("PCP_PMDAS_DIR", agent.pmdas_dir())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.success(), text.is_empty(), "{text}");
+    (text.lines().filter(|line| !line.starts_with("no-help: ")).map(str::to_owned).collect(), output.status.code())
+}
+
+/// The agent has metrics that are wrong on purpose.
+#[test]
+#[ignore = "needs PCP"]
+fn the_sample_agent() {
+    let (found, code) = check("BINARY", "sample");
+    let starts = [
+        "no-descriptor: sample.bad.unknown: ",
+        "no-descriptor: sample.secret.foo.bar.max.redirect: ",
+        "value-instance: sample.bogus_bin: ",
+    ];
+    for start in starts {
+        assert!(found.iter().any(|line| line.starts_with(start)), "{start}: {found:#?}");
+    }
+    let others: Vec<_> = found.iter().filter(|line| !starts.iter().any(|start| line.starts_with(start))).collect();
+    assert!(others.iter().all(|line| line.starts_with("profile: sample.scramble.")), "{others:#?}");
+    assert_eq!(code, Some(1));
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn the_agent_simple() {
+    for command in ["BINARY".to_owned(), our_simple().display().to_string()] {
+        let (found, _) = check(&command, "simple");
+        assert_eq!(found, [""; 0], "{command}");
+    }
+}
