@@ -131,7 +131,9 @@ pub trait Agent: Sized + 'static {
     /// asks no more until it is told that the agent is ready (`PM_ERR_PMDANOTREADY`,
     /// `PM_ERR_PMDAREADY`, pmdaSendError(3)); clients get `PM_ERR_AGAIN`.
     ///
-    /// Looked at before each request and after each [`Agent::wake`].
+    /// Looked at before each request and after each [`Agent::wake`]. pmcd does not tell an agent that
+    /// is not ready which clients come and go: when it is ready again, nobody is known, and what
+    /// [`Clients`](crate::Clients) and event queues had for clients is gone.
     fn is_ready(&self) -> bool {
         true
     }

@@ -31,6 +31,29 @@ use crate::log::panic_message;
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
+///
+/// An agent that has nothing to say before the first snapshot lets pmcd wait for it:
+///
+/// ```
+/// # use pmda::prelude::*;
+/// # struct Slow { source: Background<u64> }
+/// # impl Agent for Slow {
+/// #     const NAME: &'static str = "slow";
+/// #     const DOMAIN: u16 = 400;
+/// #     fn new(_: &mut Setup) -> Start<Self> { Err("".into()) }
+/// fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+///     out.put(*self.source.latest()?)
+/// }
+///
+/// fn is_ready(&self) -> bool {
+///     self.source.is_ready()
+/// }
+///
+/// fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
+///     set.first(&self.source);
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Background<T> {
     latest: Arc<Mutex<Latest<T>>>,

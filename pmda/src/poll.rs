@@ -117,7 +117,7 @@ fn timeout(until: Instant) -> PollTimeout {
 fn recycle<'b>(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'b>> {
     fds.clear();
     // Vectors of elements of one size are collected in place; this one has none.
-    fds.into_iter().filter_map(|_| None).collect()
+    fds.into_iter().map_while(|_| None).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod stage;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use pmapi::pdu::event::{self, EventFlags, Layout};
 use pmapi::pdu::handshake::{Attr, Attribute};
@@ -80,6 +80,20 @@ fn as_a_process() {
     assert_eq!(panics.len(), 2, "{log}");
     assert!(panics[0].contains(") Error: panic at ") && panics[0].ends_with(": as the test wants it"), "{log}");
     assert!(log.trim_end().lines().last().is_some_and(|line| line.starts_with("Log finished ")), "{log}");
+}
+
+#[test]
+fn a_panic_at_the_start_ends_the_agent_and_its_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("stage.log");
+    let mut command = Command::new(example("stage"));
+    let status = command.arg("-l").arg(&log).env("STAGE_FAILS", "").stdout(Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    let log = std::fs::read_to_string(log).unwrap();
+    let lines: Vec<&str> = log.lines().filter(|line| !line.is_empty()).collect();
+    assert!(matches!(lines[..], [_, _, _, end] if end.starts_with("Log finished ")), "{log}");
+    assert!(lines[1].contains(") Error: panic at ") && lines[1].ends_with(": as the test wants it"), "{log}");
+    assert!(lines[2].contains(") Critical: the agent panicked"), "{log}");
 }
 
 #[test]

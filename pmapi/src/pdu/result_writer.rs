@@ -76,7 +76,7 @@ impl ResultWriter {
         }
         let mut words: Vec<u32> = words.collect();
         words.sort_unstable();
-        words.array_windows().find(|[a, b]| a == b).and_then(|[word, _]| Inst::from_word(*word))
+        words.iter().zip(words.iter().skip(1)).find(|(a, b)| a == b).and_then(|(word, _)| Inst::from_word(*word))
     }
 
     /// Bytes of the PDU so far.

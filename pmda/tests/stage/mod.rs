@@ -106,6 +106,7 @@ impl Agent for Stage {
     const WANTS: Flags = Flags::AUTHORIZE.union(Flags::CONTAINER);
 
     fn new(setup: &mut Setup) -> Start<Self> {
+        assert!(std::env::var_os("STAGE_FAILS").is_none(), "as the test wants it");
         setup.indom(TWO).instances([(0, "zero"), (1, "one")]);
         setup.metric("stage.event.records", RECORDS, Type::Event);
         setup.metric("stage.event.highres_records", HIGHRES, Type::HighResEvent);
