@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::check::{self, Checked, Resolved};
+use super::check::{self, Resolved};
 use super::data::Data;
 use super::emit::{self, Emitted};
 use super::expr::{Expr, Function, Kind};

@@ -165,7 +165,6 @@ pub(crate) trait Number: Copy + Default + PartialOrd + 'static {
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
-    fn negative(self) -> Self;
 }
 
 /// The places of a column that are wanted.
@@ -199,7 +198,7 @@ pub(crate) struct Buffers {
 }
 
 macro_rules! number {
-    ($($kind:ident $ty:ident: $plus:expr, $minus:expr, $times:expr, $negative:expr, $scaled:expr;)*) => {$(
+    ($($kind:ident $ty:ident: $plus:expr, $minus:expr, $times:expr, $scaled:expr;)*) => {$(
         impl Number for $ty {
             fn column(data: &Data) -> Option<&Vec<$ty>> {
                 match data {
@@ -248,11 +247,6 @@ macro_rules! number {
             fn times(self, other: $ty) -> $ty {
                 $times(self, other)
             }
-
-            #[inline]
-            fn negative(self) -> $ty {
-                $negative(self)
-            }
         }
     )*};
 }
@@ -267,10 +261,10 @@ fn scaled(value: f64, scale: Scale) -> f64 {
 }
 
 number! {
-    I32 i32: i32::wrapping_add, i32::wrapping_sub, i32::wrapping_mul, i32::wrapping_neg, unscaled;
-    U32 u32: u32::wrapping_add, u32::wrapping_sub, u32::wrapping_mul, u32::wrapping_neg, unscaled;
-    I64 i64: i64::wrapping_add, i64::wrapping_sub, i64::wrapping_mul, i64::wrapping_neg, unscaled;
-    U64 u64: u64::wrapping_add, u64::wrapping_sub, u64::wrapping_mul, u64::wrapping_neg, unscaled;
-    Float f32: |a, b| a + b, |a, b| a - b, |a, b| a * b, |a: f32| -a, unscaled;
-    Double f64: |a, b| a + b, |a, b| a - b, |a, b| a * b, |a: f64| -a, scaled;
+    I32 i32: i32::wrapping_add, i32::wrapping_sub, i32::wrapping_mul, unscaled;
+    U32 u32: u32::wrapping_add, u32::wrapping_sub, u32::wrapping_mul, unscaled;
+    I64 i64: i64::wrapping_add, i64::wrapping_sub, i64::wrapping_mul, unscaled;
+    U64 u64: u64::wrapping_add, u64::wrapping_sub, u64::wrapping_mul, unscaled;
+    Float f32: |a, b| a + b, |a, b| a - b, |a, b| a * b, unscaled;
+    Double f64: |a, b| a + b, |a, b| a - b, |a, b| a * b, scaled;
 }

@@ -47,8 +47,12 @@ pub(crate) type Column = Result<Vec<(u32, String)>, Error>;
 impl Answers {
     pub(crate) fn parse(text: &str) -> Answers {
         let mut answers = Answers::default();
-        text.lines().for_each(|line| answers.line(line));
+        answers.add(text);
         answers
+    }
+
+    pub(crate) fn add(&mut self, text: &str) {
+        text.lines().for_each(|line| self.line(line));
     }
 
     fn line(&mut self, line: &str) {
@@ -64,7 +68,10 @@ impl Answers {
             ["I", indom, inst, name] => {
                 let inst = Inst::from_word(id(inst)).unwrap();
                 let indom = InDom::from_word(word(indom)).unwrap();
-                self.instances.entry(indom).or_default().push((inst, name.to_owned()));
+                let instances = self.instances.entry(indom).or_default();
+                if !instances.iter().any(|(other, _)| *other == inst) {
+                    instances.push((inst, name.to_owned()));
+                }
             }
             ["E", name, offset, reason] => {
                 let outcome = Outcome::Syntax { offset: offset.parse().unwrap(), reason: reason.to_owned() };

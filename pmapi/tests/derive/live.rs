@@ -43,14 +43,12 @@ impl Stage {
     }
 
     /// The answers, and what came on standard error.
-    pub(crate) fn ask(&self, requests: &str, samples: u32, batch: u32) -> (Answers, String) {
-        let (text, errors) = self.ask_text(requests, samples, batch);
-        (Answers::parse(&text), errors)
-    }
-
-    pub(crate) fn ask_text(&self, requests: &str, samples: u32, batch: u32) -> (String, String) {
+    /// `None` when the library did not survive.
+    pub(crate) fn ask(&self, requests: &str, samples: u32, batch: u32) -> Option<(String, String)> {
         let errors = self.dir.path().join("errors");
-        let mut oracle = Command::new(self.dir.path().join("oracle"))
+        let mut oracle = Command::new("timeout")
+            .args(["-s", "KILL", "5"])
+            .arg(self.dir.path().join("oracle"))
             .args([self.pmcd.host(), samples.to_string(), batch.to_string()])
             .env("PCP_DERIVED_CONFIG", "")
             .stdin(Stdio::piped())
@@ -60,12 +58,12 @@ impl Stage {
             .unwrap();
         let mut input = oracle.stdin.take().unwrap();
         let requests = requests.to_owned();
-        let writer = std::thread::spawn(move || input.write_all(requests.as_bytes()).unwrap());
+        let writer = std::thread::spawn(move || input.write_all(requests.as_bytes()));
         let output = oracle.wait_with_output().unwrap();
-        writer.join().unwrap();
+        let _ = writer.join();
         let errors = String::from_utf8_lossy(&std::fs::read(errors).unwrap()).into_owned();
-        assert!(output.status.success(), "{:?}: {errors}", output.status);
-        (String::from_utf8_lossy(&output.stdout).into_owned(), errors)
+        assert!(!errors.contains("pmNewContext") && output.status.code() != Some(1), "{errors}");
+        output.status.success().then(|| (String::from_utf8_lossy(&output.stdout).into_owned(), errors))
     }
 }
 
@@ -79,7 +77,7 @@ pub(crate) fn data(name: &str) -> PathBuf {
 #[ignore = "needs PCP"]
 fn recorded_operands_are_those_of_the_agents() {
     let requests: String = recorded::names().iter().map(|name| format!("operand\t{name}\n")).collect();
-    let (text, _) = Stage::new().ask_text(&requests, 1, 1);
+    let (text, _) = Stage::new().ask(&requests, 1, 1).unwrap();
     if std::env::var_os("DERIVE_RECORD").is_some() {
         std::fs::write(data("operands.tsv"), &text).unwrap();
     }

@@ -3,6 +3,9 @@
  *
  * oracle HOST SAMPLES BATCH <REQUESTS
  *
+ * A definition with matchinst() should be alone: the parser remembers one that was never closed, and patterns are used
+ * after they are freed.
+ *
  * Requests: lines "operand NAME" and "define NAME EXPRESSION", words apart by a tab.
  * Answers, words apart by tabs; identifiers and units are hexadecimal words, floating point numbers their bits:
  *   D name pmid type indom semantics units   an operand's descriptor
@@ -100,15 +103,15 @@ static void define(const char *name, const char *expr)
 		return;
 	}
 	printf("E\t%s\t%d\t%s\n", name, (int)(error - expr), pmDerivedErrStr() ? pmDerivedErrStr() : "");
-	/* The parser remembers that it is in a matchinst() that was never closed, and some of an mkconst(). */
-	pmRegisterDerived(name, "matchinst(/x/, x) + mkconst(1, type=u32)");
+	/* The parser remembers some of an mkconst() that was not complete. */
+	pmRegisterDerived(name, "mkconst(1, type=u32)");
 }
 
 int main(int argc, char **argv)
 {
 	static char line[100000];
 	int i, sts, batch, samples, sample;
-	pmResult *result;
+	pmHighResResult *result;
 	pmID *pmids;
 
 	if (argc != 4)
@@ -162,7 +165,7 @@ int main(int argc, char **argv)
 		} else
 			descriptor('M', &definitions[i]);
 	}
-	for (i = 0; i < ndefinitions || i == 0; i += batch) {
+	for (i = 0; i < ndefinitions || (i == 0 && noperands > 0); i += batch) {
 		int j, n = ndefinitions - i < batch ? ndefinitions - i : batch;
 
 		for (j = 0; j < noperands; j++)
@@ -170,16 +173,16 @@ int main(int argc, char **argv)
 		for (j = 0; j < n; j++)
 			pmids[noperands + j] = definitions[i + j].pmid;
 		for (sample = 0; sample < samples; sample++) {
-			if ((sts = pmFetch(noperands + n, pmids, &result)) < 0) {
-				fprintf(stderr, "pmFetch: %s\n", pmErrStr(sts));
+			if ((sts = pmFetchHighRes(noperands + n, pmids, &result)) < 0) {
+				fprintf(stderr, "pmFetchHighRes: %s\n", pmErrStr(sts));
 				return 1;
 			}
-			printf("S\t%ld\t%ld\n", (long)result->timestamp.tv_sec, (long)result->timestamp.tv_usec * 1000);
+			printf("S\t%ld\t%ld\n", (long)result->timestamp.tv_sec, (long)result->timestamp.tv_nsec);
 			for (j = 0; j < noperands; j++)
 				values('V', &operands[j], result->vset[j]);
 			for (j = 0; j < n; j++)
 				values('R', &definitions[i + j], result->vset[noperands + j]);
-			pmFreeResult(result);
+			pmFreeHighResResult(result);
 			if (sample + 1 < samples)
 				usleep(10000);
 		}
