@@ -115,7 +115,7 @@ fn make(pcp: &Pcp, name: &str, dir: &Path) {
     let from = pcp.path("PCP_PMDASADM_DIR").join(name).join(&shared);
     if from.exists() {
         fs::copy(from, dir.join(&shared)).expect("a copy of the shared object");
-    } else {
+    } else if dir.join(format!("{name}.c")).exists() {
         let mut gcc = Command::new("gcc");
         gcc.args(["-O2", "-fPIC", "-shared", "-o", &shared, &format!("{name}.c"), "-lpcp_pmda", "-lpcp"]);
         gcc.current_dir(dir);
