@@ -1,0 +1,191 @@
+//! Marks what an application does, for the metrics of Performance Co-Pilot's trace agent: what libpcp_trace
+//! (pmdatrace(3)) is in C.
+//!
+//! ```
+//! use pcp_trace::{Tag, Trace};
+//!
+//! let trace = Trace::from_env()?;
+//! let (order, refused, size) = (Tag::new("order")?, Tag::new("order refused")?, Tag::new("order size")?);
+//!
+//! let transaction = trace.begin(&order);
+//! # fn take_order() -> Option<f64> { None }
+//! match take_order() {
+//!     Some(items) => {
+//!         trace.observe(&size, items);
+//!         transaction.end();
+//!     }
+//!     None => trace.point(&refused), // and the transaction, dropped without an end, is not counted
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The agent has counts, rates and times of all tags: `trace.transact.count`, `trace.point.rate`, …
+//!
+//! Nothing here fails because the agent is away, or has gone: what is traced meanwhile is
+//! [missed](Status::missed), and the connection tried again after 5, 10, 20, 40 and then every 80
+//! seconds. The environment says where the agent is and how long it is waited for: see [`Options`].
+//!
+//! Two protocols are there to choose from:
+//!
+//! * **synchronous**: a call returns when the agent has counted. The very first waits for the connection, up to
+//!   [`Options::connect_timeout`], and one that the agent does not answer takes [`Options::request_timeout`];
+//! * **asynchronous** ([`State::ASYNC`]): a call puts aside what is to be sent, and a thread sends it some
+//!   milliseconds later. When a megabyte waits, because the agent is slow, what comes then is missed.
+//!
+//! | in C | here |
+//! |---|---|
+//! | `pmtracebegin`, `pmtraceend`, `pmtraceabort` | [`Trace::begin`], [`Transaction::end`], [`Transaction::abort`] or none of them |
+//! | `pmtracepoint`, `pmtraceobs`, `pmtracecounter` | [`Trace::point`], [`Trace::observe`], [`Trace::counter`] |
+//! | `pmtracestate` | [`Trace::set_state`] |
+//! | `pmtraceerrstr` | [`Status::failure`] |
+
+mod link;
+mod options;
+pub mod protocol;
+mod queue;
+mod status;
+mod tag;
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use link::Failure;
+pub use options::{EnvError, Options, State};
+pub use status::{Status, TooLate};
+pub use tag::{Tag, TagError};
+
+use link::Link;
+use protocol::Kind;
+use queue::Queue;
+use status::Shared;
+
+/// How long the last handle waits until what has been put aside is sent.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// The way to the trace agent, for any number of threads. A copy is another handle of the same
+/// connection, which is made when something is traced for the first time.
+#[derive(Clone, Debug)]
+pub struct Trace(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    link: Mutex<Link>,
+    queue: OnceLock<Arc<Queue>>,
+}
+
+impl Trace {
+    /// With options from elsewhere.
+    pub fn new(options: Options) -> Trace {
+        let shared = Arc::new(Shared::new(options));
+        Trace(Arc::new(Inner { shared, link: Mutex::default(), queue: OnceLock::new() }))
+    }
+
+    /// With what the environment says.
+    pub fn from_env() -> Result<Trace, EnvError> {
+        Options::from_env().map(Trace::new)
+    }
+
+    /// Begins a transaction (pmtracebegin(3)). Any number of one tag may be in progress.
+    pub fn begin<'a>(&'a self, tag: &'a Tag) -> Transaction<'a> {
+        self.0.shared.say(State::API, || format!("transaction {tag} begins"));
+        Transaction { trace: self, tag, start: Instant::now() }
+    }
+
+    /// A transaction that has ended and took some time, which the application has measured.
+    pub fn transact(&self, tag: &Tag, took: Duration) {
+        self.send(Kind::Transact, tag, took.as_secs_f64());
+    }
+
+    /// A point that the application passes (pmtracepoint(3)).
+    pub fn point(&self, tag: &Tag) {
+        self.send(Kind::Point, tag, -1.0);
+    }
+
+    /// A value that the application observes (pmtraceobs(3)).
+    pub fn observe(&self, tag: &Tag, value: f64) {
+        self.send(Kind::Observe, tag, value);
+    }
+
+    /// A value that counts up, such as bytes written so far (pmtracecounter(3)).
+    pub fn counter(&self, tag: &Tag, value: f64) {
+        self.send(Kind::Counter, tag, value);
+    }
+
+    /// Sets all flags and gives those before (pmtracestate(3)). [`State::ASYNC`] has to be set before
+    /// anything is traced, and cannot be taken back: without it the flags of the diagnostics change alone.
+    pub fn set_state(&self, state: State) -> Result<State, TooLate> {
+        self.0.shared.set_state(state)
+    }
+
+    /// What has become of what was traced.
+    pub fn status(&self) -> Status {
+        self.0.shared.status()
+    }
+
+    /// Waits until what the asynchronous protocol has put aside is sent, or missed; false when that takes
+    /// longer. The last handle does it by itself, but a `static` is never dropped.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        self.0.queue.get().is_none_or(|queue| queue.flush(timeout))
+    }
+
+    fn send(&self, kind: Kind, tag: &Tag, value: f64) {
+        let Inner { shared, link, queue } = &*self.0;
+        shared.say(State::API, || format!("{kind:?} {tag} {value}"));
+        if shared.state().has(State::NOAGENT) {
+            return;
+        }
+        if !shared.choose() {
+            link.lock().unwrap_or_else(PoisonError::into_inner).send(shared, tag.prepared(), kind, value);
+        } else if !queue.get_or_init(|| start(shared)).push(tag.prepared(), kind, value) {
+            shared.add_missed(1);
+        }
+    }
+}
+
+/// A queue with the thread that empties it.
+fn start(shared: &Arc<Shared>) -> Arc<Queue> {
+    let queue = Arc::new(Queue::default());
+    let sender = (queue.clone(), shared.clone());
+    let thread = thread::Builder::new().name("pcp-trace".into());
+    if let Err(e) = thread.spawn(move || sender.0.send_all(&sender.1)) {
+        // Nothing is ever sent then: the queue fills, and the rest is missed.
+        shared.down(e.into());
+    }
+    queue
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.get() {
+            queue.flush(LINGER);
+            queue.close();
+        }
+    }
+}
+
+/// A transaction in progress: it counts when it is [ended](Transaction::end), and not when it is dropped
+/// without that.
+#[derive(Debug)]
+#[must_use = "a transaction that is dropped is aborted"]
+pub struct Transaction<'a> {
+    trace: &'a Trace,
+    tag: &'a Tag,
+    start: Instant,
+}
+
+impl Transaction<'_> {
+    /// Ends the transaction: it counts, with the time since it began (pmtraceend(3)).
+    pub fn end(self) {
+        self.trace.transact(self.tag, self.start.elapsed());
+    }
+
+    /// Ends the transaction without a trace, as dropping it does (pmtraceabort(3)).
+    pub fn abort(self) {}
+
+    /// The time since it began.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+}

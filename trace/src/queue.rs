@@ -1,0 +1,135 @@
+//! The asynchronous protocol: PDUs are collected, and a thread sends them.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::link::{Backoff, connect};
+use crate::options::State;
+use crate::protocol::{self, Kind};
+use crate::status::Shared;
+
+/// As many bytes may wait; what comes then is missed.
+const LIMIT: usize = 1 << 20;
+/// From here on nothing more is waited for.
+const ENOUGH: usize = LIMIT / 4;
+/// How long more is waited for.
+const GATHER: Duration = Duration::from_millis(2);
+
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    waiting: Mutex<Waiting>,
+    /// The sender has something to do.
+    filled: Condvar,
+    /// The sender has done it.
+    emptied: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    pdus: Vec<u8>,
+    count: u64,
+    /// Somebody waits until everything is sent, or the queue is closed.
+    hurry: bool,
+    closed: bool,
+    /// The sender sleeps until there is something.
+    asleep: bool,
+    /// The sender has something that it has not sent yet.
+    sending: bool,
+}
+
+impl Queue {
+    /// Adds a PDU; false when there is no room.
+    pub(crate) fn push(&self, prepared: &[u8], kind: Kind, value: f64) -> bool {
+        let mut waiting = self.lock();
+        let before = waiting.pdus.len();
+        if before + prepared.len() > LIMIT {
+            return false;
+        }
+        protocol::append(&mut waiting.pdus, prepared, kind, false, value);
+        waiting.count += 1;
+        let enough = before < ENOUGH && waiting.pdus.len() >= ENOUGH;
+        if std::mem::take(&mut waiting.asleep) || enough {
+            drop(waiting);
+            self.filled.notify_one();
+        }
+        true
+    }
+
+    /// Waits until everything is sent or missed; false when that takes longer.
+    pub(crate) fn flush(&self, timeout: Duration) -> bool {
+        let mut waiting = self.lock();
+        waiting.hurry = true;
+        self.filled.notify_one();
+        let busy = |waiting: &mut Waiting| !waiting.pdus.is_empty() || waiting.sending;
+        let waited = self.emptied.wait_timeout_while(waiting, timeout, busy);
+        let (mut waiting, result) = waited.unwrap_or_else(PoisonError::into_inner);
+        waiting.hurry = false;
+        !result.timed_out()
+    }
+
+    /// Ends the sender, after it has sent what is there.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.filled.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what waits, with an empty buffer for the next; `None` at the end.
+    fn take(&self, pdus: &mut Vec<u8>) -> Option<u64> {
+        pdus.clear();
+        let mut waiting = self.lock();
+        waiting.sending = false;
+        while waiting.pdus.is_empty() {
+            self.emptied.notify_all();
+            if waiting.closed {
+                return None;
+            }
+            waiting.asleep = true;
+            waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        waiting.asleep = false;
+        let more = |waiting: &mut Waiting| waiting.pdus.len() < ENOUGH && !waiting.hurry && !waiting.closed;
+        let waited = self.filled.wait_timeout_while(waiting, GATHER, more);
+        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut waiting.pdus, pdus);
+        waiting.sending = true;
+        Some(std::mem::take(&mut waiting.count))
+    }
+
+    /// Sends until the queue is closed.
+    pub(crate) fn send_all(&self, shared: &Shared) {
+        let mut connection: Option<TcpStream> = None;
+        let mut backoff = Backoff::default();
+        let mut pdus = Vec::new();
+        while let Some(count) = self.take(&mut pdus) {
+            shared.say(State::PDUBUF, || format!("{count} PDUs, {} bytes to send", pdus.len()));
+            if connection.is_none() && backoff.is_due() {
+                match connect(&shared.options) {
+                    Ok(stream) => {
+                        backoff.succeeded();
+                        shared.up();
+                        connection = Some(stream);
+                    }
+                    Err(failure) => {
+                        backoff.failed(&shared.options.reconnect);
+                        shared.down(failure);
+                    }
+                }
+            }
+            match connection.as_mut().map(|stream| stream.write_all(&pdus)) {
+                Some(Ok(())) => shared.add_sent(count),
+                None => shared.add_missed(count),
+                Some(Err(e)) => {
+                    connection = None;
+                    shared.down(e.into());
+                    shared.add_missed(count);
+                }
+            }
+        }
+    }
+}
