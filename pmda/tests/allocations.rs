@@ -2,15 +2,17 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod stage;
 mod zoo;
 
 use allocation_counter::measure;
-use pmapi::pdu::Frames;
 use pmapi::pdu::instance::InstanceReq;
 use pmapi::pdu::metadata::{self, DescReq, Subject, TextKind, TextReq};
 use pmapi::pdu::profile::{Profile, State};
+use pmapi::pdu::{Frames, Header};
 use pmapi::{Domain, InDom, Inst, Item, PmId, config::Config};
 use pmda::{Engine, Reply};
+use stage::Stage;
 use zoo::Zoo;
 
 #[test]
@@ -66,7 +68,25 @@ fn steady_requests_allocate_nothing() {
     }
 }
 
-/// The test above cannot pass by counting nothing.
+#[test]
+fn events_take_no_memory_but_their_own() {
+    let domain = Domain::new(stage::DOMAIN).unwrap();
+    let mut engine = Engine::<Stage>::new(domain, Config::new(b"", [])).unwrap();
+    let mut request = Vec::new();
+    // After each fetch 100 events come in, without parameters to be kept.
+    let pmids = [stage::FLOOD, stage::VISITS].map(|item| Some(PmId::new(domain, item)));
+    metadata::encode_fetch(&mut request, 7, 0, pmids.into_iter()).unwrap();
+    let header = Header::parse(&request).unwrap().unwrap();
+    let mut fetch = || match engine.handle(header, &request) {
+        Reply::Pdu(head, rest) => head.len() + rest.len(),
+        Reply::None => 0,
+    };
+    (0..3).for_each(|_| _ = fetch());
+    let allocated = measure(|| (0..100).for_each(|_| assert!(fetch() > 1000)));
+    assert_eq!(allocated.count_total, 0);
+}
+
+/// The tests above cannot pass by counting nothing.
 #[test]
 fn an_allocation_is_counted() {
     assert_eq!(measure(|| drop(std::hint::black_box(vec![1u8; 100]))).count_total, 1);
