@@ -21,16 +21,20 @@ impl Collection {
         wants: impl Fn(Inst) -> bool,
         mut out: impl FnMut(Option<Inst>, Atom<'_>),
     ) -> Result<(), Error> {
-        let entry = self.tables.metrics.get(&item).ok_or(Error::PMID)?;
+        let entry = self.tables.metric(item).ok_or(Error::PMID)?;
         let ty = entry.desc.ty;
         if ty == ValueType::NoSupport {
             return Err(Error::APPVERSION);
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = match ty {
+            ValueType::Elapsed => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            _ => Duration::ZERO,
+        };
         let mut values = 0;
-        let mut status = if entry.values.is_empty() { Err(Error::INST) } else { Ok(()) };
-        for place in entry.values.iter().filter(|place| place.inst.is_none_or(&wants)) {
-            let Some(source) = self.sources.get_mut(place.source) else { continue };
+        let places = self.tables.places(entry);
+        let mut status = if places.is_empty() { Err(Error::INST) } else { Ok(()) };
+        for place in places.iter().filter(|place| place.inst.is_none_or(&wants)) {
+            let Some(source) = self.sources.get_mut(place.source as usize) else { continue };
             match source.atom(place, ty, now, &mut self.buffer) {
                 Ok(Some(atom)) => {
                     values += 1;
@@ -57,7 +61,7 @@ impl Source {
         now: Duration,
         buffer: &'b mut Vec<u8>,
     ) -> io::Result<Option<Atom<'b>>> {
-        self.reread(place.metric)?;
+        self.reread(place.metric as usize)?;
         let value = self.file.value(place.index).ok_or(io::ErrorKind::UnexpectedEof)?;
         let sentinel = self.file.header().flags.contains(Flags::SENTINEL);
         if sentinel && is_no_value(&value, ty) {

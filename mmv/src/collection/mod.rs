@@ -104,12 +104,13 @@ impl Collection {
     /// has changed, a process is gone or the directory has changed.
     pub fn refresh(&mut self) -> bool {
         let start = Instant::now();
-        self.sources.iter_mut().for_each(Source::begin);
+        let buffer = &mut self.buffer;
+        let valid = self.sources.iter_mut().fold(true, |valid, source| source.begin(buffer) && valid);
         let forced = self.reload != 0;
         let broken = self.sources.iter_mut().any(Source::take_broken);
         let directory = Directory::look(&self.directory);
         let same = !forced && !broken && !self.pending && !self.seen.may_differ(&directory);
-        let same = same && self.sources.iter().all(Source::is_valid);
+        let same = same && valid;
         self.looked = Some((start, start.elapsed()));
         if same {
             return false;
@@ -152,8 +153,7 @@ impl Collection {
 
     /// The metrics, in the order of the files.
     pub fn metrics(&self) -> impl Iterator<Item = (&str, MetricDesc)> {
-        let entries = self.tables.order.iter().filter_map(|item| self.tables.metrics.get(item));
-        entries.map(|entry| (entry.name.as_str(), entry.desc))
+        self.tables.metrics.iter().map(|entry| (entry.name.as_str(), entry.desc))
     }
 
     /// The metric of a name.
@@ -204,7 +204,7 @@ impl Collection {
     }
 
     fn entry(&self, item: Item) -> Result<&Entry, Error> {
-        self.tables.metrics.get(&item).ok_or(Error::PMID)
+        self.tables.metric(item).ok_or(Error::PMID)
     }
 
     fn source(&self, index: usize) -> Option<&Source> {

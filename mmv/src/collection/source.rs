@@ -83,17 +83,26 @@ impl Source {
         }
     }
 
-    /// A request begins: values may have changed.
-    pub(super) fn begin(&mut self) {
-        self.fresh = Fresh::Nothing;
+    /// A request begins, and values may have changed: whether the file is still the one that was read,
+    /// and may be shown. `buffer` is for the time being.
+    pub(super) fn begin(&mut self, buffer: &mut Vec<u8>) -> bool {
+        let front = match &self.handle {
+            Some(handle) => self.file.reread_front(handle, buffer),
+            None => self.reopen().and_then(|handle| self.file.reread_front(&handle, buffer)),
+        };
+        self.fresh = if front.as_ref().is_ok_and(|(_, all)| *all) { Fresh::All } else { Fresh::Nothing };
+        front.is_ok_and(|(generations, _)| self.shows(generations))
     }
 
-    /// Whether the file is still the one that was read, and may be shown.
+    /// As [`begin`](Source::begin), for a file that is found again in the directory.
     pub(super) fn is_valid(&self) -> bool {
+        let generations = self.with_handle(|handle| reader::generations(handle).map_err(io::Error::other));
+        generations.is_ok_and(|generations| self.shows(generations))
+    }
+
+    fn shows(&self, (g1, g2): (u64, u64)) -> bool {
         let generation = self.file.header().g1;
-        let same = self.with_handle(|handle| reader::generations(handle).map_err(io::Error::other));
-        let alive = self.file.header().owner().is_none_or(reader::process_exists);
-        same.is_ok_and(|(g1, g2)| g1 == generation && g2 == generation) && alive
+        g1 == generation && g2 == generation && self.file.header().owner().is_none_or(reader::process_exists)
     }
 
     /// Whether something could not be read since it was asked last.

@@ -1,6 +1,7 @@
 //! The files' metrics and instance domains, put together.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use hashbrown::{HashMap, HashSet};
 use pmapi::{Inst, Item, Semantics, Serial, Units};
@@ -16,9 +17,12 @@ use crate::reader::{Indom, Instance, Metric};
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub names: BTreeMap<String, Item>,
-    /// The metrics in the order of the files.
-    pub order: Vec<Item>,
-    pub metrics: HashMap<Item, Entry>,
+    /// In the order of the files.
+    pub metrics: Vec<Entry>,
+    /// Indexes of the metrics.
+    items: HashMap<Item, u32>,
+    /// The values of all metrics, those of one together.
+    places: Vec<Place>,
     pub indoms: BTreeMap<Serial, IndomEntry>,
     pub labels: LabelTable,
 }
@@ -32,16 +36,16 @@ pub(super) struct Entry {
     pub source: usize,
     /// Its index in that file.
     pub metric: usize,
-    /// In the order of the instances.
-    pub values: Vec<Place>,
+    /// Where its values are in the list of all places.
+    values: Range<u32>,
 }
 
 /// Where a value is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub inst: Option<Inst>,
-    pub source: usize,
-    pub metric: usize,
+    pub source: u32,
+    pub metric: u32,
     pub index: u32,
 }
 
@@ -69,7 +73,8 @@ pub(super) fn exported_serial(cluster: u16, serial: u32) -> Serial {
 
 impl Tables {
     pub(super) fn build(prefix: &str, sources: &[Source]) -> Tables {
-        let mut builder = Builder { prefix, tables: Tables::default(), strangers: HashSet::new() };
+        let mut builder =
+            Builder { prefix, tables: Tables::default(), values: Vec::new(), strangers: HashSet::new() };
         for (index, source) in sources.iter().enumerate() {
             for (part, indom) in source.file.indoms().iter().enumerate() {
                 builder.add_indom(sources, index, part, indom);
@@ -83,28 +88,26 @@ impl Tables {
                 }
             }
         }
-        let mut tables = builder.tables;
-        tables.sort_values();
+        let mut tables = builder.finish();
         tables.labels = LabelTable::build(sources);
         tables
     }
 
-    /// Puts values into the order of their instances; those of no known instance go.
-    fn sort_values(&mut self) {
-        for entry in self.metrics.values_mut() {
-            let Some(indom) = entry.desc.indom else { continue };
-            let empty = IndomEntry::default();
-            let order = &self.indoms.get(&indom).unwrap_or(&empty).order;
-            let position = |place: &Place| place.inst.and_then(|inst| order.get(&inst).copied());
-            entry.values.retain(|place| position(place).is_some());
-            entry.values.sort_by_key(position);
-        }
+    pub(super) fn metric(&self, item: Item) -> Option<&Entry> {
+        self.metrics.get(*self.items.get(&item)? as usize)
+    }
+
+    /// A metric's values, in the order of the instances.
+    pub(super) fn places(&self, entry: &Entry) -> &[Place] {
+        self.places.get(entry.values.start as usize..entry.values.end as usize).unwrap_or_default()
     }
 }
 
 struct Builder<'a> {
     prefix: &'a str,
     tables: Tables,
+    /// Of each metric.
+    values: Vec<Vec<Place>>,
     /// Instances of a source whose identifier has another name in the domain.
     strangers: HashSet<(Serial, usize, Inst)>,
 }
@@ -151,7 +154,8 @@ impl Builder<'_> {
             _ => (metric.semantics, metric.units),
         };
         let desc = MetricDesc { item, ty: metric.ty, indom, semantics: desc.0, units: desc.1 };
-        if let Some(entry) = self.tables.metrics.get(&item) {
+        let known = self.tables.items.get(&item).map(|index| *index as usize);
+        if let Some(entry) = known.and_then(|index| self.tables.metrics.get(index)) {
             // Another part of the same metric, with other instances.
             if entry.name != name {
                 return Err(Refusal::ItemInUse(item));
@@ -162,19 +166,41 @@ impl Builder<'_> {
         } else {
             check_place(&self.tables.names, &name)?;
             self.tables.names.insert(name.clone(), item);
-            self.tables.order.push(item);
         }
-        let new = || Entry { name, desc, source, metric: metric_index, values: Vec::new() };
-        let entry = self.tables.metrics.entry(item).or_insert_with(new);
-        let mut known: HashSet<Option<Inst>> = entry.values.iter().map(|place| place.inst).collect();
+        let index = known.unwrap_or_else(|| {
+            let index = self.tables.metrics.len();
+            self.tables.items.insert(item, index as u32);
+            self.tables.metrics.push(Entry { name, desc, source, metric: metric_index, values: 0..0 });
+            self.values.push(Vec::new());
+            index
+        });
+        let Some(values) = self.values.get_mut(index) else { return Ok(()) };
+        let mut known: HashSet<Option<Inst>> = values.iter().map(|place| place.inst).collect();
         for value in metric.values() {
             let inst = indom.and_then(|_| Inst::from_word(value.instance.cast_unsigned()));
             let stranger = indom.zip(inst).is_some_and(|(d, inst)| self.strangers.contains(&(d, source, inst)));
             if inst.is_some() == indom.is_some() && !stranger && known.insert(inst) {
-                entry.values.push(Place { inst, source, metric: metric_index, index: value.index });
+                values.push(Place { inst, source: source as u32, metric: metric_index as u32, index: value.index });
             }
         }
         Ok(())
+    }
+
+    /// Puts values into the order of their instances; those of no known instance go.
+    fn finish(self) -> Tables {
+        let mut tables = self.tables;
+        for (entry, mut values) in tables.metrics.iter_mut().zip(self.values) {
+            if let Some(indom) = entry.desc.indom {
+                let order = tables.indoms.get(&indom).map(|indom| &indom.order);
+                let position = |place: &Place| order?.get(&place.inst?).copied();
+                values.retain(|place| position(place).is_some());
+                values.sort_by_key(position);
+            }
+            let start = tables.places.len() as u32;
+            tables.places.append(&mut values);
+            entry.values = start..tables.places.len() as u32;
+        }
+        tables
     }
 }
 

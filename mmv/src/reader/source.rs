@@ -17,6 +17,9 @@ use crate::format::{Bytes, Flags, HEADER_LEN, Header, STRING_LEN, VALUE_LEN};
 /// and a file without contents can claim any size.
 pub const MAX_LEN: u64 = 256 << 20;
 
+/// What is read of a file at once, rather than in two steps.
+const FRONT: usize = 4 << 10;
+
 impl File {
     /// Reads a file.
     pub fn open(path: impl AsRef<Path>) -> Result<File, ReadError> {
@@ -52,6 +55,21 @@ impl File {
             Some(range) => file.read_exact_at(range, at),
             None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
+    }
+
+    /// Reads the generation numbers as they are now and, when they are near, all values: whether they
+    /// are. `buffer` is for the time being.
+    pub(crate) fn reread_front(&mut self, file: &fs::File, buffer: &mut Vec<u8>) -> io::Result<((u64, u64), bool)> {
+        let at = self.values.at as usize;
+        let end = at + self.values.count as usize * VALUE_LEN;
+        let near = end <= FRONT;
+        buffer.resize(if near { end.max(HEADER_LEN) } else { HEADER_LEN }, 0);
+        file.read_exact_at(buffer, 0)?;
+        let header = Header::read(Bytes::new(buffer)).ok_or(io::ErrorKind::UnexpectedEof)?;
+        if near && let (Some(old), Some(new)) = (self.bytes.get_mut(at..end), buffer.get(at..end)) {
+            old.copy_from_slice(new);
+        }
+        Ok(((header.g1, header.g2), near))
     }
 
     /// How many values there are.
