@@ -130,7 +130,8 @@ fn refusals_are_told() {
     assert!(matches!(trace.status().failure, Some(Failure::Permission | Failure::Io(_))), "{:?}", trace.status());
     assert_eq!((trace.status().connected, trace.status().missed), (false, 1));
 
-    let (pmcd, options) = agent(&["-A", "allow:localhost:1"]);
+    // Each connection counts once for each kind of socket that the host's name stands for.
+    let (pmcd, options) = agent(&["-A", "allow:localhost:3"]);
     let [first, second] = [Trace::new(options.clone()), Trace::new(options)];
     first.point(&tag);
     second.point(&tag);
