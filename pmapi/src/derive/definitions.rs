@@ -184,6 +184,11 @@ impl Definitions {
         Ok(definition)
     }
 
+    /// For whom the definitions are.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
     /// The largest number of definitions that is allowed.
     pub fn limit(&self) -> Option<usize> {
         self.limit

@@ -149,7 +149,10 @@ fn rates_of(pairs: &Pairs<'_>, counter: bool, take: &mut impl FnMut(Option<f64>)
     }
     macro_rules! reals {
         ($ty:ident) => {
-            pairs.each(|now: $ty, before| take((!counter || !(now < before)).then_some(f64::from(now - before))))
+            pairs.each(|now: $ty, before| {
+                let decreased = now < before;
+                take((!counter || !decreased).then_some(f64::from(now - before)))
+            })
         };
     }
     match pairs.now {

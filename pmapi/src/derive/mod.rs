@@ -2,7 +2,9 @@
 
 mod bind;
 mod check;
+mod config;
 mod constants;
+mod control;
 mod data;
 mod definitions;
 mod emit;
@@ -22,6 +24,8 @@ mod select;
 mod source;
 mod values;
 
+pub use config::{Loaded, Message};
+pub use control::{Control, ControlError, Controls, Setter, Severity};
 pub use definitions::{Definition, Definitions, Scope, Text};
 pub use error::{BindError, RegisterError, SyntaxError};
 pub use evaluator::{Evaluator, Plan};

@@ -26,6 +26,9 @@ enum Entry {
 /// As many as bison has room for.
 const MAX_DEPTH: usize = 10_000;
 
+/// As many bytes as libpcp has room for.
+const MAX_REASON: usize = 255;
+
 pub(crate) type Result<T = ()> = std::result::Result<T, SyntaxError>;
 
 pub(crate) struct Parser<'a> {
@@ -351,7 +354,9 @@ impl<'a> Parser<'a> {
 
     /// What the lexer says of the token counts more than what the grammar says.
     pub(super) fn error(&self, mut reason: String) -> SyntaxError {
-        reason.truncate(reason.floor_char_boundary(255));
+        while reason.len() > MAX_REASON {
+            reason.pop();
+        }
         SyntaxError { offset: self.offset, reason: Some(self.lexical().unwrap_or(reason)) }
     }
 

@@ -67,6 +67,26 @@ impl Stage {
     }
 }
 
+impl Stage {
+    /// Runs a client of PCP's with a configuration of derived metrics.
+    pub(crate) fn tool(&self, tool: &str, config: &Path, arguments: &[&str]) -> Answer {
+        let output = Command::new(tool)
+            .args(["-h", &self.pmcd.host()])
+            .args(arguments)
+            .env("PCP_DERIVED_CONFIG", config)
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Answer { text: text(&output.stdout), errors: text(&output.stderr) }
+    }
+}
+
+/// What a program prints.
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    pub(crate) errors: String,
+}
+
 pub(crate) fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/derive").join(name)
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod answers;
+mod config;
 mod generated;
 mod live;
 mod recorded;
