@@ -1,10 +1,11 @@
 //! Metrics that come and go while an agent runs.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use hashbrown::HashMap;
 use help::Target;
 use pmapi::label::LabelSet;
 use pmapi::pdu::metadata::TextKind;
@@ -192,7 +193,7 @@ impl Dynamic {
         mistakes.into_iter().next().map_or(Ok(()), Err)?;
         let labels = indom.label_set().map_err(|e| Mistake::Labels(format!("instance domain {serial}"), e))?;
         let text = Help::new(indom.oneline(), indom.text());
-        let domain = Domains { instances: indom.fixed(), text, labels: boxed(labels) };
+        let domain = Domains { instances: indom.fixed().clone(), text, labels: boxed(labels) };
         let new = domain.labels.clone();
         let old = self.indoms.insert(serial, domain).and_then(|old| old.labels);
         self.changes.labels += u64::from(old != new);

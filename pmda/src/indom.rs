@@ -31,31 +31,50 @@ pub(crate) fn key(name: &str) -> &str {
 /// A domain whose instances are known from the start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fixed {
-    list: Vec<(Inst, String)>,
+    /// As declared: a number may be impossible until that has been checked.
+    numbers: Vec<u32>,
+    /// All names, one after the other.
+    names: String,
+    /// Where each name ends.
+    ends: Vec<usize>,
+}
+
+impl<N: AsRef<str>> FromIterator<(u32, N)> for Fixed {
+    fn from_iter<I: IntoIterator<Item = (u32, N)>>(instances: I) -> Self {
+        let mut fixed = Fixed::default();
+        for (number, name) in instances {
+            fixed.numbers.push(number);
+            fixed.names.push_str(name.as_ref());
+            fixed.ends.push(fixed.names.len());
+        }
+        fixed
+    }
 }
 
 impl Fixed {
-    pub(crate) fn new(list: Vec<(Inst, String)>) -> Self {
-        Fixed { list }
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &str)> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let name = move |(start, &end)| self.names.get(start..end).unwrap_or_default();
+        self.numbers.iter().copied().zip(starts.zip(&self.ends).map(name))
     }
 }
 
 impl Instances for Fixed {
     fn len(&self) -> usize {
-        self.list.len()
+        self.numbers.len()
     }
 
     fn each(&self, f: &mut dyn FnMut(Inst, &str)) {
-        self.list.iter().for_each(|(inst, name)| f(*inst, name));
+        self.iter().for_each(|(number, name)| Inst::from_word(number).into_iter().for_each(|inst| f(inst, name)));
     }
 
     fn name(&self, inst: Inst) -> Option<&str> {
-        self.list.iter().find(|(i, _)| *i == inst).map(|(_, name)| name.as_str())
+        self.iter().find(|(number, _)| *number == inst.word()).map(|(_, name)| name)
     }
 
     fn lookup(&self, name: &str) -> Option<Inst> {
         let matches = |full: &str| full == name || (!name.contains(' ') && key(full) == name);
-        self.list.iter().find(|(_, full)| matches(full)).map(|(inst, _)| *inst)
+        self.iter().find(|(_, full)| matches(full)).and_then(|(number, _)| Inst::from_word(number))
     }
 }
 
@@ -66,7 +85,7 @@ mod tests {
     #[test]
     fn a_name_matches_up_to_its_first_space() {
         let load = ["1 minute", "5 minute", "15 minute"];
-        let load = Fixed::new((1..).map(Inst::new).zip(load.map(String::from)).collect());
+        let load: Fixed = (1..).zip(load).collect();
         assert_eq!(load.lookup("5"), Some(Inst::new(2)));
         assert_eq!(load.lookup("5 minute"), Some(Inst::new(2)));
         assert_eq!(load.lookup("5 min"), None);

@@ -1,7 +1,7 @@
 //! Metrics and instance domains as an agent declares them.
 
 use pmapi::label::{LabelError, LabelSet};
-use pmapi::{Desc, Domain, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
+use pmapi::{Desc, Domain, InDom, Item, PmId, Semantics, Serial, Type, Units};
 use serde::Serialize;
 
 use super::Served;
@@ -32,8 +32,7 @@ pub struct Metric {
 #[derive(Clone, Debug)]
 pub struct Indom {
     pub(super) serial: Serial,
-    /// The numbers are unchecked.
-    pub(super) instances: Vec<(u32, String)>,
+    pub(super) instances: Fixed,
     pub(super) oneline: String,
     pub(super) text: String,
     pub(super) labels: Labels,
@@ -167,13 +166,13 @@ impl Indom {
     /// An instance domain without instances, help and labels.
     pub fn new(serial: Serial) -> Indom {
         let labels = Ok(LabelSet::new());
-        Indom { serial, instances: Vec::new(), oneline: String::new(), text: String::new(), labels }
+        Indom { serial, instances: Fixed::default(), oneline: String::new(), text: String::new(), labels }
     }
 
     /// The instances, when they are known from the start. A domain that changes is given by
     /// [`Agent::instances`](crate::Agent::instances) instead.
-    pub fn instances(&mut self, instances: impl IntoIterator<Item = (u32, impl Into<String>)>) -> &mut Self {
-        self.instances = instances.into_iter().map(|(id, name)| (id, name.into())).collect();
+    pub fn instances(&mut self, instances: impl IntoIterator<Item = (u32, impl AsRef<str>)>) -> &mut Self {
+        self.instances = instances.into_iter().collect();
         self
     }
 
@@ -215,8 +214,7 @@ impl Indom {
         self.labels.clone()
     }
 
-    /// The instances; those of no possible number are mistakes (see [`Indom::check`]) and left out.
-    pub(crate) fn fixed(&self) -> Fixed {
-        Fixed::new(self.instances.iter().filter_map(|(id, name)| Some((Inst::from_word(*id)?, name.clone()))).collect())
+    pub(crate) fn fixed(&self) -> &Fixed {
+        &self.instances
     }
 }

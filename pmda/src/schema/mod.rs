@@ -7,22 +7,24 @@ use std::sync::{Arc, OnceLock};
 use clap::ArgMatches;
 use pmapi::config::Config;
 use pmapi::label::LabelSet;
-use pmapi::{Desc, Domain, InDom, Item, PmId, Serial, Type};
+use pmapi::{Domain, InDom, Item, PmId, Serial, Type};
 use serde::Serialize;
 
 use crate::agent::{Agent, Start};
 use crate::client::{Clients, Ends};
 use crate::dynamic::{Dynamic, Scope};
 use crate::event::{EventQueue, Types};
-use crate::indom::{Fixed, Instances};
+use crate::indom::Instances;
 use crate::options;
 
 mod check;
 mod declare;
+mod served;
 
 pub(crate) use check::check_help;
 pub use check::{Mistake, Mistakes};
 pub use declare::{Indom, Metric};
+pub(crate) use served::Served;
 
 /// Who an agent is in PCP: what its declaration says, unless it is installed as another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -181,26 +183,6 @@ impl Setup {
     }
 }
 
-/// A metric as the engine needs it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Served {
-    pub(crate) desc: Desc,
-    pub(crate) item: Item,
-    pub(crate) storable: bool,
-    pub(crate) parameter: bool,
-}
-
-impl Served {
-    /// The outcome of fetches that are not the agent's business.
-    pub(crate) fn without_values(&self) -> Option<pmapi::Result> {
-        match self.desc.ty {
-            _ if self.parameter => Some(Ok(())),
-            Type::NoSupport => Some(Err(pmapi::Error::APPVERSION)),
-            _ => None,
-        }
-    }
-}
-
 /// What an agent has declared, checked.
 #[derive(Debug)]
 pub struct Schema {
@@ -211,9 +193,7 @@ pub struct Schema {
     indoms: Vec<Indom>,
     dynamic: Vec<String>,
     files: Vec<(PathBuf, String)>,
-    /// Sorted by item.
-    served: Vec<Served>,
-    fixed: HashMap<Serial, Fixed>,
+    served: served::ByPmid,
     storable: bool,
     pub(crate) labels: Labels,
     pub(crate) ends: Ends,
@@ -291,8 +271,7 @@ impl Schema {
 
     /// The metric of a PMID.
     pub(crate) fn find(&self, pmid: PmId) -> Option<&Served> {
-        let at = self.served.binary_search_by_key(&pmid, |m| m.desc.pmid).ok()?;
-        self.served.get(at)
+        self.served.find(pmid)
     }
 
     /// Whether any metric may be stored.
@@ -302,7 +281,7 @@ impl Schema {
 
     /// The instances of a domain that were declared.
     pub(crate) fn instances(&self, serial: Serial) -> Option<&dyn Instances> {
-        self.fixed.get(&serial).map(|fixed| fixed as &dyn Instances)
+        self.indoms.iter().find(|indom| indom.serial == serial).map(|indom| &indom.instances as &dyn Instances)
     }
 }
 
@@ -353,20 +332,17 @@ impl Setup {
         let mut types: Vec<_> = self.metrics.iter().map(|m| (m.item, m.ty)).collect();
         types.sort_by_key(|(item, _)| *item);
         let _ = self.types.set(types);
-        let mut served: Vec<Served> = self.metrics.iter().map(|m| m.served(self.domain)).collect();
-        served.sort_by_key(|m| m.desc.pmid);
         Ok(Schema {
             own_name: self.own_name,
             name: self.name,
             domain: self.domain,
             storable: self.metrics.iter().any(|m| m.storable),
-            fixed: self.indoms.iter().map(|i| (i.serial, i.fixed())).collect(),
+            served: served::ByPmid::new(self.metrics.iter().map(|m| m.served(self.domain))),
             metrics: self.metrics,
             indoms: self.indoms,
             dynamic: self.dynamic,
             files: self.files,
             ends: self.ends,
-            served,
             labels,
         })
     }
