@@ -35,6 +35,10 @@ pub trait Agent: Sized + 'static {
     /// Which attributes of clients pmcd shall tell (pmdaSetCommFlags(3)).
     const WANTS: Flags = Flags(0);
 
+    /// The usage message, for an agent whose users expect one that is not written from the options. Mistakes
+    /// in the command line are followed by it.
+    const USAGE: Option<&'static str> = None;
+
     /// Adds the agent's own options to the command line; [`Setup::options`] has what they were given.
     /// A struct with clap's `Args` does it with `Mine::augment_args(command)`, and
     /// `Mine::from_arg_matches(setup.options())`. Hosts without a command line give the defaults.
@@ -47,6 +51,12 @@ pub trait Agent: Sized + 'static {
     /// This runs also when the agent's binary only writes its name space and help files. A source
     /// that may be away is better opened at the first [`Agent::refresh`].
     fn new(setup: &mut Setup) -> Start<Self>;
+
+    /// Called once before the first request, but not when the agent's binary only writes files: the place to
+    /// open what only one process can have, such as a port. An error ends the agent.
+    fn open(&mut self) -> Start<()> {
+        Ok(())
+    }
 
     /// Puts the current values of a metric into `out`. Only declared metrics are asked for.
     ///
@@ -131,7 +141,7 @@ pub trait Agent: Sized + 'static {
     /// asks no more until it is told that the agent is ready (`PM_ERR_PMDANOTREADY`,
     /// `PM_ERR_PMDAREADY`, pmdaSendError(3)); clients get `PM_ERR_AGAIN`.
     ///
-    /// Looked at before each request and after each [`Agent::wake`]. pmcd does not tell an agent that
+    /// Looked at before each request, and then after each [`Agent::wake`] and once a second. pmcd does not tell an agent that
     /// is not ready which clients come and go: when it is ready again, nobody is known, and what
     /// [`Clients`](crate::Clients) and event queues had for clients is gone.
     fn is_ready(&self) -> bool {

@@ -65,6 +65,9 @@ impl<'a> PollSet<'a> {
     }
 }
 
+/// How often an agent that is not ready is looked at, at least.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Waits for pmcd and for the sources of an agent; the memory stays for the next time.
 #[derive(Debug, Default)]
 pub(crate) struct Poll {
@@ -81,11 +84,14 @@ impl Poll {
         set.wakes = std::mem::take(&mut self.wakes);
         set.wakes.clear();
         engine.agent().sources(&mut set);
-        if set.fds.is_empty() && set.until.is_none() {
+        // pmcd is silent as long as the agent is not ready: someone has to look.
+        let look = engine.is_waited_for().then(|| Instant::now() + PATIENCE);
+        let until = [set.until, look].into_iter().flatten().min();
+        if set.fds.is_empty() && until.is_none() {
             return Ok(true);
         }
         set.add(pmcd, PollFlags::POLLIN, None);
-        let asked = wait(&mut set.fds, set.until)?;
+        let asked = wait(&mut set.fds, until)?;
         let ready = set.fds.iter().zip(&set.wakes).filter(|(fd, _)| fd.any().unwrap_or(true));
         self.due.extend(ready.filter_map(|(_, wake)| *wake));
         if set.until.is_some_and(|until| until <= Instant::now()) {
@@ -173,6 +179,16 @@ mod tests {
         // The ends of both are news as well.
         assert!(poll.wait(&pmcd, &mut engine).unwrap());
         assert_eq!(engine.agent().1, 3);
+    }
+
+    #[test]
+    fn an_agent_that_is_not_ready_is_looked_at_now_and_then() {
+        let mut engine = Engine::<Listening>::new(Domain::new(400).unwrap(), Config::new(b"", [])).unwrap();
+        engine.can_tell(true);
+        let (pmcd, _silent) = UnixStream::pair().unwrap();
+        // Nothing comes, and still this returns.
+        assert!(!Poll::default().wait(&pmcd, &mut engine).unwrap());
+        assert!(engine.becomes_ready() && !engine.is_waited_for());
     }
 
     #[test]

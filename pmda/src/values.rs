@@ -3,7 +3,7 @@
 use pmapi::pdu::event::Layout;
 use pmapi::pdu::profile::Selection;
 use pmapi::pdu::result_writer::ResultWriter;
-use pmapi::{Atom, Desc, Error, Inst, Result, Type};
+use pmapi::{Atom, Desc, Error, Inst, Item, PmId, Result, Type};
 
 use crate::cache::Cache;
 use crate::client::Client;
@@ -131,6 +131,12 @@ impl<'a> Values<'a> {
         self.client
     }
 
+    /// Another metric of the agent, as a parameter in an
+    /// [`EventArray`](pmapi::pdu::event::EventArray).
+    pub fn pmid(&self, item: Item) -> PmId {
+        PmId::new(self.desc.pmid.domain(), item)
+    }
+
     /// The metric's descriptor.
     pub fn desc(&self) -> &'a Desc {
         self.desc
@@ -173,7 +179,7 @@ mod tests {
     use super::*;
     use pmapi::pdu::profile::{Profile, State};
     use pmapi::pdu::result::Changes;
-    use pmapi::{Domain, InDom, Item, PmId, Semantics, Serial, Units};
+    use pmapi::{Domain, InDom, Semantics, Serial, Units};
 
     fn answer(desc: &Desc, profile: &Profile, fill: impl FnOnce(&mut Values<'_>) -> Result) -> Result<Vec<u8>> {
         let mut out = ResultWriter::new();

@@ -40,6 +40,11 @@ impl<A: Agent> Engine<A> {
         self.readiness = if not_ready { Readiness::NotReady } else { Readiness::Ready };
     }
 
+    /// Whether pmcd waits until it is told that the agent is ready.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.readiness == Readiness::NotReady
+    }
+
     /// Whether pmcd has to be told now that the agent is ready.
     pub(crate) fn becomes_ready(&mut self) -> bool {
         let ready =

@@ -185,10 +185,9 @@ impl Agent for Stage {
                 out.put_inst_events(Inst::new(1), &self.keeping)
             }
             ARRAY | HIGHRES_ARRAY => {
-                let domain = out.desc().pmid.domain();
                 let highres = item == HIGHRES_ARRAY;
                 self.array.start(if highres { Layout::Nano } else { Layout::Micro });
-                scene(&mut self.array, self.cycle[usize::from(highres)], |item| pmapi::PmId::new(domain, item))?;
+                scene(&mut self.array, self.cycle[usize::from(highres)], |item| out.pmid(item))?;
                 self.cycle[usize::from(highres)] += 1;
                 out.put(self.array.atom())
             }
