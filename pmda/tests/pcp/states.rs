@@ -10,6 +10,16 @@ fn probe(pmcd: &Pmcd, metric: &str) -> String {
     pmcd.run("pmprobe", ["-v", metric]).text
 }
 
+fn until_ready(pmcd: &Pmcd) {
+    loop {
+        let text = probe(pmcd, "stage.panic");
+        if text == "stage.panic 1 0\n" {
+            return;
+        }
+        assert!(text.contains(AGAIN), "{text}");
+    }
+}
+
 #[test]
 #[ignore = "needs PCP"]
 fn pmcd_waits_for_an_agent_that_is_not_ready() {
@@ -21,13 +31,13 @@ fn pmcd_waits_for_an_agent_that_is_not_ready() {
         let text = probe(&pmcd, "stage.panic");
         assert!(text.contains(AGAIN), "{text}");
         // pmcd answers by itself until it is told.
-        loop {
-            let text = probe(&pmcd, "stage.panic");
-            if text == "stage.panic 1 0\n" {
-                break;
-            }
-            assert!(text.contains(AGAIN), "{text}");
-        }
+        until_ready(&pmcd);
+    }
+    // One that says so of a single request is ready again at once.
+    for _ in 0..20 {
+        let text = pmcd.run("pmstore", ["--", "stage.error", "-13394"]).failed();
+        assert!(text.contains(AGAIN), "{text}");
+        until_ready(&pmcd);
     }
     assert_eq!((pmcd.agent_status("stage"), pmcd.agent_pid("stage")), (0, pid));
 }
@@ -36,13 +46,7 @@ fn pmcd_waits_for_an_agent_that_is_not_ready() {
 #[ignore = "needs PCP"]
 fn pmcd_may_wait_from_the_start() {
     let pmcd = Pcp::required().pmcd().agent(stage().not_ready().args(["--notready"])).start();
-    loop {
-        let text = probe(&pmcd, "stage.panic");
-        if text == "stage.panic 1 0\n" {
-            break;
-        }
-        assert!(text.contains(AGAIN), "{text}");
-    }
+    until_ready(&pmcd);
     assert_eq!(pmcd.agent_status("stage"), 0);
 }
 
