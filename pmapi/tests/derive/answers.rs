@@ -189,7 +189,8 @@ impl Source for Fetched<'_> {
 
     fn instance_id(&mut self, indom: InDom, name: &str) -> Result<Inst, Error> {
         let instances = self.answers.instances.get(&indom).ok_or(Error::INDOM)?;
-        let is_named = |full: &str| full == name || full.split(' ').next() == Some(name);
+        // Agents take no name for that of any instance.
+        let is_named = |full: &str| full == name || full.split(' ').next() == Some(name) || name.is_empty();
         instances.iter().find(|(_, full)| is_named(full)).map(|(inst, _)| *inst).ok_or(Error::INST)
     }
 }

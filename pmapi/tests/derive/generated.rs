@@ -338,7 +338,9 @@ impl Differences<'_> {
                 Outcome::Syntax { offset, reason } => Some((*offset, reason.clone())),
                 _ => None,
             };
-            let newer = ours.as_ref().is_some_and(|(_, reason)| reason.ends_with("follow mkconst(type"));
+            let newer = ours.as_ref().is_some_and(|(_, reason)| {
+                reason.ends_with("follow mkconst(type") || reason.contains("Unrecognized value") && reason.contains('.')
+            });
             if ours != theirs && !newer {
                 self.differ(expr, &format!("{ours:?}"), &format!("{theirs:?}"));
             }

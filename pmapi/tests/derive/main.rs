@@ -4,6 +4,8 @@
 
 mod answers;
 mod config;
+mod differences;
 mod generated;
 mod live;
 mod recorded;
+mod table;
