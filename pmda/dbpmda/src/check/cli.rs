@@ -8,9 +8,10 @@ use std::time::Duration;
 use clap::Parser;
 use pmapi::{Domain, PmId};
 use pmda::collector::{Address, Launch};
+use pmda::dso::SharedObject;
 use pmns::cli::Program;
 
-use super::{Limits, Rule, check};
+use super::{Finding, Limits, Rule, check};
 
 /// Asks an agent everything that its name space has, and reports what breaks the rules of the protocol
 /// and of PCP: a line for each, with the rule, what breaks it, and how.
@@ -32,6 +33,9 @@ struct Args {
     /// An agent that listens on this port of this host.
     #[arg(long, value_name = "PORT")]
     inet: Option<u16>,
+    /// An agent that is a shared object: its file and the name of its entry point.
+    #[arg(long, value_names = ["FILE", "INIT"], num_args = 2, conflicts_with_all = ["inet", "unix"])]
+    dso: Option<Vec<String>>,
     /// Seconds that an answer may take.
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
     limit: f64,
@@ -39,7 +43,7 @@ struct Args {
     #[arg(short, long, value_name = "SECONDS", default_value_t = 5.0)]
     timeout: f64,
     /// An agent that talks over its standard input and output, with its arguments.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required_unless_present_any = ["unix", "inet"])]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required_unless_present_any = ["unix", "inet", "dso"])]
     agent: Vec<OsString>,
 }
 
@@ -62,6 +66,12 @@ fn try_run(args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
     let names = names(args, program)?;
     let seconds = |of: f64| Duration::try_from_secs_f64(of).map_err(|e| program.fail(format_args!("{of}: {e}")));
     let limits = Limits { answer: seconds(args.limit)?, timeout: seconds(args.timeout)? };
+    if let Some([file, init]) = args.dso.as_deref() {
+        let domain = names.first().map(|(_, pmid)| pmid.dynamic_root().unwrap_or(pmid.domain()));
+        let domain = domain.ok_or_else(|| program.fail("no names"))?;
+        let agent = SharedObject::collector(file.as_ref(), init, domain).map_err(|e| program.fail(e))?;
+        return Ok(report(&check(agent, &names, limits)));
+    }
     let launch = match (&args.unix, args.inet, &*args.agent) {
         (Some(path), ..) => Launch::socket(Address::Unix(path.clone())),
         (_, Some(port), _) => Launch::socket(Address::Inet(port)),
@@ -73,14 +83,14 @@ fn try_run(args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
         _ => return Err(program.fail("no agent")),
     };
     let agent = launch.handshake_timeout(Some(limits.timeout)).start().map_err(|e| program.fail(e))?;
-    let findings = check(agent, &names, limits);
-    for finding in &findings {
+    Ok(report(&check(agent, &names, limits)))
+}
+
+fn report(findings: &[Finding]) -> ExitCode {
+    for finding in findings {
         println!("{finding}");
     }
-    match findings.len() {
-        0 => Ok(ExitCode::SUCCESS),
-        _ => Ok(ExitCode::from(1)),
-    }
+    if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
 /// The names to ask for: of a single domain.
