@@ -1,7 +1,6 @@
 //! Metrics that come and go while an agent runs.
 
 use std::borrow::Cow;
-
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +12,7 @@ use pmapi::{Domain, Item, PmId, Serial};
 use pmns::{InsertError, Node, Tree};
 
 use crate::indom::{Fixed, Instances};
-use crate::schema::{Indom, Metric, Mistake, Served, check_help};
+use crate::schema::{ByPmid, Indom, Metric, Mistake, Served, check_help};
 
 /// Metrics and instance domains that an agent adds and removes while it runs (pmdaDynamicPMNS(3),
 /// pmdaTreeCreate(3)).
@@ -52,6 +51,7 @@ use crate::schema::{Indom, Metric, Mistake, Served, check_help};
 pub struct Dynamic {
     scope: Scope,
     tree: Tree,
+    served: ByPmid,
     metrics: HashMap<Item, Entry>,
     indoms: HashMap<Serial, Domains>,
     changes: Version,
@@ -78,7 +78,7 @@ pub(crate) struct Version {
 
 #[derive(Debug)]
 struct Entry {
-    served: Served,
+    pmid: PmId,
     /// Never empty; the newest comes last.
     names: Vec<Box<str>>,
     text: Help,
@@ -103,6 +103,7 @@ impl Dynamic {
         Dynamic {
             scope,
             tree: Tree::new(),
+            served: ByPmid::default(),
             metrics: HashMap::new(),
             indoms: HashMap::new(),
             changes: Version::default(),
@@ -125,12 +126,13 @@ impl Dynamic {
         let served = metric.served(self.scope.domain);
         self.tree.insert(&name, served.desc.pmid).map_err(mistake)?;
         let entry = Entry {
-            served,
+            pmid: served.desc.pmid,
             names: vec![name.into()],
             text: Help::new(metric.oneline(), metric.text()),
             labels: boxed(labels),
         };
         self.metrics.insert(item, entry);
+        self.served.insert(served);
         self.changes.names += 1;
         Ok(())
     }
@@ -140,7 +142,7 @@ impl Dynamic {
         let name = self.scope.full_name(name);
         self.check_name(&name)?;
         let entry = self.metrics.get_mut(&item).ok_or_else(|| Mistake::NoMetric(name.clone().into_owned(), item))?;
-        self.tree.insert(&name, entry.served.desc.pmid).map_err(mistake)?;
+        self.tree.insert(&name, entry.pmid).map_err(mistake)?;
         entry.names.push(name.into());
         self.changes.names += 1;
         Ok(())
@@ -160,6 +162,7 @@ impl Dynamic {
                 entry.names.retain(|other| **other != **name);
                 if entry.names.is_empty() {
                     self.metrics.remove(&pmid.item());
+                    self.served.remove(*pmid);
                 }
             }
         }
@@ -172,6 +175,7 @@ impl Dynamic {
         if !self.is_empty() {
             self.tree = Tree::new();
             self.metrics.clear();
+            self.served.clear();
             self.changes.names += 1;
         }
     }
@@ -262,7 +266,7 @@ impl Dynamic {
     }
 
     pub(crate) fn find(&self, pmid: PmId) -> Option<&Served> {
-        self.metrics.get(&pmid.item()).map(|entry| &entry.served).filter(|served| served.desc.pmid == pmid)
+        self.served.find(pmid)
     }
 
     pub(crate) fn instances(&self, serial: Serial) -> Option<&dyn Instances> {

@@ -24,7 +24,7 @@ mod served;
 pub(crate) use check::check_help;
 pub use check::{Mistake, Mistakes};
 pub use declare::{Indom, Metric};
-pub(crate) use served::Served;
+pub(crate) use served::{ByPmid, Served};
 
 /// Who an agent is in PCP: what its declaration says, unless it is installed as another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -193,7 +193,7 @@ pub struct Schema {
     indoms: Vec<Indom>,
     dynamic: Vec<String>,
     files: Vec<(PathBuf, String)>,
-    served: served::ByPmid,
+    served: ByPmid,
     storable: bool,
     pub(crate) labels: Labels,
     pub(crate) ends: Ends,
@@ -337,7 +337,7 @@ impl Setup {
             name: self.name,
             domain: self.domain,
             storable: self.metrics.iter().any(|m| m.storable),
-            served: served::ByPmid::new(self.metrics.iter().map(|m| m.served(self.domain))),
+            served: ByPmid::new(self.metrics.iter().map(|m| m.served(self.domain))),
             metrics: self.metrics,
             indoms: self.indoms,
             dynamic: self.dynamic,

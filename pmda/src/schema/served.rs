@@ -24,21 +24,34 @@ impl Served {
 }
 
 /// Metrics by their PMIDs.
-#[derive(Debug)]
-pub(super) struct ByPmid(HashTable<Served>);
+#[derive(Debug, Default)]
+pub(crate) struct ByPmid(HashTable<Served>);
 
 impl ByPmid {
     /// Of metrics that have a PMID each.
     pub(super) fn new(metrics: impl ExactSizeIterator<Item = Served>) -> Self {
-        let mut table = HashTable::with_capacity(metrics.len());
-        for metric in metrics {
-            table.insert_unique(hash(metric.desc.pmid), metric, |metric| hash(metric.desc.pmid));
-        }
-        ByPmid(table)
+        let mut all = ByPmid(HashTable::with_capacity(metrics.len()));
+        metrics.for_each(|metric| all.insert(metric));
+        all
     }
 
-    pub(super) fn find(&self, pmid: PmId) -> Option<&Served> {
+    pub(crate) fn find(&self, pmid: PmId) -> Option<&Served> {
         self.0.find(hash(pmid), |metric| metric.desc.pmid == pmid)
+    }
+
+    /// Adds a metric whose PMID no other has.
+    pub(crate) fn insert(&mut self, metric: Served) {
+        self.0.insert_unique(hash(metric.desc.pmid), metric, |metric| hash(metric.desc.pmid));
+    }
+
+    pub(crate) fn remove(&mut self, pmid: PmId) {
+        if let Ok(entry) = self.0.find_entry(hash(pmid), |metric| metric.desc.pmid == pmid) {
+            entry.remove();
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
     }
 }
 
