@@ -165,7 +165,7 @@ impl LabelSet {
     /// becomes a label for each of its members.
     pub fn insert(&mut self, name: &str, value: impl serde::Serialize) -> Result<(), LabelError> {
         json::check_name(name, false)?;
-        self.add(&format!("{{\"{name}\":{}}}", serde_json::to_string(&value)?))
+        self.add(format!("{{\"{name}\":{}}}", serde_json::to_string(&value)?))
     }
 
     /// Adds the labels of another set; they win over labels of the same name
