@@ -12,15 +12,17 @@ use thiserror::Error;
 
 use crate::indom::Instances;
 
+mod entries;
 mod file;
 mod key;
 mod table;
 #[cfg(test)]
 mod tests;
 
+use entries::Entry;
 pub use file::FileError;
-use file::{Head, MAX};
-use table::{Entry, State, Table};
+use file::{Head, Line, MAX};
+use table::{State, Table};
 
 /// An instance domain that gives each name a number and keeps it, in PCP's own file also over
 /// restarts.
@@ -181,7 +183,7 @@ impl<T> Cache<T> {
             Some(at) => at,
             None => {
                 let number = self.free_number()?;
-                self.add(number, name)
+                self.add(number, name)?
             }
         };
         Ok(self.put(at, &[], value))
@@ -198,7 +200,7 @@ impl<T> Cache<T> {
                 at
             }
             (Some(other), _) | (_, Some(other)) => {
-                let other = self.table.entry(other).map_or("", |entry| &entry.name);
+                let other = self.table.entry(other).map_or("", |entry| entry.name);
                 return Err(CacheError::Key(self.indom, name.to_owned(), other.to_owned()));
             }
             (None, None) => {
@@ -207,7 +209,7 @@ impl<T> Cache<T> {
                 let free = numbers.find(|number| self.table.place(*number).is_none());
                 let number = free.ok_or(CacheError::Full(self.indom))?;
                 self.head.reuse = true;
-                self.add(number, name)
+                self.add(number, name)?
             }
         };
         Ok(self.put(at, key, value))
@@ -220,15 +222,16 @@ impl<T> Cache<T> {
             return Err(CacheError::Name(self.indom, name.to_owned()));
         }
         let Some(at) = self.table.named(name) else { return Ok(None) };
-        match self.table.entry(at).filter(|entry| *entry.name != *name && name.contains(' ')) {
-            Some(entry) => Err(CacheError::Clash(self.indom, name.to_owned(), entry.name.to_string())),
+        match self.table.entry(at).filter(|entry| entry.name != name && name.contains(' ')) {
+            Some(entry) => Err(CacheError::Clash(self.indom, name.to_owned(), entry.name.to_owned())),
             None => Ok(Some(at)),
         }
     }
 
-    fn add(&mut self, number: u32, name: &str) -> usize {
+    fn add(&mut self, number: u32, name: &str) -> Result<usize, CacheError> {
+        let at = self.table.insert(number, Entry { name, ..Entry::default() }).ok_or(CacheError::Full(self.indom))?;
         self.changed = true;
-        self.table.insert(number, Entry { name: name.into(), ..Entry::default() })
+        Ok(at)
     }
 
     fn put(&mut self, at: usize, key: &[u8], value: T) -> Inst {
@@ -290,11 +293,11 @@ impl<T> Cache<T> {
     /// The time is known of instances that have been in the file since they were stored last.
     pub fn purge(&mut self, unused: Duration) -> usize {
         let limit = now().saturating_sub(unused.as_secs());
-        self.cull_where(|entry| entry.stamp != 0 && entry.stamp < limit)
+        self.cull_where(|entry| entry.stamp != 0 && u64::from(entry.stamp) < limit)
     }
 
-    fn cull_where(&mut self, which: impl Fn(&Entry) -> bool) -> usize {
-        let numbers: Vec<u32> = self.table.iter().filter(|(_, e)| which(e)).map(|(v, _)| v.number).collect();
+    fn cull_where(&mut self, which: impl Fn(Entry<'_>) -> bool) -> usize {
+        let numbers: Vec<u32> = self.table.iter().filter(|(_, e)| which(*e)).map(|(v, _)| v.number).collect();
         for number in &numbers {
             drop(self.cull(inst(*number)));
         }
@@ -335,7 +338,12 @@ impl<T> Cache<T> {
 
     /// The active instances, by number.
     pub fn iter(&self) -> impl Iterator<Item = (Inst, &str, &T)> {
-        self.table.slots().filter_map(|(v, e)| Some((Inst::from_word(v.number)?, &*e.name, v.state.active()?)))
+        self.table.slots().filter_map(|(v, e)| Some((Inst::from_word(v.number)?, e.name, v.state.active()?)))
+    }
+
+    /// Numbers and values of the active instances, by number.
+    pub fn values(&self) -> impl Iterator<Item = (Inst, &T)> {
+        self.table.values().filter_map(|v| Some((Inst::from_word(v.number)?, v.state.active()?)))
     }
 
     /// All instances, active and hidden, by number.
@@ -393,7 +401,7 @@ impl<T> Cache<T> {
             let loaded = if line == 1 {
                 Head::parse(text).map(|head| self.head = head)
             } else {
-                Entry::parse(text).map(|(number, entry)| self.load_entry(number, entry))
+                Line::parse(text).map(|line| self.load_line(&line))
             };
             if let Err(reason) = loaded {
                 self.damaged = true;
@@ -408,14 +416,15 @@ impl<T> Cache<T> {
     }
 
     /// As in C, of two entries with one number or name the first stays.
-    fn load_entry(&mut self, number: u32, entry: Entry) {
-        let present = self.table.place(number).or(self.table.named(&entry.name));
+    fn load_line(&mut self, line: &Line<'_>) {
+        let Line { number, name, .. } = *line;
+        let present = self.table.place(number).or(self.table.named(name));
         match present.and_then(|at| self.at(at)) {
-            None => _ = self.table.insert(number, entry),
-            Some(other) if other.inst.word() == number && *other.name == *entry.name => {}
+            None => _ = self.table.insert(number, line.entry()),
+            Some(other) if other.inst.word() == number && other.name == name => {}
             Some(other) => {
-                let Instance { inst, name, .. } = other;
-                tracing::warn!("instance cache {}: {number} {:?} left out for {inst} {name:?}", self.indom, entry.name);
+                let Instance { inst, name: first, .. } = other;
+                tracing::warn!("instance cache {}: {number} {name:?} left out for {inst} {first:?}", self.indom);
             }
         }
     }
@@ -451,7 +460,7 @@ impl<T> Cache<T> {
         let mut text = String::new();
         self.head.write(&mut text);
         let now = now();
-        self.table.entries_mut().filter(|entry| entry.stamp == 0).for_each(|entry| entry.stamp = now);
+        self.table.stamp(u32::try_from(now).unwrap_or(u32::MAX));
         self.table.iter().for_each(|(instance, entry)| entry.write(instance.number, &mut text));
         file::replace(&path, &text).map_err(|source| FileError::Io { path, source })?;
         (self.changed, self.touched) = (false, false);
@@ -469,11 +478,11 @@ fn inst(number: u32) -> Inst {
     Inst::from_word(number).unwrap_or(Inst::new(0))
 }
 
-fn instance<'a, T>(numbered: &'a table::Numbered<T>, entry: &'a Entry) -> Instance<'a, T> {
+fn instance<'a, T>(numbered: &'a table::Numbered<T>, entry: Entry<'a>) -> Instance<'a, T> {
     Instance {
         inst: inst(numbered.number),
-        name: &entry.name,
-        key: &entry.key,
+        name: entry.name,
+        key: entry.key,
         value: numbered.state.value(),
         is_active: numbered.state.active().is_some(),
     }

@@ -72,8 +72,7 @@ impl<'a> Values<'a> {
         if let Some(named) = selection.named() {
             return named.filter_map(|inst| Some((inst, cache.get(inst)?))).try_for_each(|(inst, of)| push(inst, of));
         }
-        let mut wanted = cache.iter().filter(|(inst, ..)| selection.includes(*inst));
-        wanted.try_for_each(|(inst, _, of)| push(inst, of))
+        cache.values().filter(|(inst, _)| selection.includes(*inst)).try_for_each(|(inst, of)| push(inst, of))
     }
 
     /// The events that the client has not read, of a metric of type [`Type::Event`] or

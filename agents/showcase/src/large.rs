@@ -81,7 +81,7 @@ impl Large {
     }
 
     pub(crate) fn fetch(&self, item: Item, out: &mut Values<'_>) -> Result {
-        let mut rows = self.rows.iter().map(|(inst, _, row)| (inst, row));
+        let mut rows = self.rows.values();
         match (item.cluster(), item.item()) {
             (SINGLE_CLUSTER, n) => out.put(self.fetches.wrapping_add(n.into())),
             (CACHED_CLUSTER, WORD) => out.put_each(&self.rows, |row| row.word),

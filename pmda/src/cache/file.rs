@@ -7,7 +7,7 @@ use std::{fs, str};
 
 use thiserror::Error;
 
-use super::table::Entry;
+use super::entries::Entry;
 
 pub(super) const MAX: u32 = i32::MAX as u32;
 
@@ -70,9 +70,17 @@ impl Head {
     }
 }
 
-impl Entry {
-    /// A number and its entry.
-    pub(super) fn parse(line: &[u8]) -> Result<(u32, Entry), &'static str> {
+/// A line for an instance.
+#[derive(Debug)]
+pub(super) struct Line<'a> {
+    pub(super) number: u32,
+    pub(super) name: &'a str,
+    key: Vec<u8>,
+    stamp: u32,
+}
+
+impl Line<'_> {
+    pub(super) fn parse(line: &[u8]) -> Result<Line<'_>, &'static str> {
         let line = str::from_utf8(line).map_err(|_| "not UTF-8")?;
         let (id, rest) = number(line).ok_or("no instance number")?;
         let (stamp, mut name) = number(rest).ok_or("no time")?;
@@ -82,20 +90,27 @@ impl Entry {
             key = unhex(digits).ok_or("key is not hexadecimal")?;
             name = tail.trim_ascii_start();
         }
-        let id = u32::try_from(id).ok().filter(|id| *id <= MAX).ok_or("instance number out of range")?;
+        let number = u32::try_from(id).ok().filter(|id| *id <= MAX).ok_or("instance number out of range")?;
         if name.is_empty() {
             return Err("no name");
         }
         if name.contains('\0') {
             return Err("name with a NUL");
         }
-        Ok((id, Entry { name: name.into(), stamp, key: key.into() }))
+        // The time of a date that no instance can have been seen at is no better than the last there is.
+        Ok(Line { number, name, key, stamp: u32::try_from(stamp).unwrap_or(u32::MAX) })
     }
 
+    pub(super) fn entry(&self) -> Entry<'_> {
+        Entry { name: self.name, key: &self.key, stamp: self.stamp }
+    }
+}
+
+impl Entry<'_> {
     pub(super) fn write(&self, number: u32, text: &mut String) {
         let _ = write!(text, "{number} {}", self.stamp);
         // A name in brackets would be read as a key. Without a key the name is the key (pmdaCacheStoreKey(3)).
-        let key = if self.key.is_empty() && self.name.starts_with('[') { self.name.as_bytes() } else { &self.key };
+        let key = if self.key.is_empty() && self.name.starts_with('[') { self.name.as_bytes() } else { self.key };
         if !key.is_empty() {
             text.push_str(" [");
             key.iter().for_each(|b| _ = write!(text, "{b:02x}"));

@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use super::entries::{Entries, Entry};
+
 /// Entries by number, by name and by key.
 ///
 /// What a fetch needs of the entries stands side by side, in the order of their numbers as long as
@@ -14,7 +16,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 pub(super) struct Table<T> {
     values: Vec<Numbered<T>>,
     /// The rest of each entry, at the same place.
-    entries: Vec<Entry>,
+    entries: Entries,
     /// Since numbers ceased to ascend.
     scattered: Option<Scattered>,
     /// The place of each name, as far as it counts.
@@ -54,15 +56,6 @@ pub(super) enum State<T> {
     Culled,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Entry {
-    pub(super) name: Box<str>,
-    /// Seconds since the epoch when the instance was last seen; 0 until the file is written.
-    pub(super) stamp: u64,
-    /// What the number was made from, if it was (pmdaCacheStoreKey(3)).
-    pub(super) key: Box<[u8]>,
-}
-
 impl<T> State<T> {
     pub(super) fn active(&self) -> Option<&T> {
         match self {
@@ -96,7 +89,7 @@ impl<T> Table<T> {
     pub(super) fn new(whole_names: bool) -> Self {
         Table {
             values: Vec::new(),
-            entries: Vec::new(),
+            entries: Entries::default(),
             scattered: None,
             names: HashTable::new(),
             keys: HashTable::new(),
@@ -162,13 +155,13 @@ impl<T> Table<T> {
     /// The place of a name, compared as far as it counts.
     pub(super) fn named(&self, name: &str) -> Option<usize> {
         let key = self.key(name);
-        let same = |&at: &u32| self.entry(at as usize).is_some_and(|e| self.key(&e.name) == key);
+        let same = |&at: &u32| self.entry(at as usize).is_some_and(|e| self.key(e.name) == key);
         self.names.find(self.hasher.hash_one(key), same).map(|at| *at as usize)
     }
 
     /// The place of a key.
     pub(super) fn keyed(&self, key: &[u8]) -> Option<usize> {
-        let same = |&at: &u32| self.entry(at as usize).is_some_and(|e| *e.key == *key);
+        let same = |&at: &u32| self.entry(at as usize).is_some_and(|e| e.key == key);
         self.keys.find(self.hasher.hash_one(key), same).map(|at| *at as usize)
     }
 
@@ -180,7 +173,7 @@ impl<T> Table<T> {
         self.values.get_mut(at)
     }
 
-    pub(super) fn entry(&self, at: usize) -> Option<&Entry> {
+    pub(super) fn entry(&self, at: usize) -> Option<Entry<'_>> {
         self.entries.get(at)
     }
 
@@ -188,39 +181,45 @@ impl<T> Table<T> {
         self.values.iter_mut()
     }
 
-    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.entries.iter_mut()
+    /// Stamps the entries that have no stamp.
+    pub(super) fn stamp(&mut self, now: u32) {
+        self.entries.stamp(now);
     }
 
     /// Says when an entry was last seen, and what its number was made from.
     pub(super) fn touch(&mut self, at: usize, key: &[u8]) {
-        let Some(entry) = self.entries.get_mut(at) else { return };
-        entry.stamp = 0;
-        if *entry.key != *key {
-            remove(&mut self.keys, self.hasher.hash_one(&*entry.key), at);
-            entry.key = key.into();
-            self.insert_key(at);
+        let Some(entry) = self.entries.get(at) else { return };
+        if entry.key == key {
+            self.entries.set_stamp(at, 0);
+            return;
         }
+        remove(&mut self.keys, self.hasher.hash_one(entry.key), at);
+        let name = entry.name.to_owned();
+        self.entries.set(at, Entry { name: &name, key, stamp: 0 });
+        self.insert_key(at);
     }
 
     /// Adds an entry, hidden and without a value, of a number and a name that are not there yet; its
-    /// place.
-    pub(super) fn insert(&mut self, number: u32, entry: Entry) -> usize {
+    /// place, unless there is no room.
+    pub(super) fn insert(&mut self, number: u32, entry: Entry<'_>) -> Option<usize> {
+        if self.entries.is_full(entry) {
+            return None;
+        }
         self.last = self.last.max(Some(number));
         let at = self.make_place(number, entry);
         self.insert_name(at);
         self.insert_key(at);
-        at
+        Some(at)
     }
 
-    fn make_place(&mut self, number: u32, entry: Entry) -> usize {
+    fn make_place(&mut self, number: u32, entry: Entry<'_>) -> usize {
         if self.scattered.is_none() {
             match self.straight(number) {
                 Ok(at) => {
                     // The number of one that was culled.
                     self.culled -= 1;
                     self.values[at].state = State::Hidden(None);
-                    self.entries[at] = entry;
+                    self.entries.set(at, entry);
                     return at;
                 }
                 Err(at) if at == self.values.len() => {}
@@ -247,8 +246,8 @@ impl<T> Table<T> {
     fn insert_name(&mut self, at: usize) {
         let Some(entry) = self.entries.get(at) else { return };
         let whole = self.whole_names;
-        let hash = |e: &Entry| {
-            let key = if whole { &e.name } else { crate::indom::key(&e.name) };
+        let hash = |e: Entry<'_>| {
+            let key = if whole { e.name } else { crate::indom::key(e.name) };
             self.hasher.hash_one(key)
         };
         let rehash = |&at: &u32| self.entries.get(at as usize).map_or(0, hash);
@@ -257,7 +256,7 @@ impl<T> Table<T> {
 
     fn insert_key(&mut self, at: usize) {
         let Some(entry) = self.entries.get(at).filter(|entry| !entry.key.is_empty()) else { return };
-        let hash = |e: &Entry| self.hasher.hash_one(&*e.key);
+        let hash = |e: Entry<'_>| self.hasher.hash_one(e.key);
         let rehash = |&at: &u32| self.entries.get(at as usize).map_or(0, hash);
         self.keys.insert_unique(hash(entry), at as u32, rehash);
     }
@@ -270,10 +269,11 @@ impl<T> Table<T> {
         numbered.state = State::Culled;
         self.culled += 1;
         self.lowest = self.lowest.min(number);
-        let entry = std::mem::take(self.entries.get_mut(at)?);
-        let name = self.hasher.hash_one(self.key(&entry.name));
+        let entry = self.entries.get(at)?;
+        let (name, key) = (self.hasher.hash_one(self.key(entry.name)), self.hasher.hash_one(entry.key));
         remove(&mut self.names, name, at);
-        remove(&mut self.keys, self.hasher.hash_one(&*entry.key), at);
+        remove(&mut self.keys, key, at);
+        self.entries.set(at, Entry::default());
         if let Some(scattered) = &mut self.scattered {
             remove(&mut scattered.places, self.hasher.hash_one(number), at);
         }
@@ -285,30 +285,38 @@ impl<T> Table<T> {
         if self.culled < 64 || self.culled < self.values.len() / 2 {
             return;
         }
-        let mut live: Vec<_> =
-            std::mem::take(&mut self.values).into_iter().zip(std::mem::take(&mut self.entries)).collect();
+        let entries = std::mem::take(&mut self.entries);
+        let mut live: Vec<_> = std::mem::take(&mut self.values).into_iter().zip(entries.iter()).collect();
         live.retain(|(v, _)| !v.state.is_culled());
         live.sort_by_key(|(v, _)| v.number);
         let (last, lowest) = (self.last, self.lowest);
-        let fresh = Table { last, lowest, hasher: self.hasher.clone(), ..Table::new(self.whole_names) };
-        *self = fresh;
-        (self.values, self.entries) = live.into_iter().unzip();
-        for at in 0..self.entries.len() {
+        *self = Table { last, lowest, hasher: self.hasher.clone(), ..Table::new(self.whole_names) };
+        for (at, (value, entry)) in live.into_iter().enumerate() {
+            self.values.push(value);
+            self.entries.push(entry);
             self.insert_name(at);
             self.insert_key(at);
         }
     }
 
     /// The entries by number.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Numbered<T>, &Entry)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Numbered<T>, Entry<'_>)> {
         self.slots().filter(|(v, _)| !v.state.is_culled())
     }
 
     /// The entries by number, with what is left of those that were culled.
-    pub(super) fn slots(&self) -> impl Iterator<Item = (&Numbered<T>, &Entry)> {
-        let straight = self.scattered.is_none().then(|| self.values.iter().zip(&self.entries));
+    pub(super) fn slots(&self) -> impl Iterator<Item = (&Numbered<T>, Entry<'_>)> {
+        let straight = self.scattered.is_none().then(|| self.values.iter().zip(self.entries.iter()));
         let places = self.scattered.iter().flat_map(|scattered| scattered.order(&self.values));
         let sorted = places.filter_map(|&at| self.values.get(at as usize).zip(self.entries.get(at as usize)));
+        straight.into_iter().flatten().chain(sorted)
+    }
+
+    /// The same without names and keys.
+    pub(super) fn values(&self) -> impl Iterator<Item = &Numbered<T>> {
+        let straight = self.scattered.is_none().then(|| self.values.iter());
+        let places = self.scattered.iter().flat_map(|scattered| scattered.order(&self.values));
+        let sorted = places.filter_map(|&at| self.values.get(at as usize));
         straight.into_iter().flatten().chain(sorted)
     }
 }
