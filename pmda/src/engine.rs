@@ -143,6 +143,10 @@ impl<A: Agent> Engine<A> {
             }
         };
         debug!(target: "libpmda", "received {} PDU from client {client}", header.pdu);
+        if asks_nothing(&pdu) {
+            error!("{} PDU that asks for nothing, or for too much", header.pdu);
+            return self.fail(Error::IPC);
+        }
         if let Err(e) = self.before(&pdu, client) {
             return self.fail_with(e);
         }
@@ -329,7 +333,12 @@ impl<A: Agent> Engine<A> {
 
     /// Names that the agent keeps itself; the rest is known to pmcd.
     fn names(&mut self, client: Client, request: Pdu<'_>) -> Result {
-        names::check(&request)?;
+        if let Pdu::Ids(ids) = &request
+            && let Some(outcome) = Error::from_code(ids.status)
+        {
+            // Not a request but the outcome of one.
+            return Err(outcome);
+        }
         if self.agent.dynamic().is_some() {
             self.agent.refresh(Request::Names, client)?;
         }
@@ -366,6 +375,16 @@ impl<A: Agent> Engine<A> {
             self.agent.store(metric.item, inst, value, client)?;
         }
         Ok(())
+    }
+}
+
+/// Whether a request is none that pmcd makes: a fetch of nothing, or not one name or metric.
+fn asks_nothing(pdu: &Pdu<'_>) -> bool {
+    match pdu {
+        Pdu::Fetch(fetch) => fetch.pmids().len() == 0,
+        Pdu::Names(names) => names.len() != 1 || names.iter().any(|(_, name)| name.is_empty()),
+        Pdu::Ids(ids) => ids.pmids().len() != 1,
+        _ => false,
     }
 }
 

@@ -6,17 +6,6 @@ use pmapi::{Error, PmId, Result};
 
 use crate::dynamic::Dynamic;
 
-/// That a request is one of pmcd's, which has one name or one PMID.
-pub(crate) fn check(request: &Pdu<'_>) -> Result {
-    match request {
-        Pdu::Names(names) if names.len() != 1 => Err(Error::IPC),
-        Pdu::Ids(ids) if ids.pmids().len() != 1 => Err(Error::IPC),
-        // Not a request but the outcome of one.
-        Pdu::Ids(ids) => Error::from_code(ids.status).map_or(Ok(()), Err),
-        _ => Ok(()),
-    }
-}
-
 /// Appends the answer: from the dynamic names, which an agent may have none of.
 pub(crate) fn answer(dynamic: Option<&Dynamic>, request: Pdu<'_>, out: &mut Vec<u8>) -> Result {
     match request {
