@@ -1,0 +1,210 @@
+//! The agent in this process, asked as pmcd asks: what needs no PCP.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../../mmv/tests/common/raw.rs"]
+mod raw;
+
+use std::fs;
+use std::path::Path;
+
+use mmv::{Counter, Family, Gauge, Registry};
+use pmapi::pdu::metadata::{Subject, TextKind};
+use pmapi::pdu::result::Changes;
+use pmapi::{Atom, Domain, Error, InDom, Item, PmId, Serial};
+use pmda::Local;
+use pmda::collector::Collector;
+use pmda::pmapi::config::Config;
+use pmda_mmv::{Mmv, PmProxy};
+use tempfile::TempDir;
+
+type Asked<A> = Collector<Local<A>>;
+
+/// An agent whose `$PCP_TMP_DIR` this is.
+fn agent<A: pmda::Agent>(tmp: &TempDir) -> Asked<A> {
+    let tmp = tmp.path().as_os_str().to_owned();
+    let config = Config::new(b"", [("PCP_TMP_DIR".into(), tmp)]);
+    Collector::new(Local::with(Domain::new(A::DOMAIN).unwrap(), config).unwrap())
+}
+
+fn scene() -> (TempDir, std::path::PathBuf) {
+    let tmp = tempfile::tempdir().unwrap();
+    let files = tmp.path().join("mmv");
+    fs::create_dir(&files).unwrap();
+    (tmp, files)
+}
+
+fn registry(files: &Path, name: &str) -> Registry {
+    let registry = Registry::builder(name).directory(files).build().unwrap();
+    registry.try_start().unwrap();
+    registry
+}
+
+fn control(item: u16) -> PmId {
+    PmId::new(Domain::new(70).unwrap(), Item::new(0, item))
+}
+
+fn changes(agent: &mut Asked<Mmv>) -> Changes {
+    agent.fetch(&[control(2)]).unwrap().changes()
+}
+
+#[test]
+fn clients_that_look_on_are_told_of_names() {
+    let (tmp, files) = scene();
+    let mut mmv = agent::<Mmv>(&tmp);
+    assert_eq!(changes(&mut mmv), Changes::default());
+    let registry = registry(&files, "a");
+    assert_eq!(changes(&mut mmv), Changes::NAMES);
+    let counter: Counter = registry.counter("x").register().unwrap();
+    assert_eq!([changes(&mut mmv), changes(&mut mmv)], [Changes::NAMES, Changes::default()]);
+    counter.inc();
+    assert_eq!(changes(&mut mmv), Changes::default(), "a value is no name");
+    let x = mmv.pmid("mmv.a.x").unwrap();
+    assert_eq!(mmv.value(x).unwrap(), Atom::U64(1));
+    drop(registry);
+    assert_eq!(changes(&mut mmv), Changes::NAMES);
+    assert_eq!(mmv.pmid("mmv.a.x").unwrap_err().code(), Error::NAME);
+    assert_eq!(mmv.desc(x).unwrap_err().code(), Error::PMID);
+}
+
+#[test]
+fn only_the_controls_can_be_stored() {
+    let (tmp, files) = scene();
+    let _registry = registry(&files, "a");
+    let _: Counter = _registry.counter("x").register().unwrap();
+    let mut mmv = agent::<Mmv>(&tmp);
+    let x = mmv.pmid("mmv.a.x").unwrap();
+    for (pmid, value) in [(x, Atom::U64(1)), (control(2), Atom::I32(1))] {
+        assert_eq!(mmv.store(pmid, None, value).unwrap_err().code(), Error::PERMISSION);
+    }
+    assert_eq!(changes(&mut mmv), Changes::default());
+    mmv.store(control(0), None, Atom::I32(1)).unwrap();
+    assert_eq!(changes(&mut mmv), Changes::NAMES, "everything was read again");
+    assert_eq!(mmv.value(control(0)).unwrap(), Atom::I32(0));
+    mmv.store(control(1), None, Atom::I32(-1)).unwrap();
+    assert_eq!(mmv.value(control(1)).unwrap(), Atom::I32(-1));
+    assert_eq!(mmv.value(control(2)).unwrap(), Atom::I32(1));
+}
+
+#[test]
+fn help_is_there_or_not_line_by_line() {
+    let (tmp, files) = scene();
+    let registry = registry(&files, "a");
+    let indom = registry.indom("i").serial(5).help("things").instances(["one"]).register().unwrap();
+    let _: Family<Gauge> = registry.metric("both").help("line").long_help("text").over(&indom).unwrap();
+    let _: Counter = registry.counter("short").help("line").register().unwrap();
+    let _: Counter = registry.counter("long").long_help("text").register().unwrap();
+    let _: Counter = registry.counter("none").register().unwrap();
+    let mut mmv = agent::<Mmv>(&tmp);
+    let texts = |mmv: &mut Asked<Mmv>, of| {
+        [TextKind::OneLine, TextKind::Help].map(|kind| mmv.text(of, kind).map_err(|e| e.code()))
+    };
+    let (line, text, none) = (|| Ok("line".to_owned()), || Ok("text".to_owned()), || Err(Error::TEXT));
+    for (name, expected) in [
+        ("both", [line(), text()]),
+        ("short", [line(), none()]),
+        ("long", [none(), text()]),
+        ("none", [none(), none()]),
+    ] {
+        let pmid = mmv.pmid(&format!("mmv.a.{name}")).unwrap();
+        assert_eq!(texts(&mut mmv, Subject::Metric(pmid)), expected, "{name}");
+    }
+    let both = mmv.pmid("mmv.a.both").unwrap();
+    let indom = mmv.desc(both).unwrap().indom.unwrap();
+    assert_eq!(texts(&mut mmv, Subject::InDom(indom)), [Ok("things".into()), none()]);
+    let other = InDom::new(Domain::new(70).unwrap(), Serial::new(1));
+    assert!(texts(&mut mmv, Subject::InDom(other)).iter().all(Result::is_err));
+}
+
+#[test]
+fn an_instance_is_found_by_its_name_up_to_the_first_space() {
+    let (tmp, files) = scene();
+    let registry = registry(&files, "a");
+    let indom = registry.indom("i").numbered([(3, "1 minute"), (4, "5 minute")]).register().unwrap();
+    let _: Family<Gauge> = registry.metric("load").over(&indom).unwrap();
+    let mut mmv = agent::<Mmv>(&tmp);
+    let load = mmv.pmid("mmv.a.load").unwrap();
+    let indom = mmv.desc(load).unwrap().indom.unwrap();
+    for name in ["5", "5 minute"] {
+        assert_eq!(mmv.instance_of(indom, name).unwrap().word(), 4);
+    }
+    for name in ["minute", "5 min", "15"] {
+        assert_eq!(mmv.instance_of(indom, name).unwrap_err().code(), Error::INST, "{name}");
+    }
+}
+
+#[test]
+fn files_of_pmproxy_are_in_their_own_directory() {
+    let (tmp, _) = scene();
+    let files = tmp.path().join("pmproxy");
+    fs::create_dir(&files).unwrap();
+    let _registry = registry(&files, "web");
+    let _: Counter = _registry.counter("hits").register().unwrap();
+    let mut pmproxy = agent::<PmProxy>(&tmp);
+    assert_eq!(pmproxy.pmid("pmproxy.web.hits").unwrap().domain().get(), 4);
+    let names = ["web.hits", "control.files", "control.debug", "control.reload"].map(|name| format!("pmproxy.{name}"));
+    assert_eq!(pmproxy.traverse("pmproxy").unwrap(), names);
+}
+
+#[test]
+fn bad_files_are_in_the_way_of_no_good_one() {
+    let (tmp, files) = scene();
+    for (name, bytes) in raw::bad_files() {
+        fs::write(files.join(name), bytes.0).unwrap();
+    }
+    fs::write(files.join("text"), "not one of ours").unwrap();
+    let registry = registry(&files, "good");
+    let _: Counter = registry.counter("x").register().unwrap();
+    let mut mmv = agent::<Mmv>(&tmp);
+    let x = mmv.pmid("mmv.good.x").unwrap();
+    assert_eq!(mmv.value(x).unwrap(), Atom::U64(0));
+    // Everything that there is can be asked for.
+    for name in mmv.traverse("mmv").unwrap() {
+        let pmid = mmv.pmid(&name).unwrap();
+        mmv.desc(pmid).unwrap();
+        mmv.fetch(&[pmid]).unwrap();
+        _ = mmv.text(Subject::Metric(pmid), TextKind::Help);
+    }
+}
+
+#[test]
+fn a_hundred_thousand_values_in_a_thousand_files() {
+    pmda_mmv::allow_many_files();
+    let (tmp, files) = scene();
+    let instances: Vec<String> = (0..10).map(|i| format!("i{i}")).collect();
+    let registries: Vec<Registry> = (1..=1000u16)
+        .map(|number| {
+            let registry = Registry::builder(&format!("f{number}")).directory(&files).cluster(number).build().unwrap();
+            let indom = registry.indom("i").serial(1).numbered((0..).zip(instances.iter().map(String::as_str)));
+            let indom = indom.register().unwrap();
+            for metric in 0..10 {
+                let name = format!("m{metric}");
+                let family: Family<Counter> = registry.counter(&name).item(metric).over(&indom).unwrap();
+                for (name, i) in instances.iter().zip(0..) {
+                    family.instance(name).unwrap().add(u64::from(number) * 100 + u64::from(metric) * 10 + i);
+                }
+            }
+            registry.try_start().unwrap();
+            registry
+        })
+        .collect();
+    let mut mmv = agent::<Mmv>(&tmp);
+    assert_eq!(mmv.traverse("mmv").unwrap().len(), 10_003);
+    assert_eq!(mmv.value(control(2)).unwrap(), Atom::I32(1000));
+    let domain = Domain::new(70).unwrap();
+    let metrics = (1..=1000).flat_map(|cluster| (0..10).map(move |item| PmId::new(domain, Item::new(cluster, item))));
+    let pmids: Vec<PmId> = metrics.collect();
+    let fetched = mmv.fetch(&pmids).unwrap();
+    let mut expected = 100u64;
+    for set in fetched.sets() {
+        for (inst, value) in set.values() {
+            assert_eq!(inst.unwrap().word() as u64, expected % 10);
+            assert_eq!(value.atom(pmapi::Type::U64).unwrap(), Atom::U64(expected));
+            expected += 1;
+        }
+    }
+    assert_eq!(expected, 100_100);
+    // One of them grows.
+    let _: Counter = registries[500].counter("more").register().unwrap();
+    assert_eq!(mmv.fetch(&pmids).unwrap().changes(), Changes::NAMES);
+    assert!(mmv.pmid("mmv.f501.more").is_ok());
+}
