@@ -304,8 +304,6 @@ impl Queue {
         for (number, event) in (next..).zip(self.events.iter().skip((next - first) as usize)) {
             if reader.filter.as_mut().is_none_or(|passes| passes(event))
                 && self.array.push(event.time, event.flags, &event.params).is_err()
-                // One that does not even fit alone is left out.
-                && !self.array.is_empty()
             {
                 // The value is full: the rest goes with the next.
                 reader.next = Some(number);

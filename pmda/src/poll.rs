@@ -136,15 +136,21 @@ mod tests {
     use crate::values::Values;
     use pmapi::{Domain, Item, Result, config::Config};
 
-    /// Waits for the other end of a socket, if it has one.
-    struct Listening(Option<UnixStream>, usize);
+    /// Waits for the other end of a socket, if it has one, and for times.
+    #[derive(Default)]
+    struct Listening {
+        socket: Option<UnixStream>,
+        times: Vec<Instant>,
+        source: Option<Background<()>>,
+        woken: Vec<Wake>,
+    }
 
     impl Agent for Listening {
         const NAME: &'static str = "listening";
         const DOMAIN: u16 = 400;
 
         fn new(_: &mut Setup) -> Start<Self> {
-            Ok(Listening(None, 0))
+            Ok(Listening::default())
         }
 
         fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> Result {
@@ -152,38 +158,70 @@ mod tests {
         }
 
         fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
-            if let Some(socket) = &self.0 {
+            if let Some(socket) = &self.socket {
                 set.readable(7, socket);
                 set.writable(8, socket);
             }
+            self.times.iter().for_each(|time| set.at(*time));
+            self.source.iter().for_each(|source| set.first(source));
         }
 
         fn wake(&mut self, wake: Wake) {
-            assert!(matches!(wake, Wake::Readable(7) | Wake::Writable(8)), "{wake:?}");
-            self.1 += 1;
+            self.woken.push(wake);
         }
+    }
+
+    fn engine() -> Engine<Listening> {
+        Engine::new(Domain::new(400).unwrap(), Config::new(b"", [])).unwrap()
     }
 
     #[test]
     fn an_agent_without_sources_waits_by_reading_alone() {
-        let mut engine = Engine::<Listening>::new(Domain::new(400).unwrap(), Config::new(b"", [])).unwrap();
-        let (pmcd, silent) = UnixStream::pair().unwrap();
-        let mut poll = Poll::default();
+        let (pmcd, _silent) = UnixStream::pair().unwrap();
+        let mut engine = engine();
         // Nothing has come from pmcd: with a poll this would never return.
-        assert!(poll.wait(&pmcd, &mut engine).unwrap());
+        assert!(Poll::default().wait(&pmcd, &mut engine).unwrap());
+        // Nor is there anything to wait for once a source has been read.
+        let source = Background::spawn(Duration::from_secs(3600), || Ok(())).unwrap();
+        let first = engine.agent_mut().source.insert(source);
+        while !first.is_ready() {
+            std::thread::yield_now();
+        }
+        assert!(Poll::default().wait(&pmcd, &mut engine).unwrap());
+    }
+
+    #[test]
+    fn an_agent_is_woken_for_what_is_ready() {
+        let (pmcd, silent) = UnixStream::pair().unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
-        engine.agent_mut().0 = Some(ours);
-        assert!(!poll.wait(&pmcd, &mut engine).unwrap());
-        assert_eq!(engine.agent().1, 1);
-        drop((silent, theirs));
+        let (mut poll, mut engine) = (Poll::default(), engine());
+        engine.agent_mut().socket = Some(ours);
+        engine.agent_mut().times = vec![Instant::now() + Duration::from_secs(3600)];
+        let mut wait = |engine: &mut Engine<Listening>| {
+            let asked = poll.wait(&pmcd, engine).unwrap();
+            (asked, std::mem::take(&mut engine.agent_mut().woken))
+        };
+        assert_eq!(wait(&mut engine), (false, vec![Wake::Writable(8)]));
         // The ends of both are news as well.
-        assert!(poll.wait(&pmcd, &mut engine).unwrap());
-        assert_eq!(engine.agent().1, 3);
+        drop((silent, theirs));
+        assert_eq!(wait(&mut engine), (true, vec![Wake::Readable(7), Wake::Writable(8)]));
+    }
+
+    #[test]
+    fn the_first_of_several_times_counts() {
+        let (pmcd, _silent) = UnixStream::pair().unwrap();
+        let (mut poll, mut engine) = (Poll::default(), engine());
+        let later = Duration::from_secs(3600);
+        for times in [[Duration::ZERO, later], [later, Duration::ZERO]] {
+            engine.agent_mut().times = times.map(|time| Instant::now() + time).into();
+            assert!(!poll.wait(&pmcd, &mut engine).unwrap());
+            assert_eq!(std::mem::take(&mut engine.agent_mut().woken), [Wake::Time]);
+        }
     }
 
     #[test]
     fn an_agent_that_is_not_ready_is_looked_at_now_and_then() {
-        let mut engine = Engine::<Listening>::new(Domain::new(400).unwrap(), Config::new(b"", [])).unwrap();
+        let mut engine = engine();
         engine.can_tell(true);
         let (pmcd, _silent) = UnixStream::pair().unwrap();
         // Nothing comes, and still this returns.

@@ -94,6 +94,11 @@ fn params(mut rest: &[u8]) -> impl Iterator<Item = (Option<PmId>, Atom<'_>)> {
     })
 }
 
+/// Bytes of the number of records.
+const COUNT: usize = 4;
+/// Bytes of a record before its parameters, at most.
+const HEAD: usize = 24;
+
 /// Parameters of a record as they go out, to be kept until then.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Params {
@@ -102,9 +107,14 @@ pub struct Params {
 }
 
 impl Params {
-    /// Adds one. `PM_ERR_TYPE` for events in events, `PM_ERR_TOOBIG` when the value is full.
+    /// Adds one. `PM_ERR_TYPE` for events in events, `PM_ERR_TOOBIG` when no value could hold the record.
     pub fn add(&mut self, pmid: PmId, value: Atom<'_>) -> Result {
+        let before = self.bytes.len();
         put_param(&mut self.bytes, pmid, value)?;
+        if COUNT + HEAD + self.bytes.len() > MAX_PAYLOAD {
+            self.bytes.truncate(before);
+            return Err(Error::TOOBIG);
+        }
         self.count += 1;
         Ok(())
     }
@@ -228,7 +238,7 @@ impl EventArray {
     }
 
     fn head(&mut self, time: Stamp, flags: EventFlags, count: u32, params: usize) -> Result {
-        if self.payload.len() + 24 + params > MAX_PAYLOAD {
+        if self.payload.len() + HEAD + params > MAX_PAYLOAD {
             return Err(Error::TOOBIG);
         }
         self.bump(0);
@@ -270,7 +280,7 @@ impl EventArray {
 
     /// Whether there is no record.
     pub fn is_empty(&self) -> bool {
-        self.payload.len() <= 4
+        self.payload.len() <= COUNT
     }
 
     /// Adds a record that tells how many were lost (pmdaEventAddMissedRecord(3)).

@@ -105,6 +105,24 @@ fn an_event_larger_than_the_queue_is_refused_and_nothing_lost() {
 }
 
 #[test]
+fn a_value_that_is_full_leaves_the_rest_for_the_next() {
+    let (_ends, queue) = queue(100 << 20);
+    read(&queue, A);
+    let half = vec![b'x'; 9 << 20];
+    let push =
+        |n: u32, text: &[u8]| queue.push(at(n), EventFlags::POINT, [(NUMBER, n.into()), (TEXT, Atom::String(text))]);
+    (1..=3).for_each(|n| push(n, &half).unwrap());
+    // The largest that a value can hold, and the next.
+    let largest = (1 << 24) - 1 - 4 - (4 + 24 + 16 + 8);
+    assert_eq!(push(4, &vec![b'x'; largest + 1]), Err(Error::TOOBIG));
+    push(5, &vec![b'x'; largest / 4 * 4]).unwrap();
+    push(6, b"").unwrap();
+    let reads: Vec<_> = (0..6).map(|_| read(&queue, A)).collect();
+    assert_eq!(reads, [vec![1], vec![2], vec![3], vec![5], vec![6], vec![]]);
+    assert_eq!(queue.memory(), 0);
+}
+
+#[test]
 fn values_are_those_of_the_parameters_metrics() {
     let (_ends, queue) = queue(1000);
     let push = |params: &[(Item, Atom<'_>)]| queue.push(at(0), EventFlags::POINT, params.iter().copied());
