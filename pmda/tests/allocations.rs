@@ -8,6 +8,7 @@ mod zoo;
 use allocation_counter::measure;
 use pmapi::pdu::instance::InstanceReq;
 use pmapi::pdu::metadata::{self, DescReq, Subject, TextKind, TextReq};
+use pmapi::pdu::names::{self, Node};
 use pmapi::pdu::profile::{Profile, State};
 use pmapi::pdu::{Frames, Header};
 use pmapi::{Domain, InDom, Inst, Item, PmId, config::Config};
@@ -21,8 +22,10 @@ fn steady_requests_allocate_nothing() {
     let pmid = |item| PmId::new(domain, item);
     let indom = InDom::new(domain, zoo::CACHED);
     let items = (0..8).flat_map(|i| [Item::new(0, i), Item::new(1, i)]);
-    let fetched: Vec<_> =
-        items.chain([zoo::FAILING, Item::new(9, 9), zoo::PARTLY]).map(|item| Some(pmid(item))).collect();
+    let fetched: Vec<_> = items
+        .chain([zoo::FAILING, Item::new(9, 9), zoo::PARTLY, zoo::GUEST, zoo::GUESTS])
+        .map(|item| Some(pmid(item)))
+        .collect();
     let mut profile = Profile::new(State::Exclude);
     profile.set(indom, State::Exclude, &[1, 5, 9].map(Inst::new));
 
@@ -46,6 +49,11 @@ fn steady_requests_allocate_nothing() {
     let subject = Subject::Metric(pmid(Item::new(0, 3)));
     add("one line", &|out| TextReq::new(subject, TextKind::OneLine).encode(out, 0));
     add("help", &|out| TextReq::new(Subject::InDom(InDom::new(domain, zoo::FIXED)), TextKind::Help).encode(out, 0));
+
+    // Of metrics that come and go.
+    add("name", &|out| names::encode_names(out, 0, false, [(Node::Leaf, &b"zoo.dyn.guest"[..])].into_iter()));
+    add("names", &|out| names::encode_ids(out, 0, 0, &[Some(pmid(zoo::GUESTS))]));
+    add("text", &|out| TextReq::new(Subject::Metric(pmid(zoo::GUEST)), TextKind::Help).encode(out, 0));
 
     let mut engine = Engine::<Zoo>::new(domain, Config::new(b"", [])).unwrap();
     let mut frames = Frames::new();
