@@ -109,6 +109,11 @@ impl<'a> Reader<'a> {
         self.bytes(4, field).map(BigEndian::read_i32)
     }
 
+    /// Two words that are one signed number.
+    pub fn i64(&mut self, field: &'static str) -> Decoded<i64> {
+        self.bytes(8, field).map(BigEndian::read_i64)
+    }
+
     /// A word that counts something: not negative.
     pub fn count(&mut self, field: &'static str) -> Decoded<usize> {
         let n = self.i32(field)?;

@@ -24,6 +24,18 @@ impl ErrorPdu {
     pub fn status(self) -> Result {
         Error::from_code(self.code).map_or(Ok(()), Err)
     }
+
+    /// What pmcd says first to a client: the features that it has, or why it refuses the client.
+    ///
+    /// # Errors
+    /// pmcd's reason; `PM_ERR_IPC` when the PDU is not of that kind.
+    pub fn greeting(self) -> Result<Flags> {
+        // The features are the lower half; above them is the version, whatever it is.
+        let features = Flags(self.datum.ok_or(Error::IPC)? as u16);
+        // Here alone codes are those of PCP 1.
+        let code = if self.code <= -1000 { self.code + 1000 + Error::GENERIC.code() } else { self.code };
+        Error::from_code(code).map_or(Ok(features), Err)
+    }
 }
 
 /// Appends an ERROR PDU: success, or an error.
@@ -33,7 +45,7 @@ pub fn encode_error(out: &mut Vec<u8>, from: i32, status: Result) -> Result {
     w.finish()
 }
 
-/// What an agent and pmcd tell each other about themselves (the flags of a version credential).
+/// What an agent or a client and pmcd tell each other about themselves (the flags of a version credential).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flags(pub u16);
 
@@ -42,6 +54,19 @@ impl Flags {
     pub const AUTHORIZE: Flags = Flags(1 << 2);
     /// The agent wants the containers of clients (`PMDA_FLAG_CONTAINER`).
     pub const CONTAINER: Flags = Flags(1 << 6);
+
+    /// Connections can be encrypted; only between clients and pmcd, as all that follow.
+    pub const SECURE: Flags = Flags(1);
+    /// pmcd wants to know who the client is.
+    pub const CREDENTIALS_REQUIRED: Flags = Flags(1 << 3);
+    /// pmcd wants a certificate of clients on other hosts.
+    pub const CERTIFICATE_REQUIRED: Flags = Flags(1 << 7);
+    /// pmcd answers LABEL_REQ.
+    pub const LABELS: Flags = Flags(1 << 9);
+    /// pmcd answers HIGHRES_FETCH.
+    pub const HIGH_RES: Flags = Flags(1 << 10);
+    /// pmcd answers DESC_IDS.
+    pub const DESCS: Flags = Flags(1 << 11);
 
     /// Whether all of these are set.
     pub const fn contains(self, flags: Flags) -> bool {

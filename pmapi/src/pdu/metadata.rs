@@ -34,7 +34,18 @@ pub fn encode_fetch(
     context: i32,
     pmids: impl ExactSizeIterator<Item = Option<PmId>>,
 ) -> Result {
-    let mut w = Writer::new(out, PduType::FETCH, from);
+    encode_fetch_as(PduType::FETCH, out, from, context, pmids)
+}
+
+/// Appends a FETCH or a HIGHRES_FETCH PDU.
+pub(super) fn encode_fetch_as(
+    pdu: PduType,
+    out: &mut Vec<u8>,
+    from: i32,
+    context: i32,
+    pmids: impl ExactSizeIterator<Item = Option<PmId>>,
+) -> Result {
+    let mut w = Writer::new(out, pdu, from);
     w.i32(context).bytes(&[0; 8]).count(pmids.len());
     for pmid in pmids {
         w.u32(pmid.word());

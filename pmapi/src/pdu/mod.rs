@@ -7,6 +7,7 @@
 //! All numbers are big-endian. Strings are padded with `~` to a multiple of four bytes; the padding
 //! counts in the PDU's length but not in the string's.
 
+pub mod client;
 pub mod codec;
 pub mod event;
 pub mod frame;

@@ -35,20 +35,51 @@ pub struct ResultPdu<'a> {
     pub seconds: i32,
     /// Microseconds of the time stamp.
     pub microseconds: i32,
+    values: ValueSets<'a>,
+}
+
+/// HIGHRES_RESULT: sets of values with a finer time stamp, from pmcd to a client.
+#[derive(Clone, Copy, Debug)]
+pub struct HighResResult<'a> {
+    /// Seconds of the time stamp.
+    pub seconds: i64,
+    /// Nanoseconds of the time stamp.
+    pub nanoseconds: i64,
+    /// The values.
+    pub values: ValueSets<'a>,
+}
+
+/// The sets of values of a PDU.
+#[derive(Clone, Copy, Debug)]
+pub struct ValueSets<'a> {
     count: usize,
-    sets: &'a [u8],
+    /// Where the first one is.
+    start: usize,
     pdu: &'a [u8],
 }
 
-/// What an agent tells clients with its answer to FETCH.
+/// What an agent tells clients with its answer to FETCH, and pmcd with its own (`PMCD_*_CHANGE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Changes(pub u8);
 
 impl Changes {
+    /// There is an agent more (`PMCD_ADD_AGENT`); only pmcd says so.
+    pub const AGENT_ADDED: Changes = Changes(1);
+    /// An agent was started again (`PMCD_RESTART_AGENT`); only pmcd says so.
+    pub const AGENT_RESTARTED: Changes = Changes(2);
+    /// An agent is gone (`PMCD_DROP_AGENT`); only pmcd says so.
+    pub const AGENT_DROPPED: Changes = Changes(4);
     /// Labels have changed (`PMCD_LABEL_CHANGE`).
     pub const LABELS: Changes = Changes(8);
     /// Names have changed (`PMCD_NAMES_CHANGE`).
     pub const NAMES: Changes = Changes(16);
+    /// The name of the host has changed (`PMCD_HOSTNAME_CHANGE`); only pmcd says so.
+    pub const HOST_NAME: Changes = Changes(32);
+
+    /// Whether all of these are set.
+    pub const fn contains(self, others: Changes) -> bool {
+        self.0 & others.0 == others.0
+    }
 
     /// Both.
     pub const fn union(self, other: Changes) -> Changes {
@@ -82,21 +113,53 @@ impl<'a> ResultPdu<'a> {
         let seconds = r.i32("seconds")?;
         let microseconds = r.i32("microseconds")?;
         let count = r.count("number of value sets")?;
+        Ok(ResultPdu { seconds, microseconds, values: ValueSets::decode(r, pdu, count)? })
+    }
+
+    /// How many value sets.
+    pub fn len(&self) -> usize {
+        self.values.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.values.count == 0
+    }
+
+    /// The value sets.
+    pub fn sets(&self) -> impl Iterator<Item = ValueSet<'a>> + use<'a> {
+        self.values.iter()
+    }
+
+    /// The value sets as such.
+    pub fn values(&self) -> ValueSets<'a> {
+        self.values
+    }
+}
+
+impl<'a> HighResResult<'a> {
+    pub(super) fn decode(r: &mut Reader<'a>, pdu: &'a [u8]) -> Decoded<Self> {
+        let count = r.count("number of value sets")?;
+        let seconds = r.i64("seconds")?;
+        let nanoseconds = r.i64("nanoseconds")?;
+        Ok(HighResResult { seconds, nanoseconds, values: ValueSets::decode(r, pdu, count)? })
+    }
+}
+
+impl<'a> ValueSets<'a> {
+    fn decode(r: &mut Reader<'a>, pdu: &'a [u8], count: usize) -> Decoded<Self> {
         let start = r.pos();
-        let mut sets = r.clone();
         for _ in 0..count {
-            sets.set()?;
+            r.set()?;
         }
-        let len = sets.pos() - start;
-        let list = r.bytes(len, "value sets")?;
-        let result = ResultPdu { seconds, microseconds, count, sets: list, pdu };
-        result.check_blocks(r)?;
-        Ok(result)
+        let sets = ValueSets { count, start, pdu };
+        sets.check_blocks(r)?;
+        Ok(sets)
     }
 
     /// Blocks stand in the order of their references, the first right after the sets, none shared.
     fn check_blocks(&self, r: &mut Reader<'a>) -> Decoded<()> {
-        for set in self.sets().filter(|set| set.format != Format::InSitu) {
+        for set in self.iter().filter(|set| set.format != Format::InSitu) {
             for (_, word) in set.pairs() {
                 if word as usize != r.pos() / 4 {
                     return Err(r.bad("value offset", word, "is not where the next value block is"));
@@ -112,38 +175,24 @@ impl<'a> ResultPdu<'a> {
         Ok(())
     }
 
-    /// How many value sets.
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The value sets.
-    pub fn sets(&self) -> impl Iterator<Item = ValueSet<'a>> + use<'a> {
-        let mut rest = self.sets;
-        let pdu = self.pdu;
-        std::iter::from_fn(move || {
-            let (head, tail) = rest.split_first_chunk::<8>()?;
-            let (pmid, numval) = halves(head);
-            let mut set = ValueSet {
-                pmid: PmId::from_word(pmid),
-                error: Error::from_code(numval as i32),
-                format: Format::InSitu,
-                list: &[],
-                pdu,
-            };
-            rest = tail;
-            if numval as i32 > 0 {
-                let (format, tail) = rest.split_first_chunk::<4>()?;
-                set.format = format_of(u32::from_be_bytes(*format))?;
-                (set.list, rest) = tail.split_at_checked((numval as usize).checked_mul(8)?)?;
-            }
-            Some(set)
+    fn places(self) -> impl Iterator<Item = (usize, ValueSet<'a>)> {
+        let mut next = self.start;
+        (0..self.count).map_while(move |_| {
+            let place = next;
+            let (set, after) = ValueSet::at(self.pdu, place)?;
+            next = after;
+            Some((place, set))
         })
+    }
+
+    /// The sets.
+    pub fn iter(self) -> impl Iterator<Item = ValueSet<'a>> + use<'a> {
+        self.places().map(|(_, set)| set)
+    }
+
+    /// Where the sets are in the PDU, for [`ValueSet::at`].
+    pub(crate) fn offsets(self) -> impl Iterator<Item = usize> + use<'a> {
+        self.places().map(|(place, _)| place)
     }
 }
 
@@ -175,6 +224,26 @@ impl Reader<'_> {
 }
 
 impl<'a> ValueSet<'a> {
+    /// The set at an offset of a PDU that has been decoded, and the offset of what follows.
+    pub(crate) fn at(pdu: &'a [u8], offset: usize) -> Option<(ValueSet<'a>, usize)> {
+        let (head, rest) = pdu.get(offset..)?.split_first_chunk::<8>()?;
+        let (pmid, numval) = halves(head);
+        let mut set = ValueSet {
+            pmid: PmId::from_word(pmid),
+            error: Error::from_code(numval as i32),
+            format: Format::InSitu,
+            list: &[],
+            pdu,
+        };
+        if numval as i32 <= 0 {
+            return Some((set, offset + 8));
+        }
+        let (format, rest) = rest.split_first_chunk::<4>()?;
+        set.format = format_of(u32::from_be_bytes(*format))?;
+        set.list = rest.get(..(numval as usize).checked_mul(8)?)?;
+        Some((set, offset + 12 + set.list.len()))
+    }
+
     /// How the values stand.
     pub fn format(&self) -> Format {
         self.format
