@@ -231,7 +231,16 @@ impl<A: Agent> Engine<A> {
                 return Err(Error::TOOBIG);
             }
             self.result.begin_set(pmid);
-            let Some(metric) = pmid.and_then(|pmid| find(&self.agent, &self.schema, pmid)) else {
+            // Declared metrics are not copied: that would take as long as the rest of what a number costs.
+            let dynamic;
+            let metric = match pmid.and_then(|pmid| self.schema.find(pmid)) {
+                None => {
+                    dynamic = pmid.and_then(|pmid| self.agent.dynamic()?.find(pmid)).copied();
+                    dynamic.as_ref()
+                }
+                declared => declared,
+            };
+            let Some(metric) = metric else {
                 debug!(target: "libpmda", "metric {} is not defined", Ident(pmid));
                 self.result.end_set(Err(Error::PMID));
                 continue;
