@@ -166,6 +166,7 @@ fn publish<T>(latest: &Mutex<Latest<T>>, outcome: Result<T>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read as _;
     use std::sync::mpsc;
 
     const LONG: Duration = Duration::from_secs(3600);
@@ -197,6 +198,15 @@ mod tests {
         feed.send(Ok(8)).unwrap();
         source.ask();
         wait(&source, Ok(8));
+    }
+
+    #[test]
+    fn the_first_outcome_can_be_waited_for() {
+        let (feed, source) = fed();
+        feed.send(Err(Error::NOAGENT)).unwrap();
+        // Waits until the other end of the pipe is gone.
+        assert_eq!((&source.first).read(&mut [0]).unwrap(), 0);
+        assert_eq!((source.latest(), source.is_ready()), (Err(Error::NOAGENT), true));
     }
 
     #[test]

@@ -118,7 +118,6 @@ impl<A: Agent> Engine<A> {
     ///
     /// A panic of the agent is logged, and `PM_ERR_GENERIC` the answer to the request.
     pub fn handle(&mut self, header: Header, bytes: &[u8]) -> Reply<'_> {
-        self.answered = None;
         let answer = self.guard(|engine| engine.answer(header, bytes)).unwrap_or_else(|e| match header.pdu {
             pdu if hosts::is_request(pdu) => self.fail(e),
             _ => Answer::None,

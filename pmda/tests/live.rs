@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use pmapi::pdu::event::{self, EventFlags, Layout};
 use pmapi::pdu::handshake::{Attr, Attribute};
 use pmapi::pdu::metadata::{Subject, TextKind};
-use pmapi::{Atom, Domain, Error, Inst, Item, PmId, Type, config::Config};
-use pmda::collector::{self, Channel, Collector, Launch, State, Stream};
+use pmapi::{Atom, Domain, Error, InDom, Inst, Item, PmId, Type, config::Config};
+use pmda::collector::{self, Channel, Collector, LabelTarget, Launch, State, Stream};
 use pmda::dso::SharedObject;
 use pmda::session::Session;
 use pmda::{Agent, Engine, Local};
@@ -289,11 +289,13 @@ fn an_instance_has_one_value(agent: &mut Collector<impl Channel>) {
 fn done_comes_after_the_answer(agent: &mut Collector<impl Channel>) {
     agent.as_client(3).desc(pmid(UID)).unwrap();
     assert_eq!(refused(agent.text(Subject::Metric(pmid(UID)), TextKind::Help)), Error::TEXT);
+    let labels = LabelTarget::Instances(Some(InDom::new(domain(), TWO)));
+    assert_eq!(agent.labels(labels).unwrap().len(), 2);
     let done = agent.as_client(4).value(pmid(DONE)).unwrap();
     let Atom::String(text) = done else { panic!("{done:?}") };
     let text = String::from_utf8_lossy(text);
     // The descriptor of the metric itself has been asked for since.
-    assert_eq!(text, format!("Desc({:?})/3 Text/3 Desc({DONE:?})/4", UID));
+    assert_eq!(text, format!("Text/3 InstanceLabels({TWO:?})/3 Desc({DONE:?})/4"));
     agent.as_client(0);
 }
 
@@ -317,12 +319,14 @@ fn an_agent_that_is_not_ready_says_so_and_when_it_is() {
     let (thread, mut agent) = over_a_socket(false);
     assert!(agent.as_client(7).attribute(Attribute::USERID, "0").unwrap());
     assert_eq!(agent.value(pmid(UID)).unwrap(), Atom::U32(0));
+    assert_eq!(agent.value(pmid(VISITS)).unwrap(), Atom::U32(1));
     agent.store(pmid(NOT_READY), None, Atom::U32(50)).unwrap();
     assert!(matches!(agent.value(pmid(UID)), Err(collector::Error::NotReady)));
     assert_eq!(agent.state(), State::NotReady);
     assert!(agent.wait_ready(None).unwrap());
     // pmcd has not told who went and came meanwhile: nobody is taken for somebody else.
     assert_eq!(agent.fetch(&[pmid(UID)]).unwrap().sets().next().unwrap().error, Some(Error::VALUE));
+    assert_eq!(agent.value(pmid(VISITS)).unwrap(), Atom::U32(1));
     assert_eq!(agent.value(pmid(PANIC)).unwrap(), Atom::U32(0));
     drop(agent);
     thread.join().unwrap();
