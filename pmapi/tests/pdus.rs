@@ -246,6 +246,18 @@ fn events_of_both_layouts() {
                 }
             }
             assert_eq!(array.atom(), atom);
+            // The same with whole records.
+            let mut whole = event::EventArray::new(layout);
+            for record in event::records(payload, layout).unwrap() {
+                let mut params = event::Params::default();
+                record.params().for_each(|(pmid, value)| params.add(pmid.unwrap(), value).unwrap());
+                whole.push(record.time, record.flags, &params).unwrap();
+                assert!(params.iter().eq(record.params()));
+            }
+            assert_eq!(whole.atom(), atom);
+            // Nothing is added to a record that is complete.
+            array.push(event::Stamp::default(), event::EventFlags::POINT, &event::Params::default()).unwrap();
+            assert_eq!(array.param(pmid(1), Atom::U32(1)), Err(Error::NODATA));
             for len in 0..payload.len() {
                 assert!(event::records(&payload[..len], layout).is_err());
             }
