@@ -39,14 +39,15 @@ impl Events {
                  stores here (pmval -x 8) leaves it the stores to that cluster alone.",
             );
         }
-        let mut own = |name, item, ty, units, oneline| {
-            setup.metric(format!("showcase.event.{name}"), item, ty).units(units).help(oneline, "");
+        let mut own = |name, item, ty, units, oneline, text| {
+            setup.metric(format!("showcase.event.{name}"), item, ty).units(units).help(oneline, text);
         };
-        own("count", COUNT, Type::U64, Units::COUNT, "Stores so far");
-        own("memory", MEMORY, Type::U64, Units::BYTES, "Memory of the events that are kept");
-        own("clients", CLIENTS, Type::U32, Units::COUNT, "Clients that read events");
+        own("count", COUNT, Type::U64, Units::COUNT, "Stores so far", "Those to event metrics do not count.");
+        own("memory", MEMORY, Type::U64, Units::BYTES, "Memory of the events that are kept", "In both queues.");
+        own("clients", CLIENTS, Type::U32, Units::COUNT, "Clients that read events", "From their first fetch on.");
         let mut param = |name, item, oneline| {
-            setup.metric(format!("showcase.event.param.{name}"), item, Type::U32).parameter().help(oneline, "");
+            let metric = setup.metric(format!("showcase.event.param.{name}"), item, Type::U32).parameter();
+            metric.help(oneline, "A parameter of events: it has a value in event records only.");
         };
         param("cluster", PARAM_CLUSTER, "Cluster of the metric that was stored");
         param("item", PARAM_ITEM, "Item of the metric that was stored");

@@ -21,7 +21,7 @@ impl Failures {
     pub(crate) fn new(setup: &mut Setup) -> Self {
         setup.metric("showcase.fail.code", CODE, Type::I32).discrete().storable().help(
             "The error of showcase.fail.on_demand",
-            "A code that pmerr(1) knows, such as -12350, which is PM_ERR_VALUE; or 0 for none.",
+            "A code that pmerr(1) knows, such as -12351, which is PM_ERR_VALUE; or 0 for none.",
         );
         let on_demand = setup.metric("showcase.fail.on_demand", ON_DEMAND, Type::U32);
         on_demand.help("Fails as showcase.fail.code says", "1 as long as there is no error.");

@@ -79,7 +79,8 @@ impl Names {
         let free =
             (0..=Item::MAX_ITEM).map(|item| Item::new(DYNAMIC, item)).find(|item| !self.fetches.contains_key(item));
         let item = free.unwrap_or(Item::new(DYNAMIC, 0));
-        let metric = Metric::new(format!("{ROOT}.{name}"), item, Type::U64).counter().units(Units::COUNT).to_owned();
+        let mut metric = Metric::new(format!("{ROOT}.{name}"), item, Type::U64);
+        metric.counter().units(Units::COUNT).help("Fetches of this metric", "It is here because a client added it.");
         self.dynamic.insert(&metric)?;
         self.fetches.insert(item, 0);
         Ok(())

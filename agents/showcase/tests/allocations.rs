@@ -1,0 +1,28 @@
+//! A steady fetch of anything that the agent has allocates nothing.
+
+#![allow(clippy::unwrap_used)]
+
+use allocation_counter::measure;
+use pmapi::pdu::{Header, metadata};
+use pmapi::{Domain, PmId, config::Config};
+use pmda::schema::Identity;
+use pmda::{Agent as _, Engine, Reply, clap};
+use pmda_showcase::Showcase;
+
+#[test]
+fn fetches_allocate_nothing() {
+    let identity = Identity { name: "showcase".into(), domain: Domain::new(402).unwrap() };
+    let options = Showcase::options(clap::Command::new("showcase")).get_matches_from(["showcase", "-n", "1000"]);
+    let mut engine = Engine::<Showcase>::with(identity, Config::new(b"", []), options).unwrap();
+    let pmids: Vec<PmId> = engine.schema().metrics().iter().map(|m| m.desc(engine.schema().domain()).pmid).collect();
+    assert!(pmids.len() > 1000);
+    for pmids in pmids.chunks(1).chain([&pmids[..]]) {
+        let mut request = Vec::new();
+        metadata::encode_fetch(&mut request, 0, 0, pmids.iter().copied().map(Some)).unwrap();
+        let header = Header::parse(&request).unwrap().unwrap();
+        let mut fetch = || matches!(engine.handle(header, &request), Reply::Pdu(head, _) if !head.is_empty());
+        // The domain that grows and shrinks takes ten fetches.
+        assert!((0..20).all(|_| fetch()));
+        assert_eq!(measure(|| assert!((0..20).all(|_| fetch()))).count_total, 0, "{pmids:?}");
+    }
+}
