@@ -37,7 +37,7 @@ impl Names {
             "pmstore(1) removes one: a removes showcase.dynamic.a and all names below it.",
         );
         let count = setup.metric("showcase.names.count", COUNT, Type::U32).units(Units::COUNT);
-        count.help("Metrics below showcase.dynamic", "showcase.dynamic.first is there from the start.");
+        count.help("Metrics below showcase.dynamic", "One of them, showcase.dynamic.first, is there from the start.");
         let mut names =
             Names { dynamic: setup.dynamic([ROOT]), fetches: HashMap::new(), last: ["first".into(), String::new()] };
         names.add("first")?;
