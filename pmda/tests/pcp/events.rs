@@ -1,8 +1,13 @@
 //! Event records as PCP's tools show them.
 
+use pmapi::pdu::event::{self, Layout};
+use pmapi::{Atom, Domain, Item, PmId, Type};
+use pmda::Local;
+use pmda::collector::Collector;
 use testkit::{Pcp, Pmcd};
 
-use super::stage;
+use super::stage::{self as items, Stage};
+use super::{compile, stage};
 
 fn show(pmcd: &Pmcd, tool: &str, arguments: &[&str]) -> String {
     pmcd.run(tool, arguments).text
@@ -94,4 +99,44 @@ fn a_client_that_is_slow_sees_how_many_it_has_missed() {
         "{text}"
     );
     assert!(missed > 0 && missed + records[2..].len() == 100, "{text}");
+}
+
+/// A client alone reads what it would read in C, and misses what it would miss there.
+#[test]
+#[ignore = "needs PCP"]
+fn a_queue_gives_one_client_what_it_gives_in_c() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile("queue.c", include_str!("queue.c"), dir.path());
+    let mut agent = Collector::new(Local::<Stage>::new().unwrap());
+    let pmid = |item: Item| PmId::new(Domain::new(items::DOMAIN).unwrap(), item);
+    let number = |agent: &mut Collector<Local<Stage>>, item: Item| match agent.value(pmid(item)).unwrap() {
+        Atom::U64(n) => n,
+        other => panic!("{other:?}"),
+    };
+    let bursts = [3, 0, 1, 30, 5, 60, 0, 200, 46, 47, 1, 0, 45, 44, 48, 2];
+    let (mut added, mut ours) = (0u32, String::new());
+    for burst in bursts {
+        for _ in 0..burst {
+            added += 1;
+            agent.store(pmid(items::ADD), None, Atom::U32(added)).unwrap();
+        }
+        let fetched = agent.fetch(&[pmid(items::RECORDS)]).unwrap();
+        if let Some((_, raw)) = fetched.sets().next().unwrap().values().next() {
+            let Ok(Atom::Event(payload)) = raw.atom(Type::Event) else { panic!() };
+            for record in event::records(payload, Layout::Micro).unwrap() {
+                // C says nothing of those that it has dropped.
+                if let Some((_, Atom::U64(n))) = record.params().next() {
+                    ours.push_str(&format!("{n:04} "));
+                }
+            }
+        }
+        let [count, _, memory, clients] = items::STATISTICS.map(|item| number(&mut agent, item));
+        ours.push_str(&format!("memory {memory} count {count} clients {clients}\n"));
+    }
+    // As many events of four bytes as ours takes of its own.
+    let capacity = items::QUEUE as u64 / (number(&mut agent, items::STATISTICS[1]) / u64::from(added));
+    let mut command = std::process::Command::new(program);
+    command.arg((capacity * 4).to_string()).args(bursts.map(|burst| burst.to_string()));
+    assert_eq!(ours, Pcp::required().run_command(command, "").ok());
+    assert!(capacity < 60, "{capacity}");
 }

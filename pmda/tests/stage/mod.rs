@@ -10,6 +10,8 @@ use pmda::prelude::*;
 
 pub const DOMAIN: u16 = 401;
 pub const TWO: Serial = Serial::new(1);
+/// Bytes of each event queue.
+pub const QUEUE: usize = 4096;
 
 /// Cluster 0: events.
 pub const RECORDS: Item = Item::new(0, 0);
@@ -153,9 +155,9 @@ impl Agent for Stage {
         setup.metric("stage.type.aggregate", AGGREGATE, Type::Aggregate);
         setup.metric("stage.type.aggregate_static", AGGREGATE_STATIC, Type::AggregateStatic);
         Ok(Stage {
-            queue: setup.event_queue(4096),
-            keeping: setup.event_queue(4096).keeping(),
-            restricted: setup.event_queue(4096).restricted().keeping(),
+            queue: setup.event_queue(QUEUE),
+            keeping: setup.event_queue(QUEUE).keeping(),
+            restricted: setup.event_queue(QUEUE).restricted().keeping(),
             array: EventArray::new(Layout::Micro),
             cycle: [0; 2],
             added: 0,
