@@ -5,6 +5,7 @@
 pub mod atom;
 pub mod cnum;
 pub mod config;
+pub mod context;
 pub mod debug;
 pub mod derive;
 pub mod desc;

@@ -1,5 +1,7 @@
 //! PROFILE, and the profile that it describes: which instances a client wants.
 
+use std::collections::HashSet;
+
 use super::PduType;
 use super::codec::{Decoded, Reader, Writer, words};
 use crate::{InDom, Inst, Result};
@@ -133,6 +135,38 @@ impl Profile {
     pub fn set(&mut self, indom: InDom, state: State, listed: &[Inst]) {
         self.entries.retain(|e| e.indom != indom.word());
         self.push(indom.word(), state, listed.iter().map(|inst| inst.word()));
+    }
+
+    /// Adds instances of a domain to those that are wanted (pmAddProfile(3)); without any, all of them.
+    ///
+    /// The first that is said of a domain makes all its other instances unwanted.
+    pub fn add(&mut self, indom: InDom, insts: &[Inst]) {
+        self.change(indom, State::Include, insts);
+    }
+
+    /// Removes instances of a domain from those that are wanted (pmDelProfile(3)); without any, all of them.
+    ///
+    /// The first that is said of a domain makes all its instances unwanted, the others too: that is how libpcp does
+    /// it. [`Profile::add`] without instances goes before it, to keep them.
+    pub fn remove(&mut self, indom: InDom, insts: &[Inst]) {
+        self.change(indom, State::Exclude, insts);
+    }
+
+    fn change(&mut self, indom: InDom, to: State, insts: &[Inst]) {
+        if insts.is_empty() {
+            return self.set(indom, to, insts);
+        }
+        let entry = self.entries.iter().find(|e| e.indom == indom.word());
+        let (state, old) = entry.map_or((State::Exclude, &[][..]), |e| (e.state, &self.insts[e.start..e.end]));
+        let old = old.iter().filter_map(|word| Inst::from_word(*word));
+        let list: Vec<Inst> = if state == to {
+            // They must not be in the list of exceptions.
+            let insts: HashSet<Inst> = insts.iter().copied().collect();
+            old.filter(|inst| !insts.contains(inst)).collect()
+        } else {
+            old.chain(insts.iter().copied()).collect()
+        };
+        self.set(indom, state, &list);
     }
 
     /// What holds for a domain. When a profile names it twice, the first entry does, as in libpcp.

@@ -175,6 +175,16 @@ impl<'a> ValueSets<'a> {
         Ok(())
     }
 
+    /// How many sets.
+    pub fn len(self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.count == 0
+    }
+
     fn places(self) -> impl Iterator<Item = (usize, ValueSet<'a>)> {
         let mut next = self.start;
         (0..self.count).map_while(move |_| {

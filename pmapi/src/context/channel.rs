@@ -1,0 +1,163 @@
+//! A connection: PDUs out and in, each within a time limit.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use crate::pdu::client::Answer;
+use crate::pdu::{Frames, Header, Pdu};
+use crate::{Error, Result};
+
+/// A connected socket.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    fn limit(&self, left: Duration) -> io::Result<()> {
+        let left = Some(left);
+        match self {
+            Stream::Unix(s) => s.set_read_timeout(left).and_then(|()| s.set_write_timeout(left)),
+            Stream::Tcp(s) => s.set_read_timeout(left).and_then(|()| s.set_write_timeout(left)),
+        }
+    }
+
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(s) => s.read(to),
+            Stream::Tcp(s) => s.read(to),
+        }
+    }
+
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(s) => s.write(from),
+            Stream::Tcp(s) => s.write(from),
+        }
+    }
+}
+
+/// Runs input or output until it says something else than that it was interrupted.
+fn transfer(
+    stream: &mut Stream,
+    deadline: Instant,
+    mut step: impl FnMut(&mut Stream) -> io::Result<usize>,
+) -> Result<usize> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Error::TIMEOUT);
+        }
+        // The system counts in microseconds, and zero is no limit.
+        stream.limit(left.max(Duration::from_micros(1)))?;
+        match step(stream) {
+            Ok(0) => return Err(Error::IPC),
+            Ok(n) => return Ok(n),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Err(Error::TIMEOUT),
+            Err(_) => return Err(Error::IPC),
+        }
+    }
+}
+
+/// A connection to pmcd. After a time-out, or when pmcd is gone or sends what is no PDU, it is closed: an answer that
+/// comes late would be taken for that of the next request.
+#[derive(Debug)]
+pub(super) struct Channel {
+    stream: Option<Stream>,
+    frames: Frames,
+    out: Vec<u8>,
+    timeout: Duration,
+}
+
+impl Channel {
+    pub(super) fn new(stream: Stream, timeout: Duration) -> Channel {
+        Channel { stream: Some(stream), frames: Frames::new(), out: Vec::new(), timeout }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    pub(super) fn close(&mut self) {
+        self.stream = None;
+    }
+
+    fn within(&mut self, act: impl FnOnce(&mut Stream, &mut Frames, &[u8], Instant) -> Result) -> Result {
+        let stream = self.stream.as_mut().ok_or(Error::IPC)?;
+        let deadline = Instant::now() + self.timeout;
+        let result = act(stream, &mut self.frames, &self.out, deadline);
+        if result.is_err() {
+            self.stream = None;
+        }
+        result
+    }
+
+    /// Sends what `encode` appends to a buffer. The sender in its header does not matter to pmcd.
+    pub(super) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result) -> Result {
+        self.out.clear();
+        encode(&mut self.out)?;
+        self.within(|stream, _, mut bytes, deadline| {
+            while !bytes.is_empty() {
+                let sent = transfer(stream, deadline, |s| s.write(bytes))?;
+                bytes = bytes.get(sent..).unwrap_or_default();
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes a line of text, as it comes before PDUs from pmproxy.
+    pub(super) fn line(&mut self, longest: usize) -> Result<Vec<u8>> {
+        let mut line = Vec::new();
+        self.within(|stream, _, _, deadline| {
+            let mut byte = [0];
+            while line.len() < longest {
+                transfer(stream, deadline, |s| s.read(&mut byte))?;
+                if matches!(byte, [b'\n' | b'\r']) {
+                    return Ok(());
+                }
+                line.extend(byte);
+            }
+            Err(Error::IPC)
+        })?;
+        Ok(line)
+    }
+
+    /// Waits for an answer. An ERROR PDU with a negative code is an error.
+    pub(super) fn receive(&mut self) -> Result<Answer<'_>> {
+        self.receive_with_bytes().map(|(answer, _)| answer)
+    }
+
+    /// The same with the bytes of its PDU.
+    pub(super) fn receive_with_bytes(&mut self) -> Result<(Answer<'_>, &[u8])> {
+        let (answer, bytes) = self.receive_any()?;
+        if let Answer::Pdu(Pdu::Error(e)) = &answer {
+            e.status()?;
+        }
+        Ok((answer, bytes))
+    }
+
+    /// Waits for a PDU, whatever it says.
+    pub(super) fn receive_any(&mut self) -> Result<(Answer<'_>, &[u8])> {
+        self.within(|stream, frames, _, deadline| {
+            loop {
+                if Header::parse(frames.unread())?.is_some_and(|head| frames.pending() >= head.len as usize) {
+                    return Ok(());
+                }
+                let got = transfer(stream, deadline, |s| s.read(frames.space()))?;
+                frames.filled(got);
+            }
+        })?;
+        let (header, bytes) = self.frames.next_pdu()?.ok_or(Error::IPC)?;
+        Ok((Answer::decode(header, bytes)?, bytes))
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(super) fn ask(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result) -> Result<Answer<'_>> {
+        self.send(encode)?;
+        self.receive()
+    }
+}

@@ -1,0 +1,140 @@
+//! pmcd as the source of derived metrics.
+
+use std::collections::HashMap;
+
+use super::{Context, Sample};
+use crate::derive::{Load, Metadata, Missing, Operand, Source};
+use crate::pdu::result::Changes;
+use crate::{Desc, Error, InDom, Inst, PmId, Result};
+
+/// The descriptors of metrics, by name: what binding asks for, all at once.
+#[derive(Clone, Debug, Default)]
+pub struct Names(HashMap<String, Result<Desc, Missing>>);
+
+impl Names {
+    /// Looks up metrics: those that definitions refer to, and those that may have the name of a definition.
+    ///
+    /// # Errors
+    /// When pmcd cannot be asked. That a metric does not exist is an answer.
+    pub fn lookup<'a>(context: &mut Context, names: impl IntoIterator<Item = &'a str>) -> Result<Names> {
+        let mut names: Vec<&str> = names.into_iter().collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() {
+            return Ok(Names::default());
+        }
+        let pmids = match context.lookup_names(&names) {
+            Err(_) if names.len() == 1 && context.is_connected() => vec![None],
+            pmids => pmids?,
+        };
+        let known: Vec<PmId> = pmids.iter().copied().flatten().collect();
+        let mut descs = match context.lookup_descs(&known) {
+            Err(_) if known.len() < 2 && context.is_connected() => vec![None; known.len()],
+            descs => descs?,
+        }
+        .into_iter();
+        let found = names.into_iter().zip(pmids).map(|(name, pmid)| {
+            let desc = pmid.ok_or(Missing::Name).and_then(|_| descs.next().flatten().ok_or(Missing::Desc));
+            (name.to_owned(), desc)
+        });
+        Ok(Names(found.collect()))
+    }
+}
+
+impl Metadata for Names {
+    fn lookup(&mut self, name: &str) -> Result<Desc, Missing> {
+        self.0.get(name).copied().unwrap_or(Err(Missing::Name))
+    }
+
+    fn hides(&mut self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|desc| *desc != Err(Missing::Name))
+    }
+}
+
+/// Samples of operands from pmcd, for [`Evaluator::evaluate`](crate::derive::Evaluator::evaluate).
+///
+/// Names of instances are asked for once, and again when an instance is seen that has none yet.
+#[derive(Debug)]
+pub struct Live {
+    context: Context,
+    pmids: Vec<PmId>,
+    places: HashMap<PmId, usize>,
+    sample: Sample,
+    instances: HashMap<InDom, Instances>,
+}
+
+/// The names of a domain's instances.
+#[derive(Debug, Default)]
+struct Instances {
+    names: HashMap<Inst, Vec<u8>>,
+    /// Whether they have been asked for since the last sample.
+    fresh: bool,
+}
+
+impl Live {
+    /// Samples from a context, whose profile they obey.
+    pub fn new(context: Context) -> Live {
+        let (places, instances) = (HashMap::new(), HashMap::new());
+        Live { context, pmids: Vec::new(), places, sample: Sample::default(), instances }
+    }
+
+    /// The context.
+    pub fn context(&mut self) -> &mut Context {
+        &mut self.context
+    }
+
+    /// The last sample.
+    pub fn last(&self) -> &Sample {
+        &self.sample
+    }
+
+    /// Takes a sample of operands, all in one fetch: those of
+    /// [`Evaluator::operands_of`](crate::derive::Evaluator::operands_of). Says what has changed in pmcd.
+    ///
+    /// # Errors
+    /// Those of [`Context::fetch`]. There are no values then.
+    pub fn take<'o>(&mut self, operands: impl Iterator<Item = &'o Operand>) -> Result<Changes> {
+        self.pmids.clear();
+        self.pmids.extend(operands.map(|operand| operand.desc.pmid));
+        self.places.clear();
+        self.instances.values_mut().for_each(|instances| instances.fresh = false);
+        if self.pmids.is_empty() {
+            return Ok(Changes::default());
+        }
+        self.context.fetch_into(&self.pmids, &mut self.sample)?;
+        self.places.extend(self.pmids.iter().enumerate().map(|(at, pmid)| (*pmid, at)));
+        Ok(self.sample.changes())
+    }
+}
+
+impl Source for Live {
+    fn values(&mut self, operand: &Operand, load: &mut Load<'_>) -> Result<()> {
+        let place = self.places.get(&operand.desc.pmid).ok_or(Error::VALUE)?;
+        let set = self.sample.set(*place).ok_or(Error::IPC)?;
+        set.error.map_or(Ok(()), Err)?;
+        let ty = load.ty();
+        for (inst, value) in set.values() {
+            load.push(inst, value.atom(ty)?);
+        }
+        Ok(())
+    }
+
+    fn instances(&mut self, indom: InDom, list: &mut Vec<Inst>) -> Result<()> {
+        list.extend(self.context.in_dom(indom)?.into_iter().map(|(inst, _)| inst));
+        Ok(())
+    }
+
+    fn instance_name(&mut self, indom: InDom, inst: Inst, name: &mut Vec<u8>) -> Result<()> {
+        let known = self.instances.entry(indom).or_default();
+        if !known.names.contains_key(&inst) && !known.fresh {
+            known.names = self.context.in_dom(indom)?.into_iter().collect();
+            known.fresh = true;
+        }
+        name.extend_from_slice(known.names.get(&inst).ok_or(Error::INST)?);
+        Ok(())
+    }
+
+    fn instance_id(&mut self, indom: InDom, name: &str) -> Result<Inst> {
+        self.context.lookup_in_dom(indom, name.as_bytes())
+    }
+}
