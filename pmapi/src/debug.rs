@@ -1,5 +1,6 @@
 //! Debug options: the argument of `-D` (pmSetDebug(3), pmdbg(1)).
 
+use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -73,6 +74,9 @@ pub struct Debug(Vec<&'static str>);
 pub struct UnknownOption(String);
 
 impl Debug {
+    /// No option.
+    pub const NONE: Debug = Debug(Vec::new());
+
     /// Whether an option is set.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains(&name)
@@ -91,6 +95,14 @@ impl Debug {
     /// Sets other options as well.
     pub fn merge(&mut self, other: Debug) {
         self.0.extend(other.0);
+    }
+}
+
+/// The names in the order of their bits, with commas between (pmGetDebug(3)).
+impl fmt::Display for Debug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = OPTIONS.into_iter().filter(|name| self.has(name)).collect();
+        f.write_str(&names.join(","))
     }
 }
 
@@ -129,6 +141,8 @@ mod tests {
         assert_eq!(names("0"), Ok(vec![]));
         assert_eq!(names("5"), Ok(vec!["pdu", "profile"]));
         assert_eq!(names("1,fetch,+4"), Ok(vec!["pdu", "fetch", "profile"]));
+        assert_eq!("fetch,pdu,fetch".parse::<Debug>().unwrap().to_string(), "pdu,fetch");
+        assert_eq!(Debug::NONE.to_string(), "");
         assert_eq!(names("-1"), Ok(OPTIONS[..32].to_vec()));
         assert_eq!(names("3000000000").map(|names| names.len()), Ok(12));
         for wrong in ["pdu,,", ",", ",pdu", "fetch,nonsense", "0x1", "1x", " "] {

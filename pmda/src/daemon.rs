@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use pmapi::Domain;
 use pmapi::config::Config;
+use thiserror::Error;
 use tracing::{error, warn};
 
-use crate::agent::{Agent, Start};
+use crate::agent::{Agent, Failure, Start};
 use crate::engine::Engine;
 use crate::options::Options;
 use crate::schema::{Identity, Schema};
@@ -45,11 +46,16 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let served =
         catch_unwind(AssertUnwindSafe(|| serve::<A>(&options))).unwrap_or_else(|_| Err("the agent panicked".into()));
     if let Err(e) = &served {
-        error!(critical = true, "{e}");
+        error!(critical = !e.is::<NotOpened>(), "{e}");
     }
     log::close();
     if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
+
+/// The agent cannot open what it needs: as in C agents an error of its own.
+#[derive(Debug, Error)]
+#[error(transparent)]
+struct NotOpened(Failure);
 
 fn identity<A: Agent>(options: &Options) -> Start<Identity> {
     let own = Identity::of::<A>()?;
@@ -69,6 +75,7 @@ fn serve<A: Agent>(options: &Options) -> Start<()> {
     if let Some(base) = &options.helpfile {
         engine.open_help(base).unwrap_or_else(|e| warn!("unable to open help text files: {e}"));
     }
+    engine.agent_mut().open().map_err(NotOpened)?;
     Ok(session.serve(&mut engine, options.not_ready)?)
 }
 

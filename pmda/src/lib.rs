@@ -82,6 +82,7 @@ pub use labels::Labelled;
 pub use local::Local;
 pub use poll::{PollSet, Wake};
 pub use schema::{Indom, Metric, Schema, Setup};
+pub use transport::inet_port;
 pub use values::Values;
 pub use watch::Watch;
 

@@ -30,7 +30,8 @@ impl<A: Agent> Local<A> {
 
     /// Starts an agent under a domain, with a configuration.
     pub fn with(domain: Domain, config: Config) -> Start<Self> {
-        let engine = Engine::new(domain, config)?;
+        let mut engine = Engine::<A>::new(domain, config)?;
+        engine.agent_mut().open()?;
         Ok(Local { engine, frames: Frames::new(), replies: VecDeque::new(), open: true })
     }
 

@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::{PoisonError, RwLock};
 
 use chrono::Local;
 use pmapi::debug::{Debug, OPTIONS};
@@ -12,6 +13,20 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// What `-D` said, or was set since; unknown in a process that has a subscriber of its own.
+static OPTIONS_SET: RwLock<Debug> = RwLock::new(Debug::NONE);
+
+/// The debug options that are set (pmGetDebug(3)).
+pub fn debug_options() -> Debug {
+    OPTIONS_SET.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Sets debug options in place of those that were set (pmClearDebug(3), pmSetDebug(3)).
+pub fn set_debug_options(options: Debug) {
+    *OPTIONS_SET.write().unwrap_or_else(PoisonError::into_inner) = options;
+    tracing::callsite::rebuild_interest_cache();
+}
 
 /// Whether a message is to be seen with these options of `-D`. Each option is the target of the DEBUG
 /// and TRACE messages that it lets through; an agent's own, which have a module as their target, go
@@ -72,7 +87,8 @@ fn now() -> impl fmt::Display {
 ///
 /// When the process has a subscriber already, as a test or an embedding program may, that one stays.
 pub(crate) fn subscribe(program: &str, debug: Debug) {
-    let _ = tracing_subscriber::registry().with(Lines { program: program.to_owned(), debug }).try_init();
+    set_debug_options(debug);
+    let _ = tracing_subscriber::registry().with(Lines { program: program.to_owned() }).try_init();
 }
 
 /// Gives each panic a line in the log. What goes on after it is decided elsewhere.
@@ -91,16 +107,15 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
 
 struct Lines {
     program: String,
-    debug: Debug,
 }
 
 impl<S: Subscriber> Layer<S> for Lines {
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        shows(&self.debug, metadata)
+        shows(&debug_options(), metadata)
     }
 
     fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
-        let most = if self.debug.is_empty() { Level::INFO } else { Level::TRACE };
+        let most = if debug_options().is_empty() { Level::INFO } else { Level::TRACE };
         Some(most.into())
     }
 

@@ -1,5 +1,6 @@
 //! The command line of an agent (pmdaGetOptions(3)).
 
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -102,8 +103,11 @@ impl Options {
         let path = PathBuf::from(args.next().unwrap_or_default());
         let program = path.file_name().unwrap_or("pmda".as_ref()).to_string_lossy().into_owned();
         let args = std::iter::once(OsString::from(&program)).chain(args);
-        let command = A::options(Given::command()).name(program.clone()).bin_name(program.clone());
-        let refused = |error| Refused { program: program.clone(), error };
+        let mut command = A::options(Given::command()).name(program.clone()).bin_name(program.clone());
+        if let Some(usage) = A::USAGE {
+            command = command.override_help(usage);
+        }
+        let refused = |error| Refused { program: program.clone(), error, usage: A::USAGE };
         let matches = command.try_get_matches_from(args).map_err(refused)?;
         let given = Given::from_arg_matches(&matches).map_err(refused)?;
         let mut debug = debug::Debug::default();
@@ -141,6 +145,7 @@ pub(crate) fn none<A: Agent>() -> Result<ArgMatches, clap::Error> {
 pub(crate) struct Refused {
     program: String,
     error: clap::Error,
+    usage: Option<&'static str>,
 }
 
 impl Refused {
@@ -150,6 +155,11 @@ impl Refused {
         if let ErrorKind::DisplayHelp | ErrorKind::DisplayVersion = self.error.kind() {
             let _ = self.error.print();
             return 0;
+        }
+        if let Some(usage) = self.usage {
+            let reason = self.error.source().map_or_else(|| self.error.kind().to_string(), ToString::to_string);
+            eprint!("{}: {reason}\n{usage}", self.program);
+            return 1;
         }
         let text = self.error.render().to_string();
         eprint!("{}: {}", self.program, text.strip_prefix("error: ").unwrap_or(&text));

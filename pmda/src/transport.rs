@@ -57,7 +57,7 @@ pub(crate) struct Connection {
 impl Transport {
     /// Makes sockets ready to be connected to.
     pub(crate) fn bind(&self, config: &Config) -> io::Result<Bound> {
-        let tcp = |name: &str, at: fn(u16) -> SocketAddr| port(name).and_then(|p| TcpListener::bind(at(p)));
+        let tcp = |name: &str, at: fn(u16) -> SocketAddr| inet_port(name).and_then(|p| TcpListener::bind(at(p)));
         Ok(match self {
             Transport::Pipe => Bound::Pipe,
             Transport::Inet(name) => Bound::Tcp(tcp(name, |port| (Ipv4Addr::LOCALHOST, port).into())?),
@@ -119,8 +119,8 @@ fn unix(path: &Path, config: &Config) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// A port by number or name.
-fn port(name: &str) -> io::Result<u16> {
+/// A TCP port by its number, or its name in `/etc/services`.
+pub fn inet_port(name: &str) -> io::Result<u16> {
     if let Ok(port) = name.parse() {
         return Ok(port);
     }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn ports() {
-        assert_eq!(port("2078").unwrap(), 2078);
-        assert!(port("65536").is_err() && port("no-such-service").is_err());
+        assert_eq!(inet_port("2078").unwrap(), 2078);
+        assert!(inet_port("65536").is_err() && inet_port("no-such-service").is_err());
     }
 }

@@ -149,7 +149,8 @@ impl<A: Agent> Host<A> {
         let own = Identity::of::<A>()?;
         let domain = u16::try_from(interface_ref.domain).ok().and_then(Domain::new).unwrap_or(own.domain);
         let name = file_of(init::<A> as *const c_void).as_deref().and_then(name_of).unwrap_or(own.name);
-        let engine = Engine::<A>::with(Identity { name, domain }, Config::load(), options::none::<A>()?)?;
+        let mut engine = Engine::<A>::with(Identity { name, domain }, Config::load(), options::none::<A>()?)?;
+        engine.agent_mut().open()?;
         let state = State {
             engine,
             request: Vec::new(),

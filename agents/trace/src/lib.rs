@@ -1,0 +1,160 @@
+//! An agent that exports what applications mark with the library `pcp-trace`, or with libpcp_trace: the
+//! counterpart of pmdatrace(1).
+//!
+//! Applications connect to a port, and send names of transactions, points, observations and counters. Each
+//! name is an instance. Counts and last values are there at once; rates and times are of the last complete
+//! parts of a period.
+
+mod access;
+mod metrics;
+mod options;
+mod server;
+mod tags;
+
+use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use clap::FromArgMatches as _;
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use pmda::prelude::*;
+use tracing::{info, warn};
+
+use access::Access;
+use options::Options;
+use server::Server;
+use tags::{Tags, Window};
+
+/// Agent trace.
+#[derive(Debug)]
+pub struct Trace {
+    options: Options,
+    port: u16,
+    tags: Tags,
+    server: Option<Server>,
+}
+
+/// What the agent waits for.
+const CLIENTS: usize = 0;
+const HANGUP: usize = 1;
+
+impl Agent for Trace {
+    const NAME: &'static str = "trace";
+    const DOMAIN: u16 = 10;
+    const USAGE: Option<&'static str> = Some(options::USAGE);
+
+    fn options(command: clap::Command) -> clap::Command {
+        options::augment(command)
+    }
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        let options = Options::from_arg_matches(setup.options())?;
+        metrics::declare(setup, &options);
+        let tags = Tags::new(Window::new(options.period, options.buckets.get()));
+        Ok(Trace { port: options.port()?, options, tags, server: None })
+    }
+
+    fn open(&mut self) -> Start<()> {
+        let access = Access::new(&self.options.access)?;
+        let failed = |e: std::io::Error| {
+            let reason = e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_owned());
+            format!("bind({}): {reason}", self.port)
+        };
+        self.server = Some(Server::open(self.port, access).map_err(failed)?);
+        self.tags.reset();
+        Ok(())
+    }
+
+    /// What clients have sent before a request counts in its answer.
+    fn refresh(&mut self, _: Request, _: Client) -> Result {
+        self.serve();
+        Ok(())
+    }
+
+    fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
+        metrics::kind_of(indom).map(|kind| self.tags.of(kind) as &dyn Instances)
+    }
+
+    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
+        metrics::fetch(item, &self.tags, self.port, out)
+    }
+
+    fn store(&mut self, item: Item, _: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
+        match (item, value) {
+            (metrics::RESET, _) => {
+                self.tags.reset();
+                info!("PMDA reset");
+                Ok(())
+            }
+            (metrics::DEBUG, Atom::String(text)) => {
+                let text = std::str::from_utf8(text).map_err(|_| Error::CONV)?;
+                pmda::log::set_debug_options(text.parse().map_err(|_| Error::CONV)?);
+                info!("debug options set to {text}");
+                Ok(())
+            }
+            // As PCP's agent says of the others.
+            _ => Err(Error::PMID),
+        }
+    }
+
+    fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
+        let Some(server) = &self.server else { return };
+        set.readable(CLIENTS, server.fd());
+        if let Some(due) = server.due() {
+            set.at(due);
+        }
+        if let Some(hangup) = HANGUPS.get() {
+            set.readable(HANGUP, hangup);
+        }
+    }
+
+    fn wake(&mut self, wake: Wake) {
+        if wake == Wake::Readable(HANGUP) {
+            self.show_clients();
+        } else {
+            self.serve();
+        }
+    }
+}
+
+impl Trace {
+    fn serve(&mut self) {
+        let Trace { tags, server, .. } = self;
+        tags.set_now(Instant::now());
+        if let Some(server) = server {
+            server.serve(&mut |data| tags.add(data));
+        }
+    }
+
+    fn show_clients(&self) {
+        if let Some(mut hangup) = HANGUPS.get() {
+            let _ = std::io::Read::read(&mut hangup, &mut [0; 16]);
+        }
+        if let Some(server) = &self.server {
+            server.show();
+        }
+    }
+}
+
+/// Readable after a SIGHUP.
+static HANGUPS: OnceLock<UnixStream> = OnceLock::new();
+
+/// For a process that is nothing but the agent: as many connections as the system allows, and a list of
+/// the clients in the log on SIGHUP.
+pub fn own_process() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap_or_else(|e| warn!("number of descriptors: {e}"));
+    }
+    let hangups = || -> std::io::Result<UnixStream> {
+        let (signals, ours) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        signal_hook::low_level::pipe::register(signal_hook::consts::SIGHUP, signals)?;
+        Ok(ours)
+    };
+    if let Ok(hangups) = hangups() {
+        let _ = HANGUPS.set(hangups);
+    }
+}
+
+pmda::dso!(trace_init, Trace);

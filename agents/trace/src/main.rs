@@ -1,0 +1,6 @@
+//! The daemon.
+
+fn main() -> std::process::ExitCode {
+    pmda_trace::own_process();
+    pmda::main::<pmda_trace::Trace>()
+}

@@ -1,0 +1,132 @@
+//! The agent's own options.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use clap::{Args, Command};
+use pmda::Start;
+use pmda::pmapi::{Units, interval};
+use tracing::warn;
+
+use crate::access::Spec;
+
+/// The usage message that PCP's tests look for.
+pub(crate) const USAGE: &str = "\
+Usage: pmdatrace [options]
+
+Options:
+  -D debug    set debug options, see pmdbg(1)
+  -d domain   use domain (numeric) for metrics domain of PMDA
+  -l logfile  write log into logfile rather than using default file
+  -A access   host based access control
+  -I port     expect programs to connect on given inet port (number/name)
+  -M username user account to run under (default \"pcp\")
+  -N buckets  number of historical data buffers maintained
+  -T period   time over which samples are considered (default 60 seconds)
+  -U units    export observation values using the given units
+  -V units    export counter values using the given units
+";
+
+/// The agent's own options, as PCP's agent has them.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    #[arg(short = 'A', allow_hyphen_values = true)]
+    pub(crate) access: Vec<Spec>,
+    #[arg(short = 'I', value_parser = port, allow_hyphen_values = true)]
+    port: Option<u16>,
+    #[arg(short = 'N', value_parser = buckets, default_value = "5", allow_hyphen_values = true)]
+    pub(crate) buckets: NonZeroU32,
+    #[arg(short = 'T', value_parser = period, default_value = "60", allow_hyphen_values = true)]
+    pub(crate) period: Duration,
+    #[arg(short = 'U', value_parser = units, default_value = "0,0,0,0,0,0", allow_hyphen_values = true)]
+    pub(crate) observe: Units,
+    #[arg(short = 'V', value_parser = units, default_value = "0,0,0,0,0,0", allow_hyphen_values = true)]
+    pub(crate) counter: Units,
+}
+
+/// Adds the options. `-U`, elsewhere the user, is `-M` here.
+pub(crate) fn augment(mut command: Command) -> Command {
+    if command.get_arguments().any(|arg| arg.get_id() == "username") {
+        command = command.mut_arg("username", |arg| arg.short('M'));
+    }
+    Options::augment_args(command)
+}
+
+impl Options {
+    /// `-I`, or else `$PCP_TRACE_PORT`, or else 4323.
+    pub(crate) fn port(&self) -> Start<u16> {
+        if let Some(port) = self.port {
+            return Ok(port);
+        }
+        let environment =
+            trace::Options::from_vars(|name| (name == "PCP_TRACE_PORT").then(|| std::env::var_os(name))?);
+        Ok(environment.map_or_else(
+            |e| {
+                warn!("env port is bogus ({})", e.value);
+                trace::protocol::PORT
+            },
+            |options| options.port,
+        ))
+    }
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    pmda::inet_port(text).map_err(|e| format!("-I {text}: {e}"))
+}
+
+fn buckets(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| "-N requires a positive number.".to_owned())
+}
+
+fn period(text: &str) -> Result<Duration, String> {
+    let period = interval::parse(text).map_err(|e| format!("-T requires a time interval: {e}"))?;
+    if period.is_zero() { Err("-T requires a time interval that is not 0".to_owned()) } else { Ok(period) }
+}
+
+/// Six numbers with commas between, of which there may be several: dimensions of space, time and count,
+/// and their scales.
+fn units(text: &str) -> Result<Units, String> {
+    let mut numbers = [0_i32; 6];
+    let mut words = text.split(',').filter(|word| !word.is_empty());
+    for number in &mut numbers {
+        let word = words.next().ok_or_else(|| format!("token parse error in string \"{text}\""))?;
+        *number = word.trim_start().parse().map_err(|_| format!("integer parse error for substring \"{word}\""))?;
+    }
+    from_numbers(numbers).ok_or_else(|| format!("dimension or scale out of range in \"{text}\""))
+}
+
+fn from_numbers([space, time, count, scale_space, scale_time, scale_count]: [i32; 6]) -> Option<Units> {
+    Units::from_dims(
+        space.try_into().ok()?,
+        time.try_into().ok()?,
+        count.try_into().ok()?,
+        scale_space.try_into().ok()?,
+        scale_time.try_into().ok()?,
+        scale_count.try_into().ok()?,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn six_numbers() {
+        assert_eq!(units("1,-1,0,0,3,0").unwrap().to_string(), "byte / sec");
+        assert_eq!(units("1,-2,1,0,0,-4").unwrap().to_string(), "byte count x 10^-4 / nanosec^2");
+        assert_eq!(units("0,0,0,0,0,0").unwrap(), Units::NONE);
+        let error = |text| units(text).unwrap_err();
+        assert_eq!(error("1,1,1"), "token parse error in string \"1,1,1\"");
+        assert_eq!(error("1,,1,1,1,1"), "token parse error in string \"1,,1,1,1,1\"");
+        assert_eq!(error("1,3,foo,3,4,1"), "integer parse error for substring \"foo\"");
+        assert_eq!(error("9,0,0,0,0,0"), "dimension or scale out of range in \"9,0,0,0,0,0\"");
+    }
+
+    #[test]
+    fn own_options() {
+        assert!(buckets("0").is_err() && buckets("-1").is_err() && buckets("5").is_ok());
+        assert_eq!(period("2min"), Ok(Duration::from_secs(120)));
+        assert!(period("0").is_err() && period("soon").is_err());
+        assert!(port("4323").is_ok() && port("no-such-service").is_err());
+    }
+}
