@@ -187,6 +187,19 @@ fn chkhelp_prints_the_same() {
     }
 }
 
+/// Names below the root of dynamic names have its PMID, which is no name's.
+#[test]
+#[ignore = "needs PCP"]
+fn chkhelp_of_dynamic_names() {
+    let tmp = tempfile::tempdir().unwrap();
+    fs::write(tmp.path().join("root"), "root {\n  dyn 9:*:*\n  a 1:1:1\n  b 1:1:1\n}\n").unwrap();
+    let source = b"@ dyn.x one\ntext\n@ a two\ntext\n";
+    assert_same("newhelp", tmp.path(), &["-n", "root", "-o", "help"], source);
+    for args in [&["-n", "root", "-p", "help"][..], &["-n", "root", "-O", "help", "dyn", "dyn.x", "a"]] {
+        assert_same("chkhelp", tmp.path(), args, b"");
+    }
+}
+
 #[test]
 #[ignore = "needs PCP"]
 fn newhelp_says_the_same() {
@@ -220,6 +233,7 @@ fn newhelp_says_the_same() {
         &["-n", "nosuch", "-o", &base],
         &["-v", "3", "-o", &base],
         &["-v", "x", "-o", &base],
+        &["-v", "", "-o", &base],
         &["-v"],
         &["--version"],
         &["-n", "root", "--version=2"],

@@ -29,6 +29,8 @@ const FILES: &[(&str, &str)] = &[
     ("bare", "  dyn\t8:*:*\n  m1 7:1:1\n"),
     ("empty", ""),
     ("agent4", "foo {\n  m4\n"),
+    ("stars", " # 9 \"other\"\nroot {\n  x 253\n  y 7:*:*\n  z 510 a 1:1:1\n}\n"),
+    ("over", "\t # 9 \"other\"\nroot {\n  x 511\n}\n"),
     ("agent5", "foo {\n  m4 5000:1:1\n}\n"),
 ];
 
@@ -116,6 +118,8 @@ fn pmnsmerge() {
         "pmnsmerge lost out",
         "pmnsmerge cpp out",
         "pmnsmerge include out",
+        "pmnsmerge stars out",
+        "pmnsmerge over out",
         "pmnsmerge one out -v -- two",
     ] {
         assert_same(script);

@@ -139,7 +139,8 @@ fn show(out: &mut impl Write, args: &Args, help: &Compiled, names: &Tree) -> io:
         match target {
             _ if traces => trace(target),
             Target::Metric(pmid) if args.pmids => {
-                let names: Vec<_> = names.names(pmid).collect();
+                // As to pmNameAll(3), the roots of dynamic names have none.
+                let names: Vec<_> = names.names(pmid).filter(|_| pmid.dynamic_root().is_none()).collect();
                 let space = if names.is_empty() { "" } else { " " };
                 write!(out, "\nPMID {pmid}{space}{}:", names.join(" or "))?;
                 show_texts(out, args, help, target)?;

@@ -69,7 +69,7 @@ impl Program {
     /// Checks the argument of the option for the version of help text, which must be 2.
     pub fn check_version(&self, version: &str) -> Result<(), ExitCode> {
         let number = version.parse::<i64>();
-        if number.is_err() {
+        if number.is_err() && !version.is_empty() {
             self.say("-v requires numeric argument");
         }
         // PCP's takes the number that the argument begins with.

@@ -77,7 +77,7 @@ impl Blocks {
         let mut line = Line::new();
         let mut state = State::Outside;
         while cpp.next_line(&mut line)? {
-            if line.text.first() == Some(&b'#') {
+            if token::is_line_control(&line) {
                 let (number, name) = token::line_control(&line)?;
                 cpp.set_position(&name, number);
                 continue;

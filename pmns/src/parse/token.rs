@@ -81,15 +81,16 @@ fn name(word: &[u8]) -> Option<Token<'_>> {
     Some(if name.contains('.') { Token::Path(name) } else { Token::Name(name) })
 }
 
-/// `DOMAIN:CLUSTER:ITEM` or `DOMAIN:*:*`.
+/// `DOMAIN:CLUSTER:ITEM` or `DOMAIN:*:*`, which libpcp also takes without its stars.
 fn pmid(word: &[u8]) -> Token<'static> {
     if !word.iter().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'*')) {
         return Token::Bogus(None);
     }
     let mut parts = word.split(|b| *b == b':');
-    let (Some(domain), Some(cluster), Some(item), None) = (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Token::Bogus(Some("Illegal PMID"));
+    let (domain, cluster, item) = match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(domain), Some(cluster), Some(item), None) => (domain, cluster, item),
+        (Some(domain), None, ..) => (domain, &b"*"[..], &b"*"[..]),
+        _ => return Token::Bogus(Some("Illegal PMID")),
     };
     let dynamic = (cluster, item) == (b"*", b"*");
     match (number(domain), number(cluster), number(item)) {
@@ -115,10 +116,15 @@ fn number(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() { None } else { digits.iter().try_fold(0, value) }
 }
 
+/// Whether a line is for [`line_control`].
+pub(super) fn is_line_control(line: &Line) -> bool {
+    line.text.iter().find(|b| !is_space(**b)) == Some(&b'#')
+}
+
 /// The number and file of a line `# NUMBER "FILE"`, as pmcpp(1) writes it.
 pub(super) fn line_control(line: &Line) -> Result<(u32, String), Problem> {
     let control = || {
-        let text = std::str::from_utf8(&line.text).ok()?.strip_prefix('#')?;
+        let text = std::str::from_utf8(&line.text).ok()?.trim_start().strip_prefix('#')?;
         let (number, name) = text.trim().split_once('"')?;
         Some((number.trim().parse().ok()?, name.strip_suffix('"')?.to_owned()))
     };
