@@ -28,6 +28,15 @@ impl Bytes {
         self.bytes.get(start..end).unwrap_or_default()
     }
 
+    /// Adds a value, if it is made of bytes.
+    pub(crate) fn push_atom(&mut self, value: Atom<'_>) -> bool {
+        match value {
+            Atom::String(v) | Atom::Aggregate(v) | Atom::Event(v) | Atom::HighResEvent(v) => self.push(v),
+            _ => return false,
+        }
+        true
+    }
+
     fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.ends.push(self.bytes.len());
@@ -83,9 +92,7 @@ impl Data {
             (Data::U64(column), Atom::U64(v)) => column.push(v),
             (Data::Float(column), Atom::Float(v)) => column.push(v),
             (Data::Double(column), Atom::Double(v)) => column.push(v),
-            (Data::Bytes(column), Atom::String(v) | Atom::Aggregate(v) | Atom::Event(v) | Atom::HighResEvent(v)) => {
-                column.push(v)
-            }
+            (Data::Bytes(column), value) => return column.push_atom(value),
             _ => return false,
         }
         true

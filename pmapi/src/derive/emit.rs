@@ -7,7 +7,7 @@ use super::check::{Checked, Resolved};
 use super::data::{Data, Scale};
 use super::expr::{Expr, Function, Kind, NodeId};
 use super::filter::Filter;
-use super::program::{Aggregate, Binary, Instance, Op, Pattern, Rate, Root, Side, Slot, Step, Ternary};
+use super::program::{Aggregate, Binary, Factor, Instance, Op, Pattern, Rate, Root, Side, Slot, Step, Ternary};
 use super::rules::{self, Meta};
 use super::values::{Ids, Values};
 use crate::{Atom, Type, Units};
@@ -231,20 +231,58 @@ fn to_seconds(units: Units) -> f64 {
     }
 }
 
-/// The factor between units, for floating point numbers and where there is no more to it.
-fn factor(from: Units, to: Units, ty: Type) -> Option<f64> {
+/// The factor between units, where there is no more to a conversion.
+fn factor(from: Units, to: Units, ty: Type) -> Option<Factor> {
     if from.extra_unit() != 0 {
         return None;
     }
-    match ty {
-        Type::Double => match from.convert(to, Atom::Double(1.0)) {
-            Ok(Atom::Double(factor)) => Some(factor),
-            _ => None,
-        },
-        Type::Float => match from.convert(to, Atom::Float(1.0)) {
-            Ok(Atom::Float(factor)) => Some(factor.into()),
-            _ => None,
-        },
+    let real = |from: Units, to: Units| match from.convert(to, Atom::Double(1.0)) {
+        Ok(Atom::Double(factor)) => Some(factor),
         _ => None,
+    };
+    let whole = |factor: f64| (factor >= 1.0 && factor < 1e15 && factor.fract() == 0.0).then_some(factor as u64);
+    match ty {
+        Type::Double => real(from, to).map(Factor::Real),
+        Type::Float => match from.convert(to, Atom::Float(1.0)) {
+            Ok(Atom::Float(factor)) => Some(Factor::Real(factor.into())),
+            _ => None,
+        },
+        _ => match (whole(real(from, to)?), whole(real(to, from)?)) {
+            (Some(mul), _) => Some(Factor::Ratio { mul, div: 1 }),
+            (None, Some(div)) => Some(Factor::Ratio { mul: 1, div }),
+            _ => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The factors give what conversion gives.
+    #[test]
+    fn factors() {
+        let units = ["byte", "Kbyte", "Gbyte", "msec", "hour", "sec", "count", "Kbyte/sec", "byte/hour"];
+        let units: Vec<Units> = units.iter().map(|text| Units::parse(text).unwrap().0).collect();
+        let values = [0, 1, -1, 499, 500, 1023, -1536, i64::from(i32::MAX), i64::from(i32::MIN), i64::MAX, 1 << 40];
+        let mut compared = 0;
+        for (from, to) in units.iter().flat_map(|from| units.iter().map(move |to| (*from, *to))) {
+            for value in values {
+                for atom in [
+                    Atom::I32(value as i32),
+                    Atom::U32(value as u32),
+                    Atom::I64(value),
+                    Atom::U64(value as u64),
+                    Atom::Float(value as f32),
+                    Atom::Double(value as f64),
+                ] {
+                    let Ok(expected) = from.convert(to, atom) else { continue };
+                    let Some(factor) = factor(from, to, atom.ty()) else { continue };
+                    compared += 1;
+                    assert_eq!(factor.apply(atom), Some(expected), "{atom:?} {from} to {to}");
+                }
+            }
+        }
+        assert!(compared > 1000, "{compared}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Source;
 use super::data::{Buffers, Data, Number, Places};
 use super::expr::BinaryOp;
-use super::program::{Aggregate, Binary, Instance, Op, Pattern, Side, Slot, Step, Ternary};
+use super::program::{Aggregate, Binary, Factor, Instance, Op, Pattern, Side, Slot, Step, Ternary};
 use super::select;
 use super::values::{Ids, Values};
 
@@ -349,26 +349,70 @@ fn total<T: Number>(function: Aggregate, values: &[T]) -> Option<T> {
     }
 }
 
-fn rescale(of: &Values, (from, to): (Units, Units), factor: Option<f64>, output: &mut Values) {
+fn rescale(of: &Values, (from, to): (Units, Units), factor: Option<Factor>, output: &mut Values) {
     if of.status.is_err() || of.is_empty() {
         return output.fail(of.status);
     }
     output.begin(&of.ids);
-    match (&of.data, &mut output.data, factor) {
-        (Data::Double(of), Data::Double(out), Some(factor)) => out.extend(of.iter().map(|v| v * factor)),
-        (Data::Float(of), Data::Float(out), Some(factor)) => out.extend(of.iter().map(|v| v * factor as f32)),
-        _ => {
-            let mut dropped = Vec::new();
-            for (at, id) in of.ids.list.iter().enumerate() {
-                match from.convert(to, of.data.atom(at, of.ty)) {
-                    Ok(value) if output.data.push(value) => {}
-                    _ => dropped.push(*id),
-                }
-            }
-            if !dropped.is_empty() {
-                let kept: Vec<u32> = of.ids.list.iter().copied().filter(|id| !dropped.contains(id)).collect();
-                output.set_list(&kept);
-            }
+    if let Some(factor) = factor {
+        return factor.apply_all(&of.data, &mut output.data);
+    }
+    let mut dropped = Vec::new();
+    for (at, id) in of.ids.list.iter().enumerate() {
+        match from.convert(to, of.data.atom(at, of.ty)) {
+            Ok(value) if output.data.push(value) => {}
+            _ => dropped.push(*id),
         }
     }
+    if !dropped.is_empty() {
+        let kept: Vec<u32> = of.ids.list.iter().copied().filter(|id| !dropped.contains(id)).collect();
+        output.set_list(&kept);
+    }
+}
+
+impl Factor {
+    fn apply_all(self, of: &Data, output: &mut Data) {
+        match (of, output, self) {
+            (Data::Double(of), Data::Double(out), Factor::Real(factor)) => out.extend(of.iter().map(|v| v * factor)),
+            (Data::Float(of), Data::Float(out), Factor::Real(factor)) => {
+                out.extend(of.iter().map(|v| v * factor as f32));
+            }
+            (Data::I32(of), Data::I32(out), Factor::Ratio { mul, div }) => {
+                out.extend(of.iter().map(|v| signed((*v).into(), mul, div) as i32));
+            }
+            (Data::U32(of), Data::U32(out), Factor::Ratio { mul, div }) => {
+                out.extend(of.iter().map(|v| signed((*v).into(), mul, div) as u32));
+            }
+            (Data::I64(of), Data::I64(out), Factor::Ratio { mul, div }) => {
+                out.extend(of.iter().map(|v| signed(*v, mul, div)));
+            }
+            (Data::U64(of), Data::U64(out), Factor::Ratio { mul, div }) => {
+                out.extend(of.iter().map(|v| v.wrapping_mul(mul).wrapping_add(div / 2) / div.max(1)));
+            }
+            _ => {}
+        }
+    }
+
+    /// One value.
+    #[cfg(test)]
+    pub(crate) fn apply(self, value: Atom<'_>) -> Option<Atom<'static>> {
+        let (mut of, mut output) = (Data::new(value.ty()), Data::new(value.ty()));
+        of.push(value);
+        self.apply_all(&of, &mut output);
+        Some(match output {
+            Data::I32(v) => Atom::I32(*v.first()?),
+            Data::U32(v) => Atom::U32(*v.first()?),
+            Data::I64(v) => Atom::I64(*v.first()?),
+            Data::U64(v) => Atom::U64(*v.first()?),
+            Data::Float(v) => Atom::Float(*v.first()?),
+            Data::Double(v) => Atom::Double(*v.first()?),
+            Data::Bytes(_) => return None,
+        })
+    }
+}
+
+/// Rounded half up, with overflow that wraps around, as pmConvScale(3) does.
+fn signed(value: i64, mul: u64, div: u64) -> i64 {
+    let sum = value.wrapping_mul(mul as i64).wrapping_add((div / 2) as i64);
+    sum.wrapping_div((div as i64).max(1))
 }

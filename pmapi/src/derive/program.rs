@@ -85,7 +85,7 @@ pub(crate) enum Op {
         of: Slot,
         from: Units,
         to: Units,
-        factor: Option<f64>,
+        factor: Option<Factor>,
     },
     Instance {
         of: Slot,
@@ -124,6 +124,15 @@ pub(crate) struct Side {
     /// Whether it has one value at most, which goes with all of the other side.
     pub(crate) singular: bool,
     pub(crate) scale: Scale,
+}
+
+/// A conversion of units that is nothing but a factor.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Factor {
+    /// Of floating point numbers.
+    Real(f64),
+    /// Of integers: one of the two is 1.
+    Ratio { mul: u64, div: u64 },
 }
 
 /// How a difference becomes a rate.

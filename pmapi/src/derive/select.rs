@@ -80,7 +80,7 @@ impl Select {
             Data::Double(column) => self.numbers(arms, column),
             Data::Bytes(_) => self.texts(arms, &mut output.data),
         }
-        match self.kept.len() == self.ids.list.len() {
+        match output.data.len() == self.ids.list.len() {
             true => output.set_ids(&self.ids),
             false => output.set_list(&self.kept),
         }
@@ -89,6 +89,12 @@ impl Select {
     fn numbers<T: Number>(&mut self, arms: [Option<&Data>; 2], output: &mut Vec<T>) {
         let [left, right] = arms.map(|arm| arm.and_then(T::column).map_or(&[][..], |column| column));
         let [guard, left_places, right_places] = &self.places;
+        if let (Places::Same, Places::Same, Places::Same) = (guard, left_places, right_places) {
+            let pairs = left.iter().zip(right);
+            output
+                .extend(self.truth.iter().zip(pairs).map(|(truth, (left, right))| if *truth { *left } else { *right }));
+            return;
+        }
         for (at, id) in self.ids.list.iter().enumerate() {
             let Some(truth) = guard.get(at).and_then(|at| self.truth.get(at)) else { continue };
             let value = match truth {
