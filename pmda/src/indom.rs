@@ -57,6 +57,32 @@ impl Fixed {
         let name = move |(start, &end)| self.names.get(start..end).unwrap_or_default();
         self.numbers.iter().copied().zip(starts.zip(&self.ends).map(name))
     }
+
+    fn get(&self, at: usize) -> Option<(u32, &str)> {
+        let start = at.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
+        Some((*self.numbers.get(at)?, self.names.get(start..*self.ends.get(at)?)?))
+    }
+
+    /// Instances whose number or name another one had before.
+    ///
+    /// By sorting, which takes little memory, and for names in order no time.
+    pub(crate) fn twice(&self) -> impl Iterator<Item = (Inst, &str)> {
+        fn repeated<K: Ord>(len: usize, key: impl Fn(usize) -> K) -> Vec<usize> {
+            let mut places: Vec<usize> = (0..len).collect();
+            places.sort_by(|a, b| key(*a).cmp(&key(*b)));
+            places.windows(2).filter(|two| key(two[0]) == key(two[1])).map(|two| two[1]).collect()
+        }
+        let number = |at| self.get(at).map(|(number, _)| number);
+        let name = |at| self.get(at).map(|(_, name)| key(name));
+        let mut places = repeated(self.numbers.len(), number);
+        places.extend(repeated(self.numbers.len(), name));
+        places.sort_unstable();
+        places.dedup();
+        places
+            .into_iter()
+            .filter_map(|at| self.get(at))
+            .filter_map(|(number, name)| Some((Inst::from_word(number)?, name)))
+    }
 }
 
 impl Instances for Fixed {

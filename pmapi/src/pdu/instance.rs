@@ -99,8 +99,10 @@ impl<'a> InstanceWriter<'a> {
     }
 
     /// Adds an instance.
+    #[inline]
     pub fn push(&mut self, inst: Option<Inst>, name: &[u8]) {
-        self.w.u32(inst.word()).string(name);
+        // A length beyond a word's range can only come with a PDU that is refused at its end.
+        self.w.pair(inst.word(), name.len() as u32).padded(name);
         self.count += 1;
     }
 

@@ -108,19 +108,17 @@ impl Setup {
 impl Indom {
     pub(crate) fn check(&self, mistakes: &mut Vec<Mistake>) {
         mistakes.extend(check_help(&format!("instance domain {}", self.serial), &self.oneline, &self.text).err());
-        let mut ids = HashSet::new();
-        let mut keys = HashSet::new();
         for (id, name) in self.instances.iter() {
-            let Some(inst) = Inst::from_word(id) else {
-                mistakes.push(Mistake::InstanceNumber(self.serial, name.to_owned()));
-                continue;
-            };
-            if name.is_empty() || name.contains('\0') {
-                mistakes.push(Mistake::InstanceName(self.serial, inst));
-            } else if !ids.insert(inst) | !keys.insert(crate::indom::key(name)) {
-                mistakes.push(Mistake::InstanceTwice(self.serial, inst, name.to_owned()));
+            match Inst::from_word(id) {
+                None => mistakes.push(Mistake::InstanceNumber(self.serial, name.to_owned())),
+                Some(inst) if name.is_empty() || name.contains('\0') => {
+                    mistakes.push(Mistake::InstanceName(self.serial, inst));
+                }
+                Some(_) => {}
             }
         }
+        let twice = self.instances.twice();
+        mistakes.extend(twice.map(|(inst, name)| Mistake::InstanceTwice(self.serial, inst, name.to_owned())));
     }
 }
 
