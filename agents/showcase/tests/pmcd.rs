@@ -58,7 +58,6 @@ fn everything_is_described() {
         assert!(metrics > 80, "{metrics} metrics in\n{text}");
         assert_eq!(text.matches("\nHelp:\n").count(), metrics, "{text}");
         assert!(!text.contains("\nHelp:\n\n"), "{text}");
-        pmcd.shows("pminfo -I showcase.bin.size", &["inst [100 or \"bin-100\"]"]);
         assert!(!pmcd.says("pminfo -f showcase").contains("IPC protocol failure"));
     }
 }

@@ -94,14 +94,29 @@ impl<'a> Contest<'a> {
 
     /// Requests, one after the other and from the front again.
     pub(crate) fn run(&mut self, title: &str, requests: &[Vec<u8>], shape: Shape, goal: Option<Goal>) {
+        let floor = self.floor(requests.first().expect("a request"));
+        self.agents.push(floor.start());
+        self.measure(title, requests, shape, goal);
+    }
+
+    /// The same with the driver on another CPU than the agents.
+    pub(crate) fn run_apart(&mut self, title: &str, requests: &[Vec<u8>], shape: Shape, goal: Option<Goal>) {
+        let floor = self.floor(requests.first().expect("a request"));
+        self.agents.push(floor.start());
+        if super::apart(|| self.measure(title, requests, shape, goal)).is_none() {
+            println!("\n{title}: there is one CPU only");
+            self.agents.drain(self.programs.len()..).for_each(Agent::stop);
+        }
+    }
+
+    /// With a floor as the last of the agents, which is stopped then.
+    fn measure(&mut self, title: &str, requests: &[Vec<u8>], shape: Shape, goal: Option<Goal>) {
         let first = requests.first().expect("a request");
-        let sizes: Vec<usize> = self.agents.iter_mut().map(|agent| values(agent.ask(first))).collect();
+        let agents = self.programs.len();
+        let sizes: Vec<usize> = self.agents[..agents].iter_mut().map(|agent| values(agent.ask(first))).collect();
         if let [c, ours] = &sizes[..] {
             assert_eq!(c, ours, "{title}: both agents answer with the same number of values");
         }
-        let floor = self.floor(first);
-        let agents = self.agents.len();
-        self.agents.push(floor.start());
         let mut figures: Vec<Figures> = self.agents.iter().map(|_| Figures::default()).collect();
         figures.iter_mut().zip(sizes.iter().chain(sizes.last())).for_each(|(f, &size)| f.values = size);
         let mut order: Vec<usize> = (0..self.agents.len()).collect();
@@ -118,6 +133,14 @@ impl<'a> Contest<'a> {
         self.agents.drain(agents..).for_each(Agent::stop);
         let labels = self.programs.iter().map(|program| program.label).chain(["floor"]);
         figures::show(title, goal, &labels.zip(figures).collect::<Vec<_>>());
+    }
+
+    /// Memory of the agents for each of so many instances.
+    pub(crate) fn memory(&self, instances: usize) {
+        println!("\nprivate memory, bytes an instance");
+        for (program, agent) in self.programs.iter().zip(&self.agents) {
+            println!("  {:<36} {:>9.1}", program.label, agent.private_memory() as f64 / instances as f64);
+        }
     }
 
     /// System calls for a request, counted by strace.

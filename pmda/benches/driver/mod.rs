@@ -15,6 +15,8 @@ mod figures;
 mod home;
 mod process;
 
+use std::sync::OnceLock;
+
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, alarm};
 use pmapi::pdu::instance::InstanceReq;
@@ -48,13 +50,33 @@ pub(crate) fn begin(title: &str) -> bool {
 
 /// Binds this process, and those that it will start, to one CPU.
 fn share_one_cpu() -> usize {
-    let this = Pid::from_raw(0);
-    let allowed = sched_getaffinity(this).expect("the CPUs of this process");
-    let first = (0..CpuSet::count()).find(|&cpu| allowed.is_set(cpu).unwrap_or(false)).expect("a CPU");
-    let mut one = CpuSet::new();
-    one.set(first).expect("a CPU of the set");
-    sched_setaffinity(this, &one).expect("one CPU for this process");
+    let first = cpus().into_iter().next().expect("a CPU");
+    ALL.set(cpus()).expect("a first time");
+    run_on(first);
     first
+}
+
+/// The CPUs that this process might use at its start.
+static ALL: OnceLock<Vec<usize>> = OnceLock::new();
+
+/// Does something on another CPU than that of the agents, if there is one.
+fn apart<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let [own, other, ..] = ALL.get()?[..] else { return None };
+    run_on(other);
+    let done = work();
+    run_on(own);
+    Some(done)
+}
+
+fn cpus() -> Vec<usize> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).expect("the CPUs of this process");
+    (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap_or(false)).collect()
+}
+
+fn run_on(cpu: usize) {
+    let mut one = CpuSet::new();
+    one.set(cpu).expect("a CPU of the set");
+    sched_setaffinity(Pid::from_raw(0), &one).expect("one CPU for this process");
 }
 
 /// The requests that pmcd makes of one agent.

@@ -115,6 +115,14 @@ impl Agent {
         clock_gettime(self.clock).expect("the clock of a live process").into()
     }
 
+    /// Bytes of memory that the process shares with no other.
+    pub(super) fn private_memory(&self) -> u64 {
+        let path = format!("/proc/{}/smaps_rollup", self.child.id());
+        let text = std::fs::read_to_string(path).expect("the memory of a live process");
+        let private = text.lines().filter(|line| line.starts_with("Private_"));
+        private.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum::<u64>() * 1024
+    }
+
     /// Closes the pipes, which ends the agent.
     pub(super) fn stop(mut self) {
         drop(self.to);
