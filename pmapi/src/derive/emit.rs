@@ -262,7 +262,7 @@ mod tests {
     /// The factors give what conversion gives.
     #[test]
     fn factors() {
-        let units = ["byte", "Kbyte", "Gbyte", "msec", "hour", "sec", "count", "Kbyte/sec", "byte/hour"];
+        let units = ["byte", "Kbyte", "Gbyte", "millisec", "hour", "sec", "count", "Kbyte/sec", "byte/hour"];
         let units: Vec<Units> = units.iter().map(|text| Units::parse(text).unwrap().0).collect();
         let values = [0, 1, -1, 499, 500, 1023, -1536, i64::from(i32::MAX), i64::from(i32::MIN), i64::MAX, 1 << 40];
         let mut compared = 0;

@@ -89,7 +89,7 @@
 //!
 //! What looks odd and is the same as in libpcp: `?:` groups from the left; `!` and unary minus bind more loosely than
 //! what is to their right; `&&` and `||` bind alike; there is no division within `matchinst`; a backslash in a pattern
-//! is dropped; a comparison with anything of type `U32` need not have the same dimension; `avg` is of type `FLOAT`;
+//! is dropped; integer constants have no sign, so neither has a comparison of a `32` with one; a comparison with anything of type `U32` need not have the same dimension; `avg` is of type `FLOAT`;
 //! nothing divided by nothing is nothing; the rate of a counter of type `32` that falls is negative.
 
 mod bind;

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod allocations;
 mod answers;
 mod config;
 mod differences;
 mod generated;
 mod live;
+mod properties;
 mod recorded;
 mod table;
