@@ -32,6 +32,8 @@
 //! * **asynchronous** ([`State::ASYNC`]): a call puts aside what is to be sent, and a thread sends it some
 //!   milliseconds later. When a megabyte waits, because the agent is slow, what comes then is missed.
 //!
+//! With the feature `tracing` spans and events of that crate are traced: see the module `layer`.
+//!
 //! | in C | here |
 //! |---|---|
 //! | `pmtracebegin`, `pmtraceend`, `pmtraceabort` | [`Trace::begin`], [`Transaction::end`], [`Transaction::abort`] or none of them |
@@ -39,6 +41,8 @@
 //! | `pmtracestate` | [`Trace::set_state`] |
 //! | `pmtraceerrstr` | [`Status::failure`] |
 
+#[cfg(feature = "tracing")]
+pub mod layer;
 mod link;
 mod options;
 pub mod protocol;

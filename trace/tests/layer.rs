@@ -1,0 +1,83 @@
+//! Spans and events, counted by PCP's agent.
+
+#![allow(clippy::unwrap_used)]
+
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pcp_trace::{Options, State, Trace, layer::PcpLayer};
+use testkit::{Pcp, Pmcd};
+use tracing_subscriber::layer::SubscriberExt as _;
+
+/// PCP's agent in a pmcd of its own, and its port.
+fn agent() -> (Pmcd, u16) {
+    let pcp = Pcp::required();
+    let c = pcp.c_agent("trace");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let agent = c.agent().args(["-I", &port.to_string()]);
+    let pmcd = pcp.pmcd().pmdas_dir(c.pmdas_dir()).agent(agent).start();
+    // pmcd answers when the agent has shaken hands, before it listens.
+    pmcd.run("pminfo", ["-f", "trace.control.port"]).ok();
+    (pmcd, port)
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn spans_are_transactions_and_events_points() {
+    let (pmcd, port) = agent();
+    let trace = Trace::new(Options { host: "127.0.0.1".into(), port, state: State::ASYNC, ..Options::default() });
+    let subscriber = tracing_subscriber::registry().with(PcpLayer::new(trace.clone()));
+    tracing::subscriber::with_default(subscriber, || {
+        for id in 0..20 {
+            let span = tracing::info_span!("look up", id);
+            let _entered = span.enter();
+            std::thread::sleep(Duration::from_millis(1));
+            if id % 10 == 0 {
+                tracing::warn!(name: "no such item", id, "nothing has this number");
+            }
+        }
+        tracing::info!(target: "shop::orders", "order {}", 7);
+    });
+    assert!(trace.flush(Duration::from_secs(20)));
+    assert_eq!((trace.status().sent, trace.status().missed), (23, 0));
+
+    let shown = |metric: &str| pmcd.run("pminfo", ["-f", metric]).ok();
+    let start = Instant::now();
+    while !shown("trace.point.count").contains("\"shop::orders\"] value 1\n") {
+        assert!(start.elapsed() < Duration::from_secs(30), "{}", shown("trace.point.count"));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(shown("trace.point.count").contains("\"no such item\"] value 2\n"));
+    assert!(shown("trace.transact.count").contains("\"look up\"] value 20\n"));
+    let total = shown("trace.transact.total_time");
+    let seconds: f64 = total.trim_end().rsplit(' ').next().unwrap().parse().unwrap();
+    assert!((0.02..10.0).contains(&seconds), "{total}");
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn a_service_under_load_is_seen_by_pmval() {
+    let (pmcd, port) = agent();
+    let profile = std::env::current_exe().unwrap();
+    let service = profile.ancestors().nth(2).unwrap().join("examples/traced_service");
+    let mut command = Command::new(service);
+    command.arg("--load").env("PCP_TRACE_PORT", port.to_string()).stdout(Stdio::null());
+    let mut service = command.spawn().unwrap();
+    let start = Instant::now();
+    let count = |metric: &str, tag: &str| -> u64 {
+        let text = pmcd.run("pminfo", ["-f", metric]).ok();
+        let line = text.lines().find(|line| line.contains(&format!("\"{tag}\"")));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
+    };
+    while count("trace.transact.count", "look up") < 500 || count("trace.point.count", "no such item") < 50 {
+        assert!(start.elapsed() < Duration::from_secs(30), "{}", pmcd.log("trace"));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // A rate: the count goes up between two samples.
+    let text = pmcd.run("pmval", ["-s", "3", "-t", "0.3", "trace.transact.count"]).ok();
+    let rate = text.lines().last().and_then(|line| line.split_whitespace().last()?.parse::<f64>().ok());
+    service.kill().unwrap();
+    service.wait().unwrap();
+    assert!(rate.is_some_and(|rate| rate > 0.0), "{text}");
+}
