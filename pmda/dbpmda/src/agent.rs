@@ -29,6 +29,8 @@ pub(crate) struct Agent {
     pub(crate) name: Vec<u8>,
     /// Of its CREDS PDU.
     pub(crate) version: Option<u8>,
+    /// Whether it has been sent a profile.
+    pub(crate) has_profile: bool,
     is_socket: bool,
     from_fd: i32,
     to_fd: i32,
@@ -120,6 +122,7 @@ impl Agent {
             link: Link::Stream(Box::new(collector)),
             name,
             version: None,
+            has_profile: false,
             is_socket,
             from_fd,
             to_fd,
@@ -137,6 +140,7 @@ impl Agent {
             link: Link::Shared(Box::new(object)),
             name: path.to_owned(),
             version: Some(version),
+            has_profile: false,
             is_socket: false,
             from_fd: -1,
             to_fd: -1,
@@ -212,12 +216,7 @@ impl Agent {
         let header = Header::parse(&bytes).ok().flatten().ok_or(pmapi::Error::IPC.code())?;
         let collector = match &mut self.link {
             Link::Stream(collector) => collector,
-            Link::Shared(object) => {
-                if let Some(function) = traced(header.pdu) {
-                    self.trace.line("pdu", format_args!("DSO {function}()"));
-                }
-                return object.send(&bytes, None).map_err(|e| e.code().code());
-            }
+            Link::Shared(object) => return object.send(&bytes, None).map_err(|e| e.code().code()),
         };
         self.trace.show(Way::Sent, self.to_fd, header, &bytes);
         let code = match collector.send_bytes(&bytes) {
@@ -340,12 +339,6 @@ pub(crate) fn function(pdu: PduType) -> &'static str {
         PduType::ATTR => "attribute",
         _ => "profile",
     }
-}
-
-/// The function, if the call of it is traced.
-fn traced(pdu: PduType) -> Option<&'static str> {
-    let list = [PduType::DESC_REQ, PduType::FETCH, PduType::INSTANCE_REQ, PduType::PROFILE];
-    list.contains(&pdu).then(|| function(pdu))
 }
 
 fn spawn(command: &mut Command) -> io::Result<(OwnedFd, OwnedFd, Child)> {

@@ -31,10 +31,14 @@ impl State {
                 }
             }
         }
+        if self.profile_changed {
+            self.trace_call("profile");
+        }
         let status = self.send_profile();
         if status < 0 {
             return status;
         }
+        self.trace_call("fetch");
         let encode = |out: &mut Vec<u8>| encode_fetch(out, 0, 0, pmids.iter().copied());
         let reply = match self.ask(("__pmSendFetch", Wrong::Number), PduType::RESULT, encode) {
             Ok(reply) => reply,

@@ -87,6 +87,13 @@ impl State {
         Err(code)
     }
 
+    /// That a shared object is called, where PCP's dbpmda traces it.
+    pub(crate) fn trace_call(&self, function: &str) {
+        if self.interface().is_some() {
+            self.trace.line("pdu", format_args!("DSO {function}()"));
+        }
+    }
+
     /// Whether a shared object's interface is too old for a request, which is shown.
     fn is_too_old(&self, least: u8, what: &str) -> bool {
         let Some(version) = self.interface().filter(|version| *version < least) else { return false };
@@ -119,19 +126,23 @@ impl State {
 
     /// A descriptor, before a request that needs it.
     pub(crate) fn desc_first(&mut self, pmid: Option<PmId>) -> Result<RawDesc, Status> {
-        let desc = self.desc(pmid);
-        if let Ok(desc) = &desc
-            && self.trace.has("pdu")
-        {
+        let desc = self.desc(pmid)?;
+        if self.trace.has("pdu") && self.interface().is_none() {
             desc.print(&self.console);
         }
-        desc
+        Ok(desc)
     }
 
+    /// A descriptor; with the option `pdu` a shared object's is shown.
     fn desc(&mut self, pmid: Option<PmId>) -> Result<RawDesc, Status> {
+        self.trace_call("desc");
         let encode = |out: &mut Vec<u8>| pmapi::pdu::metadata::DescReq { pmid }.encode(out, 0);
         let reply = self.ask(("__pmSendDescReq", Wrong::Number), PduType::DESC, encode)?;
-        RawDesc::decode(&reply.bytes).ok_or_else(|| self.undecodable("__pmDecodeDesc"))
+        let desc = RawDesc::decode(&reply.bytes).ok_or_else(|| self.undecodable("__pmDecodeDesc"))?;
+        if self.trace.has("pdu") && self.interface().is_some() {
+            desc.print(&self.console);
+        }
+        Ok(desc)
     }
 
     /// Sends the profile if the agent does not have it.
@@ -142,8 +153,17 @@ impl State {
             out!(self.console, "Error: {sender}() failed: {}\n", error_text(code));
             return code;
         }
+        agent.has_profile = true;
         self.profile_changed = false;
         0
+    }
+
+    /// Lets a shared object see changes of the profile that it has got: PCP's dbpmda has given it a pointer.
+    fn share_profile(&mut self) {
+        if let Some(agent) = self.agent.as_mut().filter(|agent| agent.has_profile && self.profile_changed) {
+            // What keeps it from having the profile shows with what it is asked next.
+            let _: Result<(), i32> = agent.send(|out| self.profile.encode(out));
+        }
     }
 
     pub(crate) fn instance(&mut self, indom: Option<InDom>, which: &Which) -> Status {
@@ -154,6 +174,7 @@ impl State {
             Which::Name(name) => (None, Some(name.as_slice())),
         };
         let request = InstanceReq { indom, inst, name };
+        self.trace_call("instance");
         let sender = ("__pmSendInstanceReq", Wrong::Text);
         let reply = match self.ask(sender, PduType::INSTANCE, |out| request.encode(out, 0)) {
             Ok(reply) => reply,
@@ -228,7 +249,9 @@ impl State {
             }
             Labels::Instances(indom) => {
                 out!(self.console, "Instances of pmInDom: {}\n", OrNull(indom));
-                if self.interface().is_none() {
+                if self.interface().is_some() {
+                    self.share_profile();
+                } else {
                     self.send_profile();
                 }
                 (indom.word(), LabelLevel::Instances)

@@ -38,11 +38,15 @@ pub(crate) fn ids(trace: &Trace, function: &str, pmids: &[Option<PmId>]) {
     }
 }
 
+/// A list of names; of an empty one nothing shows.
 pub(crate) fn names<'a>(trace: &Trace, function: &str, names: impl Iterator<Item = (Option<Node>, &'a [u8])>) {
     if !trace.has("pmns") {
         return;
     }
     let names: Vec<_> = names.collect();
+    if names.is_empty() {
+        return;
+    }
     trace.line("pmns", format_args!("{function}\nnamelist dump: numnames = {}", names.len()));
     for (at, (_, name)) in names.iter().enumerate() {
         trace.line("pmns", format_args!("  name[{at}]: \"{}\"", String::from_utf8_lossy(name)));

@@ -158,3 +158,12 @@ fn clients() {
     shows(&shown, &["Attribute: username=somebody else\nSuccess"]);
     shows(&shown, &["Attribute: local=''\nSuccess"]);
 }
+
+/// Lists of no names, of which nothing shows.
+#[test]
+#[ignore = "needs PCP"]
+fn traces_of_no_names() {
+    let shown =
+        Sessions::c_agent("sample").same("debug pmns\nchildren sample\ntraverse nothing\nchildren sample.secret\n");
+    shows(&shown, &["pdu=PMNS_TRAVERSE", "namelist dump: numnames = 2"]);
+}

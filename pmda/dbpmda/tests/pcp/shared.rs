@@ -58,6 +58,19 @@ fn sample_with_every_type() {
 
 #[test]
 #[ignore = "needs PCP"]
+fn traces() {
+    let c = Pcp::required().c_agent("simple");
+    // A value that cannot be stored, as PCP's dbpmda frees the values of one that can be twice.
+    let session = open(&c.shared_object(), "simple_init", 253)
+        + "debug pdu\ndesc 253.0.1\ndesc 253.9.9\nprofile 253.0 none\nprofile 253.0 add 1\nfetch 253.0.1\n\
+           getdesc on\nfetch 253.0.1\ngetiname on\nfetch 253.0.1\nfetch 253.9.9\ninstance 253.0\nprofile 253.0 all\n\
+           label instances 253.0\ntext 253.0.1\nstore 253.0.1 \"x\"\ndebug pmns\nchildren nothing\n";
+    let shown = Sessions::c_agent("simple").same_input(&["-i", "-e"], &session);
+    shows(&shown, &["DSO desc()\n    Data Type", "DSO profile()\nDSO fetch()", "Sending Profile...\nGetting Result"]);
+}
+
+#[test]
+#[ignore = "needs PCP"]
 fn old_interfaces() {
     let object = Pcp::required().path("PCP_PMDASADM_DIR").join("jbd2/pmda_jbd2.so");
     let requests =
