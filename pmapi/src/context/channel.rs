@@ -109,6 +109,14 @@ impl Channel {
         })
     }
 
+    /// Sends bytes that are there already.
+    pub(super) fn send_bytes(&mut self, parts: &[&[u8]]) -> Result {
+        self.send(|out| {
+            parts.iter().for_each(|part| out.extend_from_slice(part));
+            Ok(())
+        })
+    }
+
     /// Takes a line of text, as it comes before PDUs from pmproxy.
     pub(super) fn line(&mut self, longest: usize) -> Result<Vec<u8>> {
         let mut line = Vec::new();

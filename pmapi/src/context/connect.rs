@@ -75,11 +75,11 @@ impl Attempt<'_> {
         };
         let proxy_port = proxy_port.unwrap_or(self.settings.proxy_port);
         let mut channel = channel(tcp(proxy, proxy_port, self.settings.connect_timeout)?);
-        channel.send(|out| Ok(out.extend_from_slice(b"pmproxy-client 1\n")))?;
+        channel.send_bytes(&[b"pmproxy-client 1\n"])?;
         if channel.line(100)? != b"pmproxy-server 1" {
             return Err(Error::IPC);
         }
-        channel.send(|out| Ok(out.extend_from_slice(format!("{name} {port}\n").as_bytes())))?;
+        channel.send_bytes(&[format!("{name} {port}\n").as_bytes()])?;
         self.greet(channel, proxy.contains("localhost"))
     }
 

@@ -64,6 +64,9 @@ impl Sample {
     }
 }
 
+/// A value and its instance, which is absent in a singular metric.
+pub type InstValue<'a> = (Option<Inst>, Atom<'a>);
+
 impl Context {
     /// The values of metrics, for the instances that the profile includes (pmFetch(3), pmFetchHighRes(3)).
     ///
@@ -118,13 +121,12 @@ impl Context {
         }
     }
 
-    /// Changes values of one metric (pmStore(3)). An instance is absent in a singular metric; values have the metric's
-    /// type.
+    /// Changes values of one metric (pmStore(3)). They have the metric's type.
     ///
     /// # Errors
     /// `PM_ERR_VALUE` without values, `PM_ERR_TYPE` for values of several types, `PM_ERR_PERMISSION`, what the agent
     /// says to them.
-    pub fn store(&mut self, pmid: PmId, values: &[(Option<Inst>, Atom<'_>)]) -> Result {
+    pub fn store(&mut self, pmid: PmId, values: &[InstValue<'_>]) -> Result {
         self.store_all(&[(pmid, values)])
     }
 
@@ -132,7 +134,7 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::store`]; `PM_ERR_TOOSMALL` for an empty list.
-    pub fn store_all(&mut self, metrics: &[(PmId, &[(Option<Inst>, Atom<'_>)])]) -> Result {
+    pub fn store_all(&mut self, metrics: &[(PmId, &[InstValue<'_>])]) -> Result {
         if metrics.is_empty() {
             return Err(Error::TOOSMALL);
         }
@@ -147,12 +149,8 @@ impl Context {
             writer.end_set(Ok(()));
         }
         let (head, blocks) = writer.seal(0, Changes::default())?;
-        let answer = self.ask(|out| {
-            out.extend_from_slice(head);
-            out.extend_from_slice(blocks);
-            Ok(())
-        })?;
-        match answer {
+        self.channel.send_bytes(&[head, blocks])?;
+        match self.channel.receive()? {
             Answer::Pdu(Pdu::Error(_)) => Ok(()),
             _ => Err(Error::IPC),
         }

@@ -10,8 +10,8 @@ use crate::spec::SpecError;
 ///
 /// ```text
 /// [pcp://]HOST[:PORT[,PORT...]][@PROXY[:PORT]][?ATTRIBUTES]    HOST may be in brackets: [::1]:44321
-/// unix:[//PATH][:][?ATTRIBUTES]
-/// local:[//PATH][:][?ATTRIBUTES]                               the same; without success localhost
+/// unix:[//PATH][?ATTRIBUTES]
+/// local:[//PATH][?ATTRIBUTES]                                  the same; without success localhost
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostSpec {
@@ -79,10 +79,6 @@ impl FromStr for HostSpec {
         match scan.peek() {
             Some(b'?') => scan.at += 1,
             None | Some(b'/') => {}
-            // A path may end with a colon.
-            Some(b':') if matches!(place, Place::Unix(_) | Place::Local(_)) && scan.rest().starts_with(":?") => {
-                scan.at += 2;
-            }
             Some(_) => return Err(scan.error("unexpected terminal character")),
         }
         attributes.read(scan.rest());
@@ -255,7 +251,7 @@ mod tests {
         assert_eq!(place("unix://run/s"), Place::Unix(Some("/run/s".into())));
         assert_eq!(place("unix:run/s?container=c"), Place::Unix(Some("/run/s".into())));
         assert_eq!(place("local:"), Place::Local(None));
-        assert_eq!(place("local:///run/s:?container=c"), Place::Local(Some("/run/s".into())));
+        assert_eq!(place("local:///run/s?container=c"), Place::Local(Some("/run/s".into())));
         assert_eq!(place("local:?container=c"), Place::Local(None));
     }
 
@@ -280,6 +276,7 @@ mod tests {
         assert_eq!(refused("h:1,"), "h:1,\n    ^ -- missing port");
         assert_eq!(refused("h:65536"), "h:65536\n  ^ -- port above 65535");
         assert_eq!(refused("h@"), "h@\n  ^ -- host name expected");
+        assert_eq!(refused("unix://x:"), "unix://x:\n        ^ -- unexpected terminal character");
         assert_eq!(refused("h:1:2"), "h:1:2\n   ^ -- non-numeric port");
     }
 }

@@ -35,7 +35,7 @@ mod texts;
 
 use std::time::{Duration, Instant};
 
-pub use fetch::Sample;
+pub use fetch::{InstValue, Sample};
 pub use host::HostSpec;
 pub use settings::Settings;
 pub use source::{Live, Names};

@@ -1,0 +1,8 @@
+//! The client against libpcp and pmcd, and against peers that are no pmcd.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod answers;
+mod calls;
+mod failures;
+mod stage;
