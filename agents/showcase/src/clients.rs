@@ -39,7 +39,8 @@ impl People {
         count.help("Clients of whom something is kept", "Those that have fetched showcase.client.fetches.");
         for (item, name, who) in [(UID, "uid", "User"), (GID, "gid", "Group"), (PID, "pid", "Process")] {
             let metric = setup.metric(format!("showcase.client.{name}"), item, Type::U32).discrete();
-            metric.help(format!("{who} of this client"), "Known of clients over a Unix socket: pminfo -h unix: …");
+            metric
+                .help(format!("{who} of this client"), "Known of clients over a Unix socket, such as pminfo -h unix:");
         }
         let container = setup.metric("showcase.client.container", CONTAINER, Type::String).discrete();
         container.help("Container that this client asks for", "As with pminfo --container=NAME; else empty.");

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::process::Command;
 use std::time::Duration;
 
+use dbpmda::check::{Limits, check};
 use pmapi::pdu::event;
 use pmapi::pdu::handshake::Attribute;
 use pmapi::pdu::metadata::{Subject, TextKind};
@@ -103,6 +104,18 @@ fn as_a_process() {
 #[test]
 fn as_a_shared_object() {
     features(SharedObject::collector(&built("pmda_showcase"), "showcase_init", domain()).unwrap());
+}
+
+#[test]
+fn no_rule_is_broken() {
+    let agent = Local::<Showcase>::collector().unwrap();
+    let schema = agent.channel().engine().schema();
+    let names = schema.metrics().iter().map(|metric| (metric.name().to_owned(), metric.desc(schema.domain()).pmid));
+    let names: Vec<(String, PmId)> = names.collect();
+    // How fast it is, is not for a test to say.
+    let limits = Limits { answer: Duration::MAX, timeout: Duration::MAX };
+    let findings = check(agent, &names, limits);
+    assert!(findings.is_empty(), "{findings:?}");
 }
 
 fn features(agent: Collector<impl Channel>) {

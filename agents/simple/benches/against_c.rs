@@ -6,10 +6,12 @@
 mod driver;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use driver::{Contest, Goal, Home, Requests, Shape};
 use pmapi::pdu::metadata::TextKind;
+use testkit::CAgent;
 
 fn main() {
     if !driver::begin("agent simple") {
@@ -21,6 +23,7 @@ fn main() {
     if c.is_none() {
         configure(&pmdas.join("simple"));
     }
+    let object = c.as_ref().map(|c| objects(&home, c));
     let c = c.map(|c| home.agent("C", &c.binary(), &pmdas));
     let ours = home.agent("Rust", env!("CARGO_BIN_EXE_pmdasimple").as_ref(), &pmdas);
 
@@ -40,6 +43,32 @@ fn main() {
     contest.calls("fetch of 5 metrics", &fetch);
     contest.calls("instances", &instances);
     contest.starts(100, Goal::Time(0.40));
+    if let Some(object) = object {
+        println!("\n{object}");
+    }
+}
+
+/// A fetch of both shared objects, as objects.c measures it.
+fn objects(home: &Home, c: &CAgent) -> String {
+    let (program, source) = (home.path("objects"), concat!(env!("CARGO_MANIFEST_DIR"), "/benches/objects.c"));
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-o"]).arg(&program).args([source, "-lpcp_pmda", "-lpcp", "-ldl"]);
+    match cc.output() {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => return format!("shared object: objects.c: {}", String::from_utf8_lossy(&output.stderr)),
+        Err(e) => return format!("shared object: cc: {e}"),
+    }
+    let ours: PathBuf = testkit::built("pmda_simple");
+    let mut objects = Command::new(program);
+    objects.args(["simple_init", "253"]).arg(c.shared_object()).arg(ours).args(["0.0", "0.1", "1.2", "1.3", "2.4"]);
+    let output = objects.env("PCP_PMDAS_DIR", c.pmdas_dir()).env("PCP_VAR_DIR", home.path("")).output();
+    let output = output.expect("the program that was compiled");
+    let figures = String::from_utf8_lossy(&output.stdout);
+    let Some([theirs, ours, ratio]) = figures.split_whitespace().collect::<Vec<_>>().first_chunk::<3>().copied() else {
+        return format!("shared object: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    let met = if ratio.parse::<f64>().is_ok_and(|ratio| ratio <= 1.0) { "met" } else { "MISSED" };
+    format!("shared object, fetch of 5 metrics: C {theirs} ns, Rust {ours} ns, Rust / C {ratio}  goal 1.00 {met}")
 }
 
 /// The configuration that the agent has with PCP.
