@@ -4,6 +4,9 @@
 //! Applications connect to a port, and send names of transactions, points, observations and counters. Each
 //! name is an instance. Counts and last values are there at once; rates and times are of the last complete
 //! parts of a period.
+//!
+//! The daemon serves clients at any time, in its one thread. A shared object serves them while pmcd asks it
+//! something: an application that traces synchronously waits for that.
 
 mod access;
 mod metrics;

@@ -261,6 +261,21 @@ fn a_hangup_lists_the_clients() {
 
 #[test]
 #[ignore = "needs PCP"]
+fn as_a_shared_object_it_serves_clients_when_pmcd_asks() {
+    let pcp = Pcp::required();
+    let c = pcp.c_agent("trace");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let agent = Agent::new("trace", 10, testkit::built("pmda_trace")).pmns(&c.pmns()).dso("trace_init");
+    let pmcd = pcp.pmcd().agent(agent).env("PCP_TRACE_PORT", port.to_string()).start();
+    let traced = Traced { pcp, pmcd, port };
+    std::thread::scope(|scope| {
+        scope.spawn(|| traced.pmtrace(&["-q", "point"]));
+        traced.until("trace.point.count", "\"point\"] value 1");
+    });
+}
+
+#[test]
+#[ignore = "needs PCP"]
 fn long_tags_and_selections_without_instances_are_no_errors_here() {
     let traced = Traced::start(true, &[]);
     let long = "x".repeat(254);

@@ -1,0 +1,139 @@
+//! Libraries and agents beside PCP's: `cargo bench -p pmda-trace`. Needs PCP with libpcp-trace2-dev and gcc, and root.
+//!
+//! Each library traces points to each agent, in turns, so that a machine that becomes slower meanwhile is slower for
+//! all. The time is that of the application, the CPU that of the agent's process.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use pmapi::{Domain, Item, PmId};
+use pmda::collector::{Collector, Launch, Process};
+use trace::{Options, State, Tag, Trace};
+
+const C_AGENT: &str = "/var/lib/pcp/pmdas/trace/pmdatrace";
+const ROUNDS: usize = 15;
+
+/// An agent over a pipe, with its port.
+struct Agent {
+    process: Collector<Process>,
+    port: u16,
+}
+
+impl Agent {
+    fn start(binary: &str, dir: &Path) -> Agent {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new(binary);
+        command.args(["-d", "10", "-M", "root", "-l", "/dev/null", "-I", &port.to_string()]).current_dir(dir);
+        let mut process = Launch::pipe(command).start().unwrap();
+        let port_metric = PmId::new(Domain::new(10).unwrap(), Item::new(0, 14));
+        let _ = process.value(port_metric).unwrap();
+        Agent { process, port }
+    }
+
+    /// Nanoseconds of CPU, when there is nothing left to do.
+    fn cpu(&self) -> u64 {
+        let path = format!("/proc/{}/schedstat", self.process.pid().unwrap());
+        let now = || std::fs::read_to_string(&path).unwrap().split(' ').next().unwrap().parse::<u64>().unwrap();
+        let mut before = now();
+        loop {
+            sleep(Duration::from_millis(30));
+            let after = now();
+            if after == before {
+                return after;
+            }
+            before = after;
+        }
+    }
+}
+
+enum Library {
+    C { _child: Child, input: ChildStdin, output: BufReader<ChildStdout> },
+    Rust { trace: Trace, tag: Tag },
+}
+
+impl Library {
+    fn c(program: &Path, protocol: &str, port: u16) -> Library {
+        let mut command = Command::new(program);
+        command.arg(protocol).env("PCP_TRACE_HOST", "127.0.0.1").env("PCP_TRACE_PORT", port.to_string());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Library::C { _child: child, input, output }
+    }
+
+    fn rust(protocol: &str, port: u16) -> Library {
+        let state = if protocol == "async" { State::ASYNC } else { State::NONE };
+        let trace = Trace::new(Options { host: "127.0.0.1".into(), port, state, ..Options::default() });
+        Library::Rust { trace, tag: Tag::new("a point").unwrap() }
+    }
+
+    /// Traces points, and gives the time that the application spends.
+    fn points(&mut self, count: u64) -> Duration {
+        match self {
+            Library::C { input, output, .. } => {
+                writeln!(input, "{count}").unwrap();
+                let mut line = String::new();
+                output.read_line(&mut line).unwrap();
+                Duration::from_nanos(line.split(' ').next().unwrap().parse().unwrap())
+            }
+            Library::Rust { trace, tag } => {
+                let start = Instant::now();
+                (0..count).for_each(|_| trace.point(tag));
+                start.elapsed()
+            }
+        }
+    }
+}
+
+fn main() {
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return println!("agent trace: measures with cargo bench only");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("peer");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peer.c");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O2", "-o"]).arg(&program).arg(source).args(["-lpcp_trace", "-lpcp"]);
+    if !Path::new(C_AGENT).exists() || !gcc.status().is_ok_and(|status| status.success()) {
+        return println!("agent trace: PCP's agent or library is missing");
+    }
+    println!("library agent protocol   ns a point   agent's CPU ns a point (medians of {ROUNDS} rounds)");
+    for (protocol, count) in [("sync", 2_000), ("async", 20_000)] {
+        let agents = [C_AGENT, env!("CARGO_BIN_EXE_pmdatrace")].map(|binary| Agent::start(binary, dir.path()));
+        let mut contestants = Vec::new();
+        for (at, agent) in ["C", "Rust"].into_iter().enumerate() {
+            let port = agents[at].port;
+            contestants.push(("C", agent, at, Library::c(&program, protocol, port), Vec::new(), Vec::new()));
+            contestants.push(("Rust", agent, at, Library::rust(protocol, port), Vec::new(), Vec::new()));
+        }
+        for round in 0..=ROUNDS {
+            for (_, _, at, library, times, cpus) in &mut contestants {
+                let before = agents[*at].cpu();
+                let time = library.points(count).as_nanos() as f64 / count as f64;
+                let cpu = (agents[*at].cpu() - before) as f64 / count as f64;
+                // The first makes the connection.
+                if round > 0 {
+                    times.push(time);
+                    cpus.push(cpu);
+                }
+            }
+        }
+        for (library, agent, _, handle, times, cpus) in &mut contestants {
+            let note = match handle {
+                Library::Rust { trace, .. } => format!("missed {}", trace.status().missed),
+                Library::C { .. } => String::new(),
+            };
+            println!("{library:7} {agent:5} {protocol:8} {:12.0} {:24.0}   {note}", median(times), median(cpus));
+        }
+    }
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
