@@ -396,6 +396,33 @@ fn ways_to_connect() {
 
 #[test]
 #[ignore = "needs PCP"]
+fn through_pmproxy() {
+    let pmcd = pmcd();
+    let proxy_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let in_dir = |name: &str| pmcd.dir().join(name);
+    let mut pmproxy = testkit::Pcp::required()
+        .command("pmproxy")
+        .args(["-A", "-d", "-f", "-i", "127.0.0.1", "-U", "root", "-p", &proxy_port.to_string()])
+        .args(["-l".into(), in_dir("pmproxy.log"), "-s".into(), in_dir("pmproxy.socket")])
+        .args(["-x".into(), in_dir("pmproxy.fatal")])
+        .envs([("PCP_RUN_DIR", in_dir("run")), ("PCP_TMP_DIR", in_dir("tmp"))])
+        .spawn()
+        .unwrap();
+    let host = format!("127.0.0.1:1,{}@127.0.0.1:{proxy_port}", pmcd.port());
+    // Until it listens.
+    let context = (0..500).find_map(|_| {
+        thread::sleep(std::time::Duration::from_millis(10));
+        Context::connect(&host).ok()
+    });
+    let answers = context.map(|mut context| answer(&mut context, "traverse\tsample"));
+    let theirs = Oracle::new(&host).answer("traverse\tsample");
+    pmproxy.kill().unwrap();
+    pmproxy.wait().unwrap();
+    assert_eq!(answers.as_deref().map(str::trim), Some(theirs.trim()));
+}
+
+#[test]
+#[ignore = "needs PCP"]
 fn state_changes() {
     let mut pmcd = pmcd();
     let mut context = Context::connect(&pmcd.host()).unwrap();
