@@ -148,27 +148,27 @@ fn many() {
 /// The metrics of the C side, with values that lie in memory as they do in its results.
 struct Agent {
     instances: u32,
-    integers: HashMap<&'static str, Vec<(Option<Inst>, u32)>>,
-    large: HashMap<&'static str, Vec<(Option<Inst>, u64)>>,
+    a: Vec<(Option<Inst>, u32)>,
+    c: Vec<(Option<Inst>, u32)>,
+    even: Vec<(Option<Inst>, u32)>,
+    third: Vec<(Option<Inst>, u32)>,
     real: Vec<(Option<Inst>, f64)>,
+    bytes: Vec<(Option<Inst>, u64)>,
+    kbytes: Vec<(Option<Inst>, u64)>,
 }
 
 impl Agent {
     fn new(instances: u32) -> Agent {
         let all = || (0..instances).map(|id| (Some(Inst::new(id)), id));
-        let integers = [
-            ("b.a", all().map(|(inst, id)| (inst, id + 1)).collect()),
-            ("b.c", all().map(|(inst, id)| (inst, id % 7)).collect()),
-            ("b.even", all().step_by(2).collect()),
-            ("b.third", all().step_by(3).collect()),
-            ("many", all().collect()),
-        ];
-        let large = |factor: u64| all().map(|(inst, id)| (inst, u64::from(id) * factor)).collect();
         Agent {
             instances,
-            integers: integers.into(),
-            large: [("b.bytes", large(1000)), ("b.kbytes", large(1))].into(),
+            a: all().map(|(inst, id)| (inst, id + 1)).collect(),
+            c: all().map(|(inst, id)| (inst, id % 7)).collect(),
+            even: all().step_by(2).collect(),
+            third: all().step_by(3).collect(),
             real: all().map(|(inst, id)| (inst, f64::from(id) * 1.5)).collect(),
+            bytes: all().map(|(inst, id)| (inst, u64::from(id) * 1000)).collect(),
+            kbytes: all().map(|(inst, id)| (inst, id.into())).collect(),
         }
     }
 }
@@ -191,15 +191,22 @@ impl Metadata for Agent {
 
 impl Source for Agent {
     fn values(&mut self, operand: &Operand, load: &mut Load<'_>) -> Result<(), Error> {
-        let name = &*operand.name;
-        match load.ty() {
-            Type::U64 => load.extend(self.large[name].iter().map(|(inst, v)| (*inst, Atom::U64(*v)))),
-            Type::Double => load.extend(self.real.iter().map(|(inst, v)| (*inst, Atom::Double(*v)))),
-            _ => {
-                let values = self.integers.get(name).unwrap_or(&self.integers["many"]);
-                load.extend(values.iter().map(|(inst, v)| (*inst, Atom::U32(*v))));
+        let integers = match &*operand.name {
+            "b.real" => {
+                load.extend(self.real.iter().map(|(inst, v)| (*inst, Atom::Double(*v))));
+                return Ok(());
             }
-        }
+            name @ ("b.bytes" | "b.kbytes") => {
+                let values = if name == "b.bytes" { &self.bytes } else { &self.kbytes };
+                load.extend(values.iter().map(|(inst, v)| (*inst, Atom::U64(*v))));
+                return Ok(());
+            }
+            "b.c" => &self.c,
+            "b.even" => &self.even,
+            "b.third" => &self.third,
+            _ => &self.a,
+        };
+        load.extend(integers.iter().map(|(inst, v)| (*inst, Atom::U32(*v))));
         Ok(())
     }
 

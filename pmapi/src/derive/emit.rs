@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::Evaluator;
 use super::check::{Checked, Resolved};
 use super::data::{Data, Scale};
 use super::expr::{Expr, Function, Kind, NodeId};
@@ -10,6 +9,7 @@ use super::filter::Filter;
 use super::program::{Aggregate, Binary, Factor, Instance, Op, Pattern, Rate, Root, Side, Slot, Step, Ternary};
 use super::rules::{self, Meta};
 use super::values::{Ids, Values};
+use super::{Evaluator, eval};
 use crate::{Atom, Type, Units};
 
 /// Adds the steps that compute an expression, each after those whose values it uses.
@@ -248,11 +248,21 @@ fn factor(from: Units, to: Units, ty: Type) -> Option<Factor> {
             _ => None,
         },
         _ => match (whole(real(from, to)?), whole(real(to, from)?)) {
-            (Some(mul), _) => Some(Factor::Ratio { mul, div: 1 }),
-            (None, Some(div)) => Some(Factor::Ratio { mul: 1, div }),
+            (Some(mul), _) => Some(ratio(from, to, mul, 1)),
+            (None, Some(div)) => Some(ratio(from, to, 1, div)),
             _ => None,
         },
     }
+}
+
+fn ratio(from: Units, to: Units, mul: u64, div: u64) -> Factor {
+    let same = |value: u64| {
+        let signed = Atom::I64(eval::signed(value as i64, mul, div));
+        let unsigned = Atom::U64(eval::unsigned(value, mul, div));
+        from.convert(to, Atom::I64(value as i64)) == Ok(signed) && from.convert(to, Atom::U64(value)) == Ok(unsigned)
+    };
+    let limit = (0..63).map(|bit| 1 << bit).find(|value| !same(*value)).unwrap_or(1 << 63);
+    Factor::Ratio { mul, div, limit }
 }
 
 #[cfg(test)]
@@ -279,7 +289,7 @@ mod tests {
                     let Ok(expected) = from.convert(to, atom) else { continue };
                     let Some(factor) = factor(from, to, atom.ty()) else { continue };
                     compared += 1;
-                    assert_eq!(factor.apply(atom), Some(expected), "{atom:?} {from} to {to}");
+                    assert_eq!(factor.apply((from, to), atom), Some(expected), "{atom:?} {from} to {to}");
                 }
             }
         }

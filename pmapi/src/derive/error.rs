@@ -53,6 +53,19 @@ pub enum RegisterError {
     NoPmId(super::Scope),
 }
 
+impl RegisterError {
+    /// The message of pmRegisterDerivedMetric(3) and its like: `call` is what it names as failed, such as
+    /// `pmRegisterDerivedMetric`.
+    pub fn report(&self, call: &str, name: &str, expr: &str) -> String {
+        let (offset, reason) = match self {
+            RegisterError::Syntax(error) => (error.offset, error.reason.clone()),
+            error => (0, Some(error.to_string())),
+        };
+        let reason = reason.map_or(String::new(), |reason| reason + "\n");
+        format!("Error: {call}(\"{name}\", ...)\n{expr}\n{:offset$}^\n{reason}", "")
+    }
+}
+
 /// Why a definition has no values: `PM_ERR_BADDERIVE` for who asks for it.
 ///
 /// `Display` gives what libpcp prints behind `derived metric NAME: `.

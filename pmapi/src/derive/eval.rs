@@ -355,7 +355,7 @@ fn rescale(of: &Values, (from, to): (Units, Units), factor: Option<Factor>, outp
     }
     output.begin(&of.ids);
     if let Some(factor) = factor {
-        return factor.apply_all(&of.data, &mut output.data);
+        return factor.apply_all((from, to), &of.data, &mut output.data);
     }
     let mut dropped = Vec::new();
     for (at, id) in of.ids.list.iter().enumerate() {
@@ -371,23 +371,34 @@ fn rescale(of: &Values, (from, to): (Units, Units), factor: Option<Factor>, outp
 }
 
 impl Factor {
-    fn apply_all(self, of: &Data, output: &mut Data) {
+    fn apply_all(self, (from, to): (Units, Units), of: &Data, output: &mut Data) {
+        macro_rules! integers {
+            ($kind:ident, $of:expr, $out:expr, $limit:expr, $small:expr) => {
+                $out.extend($of.iter().map(|v| match i128::from(*v).unsigned_abs() < $limit.into() {
+                    true => $small(*v),
+                    false => match from.convert(to, Atom::$kind(*v)) {
+                        Ok(Atom::$kind(v)) => v,
+                        _ => Default::default(),
+                    },
+                }))
+            };
+        }
         match (of, output, self) {
             (Data::Double(of), Data::Double(out), Factor::Real(factor)) => out.extend(of.iter().map(|v| v * factor)),
             (Data::Float(of), Data::Float(out), Factor::Real(factor)) => {
                 out.extend(of.iter().map(|v| v * factor as f32));
             }
-            (Data::I32(of), Data::I32(out), Factor::Ratio { mul, div }) => {
-                out.extend(of.iter().map(|v| signed((*v).into(), mul, div) as i32));
+            (Data::I32(of), Data::I32(out), Factor::Ratio { mul, div, limit }) => {
+                integers!(I32, of, out, limit, |v: i32| signed(v.into(), mul, div) as i32);
             }
-            (Data::U32(of), Data::U32(out), Factor::Ratio { mul, div }) => {
-                out.extend(of.iter().map(|v| signed((*v).into(), mul, div) as u32));
+            (Data::U32(of), Data::U32(out), Factor::Ratio { mul, div, limit }) => {
+                integers!(U32, of, out, limit, |v: u32| signed(v.into(), mul, div) as u32);
             }
-            (Data::I64(of), Data::I64(out), Factor::Ratio { mul, div }) => {
-                out.extend(of.iter().map(|v| signed(*v, mul, div)));
+            (Data::I64(of), Data::I64(out), Factor::Ratio { mul, div, limit }) => {
+                integers!(I64, of, out, limit, |v: i64| signed(v, mul, div));
             }
-            (Data::U64(of), Data::U64(out), Factor::Ratio { mul, div }) => {
-                out.extend(of.iter().map(|v| v.wrapping_mul(mul).wrapping_add(div / 2) / div.max(1)));
+            (Data::U64(of), Data::U64(out), Factor::Ratio { mul, div, limit }) => {
+                integers!(U64, of, out, limit, |v: u64| unsigned(v, mul, div));
             }
             _ => {}
         }
@@ -395,10 +406,10 @@ impl Factor {
 
     /// One value.
     #[cfg(test)]
-    pub(crate) fn apply(self, value: Atom<'_>) -> Option<Atom<'static>> {
+    pub(crate) fn apply(self, units: (Units, Units), value: Atom<'_>) -> Option<Atom<'static>> {
         let (mut of, mut output) = (Data::new(value.ty()), Data::new(value.ty()));
         of.push(value);
-        self.apply_all(&of, &mut output);
+        self.apply_all(units, &of, &mut output);
         Some(match output {
             Data::I32(v) => Atom::I32(*v.first()?),
             Data::U32(v) => Atom::U32(*v.first()?),
@@ -412,7 +423,11 @@ impl Factor {
 }
 
 /// Rounded half up, with overflow that wraps around, as pmConvScale(3) does.
-fn signed(value: i64, mul: u64, div: u64) -> i64 {
-    let sum = value.wrapping_mul(mul as i64).wrapping_add((div / 2) as i64);
-    sum.wrapping_div((div as i64).max(1))
+pub(crate) fn signed(value: i64, mul: u64, div: u64) -> i64 {
+    value.wrapping_mul(mul as i64).wrapping_add((div / 2) as i64).wrapping_div((div as i64).max(1))
+}
+
+/// The same of unsigned numbers.
+pub(crate) fn unsigned(value: u64, mul: u64, div: u64) -> u64 {
+    value.wrapping_mul(mul).wrapping_add(div / 2) / div.max(1)
 }

@@ -131,8 +131,9 @@ pub(crate) struct Side {
 pub(crate) enum Factor {
     /// Of floating point numbers.
     Real(f64),
-    /// Of integers: one of the two is 1.
-    Ratio { mul: u64, div: u64 },
+    /// Of integers smaller than the limit: one of the two is 1. Larger ones may overflow as in libpcp, which has both a
+    /// multiplier and a divisor.
+    Ratio { mul: u64, div: u64, limit: u64 },
 }
 
 /// How a difference becomes a rate.

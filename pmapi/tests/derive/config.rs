@@ -100,6 +100,23 @@ fn definitions_and_texts() {
     assert_eq!(loaded.messages.last().map(|message| message.line), Some(40));
 }
 
+/// As pmRegisterDerivedMetric(3) of libpcp 6.0.3 says it.
+#[test]
+fn reports() {
+    let mut definitions = Definitions::new(Scope::Global);
+    definitions.register("a", "1").unwrap();
+    for (name, expr, report) in [
+        ("b", "x + ", "x + \n   ^\nArithmetic expression expected to follow PLUS\n"),
+        ("c", "+ 1", "+ 1\n  ^\nUnexpected initial '+'\n"),
+        ("a", "2", "2\n^\nDuplicate global derived metric name\n"),
+        ("d", "5e3", "5e3\n ^\n"),
+    ] {
+        let error = definitions.register(name, expr).unwrap_err();
+        let expected = format!("Error: pmRegisterDerivedMetric(\"{name}\", ...)\n{report}");
+        assert_eq!(error.report("pmRegisterDerivedMetric", name, expr), expected);
+    }
+}
+
 #[test]
 fn the_last_line_needs_no_newline() {
     let (definitions, _, loaded) = load("a = 1\nb = 2");

@@ -135,6 +135,8 @@ impl Random {
             }
             12 => format!("scalar({})", self.expr(depth)),
             13 => format!("rescale({}, \"{}\")", self.expr(depth), self.of(UNITS)),
+            // Each of these takes a process of its own.
+            14 | 16 if self.next(3) > 0 => self.expr(0),
             14 => format!("matchinst({}/{}/, {})", self.of(&["", "!"]), self.of(PATTERNS), self.expr(depth)),
             15 => format!("{}[{}]", self.name(), self.of(INSTANCES)),
             16 => format!("({})[{}]", self.expr(depth), self.of(INSTANCES)),
