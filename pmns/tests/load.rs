@@ -94,7 +94,7 @@ fn problems_and_their_places() {
         ("root {\n  a 1:1:1\n\tb 600:1:1\n}\n", "in:3:4: Illegal domain field in PMID"),
         ("root {\n  a 1:5000:1 }\n", "in:2:5: Illegal cluster field in PMID"),
         ("root {\n  a 1:1:9999999999 }\n", "in:2:5: Illegal item field in PMID"),
-        ("root { a 12 }\n", "in:1:10: Illegal PMID"),
+        ("root { a 1:2 }\n", "in:1:10: Illegal PMID"),
         ("root { a 1:2:3:4 }\n", "in:1:10: Illegal PMID"),
         ("root {\n\n /* c */ a b 1:1:1 }}\n", "in:3:20: Expected NAME or }"),
         ("root { a }\na", "in:2:1: { expected"),
