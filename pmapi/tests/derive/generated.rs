@@ -228,7 +228,8 @@ fn expressions() -> Vec<(String, String)> {
         if random.next(3) == 0 {
             expr = random.spoil(&expr);
         }
-        if !expr.trim().is_empty() && !is_newer(&expr) {
+        // Which instance has no name is up to the agent.
+        if !expr.trim().is_empty() && !is_newer(&expr) && !expr.contains("[]") {
             expressions.push((format!("g.e{}", expressions.len()), expr.trim_start().to_owned()));
         }
     }
@@ -239,7 +240,10 @@ fn expressions() -> Vec<(String, String)> {
 fn is_newer(expr: &str) -> bool {
     let takes_name = |rest: &str| {
         let name = rest.trim_start().trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.');
-        rest.trim_start().starts_with(|c: char| c.is_ascii_alphabetic()) && name.trim_start().starts_with(')')
+        let keyword = ["type", "semantics", "units", "indom"].iter().any(|word| rest.trim_start().starts_with(word));
+        rest.trim_start().starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.trim_start().starts_with(')')
+            && !keyword
     };
     let has_meta =
         expr.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.')).any(|word| word == "meta");
@@ -264,6 +268,7 @@ fn listed(expr: &str, answers: &Answers) -> Option<&'static str> {
         _ if has_counter && has(&["<", ">", "==", "!=", "&&", "||", "*", "/"]) => Some("semantics with a counter"),
         _ if has(&["?"]) => Some("ternary by instance"),
         _ if has(&["min(", "max("]) => Some("largest of nothing"),
+        _ if has(&["mkconst("]) && has(&["+", "-", "*", "/"]) => Some("scale of a constant"),
         _ => None,
     }
 }
