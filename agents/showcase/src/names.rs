@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use pmda::prelude::*;
-use pmda::schema::Mistake;
+use tracing::warn;
 
 pub(crate) const CLUSTER: u16 = 10;
 /// The cluster of the metrics that come and go.
@@ -22,8 +22,8 @@ pub(crate) struct Names {
     dynamic: Dynamic,
     /// How often each has been fetched.
     fetches: HashMap<Item, u64>,
-    /// The last names that were stored to [`ADD`] and [`REMOVE`].
-    last: [String; 2],
+    added: String,
+    removed: String,
 }
 
 impl Names {
@@ -38,8 +38,8 @@ impl Names {
         );
         let count = setup.metric("showcase.names.count", COUNT, Type::U32).units(Units::COUNT);
         count.help("Metrics below showcase.dynamic", "One of them, showcase.dynamic.first, is there from the start.");
-        let mut names =
-            Names { dynamic: setup.dynamic([ROOT]), fetches: HashMap::new(), last: ["first".into(), String::new()] };
+        let (added, removed) = (String::new(), String::new());
+        let mut names = Names { dynamic: setup.dynamic([ROOT]), fetches: HashMap::new(), added, removed };
         names.add("first")?;
         Ok(names)
     }
@@ -50,8 +50,8 @@ impl Names {
 
     pub(crate) fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
-            ADD => out.put(&self.last[0]),
-            REMOVE => out.put(&self.last[1]),
+            ADD => out.put(&self.added),
+            REMOVE => out.put(&self.removed),
             COUNT => out.put(self.dynamic.len() as u32),
             _ => {
                 let fetches = self.fetches.get_mut(&item).ok_or(Error::PMID)?;
@@ -64,25 +64,20 @@ impl Names {
     pub(crate) fn store(&mut self, item: Item, value: Atom<'_>) -> Result {
         let Atom::String(name) = value else { return Err(Error::PERMISSION) };
         let name = std::str::from_utf8(name).map_err(|_| Error::BADSTORE)?;
-        match item {
-            ADD => self.add(name).map_err(|mistake| {
-                tracing::warn!("showcase.names.add: {mistake}");
-                Error::BADSTORE
-            })?,
-            _ => self.remove(name)?,
-        }
-        self.last[usize::from(item.item())] = name.to_owned();
-        Ok(())
+        if item == ADD { self.add(name) } else { self.remove(name) }
     }
 
-    fn add(&mut self, name: &str) -> Result<(), Mistake> {
-        let free =
-            (0..=Item::MAX_ITEM).map(|item| Item::new(DYNAMIC, item)).find(|item| !self.fetches.contains_key(item));
-        let item = free.unwrap_or(Item::new(DYNAMIC, 0));
-        let mut metric = Metric::new(format!("{ROOT}.{name}"), item, Type::U64);
+    fn add(&mut self, name: &str) -> Result {
+        let mut items = (0..=Item::MAX_ITEM).map(|item| Item::new(DYNAMIC, item));
+        let free = items.find(|item| !self.fetches.contains_key(item)).ok_or(Error::TOOBIG)?;
+        let mut metric = Metric::new(format!("{ROOT}.{name}"), free, Type::U64);
         metric.counter().units(Units::COUNT).help("Fetches of this metric", "It is here because a client added it.");
-        self.dynamic.insert(&metric)?;
-        self.fetches.insert(item, 0);
+        self.dynamic.insert(&metric).map_err(|mistake| {
+            warn!("showcase.names.add: {mistake}");
+            Error::BADSTORE
+        })?;
+        self.fetches.insert(free, 0);
+        name.clone_into(&mut self.added);
         Ok(())
     }
 
@@ -91,6 +86,7 @@ impl Names {
             return Err(Error::BADSTORE);
         }
         self.fetches.retain(|item, _| self.dynamic.names(*item).len() > 0);
+        name.clone_into(&mut self.removed);
         Ok(())
     }
 }

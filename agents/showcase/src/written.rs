@@ -1,67 +1,78 @@
 //! Metrics of every type that hold what a client stores.
 //!
-//! In C: a store function that takes the value out with pmExtractValue(3); here it comes in the
-//! metric's type.
+//! In C: a store function that takes the value out with pmExtractValue(3). Here it comes in the metric's
+//! type, and metrics that are not [`storable`](pmda::Metric::storable) never come.
 
 use pmda::prelude::*;
 
 pub(crate) const CLUSTER: u16 = 8;
 
-const TYPES: [(&str, Type); 8] = [
-    ("i32", Type::I32),
-    ("u32", Type::U32),
-    ("i64", Type::I64),
-    ("u64", Type::U64),
-    ("float", Type::Float),
-    ("double", Type::Double),
-    ("string", Type::String),
-    ("aggregate", Type::Aggregate),
-];
+const I32: Item = Item::new(CLUSTER, 0);
+const U32: Item = Item::new(CLUSTER, 1);
+const I64: Item = Item::new(CLUSTER, 2);
+const U64: Item = Item::new(CLUSTER, 3);
+const FLOAT: Item = Item::new(CLUSTER, 4);
+const DOUBLE: Item = Item::new(CLUSTER, 5);
+const STRING: Item = Item::new(CLUSTER, 6);
+const AGGREGATE: Item = Item::new(CLUSTER, 7);
 
-/// In the order of the items.
 #[derive(Debug)]
 pub(crate) struct Written {
-    numbers: [Atom<'static>; 6],
+    i32: i32,
+    u32: u32,
+    i64: i64,
+    u64: u64,
+    float: f32,
+    double: f64,
     string: Vec<u8>,
     aggregate: Vec<u8>,
 }
 
-const STRING: Item = Item::new(CLUSTER, 6);
-const AGGREGATE: Item = Item::new(CLUSTER, 7);
-
 impl Written {
     pub(crate) fn new(setup: &mut Setup) -> Self {
-        for (i, (name, ty)) in (0..).zip(TYPES) {
-            let metric = setup.metric(format!("showcase.write.{name}"), Item::new(CLUSTER, i), ty).storable();
+        for (name, item, ty) in [
+            ("i32", I32, Type::I32),
+            ("u32", U32, Type::U32),
+            ("i64", I64, Type::I64),
+            ("u64", U64, Type::U64),
+            ("float", FLOAT, Type::Float),
+            ("double", DOUBLE, Type::Double),
+            ("string", STRING, Type::String),
+            ("aggregate", AGGREGATE, Type::Aggregate),
+        ] {
+            let metric = setup.metric(format!("showcase.write.{name}"), item, ty).storable();
             metric.help(format!("What was last stored, of type {name}"), "pmstore(1) changes it, for all clients.");
         }
-        Written {
-            numbers: [Atom::I32(-2), Atom::U32(2), Atom::I64(-2), Atom::U64(2), Atom::Float(2.0), Atom::Double(2.0)],
-            string: b"two".to_vec(),
-            aggregate: vec![0, 2],
-        }
+        let (string, aggregate) = (b"two".to_vec(), vec![0, 2]);
+        Written { i32: -2, u32: 2, i64: -2, u64: 2, float: 2.0, double: 2.0, string, aggregate }
     }
 
     pub(crate) fn fetch(&self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
+            I32 => out.put(self.i32),
+            U32 => out.put(self.u32),
+            I64 => out.put(self.i64),
+            U64 => out.put(self.u64),
+            FLOAT => out.put(self.float),
+            DOUBLE => out.put(self.double),
+            // Texts of clients may be no UTF-8.
             STRING => out.put(Atom::String(&self.string)),
             AGGREGATE => out.put(Atom::Aggregate(&self.aggregate)),
-            _ => out.put(*self.numbers.get(usize::from(item.item())).ok_or(Error::PMID)?),
+            _ => Err(Error::PMID),
         }
     }
 
     pub(crate) fn store(&mut self, item: Item, value: Atom<'_>) -> Result {
-        let number = self.numbers.get_mut(usize::from(item.item()));
-        match value {
-            Atom::String(text) => self.string = text.to_vec(),
-            Atom::Aggregate(bytes) => self.aggregate = bytes.to_vec(),
-            Atom::I32(value) => *number.ok_or(Error::PMID)? = Atom::I32(value),
-            Atom::U32(value) => *number.ok_or(Error::PMID)? = Atom::U32(value),
-            Atom::I64(value) => *number.ok_or(Error::PMID)? = Atom::I64(value),
-            Atom::U64(value) => *number.ok_or(Error::PMID)? = Atom::U64(value),
-            Atom::Float(value) => *number.ok_or(Error::PMID)? = Atom::Float(value),
-            Atom::Double(value) => *number.ok_or(Error::PMID)? = Atom::Double(value),
-            _ => return Err(Error::CONV),
+        match (item, value) {
+            (I32, Atom::I32(value)) => self.i32 = value,
+            (U32, Atom::U32(value)) => self.u32 = value,
+            (I64, Atom::I64(value)) => self.i64 = value,
+            (U64, Atom::U64(value)) => self.u64 = value,
+            (FLOAT, Atom::Float(value)) => self.float = value,
+            (DOUBLE, Atom::Double(value)) => self.double = value,
+            (STRING, Atom::String(text)) => self.string = text.to_vec(),
+            (AGGREGATE, Atom::Aggregate(bytes)) => self.aggregate = bytes.to_vec(),
+            _ => return Err(Error::PERMISSION),
         }
         Ok(())
     }
