@@ -173,3 +173,20 @@ fn valgrind_sees_no_leak_and_no_invalid_access() {
     assert!(said.contains("definitely lost: 0 bytes") && said.contains("ERROR SUMMARY: 0 errors"), "{said}");
     assert!(output.text.matches("inst: 1 name: \"green\"").count() > 300, "{said}");
 }
+
+/// libpcp reads what it has of an agent after the agents' end, if another shared object was loaded before.
+#[test]
+#[ignore = "needs PCP"]
+fn valgrind_sees_no_invalid_access_at_the_end_of_a_local_context() {
+    let pcp = Pcp::required();
+    let c = pcp.c_agent("simple");
+    let mut valgrind = std::process::Command::new("valgrind");
+    valgrind.args(["-q", "--error-exitcode=9"]).arg(pcp.path("PCP_BIN_DIR").join("pminfo"));
+    valgrind.env("PCP_PMDAS_DIR", c.pmdas_dir()).arg("-n").arg(c.root()).args(["-L", "-K", "clear"]);
+    for (domain, object) in [(252, c.shared_object()), (DOMAIN, ours()), (251, ours())] {
+        valgrind.args(["-K", &format!("add,{domain},{},simple_init", object.display())]);
+    }
+    valgrind.args(["-f", "simple.color"]);
+    let output = pcp.run_command(valgrind, "");
+    assert!(output.status.success() && output.text.contains("inst [2 or \"blue\"] value 201"), "{}", output.text);
+}

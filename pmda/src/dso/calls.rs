@@ -37,6 +37,12 @@ pub(super) fn fill<A: Agent>(interface: &mut Interface, ext: *mut Ext) {
     interface.label = Some(label::<A>);
 }
 
+/// A string, if there is one.
+unsafe fn text_of<'a>(at: *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: as the caller says, it is a string or null.
+    (!at.is_null()).then(|| unsafe { CStr::from_ptr(at) }.to_bytes())
+}
+
 fn status(result: Result<c_int>) -> c_int {
     result.unwrap_or_else(Error::code)
 }
@@ -127,7 +133,7 @@ unsafe extern "C" fn instance<A: Agent>(
     let asked = unsafe {
         call::<A, _>(ext, |state, client| {
             let indom = InDom::from_word(indom).ok_or(Error::INDOM)?;
-            let name = (!name.is_null()).then(|| CStr::from_ptr(name).to_bytes());
+            let name = text_of(name);
             let inst = Inst::from_word(inst.cast_unsigned());
             let req = InstanceReq { indom: Some(indom), inst, name };
             state.ask(
@@ -192,7 +198,7 @@ unsafe extern "C" fn id<A: Agent>(name: *const c_char, pmid: *mut u32, ext: *mut
     // SAFETY: the name is a string, and there is room for the answer.
     let asked = unsafe {
         call::<A, _>(ext, |state, client| {
-            let names = [(Node::Leaf, CStr::from_ptr(name).to_bytes())];
+            let names = [(Node::Leaf, text_of(name).ok_or(Error::NAME)?)];
             state.ask(
                 |out| encode_names(out, client, false, names.into_iter()),
                 |pdu, _| match pdu {
@@ -238,7 +244,7 @@ unsafe extern "C" fn children<A: Agent>(
     // SAFETY: the name is a string, and there is room for the answers.
     let asked = unsafe {
         call::<A, _>(ext, |state, client| {
-            let name = CStr::from_ptr(name).to_bytes();
+            let name = text_of(name).ok_or(Error::NAME)?;
             let encode = |out: &mut Vec<u8>| match traverse {
                 0 => Child { with_status: true, name }.encode(out, client),
                 _ => Traverse { name }.encode(out, client),

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use nix::libc;
 use pmapi::config::Config;
@@ -27,12 +27,12 @@ use crate::options;
 use crate::schema::Identity;
 
 /// An agent with what the host of the shared object sees of it. The host has its address as that of
-/// its first field.
+/// its first field, and reads that until the process is gone: only the state ends.
 #[repr(C)]
 struct Host<A> {
     ext: UnsafeCell<Ext>,
     private: UnsafeCell<Private>,
-    state: Mutex<State<A>>,
+    state: Mutex<Option<State<A>>>,
 }
 
 pub(super) struct State<A> {
@@ -50,15 +50,19 @@ pub(super) struct State<A> {
 struct Made {
     ext: *mut Ext,
     of: TypeId,
+    domain: Domain,
     interface: unsafe fn(*mut Ext) -> *mut Interface,
     close: unsafe fn(*mut Ext, c_int),
-    drop: unsafe fn(*mut Ext),
+    end: unsafe fn(*mut Ext),
 }
 
 // SAFETY: the pointer is to a `Host`, whose state has a lock; agents are called under that lock only.
 unsafe impl Send for Made {}
 
 static HOSTS: Mutex<Vec<Made>> = Mutex::new(Vec::new());
+
+/// The process whose end is that of the agents: not one that it has forked.
+static PROCESS: OnceLock<u32> = OnceLock::new();
 
 fn hosts() -> MutexGuard<'static, Vec<Made>> {
     HOSTS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -75,9 +79,11 @@ pub unsafe fn init<A: Agent>(interface: *mut Interface) {
     }
     let status = catch_unwind(|| {
         stay_loaded(init::<A> as *const c_void);
-        // SAFETY: the code stays loaded.
-        static AT_EXIT: Once = Once::new();
-        AT_EXIT.call_once(|| _ = unsafe { libc::atexit(end_all) });
+        PROCESS.get_or_init(|| {
+            // SAFETY: the code stays loaded.
+            unsafe { libc::atexit(end_all) };
+            std::process::id()
+        });
         crate::log::subscribe(&program(), Default::default());
         crate::log::panics();
         // SAFETY: as the caller says.
@@ -94,11 +100,15 @@ pub unsafe fn init<A: Agent>(interface: *mut Interface) {
 }
 
 /// Ends all agents with the process: so agents can save what they have, and memory checkers that see a
-/// host's other leaks find none of ours.
+/// host's other leaks find none of ours. Whoever asks after that gets an error.
 extern "C" fn end_all() {
-    for made in std::mem::take(&mut *hosts()) {
-        // SAFETY: the host of the shared object asks no more.
-        _ = catch_unwind(AssertUnwindSafe(|| unsafe { (made.drop)(made.ext) }));
+    if PROCESS.get() != Some(&std::process::id()) {
+        return;
+    }
+    let all: Vec<_> = hosts().iter().map(|made| (made.ext, made.end)).collect();
+    for (ext, end) in all {
+        // SAFETY: hosts live for ever.
+        _ = catch_unwind(AssertUnwindSafe(|| unsafe { end(ext) }));
     }
 }
 
@@ -148,6 +158,12 @@ impl<A: Agent> Host<A> {
         let interface_ref = unsafe { &mut *interface };
         let own = Identity::of::<A>()?;
         let domain = u16::try_from(interface_ref.domain).ok().and_then(Domain::new).unwrap_or(own.domain);
+        // Whoever fills an interface anew has done with the agent that it led to.
+        let again = Self::at(interface, domain);
+        if let Some(ext) = again {
+            // SAFETY: hosts live for ever.
+            unsafe { Self::end(ext) };
+        }
         let name = file_of(init::<A> as *const c_void).as_deref().and_then(name_of).unwrap_or(own.name);
         let mut engine = Engine::<A>::with(Identity { name, domain }, Config::load(), options::none::<A>()?)?;
         engine.agent_mut().open()?;
@@ -159,41 +175,54 @@ impl<A: Agent> Host<A> {
             values: ResultWriter::new(),
             text: Vec::new(),
         };
-        let host = Box::into_raw(Box::new(Host {
+        let ext = again.unwrap_or_else(|| Self::make(interface, domain));
+        // SAFETY: hosts live for ever.
+        *unsafe { &(*ext.cast::<Self>()).state }.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+        calls::fill::<A>(interface_ref, ext);
+        Ok(())
+    }
+
+    /// The host of the same agent that has been made for this interface. Another one may have been there
+    /// before: local contexts move theirs and do not tell.
+    fn at(interface: *mut Interface, domain: Domain) -> Option<*mut Ext> {
+        let hosts = hosts();
+        let mut same = hosts.iter().filter(|made| made.of == TypeId::of::<A>() && made.domain == domain);
+        // SAFETY: hosts live for ever.
+        same.find(|made| unsafe { (made.interface)(made.ext) } == interface).map(|made| made.ext)
+    }
+
+    fn make(interface: *mut Interface, domain: Domain) -> *mut Ext {
+        let host = Box::into_raw(Box::new(Self {
             ext: UnsafeCell::new(Ext::new(domain.get().into(), null_mut(), end_context::<A>)),
             private: UnsafeCell::new(Private::new(interface)),
-            state: Mutex::new(state),
+            state: Mutex::new(None),
         }));
         let ext = host.cast::<Ext>();
         // SAFETY: nobody else has the host yet.
         unsafe { (*ext).private = (*host).private.get() };
-        calls::fill::<A>(interface_ref, ext);
-        let made =
-            Made { ext, of: TypeId::of::<A>(), interface: Self::interface, close: Self::close, drop: Self::drop };
-        let mut hosts = hosts();
-        // Whoever fills an interface anew has done with the agent that it led to.
-        // SAFETY: the hosts in the list live.
-        while let Some(at) = hosts.iter().position(|old| unsafe { (old.interface)(old.ext) } == interface) {
-            let old = hosts.swap_remove(at);
-            // SAFETY: nobody has its address any more.
-            unsafe { (old.drop)(old.ext) };
-        }
-        hosts.push(made);
-        Ok(())
+        let of = TypeId::of::<A>();
+        hosts().push(Made { ext, of, domain, interface: Self::interface, close: Self::close, end: Self::end });
+        ext
     }
 
     unsafe fn interface(ext: *mut Ext) -> *mut Interface {
-        // SAFETY: the host lives.
-        unsafe { (*(*ext.cast::<Host<A>>()).private.get()).interface }
+        // SAFETY: hosts live for ever.
+        unsafe { (*(*ext.cast::<Self>()).private.get()).interface }
     }
 
-    unsafe fn drop(ext: *mut Ext) {
-        // SAFETY: the address is that of the box, which nobody else has.
-        drop(unsafe { Box::from_raw(ext.cast::<Host<A>>()) });
+    /// Drops the agent, unless a request is under way: then the process ends within it.
+    unsafe fn end(ext: *mut Ext) {
+        // SAFETY: hosts live for ever.
+        let state = match unsafe { &(*ext.cast::<Self>()).state }.try_lock() {
+            Ok(mut state) => state.take(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().take(),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        drop(state);
     }
 
     unsafe fn close(ext: *mut Ext, client: c_int) {
-        // SAFETY: the host lives.
+        // SAFETY: hosts live for ever.
         let _ = unsafe {
             call::<A, ()>(ext, |state, _| {
                 state.ask(|out| encode_error(out, client, Err(Error::NOTCONN)), |_, _| Ok(()))
@@ -208,12 +237,12 @@ pub(super) unsafe fn call<A: Agent, T>(ext: *mut Ext, f: impl FnOnce(&mut State<
         return Err(Error::GENERIC);
     }
     catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: the address is what `start` has given, that of a host that lives.
+        // SAFETY: the address is what `start` has given, and hosts live for ever.
         let host = unsafe { &*ext.cast::<Host<A>>() };
         // SAFETY: the caller of the function wrote it, and now waits for us.
         let client = unsafe { (*host.ext.get()).context };
         let mut state = host.state.lock().unwrap_or_else(PoisonError::into_inner);
-        f(&mut state, client)
+        f(state.as_mut().ok_or(Error::NOAGENT)?, client)
     }))
     .unwrap_or(Err(Error::GENERIC))
 }
@@ -264,7 +293,10 @@ unsafe extern "C" fn end_context<A: Agent>(client: c_int) {
     let of: Vec<_> =
         hosts().iter().filter(|made| made.of == TypeId::of::<A>()).map(|made| (made.ext, made.close)).collect();
     for (ext, close) in of {
-        // SAFETY: hosts live until their interface is filled anew, which the host does not do meanwhile.
+        // SAFETY: hosts live for ever.
         unsafe { close(ext, client) }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,10 +34,16 @@ pub use shared::{LoadError, SharedObject};
 /// Exports the entry point of an agent's shared object: the name that pmcd.conf has for it, by custom
 /// `NAME_init`, and the type of the agent.
 ///
-/// The library needs `crate-type = ["rlib", "cdylib"]`.
+/// The library needs `crate-type = ["rlib", "cdylib"]`, and a profile without `panic = "abort"`: this does not
+/// compile with it.
 #[macro_export]
 macro_rules! dso {
     ($init:ident, $agent:ty) => {
+        const _: () = ::core::assert!(
+            ::core::cfg!(panic = "unwind"),
+            "with panic = \"abort\" a panic of the agent would be the end of pmcd, which loads it"
+        );
+
         /// The entry point of the agent's shared object.
         ///
         /// # Safety

@@ -68,6 +68,10 @@ pub(super) fn labels(pdu: &LabelPdu<'_>) -> Result<*mut CLabelSet> {
         }
         made.json = string(set.json)?;
         made.json_len = set.json.len() as u16;
+        // Hosts free no index of no labels.
+        if set.is_empty() {
+            continue;
+        }
         let mut index = Heap::<CLabel>::zeroed(set.len())?;
         for (label, made) in set.spans().zip(index.as_mut()) {
             *made = CLabel {

@@ -92,9 +92,12 @@ fn block(ty: u8, payload: &[u8]) -> Result<*mut u32> {
 /// Writes C's result into a PDU.
 ///
 /// # Safety
-/// `result` is a whole result: every set it counts, every value that they count, every block.
+/// `result` is null or a whole result: every set it counts, every value that they count, every block.
 pub(crate) unsafe fn read(result: *const CResult, out: &mut ResultWriter) -> Result<Changes> {
     out.begin();
+    if result.is_null() {
+        return Err(Error::BADSTORE);
+    }
     // SAFETY: as the caller says.
     unsafe {
         for &set in sets(result) {
