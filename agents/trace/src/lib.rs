@@ -39,8 +39,9 @@ pub struct Trace {
 }
 
 /// What the agent waits for.
-const CLIENTS: usize = 0;
-const HANGUP: usize = 1;
+const PROMPT: usize = 0;
+const LATER: usize = 1;
+const HANGUP: usize = 2;
 
 impl Agent for Trace {
     const NAME: &'static str = "trace";
@@ -71,7 +72,10 @@ impl Agent for Trace {
 
     /// What clients have sent before a request counts in its answer.
     fn refresh(&mut self, _: Request, _: Client) -> Result {
-        self.serve();
+        self.serve(|server, tags| {
+            server.serve_prompt(&mut |data| tags.add(data));
+            server.serve_later(&mut |data| tags.add(data));
+        });
         Ok(())
     }
 
@@ -103,7 +107,10 @@ impl Agent for Trace {
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
         let Some(server) = &self.server else { return };
-        set.readable(CLIENTS, server.fd());
+        set.readable(PROMPT, server.prompt());
+        if let Some(later) = server.later() {
+            set.readable(LATER, later);
+        }
         if let Some(due) = server.due() {
             set.at(due);
         }
@@ -113,20 +120,21 @@ impl Agent for Trace {
     }
 
     fn wake(&mut self, wake: Wake) {
-        if wake == Wake::Readable(HANGUP) {
-            self.show_clients();
-        } else {
-            self.serve();
+        match wake {
+            Wake::Readable(PROMPT) => self.serve(|server, tags| server.serve_prompt(&mut |data| tags.add(data))),
+            Wake::Readable(LATER) => self.serve(|server, tags| server.serve_later(&mut |data| tags.add(data))),
+            Wake::Readable(HANGUP) => self.show_clients(),
+            Wake::Time => self.serve(|server, tags| server.serve_due(Instant::now(), &mut |data| tags.add(data))),
+            _ => {}
         }
     }
 }
 
 impl Trace {
-    fn serve(&mut self) {
-        let Trace { tags, server, .. } = self;
-        tags.set_now(Instant::now());
-        if let Some(server) = server {
-            server.serve(&mut |data| tags.add(data));
+    fn serve(&mut self, serve: impl FnOnce(&mut Server, &mut Tags)) {
+        self.tags.set_now(Instant::now());
+        if let Some(server) = &mut self.server {
+            serve(server, &mut self.tags);
         }
     }
 

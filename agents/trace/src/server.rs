@@ -12,10 +12,15 @@ use tracing::{debug, info, warn};
 
 use crate::access::Access;
 
-/// As much is read of a client before others have their turn.
+/// As much is read of a client at once.
 const READ: usize = 16 << 10;
+/// As often, while there is so much, before others have their turn.
+const READS: usize = 8;
 /// As many clients have a turn before pmcd has one.
 const TURNS: usize = 64;
+/// How long asynchronous clients are left alone after they have had their turn: what each sends in small
+/// pieces is read at once then.
+const GATHER: Duration = Duration::from_millis(2);
 /// As many new ones.
 const NEW: usize = 64;
 /// How long no connections are accepted after that has failed, for instance for want of descriptors.
@@ -27,7 +32,12 @@ const LISTENER: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Server {
     listener: TcpListener,
-    epoll: Epoll,
+    /// The listening socket, and clients that wait for answers.
+    prompt: Epoll,
+    /// Clients that do not.
+    later: Epoll,
+    /// Until when those have no turn.
+    resting: Option<Instant>,
     access: Access,
     clients: Vec<Option<Client>>,
     free: Vec<usize>,
@@ -46,6 +56,25 @@ struct Client {
     /// Acknowledgements that the client has not taken. Nothing is read of it meanwhile.
     unsent: Vec<u8>,
     asynchronous: bool,
+}
+
+/// What is waited for of a client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    /// Something that it waits to be answered.
+    ForPrompt,
+    /// Something else.
+    ForLater,
+    /// That it takes answers.
+    ToSend,
+}
+
+/// How much of what was there has been done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Served {
+    Nothing,
+    Part,
+    All,
 }
 
 /// Why a client is left.
@@ -67,11 +96,13 @@ impl Server {
     pub(crate) fn open(port: u16, access: Access) -> io::Result<Server> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
         listener.set_nonblocking(true)?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
+        let prompt = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        prompt.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
         Ok(Server {
             listener,
-            epoll,
+            prompt,
+            later: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+            resting: None,
             access,
             clients: Vec::new(),
             free: Vec::new(),
@@ -82,29 +113,56 @@ impl Server {
         })
     }
 
-    /// Readable when there is something to do.
-    pub(crate) fn fd(&self) -> &OwnedFd {
-        &self.epoll.0
+    /// Readable when clients wait for an answer, or for a connection.
+    pub(crate) fn prompt(&self) -> &OwnedFd {
+        &self.prompt.0
+    }
+
+    /// Readable when other clients have sent something, if it is to be looked at now.
+    pub(crate) fn later(&self) -> Option<&OwnedFd> {
+        self.resting.is_none().then_some(&self.later.0)
     }
 
     /// When there is something to do although nothing has come.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.paused
+        self.paused.into_iter().chain(self.resting).min()
     }
 
-    /// Does what is to be done for new clients and those that have sent something, a part of it when it
-    /// is much.
-    pub(crate) fn serve(&mut self, add: &mut impl FnMut(&Data<'_>)) {
-        if self.paused.is_some_and(|until| until <= Instant::now()) {
+    /// Does what is to be done for new clients and those that wait for an answer, a part of it when it is much.
+    pub(crate) fn serve_prompt(&mut self, add: &mut impl FnMut(&Data<'_>)) {
+        self.serve(|server| &server.prompt, add);
+    }
+
+    /// Takes what other clients have sent, a part of it when it is much.
+    pub(crate) fn serve_later(&mut self, add: &mut impl FnMut(&Data<'_>)) {
+        let served = self.serve(|server| &server.later, add);
+        self.resting = (served == Served::All).then(|| Instant::now() + GATHER);
+    }
+
+    /// A time has come.
+    pub(crate) fn serve_due(&mut self, now: Instant, add: &mut impl FnMut(&Data<'_>)) {
+        if self.paused.is_some_and(|until| until <= now) {
             self.resume();
         }
+        if self.resting.is_some_and(|until| until <= now) {
+            self.serve_later(add);
+        }
+    }
+
+    fn serve(&mut self, which: impl Fn(&Server) -> &Epoll, add: &mut impl FnMut(&Data<'_>)) -> Served {
         let mut events = [EpollEvent::empty(); TURNS];
-        let ready = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+        let ready = which(self).wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+        let mut more = ready == events.len();
         for event in events.iter().take(ready) {
             match event.data() {
                 LISTENER => self.accept(),
-                place => self.turn(place as usize, add),
+                place => more |= self.turn(place as usize, add),
             }
+        }
+        match ready {
+            0 => Served::Nothing,
+            _ if more => Served::Part,
+            _ => Served::All,
         }
     }
 
@@ -121,7 +179,7 @@ impl Server {
                 Err(e) => {
                     warn!("no connections are accepted for a while: {e}");
                     self.paused = Some(Instant::now() + PAUSE);
-                    let _ = self.epoll.delete(&self.listener);
+                    let _ = self.prompt.delete(&self.listener);
                     return;
                 }
             }
@@ -130,7 +188,7 @@ impl Server {
 
     fn resume(&mut self) {
         self.paused = None;
-        let listening = self.epoll.add(&self.listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER));
+        let listening = self.prompt.add(&self.listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER));
         listening.unwrap_or_else(|e| warn!("listening: {e}"));
     }
 
@@ -147,7 +205,7 @@ impl Server {
         }
         let place = self.free.pop().unwrap_or(self.clients.len());
         let event = EpollEvent::new(EpollFlags::EPOLLIN, place as u64);
-        if let Err(e) = greeted.and_then(|()| Ok(self.epoll.add(&stream, event)?)) {
+        if let Err(e) = greeted.and_then(|()| Ok(self.prompt.add(&stream, event)?)) {
             self.access.disconnect(host);
             self.free.push(place);
             return Err(e);
@@ -161,30 +219,41 @@ impl Server {
         Ok(())
     }
 
-    /// Goes on with a client. It may have gone already, and another one be in its place.
-    fn turn(&mut self, place: usize, add: &mut impl FnMut(&Data<'_>)) {
-        let Some(Some(client)) = self.clients.get_mut(place) else { return };
+    /// Goes on with a client; true when it has sent more. It may have gone already, and another one be in its
+    /// place.
+    fn turn(&mut self, place: usize, add: &mut impl FnMut(&Data<'_>)) -> bool {
+        let Some(Some(client)) = self.clients.get_mut(place) else { return false };
+        let before = client.waits();
         self.acks.clear();
-        let had_unsent = !client.unsent.is_empty();
-        let mut go_on = || {
-            if had_unsent {
-                client.send_rest()?;
-            } else {
-                client.receive(&mut self.buffer, &mut self.acks, self.pid, add)?;
-                client.send(&self.acks)?;
-            }
-            let unsent = !client.unsent.is_empty();
-            if unsent != had_unsent {
-                let flags = if unsent { EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
-                self.epoll
-                    .modify(&client.stream, &mut EpollEvent::new(flags, place as u64))
-                    .map_err(io::Error::from)?;
-            }
-            Ok(())
+        let mut more = false;
+        let done = if before == Waits::ToSend {
+            client.send_rest()
+        } else {
+            let received = client.receive(&mut self.buffer, &mut self.acks, self.pid, add);
+            received.and_then(|all| {
+                more = !all;
+                client.send(&self.acks)
+            })
         };
-        if let Err(left) = go_on() {
+        let after = client.waits();
+        let moved = done.and_then(|()| if before == after { Ok(()) } else { self.wait_for(place, before, after) });
+        if let Err(left) = moved {
             self.leave(place, &left);
         }
+        more
+    }
+
+    fn wait_for(&self, place: usize, before: Waits, after: Waits) -> Result<(), Left> {
+        let Some(Some(client)) = self.clients.get(place) else { return Ok(()) };
+        let epoll = |waits| if waits == Waits::ForLater { &self.later } else { &self.prompt };
+        let flags = if after == Waits::ToSend { EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
+        let mut event = EpollEvent::new(flags, place as u64);
+        let moved = if std::ptr::eq(epoll(before), epoll(after)) {
+            self.prompt.modify(&client.stream, &mut event)
+        } else {
+            epoll(before).delete(&client.stream).and_then(|()| epoll(after).add(&client.stream, event))
+        };
+        Ok(moved.map_err(io::Error::from)?)
     }
 
     fn leave(&mut self, place: usize, left: &Left) {
@@ -222,23 +291,51 @@ fn code(refused: &Failure) -> i32 {
 }
 
 impl Client {
-    /// Reads once, and takes the PDUs that are whole.
+    fn waits(&self) -> Waits {
+        match self {
+            Client { unsent, .. } if !unsent.is_empty() => Waits::ToSend,
+            Client { asynchronous: true, .. } => Waits::ForLater,
+            _ => Waits::ForPrompt,
+        }
+    }
+
+    /// Reads and takes the PDUs that are whole, several times while there is so much; true when all is read.
     fn receive(
         &mut self,
         buffer: &mut [u8],
         acks: &mut Vec<u8>,
         pid: u32,
         add: &mut impl FnMut(&Data<'_>),
+    ) -> Result<bool, Left> {
+        for _ in 0..READS {
+            let (before, free) = buffer.split_at_mut_checked(self.rest.len()).ok_or(Left::End)?;
+            before.copy_from_slice(&self.rest);
+            let n = match self.stream.read(free) {
+                Ok(0) => return Err(Left::End),
+                Ok(n) => n,
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                    return Ok(true);
+                }
+                Err(e) => return Err(e.into()),
+            };
+            let full = n == free.len();
+            let have = self.rest.len() + n;
+            self.take(buffer.get(..have).unwrap_or_default(), acks, pid, add)?;
+            // Somebody who waits for answers gets them first.
+            if !full || !acks.is_empty() {
+                return Ok(!full);
+            }
+        }
+        Ok(false)
+    }
+
+    fn take(
+        &mut self,
+        mut bytes: &[u8],
+        acks: &mut Vec<u8>,
+        pid: u32,
+        add: &mut impl FnMut(&Data<'_>),
     ) -> Result<(), Left> {
-        let (before, free) = buffer.split_at_mut_checked(self.rest.len()).ok_or(Left::End)?;
-        before.copy_from_slice(&self.rest);
-        let n = match self.stream.read(free) {
-            Ok(0) => return Err(Left::End),
-            Ok(n) => n,
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Ok(()),
-            Err(e) => return Err(e.into()),
-        };
-        let mut bytes = buffer.get(..self.rest.len() + n).unwrap_or_default();
         while let Some((pdu, len)) = protocol::next(bytes).map_err(Left::Nonsense)? {
             let Pdu::Data(data) = pdu else { return Err(Left::Ack) };
             add(&data);

@@ -1,6 +1,6 @@
 //! Many clients, and such that are slow, silent or hostile, while others are served.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;

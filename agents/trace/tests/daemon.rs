@@ -1,6 +1,6 @@
 //! The command line and the log, as PCP's tests 602 and 445 look at them.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
