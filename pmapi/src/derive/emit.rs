@@ -240,7 +240,7 @@ fn factor(from: Units, to: Units, ty: Type) -> Option<Factor> {
         Ok(Atom::Double(factor)) => Some(factor),
         _ => None,
     };
-    let whole = |factor: f64| (factor >= 1.0 && factor < 1e15 && factor.fract() == 0.0).then_some(factor as u64);
+    let whole = |factor: f64| ((1.0..1e15).contains(&factor) && factor.fract() == 0.0).then_some(factor as u64);
     match ty {
         Type::Double => real(from, to).map(Factor::Real),
         Type::Float => match from.convert(to, Atom::Float(1.0)) {

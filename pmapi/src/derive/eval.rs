@@ -9,7 +9,6 @@ use super::expr::BinaryOp;
 use super::program::{Aggregate, Binary, Factor, Instance, Op, Pattern, Side, Slot, Step, Ternary};
 use super::select;
 use super::values::{Ids, Values};
-
 use crate::{Atom, Error, InDom, Inst, Units};
 
 /// Memory that steps share.
@@ -107,17 +106,8 @@ impl<S: Source> Run<'_, S> {
         if values.status.is_err() || values.is_empty() {
             return output.fail(values.status);
         }
-        if instance.id.is_none()
-            && let Some(indom) = instance.indom
-            && let Ok(id) = self.source.instance_id(indom, &instance.name)
-        {
-            instance.id = Some(id.word());
-            instance.among = Arc::clone(Ids::none());
-        }
         if !Arc::ptr_eq(&instance.among, &values.ids) {
-            let place = instance.id.and_then(|id| values.ids.list.iter().position(|other| *other == id));
-            instance.place = place.map(|place| place as u32);
-            instance.among = Arc::clone(&values.ids);
+            instance.find(&values.ids, self.source);
         }
         match (instance.place, instance.id) {
             (Some(place), Some(id)) => {
@@ -156,6 +146,25 @@ impl<S: Source> Run<'_, S> {
             return output.fail(Err(Error::TYPE));
         }
         select.run(guard, sides, output);
+    }
+}
+
+impl Instance {
+    /// Finds the wanted instance among others. One that is not there may have come back with another identifier.
+    fn find(&mut self, ids: &Arc<Ids>, source: &mut impl Source) {
+        let place = |id: Option<u32>| ids.list.iter().position(|other| Some(*other) == id).map(|place| place as u32);
+        self.place = place(self.id);
+        if self.place.is_none() {
+            let found = self.indom.and_then(|indom| source.instance_id(indom, &self.name).ok());
+            self.id = found.map(Inst::word);
+            self.place = place(self.id);
+            // Without a name there is nothing to remember: the next sample may have it.
+            if found.is_none() {
+                self.among = Arc::clone(Ids::none());
+                return;
+            }
+        }
+        self.among = Arc::clone(ids);
     }
 }
 

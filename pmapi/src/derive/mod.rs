@@ -76,6 +76,7 @@
 //! * After an error, or a sample without values, `delta` and `rate` begin anew. Without time between two samples there
 //!   is no rate.
 //! * The instances that `matchinst` has seen are remembered as long as they are there, and asked for again after that.
+//!   One that `[instance]` has found and that is gone is looked for again by its name.
 //!
 //! Texts
 //! * Two `novalue()` in one ternary are always an error: libpcp has the message for it, but takes the expression that

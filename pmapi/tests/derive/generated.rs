@@ -415,7 +415,7 @@ impl Differences<'_> {
                     }
                     Err(error) => Err::<Vec<_>, Error>(error),
                 };
-                if ours.as_ref() != Ok(theirs) && !evaluator.desc(number).is_err() {
+                if ours.as_ref() != Ok(theirs) && evaluator.desc(number).is_ok() {
                     self.differ(expr, &format!("sample {at}: {ours:?}"), &format!("{theirs:?}"));
                     break;
                 }

@@ -8,8 +8,11 @@ use std::time::Duration;
 /// Names, descriptors and values. Instance `n` of any domain is called `i n`, and its name has a second word.
 #[derive(Default)]
 pub(crate) struct Table {
-    metrics: BTreeMap<String, (Desc, Result<Vec<(u32, f64)>, Error>)>,
+    metrics: BTreeMap<String, (Desc, Numbers)>,
 }
+
+/// Values by instance, or an error.
+type Numbers = Result<Vec<(u32, f64)>, Error>;
 
 pub(crate) fn indom(serial: u32) -> InDom {
     InDom::new(Domain::new(7).unwrap(), Serial::new(serial))
@@ -100,7 +103,7 @@ impl One {
     }
 
     /// The values after a sample at so many seconds, each as a number.
-    pub(crate) fn at(&mut self, seconds: f64, table: &Table) -> Result<Vec<(u32, f64)>, Error> {
+    pub(crate) fn at(&mut self, seconds: f64, table: &Table) -> Numbers {
         let mut source = table;
         self.evaluator.evaluate(&self.plan, Duration::from_secs_f64(seconds), &mut source);
         let number = |atom| match atom {
