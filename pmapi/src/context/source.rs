@@ -8,7 +8,7 @@ use crate::pdu::result::Changes;
 use crate::{Desc, Error, InDom, Inst, PmId, Result};
 
 /// The descriptors of metrics, by name: what binding asks for, all at once.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Names(HashMap<String, Result<Desc, Missing>>);
 
 impl Names {

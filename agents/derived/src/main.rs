@@ -1,0 +1,5 @@
+//! The daemon.
+
+fn main() -> std::process::ExitCode {
+    pmda::main::<pmda_derived::Derived>()
+}

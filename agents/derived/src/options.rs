@@ -1,0 +1,41 @@
+//! The agent's own options.
+
+use std::time::Duration;
+
+use pmapi::context::HostSpec;
+use pmda::clap::{Arg, ArgMatches, Command};
+use pmda::prelude::Setup;
+
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// Files and directories, with colons between.
+    pub(crate) path: String,
+    pub(crate) host: HostSpec,
+    pub(crate) interval: Duration,
+}
+
+pub(crate) fn augment(command: Command) -> Command {
+    let path = Arg::new("config").short('c').long("config").value_name("PATH");
+    let host = Arg::new("host").long("host").value_name("HOST").default_value("local:");
+    let interval = Arg::new("interval").short('t').long("interval").value_name("TIME").default_value("1s");
+    command
+        .arg(
+            path.help(
+                "Definitions: files and directories, with colons between [default: $PCP_SYSCONF_DIR/pmdaderived]",
+            ),
+        )
+        .arg(host.help("The pmcd whose metrics expressions refer to").value_parser(str::parse::<HostSpec>))
+        .arg(interval.help("Time between samples").value_parser(pmapi::interval::parse))
+}
+
+impl Options {
+    pub(crate) fn new(setup: &Setup) -> Option<Options> {
+        let given: &ArgMatches = setup.options();
+        let default = || setup.config().sysconf_dir().join("pmdaderived").to_string_lossy().into_owned();
+        Some(Options {
+            path: given.get_one("config").cloned().unwrap_or_else(default),
+            host: given.get_one("host").cloned()?,
+            interval: given.get_one("interval").copied()?,
+        })
+    }
+}

@@ -1,0 +1,242 @@
+//! The thread that asks pmcd and evaluates: the agent's own thread never does, because pmcd waits for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use pmapi::context::{Context, HostSpec, Live, Names, Settings};
+use pmapi::derive::{Evaluator, Metadata, Missing, Plan, Text, Values};
+use pmapi::pdu::result::Changes;
+use pmapi::{Desc, Domain, Error, InDom, Inst, Result};
+use pmda::prelude::Instances;
+use tracing::{info, warn};
+
+use crate::config::Config;
+
+/// What both threads know.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// The configuration shall be loaded again.
+    pub(crate) reload: AtomicBool,
+    pub(crate) samples: AtomicU64,
+    pub(crate) errors: AtomicU64,
+    /// Nanoseconds that the evaluation of the last sample took.
+    pub(crate) evaluation: AtomicU64,
+}
+
+/// One sample.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// What the metrics are; another one when they are others.
+    pub(crate) metrics: Arc<Metrics>,
+    /// The values of each.
+    pub(crate) values: Vec<Result<Values>>,
+    pub(crate) indoms: HashMap<InDom, Arc<List>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    pub(crate) good: Vec<Metric>,
+    /// Why others are none.
+    pub(crate) messages: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Metric {
+    pub(crate) name: String,
+    pub(crate) desc: Desc,
+    pub(crate) oneline: String,
+    pub(crate) help: String,
+    /// Its place among the definitions.
+    number: usize,
+}
+
+/// The instances of an operand's domain.
+#[derive(Debug, Default)]
+pub(crate) struct List(Vec<(Inst, String)>);
+
+impl Instances for List {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn each(&self, f: &mut dyn FnMut(Inst, &str)) {
+        self.0.iter().for_each(|(inst, name)| f(*inst, name));
+    }
+
+    fn name(&self, inst: Inst) -> Option<&str> {
+        self.0.iter().find(|(other, _)| *other == inst).map(|(_, name)| name.as_str())
+    }
+
+    fn lookup(&self, name: &str) -> Option<Inst> {
+        let exact = self.0.iter().find(|(_, other)| other == name);
+        let key = || self.0.iter().find(|(_, other)| other.split(' ').next() == Some(name));
+        exact.or_else(key).map(|(inst, _)| *inst)
+    }
+}
+
+pub(crate) struct Sampler {
+    pub(crate) path: String,
+    pub(crate) host: HostSpec,
+    /// The agent's own domain: its metrics are no operands.
+    pub(crate) own: Domain,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) started: Instant,
+    pub(crate) config: Config,
+    pub(crate) live: Option<Live>,
+    pub(crate) bound: Option<Bound>,
+}
+
+pub(crate) struct Bound {
+    names: Names,
+    evaluator: Evaluator,
+    plan: Plan,
+    metrics: Arc<Metrics>,
+    indoms: HashMap<InDom, Arc<List>>,
+    /// Something in pmcd has changed since.
+    stale: bool,
+}
+
+/// The metrics of others.
+struct Operands {
+    names: Names,
+    own: Domain,
+}
+
+impl Metadata for Operands {
+    fn lookup(&mut self, name: &str) -> std::result::Result<Desc, Missing> {
+        let desc = self.names.lookup(name)?;
+        if desc.pmid.domain() == self.own { Err(Missing::Name) } else { Ok(desc) }
+    }
+}
+
+impl Sampler {
+    /// Takes a sample. Errors of the connection are not for pmcd, which would take them for its own with this agent.
+    pub(crate) fn sample(&mut self) -> Result<Snapshot> {
+        self.shared.samples.fetch_add(1, Relaxed);
+        self.try_sample().map_err(|e| {
+            self.shared.errors.fetch_add(1, Relaxed);
+            if e == Error::IPC || e == Error::TIMEOUT { Error::AGAIN } else { e }
+        })
+    }
+
+    fn try_sample(&mut self) -> Result<Snapshot> {
+        if self.shared.reload.swap(false, Relaxed) {
+            self.config = Config::load(&self.path);
+            self.bound = None;
+        }
+        let mut live = self.connected()?;
+        let result = self.sample_from(&mut live);
+        self.live = Some(live);
+        result
+    }
+
+    /// The connection, made again when it is broken.
+    fn connected(&mut self) -> Result<Live> {
+        let Some(mut live) = self.live.take() else {
+            let context = Context::new(self.host.clone(), Settings::default()).map_err(|_| Error::AGAIN)?;
+            info!("connected to {}", self.host);
+            return Ok(Live::new(context));
+        };
+        if !live.context().is_connected() {
+            let connected = live.context().reconnect();
+            if connected.is_err() {
+                self.live = Some(live);
+                return Err(Error::AGAIN);
+            }
+            info!("connected to {} again", self.host);
+            self.bound.iter_mut().for_each(|bound| bound.stale = true);
+        }
+        Ok(live)
+    }
+
+    fn sample_from(&mut self, live: &mut Live) -> Result<Snapshot> {
+        let mut bound = match self.bound.take() {
+            Some(bound) if !bound.stale => bound,
+            old => {
+                let names = Names::lookup(live.context(), self.config.definitions.iter().flat_map(|def| def.names()))?;
+                match old {
+                    Some(old) if old.names == names => Bound { stale: false, ..old },
+                    _ => self.bind(names),
+                }
+            }
+        };
+        let stamp = self.started.elapsed();
+        let taken = live.take(bound.evaluator.operands_of(&bound.plan));
+        let start = Instant::now();
+        if taken.is_ok() {
+            bound.evaluator.evaluate(&bound.plan, stamp, live);
+        }
+        self.shared.evaluation.store(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        // libpcp looks names up again upon the same news.
+        bound.stale = taken.as_ref().is_ok_and(|changes| *changes != Changes::default());
+        let snapshot = taken.and_then(|_| bound.snapshot(live));
+        self.bound = Some(bound);
+        snapshot
+    }
+
+    fn bind(&self, names: Names) -> Bound {
+        let mut operands = Operands { names, own: self.own };
+        let definitions = &self.config.definitions;
+        let evaluator = Evaluator::bind(definitions, &mut operands, self.config.novalue);
+        let (mut good, mut messages) = (Vec::new(), self.config.messages.clone());
+        for (number, definition) in definitions.iter().enumerate() {
+            let text = |text| definition.text(text, true).unwrap_or_default().to_owned();
+            match evaluator.desc(number) {
+                Ok(desc) => good.push(Metric {
+                    name: definition.name().to_owned(),
+                    desc,
+                    oneline: text(Text::OneLine),
+                    help: text(Text::Help),
+                    number,
+                }),
+                Err(why) => {
+                    let why = why.map(ToString::to_string).unwrap_or_default();
+                    warn!("{}: {why}", definition.name());
+                    messages.push(format!("{}: {why}", definition.name()));
+                }
+            }
+        }
+        info!("{} definitions are good, {} messages about others", good.len(), messages.len());
+        let plan = evaluator.plan(good.iter().map(|metric| metric.number));
+        let metrics = Arc::new(Metrics { good, messages });
+        Bound { names: operands.names, evaluator, plan, metrics, indoms: HashMap::new(), stale: false }
+    }
+}
+
+impl Bound {
+    fn snapshot(&mut self, live: &mut Live) -> Result<Snapshot> {
+        let number = |metric: &Metric| self.evaluator.values(metric.number).cloned();
+        let values: Vec<_> = self.metrics.good.iter().map(number).collect();
+        let mut asked = Vec::new();
+        for (metric, values) in self.metrics.good.iter().zip(&values) {
+            let (Some(indom), Ok(values)) = (metric.desc.indom, values) else { continue };
+            let known = self.indoms.get(&indom).is_some_and(|list| list.has_all(values));
+            if !known && !asked.contains(&indom) {
+                asked.push(indom);
+                self.indoms.insert(indom, Arc::new(List::ask(live.context(), indom)?));
+            }
+        }
+        Ok(Snapshot { metrics: Arc::clone(&self.metrics), values, indoms: self.indoms.clone() })
+    }
+}
+
+impl List {
+    fn ask(context: &mut Context, indom: InDom) -> Result<List> {
+        let text = |name: Vec<u8>| String::from_utf8_lossy(&name).into_owned();
+        let mut list: Vec<_> = context.in_dom(indom)?.into_iter().map(|(inst, name)| (inst, text(name))).collect();
+        list.sort_unstable_by_key(|(inst, _)| *inst);
+        Ok(List(list))
+    }
+
+    fn has_all(&self, values: &Values) -> bool {
+        let known = |inst: Inst| self.0.binary_search_by_key(&inst, |(inst, _)| *inst).is_ok();
+        values.iter().all(|(inst, _)| inst.is_none_or(known))
+    }
+}
+
+/// How long the evaluation of the last sample took.
+pub(crate) fn evaluation(shared: &Shared) -> Duration {
+    Duration::from_nanos(shared.evaluation.load(Relaxed))
+}
