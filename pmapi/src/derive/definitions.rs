@@ -51,10 +51,7 @@ impl Definition {
     /// # Errors
     /// When the name is none, or the expression is none.
     pub fn new(name: &str, expr: &str, pmid: PmId) -> Result<Definition, RegisterError> {
-        if !is_name(name) {
-            return Err(RegisterError::Name(name.to_owned()));
-        }
-        Ok(Definition { name: name.into(), expr: parse(expr)?, pmid, oneline: None, help: None })
+        Ok(Definition { name: checked_name(name)?, expr: parse(expr)?, pmid, oneline: None, help: None })
     }
 
     /// The metric's name.
@@ -96,6 +93,10 @@ impl Definition {
         *place = Some(value.to_owned());
         Ok(())
     }
+}
+
+fn checked_name(name: &str) -> Result<Box<str>, RegisterError> {
+    if is_name(name) { Ok(name.into()) } else { Err(RegisterError::Name(name.to_owned())) }
 }
 
 /// Whether a text is the name of a metric.
@@ -148,12 +149,9 @@ impl Definitions {
         if self.by_name.contains_key(name) {
             return Err(RegisterError::Duplicate(self.scope));
         }
-        let pmid = self.next_pmid();
-        let definition =
-            Definition::new(name, expr, pmid.unwrap_or(PmId::from_word(0).ok_or(RegisterError::NoPmId(self.scope))?))?;
-        if pmid.is_none() {
-            return Err(RegisterError::NoPmId(self.scope));
-        }
+        let (name, expr) = (checked_name(name)?, parse(expr)?);
+        let pmid = self.next_pmid().ok_or(RegisterError::NoPmId(self.scope))?;
+        let definition = Definition { name, expr, pmid, oneline: None, help: None };
         self.used += 1;
         let at = self.list.len();
         self.by_name.insert(definition.name.clone(), at);
