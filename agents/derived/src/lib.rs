@@ -92,6 +92,8 @@ impl Agent for Derived {
             config: config::Config::load(&options.path),
             live: None,
             bound: None,
+            metrics: None,
+            known: HashMap::new(),
         };
         self.source = Some(Background::spawn(options.interval, move || sampler.sample())?);
         Ok(())

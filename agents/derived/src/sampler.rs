@@ -1,6 +1,6 @@
 //! The thread that asks pmcd and evaluates: the agent's own thread never does, because pmcd waits for it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -35,14 +35,14 @@ pub(crate) struct Snapshot {
     pub(crate) indoms: HashMap<InDom, Arc<List>>,
 }
 
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub(crate) struct Metrics {
     pub(crate) good: Vec<Metric>,
     /// Why others are none.
     pub(crate) messages: Vec<String>,
 }
 
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 pub(crate) struct Metric {
     pub(crate) name: String,
     pub(crate) desc: Desc,
@@ -86,6 +86,9 @@ pub(crate) struct Sampler {
     pub(crate) config: Config,
     pub(crate) live: Option<Live>,
     pub(crate) bound: Option<Bound>,
+    /// What there was last.
+    pub(crate) metrics: Option<Arc<Metrics>>,
+    pub(crate) known: HashMap<String, Desc>,
 }
 
 pub(crate) struct Bound {
@@ -94,20 +97,33 @@ pub(crate) struct Bound {
     plan: Plan,
     metrics: Arc<Metrics>,
     indoms: HashMap<InDom, Arc<List>>,
+    /// The instances that each metric had in the last sample.
+    seen: Vec<Vec<Inst>>,
     /// Something in pmcd has changed since.
     stale: bool,
 }
 
-/// The metrics of others.
-struct Operands {
-    names: Names,
+/// News that agents have come or gone.
+const AGENTS: Changes = Changes(Changes::AGENT_ADDED.0 | Changes::AGENT_RESTARTED.0 | Changes::AGENT_DROPPED.0);
+
+/// The metrics of others. While the agent of one is away, its descriptor is the last that there was.
+struct Operands<'a> {
+    names: &'a mut Names,
+    known: &'a mut HashMap<String, Desc>,
     own: Domain,
 }
 
-impl Metadata for Operands {
+impl Metadata for Operands<'_> {
     fn lookup(&mut self, name: &str) -> std::result::Result<Desc, Missing> {
-        let desc = self.names.lookup(name)?;
-        if desc.pmid.domain() == self.own { Err(Missing::Name) } else { Ok(desc) }
+        let desc = match self.names.lookup(name) {
+            Err(Missing::Desc) => self.known.get(name).copied().ok_or(Missing::Desc),
+            found => found,
+        }?;
+        if desc.pmid.domain() == self.own {
+            return Err(Missing::Name);
+        }
+        self.known.insert(name.to_owned(), desc);
+        Ok(desc)
     }
 }
 
@@ -146,38 +162,50 @@ impl Sampler {
                 return Err(Error::AGAIN);
             }
             info!("connected to {} again", self.host);
-            self.bound.iter_mut().for_each(|bound| bound.stale = true);
+            // Nor is there a difference between samples of two pmcds.
+            self.bound = None;
         }
         Ok(live)
     }
 
     fn sample_from(&mut self, live: &mut Live) -> Result<Snapshot> {
-        let mut bound = match self.bound.take() {
-            Some(bound) if !bound.stale => bound,
-            old => {
-                let names = Names::lookup(live.context(), self.config.definitions.iter().flat_map(|def| def.names()))?;
-                match old {
-                    Some(old) if old.names == names => Bound { stale: false, ..old },
-                    _ => self.bind(names),
-                }
-            }
-        };
-        let stamp = self.started.elapsed();
-        let taken = live.take(bound.evaluator.operands_of(&bound.plan));
-        let start = Instant::now();
-        if taken.is_ok() {
-            bound.evaluator.evaluate(&bound.plan, stamp, live);
+        let mut bound = self.bound_to(live)?;
+        let mut changes = live.take(bound.evaluator.operands_of(&bound.plan))?;
+        if changes.0 & AGENTS.0 != 0 {
+            // Counters may have begun anew: there is no difference between this sample and the one before.
+            let names = self.names(live)?;
+            bound = self.bind(names);
+            changes = live.take(bound.evaluator.operands_of(&bound.plan))?;
         }
+        let start = Instant::now();
+        bound.evaluator.evaluate(&bound.plan, self.started.elapsed(), live);
         self.shared.evaluation.store(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
-        // libpcp looks names up again upon the same news.
-        bound.stale = taken.as_ref().is_ok_and(|changes| *changes != Changes::default());
-        let snapshot = taken.and_then(|_| bound.snapshot(live));
+        bound.stale = changes != Changes::default();
+        let snapshot = bound.snapshot(live);
         self.bound = Some(bound);
         snapshot
     }
 
-    fn bind(&self, names: Names) -> Bound {
-        let mut operands = Operands { names, own: self.own };
+    fn names(&self, live: &mut Live) -> Result<Names> {
+        Names::lookup(live.context(), self.config.definitions.iter().flat_map(|definition| definition.names()))
+    }
+
+    /// The definitions, bound again when names or descriptors are others.
+    fn bound_to(&mut self, live: &mut Live) -> Result<Bound> {
+        match self.bound.take() {
+            Some(bound) if !bound.stale => Ok(bound),
+            old => {
+                let names = self.names(live)?;
+                Ok(match old {
+                    Some(old) if old.names == names => Bound { stale: false, ..old },
+                    _ => self.bind(names),
+                })
+            }
+        }
+    }
+
+    fn bind(&mut self, mut names: Names) -> Bound {
+        let mut operands = Operands { names: &mut names, known: &mut self.known, own: self.own };
         let definitions = &self.config.definitions;
         let evaluator = Evaluator::bind(definitions, &mut operands, self.config.novalue);
         let (mut good, mut messages) = (Vec::new(), self.config.messages.clone());
@@ -200,8 +228,14 @@ impl Sampler {
         }
         info!("{} definitions are good, {} messages about others", good.len(), messages.len());
         let plan = evaluator.plan(good.iter().map(|metric| metric.number));
-        let metrics = Arc::new(Metrics { good, messages });
-        Bound { names: operands.names, evaluator, plan, metrics, indoms: HashMap::new(), stale: false }
+        let seen = vec![Vec::new(); good.len()];
+        let metrics = Metrics { good, messages };
+        let metrics = match &self.metrics {
+            Some(same) if **same == metrics => Arc::clone(same),
+            _ => Arc::new(metrics),
+        };
+        self.metrics = Some(Arc::clone(&metrics));
+        Bound { names, evaluator, plan, metrics, indoms: HashMap::new(), seen, stale: false }
     }
 }
 
@@ -209,13 +243,22 @@ impl Bound {
     fn snapshot(&mut self, live: &mut Live) -> Result<Snapshot> {
         let number = |metric: &Metric| self.evaluator.values(metric.number).cloned();
         let values: Vec<_> = self.metrics.good.iter().map(number).collect();
-        let mut asked = Vec::new();
-        for (metric, values) in self.metrics.good.iter().zip(&values) {
+        let mut changed = HashSet::new();
+        for ((metric, values), seen) in self.metrics.good.iter().zip(&values).zip(&mut self.seen) {
             let (Some(indom), Ok(values)) = (metric.desc.indom, values) else { continue };
-            let known = self.indoms.get(&indom).is_some_and(|list| list.has_all(values));
-            if !known && !asked.contains(&indom) {
-                asked.push(indom);
-                self.indoms.insert(indom, Arc::new(List::ask(live.context(), indom)?));
+            let instances = || values.iter().filter_map(|(inst, _)| inst);
+            if !seen.iter().copied().eq(instances()) || !self.indoms.contains_key(&indom) {
+                seen.clear();
+                seen.extend(instances());
+                changed.insert(indom);
+            }
+        }
+        for indom in changed {
+            match List::ask(live.context(), indom) {
+                Ok(list) => _ = self.indoms.insert(indom, Arc::new(list)),
+                // Its agent may have gone since: what there was stays until it is back.
+                Err(e) if live.context().is_connected() => warn!("instance domain {indom}: {e}"),
+                Err(e) => return Err(e),
             }
         }
         Ok(Snapshot { metrics: Arc::clone(&self.metrics), values, indoms: self.indoms.clone() })
@@ -225,14 +268,7 @@ impl Bound {
 impl List {
     fn ask(context: &mut Context, indom: InDom) -> Result<List> {
         let text = |name: Vec<u8>| String::from_utf8_lossy(&name).into_owned();
-        let mut list: Vec<_> = context.in_dom(indom)?.into_iter().map(|(inst, name)| (inst, text(name))).collect();
-        list.sort_unstable_by_key(|(inst, _)| *inst);
-        Ok(List(list))
-    }
-
-    fn has_all(&self, values: &Values) -> bool {
-        let known = |inst: Inst| self.0.binary_search_by_key(&inst, |(inst, _)| *inst).is_ok();
-        values.iter().all(|(inst, _)| inst.is_none_or(known))
+        Ok(List(context.in_dom(indom)?.into_iter().map(|(inst, name)| (inst, text(name))).collect()))
     }
 }
 

@@ -121,7 +121,8 @@ fn changes_and_failures() {
 
     // The operands go and come back, the agent stays.
     pmcd.kill_agent("sample");
-    until(&pmcd, &["-f", "derived.new"], "Error");
+    let text = until(&pmcd, &["-f", "derived.new"], "Error");
+    assert!(!text.contains("Unknown metric name"), "{text}");
     pmcd.restart();
     until(&pmcd, &["-f", "derived.new"], "value 2");
     assert_eq!(item(&pmcd), before);

@@ -279,4 +279,13 @@ mod tests {
         assert_eq!(refused("unix://x:"), "unix://x:\n        ^ -- unexpected terminal character");
         assert_eq!(refused("h:1:2"), "h:1:2\n   ^ -- non-numeric port");
     }
+
+    proptest::proptest! {
+        #[test]
+        fn anything_is_a_host_or_an_error(text in "(pcp:|unix:|local:)?[a-z\\[\\]:,@/?%&=+.0-9é]{0,20}") {
+            if let Err(e) = text.parse::<HostSpec>() {
+                assert!(e.at() <= text.len() && text.is_char_boundary(e.at()), "{text:?}: {e:?}");
+            }
+        }
+    }
 }
