@@ -105,12 +105,12 @@ impl Collection {
     pub fn refresh(&mut self) -> bool {
         let start = Instant::now();
         let buffer = &mut self.buffer;
-        let valid = self.sources.iter_mut().fold(true, |valid, source| source.begin(buffer) && valid);
+        let valid = self.sources.iter_mut().map(|source| source.begin(buffer)).filter(|valid| *valid).count();
         let forced = self.reload != 0;
         let broken = self.sources.iter_mut().any(Source::take_broken);
         let directory = Directory::look(&self.directory);
         let same = !forced && !broken && !self.pending && !self.seen.may_differ(&directory);
-        let same = same && valid;
+        let same = same && valid == self.sources.len();
         self.looked = Some((start, start.elapsed()));
         if same {
             return false;

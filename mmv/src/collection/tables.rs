@@ -73,8 +73,7 @@ pub(super) fn exported_serial(cluster: u16, serial: u32) -> Serial {
 
 impl Tables {
     pub(super) fn build(prefix: &str, sources: &[Source]) -> Tables {
-        let mut builder =
-            Builder { prefix, tables: Tables::default(), values: Vec::new(), strangers: HashSet::new() };
+        let mut builder = Builder { prefix, tables: Tables::default(), values: Vec::new(), strangers: HashSet::new() };
         for (index, source) in sources.iter().enumerate() {
             for (part, indom) in source.file.indoms().iter().enumerate() {
                 builder.add_indom(sources, index, part, indom);
