@@ -42,6 +42,8 @@ pub(crate) struct Checked {
     pub(crate) truth: Vec<Option<bool>>,
     /// Nodes of arms that are never chosen.
     pub(crate) unused: Vec<bool>,
+    /// Names of metrics that do not exist, in order.
+    unknown: Vec<usize>,
 }
 
 /// What libpcp takes for the descriptor of a metric that it does not know: all zeros.
@@ -58,6 +60,7 @@ pub(crate) fn check(expr: &Expr, names: &[Option<Resolved>], metadata: &impl Met
         scales: Vec::new(),
         truth: vec![None; count],
         unused: vec![false; count],
+        unknown: unknown_names(expr, names),
     };
     let guards = guards(expr);
     for id in 0..count {
@@ -177,7 +180,7 @@ impl Checked {
         let chosen = self.truth[guard as usize];
         for (arm, never) in [(left, Some(false)), (right, Some(true))] {
             if chosen != never {
-                self.all_known(expr, names, arm)?;
+                self.all_known(expr, arm)?;
             }
         }
         let (l, r) = (self.meta(left), self.meta(right));
@@ -206,16 +209,22 @@ impl Checked {
         Ok(meta)
     }
 
-    /// Checks that all metrics of an arm exist, but for those of arms in it that are never chosen, and those that it
-    /// asks for.
-    fn all_known(&self, expr: &Expr, names: &[Option<Resolved>], arm: NodeId) -> Result<(), Fault> {
-        let asked = |at: usize| {
-            matches!(expr.nodes.get(at + 1).map(|node| &node.kind), Some(Kind::Function(Function::Defined, _)))
-        };
-        let unknown = |at: &usize| !self.unused[*at] && matches!(names[*at], Some(Resolved::Unknown)) && !asked(*at);
-        match expr.range(arm).find(unknown) {
+    /// Checks that all metrics of an arm exist, but for those of arms in it that are never chosen.
+    fn all_known(&self, expr: &Expr, arm: NodeId) -> Result<(), Fault> {
+        let range = expr.range(arm);
+        let from = self.unknown.partition_point(|at| *at < range.start);
+        let unknown = self.unknown.iter().skip(from).take_while(|at| **at < range.end);
+        match unknown.copied().find(|at| !self.unused[*at]) {
             Some(at) => Err(Fault { node: at as NodeId, arms: false, reason: "Unknown metric for ternary expression" }),
             None => Ok(()),
         }
     }
+}
+
+/// The names that stand for nothing, and are not merely asked for.
+fn unknown_names(expr: &Expr, names: &[Option<Resolved>]) -> Vec<usize> {
+    let asked =
+        |at: usize| matches!(expr.nodes.get(at + 1).map(|node| &node.kind), Some(Kind::Function(Function::Defined, _)));
+    let unknown = |at: &usize| matches!(names[*at], Some(Resolved::Unknown)) && !asked(*at);
+    (0..names.len()).filter(unknown).collect()
 }
