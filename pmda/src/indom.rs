@@ -69,7 +69,7 @@ impl Fixed {
     pub(crate) fn twice(&self) -> impl Iterator<Item = (Inst, &str)> {
         fn repeated<K: Ord>(len: usize, key: impl Fn(usize) -> K) -> Vec<usize> {
             let mut places: Vec<usize> = (0..len).collect();
-            places.sort_by(|a, b| key(*a).cmp(&key(*b)));
+            places.sort_by_key(|at| key(*at));
             places.windows(2).filter(|two| key(two[0]) == key(two[1])).map(|two| two[1]).collect()
         }
         let number = |at| self.get(at).map(|(number, _)| number);
