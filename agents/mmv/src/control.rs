@@ -43,7 +43,12 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
         let Atom::I32(value) = value else { return Err(Error::CONV) };
         match item {
             RELOAD => self.files.set_reload(value),
-            DEBUG => self.debug = value,
+            DEBUG => {
+                // The bits of the first 32 options.
+                let options = value.to_string().parse().map_err(|_| Error::BADSTORE)?;
+                pmda::log::set_debug_options(options);
+                self.debug = value;
+            }
             _ => return Err(Error::PERMISSION),
         }
         Ok(())

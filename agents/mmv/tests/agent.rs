@@ -80,8 +80,10 @@ fn only_the_controls_can_be_stored() {
     mmv.store(control(0), None, Atom::I32(1)).unwrap();
     assert_eq!(changes(&mut mmv), Changes::NAMES, "everything was read again");
     assert_eq!(mmv.value(control(0)).unwrap(), Atom::I32(0));
-    mmv.store(control(1), None, Atom::I32(-1)).unwrap();
-    assert_eq!(mmv.value(control(1)).unwrap(), Atom::I32(-1));
+    // The bits of -D's options.
+    mmv.store(control(1), None, Atom::I32(1 << 11)).unwrap();
+    assert_eq!(mmv.value(control(1)).unwrap(), Atom::I32(1 << 11));
+    assert_eq!(pmda::log::debug_options().names(), ["appl0"]);
     assert_eq!(mmv.value(control(2)).unwrap(), Atom::I32(1));
 }
 
