@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::socket::{setsockopt, sockopt::RcvBuf};
 use trace::Failure;
 use trace::protocol::{self, Data, DecodeError, Pdu};
 use tracing::{debug, info, warn};
@@ -16,6 +17,8 @@ use crate::access::Access;
 const READ: usize = 16 << 10;
 /// As often, while there is so much, before others have their turn.
 const READS: usize = 8;
+/// As many bytes the system may keep of a client, with what it needs for small pieces.
+const BUFFER: usize = 1 << 20;
 /// As many clients have a turn before pmcd has one.
 const TURNS: usize = 64;
 /// How long asynchronous clients are left alone after they have had their turn: what each sends in small
@@ -96,6 +99,8 @@ impl Server {
     pub(crate) fn open(port: u16, access: Access) -> io::Result<Server> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
         listener.set_nonblocking(true)?;
+        // Clients have it from here. The system's own is small for many small pieces.
+        setsockopt(&listener, RcvBuf, &BUFFER)?;
         let prompt = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         prompt.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
         Ok(Server {
