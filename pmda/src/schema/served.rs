@@ -55,11 +55,9 @@ impl ByPmid {
     }
 }
 
-/// Four items side by side are so in the table too: requests mostly name one after the other. The agent
-/// chooses the PMIDs, so nobody can make them collide.
+/// The agent chooses the PMIDs: nobody can make them collide.
 fn hash(pmid: PmId) -> u64 {
-    let mix = |word: u32| u64::from(word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let block = mix(pmid.word() >> 2) >> 32;
+    let product = u64::from(pmid.word()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     // The table takes a slot from the lower bits and a tag from the upper ones.
-    mix(pmid.word()) & !0xffff_ffff | block << 2 & 0xffff_ffff | u64::from(pmid.word() & 3)
+    product ^ product >> 32
 }
