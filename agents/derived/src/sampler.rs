@@ -79,7 +79,7 @@ impl Instances for List {
 pub(crate) struct Sampler {
     pub(crate) path: String,
     pub(crate) host: HostSpec,
-    /// The agent's own domain: its metrics are no operands.
+    /// The agent's own domain, whose metrics are no operands, whatever their names.
     pub(crate) own: Domain,
     pub(crate) shared: Arc<Shared>,
     pub(crate) started: Instant,
@@ -102,6 +102,9 @@ pub(crate) struct Bound {
     /// Something in pmcd has changed since.
     stale: bool,
 }
+
+/// What the agent's own metrics begin with: they are no operands.
+const OWN: &str = "derived.";
 
 /// News that agents have come or gone.
 const AGENTS: Changes = Changes(Changes::AGENT_ADDED.0 | Changes::AGENT_RESTARTED.0 | Changes::AGENT_DROPPED.0);
@@ -187,7 +190,9 @@ impl Sampler {
     }
 
     fn names(&self, live: &mut Live) -> Result<Names> {
-        Names::lookup(live.context(), self.config.definitions.iter().flat_map(|definition| definition.names()))
+        let names = self.config.definitions.iter().flat_map(|definition| definition.names());
+        // pmcd would ask this agent for its own.
+        Names::lookup(live.context(), names.filter(|name| !name.starts_with(OWN)))
     }
 
     /// The definitions, bound again when names or descriptors are others.

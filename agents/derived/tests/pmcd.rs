@@ -28,7 +28,7 @@ many = count(sample.hordes.one)
 
 /// Derived from another one, which clients cannot.
 const MORE: &str = "twice = plus * 2\n";
-const BAD: &str = "wrong = sample.long.one +\nmissing = no.such.metric + 1\n";
+const BAD: &str = "wrong = sample.long.one +\nmissing = no.such.metric + 1\nitself = derived.control.samples + 1\n";
 
 fn derived(config: &Path, sample: &CAgent) -> Pmcd {
     let binary = env!("CARGO_BIN_EXE_pmdaderived");
@@ -36,7 +36,7 @@ fn derived(config: &Path, sample: &CAgent) -> Pmcd {
     let pmda = dir.path().join("pmda");
     assert!(Command::new(binary).arg("--write-pmda").arg(&pmda).status().unwrap().success());
     let agent = Agent::new("derived", 404, binary).pmns(&pmda.join("pmns"));
-    let agent = agent.args(["-c", config.to_str().unwrap(), "-t", "100msec", "-U", "root"]);
+    let agent = agent.args(["-c", config.to_str().unwrap(), "-t", "100msec", "-U", "root", "--notready"]).not_ready();
     let pmcd = Pcp::required().pmcd().pmdas_dir(sample.pmdas_dir());
     // Agents run in the directory of the logs.
     pmcd.env("PMCD_SOCKET", "../../pmcd.socket").agent(sample.agent()).agent(agent).start()
@@ -54,7 +54,7 @@ fn until(pmcd: &Pmcd, arguments: &[&str], part: &str) -> String {
             }
             Some(text)
         })
-        .unwrap_or_else(|| panic!("{part:?} is not in\n{}\n{}", says(), pmcd.log("derived")))
+        .unwrap_or_else(|| panic!("{part:?} is not in\n{}\n{}\n{}", says(), pmcd.log("derived"), pmcd.log("pmcd")))
 }
 
 /// What pminfo shows of a metric, without identifiers.
@@ -106,7 +106,8 @@ fn changes_and_failures() {
     let mut pmcd = derived(&config, &sample);
     until(&pmcd, &["-f", "derived.twice"], "value 202");
     let text = until(&pmcd, &["-f", "derived.control.message"], "no.such.metric");
-    assert!(text.contains("syntax") || text.contains("wrong"), "{text}");
+    assert!(text.contains("wrong") && text.contains("expected to follow PLUS"), "{text}");
+    assert!(text.contains("itself: operand derived.control.samples: Unknown operand metric"), "{text}");
     let item = |pmcd: &Pmcd| pmcd.run("pminfo", ["-m", "derived.many"]).ok();
     let before = item(&pmcd);
 

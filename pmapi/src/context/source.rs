@@ -23,18 +23,28 @@ impl Names {
         if names.is_empty() {
             return Ok(Names::default());
         }
-        let pmids = match context.lookup_names(&names) {
-            Err(_) if names.len() == 1 && context.is_connected() => vec![None],
-            pmids => pmids?,
+        let mut pmids = match context.lookup_names(&names) {
+            Ok(pmids) => pmids.into_iter().map(|pmid| pmid.ok_or(Missing::Name)).collect(),
+            // One agent that is not ready makes the whole request fail.
+            Err(_) if context.is_connected() => vec![Err(Missing::Name); names.len()],
+            Err(e) => return Err(e),
         };
-        let known: Vec<PmId> = pmids.iter().copied().flatten().collect();
+        for (name, pmid) in names.iter().zip(&mut pmids).filter(|(_, pmid)| pmid.is_err()) {
+            *pmid = match context.lookup_name(name) {
+                Err(Error::NAME | Error::NONLEAF) => Err(Missing::Name),
+                // Its agent is away, or not ready.
+                Err(_) if context.is_connected() => Err(Missing::Desc),
+                found => Ok(found?),
+            };
+        }
+        let known: Vec<PmId> = pmids.iter().filter_map(|pmid| pmid.ok()).collect();
         let mut descs = match context.lookup_descs(&known) {
             Err(_) if known.len() < 2 && context.is_connected() => vec![None; known.len()],
             descs => descs?,
         }
         .into_iter();
         let found = names.into_iter().zip(pmids).map(|(name, pmid)| {
-            let desc = pmid.ok_or(Missing::Name).and_then(|_| descs.next().flatten().ok_or(Missing::Desc));
+            let desc = pmid.and_then(|_| descs.next().flatten().ok_or(Missing::Desc));
             (name.to_owned(), desc)
         });
         Ok(Names(found.collect()))

@@ -73,7 +73,7 @@ impl Fake {
     }
 }
 
-const ALL: Flags = Flags(0xffff & !(Flags::CREDENTIALS_REQUIRED.0 | Flags::CERTIFICATE_REQUIRED.0));
+const ALL: Flags = Flags(!(Flags::CREDENTIALS_REQUIRED.0 | Flags::CERTIFICATE_REQUIRED.0));
 
 fn pmid(item: u32) -> PmId {
     PmId::from_word(0x0740_0000 + item).unwrap()
