@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use nix::errno::Errno;
-use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgid, setuid};
+use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgid, setgroups, setuid};
 use thiserror::Error;
 
 /// Why the process cannot become a user.
@@ -50,8 +50,7 @@ pub fn switch(name: &str) -> Result<(), UserError> {
     let user = find(name).ok_or_else(|| UserError::Unknown(name.to_owned()))?;
     let refused = |step| move |errno| UserError::Refused { step, user: name.to_owned(), errno };
     setgid(user.gid).map_err(refused("setgid"))?;
-    let c_name = CString::new(name).map_err(|_| UserError::Unknown(name.to_owned()))?;
-    match initgroups(&c_name, user.gid) {
+    match set_groups(name, user.gid) {
         Ok(()) => {}
         // Only root can change them, and others stay who they are.
         Err(Errno::EPERM) if !is_root() => {}
@@ -60,7 +59,64 @@ pub fn switch(name: &str) -> Result<(), UserError> {
     setuid(user.uid).map_err(refused("setuid"))
 }
 
+fn set_groups(name: &str, gid: Gid) -> Result<(), Errno> {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    if are_in_file(&read("/etc/nsswitch.conf")) {
+        return setgroups(&groups(&read("/etc/group"), name, gid));
+    }
+    initgroups(&CString::new(name).map_err(|_| Errno::EINVAL)?, gid)
+}
+
+/// Whether the host keeps groups in their file, as nsswitch.conf(5) says: then reading it is enough, and
+/// cheaper at a time when pmcd waits for the agent. systemd only adds users of its own.
+fn are_in_file(nsswitch: &str) -> bool {
+    let sources = nsswitch.lines().find_map(|line| line.strip_prefix("group:"));
+    sources.is_some_and(|sources| {
+        sources.contains("files") && sources.split_whitespace().all(|source| ["files", "systemd"].contains(&source))
+    })
+}
+
+/// The groups of a user by group(5), its own among them.
+fn groups(file: &str, name: &str, gid: Gid) -> Vec<Gid> {
+    let of = |line: &str| {
+        let mut fields = line.split(':').skip(2);
+        let (gid, members) = (fields.next()?, fields.next()?);
+        let is_member = members.split(',').any(|member| member.trim() == name);
+        is_member.then(|| gid.parse().ok().map(Gid::from_raw)).flatten()
+    };
+    let others = file.lines().filter_map(of).filter(|other| *other != gid);
+    std::iter::once(gid).chain(others).collect()
+}
+
 /// Whether the process may become another user.
 pub(crate) fn is_root() -> bool {
     geteuid() == Uid::from_raw(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_a_file() {
+        let file = "root:x:0:\nadm:x:4:syslog,pcp\nbad\nx:x:y:pcp\npcp:x:110:\nstaff:x:50: pcp \nother:x:9:pcpx\nown:x:110:pcp\n";
+        let raw = |name, gid| groups(file, name, Gid::from_raw(gid)).into_iter().map(Gid::as_raw).collect::<Vec<_>>();
+        assert_eq!(raw("pcp", 110), [110, 4, 50]);
+        assert_eq!(raw("nobody", 65534), [65534]);
+    }
+
+    #[test]
+    fn where_groups_are() {
+        for (text, file) in [
+            ("passwd: files\ngroup:          files systemd\n", true),
+            ("group: files\n", true),
+            ("group: files sss\n", false),
+            ("group: systemd\n", false),
+            ("group: files [NOTFOUND=return] ldap\n", false),
+            ("# group: files\n", false),
+            ("", false),
+        ] {
+            assert_eq!(are_in_file(text), file, "{text}");
+        }
+    }
 }
