@@ -223,12 +223,14 @@ impl State {
                 let failed = format!("Error: initialization routine \"{init}\" failed in DSO \"{shown}\"");
                 out!(self.console, "{failed}: {error}\n");
             }
-            LoadError::Interface(version) => {
-                let unsupported = format!("Error: Unsupported PMDA interface version {version}");
-                out!(self.console, "{unsupported} returned by DSO \"{shown}\"\n");
-            }
+            LoadError::Interface(version) => self.unsupported("PMDA interface", version, &shown),
+            LoadError::Pmapi(version) => self.unsupported("PMAPI", version, &shown),
             e => out!(self.console, "Error: {e} returned by DSO \"{shown}\"\n"),
         }
+    }
+
+    fn unsupported(&mut self, of: &str, version: u8, object: &str) {
+        out!(self.console, "Error: Unsupported {of} version {version} returned by DSO \"{object}\"\n");
     }
 
     fn opened(&mut self, agent: Agent) {

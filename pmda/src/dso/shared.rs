@@ -112,7 +112,8 @@ impl SharedObject {
         if !(2..=abi::INTERFACE).contains(&interface.interface) {
             return Err(LoadError::Interface(interface.interface));
         }
-        if ![abi::PMAPI, 4].contains(&interface.pmapi) {
+        // PCP 6 has results of version 3, PCP 7 of version 4: to agents they are laid out alike.
+        if !(abi::PMAPI..=4).contains(&interface.pmapi) {
             return Err(LoadError::Pmapi(interface.pmapi));
         }
         let head = Box::new(CProfile { state: 0, count: 0, indoms: std::ptr::null() });

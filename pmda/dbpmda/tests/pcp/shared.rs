@@ -1,6 +1,7 @@
 //! Shared objects, C's and ours.
 
 use std::path::Path;
+use std::process::Command;
 
 use testkit::{Pcp, built};
 
@@ -92,4 +93,27 @@ fn what_cannot_be_loaded() {
     );
     let shown = Sessions::c_agent("simple").same_input(&["-i", "-e"], &session);
     shows(&shown, &["invalid ELF header", "couldn't find init function", "DSO fetch()", "opendso: /nonexistent"]);
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn versions_of_the_interface_and_of_the_pmapi() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = String::new();
+    // Versions 4 of the PMAPI are for PCP 7.
+    for (interface, pmapi) in [(7, 2), (7, 3), (2, 3), (1, 2), (8, 2), (7, 1), (7, 5), (7, 253)] {
+        let (source, object) = (dir.path().join("bare.c"), dir.path().join(format!("bare_{interface}_{pmapi}.so")));
+        let text = format!(
+            "#include <pcp/pmapi.h>\n#include <pcp/pmda.h>\nstatic pmdaExt ext;\n\
+             void bare_init(pmdaInterface *i)\n\
+             {{ i->comm.pmda_interface = {interface}; i->comm.pmapi_version = {pmapi};\n\
+             i->version.any.ext = &ext; }}\n"
+        );
+        std::fs::write(&source, text).unwrap();
+        let gcc = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).args([&object, &source]).status().unwrap();
+        assert!(gcc.success());
+        session += &(open(&object, "bare_init", 3) + "status\n");
+    }
+    let shown = Sessions::new().same_input(&["-i", "-e"], &session);
+    shows(&shown, &["PMDA PMAPI Version:     3", "PMDA interface version 8", "PMAPI version 253"]);
 }
