@@ -38,7 +38,8 @@ fn derived(config: &Path, sample: &CAgent) -> Pmcd {
     let agent = Agent::new("derived", 404, binary).pmns(&pmda.join("pmns"));
     let agent = agent.args(["-c", config.to_str().unwrap(), "-t", "100msec", "-U", "root", "--notready"]).not_ready();
     let pmcd = Pcp::required().pmcd().pmdas_dir(sample.pmdas_dir());
-    // Agents run in the directory of the logs.
+    // An agent that dies stays away until pmcd restarts. Agents run in the directory of the logs.
+    let pmcd = pmcd.env("PMCD_RESTART_AGENTS", "0");
     pmcd.env("PMCD_SOCKET", "../../pmcd.socket").agent(sample.agent()).agent(agent).start()
 }
 
