@@ -29,7 +29,7 @@ impl Agent {
     fn start(binary: &str, dir: &Path) -> Agent {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new(binary);
-        command.args(["-d", "10", "-M", "root", "-l", "/dev/null", "-I", &port.to_string()]).current_dir(dir);
+        command.args(["-d", "10", "-M", "root", "-l", "trace.log", "-I", &port.to_string()]).current_dir(dir);
         let mut process = Launch::pipe(command).start().unwrap();
         let port_metric = PmId::new(Domain::new(10).unwrap(), Item::new(0, 14));
         let _ = process.value(port_metric).unwrap();

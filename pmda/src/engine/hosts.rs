@@ -82,7 +82,13 @@ impl<A: Agent> Engine<A> {
     pub(super) fn before(&mut self, pdu: &Pdu<'_>, client: Client) -> Result {
         let Some(request) = request(pdu) else { return Ok(()) };
         self.answered = Some((request, client));
-        if self.agent.is_ready() { Ok(()) } else { Err(Error::PMDANOTREADY) }
+        match request {
+            _ if self.agent.is_ready() => Ok(()),
+            // pmcd takes note of the other error in no answer about names, and would take the agent's
+            // becoming ready for the answer to its next request.
+            Request::Names => Err(Error::AGAIN),
+            _ => Err(Error::PMDANOTREADY),
+        }
     }
 
     /// An error of the agent as pmcd may see it in answer to a request.
