@@ -6,6 +6,8 @@ mod scene;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use mmv::{Counter, Family, Gauge, Registry, Text};
 use scene::{Scene, assert_same};
@@ -118,6 +120,11 @@ fn files_come_and_go() {
     let control = ["mmv.control.files", "mmv.control.debug", "mmv.control.reload"];
     let now = |expected: &[&str]| {
         let expected: Vec<&str> = expected.iter().chain(&control).copied().collect();
+        // Ours looks at the files at most a tenth of the time, so a change can show a moment later.
+        let until = Instant::now() + Duration::from_secs(10);
+        while names(&ours) != expected && Instant::now() < until {
+            sleep(Duration::from_millis(20));
+        }
         assert_eq!(names(&ours), expected);
         assert_eq!(names(&c), expected);
     };
