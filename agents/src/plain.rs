@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use chrono::Local;
-use pmapi::{Desc, Type};
+use pmapi::Desc;
 
 use crate::fleet::{Agent, Fleet, Status};
 use crate::model::{Series, Shown};
@@ -105,7 +105,7 @@ fn print_desc(out: &mut impl Write, desc: &Desc) -> io::Result<()> {
         Some(indom) => format!("{indom} {:#x}", indom.word()),
         None => "PM_INDOM_NULL 0xffffffff".to_owned(),
     };
-    writeln!(out, "    Data Type: {}  InDom: {indom}", type_words(desc.ty))?;
+    writeln!(out, "    Data Type: {}  InDom: {indom}", desc.ty.description())?;
     let units = match desc.units.to_string() {
         none if none.is_empty() => "none".to_owned(),
         units => units,
@@ -152,24 +152,6 @@ pub(crate) fn round(v: f64) -> String {
         a if a >= 1e9 || (a < 1e-6 && a != 0.0) => format!("{v:.2e}"),
         _ if v.fract() == 0.0 => format!("{v:.0}"),
         a => format!("{v:.0$}", decimals(a)),
-    }
-}
-
-/// pminfo's words for a type.
-pub(crate) fn type_words(ty: Type) -> &'static str {
-    match ty {
-        Type::NoSupport => "Not Supported",
-        Type::I32 => "32-bit int",
-        Type::U32 => "32-bit unsigned int",
-        Type::I64 => "64-bit int",
-        Type::U64 => "64-bit unsigned int",
-        Type::Float => "float",
-        Type::Double => "double",
-        Type::String => "string",
-        Type::Aggregate => "aggregate",
-        Type::AggregateStatic => "static aggregate",
-        Type::Event => "event record array",
-        Type::HighResEvent => "highres event record array",
     }
 }
 

@@ -87,6 +87,24 @@ impl Type {
         }
     }
 
+    /// What pmPrintDesc(3) calls it.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Type::NoSupport => "Not Supported",
+            Type::I32 => "32-bit int",
+            Type::U32 => "32-bit unsigned int",
+            Type::I64 => "64-bit int",
+            Type::U64 => "64-bit unsigned int",
+            Type::Float => "float",
+            Type::Double => "double",
+            Type::String => "string",
+            Type::Aggregate => "aggregate",
+            Type::AggregateStatic => "static aggregate",
+            Type::Event => "event record array",
+            Type::HighResEvent => "highres event record array",
+        }
+    }
+
     /// Whether values are integers or floating point numbers.
     pub const fn is_numeric(self) -> bool {
         matches!(self as i32, 0..=5)

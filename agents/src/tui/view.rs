@@ -13,7 +13,7 @@ use super::Action;
 use super::text::{cut, left, right, sparkline, width};
 use crate::fleet::{Agent, Status};
 use crate::model::{Change, Kind, Series, Shown};
-use crate::plain::{difference, type_words};
+use crate::plain::difference;
 
 /// The state of the screen.
 #[derive(Debug)]
@@ -193,7 +193,7 @@ fn metric_rows(Shown { metric, values }: &Shown, columns: usize) -> Vec<Row> {
 /// Type, semantics and units; in few columns with a short name of the type.
 fn desc_words(desc: &Desc, columns: usize) -> String {
     let ty = match desc.ty {
-        ty if columns >= 100 => type_words(ty).to_owned(),
+        ty if columns >= 100 => ty.description().to_owned(),
         Type::I32 => "i32".to_owned(),
         Type::I64 => "i64".to_owned(),
         ty => ty.to_string().to_lowercase(),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use mmv::Semantics;
 use mmv::collection::{Collection, Help, Labelled, MetricDesc};
-use pmapi::{Domain, InDom, Inst, LabelSet, PmId, Type};
+use pmapi::{Domain, InDom, Inst, LabelSet, PmId};
 
 /// Every metric's block.
 pub(crate) fn collection(files: &Path) -> BTreeMap<String, String> {
@@ -26,7 +26,7 @@ fn metric(collection: &mut Collection, name: &str, desc: MetricDesc) -> String {
         Err(e) => writeln!(out, " One-line Help: Error: {e}").unwrap(),
     }
     let indom = desc.indom.map(|serial| InDom::new(domain, serial));
-    let ty = type_name(desc.ty.exported());
+    let ty = desc.ty.exported().description();
     match indom {
         Some(indom) => writeln!(out, "    Data Type: {ty}  InDom: {indom} 0x{:x}", indom.word()).unwrap(),
         None => writeln!(out, "    Data Type: {ty}  InDom: PM_INDOM_NULL 0xffffffff").unwrap(),
@@ -97,19 +97,6 @@ fn labels(collection: &Collection, desc: &MetricDesc, inst: Option<Inst>) -> Lab
         collection.labels(level).into_iter().for_each(|labels| set.merge(labels).unwrap());
     }
     set
-}
-
-fn type_name(ty: Type) -> &'static str {
-    match ty {
-        Type::I32 => "32-bit int",
-        Type::U32 => "32-bit unsigned int",
-        Type::I64 => "64-bit int",
-        Type::U64 => "64-bit unsigned int",
-        Type::Float => "float",
-        Type::Double => "double",
-        Type::String => "string",
-        _ => "Not Supported",
-    }
 }
 
 fn text(bytes: &[u8]) -> String {

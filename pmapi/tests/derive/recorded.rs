@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pmapi::derive::{BindError, Definition, Evaluator, RegisterError};
-use pmapi::{Atom, Desc, PmId, Type};
+use pmapi::{Atom, Desc, PmId};
 
 use crate::answers::{Answers, Fetched};
 use crate::live::data;
@@ -58,20 +58,7 @@ fn ours(name: &str, expr: &str, answers: &Answers) -> [String; 3] {
 }
 
 fn described(desc: &Desc) -> String {
-    let ty = match desc.ty {
-        Type::I32 => "32-bit int",
-        Type::U32 => "32-bit unsigned int",
-        Type::I64 => "64-bit int",
-        Type::U64 => "64-bit unsigned int",
-        Type::Float => "float",
-        Type::Double => "double",
-        Type::String => "string",
-        Type::Aggregate => "aggregate",
-        Type::AggregateStatic => "static aggregate",
-        Type::Event => "event record array",
-        Type::HighResEvent => "highres event record array",
-        Type::NoSupport => "Not Supported",
-    };
+    let ty = desc.ty.description();
     let indom = if desc.indom.is_some() { "SET" } else { "NULL" };
     let units = if desc.units.is_dimensionless() { "none".to_owned() } else { desc.units.to_string() };
     format!("type={ty} indom={indom} sem={} units={units}", desc.semantics)

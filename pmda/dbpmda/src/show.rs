@@ -38,17 +38,7 @@ impl RawDesc {
     pub(crate) fn print(&self, console: &Console) {
         let ty = match Type::from_code(self.ty) {
             Ok(Type::NoSupport) => return out!(console, "    Data Type: Not Supported\n"),
-            Ok(Type::I32) => "32-bit int",
-            Ok(Type::U32) => "32-bit unsigned int",
-            Ok(Type::I64) => "64-bit int",
-            Ok(Type::U64) => "64-bit unsigned int",
-            Ok(Type::Float) => "float",
-            Ok(Type::Double) => "double",
-            Ok(Type::String) => "string",
-            Ok(Type::Aggregate) => "aggregate",
-            Ok(Type::AggregateStatic) => "static aggregate",
-            Ok(Type::Event) => "event record array",
-            Ok(Type::HighResEvent) => "highres event record array",
+            Ok(ty) => ty.description(),
             Err(_) => "???",
         };
         let number = |name: &str, number: i32| match name {
