@@ -142,7 +142,7 @@ impl Sampler {
 
     fn try_sample(&mut self) -> Result<Snapshot> {
         if self.shared.reload.swap(false, Relaxed) {
-            self.config = Config::load(&self.path);
+            self.config = Config::load(&self.path, &self.host);
             self.bound = None;
         }
         let mut live = self.connected()?;
@@ -190,7 +190,8 @@ impl Sampler {
     }
 
     fn names(&self, live: &mut Live) -> Result<Names> {
-        let names = self.config.definitions.iter().flat_map(|definition| definition.names());
+        let definitions = self.config.groups.iter().flat_map(|group| &group.definitions);
+        let names = definitions.flat_map(|definition| definition.names());
         // pmcd would ask this agent for its own.
         Names::lookup(live.context(), names.filter(|name| !name.starts_with(OWN)))
     }
@@ -211,9 +212,11 @@ impl Sampler {
 
     fn bind(&mut self, mut names: Names) -> Bound {
         let mut operands = Operands { names: &mut names, known: &mut self.known, own: self.own };
-        let definitions = &self.config.definitions;
-        let evaluator = Evaluator::bind(definitions, &mut operands, self.config.novalue);
-        let (mut good, mut messages) = (Vec::new(), self.config.messages.clone());
+        let definitions: Vec<_> = self.config.groups.iter().flat_map(|group| &group.definitions).collect();
+        let novalue = self.config.groups.iter().any(|group| group.novalue);
+        let evaluator = Evaluator::bind(definitions.iter().copied(), &mut operands, novalue);
+        let (mut good, mut messages) =
+            (Vec::new(), self.config.problems.iter().map(ToString::to_string).collect::<Vec<_>>());
         for (number, definition) in definitions.iter().enumerate() {
             let text = |text| definition.text(text, true).unwrap_or_default().to_owned();
             match evaluator.desc(number) {
