@@ -158,19 +158,12 @@ fn many_requests() -> String {
 #[ignore = "needs PCP"]
 fn valgrind_sees_no_leak_and_no_invalid_access() {
     let pcp = Pcp::required();
-    let mut valgrind = std::process::Command::new("valgrind");
-    valgrind.args([
-        "--leak-check=full",
-        "--show-leak-kinds=definite,indirect",
-        "--errors-for-leak-kinds=definite,indirect",
-    ]);
-    valgrind.args(["--error-exitcode=9", "--num-callers=30"]).arg(pcp.path("PCP_BIN_DIR").join("dbpmda"));
+    let mut valgrind = pcp.valgrind(pcp.path("PCP_BIN_DIR").join("dbpmda"));
     valgrind.arg("-n").arg(pcp.c_agent("simple").root());
     let open = format!("open dso {} simple_init {DOMAIN}\n", ours().display());
     let output = pcp.run_command(valgrind, &format!("{open}{}quit\n", many_requests()));
     let said = &output.text[output.text.len().saturating_sub(4000)..];
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("definitely lost: 0 bytes") && said.contains("ERROR SUMMARY: 0 errors"), "{said}");
     assert!(output.text.matches("inst: 1 name: \"green\"").count() > 300, "{said}");
 }
 
@@ -180,8 +173,7 @@ fn valgrind_sees_no_leak_and_no_invalid_access() {
 fn valgrind_sees_no_invalid_access_at_the_end_of_a_local_context() {
     let pcp = Pcp::required();
     let c = pcp.c_agent("simple");
-    let mut valgrind = std::process::Command::new("valgrind");
-    valgrind.args(["-q", "--error-exitcode=9"]).arg(pcp.path("PCP_BIN_DIR").join("pminfo"));
+    let mut valgrind = pcp.valgrind(pcp.path("PCP_BIN_DIR").join("pminfo"));
     valgrind.env("PCP_PMDAS_DIR", c.pmdas_dir()).arg("-n").arg(c.root()).args(["-L", "-K", "clear"]);
     for (domain, object) in [(252, c.shared_object()), (DOMAIN, ours()), (251, ours())] {
         valgrind.args(["-K", &format!("add,{domain},{},simple_init", object.display())]);

@@ -78,6 +78,14 @@ impl Pcp {
         command
     }
 
+    /// A program under valgrind, which exits with 9 if the program leaks memory or has used what is not its own.
+    pub fn valgrind(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("valgrind");
+        command.args(["--error-exitcode=9", "--num-callers=30", "--leak-check=full"]);
+        command.args(["--show-leak-kinds=definite,indirect", "--errors-for-leak-kinds=definite,indirect"]).arg(program);
+        command
+    }
+
     /// Runs a command of PCP's that needs no pmcd.
     #[track_caller]
     pub fn run<S: AsRef<OsStr>>(&self, tool: &str, arguments: impl IntoIterator<Item = S>) -> Output {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use testkit::{Pcp, built};
 
-use crate::sessions::{Sessions, shows};
+use crate::sessions::{OURS, Sessions, shows};
 
 /// All requests that do not make PCP's dbpmda free a shared object's values twice.
 const SIMPLE: &str = include_str!("../../../../agents/simple/tests/session.dbpmda");
@@ -116,4 +116,23 @@ fn versions_of_the_interface_and_of_the_pmapi() {
     }
     let shown = Sessions::new().same_input(&["-i", "-e"], &session);
     shows(&shown, &["PMDA PMAPI Version:     3", "PMDA interface version 8", "PMAPI version 253"]);
+}
+
+/// The C library keeps some memory at its end, but no more for more answers.
+#[test]
+#[ignore = "needs PCP"]
+fn valgrind_sees_the_values_of_a_shared_object_freed() {
+    let pcp = Pcp::required();
+    let c = pcp.c_agent("simple");
+    let lost = |fetches: usize| {
+        let mut valgrind = pcp.valgrind(OURS);
+        valgrind.arg("-n").arg(c.root()).env("PCP_PMDAS_DIR", c.pmdas_dir());
+        let requests = "fetch 253.0.0 253.0.1 253.1.2 253.1.3 253.2.4\n".repeat(fetches) + &simple() + "quit\n";
+        let text = pcp.run_command(valgrind, &(open(&c.shared_object(), "simple_init", 253) + &requests)).text;
+        let lost = text.split_once("definitely lost:").unwrap_or_else(|| panic!("{text}")).1;
+        shows(&text, &["inst [0 or ???]", "ERROR SUMMARY"]);
+        assert!(!text.contains("Invalid"), "{text}");
+        lost.lines().take(2).map(|line| line.split("==").last().unwrap().trim().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(lost(2), lost(50));
 }
