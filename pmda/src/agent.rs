@@ -70,6 +70,14 @@ pub trait Agent: Sized + 'static {
         Ok(())
     }
 
+    /// The metrics of a fetch, as often as they are named, after [`Agent::refresh`] and before the first of
+    /// [`Agent::fetch`]: for an agent that reads at once what all of them need, and nothing else. An error is the
+    /// answer to the whole request.
+    fn prepare(&mut self, items: &mut dyn Iterator<Item = Item>, client: Client) -> Result {
+        let _ = (items, client);
+        Ok(())
+    }
+
     /// The instances of a domain that changes while the agent runs, usually a
     /// [`Cache`](crate::cache::Cache). Domains that are not given here have the instances that were
     /// declared (pmdaInstance(3)).

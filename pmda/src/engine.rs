@@ -222,6 +222,9 @@ impl<A: Agent> Engine<A> {
 
     fn fetch(&mut self, client: Client, fetch: Fetch<'_>) -> Result<Answer> {
         self.agent.refresh(Request::Fetch, client)?;
+        let domain = self.schema.domain();
+        let named = fetch.pmids().flatten().filter(|pmid| pmid.domain() == domain);
+        self.agent.prepare(&mut named.map(PmId::item), client)?;
         self.result.begin();
         for pmid in fetch.pmids() {
             // A request may name a large metric any number of times.
