@@ -36,7 +36,9 @@ enum Progress {
 
 impl<'a, M: Metadata> Binder<'a, M> {
     pub(crate) fn new(definitions: Vec<&'a Definition>, metadata: &'a mut M, novalue: bool) -> Self {
-        let by_name = definitions.iter().enumerate().rev().map(|(at, definition)| (&*definition.name, at)).collect();
+        let numbered = || definitions.iter().enumerate().rev();
+        let aliases = numbered().filter_map(|(at, definition)| Some((definition.alias.as_deref()?, at)));
+        let by_name = aliases.chain(numbered().map(|(at, definition)| (&*definition.name, at))).collect();
         let progress = vec![Progress::No; definitions.len()];
         let evaluator = Evaluator::default();
         Binder { definitions, by_name, metadata, novalue, looked_up: HashMap::new(), progress, evaluator }

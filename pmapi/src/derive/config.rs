@@ -15,6 +15,8 @@ use super::{Controls, Definitions, RegisterError, Setter, SyntaxError, Text};
 pub struct Loaded {
     /// How many definitions were added.
     pub count: usize,
+    /// The line of each, from 1, in its file.
+    pub lines: Vec<usize>,
     /// What is wrong with the others.
     pub messages: Vec<Message>,
 }
@@ -51,23 +53,14 @@ impl Definitions {
     /// When one cannot be read; what was loaded before stays.
     pub fn load(&mut self, paths: &str, controls: &mut Controls) -> io::Result<Loaded> {
         let mut loaded = Loaded::default();
-        for path in paths.split(':').filter(|path| !path.is_empty()) {
-            self.load_path(Path::new(path), controls, &mut loaded)?;
-        }
+        read_files(paths, &mut |path, text| {
+            let more = self.load_text(&path.display().to_string(), &String::from_utf8_lossy(&text?), controls);
+            loaded.count += more.count;
+            loaded.lines.extend(more.lines);
+            loaded.messages.extend(more.messages);
+            Ok(())
+        })?;
         Ok(loaded)
-    }
-
-    fn load_path(&mut self, path: &Path, controls: &mut Controls, loaded: &mut Loaded) -> io::Result<()> {
-        if fs::metadata(path)?.is_dir() {
-            let mut entries = fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
-            entries.sort_by_key(fs::DirEntry::file_name);
-            return entries.iter().try_for_each(|entry| self.load_path(&entry.path(), controls, loaded));
-        }
-        let text = fs::read(path)?;
-        let more = self.load_text(&path.display().to_string(), &String::from_utf8_lossy(&text), controls);
-        loaded.count += more.count;
-        loaded.messages.extend(more.messages);
-        Ok(())
     }
 
     /// Loads the text of a configuration; `file` is its name in messages.
@@ -78,6 +71,31 @@ impl Definitions {
             loader.line(&line);
         }
         loader.loaded
+    }
+}
+
+/// Reads the files of a configuration, as [`Definitions::load`] does: each file's bytes, or why it, or a directory,
+/// cannot be read. What is neither file nor directory is passed over.
+///
+/// # Errors
+/// What `found` answers; nothing is read after that.
+pub fn read_files(paths: &str, found: &mut dyn FnMut(&Path, io::Result<Vec<u8>>) -> io::Result<()>) -> io::Result<()> {
+    paths.split(':').filter(|path| !path.is_empty()).try_for_each(|path| read_below(Path::new(path), found))
+}
+
+fn read_below(path: &Path, found: &mut dyn FnMut(&Path, io::Result<Vec<u8>>) -> io::Result<()>) -> io::Result<()> {
+    let entries = match fs::metadata(path) {
+        Ok(data) if data.is_dir() => fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>),
+        Ok(data) if data.is_file() => return found(path, fs::read(path)),
+        Ok(_) => return Ok(()),
+        Err(e) => Err(e),
+    };
+    match entries {
+        Ok(mut entries) => {
+            entries.sort_by_key(fs::DirEntry::file_name);
+            entries.iter().try_for_each(|entry| read_below(&entry.path(), found))
+        }
+        Err(e) => found(path, Err(e)),
     }
 }
 
@@ -184,6 +202,7 @@ impl Loader<'_> {
         let error = match self.definitions.register(name, expr) {
             Ok(_) => {
                 self.loaded.count += 1;
+                self.loaded.lines.push(self.reader.line);
                 return;
             }
             Err(RegisterError::Syntax(error)) => error,

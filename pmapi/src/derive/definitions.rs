@@ -41,6 +41,7 @@ pub struct Definition {
     pub(crate) name: Box<str>,
     pub(crate) expr: Expr,
     pub(crate) pmid: PmId,
+    pub(crate) alias: Option<Box<str>>,
     oneline: Option<String>,
     help: Option<String>,
 }
@@ -51,7 +52,7 @@ impl Definition {
     /// # Errors
     /// When the name is none, or the expression is none.
     pub fn new(name: &str, expr: &str, pmid: PmId) -> Result<Definition, RegisterError> {
-        Ok(Definition { name: checked_name(name)?, expr: parse(expr)?, pmid, oneline: None, help: None })
+        Ok(Definition { name: checked_name(name)?, expr: parse(expr)?, pmid, alias: None, oneline: None, help: None })
     }
 
     /// The metric's name.
@@ -62,6 +63,11 @@ impl Definition {
     /// The metric's identifier.
     pub fn pmid(&self) -> PmId {
         self.pmid
+    }
+
+    /// Gives it another name, by which other definitions may refer to it as well.
+    pub fn set_alias(&mut self, alias: &str) {
+        self.alias = Some(alias.into());
     }
 
     /// Every metric that the expression names, in its order, whether or not its values are used.
@@ -151,7 +157,7 @@ impl Definitions {
         }
         let (name, expr) = (checked_name(name)?, parse(expr)?);
         let pmid = self.next_pmid().ok_or(RegisterError::NoPmId(self.scope))?;
-        let definition = Definition { name, expr, pmid, oneline: None, help: None };
+        let definition = Definition { name, expr, pmid, alias: None, oneline: None, help: None };
         self.used += 1;
         let at = self.list.len();
         self.by_name.insert(definition.name.clone(), at);

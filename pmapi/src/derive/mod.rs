@@ -117,7 +117,7 @@ mod select;
 mod source;
 mod values;
 
-pub use config::{Loaded, Message};
+pub use config::{Loaded, Message, read_files};
 pub use control::{Control, ControlError, Controls, Setter, Severity};
 pub use definitions::{Definition, Definitions, Scope, Text};
 pub use error::{BindError, RegisterError, SyntaxError};

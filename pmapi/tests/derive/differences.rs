@@ -207,6 +207,8 @@ fn definitions_refer_to_one_another() {
     ] {
         definitions.register(name, expr).unwrap();
     }
+    definitions.register("by.alias", "shown.sum + 1").unwrap();
+    definitions.get_mut("sum.of").unwrap().set_alias("shown.sum");
     let mut evaluator = Evaluator::bind(&definitions, &mut &table, false);
     let error = |name: &str| evaluator.desc(evaluator.find(name).unwrap()).unwrap_err().cloned().unwrap();
     let path = |names: &[&str]| BindError::Cycle { path: names.iter().map(|name| name.to_string()).collect() };
@@ -220,6 +222,9 @@ fn definitions_refer_to_one_another() {
     evaluator.evaluate(&plan, std::time::Duration::from_secs(1), &mut &table);
     let values: Vec<_> = evaluator.values(twice).unwrap().iter().collect();
     assert_eq!(values, [(None, pmapi::Atom::U32(12))]);
+    let by_alias = evaluator.find("by.alias").unwrap();
+    evaluator.evaluate(&evaluator.plan([by_alias]), std::time::Duration::from_secs(2), &mut &table);
+    assert_eq!(evaluator.values(by_alias).unwrap().iter().next(), Some((None, pmapi::Atom::U32(7))));
 }
 
 #[test]
