@@ -136,20 +136,15 @@ impl Channel {
 
     /// Waits for an answer. An ERROR PDU with a negative code is an error.
     pub(super) fn receive(&mut self) -> Result<Answer<'_>> {
-        self.receive_with_bytes().map(|(answer, _)| answer)
-    }
-
-    /// The same with the bytes of its PDU.
-    pub(super) fn receive_with_bytes(&mut self) -> Result<(Answer<'_>, &[u8])> {
-        let (answer, bytes) = self.receive_any()?;
+        let answer = self.receive_any()?;
         if let Answer::Pdu(Pdu::Error(e)) = &answer {
             e.status()?;
         }
-        Ok((answer, bytes))
+        Ok(answer)
     }
 
     /// Waits for a PDU, whatever it says.
-    pub(super) fn receive_any(&mut self) -> Result<(Answer<'_>, &[u8])> {
+    pub(super) fn receive_any(&mut self) -> Result<Answer<'_>> {
         self.within(|stream, frames, _, deadline| {
             loop {
                 if Header::parse(frames.unread())?.is_some_and(|head| frames.pending() >= head.len as usize) {
@@ -160,7 +155,7 @@ impl Channel {
             }
         })?;
         let (header, bytes) = self.frames.next_pdu()?.ok_or(Error::IPC)?;
-        Ok((Answer::decode(header, bytes)?, bytes))
+        Ok(Answer::decode(header, bytes)?)
     }
 
     /// Sends a request and waits for its answer.

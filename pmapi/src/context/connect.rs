@@ -85,7 +85,7 @@ impl Attempt<'_> {
 
     /// pmcd speaks first; the client answers with what it wants, and is not answered.
     fn greet(&self, mut channel: Channel, local: bool) -> Result<(Channel, Flags)> {
-        let features = match channel.receive_any()?.0 {
+        let features = match channel.receive_any()? {
             Answer::Pdu(Pdu::Error(greeting)) => greeting.greeting()?,
             _ => return Err(Error::IPC),
         };

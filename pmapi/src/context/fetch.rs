@@ -56,9 +56,10 @@ impl Sample {
         (0..self.len()).map_while(|at| self.set(at))
     }
 
-    fn assign(&mut self, pdu: &[u8], sets: ValueSets<'_>) {
+    /// Takes over what an agent has answered itself, without pmcd between.
+    pub fn assign(&mut self, sets: ValueSets<'_>) {
         self.pdu.clear();
-        self.pdu.extend_from_slice(pdu);
+        self.pdu.extend_from_slice(sets.pdu());
         self.sets.clear();
         self.sets.extend(sets.offsets());
     }
@@ -95,7 +96,7 @@ impl Context {
         }
         let mut changes = Changes::default();
         loop {
-            let (answer, pdu) = self.channel.receive_with_bytes()?;
+            let answer = self.channel.receive()?;
             let (values, time) = match answer {
                 // News of pmcd come before the values.
                 Answer::Pdu(Pdu::Error(news)) if news.code > 0 => {
@@ -115,7 +116,7 @@ impl Context {
             if values.len() != pmids.len() {
                 return Err(Error::IPC);
             }
-            sample.assign(pdu, values);
+            sample.assign(values);
             (sample.time, sample.changes) = (time, changes);
             return Ok(());
         }

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 pub use fetch::{InstValue, Sample};
 pub use host::HostSpec;
 pub use settings::Settings;
-pub use source::{Live, Names};
+pub use source::{Live, Names, OperandValues};
 
 use channel::Channel;
 

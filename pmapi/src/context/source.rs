@@ -61,12 +61,11 @@ impl Metadata for Names {
     }
 }
 
-/// Samples of operands from pmcd, for [`Evaluator::evaluate`](crate::derive::Evaluator::evaluate).
+/// The values of operands in one sample, and the names of instances.
 ///
 /// Names of instances are asked for once, and again when an instance is seen that has none yet.
-#[derive(Debug)]
-pub struct Live {
-    context: Context,
+#[derive(Debug, Default)]
+pub struct OperandValues {
     pmids: Vec<PmId>,
     places: HashMap<PmId, usize>,
     sample: Sample,
@@ -81,11 +80,82 @@ struct Instances {
     fresh: bool,
 }
 
+impl OperandValues {
+    /// The last sample.
+    pub fn last(&self) -> &Sample {
+        &self.sample
+    }
+
+    /// Takes a sample of some metrics by fetching them all at once: `fetch` is not called for none.
+    ///
+    /// # Errors
+    /// Those of `fetch`. There are no values then.
+    pub fn take(
+        &mut self,
+        pmids: impl Iterator<Item = PmId>,
+        fetch: impl FnOnce(&[PmId], &mut Sample) -> Result<Changes>,
+    ) -> Result<Changes> {
+        self.pmids.clear();
+        self.pmids.extend(pmids);
+        self.places.clear();
+        self.instances.values_mut().for_each(|instances| instances.fresh = false);
+        if self.pmids.is_empty() {
+            return Ok(Changes::default());
+        }
+        let changes = fetch(&self.pmids, &mut self.sample)?;
+        self.places.extend(self.pmids.iter().enumerate().map(|(at, pmid)| (*pmid, at)));
+        Ok(changes)
+    }
+
+    /// The values of one ([`Source::values`]).
+    ///
+    /// # Errors
+    /// The error in place of values; `PM_ERR_VALUE` for a metric that is not in the sample, `PM_ERR_IPC` when there is
+    /// another one in its place, `PM_ERR_CONV` for values of another type.
+    pub fn values(&self, operand: &Operand, load: &mut Load<'_>) -> Result<()> {
+        let pmid = operand.desc.pmid;
+        let place = self.places.get(&pmid).ok_or(Error::VALUE)?;
+        let set = self.sample.set(*place).filter(|set| set.pmid == Some(pmid)).ok_or(Error::IPC)?;
+        set.error.map_or(Ok(()), Err)?;
+        let ty = load.ty();
+        for (inst, value) in set.values() {
+            load.push(inst, value.atom(ty)?);
+        }
+        Ok(())
+    }
+
+    /// Adds the name of an instance to a text ([`Source::instance_name`]); `ask` gives all instances of its domain.
+    ///
+    /// # Errors
+    /// Those of `ask`; `PM_ERR_INST` when the instance has no name.
+    pub fn instance_name<N: Into<Vec<u8>>>(
+        &mut self,
+        indom: InDom,
+        inst: Inst,
+        name: &mut Vec<u8>,
+        ask: impl FnOnce() -> Result<Vec<(Inst, N)>>,
+    ) -> Result<()> {
+        let known = self.instances.entry(indom).or_default();
+        if !known.names.contains_key(&inst) && !known.fresh {
+            known.names = ask()?.into_iter().map(|(inst, name)| (inst, name.into())).collect();
+            known.fresh = true;
+        }
+        name.extend_from_slice(known.names.get(&inst).ok_or(Error::INST)?);
+        Ok(())
+    }
+}
+
+/// Samples of operands from pmcd, for [`Evaluator::evaluate`](crate::derive::Evaluator::evaluate).
+#[derive(Debug)]
+pub struct Live {
+    context: Context,
+    operands: OperandValues,
+}
+
 impl Live {
     /// Samples from a context, whose profile they obey.
     pub fn new(context: Context) -> Live {
-        let (places, instances) = (HashMap::new(), HashMap::new());
-        Live { context, pmids: Vec::new(), places, sample: Sample::default(), instances }
+        Live { context, operands: OperandValues::default() }
     }
 
     /// The context.
@@ -95,7 +165,7 @@ impl Live {
 
     /// The last sample.
     pub fn last(&self) -> &Sample {
-        &self.sample
+        self.operands.last()
     }
 
     /// Takes a sample of operands, all in one fetch: those of
@@ -104,29 +174,17 @@ impl Live {
     /// # Errors
     /// Those of [`Context::fetch`]. There are no values then.
     pub fn take<'o>(&mut self, operands: impl Iterator<Item = &'o Operand>) -> Result<Changes> {
-        self.pmids.clear();
-        self.pmids.extend(operands.map(|operand| operand.desc.pmid));
-        self.places.clear();
-        self.instances.values_mut().for_each(|instances| instances.fresh = false);
-        if self.pmids.is_empty() {
-            return Ok(Changes::default());
-        }
-        self.context.fetch_into(&self.pmids, &mut self.sample)?;
-        self.places.extend(self.pmids.iter().enumerate().map(|(at, pmid)| (*pmid, at)));
-        Ok(self.sample.changes())
+        let Live { context, operands: taken } = self;
+        taken.take(operands.map(|operand| operand.desc.pmid), |pmids, sample| {
+            context.fetch_into(pmids, sample)?;
+            Ok(sample.changes())
+        })
     }
 }
 
 impl Source for Live {
     fn values(&mut self, operand: &Operand, load: &mut Load<'_>) -> Result<()> {
-        let place = self.places.get(&operand.desc.pmid).ok_or(Error::VALUE)?;
-        let set = self.sample.set(*place).ok_or(Error::IPC)?;
-        set.error.map_or(Ok(()), Err)?;
-        let ty = load.ty();
-        for (inst, value) in set.values() {
-            load.push(inst, value.atom(ty)?);
-        }
-        Ok(())
+        self.operands.values(operand, load)
     }
 
     fn instances(&mut self, indom: InDom, list: &mut Vec<Inst>) -> Result<()> {
@@ -135,13 +193,7 @@ impl Source for Live {
     }
 
     fn instance_name(&mut self, indom: InDom, inst: Inst, name: &mut Vec<u8>) -> Result<()> {
-        let known = self.instances.entry(indom).or_default();
-        if !known.names.contains_key(&inst) && !known.fresh {
-            known.names = self.context.in_dom(indom)?.into_iter().collect();
-            known.fresh = true;
-        }
-        name.extend_from_slice(known.names.get(&inst).ok_or(Error::INST)?);
-        Ok(())
+        self.operands.instance_name(indom, inst, name, || self.context.in_dom(indom))
     }
 
     fn instance_id(&mut self, indom: InDom, name: &str) -> Result<Inst> {

@@ -90,6 +90,20 @@ impl Evaluator {
         Ok(Desc { pmid: *pmid, ty: meta.ty, indom: meta.indom, semantics: meta.semantics, units: meta.units })
     }
 
+    /// For each definition whether its values depend on those of the sample before: there is a `delta` or `rate` in it,
+    /// or in what it refers to.
+    pub fn have_history(&self) -> Vec<bool> {
+        let mut bound = Vec::with_capacity(self.bound.len());
+        for definition in &self.bound {
+            let mut steps = self.steps.get(definition.steps.clone()).unwrap_or_default().iter();
+            // Each definition refers to earlier ones only.
+            let refers = || definition.definitions.iter().any(|other| bound.get(*other as usize) == Some(&true));
+            let has = steps.any(Step::has_history) || refers();
+            bound.push(has);
+        }
+        self.order.iter().map(|at| bound.get(*at as usize) == Some(&true)).collect()
+    }
+
     /// Every metric that definitions refer to.
     pub fn operands(&self) -> &[Operand] {
         &self.operands

@@ -51,6 +51,12 @@ pub(crate) struct Step {
     pub(crate) output: Slot,
 }
 
+impl Step {
+    pub(crate) fn has_history(&self) -> bool {
+        matches!(self.op, Op::Delta { .. } | Op::Rate { .. })
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum Op {
     /// One number for each instance there is.

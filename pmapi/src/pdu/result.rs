@@ -200,6 +200,11 @@ impl<'a> ValueSets<'a> {
         self.places().map(|(_, set)| set)
     }
 
+    /// The PDU that they stand in.
+    pub(crate) fn pdu(self) -> &'a [u8] {
+        self.pdu
+    }
+
     /// Where the sets are in the PDU, for [`ValueSet::at`].
     pub(crate) fn offsets(self) -> impl Iterator<Item = usize> + use<'a> {
         self.places().map(|(place, _)| place)
