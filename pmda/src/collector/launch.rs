@@ -110,23 +110,14 @@ impl Launch {
 
     /// Starts the agent, connects, and makes the version exchange.
     pub fn start(self) -> Result<Collector<Process>> {
-        let (not_ready, handshake, timeout) = (self.not_ready, self.handshake, self.timeout);
-        let mut process = self.open()?;
-        match Collector::handshake(&mut process, handshake) {
-            Ok(flags) => {
-                let mut collector = Collector::with_flags(process, flags);
-                collector.set_timeout(timeout);
-                if not_ready {
-                    collector.set_not_ready();
-                }
-                Ok(collector)
-            }
-            Err(e @ Error::Closed) => match process.end() {
-                End::Exited(status) => Err(Error::Exited(status)),
-                _ => Err(e),
-            },
-            Err(e) => Err(e),
-        }
+        let handshake = self.handshake;
+        self.begin()?.wait(handshake)
+    }
+
+    /// Starts the agent and connects, and leaves the version exchange to [`Starting::wait`].
+    pub fn begin(self) -> Result<Starting> {
+        let (not_ready, timeout) = (self.not_ready, self.timeout);
+        Ok(Starting { process: Some(self.open()?), not_ready, timeout })
     }
 
     /// Starts the agent and connects, without the version exchange.
@@ -152,6 +143,42 @@ impl Launch {
                 },
                 Some(command) => connect_to(spawn(command)?, address),
             },
+        }
+    }
+}
+
+/// An agent that is connected, but may not have sent its CREDS PDU yet.
+#[derive(Debug)]
+pub struct Starting {
+    /// `None` from the end of the version exchange on.
+    process: Option<Process>,
+    not_ready: bool,
+    timeout: Option<Duration>,
+}
+
+impl Starting {
+    /// Waits for the agent's CREDS PDU. After [`Error::TimedOut`] one may go on waiting; any other error has ended the
+    /// agent.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Collector<Process>> {
+        let mut process = self.process.take().ok_or(Error::Dropped)?;
+        match Collector::handshake(&mut process, timeout) {
+            Ok(flags) => {
+                let mut collector = Collector::with_flags(process, flags);
+                collector.set_timeout(self.timeout);
+                if self.not_ready {
+                    collector.set_not_ready();
+                }
+                Ok(collector)
+            }
+            Err(e @ Error::TimedOut(_)) => {
+                self.process = Some(process);
+                Err(e)
+            }
+            Err(e @ Error::Closed) => match process.end() {
+                End::Exited(status) => Err(Error::Exited(status)),
+                _ => Err(e),
+            },
+            Err(e) => Err(e),
         }
     }
 }

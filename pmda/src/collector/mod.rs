@@ -38,7 +38,7 @@ mod tests;
 
 pub use channel::Channel;
 pub use error::{Error, Result};
-pub use launch::{Address, Launch};
+pub use launch::{Address, Launch, Starting};
 pub use process::{End, Process};
 pub use reply::{Fetched, LabelTarget, Values};
 pub use session::{Collector, State};
