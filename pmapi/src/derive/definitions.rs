@@ -39,6 +39,7 @@ pub enum Text {
 #[derive(Clone, Debug)]
 pub struct Definition {
     pub(crate) name: Box<str>,
+    text: Box<str>,
     pub(crate) expr: Expr,
     pub(crate) pmid: PmId,
     pub(crate) alias: Option<Box<str>>,
@@ -52,7 +53,8 @@ impl Definition {
     /// # Errors
     /// When the name is none, or the expression is none.
     pub fn new(name: &str, expr: &str, pmid: PmId) -> Result<Definition, RegisterError> {
-        Ok(Definition { name: checked_name(name)?, expr: parse(expr)?, pmid, alias: None, oneline: None, help: None })
+        let (name, text) = (checked_name(name)?, expr.into());
+        Ok(Definition { name, text, expr: parse(expr)?, pmid, alias: None, oneline: None, help: None })
     }
 
     /// The metric's name.
@@ -68,6 +70,11 @@ impl Definition {
     /// Gives it another name, by which other definitions may refer to it as well.
     pub fn set_alias(&mut self, alias: &str) {
         self.alias = Some(alias.into());
+    }
+
+    /// The expression as it was given.
+    pub fn expression(&self) -> &str {
+        &self.text
     }
 
     /// Every metric that the expression names, in its order, whether or not its values are used.
@@ -155,9 +162,9 @@ impl Definitions {
         if self.by_name.contains_key(name) {
             return Err(RegisterError::Duplicate(self.scope));
         }
-        let (name, expr) = (checked_name(name)?, parse(expr)?);
+        let (name, text, expr) = (checked_name(name)?, expr.into(), parse(expr)?);
         let pmid = self.next_pmid().ok_or(RegisterError::NoPmId(self.scope))?;
-        let definition = Definition { name, expr, pmid, alias: None, oneline: None, help: None };
+        let definition = Definition { name, text, expr, pmid, alias: None, oneline: None, help: None };
         self.used += 1;
         let at = self.list.len();
         self.by_name.insert(definition.name.clone(), at);

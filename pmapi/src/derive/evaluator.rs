@@ -112,15 +112,18 @@ impl Evaluator {
     /// What has to be computed for some definitions: they themselves, and those that they refer to. Those that mean
     /// nothing are left out.
     pub fn plan(&self, definitions: impl IntoIterator<Item = usize>) -> Plan {
-        let mut wanted = vec![false; self.bound.len()];
-        for number in definitions {
-            if let Some(wanted) = self.order.get(number).and_then(|at| wanted.get_mut(*at as usize)) {
-                *wanted = true;
-            }
-        }
+        self.plan_beyond(&Plan::default(), definitions)
+    }
+
+    /// What has to be computed besides a plan for further definitions.
+    pub fn plan_beyond(&self, plan: &Plan, definitions: impl IntoIterator<Item = usize>) -> Plan {
+        let (mut planned, mut wanted) = (vec![false; self.bound.len()], vec![false; self.bound.len()]);
+        let mark = |list: &mut [bool], at: &u32| _ = list.get_mut(*at as usize).map(|marked| *marked = true);
+        plan.bound.iter().for_each(|at| mark(&mut planned, at));
+        definitions.into_iter().filter_map(|number| self.order.get(number)).for_each(|at| mark(&mut wanted, at));
         let mut plan = Plan::default();
         // Each definition refers to earlier ones only.
-        for at in (0..wanted.len()).rev().filter(|at| self.bound[*at].result.is_ok()) {
+        for at in (0..wanted.len()).rev().filter(|at| self.bound[*at].result.is_ok() && !planned[*at]) {
             if wanted[at] {
                 self.bound[at].definitions.iter().for_each(|other| wanted[*other as usize] = true);
                 plan.bound.push(at as u32);
@@ -131,6 +134,13 @@ impl Evaluator {
         plan.operands.sort_unstable();
         plan.operands.dedup();
         plan
+    }
+
+    /// Makes `delta` and `rate` in a plan begin anew, as if there had been no sample.
+    pub fn forget(&mut self, plan: &Plan) {
+        for bound in plan.bound.iter().filter_map(|at| self.bound.get(*at as usize)) {
+            self.steps.get_mut(bound.steps.clone()).unwrap_or_default().iter_mut().for_each(Step::forget);
+        }
     }
 
     /// The metrics whose values a plan needs: all of them are to be fetched at once.

@@ -56,6 +56,11 @@ impl Pairs<'_> {
 }
 
 impl History {
+    /// There has been no sample before.
+    pub(crate) fn forget(&mut self) {
+        self.stamp = None;
+    }
+
     /// The difference of each instance that is in both samples.
     pub(crate) fn delta(&mut self, of: &Values, stamp: Duration, output: &mut Values) {
         match self.pairs(of) {

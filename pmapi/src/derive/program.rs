@@ -55,6 +55,13 @@ impl Step {
     pub(crate) fn has_history(&self) -> bool {
         matches!(self.op, Op::Delta { .. } | Op::Rate { .. })
     }
+
+    /// Forgets the sample before.
+    pub(crate) fn forget(&mut self) {
+        if let Op::Delta { history, .. } | Op::Rate { history, .. } = &mut self.op {
+            history.forget();
+        }
+    }
 }
 
 #[derive(Debug)]

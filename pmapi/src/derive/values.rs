@@ -36,12 +36,38 @@ impl Ids {
 }
 
 /// The values of a metric in a sample: a column of instances and a column of numbers or of texts.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Values {
     pub(crate) ids: Arc<Ids>,
     pub(crate) data: Data,
     pub(crate) ty: Type,
     pub(crate) status: Result<(), Error>,
+}
+
+/// No values.
+impl Default for Values {
+    fn default() -> Values {
+        Values::new(Type::U32)
+    }
+}
+
+/// [`Clone::clone_from`] uses the memory of values of the same type again.
+impl Clone for Values {
+    fn clone(&self) -> Values {
+        Values { ids: Arc::clone(&self.ids), data: self.data.clone(), ty: self.ty, status: self.status }
+    }
+
+    fn clone_from(&mut self, from: &Values) {
+        (self.ty, self.status) = (from.ty, from.status);
+        if std::mem::discriminant(&self.data) == std::mem::discriminant(&from.data) {
+            self.data.copy_from(&from.data, None);
+        } else {
+            self.data = from.data.clone();
+        }
+        if !Arc::ptr_eq(&self.ids, &from.ids) {
+            self.ids = Arc::clone(&from.ids);
+        }
+    }
 }
 
 impl Values {
