@@ -144,7 +144,7 @@ impl Evaluator {
     }
 
     /// The metrics whose values a plan needs: all of them are to be fetched at once.
-    pub fn operands_of(&self, plan: &Plan) -> impl Iterator<Item = &Operand> {
+    pub fn operands_of(&self, plan: &Plan) -> impl Iterator<Item = &Operand> + Clone {
         plan.operands.iter().filter_map(|number| self.operands.get(*number as usize))
     }
 

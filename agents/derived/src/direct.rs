@@ -1,0 +1,207 @@
+//! A group over agents that are started for it: evaluated when a client asks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pmapi::derive::{Evaluator, Plan, Values};
+use pmapi::{Error, InDom, Result};
+use pmda::prelude::{Instances, PollSet};
+
+use crate::config::{Group, Operands};
+use crate::metrics::{List, Metrics};
+use crate::operands::agents::{Agents, News};
+use crate::running::{Figures, Running};
+
+/// A group whose operands are those of agents that this one has started.
+///
+/// A fetch takes one sample, of what the metrics that it names need, and evaluates these from it. What has `delta` or
+/// `rate` in it is evaluated less often, whoever asks: all such metrics that somebody has asked for lately together,
+/// when nine tenths of the interval have passed since the last time; between these samples their values stay. So a
+/// rate is one over the time since the agent's sample before, as in libpcp, but never over a time so short that it
+/// is noise; clients that fetch at other times share it, and the rhythm of one does not show in the rates of another.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    group: Group,
+    agents: Agents,
+    interval: Duration,
+    /// How long a request may take.
+    patience: Duration,
+    started: Instant,
+    bound: Option<Bound>,
+    lists: HashMap<InDom, List>,
+    figures: Figures,
+    sampled: Option<Instant>,
+}
+
+/// The definitions, bound to what the agents have.
+#[derive(Debug)]
+struct Bound {
+    evaluator: Evaluator,
+    metrics: Arc<Metrics>,
+    at: Instant,
+    /// When somebody asked last for each definition with history; `None` for the others.
+    asked: Vec<Option<Option<Instant>>>,
+    /// When those with history were evaluated.
+    ticked: Option<Instant>,
+    /// The definitions that were evaluated last, and how.
+    wanted: Vec<usize>,
+    plan: Plan,
+}
+
+impl Direct {
+    /// Nobody has asked for a definition lately after this time, or ten intervals.
+    const IDLE: Duration = Duration::from_secs(60);
+
+    /// Starts the agents and waits a little for them. `patience` is for how long it waits in one request: less than
+    /// pmcd waits for this agent.
+    pub(crate) fn new(group: Group, interval: Duration, patience: Duration) -> Direct {
+        let started = Instant::now();
+        let mut agents = match &group.operands {
+            Operands::Agents(specs) => Agents::start(specs),
+            Operands::Host(_) => Agents::start(&[]),
+        };
+        agents.settle(started + patience);
+        Direct {
+            interval: group.interval.unwrap_or(interval),
+            group,
+            agents,
+            patience,
+            started,
+            bound: None,
+            lists: HashMap::new(),
+            figures: Figures::default(),
+            sampled: None,
+        }
+    }
+
+    /// Binds the definitions again. Those that mean the same as before keep their history, unless agents have been
+    /// started since.
+    fn bind(&mut self) {
+        let restarted = self.agents.news() == Some(News::Restarted);
+        self.agents.clear_news();
+        let evaluator = Evaluator::bind(self.group.definitions.iter(), &mut self.agents, self.group.novalue);
+        let metrics = Metrics::new(&self.group, &evaluator);
+        let metrics = match self.bound.take() {
+            Some(old) if *old.metrics == metrics && !restarted && old.evaluator.operands() == evaluator.operands() => {
+                self.bound = Some(Bound { at: Instant::now(), ..old });
+                return;
+            }
+            Some(old) if *old.metrics == metrics => old.metrics,
+            _ => Arc::new(metrics),
+        };
+        let asked = evaluator.have_history().into_iter().map(|has| has.then_some(None)).collect();
+        let (plan, wanted, ticked) = (evaluator.plan([]), Vec::new(), None);
+        self.bound = Some(Bound { evaluator, metrics, at: Instant::now(), asked, ticked, wanted, plan });
+    }
+
+    /// Whether the definitions are to be bound again. An agent that says so all the time is heard once an interval.
+    fn is_stale(&self) -> bool {
+        match (&self.bound, self.agents.news()) {
+            (None, _) | (_, Some(News::Restarted)) => true,
+            (Some(bound), Some(News::Changed)) => bound.at.elapsed() >= self.interval,
+            (Some(_), None) => false,
+        }
+    }
+}
+
+impl Bound {
+    /// The definitions to be evaluated for these places.
+    fn due(&mut self, places: &mut dyn Iterator<Item = usize>, now: Instant, interval: Duration) -> Vec<usize> {
+        let mut wanted: Vec<usize> = Vec::new();
+        let mut history = false;
+        for place in places {
+            let Some(number) = self.metrics.good.get(place).map(|metric| metric.number) else { continue };
+            match self.asked.get_mut(number) {
+                Some(Some(asked)) => (*asked, history) = (Some(now), true),
+                _ => wanted.push(number),
+            }
+        }
+        if history && self.ticked.is_none_or(|ticked| now.duration_since(ticked) >= interval.mul_f64(0.9)) {
+            self.ticked = Some(now);
+            let idle = Direct::IDLE.max(10 * interval);
+            let lately = |asked: &Option<Instant>| asked.is_some_and(|asked| now.duration_since(asked) <= idle);
+            let asked = self.asked.iter().enumerate();
+            wanted.extend(asked.filter(|(_, asked)| asked.as_ref().is_some_and(lately)).map(|(number, _)| number));
+        }
+        wanted
+    }
+}
+
+impl Running for Direct {
+    fn refresh(&mut self) -> Option<&Arc<Metrics>> {
+        self.agents.begin(Instant::now() + self.patience);
+        if self.is_stale() {
+            self.bind();
+        }
+        self.bound.as_ref().map(|bound| &bound.metrics)
+    }
+
+    fn prepare(&mut self, places: &mut dyn Iterator<Item = usize>) {
+        let Some(bound) = &mut self.bound else { return };
+        let now = Instant::now();
+        let wanted = bound.due(places, now, self.interval);
+        if wanted.is_empty() {
+            return;
+        }
+        if wanted != bound.wanted {
+            bound.plan = bound.evaluator.plan(wanted.iter().copied());
+            bound.wanted = wanted;
+        }
+        let complete = self.agents.take(bound.evaluator.operands_of(&bound.plan));
+        let stamp = Instant::now();
+        bound.evaluator.evaluate(&bound.plan, stamp.duration_since(self.started), &mut self.agents);
+        self.figures.evaluation = stamp.elapsed();
+        self.figures.samples += 1;
+        self.figures.errors += u64::from(!complete);
+        self.sampled = Some(stamp);
+    }
+
+    fn expect(&mut self, _: usize) {}
+
+    fn expect_instances(&mut self, indom: InDom) {
+        // While the agent is away, what there was stays.
+        if let Ok(instances) = self.agents.in_dom(indom) {
+            let bytes = instances.into_iter().map(|(inst, name)| (inst, name.into_bytes()));
+            self.lists.insert(indom, List::new(bytes));
+        }
+    }
+
+    fn values(&self, place: usize) -> Result<&Values> {
+        let bound = self.bound.as_ref().ok_or(Error::AGAIN)?;
+        bound.evaluator.values(bound.metrics.good.get(place).ok_or(Error::PMID)?.number)
+    }
+
+    fn instances(&self, indom: InDom) -> Option<&dyn Instances> {
+        self.lists.get(&indom).map(|list| list as &dyn Instances)
+    }
+
+    fn reload(&mut self, group: Group) {
+        self.group = group;
+        self.bound = None;
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.agents.are_starting()
+    }
+
+    fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
+        self.agents.due().into_iter().for_each(|due| set.at(due));
+    }
+
+    fn wake(&mut self) {
+        self.agents.tend();
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(self.interval)
+    }
+
+    fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval;
+    }
+
+    fn figures(&self) -> Figures {
+        Figures { age: self.sampled.map(|sampled| sampled.elapsed()), ..self.figures }
+    }
+}

@@ -1,0 +1,242 @@
+//! Agents that are started for their metrics, without any pmcd.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use pmapi::context::OperandValues;
+use pmapi::derive::{Load, Metadata, Missing, Operand, Source};
+use pmapi::pdu::result::Changes;
+use pmapi::{Desc, Domain, Error, InDom, Inst, PmId, Result};
+use tracing::error;
+
+use super::child;
+use super::keeper::Keeper;
+use crate::config::AgentSpec;
+
+/// Agents that this one has started, asked at the moment of a request.
+///
+/// While one is away or does not answer in time, its metrics are what they were when it answered last, and their values
+/// are `PM_ERR_AGAIN`.
+#[derive(Debug)]
+pub(crate) struct Agents {
+    agents: Vec<Agent>,
+    known: HashMap<String, Desc>,
+    /// When the request has to be answered.
+    until: Instant,
+    news: Option<News>,
+}
+
+/// What has become of the agents.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum News {
+    /// Names and descriptors may be others.
+    Changed,
+    /// So may be everything: counters have begun anew.
+    Restarted,
+}
+
+#[derive(Debug)]
+struct Agent {
+    domain: Domain,
+    keeper: Keeper,
+    /// `None`: it knows them itself.
+    names: Option<pmns::Tree>,
+    operands: OperandValues,
+    /// Why there is no sample.
+    outcome: Result,
+}
+
+impl Agents {
+    /// Starts them. Those of an agent that was itself started for its metrics are not.
+    pub(crate) fn start(specs: &[AgentSpec]) -> Agents {
+        let includes = pmapi::Config::load().var_dir().join("pmns");
+        let mut agents = Vec::new();
+        let nested = child::is_nested();
+        if nested {
+            error!("an agent that was started for its metrics starts no others");
+        }
+        for spec in specs.iter().filter(|_| !nested) {
+            let load = |path| pmns::Loader::new().include_dir(&includes).load(path);
+            let names = spec.pmns.as_deref().map(load).transpose();
+            match names {
+                Ok(names) => agents.push(Agent {
+                    domain: spec.domain,
+                    keeper: Keeper::new(spec.name.clone(), spec.command.clone()),
+                    names,
+                    operands: OperandValues::default(),
+                    outcome: Err(Error::AGAIN),
+                }),
+                Err(e) => error!("names of agent {}: {e}", spec.name),
+            }
+        }
+        let mut agents = Agents { agents, known: HashMap::new(), until: Instant::now(), news: None };
+        agents.tend();
+        agents
+    }
+
+    /// Begins a request that has to be answered until a time.
+    pub(crate) fn begin(&mut self, until: Instant) {
+        self.until = until;
+        self.tend();
+    }
+
+    /// Whether some are being started, and have not failed yet.
+    pub(crate) fn are_starting(&self) -> bool {
+        self.agents.iter().any(|agent| agent.keeper.is_starting())
+    }
+
+    /// Waits until each has started or failed, but not beyond a time.
+    pub(crate) fn settle(&mut self, until: Instant) {
+        while self.are_starting() && Instant::now() < until {
+            std::thread::sleep(Keeper::LOOK);
+            self.tend();
+        }
+    }
+
+    /// Starts those that are to be started again, and looks at what others have said. Waits for nothing.
+    pub(crate) fn tend(&mut self) {
+        for agent in &mut self.agents {
+            let before = agent.keeper.readied();
+            agent.keeper.tend();
+            if agent.keeper.readied() != before {
+                self.news = Some(News::Restarted);
+            }
+        }
+    }
+
+    /// When to call [`Agents::tend`] next, besides before each request.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.agents.iter().filter_map(|agent| agent.keeper.due()).min()
+    }
+
+    /// What has happened since the news were last cleared.
+    pub(crate) fn news(&self) -> Option<News> {
+        self.news
+    }
+
+    /// Names and descriptors are looked up again.
+    pub(crate) fn clear_news(&mut self) {
+        self.news = None;
+    }
+
+    /// Takes a sample of operands: one fetch for each agent. Whether all have answered.
+    pub(crate) fn take<'o>(&mut self, operands: impl Iterator<Item = &'o Operand> + Clone) -> bool {
+        let until = self.until;
+        for Agent { domain, keeper, operands: values, outcome, .. } in &mut self.agents {
+            let pmids = operands.clone().map(|operand| operand.desc.pmid).filter(|pmid| pmid.domain() == *domain);
+            let taken = values.take(pmids, |pmids, sample| {
+                keeper.ask(until, |agent| {
+                    let fetched = agent.fetch(pmids)?;
+                    sample.assign(fetched.pdu().values());
+                    Ok(fetched.changes())
+                })
+            });
+            if taken.is_ok_and(|changes| changes.contains(Changes::NAMES)) {
+                self.news = self.news.max(Some(News::Changed));
+            }
+            *outcome = taken.map(|_| ());
+        }
+        self.agents.iter().all(|agent| agent.outcome.is_ok())
+    }
+
+    /// The instances of a domain, by name.
+    ///
+    /// # Errors
+    /// `PM_ERR_INDOM` when it is no agent's; what the agent answers.
+    pub(crate) fn in_dom(&mut self, indom: InDom) -> Result<Vec<(Inst, String)>> {
+        let until = self.until;
+        self.agent(indom.domain()).ok_or(Error::INDOM)?.keeper.ask(until, |agent| agent.instances(indom))
+    }
+
+    fn agent(&mut self, domain: Domain) -> Option<&mut Agent> {
+        self.agents.iter_mut().find(|agent| agent.domain == domain)
+    }
+}
+
+impl Agent {
+    fn lookup(&mut self, name: &str, until: Instant) -> Result<Desc, Missing> {
+        let pmid = match self.place(name) {
+            Place::None => return Err(Missing::Name),
+            Place::Metric(pmid) => pmid,
+            Place::Dynamic => match self.keeper.ask(until, |agent| agent.pmid(name)) {
+                Err(Error::AGAIN) => return Err(Missing::Desc),
+                found => found.map_err(|_| Missing::Name)?,
+            },
+        };
+        // Its file may have been written for another domain.
+        let pmid = PmId::new(self.domain, pmid.item());
+        let desc = self.keeper.ask(until, |agent| agent.desc(pmid)).map_err(|_| Missing::Desc)?;
+        Ok(Desc { pmid, ..desc })
+    }
+
+    /// Where a name is in the file.
+    fn place(&self, name: &str) -> Place {
+        let Some(names) = &self.names else { return Place::Dynamic };
+        let mut ends = name.match_indices('.').map(|(at, _)| at).chain([name.len()]);
+        let found = ends.find_map(|end| Some((end, names.node(name.get(..end)?)?.pmid()?)));
+        match found {
+            Some((_, pmid)) if pmid.dynamic_root().is_some() => Place::Dynamic,
+            Some((end, pmid)) if end == name.len() => Place::Metric(pmid),
+            _ => Place::None,
+        }
+    }
+}
+
+enum Place {
+    Metric(PmId),
+    /// The agent is to be asked.
+    Dynamic,
+    None,
+}
+
+impl Metadata for Agents {
+    fn lookup(&mut self, name: &str) -> Result<Desc, Missing> {
+        let mut missing = Missing::Name;
+        for agent in &mut self.agents {
+            match agent.lookup(name, self.until) {
+                Ok(desc) => {
+                    self.known.insert(name.to_owned(), desc);
+                    return Ok(desc);
+                }
+                Err(Missing::Desc) => missing = Missing::Desc,
+                Err(Missing::Name) => {}
+            }
+        }
+        match missing {
+            Missing::Desc => self.known.get(name).copied().ok_or(missing),
+            Missing::Name => Err(missing),
+        }
+    }
+}
+
+impl Source for Agents {
+    fn values(&mut self, operand: &Operand, load: &mut Load<'_>) -> Result<()> {
+        let agent = self.agent(operand.desc.pmid.domain()).ok_or(Error::NOAGENT)?;
+        agent.outcome?;
+        match agent.operands.values(operand, load) {
+            // The metric is another one now.
+            Err(Error::CONV | Error::PMID) => {
+                self.news = self.news.max(Some(News::Changed));
+                Err(Error::AGAIN)
+            }
+            Err(Error::IPC | Error::TIMEOUT) => Err(Error::AGAIN),
+            outcome => outcome,
+        }
+    }
+
+    fn instances(&mut self, indom: InDom, list: &mut Vec<Inst>) -> Result<()> {
+        list.extend(self.in_dom(indom)?.into_iter().map(|(inst, _)| inst));
+        Ok(())
+    }
+
+    fn instance_name(&mut self, indom: InDom, inst: Inst, name: &mut Vec<u8>) -> Result<()> {
+        let until = self.until;
+        let Agent { keeper, operands, .. } = self.agent(indom.domain()).ok_or(Error::INDOM)?;
+        operands.instance_name(indom, inst, name, || keeper.ask(until, |agent| agent.instances(indom)))
+    }
+
+    fn instance_id(&mut self, indom: InDom, name: &str) -> Result<Inst> {
+        let until = self.until;
+        self.agent(indom.domain()).ok_or(Error::INDOM)?.keeper.ask(until, |agent| agent.instance_of(indom, name))
+    }
+}
