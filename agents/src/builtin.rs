@@ -16,7 +16,14 @@ use pmda::{Agent, Failure, Schema, Start};
 use crate::fleet::Plan;
 
 /// Every agent, one line each.
-pub(crate) const AGENTS: &[Builtin] = &[of::<pmda_trivial::Trivial>(), of::<pmda_simple::Simple>()];
+pub(crate) const AGENTS: &[Builtin] = &[
+    of::<pmda_trivial::Trivial>(),
+    of::<pmda_simple::Simple>(),
+    of::<pmda_showcase::Showcase>(),
+    of::<pmda_mmv::Mmv>(),
+    // Only one can have its port.
+    of::<pmda_trace::Trace>().on_request(),
+];
 
 /// The first argument of this program when it is to be an agent.
 const AS_AGENT: &str = "agent";
@@ -25,12 +32,25 @@ const AS_AGENT: &str = "agent";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Builtin {
     pub(crate) name: &'static str,
+    /// Whether it is started when no agent is named.
+    pub(crate) by_default: bool,
     run: fn(Vec<OsString>) -> ExitCode,
     schema: fn(Config) -> Start<Schema>,
 }
 
 const fn of<A: Agent>() -> Builtin {
-    Builtin { name: A::NAME, run: |args| pmda::run::<A>(args), schema: |config| Schema::with::<A>(config) }
+    Builtin {
+        name: A::NAME,
+        by_default: true,
+        run: |args| pmda::run::<A>(args),
+        schema: |config| Schema::with::<A>(config),
+    }
+}
+
+impl Builtin {
+    const fn on_request(self) -> Builtin {
+        Builtin { by_default: false, ..self }
+    }
 }
 
 /// Runs this process as an agent if that is what its command line says: `agent NAME OPTIONS…`.
@@ -66,6 +86,9 @@ pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
     for metric in schema.metrics() {
         names.insert(metric.name(), metric.desc(schema.domain()).pmid)?;
     }
+    for root in schema.dynamic() {
+        names.insert(root, pmns::dynamic_root(schema.domain()))?;
+    }
     for (file, text) in schema.files() {
         fs::write(dir.join(file), text)?;
     }
@@ -74,7 +97,7 @@ pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
     command.args([AS_AGENT, agent.name, "-l", "-"]).envs(places);
     if let Some(user) = User::from_uid(geteuid())? {
         // As this user, whose files those are, not as PCP's.
-        command.arg("-U").arg(user.name);
+        command.arg("--username").arg(user.name);
     }
     log_to(&mut command, scratch, agent.name)?;
     Ok(Plan { name: agent.name.to_owned(), command, names, log: Some(log(scratch, agent.name)) })

@@ -20,7 +20,7 @@ use crate::fleet::Plan;
 #[derive(Parser, Debug)]
 #[command(name = "pcp-agents", after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Agents to start [default: all]
+    /// Agents to start [default: all but trace, which needs a port]
     #[arg(value_name = "AGENT", value_parser = names())]
     agents: Vec<String>,
 
@@ -69,7 +69,7 @@ impl Options {
         let mut plans = Vec::new();
         for agent in builtin::AGENTS {
             let all = self.agents.is_empty() && self.command.is_empty();
-            if all || self.agents.iter().any(|name| name == agent.name) {
+            if all && agent.by_default || self.agents.iter().any(|name| name == agent.name) {
                 plans.push(builtin::plan(agent, scratch).map_err(|e| format!("{}: {e}", agent.name))?);
             }
         }
