@@ -89,7 +89,7 @@ impl Agent for Derived {
             own: self.domain,
             shared: Arc::clone(&self.shared),
             started: Instant::now(),
-            config: config::Config::load(&options.path, &options.host),
+            config: config::Config::load(&options.path, &options.host, &config::NameSpace::installed(self.domain)),
             live: None,
             bound: None,
             metrics: None,

@@ -53,14 +53,18 @@ impl Definitions {
     /// When one cannot be read; what was loaded before stays.
     pub fn load(&mut self, paths: &str, controls: &mut Controls) -> io::Result<Loaded> {
         let mut loaded = Loaded::default();
-        read_files(paths, &mut |path, text| {
-            let more = self.load_text(&path.display().to_string(), &String::from_utf8_lossy(&text?), controls);
-            loaded.count += more.count;
-            loaded.lines.extend(more.lines);
-            loaded.messages.extend(more.messages);
-            Ok(())
-        })?;
-        Ok(loaded)
+        let mut unread = None;
+        read_files(paths, &mut |path, text| match text {
+            Ok(text) if unread.is_none() => {
+                let more = self.load_text(&path.display().to_string(), &String::from_utf8_lossy(&text), controls);
+                loaded.count += more.count;
+                loaded.lines.extend(more.lines);
+                loaded.messages.extend(more.messages);
+            }
+            Ok(_) => {}
+            Err(e) => _ = unread.get_or_insert(e),
+        });
+        unread.map_or(Ok(loaded), Err)
     }
 
     /// Loads the text of a configuration; `file` is its name in messages.
@@ -76,24 +80,21 @@ impl Definitions {
 
 /// Reads the files of a configuration, as [`Definitions::load`] does: each file's bytes, or why it, or a directory,
 /// cannot be read. What is neither file nor directory is passed over.
-///
-/// # Errors
-/// What `found` answers; nothing is read after that.
-pub fn read_files(paths: &str, found: &mut dyn FnMut(&Path, io::Result<Vec<u8>>) -> io::Result<()>) -> io::Result<()> {
-    paths.split(':').filter(|path| !path.is_empty()).try_for_each(|path| read_below(Path::new(path), found))
+pub fn read_files(paths: &str, found: &mut dyn FnMut(&Path, io::Result<Vec<u8>>)) {
+    paths.split(':').filter(|path| !path.is_empty()).for_each(|path| read_below(Path::new(path), found));
 }
 
-fn read_below(path: &Path, found: &mut dyn FnMut(&Path, io::Result<Vec<u8>>) -> io::Result<()>) -> io::Result<()> {
+fn read_below(path: &Path, found: &mut dyn FnMut(&Path, io::Result<Vec<u8>>)) {
     let entries = match fs::metadata(path) {
         Ok(data) if data.is_dir() => fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>),
         Ok(data) if data.is_file() => return found(path, fs::read(path)),
-        Ok(_) => return Ok(()),
+        Ok(_) => return,
         Err(e) => Err(e),
     };
     match entries {
         Ok(mut entries) => {
             entries.sort_by_key(fs::DirEntry::file_name);
-            entries.iter().try_for_each(|entry| read_below(&entry.path(), found))
+            entries.iter().for_each(|entry| read_below(&entry.path(), found));
         }
         Err(e) => found(path, Err(e)),
     }

@@ -1,16 +1,25 @@
 //! What the agent shall derive, from what, and how often.
 
+mod load;
+mod place;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests;
+mod toml;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pmapi::Domain;
 use pmapi::context::HostSpec;
-use pmapi::derive::{Controls, Definitions, Message, Scope};
+use pmapi::derive::{BindError, Definitions, Message};
 
-/// The group of what files in the format of pmLoadDerivedConfig(3) define.
-const DERIVED: &str = "derived";
+pub(crate) use place::NameSpace;
+
+use crate::ROOT;
 
 /// What a configuration says. What is wrong with a part of it leaves the other parts as they are.
 #[derive(Debug)]
@@ -31,6 +40,10 @@ pub(crate) struct Group {
     pub(crate) novalue: bool,
     /// By definition; one that is not here is shown as `derived.NAME`.
     pub(crate) shown: HashMap<String, Shown>,
+    /// Where each definition stands.
+    places: HashMap<String, Place>,
+    /// Where a file describes the group itself.
+    described: Option<Place>,
 }
 
 /// Where a group's operands are.
@@ -60,21 +73,28 @@ pub(crate) struct Shown {
     pub(crate) labels: Vec<(String, String)>,
 }
 
-/// What is wrong with a part of a configuration.
+/// A line of a file.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Place {
+    pub(crate) file: Arc<str>,
+    /// From 1; 0 for the file as a whole.
+    pub(crate) line: usize,
+}
+
+/// What is wrong with a part of a configuration. `Display` is as libpcp prints it.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Problem {
-    pub(crate) file: String,
-    /// From 1; 0 when it is about the file as a whole.
-    pub(crate) line: usize,
-    /// As libpcp has it, with a caret below the expression.
+    pub(crate) place: Place,
+    /// With a caret below the expression if it is none.
     pub(crate) text: String,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.file, self.text),
-            line => write!(f, "[{}:{line}] {}", self.file, self.text),
+        let Place { file, line } = &self.place;
+        match line {
+            0 => write!(f, "{file}: {}", self.text),
+            line => write!(f, "[{file}:{line}] {}", self.text),
         }
     }
 }
@@ -83,27 +103,26 @@ impl From<Message> for Problem {
     fn from(message: Message) -> Problem {
         let mut text = format!("{}: {}", message.severity, message.text);
         message.detail.iter().for_each(|line| text.extend(["\n", line]));
-        Problem { file: message.file, line: message.line, text }
+        Problem { place: Place { file: message.file.into(), line: message.line }, text }
     }
 }
 
-impl Config {
-    /// Loads files and directories, with colons between; `host` is where operands are for who does not say so.
-    pub(crate) fn load(paths: &str, host: &HostSpec) -> Config {
-        let (mut definitions, mut controls) = (Definitions::new(Scope::Global), Controls::default());
-        let problems = match definitions.load(paths, &mut controls) {
-            Ok(loaded) => loaded.messages.into_iter().map(Problem::from).collect(),
-            Err(e) => vec![Problem { file: paths.to_owned(), line: 0, text: e.to_string() }],
-        };
-        controls.apply(&mut definitions);
-        let group = Group {
-            name: DERIVED.to_owned(),
-            interval: None,
-            operands: Operands::Host(host.clone()),
-            definitions,
-            novalue: controls.novalue(),
-            shown: HashMap::new(),
-        };
-        Config { groups: vec![group], problems }
+impl Group {
+    /// The name that a definition is shown by.
+    pub(crate) fn name_of(&self, definition: &str) -> String {
+        let given = self.shown.get(definition).and_then(|shown| shown.name.clone());
+        given.unwrap_or_else(|| format!("{ROOT}.{definition}"))
+    }
+
+    /// Where a definition stands.
+    pub(crate) fn place(&self, definition: &str) -> Option<&Place> {
+        self.places.get(definition)
+    }
+
+    /// Why a definition means nothing.
+    pub(crate) fn problem(&self, definition: &str, why: &BindError) -> Problem {
+        let place =
+            self.place(definition).cloned().unwrap_or_else(|| Place { file: self.name.as_str().into(), line: 0 });
+        Problem { place, text: format!("Semantic error: derived metric {definition}: {why}") }
     }
 }

@@ -1,0 +1,92 @@
+//! From files to groups.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pmapi::context::HostSpec;
+use pmapi::derive::{Controls, Definitions, Scope, read_files};
+use tracing::debug;
+
+use super::{Config, Group, NameSpace, Operands, Place, Problem, toml};
+
+/// The group of what files in the format of pmLoadDerivedConfig(3) define.
+pub(super) const DERIVED: &str = "derived";
+
+impl Config {
+    /// Loads files and directories, with colons between: TOML from files whose names end in `.toml`, the format of
+    /// pmLoadDerivedConfig(3) from all others. `host` is where operands are if nothing else is said, `names` what
+    /// there is in the name space already.
+    pub(crate) fn load(paths: &str, host: &HostSpec, names: &NameSpace) -> Config {
+        let mut loader = Loader {
+            host: host.clone(),
+            controls: Controls::default(),
+            config: Config { groups: Vec::new(), problems: Vec::new() },
+        };
+        loader.group(DERIVED);
+        read_files(paths, &mut |path, text| {
+            let file: Arc<str> = path.to_string_lossy().into();
+            debug!("loading {file}");
+            match text {
+                Ok(text) if path.extension().is_some_and(|extension| extension == "toml") => {
+                    toml::read(&mut loader, &file, &text);
+                }
+                Ok(text) => loader.definitions(&file, &String::from_utf8_lossy(&text)),
+                Err(e) => loader.problem(&file, 0, e.to_string()),
+            }
+        });
+        let mut config = loader.config;
+        config.set_names(names);
+        config
+    }
+}
+
+pub(super) struct Loader {
+    pub(super) host: HostSpec,
+    controls: Controls,
+    pub(super) config: Config,
+}
+
+impl Loader {
+    pub(super) fn problem(&mut self, file: &Arc<str>, line: usize, text: String) {
+        self.config.problems.push(Problem { place: Place { file: Arc::clone(file), line }, text });
+    }
+
+    /// The group of a name: one that is there, or a new one.
+    pub(super) fn group(&mut self, name: &str) -> &mut Group {
+        let groups = &mut self.config.groups;
+        let at = groups.iter().position(|group| group.name == name).unwrap_or_else(|| {
+            groups.push(Group::new(name, &self.host));
+            groups.len() - 1
+        });
+        &mut groups[at]
+    }
+
+    /// Loads the format of pmLoadDerivedConfig(3).
+    fn definitions(&mut self, file: &Arc<str>, text: &str) {
+        let mut controls = std::mem::take(&mut self.controls);
+        let group = self.group(DERIVED);
+        let before = group.definitions.len();
+        let loaded = group.definitions.load_text(file, text, &mut controls);
+        group.novalue = controls.novalue();
+        for (definition, line) in group.definitions.iter().skip(before).zip(loaded.lines) {
+            group.places.insert(definition.name().to_owned(), Place { file: Arc::clone(file), line });
+        }
+        self.controls = controls;
+        self.config.problems.extend(loaded.messages.into_iter().map(Problem::from));
+    }
+}
+
+impl Group {
+    fn new(name: &str, host: &HostSpec) -> Group {
+        Group {
+            name: name.to_owned(),
+            interval: None,
+            operands: Operands::Host(host.clone()),
+            definitions: Definitions::new(Scope::Global),
+            novalue: false,
+            shown: HashMap::new(),
+            places: HashMap::new(),
+            described: None,
+        }
+    }
+}

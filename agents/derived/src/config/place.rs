@@ -1,0 +1,105 @@
+//! Where in the name space metrics may stand.
+
+use std::path::PathBuf;
+
+use pmapi::config::Config;
+use pmapi::{Domain, PmId};
+use pmns::{InsertError, Loader, Tree, dynamic_root};
+
+use super::Problem;
+use crate::ROOT;
+
+/// The names that others have.
+#[derive(Debug)]
+pub(crate) struct NameSpace {
+    names: Tree,
+    own: Domain,
+}
+
+impl NameSpace {
+    /// The names in the file of this host's pmcd, if there is one, without those of the agent's own domain.
+    pub(crate) fn installed(own: Domain) -> NameSpace {
+        let default = || Config::load().var_dir().join("pmns/root");
+        let file = std::env::var_os("PMNS_DEFAULT").map_or_else(default, PathBuf::from);
+        NameSpace::new(Loader::new().load(&file).unwrap_or_default(), own)
+    }
+
+    pub(super) fn new(mut names: Tree, own: Domain) -> NameSpace {
+        let of_own =
+            |node: &pmns::Node<'_>| node.pmid().is_some_and(|pmid| pmid.domain() == own || pmid == dynamic_root(own));
+        let gone: Vec<String> = names.root().leaves().filter(of_own).map(|node| node.path()).collect();
+        for name in gone {
+            names.remove(&name);
+        }
+        NameSpace { names, own }
+    }
+}
+
+impl super::Config {
+    /// Gives each definition its name in the name space: the one that the configuration says, if it may stand there, or
+    /// else `derived.NAME`. By that name other definitions may refer to it as well.
+    pub(super) fn set_names(&mut self, others: &NameSpace) {
+        let mut taken = Taken { names: others.names.clone(), root: dynamic_root(others.own) };
+        // Nobody else has this.
+        let _ = taken.take(&format!("{ROOT}.control"));
+        for group in &mut self.groups {
+            let names: Vec<String> = group.definitions.iter().map(|definition| definition.name().to_owned()).collect();
+            for name in names {
+                let own = format!("{ROOT}.{name}");
+                let given = group.shown.get(&name).and_then(|shown| shown.name.clone());
+                let mut candidates = vec![given.unwrap_or_else(|| own.clone()), own];
+                candidates.dedup();
+                let mut result = Err(());
+                for candidate in candidates {
+                    result = taken.take(&candidate).map(|()| candidate).map_err(|why| {
+                        let place = group.place(&name).cloned();
+                        let problem = place.map(|place| Problem { place, text: format!("Error: {why}") });
+                        self.problems.extend(problem);
+                    });
+                    if result.is_ok() {
+                        break;
+                    }
+                }
+                match result {
+                    Ok(full) => {
+                        group.definitions.get_mut(&name).into_iter().for_each(|it| it.set_alias(&full));
+                        group.shown.entry(name).or_default().name = Some(full);
+                    }
+                    Err(()) => _ = group.definitions.unregister(&name),
+                }
+            }
+        }
+    }
+}
+
+/// The names that are not free.
+struct Taken {
+    names: Tree,
+    /// What stands for an own metric.
+    root: PmId,
+}
+
+impl Taken {
+    /// Takes a name, or tells why it is not free.
+    fn take(&mut self, name: &str) -> Result<(), String> {
+        if let Some(node) = self.names.node(name) {
+            return Err(match node.pmid() {
+                None => format!("{name} has other metrics below it"),
+                Some(pmid) if pmid == self.root => format!("{name} is the name of another metric of this agent"),
+                Some(pmid) => format!("{name} is a metric of {}", owner(pmid)),
+            });
+        }
+        self.names.insert(name, self.root).map_err(|e| match e {
+            InsertError::BelowMetric { name, metric, pmid } if pmid.dynamic_root().is_some() && pmid != self.root => {
+                format!("{name} is among the names below {metric}, which are those of {}", owner(pmid))
+            }
+            InsertError::BelowMetric { name, metric, .. } => format!("{name} is below {metric}, which is a metric"),
+            e => e.to_string(),
+        })
+    }
+}
+
+/// Who has a metric, or the names below a root.
+fn owner(pmid: PmId) -> String {
+    format!("the agent with domain {}", pmid.dynamic_root().unwrap_or(pmid.domain()))
+}

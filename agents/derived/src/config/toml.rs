@@ -1,0 +1,318 @@
+//! Configurations in TOML: what the format of pmLoadDerivedConfig(3) cannot say.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ::toml::Spanned;
+use ::toml::de::{DeTable, DeValue};
+use pmapi::Domain;
+use pmapi::derive::{RegisterError, SyntaxError, Text};
+use pmapi::label::LabelSet;
+use serde_json::Value as Json;
+
+use super::load::{DERIVED, Loader};
+use super::{AgentSpec, Operands, Place, Shown};
+
+/// Reads a file. What is wrong with a part of it leaves the rest as it is.
+pub(super) fn read(loader: &mut Loader, file: &Arc<str>, text: &[u8]) {
+    let text = match std::str::from_utf8(text) {
+        Ok(text) => text,
+        Err(e) => return loader.problem(file, 0, format!("Error: {e}")),
+    };
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let mut reader = Reader { loader, file, text };
+    for error in errors {
+        reader.problem(error.span().map_or(0, |span| span.start), error.message());
+    }
+    reader.document(table.get_ref());
+}
+
+struct Reader<'a> {
+    loader: &'a mut Loader,
+    file: &'a Arc<str>,
+    text: &'a str,
+}
+
+/// A value, with its key and where this stands.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    key: &'a str,
+    at: usize,
+    value: &'a Spanned<DeValue<'a>>,
+}
+
+/// In the order of the file.
+fn entries<'a>(table: &'a DeTable<'a>) -> Vec<Entry<'a>> {
+    let mut entries: Vec<_> =
+        table.iter().map(|(key, value)| Entry { key: key.get_ref(), at: key.span().start, value }).collect();
+    entries.sort_by_key(|entry| entry.at);
+    entries
+}
+
+const OF_METRIC: &str = "expr, name, oneline, help, labels";
+const OF_GROUP: &str = "interval, host, agent, novalue, labels, metric";
+const OF_AGENT: &str = "name, domain, command, pmns";
+
+impl Reader<'_> {
+    fn line(&self, at: usize) -> usize {
+        self.text.get(..at).unwrap_or_default().matches('\n').count() + 1
+    }
+
+    /// Something is wrong here: the line follows, with a caret below.
+    fn problem(&mut self, at: usize, what: &str) {
+        let (before, after) = self.text.split_at_checked(at).unwrap_or((self.text, ""));
+        let start = before.rsplit('\n').next().unwrap_or_default();
+        let end = after.split('\n').next().unwrap_or_default();
+        let indent: String = start.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
+        let text = format!("Error: {what}\n{start}{end}\n{indent}^");
+        let line = self.line(at);
+        self.loader.problem(self.file, line, text);
+    }
+
+    fn unknown(&mut self, entry: Entry<'_>, known: &str) {
+        self.problem(entry.at, &format!("unknown key {:?}; there are {known}", entry.key));
+    }
+
+    fn wrong_type(&mut self, entry: Entry<'_>, wanted: &str) {
+        let found = entry.value.get_ref().type_str();
+        self.problem(entry.value.span().start, &format!("{:?} must be {wanted}, not {found}", entry.key));
+    }
+
+    fn string<'e>(&mut self, entry: Entry<'e>) -> Option<&'e str> {
+        let text = entry.value.get_ref().as_str();
+        if text.is_none() {
+            self.wrong_type(entry, "a string");
+        }
+        text
+    }
+
+    fn table<'e>(&mut self, entry: Entry<'e>) -> Vec<Entry<'e>> {
+        match entry.value.get_ref() {
+            DeValue::Table(table) => entries(table),
+            _ => {
+                self.wrong_type(entry, "a table");
+                Vec::new()
+            }
+        }
+    }
+
+    /// A string that means something.
+    fn parsed<T, E: std::fmt::Display>(&mut self, entry: Entry<'_>, parse: impl Fn(&str) -> Result<T, E>) -> Option<T> {
+        let text = self.string(entry)?;
+        parse(text).map_err(|e| self.problem(entry.value.span().start, &format!("{:?}: {e}", entry.key))).ok()
+    }
+
+    fn document(&mut self, table: &DeTable<'_>) {
+        for entry in entries(table) {
+            match entry.key {
+                "metric" => self.metrics(DERIVED, &LabelSet::new(), "", entry),
+                "group" => self.table(entry).into_iter().for_each(|group| self.group(group)),
+                _ => self.unknown(entry, "metric, group"),
+            }
+        }
+    }
+
+    fn group(&mut self, group: Entry<'_>) {
+        let known = self.table(group);
+        let place = self.place(group.at);
+        let name = group.key;
+        if name.is_empty() {
+            return self.problem(group.at, "a group must have a name");
+        }
+        if let Some(other) = self.loader.group(name).described.replace(place) {
+            return self.problem(group.at, &format!("group {name:?} is also in {}, line {}", other.file, other.line));
+        }
+        let (mut labels, mut operands) = (LabelSet::new(), None);
+        for entry in known.iter().filter(|entry| entry.key != "metric") {
+            match entry.key {
+                "interval" => {
+                    let interval = self.parsed(*entry, pmapi::interval::parse);
+                    match interval {
+                        Some(interval) if interval.is_zero() => {
+                            self.problem(entry.value.span().start, "no time at all")
+                        }
+                        _ => self.loader.group(name).interval = interval,
+                    }
+                }
+                "host" | "agent" if operands.is_some() => {
+                    self.problem(entry.at, "operands come from a host or from agents, not from both");
+                }
+                "host" => operands = self.parsed(*entry, |text| text.parse().map(Operands::Host)),
+                "agent" => operands = self.agents(*entry).map(Operands::Agents),
+                "novalue" => match entry.value.get_ref().as_bool() {
+                    Some(novalue) => self.loader.group(name).novalue = novalue,
+                    None => self.wrong_type(*entry, "true or false"),
+                },
+                "labels" => labels = self.labels(*entry),
+                _ => self.unknown(*entry, OF_GROUP),
+            }
+        }
+        match operands {
+            Some(operands) => self.loader.group(name).operands = operands,
+            // What is meant for others is not taken from here.
+            None if known.iter().any(|entry| ["host", "agent"].contains(&entry.key)) => return,
+            None => {}
+        }
+        known
+            .into_iter()
+            .filter(|entry| entry.key == "metric")
+            .for_each(|entry| self.metrics(name, &labels, "", entry));
+    }
+
+    /// One agent, or several: all of them or none.
+    fn agents(&mut self, entry: Entry<'_>) -> Option<Vec<AgentSpec>> {
+        let tables: Vec<Entry<'_>> = match entry.value.get_ref() {
+            DeValue::Array(list) => list.iter().map(|value| Entry { value, at: value.span().start, ..entry }).collect(),
+            _ => vec![entry],
+        };
+        tables.into_iter().map(|table| self.agent(table)).collect()
+    }
+
+    fn agent(&mut self, agent: Entry<'_>) -> Option<AgentSpec> {
+        let (mut name, mut domain, mut command, mut pmns) = (None, None, None, None);
+        for entry in self.table(agent) {
+            match entry.key {
+                "name" => name = self.string(entry).map(str::to_owned),
+                "domain" => {
+                    domain = integer(entry.value.get_ref()).and_then(|n| u16::try_from(n).ok()).and_then(Domain::new);
+                    if domain.is_none() {
+                        self.wrong_type(entry, "a number from 1 to 510");
+                    }
+                }
+                "command" => command = self.words(entry),
+                "pmns" => pmns = self.string(entry).map(|file| self.path(file)),
+                _ => self.unknown(entry, OF_AGENT),
+            }
+        }
+        let (Some(domain), Some(command)) = (domain, command) else {
+            self.problem(agent.at, "an agent must have a domain and a command");
+            return None;
+        };
+        let program = command.first().map(|program| Path::new(program).file_name().unwrap_or_default());
+        let name = name.or_else(|| Some(program?.to_string_lossy().trim_start_matches("pmda").to_owned()));
+        Some(AgentSpec { name: name.unwrap_or_default(), domain, command, pmns })
+    }
+
+    /// A file beside this one.
+    fn path(&self, file: &str) -> PathBuf {
+        Path::new(&**self.file).parent().unwrap_or(Path::new("")).join(file)
+    }
+
+    /// Words, of an array or with spaces between.
+    fn words(&mut self, entry: Entry<'_>) -> Option<Vec<String>> {
+        let words: Option<Vec<String>> = match entry.value.get_ref() {
+            DeValue::String(line) => Some(line.split_whitespace().map(str::to_owned).collect()),
+            DeValue::Array(list) => list.iter().map(|word| word.get_ref().as_str().map(str::to_owned)).collect(),
+            _ => None,
+        };
+        let words = words.filter(|words| !words.is_empty());
+        if words.is_none() {
+            self.wrong_type(entry, "words, in an array or with spaces between");
+        }
+        words
+    }
+
+    fn labels(&mut self, entry: Entry<'_>) -> LabelSet {
+        let labels = entry.value.get_ref().as_table().and_then(|_| json(entry.value.get_ref()));
+        let Some(labels) = labels else {
+            self.wrong_type(entry, "a table of strings, numbers and truth values");
+            return LabelSet::new();
+        };
+        LabelSet::of(labels).unwrap_or_else(|e| {
+            self.problem(entry.value.span().start, &e.to_string());
+            LabelSet::new()
+        })
+    }
+
+    /// Metrics whose names begin with `prefix`: an expression, a table with one, or a table of metrics with longer names.
+    fn metrics(&mut self, group: &str, labels: &LabelSet, prefix: &str, entry: Entry<'_>) {
+        for metric in self.table(entry) {
+            let name = format!("{prefix}{}", metric.key);
+            match metric.value.get_ref() {
+                DeValue::Table(table) if !table.contains_key("expr") => {
+                    match entries(table).iter().find(|entry| OF_METRIC.split(", ").any(|key| key == entry.key)) {
+                        Some(_) => self.problem(metric.at, &format!("metric {name} has no expr")),
+                        None => self.metrics(group, labels, &format!("{name}."), metric),
+                    }
+                }
+                _ => self.metric(group, labels.clone(), &name, metric),
+            }
+        }
+    }
+
+    fn metric(&mut self, group: &str, mut labels: LabelSet, name: &str, metric: Entry<'_>) {
+        let (mut expr, mut shown, mut oneline, mut help) = (None, None, None, None);
+        match metric.value.get_ref() {
+            DeValue::String(_) => expr = Some(metric),
+            _ => {
+                for entry in self.table(metric) {
+                    match entry.key {
+                        "expr" => expr = Some(entry),
+                        "name" => shown = self.string(entry).map(str::to_owned),
+                        "oneline" => oneline = self.string(entry),
+                        "help" => help = self.string(entry),
+                        "labels" => {
+                            let own = self.labels(entry);
+                            labels.merge(&own).unwrap_or_else(|e| self.problem(entry.at, &e.to_string()));
+                        }
+                        _ => self.unknown(entry, OF_METRIC),
+                    }
+                }
+            }
+        }
+        let Some((expr, text)) = expr.and_then(|expr| Some((expr, self.string(expr)?))) else { return };
+        // A caret has its place in one line.
+        let text = text.trim().replace(['\n', '\r'], " ");
+        let place = self.place(expr.at);
+        let target = self.loader.group(group);
+        let definition = match target.definitions.register(name, &text) {
+            Ok(definition) => definition,
+            Err(e) => {
+                let problem = refused(name, &text, e);
+                return self.loader.problem(self.file, place.line, problem);
+            }
+        };
+        for (kind, text) in [(Text::OneLine, oneline), (Text::Help, help)] {
+            // A new definition has none.
+            text.into_iter().for_each(|text| _ = definition.set_text(kind, text.trim_end()));
+        }
+        target.places.insert(name.to_owned(), place);
+        let labels = labels.labels().map(|label| (label.name.to_owned(), label.value.to_owned())).collect();
+        target.shown.insert(name.to_owned(), Shown { name: shown, labels });
+    }
+
+    fn place(&self, at: usize) -> Place {
+        Place { file: Arc::clone(self.file), line: self.line(at) }
+    }
+}
+
+/// What libpcp prints of an expression that is none.
+fn refused(name: &str, expr: &str, error: RegisterError) -> String {
+    let error = match error {
+        RegisterError::Syntax(error) => error,
+        error => SyntaxError { offset: 0, reason: Some(error.to_string()) },
+    };
+    let mut text = format!("Error: pmRegisterDerived({name}, ...) syntax error\n{expr}\n{}", error.caret(expr));
+    error.reason.iter().for_each(|reason| text.extend(["\n", reason]));
+    text
+}
+
+fn integer(value: &DeValue<'_>) -> Option<i64> {
+    let number = value.as_integer()?;
+    i64::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+fn json(value: &DeValue<'_>) -> Option<Json> {
+    Some(match value {
+        DeValue::String(text) => text.as_ref().into(),
+        DeValue::Integer(_) => integer(value)?.into(),
+        DeValue::Float(number) => Json::from(number.as_str().parse::<f64>().ok().filter(|number| number.is_finite())?),
+        DeValue::Boolean(value) => (*value).into(),
+        DeValue::Datetime(time) => time.to_string().into(),
+        DeValue::Array(list) => list.iter().map(|value| json(value.get_ref())).collect::<Option<Vec<_>>>()?.into(),
+        DeValue::Table(table) => {
+            let members = table.iter().map(|(key, value)| Some((key.get_ref().to_string(), json(value.get_ref())?)));
+            Json::Object(members.collect::<Option<_>>()?)
+        }
+    })
+}
