@@ -72,6 +72,18 @@ impl super::Config {
     }
 }
 
+impl super::Config {
+    /// The roots of the agent's names in pmcd's name space: `derived`, and each metric that stands elsewhere.
+    pub(crate) fn roots(&self) -> Vec<String> {
+        let names = self.groups.iter().flat_map(|group| group.shown.values().filter_map(|shown| shown.name.clone()));
+        let below = |name: &String| name.strip_prefix(ROOT).is_some_and(|rest| rest.starts_with('.'));
+        let mut roots: Vec<String> = names.filter(|name| !below(name)).collect();
+        roots.sort_unstable();
+        roots.insert(0, ROOT.to_owned());
+        roots
+    }
+}
+
 /// The names that are not free.
 struct Taken {
     names: Tree,

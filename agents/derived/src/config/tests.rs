@@ -218,4 +218,5 @@ fn names_that_are_not_free() {
     let names: Vec<String> = group.definitions.iter().map(|definition| group.name_of(definition.name())).collect();
     let shown = "derived.a derived.b derived.c derived.d disk.dev.e derived.f derived.g derived.h derived.i derived.k";
     assert_eq!(names.join(" "), shown);
+    assert_eq!(config.roots(), ["derived", "disk.dev.e"]);
 }
