@@ -60,6 +60,7 @@ pub struct Launch {
     not_ready: bool,
     handshake: Option<Duration>,
     timeout: Option<Duration>,
+    limit: Option<u32>,
 }
 
 impl Launch {
@@ -69,7 +70,7 @@ impl Launch {
     fn new(address: Option<Address>, command: Option<Command>) -> Launch {
         let handshake = Some(Collector::<Process>::HANDSHAKE_TIMEOUT);
         let timeout = Some(Collector::<Process>::TIMEOUT);
-        Launch { address, command, not_ready: false, handshake, timeout }
+        Launch { address, command, not_ready: false, handshake, timeout, limit: None }
     }
 
     /// `pipe binary`: the agent's standard input and output. Standard error goes where the command
@@ -108,6 +109,12 @@ impl Launch {
         self
     }
 
+    /// The longest PDU that the agent may send, by default as long as PDUs may be.
+    pub fn limit(mut self, bytes: u32) -> Launch {
+        self.limit = Some(bytes);
+        self
+    }
+
     /// Starts the agent, connects, and makes the version exchange.
     pub fn start(self) -> Result<Collector<Process>> {
         let handshake = self.handshake;
@@ -116,8 +123,10 @@ impl Launch {
 
     /// Starts the agent and connects, and leaves the version exchange to [`Starting::wait`].
     pub fn begin(self) -> Result<Starting> {
-        let (not_ready, timeout) = (self.not_ready, self.timeout);
-        Ok(Starting { process: Some(self.open()?), not_ready, timeout })
+        let (not_ready, timeout, limit) = (self.not_ready, self.timeout, self.limit);
+        let mut process = self.open()?;
+        limit.into_iter().for_each(|limit| process.set_limit(limit));
+        Ok(Starting { process: Some(process), not_ready, timeout })
     }
 
     /// Starts the agent and connects, without the version exchange.

@@ -37,6 +37,10 @@ impl Process {
         Process { stream, child }
     }
 
+    pub(super) fn set_limit(&mut self, bytes: u32) {
+        self.stream.set_limit(bytes);
+    }
+
     /// Closes the connection and waits for the end of the process.
     pub(super) fn end(&mut self) -> End {
         self.stream.close();

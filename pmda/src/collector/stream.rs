@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use pmapi::pdu::{Frames, Header};
+use pmapi::pdu::{FrameError, Frames, Header};
 
 use super::{Channel, Error, Result};
 
@@ -19,7 +19,12 @@ use super::{Channel, Error, Result};
 pub struct Stream {
     ends: Option<Ends>,
     frames: Frames,
+    /// The longest PDU.
+    limit: u32,
 }
+
+/// How much is read after the time is over: what a pipe holds may have arrived before.
+const ARREARS: usize = 64 << 10;
 
 #[derive(Debug)]
 struct Ends {
@@ -35,7 +40,12 @@ impl Stream {
             fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         }
         let ends = Ends { from_agent: from_agent.into(), to_agent: to_agent.into() };
-        Ok(Stream { ends: Some(ends), frames: Frames::new() })
+        Ok(Stream { ends: Some(ends), frames: Frames::new(), limit: u32::MAX })
+    }
+
+    /// Takes no PDU that is longer, which otherwise may have two gigabytes.
+    pub fn set_limit(&mut self, bytes: u32) {
+        self.limit = bytes;
     }
 
     /// What has arrived of a PDU that is not whole yet.
@@ -92,16 +102,27 @@ impl Channel for Stream {
     fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> Result<Header> {
         let ends = self.ends.as_mut().ok_or(Error::Closed)?;
         let deadline = Deadline::after(timeout);
+        let mut late = 0;
         loop {
             if let Some((header, bytes)) = self.frames.next_pdu()? {
                 pdu.clear();
                 pdu.extend_from_slice(bytes);
                 return Ok(header);
             }
+            if let Some(header) = Header::parse(self.frames.unread())?.filter(|header| header.len > self.limit) {
+                return Err(FrameError::TooLong(header.len.cast_signed()).into());
+            }
+            // An agent that never stops sending would be listened to for ever.
+            if late >= ARREARS {
+                return Err(Error::TimedOut(deadline.timeout));
+            }
             deadline.wait(ends.from_agent.as_fd(), PollFlags::POLLIN)?;
             match ends.from_agent.read(self.frames.space()) {
                 Ok(0) => return Err(self.end()),
-                Ok(n) => self.frames.filled(n),
+                Ok(n) => {
+                    self.frames.filled(n);
+                    late += if deadline.is_over() { n } else { 0 };
+                }
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(e) if is_closed(&e) => return Err(self.end()),
                 Err(e) => return Err(e.into()),

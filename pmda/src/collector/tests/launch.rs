@@ -2,9 +2,10 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::time::Duration;
 
+use pmapi::pdu::FrameError;
 use pmapi::pdu::handshake::Flags;
 
-use crate::collector::{Address, End, Error, Launch};
+use crate::collector::{Address, End, Error, Launch, State};
 
 /// An agent's CREDS PDU with the flags AUTHORIZE and CONTAINER, for printf(1).
 const CREDS: &str = r"\000\000\000\024\000\000\160\014\000\000\000\001\000\000\000\001\001\002\000\104";
@@ -61,6 +62,38 @@ fn an_agent_that_dies_is_noticed() {
     agent.send_bytes(b"\n").unwrap();
     assert!(matches!(agent.receive_bytes(), Err(Error::Closed)));
     assert!(matches!(agent.close(), End::Exited(_)));
+}
+
+#[test]
+fn an_agent_that_takes_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let flag = dir.path().join("flag");
+    let script =
+        format!("while ! test -e {}; do sleep 0.01; done; printf '{CREDS}'; exec cat >/dev/null", flag.display());
+    let mut starting = Launch::pipe(shell(&script)).not_ready().begin().unwrap();
+    assert!(matches!(starting.wait(Some(Duration::ZERO)), Err(Error::TimedOut(_))));
+    std::fs::write(flag, "").unwrap();
+    let agent = starting.wait(None).unwrap();
+    assert_eq!(agent.state(), State::NotReady);
+    assert!(matches!(starting.wait(None), Err(Error::Dropped)));
+}
+
+/// Half a PDU of this many bytes, and more bytes without end.
+fn endless(head: &str) -> Command {
+    shell(&format!("printf '{CREDS}'; printf '{head}'; exec cat /dev/zero"))
+}
+
+#[test]
+fn an_agent_that_never_stops_sending() {
+    let mut agent = Launch::pipe(endless(r"\177\000\000\000\000\000\160\001")).start().unwrap();
+    agent.set_timeout(Some(Duration::from_millis(20)));
+    assert!(matches!(agent.receive_bytes(), Err(Error::TimedOut(_))));
+    // It is no answer yet, however much of it there is.
+    assert!(matches!(agent.settle(), Ok(())));
+
+    let mut agent = Launch::pipe(endless(r"\000\020\000\001\000\000\160\001")).limit(1 << 20).start().unwrap();
+    let error = agent.receive_bytes().unwrap_err();
+    assert!(matches!(error, Error::Frame(FrameError::TooLong(0x10_0001))), "{error}");
 }
 
 #[test]
