@@ -193,8 +193,8 @@ impl Running for Direct {
         self.agents.tend();
     }
 
-    fn interval(&self) -> Option<Duration> {
-        Some(self.interval)
+    fn interval(&self) -> Duration {
+        self.interval
     }
 
     fn set_interval(&mut self, interval: Duration) {

@@ -1,5 +1,9 @@
 //! The daemon.
 
 fn main() -> std::process::ExitCode {
+    if let Some(ended) = pmda_derived::become_operand(std::env::args_os()) {
+        return ended;
+    }
+    pmda_derived::own_process();
     pmda::main::<pmda_derived::Derived>()
 }

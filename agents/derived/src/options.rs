@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pmapi::context::HostSpec;
 use pmda::clap::{Arg, ArgMatches, Command};
-use pmda::prelude::Setup;
+use pmda::prelude::{Setup, Start};
 
 #[derive(Debug)]
 pub(crate) struct Options {
@@ -29,13 +29,14 @@ pub(crate) fn augment(command: Command) -> Command {
 }
 
 impl Options {
-    pub(crate) fn new(setup: &Setup) -> Option<Options> {
+    pub(crate) fn new(setup: &Setup) -> Start<Options> {
         let given: &ArgMatches = setup.options();
         let default = || setup.config().sysconf_dir().join("pmdaderived").to_string_lossy().into_owned();
-        Some(Options {
+        let missing = "an option is missing";
+        Ok(Options {
             path: given.get_one("config").cloned().unwrap_or_else(default),
-            host: given.get_one("host").cloned()?,
-            interval: given.get_one("interval").copied()?,
+            host: given.get_one("host").cloned().ok_or(missing)?,
+            interval: given.get_one("interval").copied().ok_or(missing)?,
         })
     }
 }

@@ -1,286 +1,235 @@
-//! The thread that asks pmcd and evaluates: the agent's own thread never does, because pmcd waits for it.
+//! The thread that asks a pmcd and evaluates: the agent's own thread never does, because pmcd waits for it.
 
-use std::collections::{HashMap, HashSet};
+use std::io::{self, PipeWriter};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
-use pmapi::context::{Context, HostSpec, Live, Names, Settings};
-use pmapi::derive::{Evaluator, Metadata, Missing, Plan, Text, Values};
+use nix::sys::signal::SigSet;
+use pmapi::context::{HostSpec, Names};
+use pmapi::derive::{Definition, Evaluator};
 use pmapi::pdu::result::Changes;
-use pmapi::{Desc, Domain, Error, InDom, Inst, Result};
-use pmda::prelude::Instances;
+use pmapi::{Domain, Error, Item, PmId, Result};
 use tracing::{info, warn};
 
-use crate::config::Config;
+use crate::bound::Bound;
+use crate::config::Group;
+use crate::demand::Demand;
+use crate::link::{Link, Order, Snapshot};
+use crate::metrics::Metrics;
+use crate::operands::pmcd::{Connected, Pmcd};
 
-/// What both threads know.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    /// The configuration shall be loaded again.
-    pub(crate) reload: AtomicBool,
-    pub(crate) samples: AtomicU64,
-    pub(crate) errors: AtomicU64,
-    /// Nanoseconds that the evaluation of the last sample took.
-    pub(crate) evaluation: AtomicU64,
-}
+/// How often pmcd is looked at while nobody asks for anything: names and agents may have come.
+const IDLE: Duration = Duration::from_secs(5);
 
-/// One sample.
-#[derive(Debug)]
-pub(crate) struct Snapshot {
-    /// What the metrics are; another one when they are others.
-    pub(crate) metrics: Arc<Metrics>,
-    /// The values of each.
-    pub(crate) values: Vec<Result<Values>>,
-    pub(crate) indoms: HashMap<InDom, Arc<List>>,
-}
+/// After so many attempts to connect nobody has to wait for the first snapshot any more.
+const PATIENCE: u32 = 3;
 
-#[derive(PartialEq, Debug)]
-pub(crate) struct Metrics {
-    pub(crate) good: Vec<Metric>,
-    /// Why others are none.
-    pub(crate) messages: Vec<String>,
-}
-
-#[derive(PartialEq, Debug)]
-pub(crate) struct Metric {
-    pub(crate) name: String,
-    pub(crate) desc: Desc,
-    pub(crate) oneline: String,
-    pub(crate) help: String,
-    /// Its place among the definitions.
-    number: usize,
-}
-
-/// The instances of an operand's domain.
-#[derive(Debug, Default)]
-pub(crate) struct List(Vec<(Inst, String)>);
-
-impl Instances for List {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn each(&self, f: &mut dyn FnMut(Inst, &str)) {
-        self.0.iter().for_each(|(inst, name)| f(*inst, name));
-    }
-
-    fn name(&self, inst: Inst) -> Option<&str> {
-        self.0.iter().find(|(other, _)| *other == inst).map(|(_, name)| name.as_str())
-    }
-
-    fn lookup(&self, name: &str) -> Option<Inst> {
-        let exact = self.0.iter().find(|(_, other)| other == name);
-        let key = || self.0.iter().find(|(_, other)| other.split(' ').next() == Some(name));
-        exact.or_else(key).map(|(inst, _)| *inst)
-    }
-}
-
-pub(crate) struct Sampler {
-    pub(crate) path: String,
-    pub(crate) host: HostSpec,
-    /// The agent's own domain, whose metrics are no operands, whatever their names.
-    pub(crate) own: Domain,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) started: Instant,
-    pub(crate) config: Config,
-    pub(crate) live: Option<Live>,
-    pub(crate) bound: Option<Bound>,
-    /// What there was last.
-    pub(crate) metrics: Option<Arc<Metrics>>,
-    pub(crate) known: HashMap<String, Desc>,
-}
-
-pub(crate) struct Bound {
-    names: Names,
-    evaluator: Evaluator,
-    plan: Plan,
-    metrics: Arc<Metrics>,
-    indoms: HashMap<InDom, Arc<List>>,
-    /// The instances that each metric had in the last sample.
-    seen: Vec<Vec<Inst>>,
-    /// Something in pmcd has changed since.
-    stale: bool,
-}
-
-/// What the agent's own metrics begin with: they are no operands.
-const OWN: &str = "derived.";
+/// A metric of pmcd itself: values come with news, and this one costs no other agent anything.
+const NEWS: PmId = match Domain::new(2) {
+    Some(pmcd) => PmId::new(pmcd, Item::new(0, 0)),
+    None => unreachable!(),
+};
 
 /// News that agents have come or gone.
 const AGENTS: Changes = Changes(Changes::AGENT_ADDED.0 | Changes::AGENT_RESTARTED.0 | Changes::AGENT_DROPPED.0);
 
-/// The metrics of others. While the agent of one is away, its descriptor is the last that there was.
-struct Operands<'a> {
-    names: &'a mut Names,
-    known: &'a mut HashMap<String, Desc>,
-    own: Domain,
+/// What a sample is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Everything that is asked for, on the clock of `delta` and `rate`.
+    Regular,
+    /// What has been asked for since. Nothing else notices.
+    Extra,
 }
 
-impl Metadata for Operands<'_> {
-    fn lookup(&mut self, name: &str) -> std::result::Result<Desc, Missing> {
-        let desc = match self.names.lookup(name) {
-            Err(Missing::Desc) => self.known.get(name).copied().ok_or(Missing::Desc),
-            found => found,
-        }?;
-        if desc.pmid.domain() == self.own {
-            return Err(Missing::Name);
-        }
-        self.known.insert(name.to_owned(), desc);
-        Ok(desc)
-    }
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    group: Group,
+    pmcd: Pmcd,
+    link: Arc<Link>,
+    bound: Option<Bound>,
+    /// The snapshot that is shown, and the one before, whose memory is used again.
+    latest: Option<Arc<Snapshot>>,
+    spare: Option<Arc<Snapshot>>,
+    /// Times of samples are from here on.
+    started: Instant,
+    /// The last regular sample.
+    last: Option<Instant>,
+    interval: Duration,
+    failures: u32,
+    /// Closed when nobody has to wait for the first snapshot any more.
+    first: Option<PipeWriter>,
 }
 
 impl Sampler {
-    /// Takes a sample. Errors of the connection are not for pmcd, which would take them for its own with this agent.
-    pub(crate) fn sample(&mut self) -> Result<Snapshot> {
-        self.shared.samples.fetch_add(1, Relaxed);
-        self.try_sample().map_err(|e| {
-            self.shared.errors.fetch_add(1, Relaxed);
-            if e == Error::IPC || e == Error::TIMEOUT { Error::AGAIN } else { e }
-        })
-    }
-
-    fn try_sample(&mut self) -> Result<Snapshot> {
-        if self.shared.reload.swap(false, Relaxed) {
-            self.config = Config::load(&self.path, &self.host);
-            self.bound = None;
+    pub(crate) fn new(group: Group, host: HostSpec, own: Domain, link: Arc<Link>, first: PipeWriter) -> Sampler {
+        let interval = link.interval();
+        Sampler {
+            group,
+            pmcd: Pmcd::new(host, own),
+            link,
+            bound: None,
+            latest: None,
+            spare: None,
+            started: Instant::now(),
+            last: None,
+            interval,
+            failures: 0,
+            first: Some(first),
         }
-        let mut live = self.connected()?;
-        let result = self.sample_from(&mut live);
-        self.live = Some(live);
-        result
     }
 
-    /// The connection, made again when it is broken.
-    fn connected(&mut self) -> Result<Live> {
-        let Some(mut live) = self.live.take() else {
-            let context = Context::new(self.host.clone(), Settings::default()).map_err(|_| Error::AGAIN)?;
-            info!("connected to {}", self.host);
-            return Ok(Live::new(context));
-        };
-        if !live.context().is_connected() {
-            let connected = live.context().reconnect();
-            if connected.is_err() {
-                self.live = Some(live);
-                return Err(Error::AGAIN);
+    pub(crate) fn spawn(mut self) -> io::Result<()> {
+        let name = self.group.name.chars().take(15).collect();
+        thread::Builder::new().name(name).spawn(move || {
+            // In pmcd, which loads the shared object, signals are for its own thread.
+            if let Err(e) = SigSet::all().thread_block() {
+                warn!("signals: {e}");
             }
-            info!("connected to {} again", self.host);
-            // Nor is there a difference between samples of two pmcds.
+            self.run();
+        })?;
+        Ok(())
+    }
+
+    fn run(&mut self) {
+        loop {
+            let (link, last) = (Arc::clone(&self.link), self.last);
+            let idle = self.bound.as_ref().is_some_and(Bound::is_idle);
+            let retry = self.pmcd.not_before();
+            let order = link.order(|interval| match (retry, last) {
+                (Some(retry), _) => retry,
+                (None, Some(last)) if idle => last + interval.max(IDLE),
+                (None, Some(last)) => last + interval,
+                (None, None) => Instant::now(),
+            });
+            let kind = match order {
+                Order::End => return,
+                Order::Reload(group) => {
+                    (self.group, self.bound) = (*group, None);
+                    Kind::Regular
+                }
+                Order::Due(interval) => {
+                    if self.interval != interval
+                        && let Some(bound) = &mut self.bound
+                    {
+                        // A difference is one over the time between samples.
+                        bound.forget();
+                    }
+                    self.interval = interval;
+                    Kind::Regular
+                }
+                Order::Asked if retry.is_some() => continue,
+                Order::Asked if idle || self.bound.is_none() => Kind::Regular,
+                Order::Asked => Kind::Extra,
+            };
+            self.attempt(kind);
+        }
+    }
+
+    /// Takes a sample. Errors of the connection are not for pmcd, which would take them for its own with this agent.
+    fn attempt(&mut self, kind: Kind) {
+        self.link.counters.samples.fetch_add(1, Relaxed);
+        if kind == Kind::Regular {
+            self.last = Some(Instant::now());
+        }
+        // What a panic leaves behind is dropped.
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.sample(kind))).unwrap_or(Err(Error::GENERIC));
+        match outcome {
+            Ok(()) => self.failures = 0,
+            Err(e) => {
+                self.link.counters.errors.fetch_add(1, Relaxed);
+                self.bound = None;
+                if e == Error::GENERIC {
+                    self.pmcd.disconnect();
+                }
+                self.failures += 1;
+                self.link.fail(Error::AGAIN, self.failures >= PATIENCE);
+            }
+        }
+        if self.link.is_ready() {
+            self.first = None;
+        }
+    }
+
+    fn sample(&mut self, mut kind: Kind) -> Result<()> {
+        if self.pmcd.connect()? == Connected::Anew {
+            // There is no difference between samples of two pmcds.
             self.bound = None;
         }
-        Ok(live)
-    }
-
-    fn sample_from(&mut self, live: &mut Live) -> Result<Snapshot> {
-        let mut bound = self.bound_to(live)?;
-        let mut changes = live.take(bound.evaluator.operands_of(&bound.plan))?;
-        if changes.0 & AGENTS.0 != 0 {
-            // Counters may have begun anew: there is no difference between this sample and the one before.
-            let names = self.names(live)?;
-            bound = self.bind(names);
-            changes = live.take(bound.evaluator.operands_of(&bound.plan))?;
-        }
-        let start = Instant::now();
-        bound.evaluator.evaluate(&bound.plan, self.started.elapsed(), live);
-        self.shared.evaluation.store(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
-        bound.stale = changes != Changes::default();
-        let snapshot = bound.snapshot(live);
-        self.bound = Some(bound);
-        snapshot
-    }
-
-    fn names(&self, live: &mut Live) -> Result<Names> {
-        let definitions = self.config.groups.iter().flat_map(|group| &group.definitions);
-        let names = definitions.flat_map(|definition| definition.names());
-        // pmcd would ask this agent for its own.
-        Names::lookup(live.context(), names.filter(|name| !name.starts_with(OWN)))
-    }
-
-    /// The definitions, bound again when names or descriptors are others.
-    fn bound_to(&mut self, live: &mut Live) -> Result<Bound> {
-        match self.bound.take() {
-            Some(bound) if !bound.stale => Ok(bound),
+        let mut bound = match self.bound.take() {
+            Some(bound) if !bound.is_stale() => bound,
             old => {
-                let names = self.names(live)?;
-                Ok(match old {
-                    Some(old) if old.names == names => Bound { stale: false, ..old },
-                    _ => self.bind(names),
+                let names = self.names()?;
+                old.and_then(|mut old| old.is_same(&names).then_some(old)).unwrap_or_else(|| {
+                    kind = Kind::Regular;
+                    self.bind(names)
                 })
             }
+        };
+        bound.choose(kind, self.interval);
+        let (mut taken, mut changes) = self.take(&bound)?;
+        if changes.0 & AGENTS.0 != 0 {
+            // Counters may have begun anew: there is no difference between this sample and the one before.
+            let names = self.names()?;
+            bound = self.bind(names);
+            bound.choose(Kind::Regular, self.interval);
+            (taken, changes) = self.take(&bound)?;
         }
+        let start = Instant::now();
+        bound.evaluate(taken - self.started, self.pmcd.live()?);
+        self.link.counters.evaluated(start.elapsed());
+        if changes != Changes::default() {
+            bound.set_stale();
+        }
+        bound.ask_instances(&mut self.pmcd, self.latest.as_deref(), taken)?;
+        let snapshot = bound.snapshot(self.spare.take(), self.latest.as_deref(), taken);
+        self.latest = Some(Arc::clone(&snapshot));
+        self.spare = self.link.publish(snapshot, (!bound.is_idle()).then_some(taken));
+        self.bound = Some(bound);
+        Ok(())
+    }
+
+    /// Fetches operands, and says when their values are from.
+    fn take(&mut self, bound: &Bound) -> Result<(Instant, Changes)> {
+        let live = self.pmcd.live()?;
+        let before = Instant::now();
+        if bound.operands().next().is_none() {
+            return Ok((before, live.context().fetch(&[NEWS])?.changes()));
+        }
+        let changes = live.take(bound.operands())?;
+        let after = Instant::now();
+        // pmcd may have had other things to do before. Its clock may be another one.
+        let stamp = live.last().time();
+        let stamp = Duration::new(u64::try_from(stamp.seconds).unwrap_or_default(), stamp.nanoseconds);
+        let age =
+            (SystemTime::UNIX_EPOCH.checked_add(stamp)).and_then(|stamp| stamp.elapsed().ok()).unwrap_or_default();
+        Ok((after.checked_sub(age).unwrap_or(before).clamp(before, after), changes))
+    }
+
+    fn names(&mut self) -> Result<Names> {
+        self.pmcd.names(self.group.definitions.iter().flat_map(Definition::names))
     }
 
     fn bind(&mut self, mut names: Names) -> Bound {
-        let mut operands = Operands { names: &mut names, known: &mut self.known, own: self.own };
-        let definitions: Vec<_> = self.config.groups.iter().flat_map(|group| &group.definitions).collect();
-        let novalue = self.config.groups.iter().any(|group| group.novalue);
-        let evaluator = Evaluator::bind(definitions.iter().copied(), &mut operands, novalue);
-        let (mut good, mut messages) =
-            (Vec::new(), self.config.problems.iter().map(ToString::to_string).collect::<Vec<_>>());
-        for (number, definition) in definitions.iter().enumerate() {
-            let text = |text| definition.text(text, true).unwrap_or_default().to_owned();
-            match evaluator.desc(number) {
-                Ok(desc) => good.push(Metric {
-                    name: definition.name().to_owned(),
-                    desc,
-                    oneline: text(Text::OneLine),
-                    help: text(Text::Help),
-                    number,
-                }),
-                Err(why) => {
-                    let why = why.map(ToString::to_string).unwrap_or_default();
-                    warn!("{}: {why}", definition.name());
-                    messages.push(format!("{}: {why}", definition.name()));
-                }
+        let operands = &mut self.pmcd.operands(&mut names);
+        let evaluator = Evaluator::bind(&self.group.definitions, operands, self.group.novalue);
+        let metrics = Metrics::new(&self.group, &evaluator);
+        let (metrics, demand) = match &self.latest {
+            Some(same) if *same.metrics == metrics => (Arc::clone(&same.metrics), Arc::clone(&same.demand)),
+            old => {
+                let (good, bad) = (metrics.good.len(), metrics.bad.len());
+                info!("group {}: {good} definitions are metrics, {bad} are not", self.group.name);
+                metrics.bad.iter().for_each(|bad| warn!("{}", bad.message));
+                let demand = match old {
+                    Some(old) => old.demand.carried_over(&old.metrics, &metrics),
+                    None => Demand::default().carried_over(&Metrics::default(), &metrics),
+                };
+                (Arc::new(metrics), Arc::new(demand))
             }
-        }
-        info!("{} definitions are good, {} messages about others", good.len(), messages.len());
-        let plan = evaluator.plan(good.iter().map(|metric| metric.number));
-        let seen = vec![Vec::new(); good.len()];
-        let metrics = Metrics { good, messages };
-        let metrics = match &self.metrics {
-            Some(same) if **same == metrics => Arc::clone(same),
-            _ => Arc::new(metrics),
         };
-        self.metrics = Some(Arc::clone(&metrics));
-        Bound { names, evaluator, plan, metrics, indoms: HashMap::new(), seen, stale: false }
+        Bound::new(names, evaluator, metrics, demand)
     }
-}
-
-impl Bound {
-    fn snapshot(&mut self, live: &mut Live) -> Result<Snapshot> {
-        let number = |metric: &Metric| self.evaluator.values(metric.number).cloned();
-        let values: Vec<_> = self.metrics.good.iter().map(number).collect();
-        let mut changed = HashSet::new();
-        for ((metric, values), seen) in self.metrics.good.iter().zip(&values).zip(&mut self.seen) {
-            let (Some(indom), Ok(values)) = (metric.desc.indom, values) else { continue };
-            let instances = || values.iter().filter_map(|(inst, _)| inst);
-            if !seen.iter().copied().eq(instances()) || !self.indoms.contains_key(&indom) {
-                seen.clear();
-                seen.extend(instances());
-                changed.insert(indom);
-            }
-        }
-        for indom in changed {
-            match List::ask(live.context(), indom) {
-                Ok(list) => _ = self.indoms.insert(indom, Arc::new(list)),
-                // Its agent may have gone since: what there was stays until it is back.
-                Err(e) if live.context().is_connected() => warn!("instance domain {indom}: {e}"),
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(Snapshot { metrics: Arc::clone(&self.metrics), values, indoms: self.indoms.clone() })
-    }
-}
-
-impl List {
-    fn ask(context: &mut Context, indom: InDom) -> Result<List> {
-        let text = |name: Vec<u8>| String::from_utf8_lossy(&name).into_owned();
-        Ok(List(context.in_dom(indom)?.into_iter().map(|(inst, name)| (inst, text(name))).collect()))
-    }
-}
-
-/// How long the evaluation of the last sample took.
-pub(crate) fn evaluation(shared: &Shared) -> Duration {
-    Duration::from_nanos(shared.evaluation.load(Relaxed))
 }

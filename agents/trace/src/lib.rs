@@ -14,13 +14,13 @@ mod options;
 mod server;
 mod tags;
 
-use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use clap::FromArgMatches as _;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use pmda::Hangups;
 use pmda::prelude::*;
 use tracing::{info, warn};
 
@@ -139,9 +139,7 @@ impl Trace {
     }
 
     fn show_clients(&self) {
-        if let Some(mut hangup) = HANGUPS.get() {
-            let _ = std::io::Read::read(&mut hangup, &mut [0; 16]);
-        }
+        HANGUPS.get().map(Hangups::take);
         if let Some(server) = &self.server {
             server.show();
         }
@@ -149,7 +147,7 @@ impl Trace {
 }
 
 /// Readable after a SIGHUP.
-static HANGUPS: OnceLock<UnixStream> = OnceLock::new();
+static HANGUPS: OnceLock<Hangups> = OnceLock::new();
 
 /// For a process that is nothing but the agent: as many connections as the system allows, and a list of
 /// the clients in the log on SIGHUP.
@@ -157,13 +155,7 @@ pub fn own_process() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap_or_else(|e| warn!("number of descriptors: {e}"));
     }
-    let hangups = || -> std::io::Result<UnixStream> {
-        let (signals, ours) = UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        signal_hook::low_level::pipe::register(signal_hook::consts::SIGHUP, signals)?;
-        Ok(ours)
-    };
-    if let Ok(hangups) = hangups() {
+    if let Ok(hangups) = Hangups::catch() {
         let _ = HANGUPS.set(hangups);
     }
 }

@@ -86,6 +86,11 @@ impl Values {
         self.ids.list.is_empty()
     }
 
+    /// Whether other values are for the same instances, in the same order.
+    pub fn same_instances(&self, other: &Values) -> bool {
+        Arc::ptr_eq(&self.ids, &other.ids) || self.ids.list == other.ids.list
+    }
+
     /// The type of the values.
     pub fn ty(&self) -> Type {
         self.ty

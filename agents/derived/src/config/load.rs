@@ -48,7 +48,7 @@ pub(super) struct Loader {
 
 impl Loader {
     pub(super) fn problem(&mut self, file: &Arc<str>, line: usize, text: String) {
-        self.config.problems.push(Problem { place: Place { file: Arc::clone(file), line }, text });
+        self.config.problems.push(Problem { place: Place { file: Arc::clone(file), line }, definition: None, text });
     }
 
     /// The group of a name: one that is there, or a new one.

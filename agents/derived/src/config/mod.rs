@@ -74,17 +74,28 @@ pub(crate) struct Shown {
 }
 
 /// A line of a file.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Place {
     pub(crate) file: Arc<str>,
     /// From 1; 0 for the file as a whole.
     pub(crate) line: usize,
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.file),
+            line => write!(f, "{}:{line}", self.file),
+        }
+    }
+}
+
 /// What is wrong with a part of a configuration. `Display` is as libpcp prints it.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Problem {
     pub(crate) place: Place,
+    /// The definition that it is about, if that much can be said.
+    pub(crate) definition: Option<String>,
     /// With a caret below the expression if it is none.
     pub(crate) text: String,
 }
@@ -103,7 +114,8 @@ impl From<Message> for Problem {
     fn from(message: Message) -> Problem {
         let mut text = format!("{}: {}", message.severity, message.text);
         message.detail.iter().for_each(|line| text.extend(["\n", line]));
-        Problem { place: Place { file: message.file.into(), line: message.line }, text }
+        let place = Place { file: message.file.into(), line: message.line };
+        Problem { place, definition: message.metric, text }
     }
 }
 
@@ -123,6 +135,7 @@ impl Group {
     pub(crate) fn problem(&self, definition: &str, why: &BindError) -> Problem {
         let place =
             self.place(definition).cloned().unwrap_or_else(|| Place { file: self.name.as_str().into(), line: 0 });
-        Problem { place, text: format!("Semantic error: derived metric {definition}: {why}") }
+        let text = format!("Semantic error: derived metric {definition}: {why}");
+        Problem { place, definition: Some(definition.to_owned()), text }
     }
 }

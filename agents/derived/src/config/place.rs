@@ -53,7 +53,8 @@ impl super::Config {
                 for candidate in candidates {
                     result = taken.take(&candidate).map(|()| candidate).map_err(|why| {
                         let place = group.place(&name).cloned();
-                        let problem = place.map(|place| Problem { place, text: format!("Error: {why}") });
+                        let (definition, text) = (Some(name.clone()), format!("Error: {why}"));
+                        let problem = place.map(|place| Problem { place, definition, text });
                         self.problems.extend(problem);
                     });
                     if result.is_ok() {

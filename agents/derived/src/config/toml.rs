@@ -11,7 +11,7 @@ use pmapi::label::LabelSet;
 use serde_json::Value as Json;
 
 use super::load::{DERIVED, Loader};
-use super::{AgentSpec, Operands, Place, Shown};
+use super::{AgentSpec, Operands, Place, Problem, Shown};
 
 /// Reads a file. What is wrong with a part of it leaves the rest as it is.
 pub(super) fn read(loader: &mut Loader, file: &Arc<str>, text: &[u8]) {
@@ -268,8 +268,8 @@ impl Reader<'_> {
         let definition = match target.definitions.register(name, &text) {
             Ok(definition) => definition,
             Err(e) => {
-                let problem = refused(name, &text, e);
-                return self.loader.problem(self.file, place.line, problem);
+                let (text, definition) = (refused(name, &text, e), Some(name.to_owned()));
+                return self.loader.config.problems.push(Problem { place, definition, text });
             }
         };
         for (kind, text) in [(Text::OneLine, oneline), (Text::Help, help)] {

@@ -1,0 +1,236 @@
+//! Definitions that are bound to the metrics of a pmcd, and what is computed of them in a sample.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pmapi::context::{Live, Names};
+use pmapi::derive::{Evaluator, Operand, Plan, Values};
+use pmapi::{Error, InDom, Result};
+use tracing::debug;
+
+use crate::demand::Demand;
+use crate::link::{Known, Snapshot};
+use crate::metrics::Metrics;
+use crate::operands::pmcd::Pmcd;
+use crate::sampler::Kind;
+
+/// How long a metric is sampled after somebody has asked for it: so many times the time between samples, at least
+/// [`LINGER`].
+const SAMPLES: u32 = 10;
+const LINGER: Duration = Duration::from_secs(60);
+
+/// How often the operands of definitions that mean nothing are looked for, when pmcd has no news.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// What becomes of a metric's values in a sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    /// There are none.
+    None,
+    /// Those that there were stay.
+    Stays,
+    Computed,
+}
+
+#[derive(Debug)]
+pub(crate) struct Bound {
+    names: Names,
+    evaluator: Evaluator,
+    metrics: Arc<Metrics>,
+    demand: Arc<Demand>,
+    /// What somebody has asked for.
+    wanted: Vec<bool>,
+    /// What regular samples compute.
+    regular: (Vec<bool>, Plan),
+    /// What extra samples have computed since the last regular one.
+    extra: Vec<bool>,
+    /// What the sample that is under way computes.
+    now: Plan,
+    parts: Vec<Part>,
+    /// Sorted by domain.
+    lists: Vec<Known>,
+    /// Something in pmcd is other than when this was bound.
+    stale: bool,
+    looked_up: Instant,
+}
+
+impl Bound {
+    pub(crate) fn new(names: Names, evaluator: Evaluator, metrics: Arc<Metrics>, demand: Arc<Demand>) -> Bound {
+        let none = vec![false; metrics.good.len()];
+        Bound {
+            names,
+            evaluator,
+            demand,
+            wanted: none.clone(),
+            regular: (none.clone(), Plan::default()),
+            extra: none,
+            now: Plan::default(),
+            parts: vec![Part::None; metrics.good.len()],
+            metrics,
+            lists: Vec::new(),
+            stale: false,
+            looked_up: Instant::now(),
+        }
+    }
+
+    /// Whether operands have to be looked up again.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale || !self.metrics.bad.is_empty() && self.looked_up.elapsed() >= AGAIN
+    }
+
+    pub(crate) fn set_stale(&mut self) {
+        self.stale = true;
+    }
+
+    /// Takes note that operands have been looked up again; whether they are what they were.
+    pub(crate) fn is_same(&mut self, names: &Names) -> bool {
+        (self.stale, self.looked_up) = (false, Instant::now());
+        self.names == *names
+    }
+
+    /// Whether nobody asks for anything.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.wanted.contains(&true)
+    }
+
+    /// Makes `delta` and `rate` begin anew.
+    pub(crate) fn forget(&mut self) {
+        self.evaluator.forget(&self.regular.1);
+    }
+
+    /// Decides what to compute. In a regular sample `delta` and `rate` of what is new begin anew, and in an extra one
+    /// they have nothing before them: differences are over the time between two regular samples only.
+    pub(crate) fn choose(&mut self, kind: Kind, interval: Duration) {
+        self.demand.update((interval * SAMPLES).max(LINGER), &mut self.wanted);
+        let numbers = |places: &[bool]| -> Vec<usize> {
+            self.metrics
+                .good
+                .iter()
+                .zip(places)
+                .filter(|(_, wanted)| **wanted)
+                .map(|(metric, _)| metric.number)
+                .collect()
+        };
+        let (regular, plan) = &mut self.regular;
+        match kind {
+            Kind::Regular => {
+                if *regular != self.wanted {
+                    let wanted = numbers(&self.wanted);
+                    self.evaluator.forget(&self.evaluator.plan_beyond(plan, wanted.iter().copied()));
+                    *plan = self.evaluator.plan(wanted);
+                    regular.clone_from(&self.wanted);
+                }
+                self.now.clone_from(plan);
+                self.extra.fill(false);
+                let part = |wanted: &bool| if *wanted { Part::Computed } else { Part::None };
+                self.parts.clear();
+                self.parts.extend(self.wanted.iter().map(part));
+            }
+            Kind::Extra => {
+                let there = regular.iter().zip(&self.extra).map(|(regular, extra)| *regular || *extra);
+                let part = |(wanted, there): (&bool, bool)| match (wanted, there) {
+                    (true, true) => Part::Stays,
+                    (true, false) => Part::Computed,
+                    (false, _) => Part::None,
+                };
+                self.parts.clear();
+                self.parts.extend(self.wanted.iter().zip(there).map(part));
+                let new: Vec<bool> = self.parts.iter().map(|part| *part == Part::Computed).collect();
+                self.now = self.evaluator.plan_beyond(plan, numbers(&new));
+                self.evaluator.forget(&self.now);
+                self.extra.iter_mut().zip(new).for_each(|(extra, new)| *extra |= new);
+            }
+        }
+    }
+
+    /// The metrics that the sample needs.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = &Operand> {
+        self.evaluator.operands_of(&self.now)
+    }
+
+    /// Computes the sample; `stamp` is when its operands are from.
+    pub(crate) fn evaluate(&mut self, stamp: Duration, live: &mut Live) {
+        self.evaluator.evaluate(&self.now, stamp, live);
+    }
+
+    /// What has been computed, with the places.
+    fn computed(&self) -> impl Iterator<Item = (usize, Option<InDom>, Result<&Values>)> {
+        let of = self.metrics.good.iter().zip(&self.parts).enumerate();
+        of.filter(|(_, (_, part))| **part == Part::Computed)
+            .map(|(place, (metric, _))| (place, metric.desc.indom, self.evaluator.values(metric.number)))
+    }
+
+    /// Asks for the names of instances, where there are others than in the snapshot before, or where somebody asks.
+    pub(crate) fn ask_instances(&mut self, pmcd: &mut Pmcd, before: Option<&Snapshot>, taken: Instant) -> Result<()> {
+        let before = before.filter(|before| Arc::ptr_eq(&before.metrics, &self.metrics));
+        let mut asked: Vec<InDom> = self.demand.take_indoms().collect();
+        let mut same: Vec<InDom> = Vec::new();
+        for (place, indom, values) in self.computed() {
+            let (Some(indom), Ok(values)) = (indom, values) else { continue };
+            let slot = before.and_then(|before| before.slots.get(place)).filter(|slot| slot.taken.is_some());
+            let list = if slot.is_some_and(|slot| slot.values.same_instances(values)) { &mut same } else { &mut asked };
+            if list.last() != Some(&indom) {
+                list.push(indom);
+            }
+        }
+        for known in self.lists.iter_mut().filter(|known| same.contains(&known.indom)) {
+            known.taken = taken;
+        }
+        asked.sort_unstable_by_key(|indom| indom.word());
+        asked.dedup();
+        for indom in asked {
+            let list = match pmcd.instances(indom) {
+                Ok(list) => Arc::new(list),
+                Err(e) if pmcd.is_connected() => {
+                    debug!("instance domain {indom}: {e}");
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            let known = Known { indom, list, taken };
+            match self.lists.binary_search_by_key(&indom.word(), |known| known.indom.word()) {
+                Ok(at) => self.lists[at] = known,
+                Err(at) => self.lists.insert(at, known),
+            }
+        }
+        Ok(())
+    }
+
+    /// The snapshot that is to be shown, in the memory of another one that nobody looks at any more.
+    pub(crate) fn snapshot(
+        &mut self,
+        memory: Option<Arc<Snapshot>>,
+        before: Option<&Snapshot>,
+        taken: Instant,
+    ) -> Arc<Snapshot> {
+        let mut snapshot = memory.unwrap_or_default();
+        if Arc::get_mut(&mut snapshot).is_none() {
+            snapshot = Arc::default();
+        }
+        let Some(to) = Arc::get_mut(&mut snapshot) else { return snapshot };
+        if !Arc::ptr_eq(&to.metrics, &self.metrics) {
+            (to.metrics, to.demand) = (Arc::clone(&self.metrics), Arc::clone(&self.demand));
+            to.slots.clear();
+            to.slots.resize_with(self.parts.len(), Default::default);
+        }
+        to.lists.clone_from(&self.lists);
+        let before = before.filter(|before| Arc::ptr_eq(&before.metrics, &self.metrics));
+        for (place, (slot, part)) in to.slots.iter_mut().zip(&self.parts).enumerate() {
+            match part {
+                Part::None => slot.clear(),
+                Part::Stays => match before.and_then(|before| before.slots.get(place)) {
+                    Some(before) => slot.copy_from(before),
+                    None => slot.clear(),
+                },
+                Part::Computed => {
+                    let values = self.metrics.good.get(place).ok_or(Error::PMID);
+                    let values = values.and_then(|metric| self.evaluator.values(metric.number));
+                    // The operand may be of another type now.
+                    self.stale |= values.err() == Some(Error::CONV);
+                    slot.assign(values, taken);
+                }
+            }
+        }
+        snapshot
+    }
+}

@@ -1,0 +1,275 @@
+//! `--check`: what a configuration becomes, without being an agent.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use pmapi::context::{Context, HostSpec, Live, Names, Settings};
+use pmapi::derive::{Evaluator, Operand, Source, Values};
+use pmapi::{Atom, Desc, Domain, Error, Inst};
+use pmda::Agent as _;
+use pmda::clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use crate::config::{Config, Group, NameSpace, Operands, Place, Problem};
+use crate::operands::Agents;
+use crate::{Derived, ROOT, options};
+
+/// How long agents that are started for their metrics may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) fn augment(command: Command) -> Command {
+    let path = Arg::new("check").long("check").value_name("PATH");
+    let tsv = Arg::new("tsv").long("tsv").requires("check").action(ArgAction::SetTrue);
+    let samples = Arg::new("samples").long("samples").value_name("N").requires("check").default_value("0");
+    command
+        .arg(path.help("Show what the definitions in PATH become, or what is wrong with them, and end"))
+        .arg(tsv.help("--check: one line for each definition, with tabs between"))
+        .arg(samples.help("--check: with the values after so many samples").value_parser(value_parser!(u32)))
+}
+
+/// Does what `--check` says, if it is there.
+pub(crate) fn run() -> Option<ExitCode> {
+    let is_check = |arg: std::ffi::OsString| arg == "--check" || arg.to_string_lossy().starts_with("--check=");
+    if !std::env::args_os().any(is_check) {
+        return None;
+    }
+    let given = options::augment(Command::new("pmdaderived")).get_matches();
+    Some(check(&given).unwrap_or(ExitCode::FAILURE))
+}
+
+fn check(given: &ArgMatches) -> Option<ExitCode> {
+    let (path, host): (&String, &HostSpec) = (given.get_one("check")?, given.get_one("host")?);
+    let names = NameSpace::installed(Domain::new(Derived::DOMAIN)?);
+    let mut config = Config::load(path, host, &names);
+    let sampling = Sampling { count: *given.get_one("samples")?, interval: *given.get_one("interval")? };
+    let mut report = Report { lines: config.problems.drain(..).map(Line::Bad).collect() };
+    for group in config.groups.iter().filter(|group| !group.definitions.is_empty()) {
+        report.group(group, sampling);
+    }
+    report.lines.sort_by(|a, b| a.place().cmp(b.place()));
+    let text: String = match given.get_flag("tsv") {
+        true => report.lines.iter().filter_map(Line::tsv).collect(),
+        false => report.lines.iter().map(|line| format!("{line}\n")).collect(),
+    };
+    print!("{text}");
+    let is_bad = |line: &Line| matches!(line, Line::Bad(problem) if !problem.text.starts_with("Warning"));
+    Some(if report.lines.iter().any(is_bad) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+#[derive(Clone, Copy)]
+struct Sampling {
+    count: u32,
+    interval: Duration,
+}
+
+/// In the order of the configuration.
+struct Report {
+    lines: Vec<Line>,
+}
+
+enum Line {
+    Good(Good),
+    Bad(Problem),
+}
+
+/// A definition that is a metric.
+struct Good {
+    place: Place,
+    /// Of the definition.
+    name: String,
+    shown: String,
+    desc: Desc,
+    /// If there are samples.
+    values: Option<Result<Vec<(Option<Instance>, String)>, Error>>,
+}
+
+impl Report {
+    fn group(&mut self, group: &Group, sampling: Sampling) {
+        let definitions = &group.definitions;
+        match &group.operands {
+            Operands::Host(host) => match metrics_of(host, group) {
+                Ok((mut names, mut live)) => {
+                    let evaluator = Evaluator::bind(definitions, &mut names, group.novalue);
+                    let take = |live: &mut Live, operands: &[&Operand]| live.take(operands.iter().copied()).map(drop);
+                    self.definitions(group, evaluator, sampling, &mut live, take);
+                }
+                Err(e) => {
+                    let place = Place { file: host.to_string().into(), line: 0 };
+                    self.lines.push(Line::Bad(Problem { place, definition: None, text: e.to_string() }));
+                }
+            },
+            Operands::Agents(specs) => {
+                let mut agents = Agents::start(specs);
+                agents.begin(Instant::now() + PATIENCE);
+                agents.settle(Instant::now() + PATIENCE);
+                let evaluator = Evaluator::bind(definitions, &mut agents, group.novalue);
+                self.definitions(group, evaluator, sampling, &mut agents, |agents, operands| {
+                    agents.begin(Instant::now() + PATIENCE);
+                    // The values of one that did not answer are an error.
+                    agents.take(operands.iter().copied());
+                    Ok(())
+                });
+            }
+        }
+    }
+
+    fn definitions<S: Source>(
+        &mut self,
+        group: &Group,
+        mut evaluator: Evaluator,
+        sampling: Sampling,
+        source: &mut S,
+        take: impl Fn(&mut S, &[&Operand]) -> Result<(), Error>,
+    ) {
+        let plan = evaluator.plan(0..evaluator.len());
+        let start = Instant::now();
+        let mut outcome = Ok(());
+        for sample in 0..sampling.count {
+            sleep(if sample > 0 { sampling.interval } else { Duration::ZERO });
+            outcome = take(source, &evaluator.operands_of(&plan).collect::<Vec<_>>());
+            if outcome.is_ok() {
+                evaluator.evaluate(&plan, start.elapsed(), source);
+            }
+        }
+        for (number, definition) in group.definitions.iter().enumerate() {
+            let name = definition.name();
+            match evaluator.desc(number) {
+                Ok(desc) => {
+                    let values = outcome.and_then(|()| evaluator.values(number));
+                    let values = (sampling.count > 0).then(|| values.map(|values| shown(values, &desc, source)));
+                    let Some(place) = group.place(name).cloned() else { continue };
+                    let good = Good { place, name: name.to_owned(), shown: group.name_of(name), desc, values };
+                    self.lines.push(Line::Good(good));
+                }
+                Err(why) => self.lines.extend(why.map(|why| Line::Bad(group.problem(name, why)))),
+            }
+        }
+    }
+}
+
+/// The metrics that a group refers to. Its own may be there as well, when the agent runs.
+fn metrics_of(host: &HostSpec, group: &Group) -> pmapi::Result<(Names, Live)> {
+    let mut context = Context::new(host.clone(), Settings::default())?;
+    let own: HashSet<String> = group.definitions.iter().map(|own| group.name_of(own.name())).collect();
+    let is_own = |name: &str| name.split('.').next() == Some(ROOT) || own.contains(name);
+    let names = group.definitions.iter().flat_map(|definition| definition.names());
+    let names = Names::lookup(&mut context, names.filter(|name| !is_own(name)))?;
+    Ok((names, Live::new(context)))
+}
+
+/// Values as pminfo prints them, each with its instance.
+fn shown(values: &Values, desc: &Desc, source: &mut impl Source) -> Vec<(Option<Instance>, String)> {
+    let mut shown = Vec::with_capacity(values.len());
+    for (inst, value) in values.iter() {
+        let mut name = Vec::new();
+        if let (Some(indom), Some(inst)) = (desc.indom, inst) {
+            // One without a name is without one.
+            let _ = source.instance_name(indom, inst, &mut name);
+        }
+        let instance = inst.map(|inst| Instance { inst, name: String::from_utf8_lossy(&name).into_owned() });
+        let text = match value {
+            Atom::String(text) => format!("\"{}\"", String::from_utf8_lossy(text)),
+            value => value.print(1).to_string(),
+        };
+        shown.push((instance, text));
+    }
+    shown
+}
+
+struct Instance {
+    inst: Inst,
+    name: String,
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.as_str() {
+            "" => f.write_str("???"),
+            name => write!(f, "\"{name}\""),
+        }
+    }
+}
+
+impl Line {
+    fn place(&self) -> &Place {
+        match self {
+            Line::Good(good) => &good.place,
+            Line::Bad(problem) => &problem.place,
+        }
+    }
+
+    /// The name of the definition, `OK` and what it is, or `ERR` with the kind and the text of the error.
+    fn tsv(&self) -> Option<String> {
+        match self {
+            Line::Good(good) => Some(good.tsv()),
+            Line::Bad(problem) => {
+                let mut lines = problem.text.lines();
+                let (kind, text) = match problem.text.split_once(": ").unwrap_or_default() {
+                    ("Semantic error", text) => ("semantic", text.split_once(": ").unwrap_or_default().1.to_owned()),
+                    (_, text) if text.lines().next().unwrap_or_default().ends_with("syntax error") => {
+                        let mut lines = lines.by_ref().skip(2);
+                        let column = lines.next().and_then(|line| line.find('^')).map_or(-1, |at| at as i64);
+                        ("syntax", format!("col {column}: {}", lines.next().unwrap_or_default()))
+                    }
+                    (_, text) => ("other", text.replace('\n', " ")),
+                };
+                Some(format!("{}\tERR\t{kind}\t{text}\n", problem.definition.as_ref()?))
+            }
+        }
+    }
+}
+
+impl Good {
+    fn units(&self) -> String {
+        if self.desc.units.is_dimensionless() { "none".to_owned() } else { self.desc.units.to_string() }
+    }
+
+    fn tsv(&self) -> String {
+        let (ty, indom) = (self.desc.ty.description(), if self.desc.indom.is_some() { "SET" } else { "NULL" });
+        let mut line = format!("{}\tOK\ttype={ty} indom={indom} sem={} ", self.name, self.desc.semantics);
+        line.extend(["units=", &self.units()]);
+        match &self.values {
+            None => {}
+            Some(Err(e)) => line.push_str(&format!("\tE:Error: {e}")),
+            Some(Ok(values)) => {
+                let value = |(instance, value): &(Option<Instance>, String)| match instance {
+                    None => format!("\"\"={value}"),
+                    Some(instance) => format!("{instance}={value}"),
+                };
+                line.extend(["\t{", &values.iter().map(value).collect::<Vec<_>>().join(","), "}"]);
+            }
+        }
+        line + "\n"
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Line::Good(good) => good.fmt(f),
+            Line::Bad(problem) => problem.fmt(f),
+        }
+    }
+}
+
+/// As pminfo's `-d` and `-f`.
+impl fmt::Display for Good {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ty, semantics) = (self.desc.ty.description(), self.desc.semantics);
+        let indom =
+            self.desc.indom.map_or("PM_INDOM_NULL 0xffffffff".to_owned(), |it| format!("{it} {:#x}", it.word()));
+        write!(f, "{}\n    Data Type: {ty}  InDom: {indom}\n", self.shown)?;
+        write!(f, "    Semantics: {semantics}  Units: {}", self.units())?;
+        match &self.values {
+            None => Ok(()),
+            Some(Err(e)) => write!(f, "\nError: {e}"),
+            Some(Ok(values)) if values.is_empty() => f.write_str("\nNo value(s) available!"),
+            Some(Ok(values)) => values.iter().try_for_each(|(instance, value)| match instance {
+                None => write!(f, "\n    value {value}"),
+                Some(instance) => write!(f, "\n    inst [{} or {instance}] value {value}", instance.inst),
+            }),
+        }
+    }
+}

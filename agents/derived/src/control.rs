@@ -1,0 +1,180 @@
+//! Metrics about the agent itself.
+
+use std::collections::HashSet;
+
+use pmda::prelude::*;
+use tracing::error;
+
+use crate::Group;
+use crate::metrics::List;
+
+/// The cluster of these metrics, which begins with what all metrics' names begin with.
+pub(crate) const CLUSTER: u16 = 0;
+/// How many instance domains there are of these metrics.
+pub(crate) const SERIALS: u32 = 2;
+
+/// Groups of definitions.
+pub(crate) const GROUPS: Serial = Serial::new(0);
+/// What is wrong with the configuration.
+pub(crate) const PROBLEMS: Serial = Serial::new(1);
+
+const SAMPLES: Item = Item::new(CLUSTER, 0);
+const ERRORS: Item = Item::new(CLUSTER, 1);
+const EVALUATION: Item = Item::new(CLUSTER, 2);
+const AGE: Item = Item::new(CLUSTER, 3);
+const INTERVAL: Item = Item::new(CLUSTER, 4);
+const GOOD: Item = Item::new(CLUSTER, 5);
+const BAD: Item = Item::new(CLUSTER, 6);
+const MESSAGE: Item = Item::new(CLUSTER, 7);
+const RELOAD: Item = Item::new(CLUSTER, 8);
+
+/// The times between samples that clients may store, in seconds.
+const INTERVALS: std::ops::RangeInclusive<f64> = 0.01..=86400.0;
+
+#[derive(Debug)]
+pub(crate) struct Control {
+    groups: Cache<()>,
+    problems: List,
+    messages: Vec<(Inst, String)>,
+}
+
+impl Control {
+    pub(crate) fn new(setup: &Setup) -> Control {
+        let groups = Cache::open(setup.indom_id(GROUPS), setup.config());
+        Control { groups, problems: List::default(), messages: Vec::new() }
+    }
+
+    /// Adds the metrics to the name space.
+    pub(crate) fn show(dynamic: &mut Dynamic) -> Start<()> {
+        metrics().iter().try_for_each(|metric| dynamic.insert(metric))?;
+        let mut groups = Indom::new(GROUPS);
+        groups.help("Groups of definitions", "Each has its own operands, and its own time between samples.");
+        dynamic.insert_indom(&groups)?;
+        let mut problems = Indom::new(PROBLEMS);
+        problems.help("What is wrong with the configuration", "A definition's name, or FILE:LINE.");
+        Ok(dynamic.insert_indom(&problems)?)
+    }
+
+    /// The number of a group.
+    pub(crate) fn number(&mut self, group: &str) -> Start<Inst> {
+        Ok(self.groups.store(group, ())?)
+    }
+
+    /// There are no groups but those that are numbered from now on.
+    pub(crate) fn forget_groups(&mut self) {
+        self.groups.hide_all();
+    }
+
+    /// The groups are all numbered.
+    pub(crate) fn save_groups(&mut self) {
+        self.groups.save().unwrap_or_else(|e| error!("{e}"));
+    }
+
+    /// Takes over what is wrong: what it is about, and a message.
+    pub(crate) fn set_problems(&mut self, problems: impl Iterator<Item = (String, String)>) {
+        let (mut names, mut list) = (HashSet::new(), Vec::new());
+        self.messages.clear();
+        for (number, (about, message)) in (0..).zip(problems) {
+            let inst = Inst::new(number);
+            let mut name = about.clone();
+            let mut others = 2..;
+            while !names.insert(name.clone()) {
+                name = others.next().map_or_else(String::new, |n: usize| format!("{about}#{n}"));
+            }
+            list.push((inst, name.into_bytes()));
+            self.messages.push((inst, message));
+        }
+        self.problems = List::new(list);
+    }
+
+    pub(crate) fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
+        match indom {
+            GROUPS => Some(&self.groups),
+            PROBLEMS => Some(&self.problems),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn fetch(&self, item: Item, groups: &[Group], out: &mut Values<'_>) -> Result {
+        match item {
+            MESSAGE => return self.messages.iter().try_for_each(|(inst, message)| out.put_inst(*inst, message)),
+            RELOAD => return out.put(0u32),
+            _ => {}
+        }
+        for group in groups {
+            let (inst, figures) = (group.inst, group.running.figures());
+            match item {
+                SAMPLES => out.put_inst(inst, figures.samples)?,
+                ERRORS => out.put_inst(inst, figures.errors)?,
+                EVALUATION => out.put_inst(inst, figures.evaluation.as_secs_f64())?,
+                AGE => match figures.age {
+                    Some(age) => out.put_inst(inst, age.as_secs_f64())?,
+                    None => out.fail_inst(inst, Error::AGAIN),
+                },
+                INTERVAL => out.put_inst(inst, group.running.interval().as_secs_f64())?,
+                GOOD => out.put_inst(inst, group.good() as u32)?,
+                BAD => out.put_inst(inst, group.bad() as u32)?,
+                _ => return Err(Error::PMID),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over a value. Whether the configuration is to be loaded again.
+    pub(crate) fn store(item: Item, inst: Option<Inst>, value: Atom<'_>, groups: &mut [Group]) -> Result<bool> {
+        match (item, value) {
+            (RELOAD, _) => Ok(true),
+            (INTERVAL, Atom::Double(seconds)) if INTERVALS.contains(&seconds) => {
+                let group = groups.iter_mut().find(|group| Some(group.inst) == inst).ok_or(Error::INST)?;
+                group.set_interval(std::time::Duration::from_secs_f64(seconds));
+                Ok(false)
+            }
+            (INTERVAL, _) => Err(Error::BADSTORE),
+            _ => Err(Error::PERMISSION),
+        }
+    }
+}
+
+fn metrics() -> [Metric; 9] {
+    let metric = |name: &str, item, ty| Metric::new(format!("{}.control.{name}", crate::ROOT), item, ty);
+    let of_groups = |name: &str, item, ty| {
+        let mut metric = metric(name, item, ty);
+        metric.indom(GROUPS);
+        metric
+    };
+    let mut samples = of_groups("samples", SAMPLES, Type::U64);
+    samples.counter().units(Units::COUNT).help(
+        "Samples of operands that were tried",
+        "One each interval while somebody asks for metrics of the group, and one when somebody asks for others.",
+    );
+    let mut errors = of_groups("errors", ERRORS, Type::U64);
+    errors
+        .counter()
+        .units(Units::COUNT)
+        .help("Samples that failed", "The group's metrics have an error in place of values then (\"Try again\").");
+    let mut evaluation = of_groups("evaluation", EVALUATION, Type::Double);
+    evaluation.units(Units::SECONDS).help("Time that the last evaluation took", "Without the time for operands.");
+    let mut age = of_groups("age", AGE, Type::Double);
+    age.units(Units::SECONDS).help("Time since the last sample", "No samples are taken while nobody asks for any.");
+    let mut interval = of_groups("interval", INTERVAL, Type::Double);
+    interval.discrete().units(Units::SECONDS).storable().help(
+        "Time between samples",
+        "A value from 0.01 to 86400 that is stored here holds until the agent ends, or its configuration is loaded\n\
+         again and says otherwise. It is the time that differences and rates are over.",
+    );
+    let mut good = of_groups("definitions.good", GOOD, Type::U32);
+    good.discrete().units(Units::COUNT).help("Definitions that are metrics", "");
+    let mut bad = of_groups("definitions.bad", BAD, Type::U32);
+    bad.discrete().units(Units::COUNT).help("Definitions that mean nothing", "With their operands as they are now.");
+    let mut message = metric("message", MESSAGE, Type::String);
+    message.indom(PROBLEMS).discrete().help(
+        "What is wrong with the configuration",
+        "An instance for each definition that means nothing, by its name, and for each other mistake, by FILE:LINE.",
+    );
+    let mut reload = metric("reload", RELOAD, Type::U32);
+    reload
+        .discrete()
+        .storable()
+        .help("Any value stored here loads the configuration again", "So does SIGHUP. The value is always 0.");
+    [samples, errors, evaluation, age, interval, good, bad, message, reload]
+}

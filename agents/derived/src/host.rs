@@ -1,0 +1,167 @@
+//! A group whose operands are metrics of a pmcd, as the agent's thread sees it.
+
+use std::io::{self, PipeReader};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use pmapi::context::HostSpec;
+use pmapi::derive::Values;
+use pmapi::{Domain, Error, InDom, Result};
+use pmda::prelude::{Instances, PollSet};
+
+use crate::config::Group;
+use crate::link::{Known, Link, Snapshot};
+use crate::metrics::Metrics;
+use crate::running::{Figures, Running};
+use crate::sampler::Sampler;
+
+/// How long a request may wait, all in all, for a sample that is under way. It may need nothing of pmcd any more;
+/// if it does, it cannot come before the answer to this request.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// How much older than the time between samples values may be.
+const LATE: Duration = Duration::from_secs(1);
+
+/// A group whose operands are metrics of a pmcd.
+#[derive(Debug)]
+pub(crate) struct Host {
+    link: Arc<Link>,
+    /// Ends when nobody has to wait for the first snapshot any more.
+    first: PipeReader,
+    /// During a request.
+    snapshot: Option<Arc<Snapshot>>,
+    outcome: Result<()>,
+    interval: Duration,
+    /// Until when the request may wait.
+    until: Instant,
+}
+
+impl Host {
+    pub(crate) fn start(group: Group, host: HostSpec, own: Domain, interval: Duration) -> io::Result<Host> {
+        let (first, until) = io::pipe()?;
+        let link = Arc::new(Link::new(interval));
+        Sampler::new(group, host, own, Arc::clone(&link), until).spawn()?;
+        let (snapshot, outcome) = (None, Err(Error::AGAIN));
+        Ok(Host { link, first, snapshot, outcome, interval, until: Instant::now() })
+    }
+
+    fn is_recent(&self, taken: Option<Instant>) -> bool {
+        taken.is_some_and(|taken| taken.elapsed() <= self.interval + LATE)
+    }
+
+    fn is_sampled(&self, place: usize) -> bool {
+        let slot = self.snapshot.as_ref().and_then(|snapshot| snapshot.slots.get(place));
+        slot.is_some_and(|slot| self.is_recent(slot.taken))
+    }
+
+    fn known(&self, indom: InDom) -> Option<&Known> {
+        self.snapshot.as_ref()?.list(indom).filter(|known| self.is_recent(Some(known.taken)))
+    }
+
+    /// Has a sample taken of what there is none of, and takes it over if it comes soon.
+    fn wait(&mut self) {
+        self.link.ask();
+        self.link.wait(self.until);
+        let (snapshot, outcome, _) = self.link.latest();
+        let metrics =
+            |snapshot: &Option<Arc<Snapshot>>| snapshot.as_ref().map(|snapshot| Arc::as_ptr(&snapshot.metrics));
+        // Places are about the metrics from the beginning of the request.
+        if metrics(&snapshot) == metrics(&self.snapshot) {
+            (self.snapshot, self.outcome) = (snapshot, outcome);
+        }
+    }
+}
+
+impl Running for Host {
+    fn refresh(&mut self) -> Option<&Arc<Metrics>> {
+        (self.snapshot, self.outcome, self.interval) = self.link.latest();
+        self.until = Instant::now() + PATIENCE;
+        self.snapshot.as_ref().map(|snapshot| &snapshot.metrics)
+    }
+
+    fn prepare(&mut self, places: &mut dyn Iterator<Item = usize>) {
+        let Some(snapshot) = &self.snapshot else { return };
+        let mut missing = false;
+        for place in places {
+            snapshot.demand.ask(place);
+            missing |= !self.is_sampled(place);
+        }
+        if missing {
+            self.wait();
+        }
+    }
+
+    fn expect(&mut self, place: usize) {
+        let Some(snapshot) = &self.snapshot else { return };
+        snapshot.demand.ask(place);
+        if !self.is_sampled(place) {
+            self.link.ask();
+        }
+    }
+
+    fn expect_instances(&mut self, indom: InDom) {
+        let Some(snapshot) = &self.snapshot else { return };
+        snapshot.demand.ask_instances(indom);
+        if self.known(indom).is_none() {
+            self.wait();
+        }
+    }
+
+    fn values(&self, place: usize) -> Result<&Values> {
+        // While there is an error, it stands in place of old values.
+        self.outcome?;
+        let slot = self.snapshot.as_ref().and_then(|snapshot| snapshot.slots.get(place)).ok_or(Error::AGAIN)?;
+        if !self.is_recent(slot.taken) {
+            return Err(Error::AGAIN);
+        }
+        slot.outcome.map(|()| &slot.values)
+    }
+
+    fn instances(&self, indom: InDom) -> Option<&dyn Instances> {
+        self.known(indom).map(|known| &*known.list as &dyn Instances)
+    }
+
+    fn done(&mut self) {
+        self.snapshot = None;
+    }
+
+    fn reload(&mut self, group: Group) {
+        self.link.reload(group);
+    }
+
+    fn is_ready(&self) -> bool {
+        self.link.is_ready()
+    }
+
+    fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
+        if !self.is_ready() {
+            set.readable(usize::MAX, &self.first);
+        }
+    }
+
+    fn interval(&self) -> Duration {
+        self.link.interval()
+    }
+
+    fn set_interval(&mut self, interval: Duration) {
+        self.link.set_interval(interval);
+    }
+
+    fn figures(&self) -> Figures {
+        let counters = &self.link.counters;
+        Figures {
+            samples: counters.samples.load(Relaxed),
+            errors: counters.errors.load(Relaxed),
+            evaluation: Duration::from_nanos(counters.evaluation.load(Relaxed)),
+            age: self.link.age(),
+        }
+    }
+}
+
+/// The thread ends by itself, perhaps after a request that is under way; nobody waits for it.
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.link.end();
+    }
+}

@@ -1,0 +1,126 @@
+//! Operands of a pmcd.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use pmapi::context::{Context, HostSpec, Live, Names, Settings};
+use pmapi::derive::{Metadata, Missing};
+use pmapi::{Desc, Domain, Error, InDom, Result};
+use tracing::info;
+
+use crate::metrics::List;
+
+/// What the agent's own metrics begin with: they are no operands.
+const OWN: &str = "derived.";
+
+/// After the first attempt to connect has failed; each further pause is twice as long, up to the last.
+const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)];
+
+/// A connection to pmcd, made when it is needed, and again when it is broken.
+#[derive(Debug)]
+pub(crate) struct Pmcd {
+    host: HostSpec,
+    /// The agent's own domain, whose metrics are no operands, whatever their names.
+    own: Domain,
+    live: Option<Live>,
+    pause: Duration,
+    not_before: Option<Instant>,
+    /// Descriptors that there have been.
+    known: HashMap<String, Desc>,
+}
+
+/// Whether a connection has been there before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Connected {
+    Still,
+    Anew,
+}
+
+impl Pmcd {
+    pub(crate) fn new(host: HostSpec, own: Domain) -> Pmcd {
+        Pmcd { host, own, live: None, pause: PAUSES[0], not_before: None, known: HashMap::new() }
+    }
+
+    /// Connects, unless that is so already. Attempts that fail have pauses between them: `PM_ERR_AGAIN` meanwhile.
+    pub(crate) fn connect(&mut self) -> Result<Connected> {
+        if self.is_connected() {
+            return Ok(Connected::Still);
+        }
+        if self.not_before.is_some_and(|time| Instant::now() < time) {
+            return Err(Error::AGAIN);
+        }
+        self.live = None;
+        match Context::new(self.host.clone(), Settings::default()) {
+            Ok(context) => {
+                info!("connected to {}", self.host);
+                self.live = Some(Live::new(context));
+                (self.pause, self.not_before) = (PAUSES[0], None);
+                Ok(Connected::Anew)
+            }
+            Err(e) => {
+                if self.not_before.is_none() {
+                    info!("{}: {e}", self.host);
+                }
+                self.not_before = Some(Instant::now() + self.pause);
+                self.pause = (self.pause * 2).min(PAUSES[1]);
+                Err(Error::AGAIN)
+            }
+        }
+    }
+
+    /// When the next attempt to connect makes sense, after one that has failed.
+    pub(crate) fn not_before(&self) -> Option<Instant> {
+        self.not_before
+    }
+
+    pub(crate) fn is_connected(&mut self) -> bool {
+        self.live.as_mut().is_some_and(|live| live.context().is_connected())
+    }
+
+    /// What samples are taken from, while there is a connection.
+    pub(crate) fn live(&mut self) -> Result<&mut Live> {
+        self.live.as_mut().ok_or(Error::AGAIN)
+    }
+
+    /// Drops the connection.
+    pub(crate) fn disconnect(&mut self) {
+        self.live = None;
+    }
+
+    /// The descriptors of metrics.
+    pub(crate) fn names<'a>(&mut self, names: impl Iterator<Item = &'a str>) -> Result<Names> {
+        // pmcd would ask this agent for its own.
+        Names::lookup(self.live()?.context(), names.filter(|name| !name.starts_with(OWN)))
+    }
+
+    /// What definitions are bound to.
+    pub(crate) fn operands<'a>(&'a mut self, names: &'a mut Names) -> Operands<'a> {
+        Operands { names, known: &mut self.known, own: self.own }
+    }
+
+    /// The instances of a domain.
+    pub(crate) fn instances(&mut self, indom: InDom) -> Result<List> {
+        Ok(List::new(self.live()?.context().in_dom(indom)?))
+    }
+}
+
+/// The metrics of others. While the agent of one is away, its descriptor is the last that there was.
+pub(crate) struct Operands<'a> {
+    names: &'a mut Names,
+    known: &'a mut HashMap<String, Desc>,
+    own: Domain,
+}
+
+impl Metadata for Operands<'_> {
+    fn lookup(&mut self, name: &str) -> std::result::Result<Desc, Missing> {
+        let desc = match self.names.lookup(name) {
+            Err(Missing::Desc) => self.known.get(name).copied().ok_or(Missing::Desc),
+            found => found,
+        }?;
+        if desc.pmid.domain() == self.own {
+            return Err(Missing::Name);
+        }
+        self.known.insert(name.to_owned(), desc);
+        Ok(desc)
+    }
+}
