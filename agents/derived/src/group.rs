@@ -14,9 +14,6 @@ use crate::metrics::Metrics;
 use crate::running::Running;
 use crate::show::Show;
 
-/// How long a request may wait for the agents of a group: pmcd waits for the answer.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// A group with what the agent keeps of it.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -34,12 +31,19 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn start(group: config::Group, inst: Inst, own: Domain, interval: Duration) -> Start<Group> {
+    /// `patience` is for how long a request may wait for agents that are started for the group.
+    pub(crate) fn start(
+        group: config::Group,
+        inst: Inst,
+        own: Domain,
+        interval: Duration,
+        patience: Duration,
+    ) -> Start<Group> {
         let (name, operands) = (group.name.clone(), group.operands.clone());
         let interval = group.interval.unwrap_or(interval);
         let running: Box<dyn Running> = match &operands {
             Operands::Host(host) => Box::new(Host::start(group, host.clone(), own, interval)?),
-            Operands::Agents(_) => Box::new(Direct::new(group, interval, PATIENCE)),
+            Operands::Agents(_) => Box::new(Direct::new(group, interval, patience)),
         };
         Ok(Group { name, operands, inst, running, shown: None, hidden: Vec::new(), asked: Vec::new() })
     }

@@ -6,6 +6,7 @@
 //! [`show`] keeps their metrics in the name space, [`control`] has what the agent says about itself.
 
 mod bound;
+mod check;
 mod config;
 mod control;
 mod demand;
@@ -21,13 +22,15 @@ mod sampler;
 mod show;
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use pmda::Hangups;
 use pmda::clap::Command;
 use pmda::prelude::*;
 use tracing::{error, info, warn};
 
-use config::{Config, NameSpace, Problem};
+pub use check::check;
+use config::{Config, NameSpace, Operands, Problem};
 use control::Control;
 use group::Group;
 pub use operands::become_operand;
@@ -102,6 +105,7 @@ impl Agent for Derived {
     }
 
     fn wake(&mut self, _: Wake) {
+        self.groups.iter_mut().for_each(|group| group.running.wake());
         if HANGUPS.get().is_some_and(Hangups::take) {
             info!("SIGHUP");
             self.load();
@@ -193,8 +197,15 @@ impl Derived {
         self.run(Config::load(&self.options.path, &self.options.host, &names));
     }
 
+    /// How long each group may wait in a request for the agents that are started for it.
+    fn patience(&self, config: &Config) -> Duration {
+        let groups = config.groups.iter().filter(|group| matches!(group.operands, Operands::Agents(_))).count();
+        self.options.agent_timeout / u32::try_from(groups.max(1)).unwrap_or(u32::MAX)
+    }
+
     /// Starts what a configuration says. Groups that have kept name and operands go on.
     fn run(&mut self, config: Config) {
+        let patience = self.patience(&config);
         config.problems.iter().for_each(|problem| warn!("{problem}"));
         self.problems = config.problems;
         self.control.forget_groups();
@@ -204,7 +215,7 @@ impl Derived {
             let same = old.iter().position(|old| old.name == group.name && old.operands == group.operands);
             let started = match (self.control.number(&group.name), same) {
                 (Ok(inst), Some(at)) => Ok(old.swap_remove(at).with(group, inst)),
-                (Ok(inst), None) => Group::start(group, inst, self.domain, self.options.interval),
+                (Ok(inst), None) => Group::start(group, inst, self.domain, self.options.interval, patience),
                 (Err(e), _) => Err(e),
             };
             match started {

@@ -12,13 +12,16 @@ pub(crate) struct Options {
     pub(crate) path: String,
     pub(crate) host: HostSpec,
     pub(crate) interval: Duration,
+    /// How long a request may wait for agents that are started.
+    pub(crate) agent_timeout: Duration,
 }
 
 pub(crate) fn augment(command: Command) -> Command {
     let path = Arg::new("config").short('c').long("config").value_name("PATH");
     let host = Arg::new("host").long("host").value_name("HOST").default_value("local:");
     let interval = Arg::new("interval").short('t').long("interval").value_name("TIME").default_value("1s");
-    command
+    let timeout = Arg::new("agent_timeout").long("agent-timeout").value_name("TIME").default_value("2s");
+    crate::check::augment(command)
         .arg(
             path.help(
                 "Definitions: files and directories, with colons between [default: $PCP_SYSCONF_DIR/pmdaderived]",
@@ -26,6 +29,11 @@ pub(crate) fn augment(command: Command) -> Command {
         )
         .arg(host.help("The pmcd whose metrics expressions refer to").value_parser(str::parse::<HostSpec>))
         .arg(interval.help("Time between samples").value_parser(pmapi::interval::parse))
+        .arg(
+            timeout
+                .help("How long a request waits for agents that are started: less than pmcd waits for this one")
+                .value_parser(pmapi::interval::parse),
+        )
 }
 
 impl Options {
@@ -37,6 +45,7 @@ impl Options {
             path: given.get_one("config").cloned().unwrap_or_else(default),
             host: given.get_one("host").cloned().ok_or(missing)?,
             interval: given.get_one("interval").copied().ok_or(missing)?,
+            agent_timeout: given.get_one("agent_timeout").copied().ok_or(missing)?,
         })
     }
 }

@@ -41,17 +41,14 @@ impl Keeper {
     const SHORTEST: Duration = Duration::from_millis(500);
     /// How long one stays away that fails all the time.
     const LONGEST: Duration = Duration::from_secs(60);
+    /// The longest answer.
+    const LONGEST_ANSWER: u32 = 64 << 20;
     /// How soon to look again after an agent that starts.
     pub(super) const LOOK: Duration = Duration::from_millis(10);
 
     /// It is started by the first [`Keeper::tend`].
     pub(super) fn new(name: String, command: Vec<String>) -> Keeper {
         Keeper { name, command, stage: Stage::Away(Instant::now()), pause: Self::SHORTEST, readied: 0 }
-    }
-
-    /// Whether it can be asked.
-    pub(super) fn is_ready(&self) -> bool {
-        matches!(self.stage, Stage::Up { ready: true, .. })
     }
 
     /// Whether it is being started, and has not failed yet.
@@ -157,9 +154,7 @@ impl Keeper {
     fn launch(&self) -> Launch {
         let mut command = child::command(&self.command);
         // Ctrl-C is for this agent, which ends its own.
-        Launch::pipe({
-            command.process_group(0);
-            command
-        })
+        command.process_group(0);
+        Launch::pipe(command).limit(Self::LONGEST_ANSWER)
     }
 }
