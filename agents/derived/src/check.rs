@@ -1,6 +1,7 @@
 //! `--check`: what a configuration becomes, without being an agent.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -13,7 +14,7 @@ use pmda::Agent as _;
 use pmda::clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::config::{Config, Group, NameSpace, Operands, Place, Problem};
-use crate::operands::Agents;
+use crate::operands::agents::Agents;
 use crate::{Derived, ROOT, options};
 
 /// How long agents that are started for their metrics may take.
@@ -29,17 +30,18 @@ pub(crate) fn augment(command: Command) -> Command {
         .arg(samples.help("--check: with the values after so many samples").value_parser(value_parser!(u32)))
 }
 
-/// Does what `--check` says, if it is there.
-pub(crate) fn run() -> Option<ExitCode> {
-    let is_check = |arg: std::ffi::OsString| arg == "--check" || arg.to_string_lossy().starts_with("--check=");
-    if !std::env::args_os().any(is_check) {
+/// For a process that was told to `--check` a configuration: does so.
+pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let is_check = |arg: &OsString| arg.to_str().is_some_and(|arg| arg == "--check" || arg.starts_with("--check="));
+    if !args.iter().any(is_check) {
         return None;
     }
-    let given = options::augment(Command::new("pmdaderived")).get_matches();
-    Some(check(&given).unwrap_or(ExitCode::FAILURE))
+    let given = options::augment(Command::new("pmdaderived")).get_matches_from(args);
+    Some(report(&given).unwrap_or(ExitCode::FAILURE))
 }
 
-fn check(given: &ArgMatches) -> Option<ExitCode> {
+fn report(given: &ArgMatches) -> Option<ExitCode> {
     let (path, host): (&String, &HostSpec) = (given.get_one("check")?, given.get_one("host")?);
     let names = NameSpace::installed(Domain::new(Derived::DOMAIN)?);
     let mut config = Config::load(path, host, &names);
@@ -74,6 +76,9 @@ enum Line {
     Bad(Problem),
 }
 
+/// Values, each with its instance.
+type Column = Vec<(Option<Instance>, String)>;
+
 /// A definition that is a metric.
 struct Good {
     place: Place,
@@ -82,7 +87,7 @@ struct Good {
     shown: String,
     desc: Desc,
     /// If there are samples.
-    values: Option<Result<Vec<(Option<Instance>, String)>, Error>>,
+    values: Option<Result<Column, Error>>,
 }
 
 impl Report {
@@ -160,7 +165,7 @@ fn metrics_of(host: &HostSpec, group: &Group) -> pmapi::Result<(Names, Live)> {
 }
 
 /// Values as pminfo prints them, each with its instance.
-fn shown(values: &Values, desc: &Desc, source: &mut impl Source) -> Vec<(Option<Instance>, String)> {
+fn shown(values: &Values, desc: &Desc, source: &mut impl Source) -> Column {
     let mut shown = Vec::with_capacity(values.len());
     for (inst, value) in values.iter() {
         let mut name = Vec::new();
