@@ -211,7 +211,8 @@ impl Derived {
         self.control.forget_groups();
         self.show.clear();
         let mut old = std::mem::take(&mut self.groups);
-        for group in config.groups {
+        // A group without definitions would wait for its operands for nothing.
+        for group in config.groups.into_iter().filter(|group| !group.definitions.is_empty()) {
             let same = old.iter().position(|old| old.name == group.name && old.operands == group.operands);
             let started = match (self.control.number(&group.name), same) {
                 (Ok(inst), Some(at)) => Ok(old.swap_remove(at).with(group, inst)),
