@@ -31,7 +31,9 @@ impl Asked {
             match pmid {
                 Some(pmid) if pmid.dynamic_root().is_none() => names.push((path, pmid)),
                 _ => {
-                    for name in self.ask(|agent| agent.traverse(&path))?.unwrap_or_default() {
+                    let mut below = self.ask(|agent| agent.traverse(&path))?.unwrap_or_default();
+                    below.sort();
+                    for name in below {
                         let pmid = self.ask(|agent| agent.pmid(&name))?;
                         names.extend(pmid.map(|pmid| (name, pmid)));
                     }
@@ -52,6 +54,10 @@ impl Asked {
     /// The values of all metrics, in the order of [`Asked::discover`], and whether the metrics have
     /// changed since.
     pub(crate) fn sample(&mut self) -> Result<(Vec<Readings>, bool), Error> {
+        if self.metrics.is_empty() {
+            // A fetch of nothing is none; perhaps there are metrics the next time.
+            return Ok((Vec::new(), true));
+        }
         let pmids: Vec<PmId> = self.metrics.iter().map(|(pmid, _)| *pmid).collect();
         let descs: Vec<_> = self.metrics.iter().map(|(_, desc)| *desc).collect();
         let fetched = self.ask(|agent| {

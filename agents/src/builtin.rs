@@ -18,12 +18,15 @@ use crate::fleet::Plan;
 /// Every agent, one line each.
 pub(crate) const AGENTS: &[Builtin] = &[
     of::<pmda_trivial::Trivial>(),
-    of::<pmda_simple::Simple>(),
+    SIMPLE,
+    of::<pmda_derived::Derived>().with(derive),
     of::<pmda_showcase::Showcase>(),
     of::<pmda_mmv::Mmv>(),
     // Only one can have its port.
     of::<pmda_trace::Trace>().on_request(),
 ];
+
+const SIMPLE: Builtin = of::<pmda_simple::Simple>();
 
 /// The first argument of this program when it is to be an agent.
 const AS_AGENT: &str = "agent";
@@ -36,6 +39,16 @@ pub(crate) struct Builtin {
     pub(crate) by_default: bool,
     run: fn(Vec<OsString>) -> ExitCode,
     schema: fn(Config) -> Start<Schema>,
+    arguments: fn(&Place<'_>) -> Start<Vec<OsString>>,
+}
+
+/// What an agent's own arguments are made from.
+struct Place<'a> {
+    /// The agent's own directory.
+    dir: &'a Path,
+    config: &'a Config,
+    /// Those that every agent gets, from the agent's name on.
+    common: &'a dyn Fn(&str) -> Vec<OsString>,
 }
 
 const fn of<A: Agent>() -> Builtin {
@@ -44,12 +57,30 @@ const fn of<A: Agent>() -> Builtin {
         by_default: true,
         run: |args| pmda::run::<A>(args),
         schema: |config| Schema::with::<A>(config),
+        arguments: |_| Ok(Vec::new()),
     }
 }
 
 impl Builtin {
     const fn on_request(self) -> Builtin {
         Builtin { by_default: false, ..self }
+    }
+
+    const fn with(self, arguments: fn(&Place<'_>) -> Start<Vec<OsString>>) -> Builtin {
+        Builtin { arguments, ..self }
+    }
+
+    /// The agent's metrics, with the places where names are dynamic.
+    fn names(&self, config: Config) -> Start<(Schema, pmns::Tree)> {
+        let schema = (self.schema)(config)?;
+        let mut names = pmns::Tree::new();
+        for metric in schema.metrics() {
+            names.insert(metric.name(), metric.desc(schema.domain()).pmid)?;
+        }
+        for root in schema.dynamic() {
+            names.insert(root, pmns::dynamic_root(schema.domain()))?;
+        }
+        Ok((schema, names))
     }
 }
 
@@ -81,24 +112,20 @@ pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
     let text = fs::read(Config::path()).unwrap_or_default();
     let config = Config::new(&text, std::env::vars_os().chain(places.clone()));
 
-    let schema = (agent.schema)(config)?;
-    let mut names = pmns::Tree::new();
-    for metric in schema.metrics() {
-        names.insert(metric.name(), metric.desc(schema.domain()).pmid)?;
-    }
-    for root in schema.dynamic() {
-        names.insert(root, pmns::dynamic_root(schema.domain()))?;
-    }
+    let (schema, names) = agent.names(config.clone())?;
     for (file, text) in schema.files() {
         fs::write(dir.join(file), text)?;
     }
 
+    // As this user, whose files those are, not as PCP's.
+    let user = User::from_uid(geteuid())?.map(|user| user.name);
+    let common = |name: &str| {
+        let user = user.iter().flat_map(|user| ["--username", user]);
+        [AS_AGENT, name, "-l", "-"].into_iter().chain(user).map(OsString::from).collect()
+    };
     let mut command = Command::new(std::env::current_exe()?);
-    command.args([AS_AGENT, agent.name, "-l", "-"]).envs(places);
-    if let Some(user) = User::from_uid(geteuid())? {
-        // As this user, whose files those are, not as PCP's.
-        command.arg("--username").arg(user.name);
-    }
+    command.args(common(agent.name)).envs(places);
+    command.args((agent.arguments)(&Place { dir: &dir, config: &config, common: &common })?);
     log_to(&mut command, scratch, agent.name)?;
     Ok(Plan { name: agent.name.to_owned(), command, names, log: Some(log(scratch, agent.name)) })
 }
@@ -122,4 +149,24 @@ fn log(scratch: &Path, name: &str) -> std::path::PathBuf {
 fn log_to(command: &mut Command, scratch: &Path, name: &str) -> io::Result<()> {
     command.stderr(File::create(log(scratch, name))?).process_group(0);
     Ok(())
+}
+
+/// Agent derived starts an agent simple of its own.
+fn derive(place: &Place<'_>) -> Start<Vec<OsString>> {
+    let (schema, names) = SIMPLE.names(place.config.clone())?;
+    fs::write(place.dir.join("simple.pmns"), pmns::write::root(&names))?;
+    let mut command = vec![std::env::current_exe()?.into_os_string()];
+    command.extend((place.common)(SIMPLE.name));
+    let command: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    // A list of strings in JSON is one in TOML too.
+    let command = serde_json::to_string(&command)?;
+    let metrics = include_str!("derived.toml");
+    let group = format!(
+        "[group.simple]\ninterval = \"10msec\"\n\
+         agent = {{ domain = {}, pmns = \"simple.pmns\", command = {command} }}\n\n{metrics}",
+        schema.domain()
+    );
+    let path = place.dir.join("derived.toml");
+    fs::write(&path, group)?;
+    Ok(vec!["-c".into(), path.into_os_string()])
 }

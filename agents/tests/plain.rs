@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -31,8 +31,8 @@ fn runs(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-fn children(child: &Child) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let lists = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
     lists.flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect()
 }
@@ -44,9 +44,9 @@ fn two_samples_of_all_agents() {
     assert!(output.stderr.is_empty(), "{output:?}");
     let text = stdout(&output);
     assert_eq!(text.lines().filter(|line| line.starts_with("# sample ")).count(), 2);
-    for metric in
-        ["trivial.time", "simple.numfetch", "simple.color", "simple.time.user", "simple.time.sys", "simple.now"]
-    {
+    let simple = ["simple.numfetch", "simple.color", "simple.time.user", "simple.time.sys", "simple.now"];
+    let others = ["trivial.time", "derived.color.total", "showcase.counter.u64", "mmv.control.files"];
+    for metric in simple.into_iter().chain(others) {
         assert_eq!(text.lines().filter(|line| *line == metric).count(), 1, "{metric} in the second sample");
         assert_eq!(text.lines().filter(|line| line.starts_with(&format!("{metric} ["))).count(), 1, "{metric}");
     }
@@ -69,6 +69,40 @@ fn json_lines() {
     assert_eq!((&colors[0]["type"], &colors[0]["semantics"]), (&"32".into(), &"instant".into()));
 }
 
+/// Agent derived asks an agent simple of its own, which counts its fetches as the one beside it does: what it says is
+/// right only if it asks as often, with one fetch for all, and when it is asked itself.
+#[test]
+fn derived_is_computed_from_the_same_sample() {
+    let output = run(&["--json", "-t", "0.05", "-s", "5", "simple", "derived"]);
+    assert!(output.status.success(), "{output:?}");
+    let lines: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for sample in 1..=5 {
+        let values = |metric: &str| -> Vec<(String, f64)> {
+            let line = lines.iter().find(|line| line["sample"] == sample && line["metric"] == metric).unwrap();
+            let values = line["values"].as_array().unwrap().iter();
+            let instance = |value: &Value| value["instance"].as_str().unwrap_or_default().to_owned();
+            values.map(|value| (instance(value), value["value"].as_f64().unwrap())).collect()
+        };
+        let one = |metric: &str| values(metric)[0].1;
+        let colors = values("simple.color");
+        let total: f64 = colors.iter().map(|(_, color)| color).sum();
+        let each = |f: &dyn Fn(f64) -> f64| -> Vec<(String, f64)> {
+            colors.iter().map(|(name, color)| (name.clone(), f(*color))).collect()
+        };
+        assert_eq!(colors[2], ("blue".to_owned(), 200.0 + f64::from(sample)));
+        assert_eq!(one("derived.color.total"), total);
+        assert_eq!(values("derived.color.double"), each(&|color| color * 2.0));
+        assert_eq!(values("derived.color.share"), each(&|color| 100.0 * color / total));
+        assert_eq!(one("derived.fetch.next"), one("simple.numfetch") + 1.0);
+        // One fetch after the other, in whatever time.
+        let rate = values("derived.fetch.rate");
+        assert!(if sample == 1 { rate.is_empty() } else { rate[0].1 > 0.0 }, "{rate:?}");
+    }
+    let desc = lines.iter().find(|line| line["metric"] == "derived.fetch.rate").unwrap();
+    assert_eq!((&desc["type"], &desc["semantics"]), (&"DOUBLE".into(), &"instant".into()));
+    assert_eq!((&desc["help"], &desc["units"]), (&"Fetches in a second".into(), &"/ sec".into()));
+}
+
 #[test]
 fn a_reader_that_goes_away() {
     let mut child = viewer(&["-t", "0.02", "-s", "0"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -80,10 +114,11 @@ fn a_reader_that_goes_away() {
 
 #[test]
 fn an_agent_that_dies_is_shown_and_the_other_goes_on() {
-    let mut child = viewer(&["--json", "-t", "0.05", "-s", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        viewer(&["--json", "-t", "0.05", "-s", "0", "trivial", "simple"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(|line| line.unwrap());
     lines.by_ref().find(|line| line.contains("simple.now")).unwrap();
-    let agents = children(&child);
+    let agents = children(child.id());
     assert_eq!(agents.len(), 2);
     let is_simple = |pid: &&u32| {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
@@ -108,12 +143,15 @@ fn an_agent_that_dies_is_shown_and_the_other_goes_on() {
 fn agents_end_with_a_viewer_that_is_killed() {
     // Where it leaves its directory behind.
     let dir = tempfile::tempdir().unwrap();
-    let mut viewer = viewer(&["-t", "0.05", "-s", "0"]);
+    let mut viewer = viewer(&["-t", "0.05", "-s", "0", "trivial", "simple", "derived"]);
     let mut child = viewer.env("TMPDIR", dir.path()).stdout(Stdio::piped()).spawn().unwrap();
     let mut out = child.stdout.take().unwrap();
     out.read_exact(&mut [0; 100]).unwrap();
-    let agents = children(&child);
-    assert_eq!(agents.len(), 2);
+    let mut agents = children(child.id());
+    assert_eq!(agents.len(), 3);
+    // Agent derived has one of its own.
+    agents.extend(agents.clone().into_iter().flat_map(children));
+    assert_eq!(agents.len(), 4);
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
     while agents.iter().any(|pid| runs(*pid)) {

@@ -77,6 +77,7 @@ impl Terminal {
 fn q_ends_it() {
     let mut terminal = Terminal::start();
     assert!(terminal.until("simple.color").contains(ENTER));
+    terminal.until("derived.color.double");
     assert!(terminal.is_raw());
     terminal.screen.write_all(b"q").unwrap();
     assert_eq!(terminal.end(), Some(0));
