@@ -4,9 +4,11 @@
 
 mod allocations;
 mod answers;
+mod cases;
 mod config;
 mod differences;
 mod generated;
+mod generator;
 mod live;
 mod properties;
 mod recorded;
