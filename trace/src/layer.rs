@@ -4,6 +4,7 @@
 //! use pcp_trace::{Options, State, Trace, layer::PcpLayer};
 //! use tracing_subscriber::layer::SubscriberExt;
 //!
+//! // Should there be no agent that takes files, nothing is waited for either.
 //! let trace = Trace::new(Options { state: State::ASYNC, ..Options::from_env()? });
 //! let subscriber = tracing_subscriber::registry().with(PcpLayer::new(trace));
 //! # _ = subscriber;
@@ -12,24 +13,26 @@
 //!
 //! A span's tag is its name; it counts when it closes, with the time since it was made. An event's tag is the
 //! name that it was given, as in `info!(name: "order refused", …)`, or else its target. Messages and fields
-//! are not part of a tag: there would be any number of them.
+//! are not part of a tag: there would be any number of them. They are fields of event records, in which the span's parent,
+//! or the event's span, is the parent.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
-use std::time::Instant;
 
 use tracing::callsite::Identifier;
-use tracing::span::{Attributes, Id};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::protocol::MAX_TAG;
-use crate::{Tag, Trace};
+use crate::transaction::Span;
+use crate::{Fields, Tag, Trace};
 
-/// Traces spans and events. [`Trace`] should be asynchronous: an application is not to wait for the agent at
+/// Traces spans and events. [`Trace`] should be light or asynchronous: an application is not to wait for the agent at
 /// each of its spans.
 pub struct PcpLayer {
     trace: Trace,
@@ -40,7 +43,18 @@ pub struct PcpLayer {
 /// A span that has not closed.
 struct Running {
     tag: Tag,
-    start: Instant,
+    span: Span,
+    fields: Fields,
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.add(field.name(), format_args!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field.name(), value);
+    }
 }
 
 impl PcpLayer {
@@ -75,20 +89,44 @@ impl fmt::Debug for PcpLayer {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PcpLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let (Some(span), Some(tag)) = (context.span(id), self.tag(attributes.metadata())) else { return };
-        span.extensions_mut().insert(Running { tag, start: Instant::now() });
+        let parent = span.parent().map_or(0, |parent| number(parent.extensions().get()));
+        let mut fields = Fields::new();
+        if self.trace.has_records() {
+            attributes.record(&mut fields);
+        }
+        span.extensions_mut().insert(Running { span: self.trace.start(&tag, parent), tag, fields });
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        if let Some(running) = span.extensions_mut().get_mut::<Running>()
+            && self.trace.has_records()
+        {
+            values.record(&mut running.fields);
+        }
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
         let running = span.extensions_mut().remove::<Running>();
-        if let Some(running) = running {
-            self.trace.transact(&running.tag, running.start.elapsed());
+        if let Some(Running { tag, span, fields }) = running {
+            self.trace.finish(&tag, span, &fields, true);
         }
     }
 
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if let Some(tag) = self.tag(event.metadata()) {
-            self.trace.point(&tag);
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let Some(tag) = self.tag(event.metadata()) else { return };
+        let mut fields = Fields::new();
+        let mut parent = 0;
+        if self.trace.has_records() {
+            event.record(&mut fields);
+            parent = context.event_span(event).map_or(0, |span| number(span.extensions().get()));
         }
+        self.trace.point_in(&tag, parent, &fields);
     }
+}
+
+/// The identifier of a span's transaction.
+fn number(running: Option<&Running>) -> u64 {
+    running.map_or(0, |running| running.span.id)
 }

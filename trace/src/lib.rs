@@ -25,8 +25,12 @@
 //! [missed](Status::missed), and the connection tried again after 5, 10, 20, 40 and then every 80
 //! seconds. The environment says where the agent is and how long it is waited for: see [`Options`].
 //!
-//! Two protocols are there to choose from:
+//! There are three ways to the agent:
 //!
+//! * **[light]**: a call writes into a mapped file, which the agent on the same host reads: some 40 ns, without a system
+//!   call, a lock, or anything that is waited for. Besides counts and times the agent has then event records of
+//!   transactions and points, with their [`Fields`]. This is the way if the agent takes files, unless
+//!   [`Options::transport`] says otherwise;
 //! * **synchronous**: a call returns when the agent has counted. The very first waits for the connection, up to
 //!   [`Options::connect_timeout`], and one that the agent does not answer takes [`Options::request_timeout`];
 //! * **asynchronous** ([`State::ASYNC`]): a call puts aside what is to be sent, and a thread sends it some
@@ -43,22 +47,29 @@
 
 #[cfg(feature = "tracing")]
 pub mod layer;
+pub mod light;
 mod link;
 mod options;
 pub mod protocol;
 mod queue;
 mod status;
 mod tag;
+mod transaction;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use pmapi::config::Config;
+
+pub use light::Fields;
 pub use link::Failure;
-pub use options::{EnvError, Options, State};
+pub use options::{EnvError, Options, State, Transport};
 pub use status::{Status, TooLate};
 pub use tag::{Tag, TagError};
+pub use transaction::Transaction;
 
+use light::{Light, Mark};
 use link::Link;
 use protocol::Kind;
 use queue::Queue;
@@ -75,6 +86,8 @@ pub struct Trace(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     shared: Arc<Shared>,
+    /// Chosen when something is marked for the first time; nothing for TCP.
+    light: OnceLock<Option<Light>>,
     link: Mutex<Link>,
     queue: OnceLock<Arc<Queue>>,
 }
@@ -83,7 +96,7 @@ impl Trace {
     /// With options from elsewhere.
     pub fn new(options: Options) -> Trace {
         let shared = Arc::new(Shared::new(options));
-        Trace(Arc::new(Inner { shared, link: Mutex::default(), queue: OnceLock::new() }))
+        Trace(Arc::new(Inner { shared, light: OnceLock::new(), link: Mutex::default(), queue: OnceLock::new() }))
     }
 
     /// With what the environment says.
@@ -93,28 +106,33 @@ impl Trace {
 
     /// Begins a transaction (pmtracebegin(3)). Any number of one tag may be in progress.
     pub fn begin<'a>(&'a self, tag: &'a Tag) -> Transaction<'a> {
-        self.0.shared.say(State::API, || format!("transaction {tag} begins"));
-        Transaction { trace: self, tag, start: Instant::now() }
+        Transaction::begin(self, tag, 0)
     }
 
     /// A transaction that has ended and took some time, which the application has measured.
     pub fn transact(&self, tag: &Tag, took: Duration) {
-        self.send(Kind::Transact, tag, took.as_secs_f64());
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX - 1);
+        self.end(tag, Mark { value: nanoseconds, ..Mark::default() }, true);
     }
 
     /// A point that the application passes (pmtracepoint(3)).
     pub fn point(&self, tag: &Tag) {
-        self.send(Kind::Point, tag, -1.0);
+        self.mark(Kind::Point, tag, -1.0, Mark::default());
+    }
+
+    /// A point with fields for its event record.
+    pub fn point_with(&self, tag: &Tag, fields: &Fields) {
+        self.mark(Kind::Point, tag, -1.0, Mark { fields: fields.bytes(), ..Mark::default() });
     }
 
     /// A value that the application observes (pmtraceobs(3)).
     pub fn observe(&self, tag: &Tag, value: f64) {
-        self.send(Kind::Observe, tag, value);
+        self.mark(Kind::Observe, tag, value, Mark { value: value.to_bits(), ..Mark::default() });
     }
 
     /// A value that counts up, such as bytes written so far (pmtracecounter(3)).
     pub fn counter(&self, tag: &Tag, value: f64) {
-        self.send(Kind::Counter, tag, value);
+        self.mark(Kind::Counter, tag, value, Mark { value: value.to_bits(), ..Mark::default() });
     }
 
     /// Sets all flags and gives those before (pmtracestate(3)). [`State::ASYNC`] has to be set before
@@ -125,7 +143,11 @@ impl Trace {
 
     /// What has become of what was traced.
     pub fn status(&self) -> Status {
-        self.0.shared.status()
+        let mut status = self.0.shared.status();
+        if let Some(Some(light)) = self.0.light.get() {
+            (status.sent, status.connected) = light.status();
+        }
+        status
     }
 
     /// Waits until what the asynchronous protocol has put aside is sent, or missed; false when that takes
@@ -134,16 +156,69 @@ impl Trace {
         self.0.queue.get().is_none_or(|queue| queue.flush(timeout))
     }
 
-    fn send(&self, kind: Kind, tag: &Tag, value: f64) {
-        let Inner { shared, link, queue } = &*self.0;
+    /// Marks something other than a transaction, now. TCP has a value for all of them.
+    #[inline]
+    fn mark(&self, kind: Kind, tag: &Tag, value: f64, mark: Mark<'_>) {
+        let shared = &*self.0.shared;
         shared.say(State::API, || format!("{kind:?} {tag} {value}"));
         if shared.state().has(State::NOAGENT) {
             return;
         }
+        match self.light() {
+            Some(light) => light.mark(shared, tag, kind, &Mark { time: light::now(), ..mark }, true),
+            None => self.send(kind, tag, value),
+        }
+    }
+
+    /// Marks the end of a transaction, with its nanoseconds as the value; it counts, or it was aborted.
+    #[inline]
+    fn end(&self, tag: &Tag, mark: Mark<'_>, counts: bool) {
+        let shared = &*self.0.shared;
+        shared.say(State::API, || {
+            let took = Duration::from_nanos(mark.value);
+            if counts { format!("transaction {tag} ends: {took:?}") } else { format!("transaction {tag} is aborted") }
+        });
+        if shared.state().has(State::NOAGENT) {
+            return;
+        }
+        match self.light() {
+            Some(light) => {
+                let time = if mark.time == 0 { light::now() } else { mark.time };
+                light.mark(shared, tag, Kind::Transact, &Mark { time, ..mark }, counts);
+            }
+            None if counts => self.send(Kind::Transact, tag, mark.value as f64 / 1e9),
+            None => {}
+        }
+    }
+
+    /// The light transport, if that is the way.
+    #[inline]
+    fn light(&self) -> Option<&Light> {
+        self.0.light.get_or_init(|| self.0.choose()).as_ref()
+    }
+
+    fn send(&self, kind: Kind, tag: &Tag, value: f64) {
+        let Inner { shared, link, queue, .. } = &*self.0;
         if !shared.choose() {
             link.lock().unwrap_or_else(PoisonError::into_inner).send(shared, tag.prepared(), kind, value);
         } else if !queue.get_or_init(|| start(shared)).push(tag.prepared(), kind, value) {
             shared.add_missed(1);
+        }
+    }
+}
+
+impl Inner {
+    fn choose(&self) -> Option<Light> {
+        let options = &self.shared.options;
+        let light = || {
+            let directory = options.directory.clone().unwrap_or_else(|| light::path(&Config::load(), options.port));
+            Light::new(directory, options.ring_len)
+        };
+        match options.transport {
+            Transport::Tcp => None,
+            Transport::Light => light(),
+            Transport::Auto if !options.is_local() => None,
+            Transport::Auto => light().filter(|light| light.has_agent() && light.open(&self.shared)),
         }
     }
 }
@@ -166,30 +241,5 @@ impl Drop for Inner {
             queue.flush(LINGER);
             queue.close();
         }
-    }
-}
-
-/// A transaction in progress: it counts when it is [ended](Transaction::end), and not when it is dropped
-/// without that.
-#[derive(Debug)]
-#[must_use = "a transaction that is dropped is aborted"]
-pub struct Transaction<'a> {
-    trace: &'a Trace,
-    tag: &'a Tag,
-    start: Instant,
-}
-
-impl Transaction<'_> {
-    /// Ends the transaction: it counts, with the time since it began (pmtraceend(3)).
-    pub fn end(self) {
-        self.trace.transact(self.tag, self.start.elapsed());
-    }
-
-    /// Ends the transaction without a trace, as dropping it does (pmtraceabort(3)).
-    pub fn abort(self) {}
-
-    /// The time since it began.
-    pub fn elapsed(&self) -> Duration {
-        self.start.elapsed()
     }
 }

@@ -1,7 +1,10 @@
 //! Where the agent is, how long it is waited for, and the state flags: the environment of pmdatrace(3).
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::ops::{BitOr, BitOrAssign};
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -24,6 +27,38 @@ pub struct Options {
     pub reconnect: Vec<Duration>,
     /// Flags to begin with. `PCP_TRACE_NOAGENT` sets [`State::NOAGENT`].
     pub state: State,
+    /// Which way marks take (`PCP_TRACE_TRANSPORT`: `auto`, `light` or `tcp`).
+    pub transport: Transport,
+    /// The directory of the light transport: `$PCP_RUN_DIR/trace/PORT` without it.
+    pub directory: Option<PathBuf>,
+    /// Bytes of each thread's records in the light transport, 64 for most: 128 KiB.
+    pub ring_len: usize,
+}
+
+/// The way to the agent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Transport {
+    /// The light one if the agent is on this host and takes files when something is marked for the first time, else TCP.
+    #[default]
+    Auto,
+    /// Through a mapped file (see the module [`light`](crate::light)). While there is no agent that takes it everything
+    /// is missed, as it is over TCP.
+    Light,
+    /// Through a connection.
+    Tcp,
+}
+
+impl FromStr for Transport {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Transport, ()> {
+        match text {
+            "auto" => Ok(Transport::Auto),
+            "light" => Ok(Transport::Light),
+            "tcp" => Ok(Transport::Tcp),
+            _ => Err(()),
+        }
+    }
 }
 
 impl Default for Options {
@@ -35,6 +70,9 @@ impl Default for Options {
             request_timeout: Duration::from_secs(10),
             reconnect: [5, 10, 20, 40, 80].map(Duration::from_secs).to_vec(),
             state: State::NONE,
+            transport: Transport::Auto,
+            directory: None,
+            ring_len: 128 << 10,
         }
     }
 }
@@ -76,10 +114,26 @@ impl Options {
             let error = || parse_error("PCP_TRACE_RECONNECT", &value, "seconds with commas between");
             options.reconnect = delays(&value).ok_or_else(error)?;
         }
+        if let Some(value) = text("PCP_TRACE_TRANSPORT") {
+            let error = || parse_error("PCP_TRACE_TRANSPORT", &value, "auto, light or tcp");
+            options.transport = value.parse().map_err(|()| error())?;
+        }
         if var("PCP_TRACE_NOAGENT").is_some() {
             options.state |= State::NOAGENT;
         }
         Ok(options)
+    }
+}
+
+impl Options {
+    /// The options with the light transport.
+    pub fn light(mut self) -> Options {
+        self.transport = Transport::Light;
+        self
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|host| host.is_loopback())
     }
 }
 
@@ -160,6 +214,7 @@ mod tests {
             ("PCP_TRACE_REQTIMEOUT", "2"),
             ("PCP_TRACE_RECONNECT", "1,3"),
             ("PCP_TRACE_NOAGENT", ""),
+            ("PCP_TRACE_TRANSPORT", "tcp"),
         ]);
         let expected = Options {
             host: "bozo".into(),
@@ -168,6 +223,8 @@ mod tests {
             request_timeout: Duration::from_secs(2),
             reconnect: vec![Duration::from_secs(1), Duration::from_secs(3)],
             state: State::NOAGENT,
+            transport: Transport::Tcp,
+            ..Options::default()
         };
         assert_eq!(options, Ok(expected));
         for (name, value) in [
@@ -180,6 +237,7 @@ mod tests {
             ("PCP_TRACE_RECONNECT", "1,,2"),
             ("PCP_TRACE_RECONNECT", "0"),
             ("PCP_TRACE_RECONNECT", ""),
+            ("PCP_TRACE_TRANSPORT", "heavy"),
         ] {
             let error = with(&[(name, value)]).unwrap_err();
             assert!(error.to_string().starts_with(&format!("{name}={value}: ")), "{error}");

@@ -1,18 +1,27 @@
 //! Names of what is traced.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use thiserror::Error;
 
-use crate::protocol::{self, MAX_TAG};
+use crate::protocol::{self, Kind, MAX_TAG};
 
 /// The name of a transaction, a point, an observation or a counter, prepared once for any number of
 /// uses. A copy is another handle of the same.
 ///
 /// Each kind has its own names: a transaction and a point may have the same tag.
 #[derive(Clone)]
-pub struct Tag(Arc<[u8]>);
+pub struct Tag(Arc<Prepared>);
+
+struct Prepared {
+    /// For TCP.
+    pdu: Box<[u8]>,
+    /// For each kind the file in which it was last used, in the upper half, and its number there.
+    numbers: [AtomicU64; Kind::ALL.len()],
+}
 
 /// Why a text is no tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -35,17 +44,37 @@ impl Tag {
             0 => Err(TagError::Empty),
             len if len > MAX_TAG => Err(TagError::TooLong(len)),
             _ if name.contains('\0') => Err(TagError::Nul),
-            _ => Ok(Tag(protocol::prepare(name.as_bytes(), std::process::id()).into())),
+            _ => {
+                let pdu = protocol::prepare(name.as_bytes(), std::process::id()).into();
+                Ok(Tag(Arc::new(Prepared { pdu, numbers: Default::default() })))
+            }
         }
     }
 
     /// The text.
     pub fn name(&self) -> &str {
-        std::str::from_utf8(protocol::tag_of(&self.0)).unwrap_or_default()
+        std::str::from_utf8(self.bytes()).unwrap_or_default()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        protocol::tag_of(&self.0.pdu)
     }
 
     pub(crate) fn prepared(&self) -> &[u8] {
-        &self.0
+        &self.0.pdu
+    }
+
+    /// The number in a file, which `find` knows.
+    #[inline]
+    pub(crate) fn number(&self, kind: Kind, file: u32, find: impl FnOnce(&[u8]) -> io::Result<u32>) -> io::Result<u32> {
+        let last = &self.0.numbers[kind as usize - 1];
+        let known = last.load(Relaxed);
+        if known >> 32 == u64::from(file) {
+            return Ok(known as u32);
+        }
+        let number = find(self.bytes())?;
+        last.store(u64::from(file) << 32 | u64::from(number), Relaxed);
+        Ok(number)
     }
 }
 

@@ -1,0 +1,64 @@
+//! What a mark costs an application over the light transport: `cargo bench -p pcp-trace`. PCP is not needed; the peer in C
+//! is in the benches of agent trace.
+
+use std::path::Path;
+
+use divan::Bencher;
+use pcp_trace::light::{Directory, now};
+use pcp_trace::{Fields, Options, Tag, Trace};
+
+fn main() {
+    divan::main();
+}
+
+/// In memory, where `$PCP_RUN_DIR` is on most systems.
+fn traced<R>(f: impl FnOnce(&Trace, &Tag) -> R) -> R {
+    let memory = Path::new("/dev/shm");
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let dir = tempfile::tempdir_in(parent).expect("a directory");
+    let directory = Directory::open(dir.path().join("4323")).expect("a directory for files");
+    let options = Options { directory: Some(directory.path().to_owned()), ..Options::default() };
+    let trace = Trace::new(options.light());
+    let tag = Tag::new("a tag").expect("a tag");
+    trace.point(&tag);
+    assert_eq!(trace.status().sent, 1);
+    let result = f(&trace, &tag);
+    assert_eq!(trace.status().missed, 0);
+    result
+}
+
+#[divan::bench(sample_size = 10_000)]
+fn clock(bencher: Bencher<'_, '_>) {
+    bencher.bench(now);
+}
+
+#[divan::bench(sample_size = 10_000)]
+fn point(bencher: Bencher<'_, '_>) {
+    traced(|trace, tag| bencher.bench_local(|| trace.point(tag)));
+}
+
+#[divan::bench(sample_size = 10_000, threads = 2)]
+fn point_in_each_of_two_threads(bencher: Bencher<'_, '_>) {
+    traced(|trace, tag| bencher.bench(|| trace.point(tag)));
+}
+
+#[divan::bench(sample_size = 10_000)]
+fn end_of_a_transaction(bencher: Bencher<'_, '_>) {
+    traced(|trace, tag| bencher.with_inputs(|| trace.begin(tag)).bench_local_values(|transaction| transaction.end()));
+}
+
+#[divan::bench(sample_size = 10_000)]
+fn transaction(bencher: Bencher<'_, '_>) {
+    traced(|trace, tag| bencher.bench_local(|| trace.begin(tag).end()));
+}
+
+#[divan::bench(sample_size = 10_000)]
+fn observation(bencher: Bencher<'_, '_>) {
+    traced(|trace, tag| bencher.bench_local(|| trace.observe(tag, 1.5)));
+}
+
+#[divan::bench(sample_size = 10_000)]
+fn point_with_two_fields(bencher: Bencher<'_, '_>) {
+    let fields = Fields::new().with("user", 7).with("path", "/cart");
+    traced(|trace, tag| bencher.bench_local(|| trace.point_with(tag, &fields)));
+}

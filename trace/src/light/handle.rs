@@ -1,0 +1,210 @@
+//! From any thread to its lane.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+
+use super::directory::has_agent;
+use super::format::{BEGIN, END};
+use super::map;
+use super::reader::Reader;
+use super::ring::Mark;
+use super::writer::{Lane, Writer};
+use crate::link::{Backoff, Failure};
+use crate::protocol::Kind;
+use crate::status::Shared;
+use crate::tag::Tag;
+
+/// The light transport of a [`Trace`](crate::Trace).
+#[derive(Debug)]
+pub(crate) struct Light {
+    id: u32,
+    directory: PathBuf,
+    ring_len: usize,
+    /// The process in which it was made.
+    pid: u32,
+    file: Mutex<OfProcess>,
+}
+
+#[derive(Debug, Default)]
+struct OfProcess {
+    writer: Option<Arc<Writer>>,
+    backoff: Backoff,
+}
+
+/// A lane that a thread has.
+struct Held {
+    light: u32,
+    writer: Arc<Writer>,
+    lane: Option<Lane>,
+}
+
+thread_local! {
+    static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The thread ends, or has no use for the lane any more.
+impl Drop for Held {
+    fn drop(&mut self) {
+        // After a fork it is the parent's, whose lock may never be given back here.
+        if map::pid() == Some(self.writer.pid)
+            && let Some(lane) = self.lane.take()
+        {
+            self.writer.give_back(lane);
+        }
+    }
+}
+
+impl Light {
+    /// Nothing is made before something is marked.
+    pub(crate) fn new(directory: PathBuf, ring_len: usize) -> Option<Light> {
+        static IDS: AtomicU32 = AtomicU32::new(1);
+        let id = IDS.fetch_add(1, Relaxed);
+        Some(Light { id, directory, ring_len, pid: map::pid()?, file: Mutex::default() })
+    }
+
+    pub(crate) fn has_agent(&self) -> bool {
+        has_agent(&self.directory)
+    }
+
+    /// Makes the file, if it can be made now.
+    pub(crate) fn open(&self, shared: &Shared) -> bool {
+        map::pid().is_some_and(|pid| self.writer(pid, shared).is_some())
+    }
+
+    /// A transaction begins: its identifier, or 0.
+    pub(crate) fn begin(&self, shared: &Shared, tag: &Tag, time: u64, parent: u64) -> u64 {
+        let marked = self.with_lane(shared, tag, Kind::Transact, |writer, lane, number| {
+            let id = lane.next_id();
+            let mark = Mark { time, flags: BEGIN, value: 0, id, parent, fields: &[] };
+            lane.mark(writer, number, Kind::Transact, &mark, false).map(|()| id)
+        });
+        marked.unwrap_or(0)
+    }
+
+    /// Counts a mark, or that it is missed. A transaction without an identifier gets one.
+    #[inline]
+    pub(crate) fn mark(&self, shared: &Shared, tag: &Tag, kind: Kind, mark: &Mark<'_>, counts: bool) {
+        let marked = self.with_lane(shared, tag, kind, |writer, lane, number| {
+            if kind == Kind::Transact && mark.id == 0 {
+                let mark = Mark { id: lane.next_id(), flags: BEGIN | END, ..*mark };
+                return lane.mark(writer, number, kind, &mark, counts);
+            }
+            lane.mark(writer, number, kind, mark, counts)
+        });
+        if marked.is_none() && counts {
+            self.miss(shared);
+        }
+    }
+
+    #[inline]
+    fn with_lane<T>(
+        &self,
+        shared: &Shared,
+        tag: &Tag,
+        kind: Kind,
+        f: impl FnOnce(&Writer, &mut Lane, u32) -> io::Result<T>,
+    ) -> Option<T> {
+        let pid = map::pid()?;
+        let in_lane = HELD.try_with(|held| {
+            let mut held = held.try_borrow_mut().ok()?;
+            let mine = |held: &Held| held.light == self.id && held.writer.pid == pid;
+            let at = match held.iter().position(mine) {
+                Some(at) => at,
+                None => self.attach(&mut held, pid, shared)?,
+            };
+            let Held { writer, lane, .. } = held.get_mut(at)?;
+            let number = tag.number(kind, writer.id, |name| writer.tag(kind, name)).ok()?;
+            f(writer, lane.as_mut()?, number).ok()
+        });
+        in_lane.ok()?
+    }
+
+    /// Gives this thread a lane.
+    #[cold]
+    fn attach(&self, held: &mut Vec<Held>, pid: u32, shared: &Shared) -> Option<usize> {
+        held.retain(|held| held.writer.pid == pid && !held.writer.is_ended());
+        let writer = self.writer(pid, shared)?;
+        let lane = writer.lane().map_err(|e| shared.down(e.into())).ok()?;
+        held.push(Held { light: self.id, writer, lane: Some(lane) });
+        Some(held.len() - 1)
+    }
+
+    /// The file of this process, made if that can be done now.
+    fn writer(&self, pid: u32, shared: &Shared) -> Option<Arc<Writer>> {
+        let mut file = self.lock(pid)?;
+        if let Some(writer) = file.writer.as_ref().filter(|writer| writer.pid == pid) {
+            return Some(Arc::clone(writer));
+        }
+        if !file.backoff.is_due() {
+            return None;
+        }
+        let made = if self.has_agent() {
+            Writer::create(&self.directory, pid, self.ring_len)
+        } else {
+            Err(io::Error::new(io::ErrorKind::NotFound, "no agent takes files"))
+        };
+        match made {
+            Ok(writer) => {
+                file.backoff.succeeded();
+                shared.up();
+                Some(Arc::clone(file.writer.insert(Arc::new(writer))))
+            }
+            Err(e) => {
+                file.backoff.failed(&shared.options.reconnect);
+                shared.down(Failure::from(e));
+                None
+            }
+        }
+    }
+
+    fn lock(&self, pid: u32) -> Option<MutexGuard<'_, OfProcess>> {
+        if pid == self.pid {
+            return Some(self.file.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        // After a fork another thread of the parent may seem to have it for ever.
+        for _ in 0..1000 {
+            match self.file.try_lock() {
+                Ok(file) => return Some(file),
+                Err(TryLockError::Poisoned(file)) => return Some(file.into_inner()),
+                Err(TryLockError::WouldBlock) => thread::yield_now(),
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn miss(&self, shared: &Shared) {
+        shared.add_missed(1);
+        let file = map::pid().and_then(|pid| Some((pid, self.lock(pid)?)));
+        if let Some((pid, file)) = file
+            && let Some(writer) = file.writer.as_ref().filter(|writer| writer.pid == pid)
+        {
+            writer.missed();
+        }
+    }
+
+    /// How many marks are counted in the file, and whether an agent takes them.
+    pub(crate) fn status(&self) -> (u64, bool) {
+        let writer = map::pid().and_then(|pid| self.lock(pid)?.writer.clone().filter(|writer| writer.pid == pid));
+        let Some(writer) = writer else { return (0, false) };
+        let mut count = 0;
+        let reader = writer.file().map_err(Into::into).and_then(Reader::new);
+        let read = reader.and_then(|mut reader| reader.changes(|_, _, change| count += change.count));
+        (count, read.is_ok() && self.has_agent())
+    }
+}
+
+impl Drop for Light {
+    fn drop(&mut self) {
+        let pid = map::pid();
+        let has_agent = self.has_agent();
+        let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = file.writer.as_ref().filter(|writer| pid == Some(writer.pid)) {
+            writer.end(has_agent);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Mapped memory: the one module with unsafe code.
+//!
+//! # Invariants
+//! 1. A mapping's pages are mapped shared, readable and writable, from its creation to its drop, and never move.
+//! 2. They are pages of a file that this process has made, longer than the mapping's end and with its storage allocated.
+//!    Other processes only read it; somebody with the right to truncate it can stop this process (SIGBUS), as with every
+//!    mapped file. The file is made with mode 0644.
+//! 3. The pages are touched as `AtomicU64` alone.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use memmap2::{MmapMut, MmapOptions, MmapRaw};
+use nix::fcntl::posix_fallocate;
+use nix::sys::mman::{MmapAdvise, madvise};
+
+use super::format::{PAGE, WORD};
+
+/// A part of the process's file.
+#[derive(Debug)]
+pub(crate) struct Mapping(MmapRaw);
+
+impl Mapping {
+    /// Makes the file longer by whole pages at its end, and maps these.
+    pub(crate) fn append(file: &File, end: u64, len: usize) -> io::Result<Mapping> {
+        let offset = |at| i64::try_from(at).map_err(io::Error::other);
+        // Without storage a store would end the process.
+        posix_fallocate(file, offset(end)?, offset(len as u64)?)?;
+        Ok(Mapping(MmapOptions::new().offset(end).len(len).map_raw(file)?))
+    }
+
+    /// The words.
+    #[inline]
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: invariants 1 to 3; pages are aligned, and their length is in words.
+        unsafe { std::slice::from_raw_parts(self.0.as_mut_ptr().cast::<AtomicU64>(), self.0.len() / WORD) }
+    }
+}
+
+/// A page that a process does not inherit when it is forked: zeros are there instead.
+struct Wiped(MmapMut);
+
+/// The number of the process: asked of the system after a fork only.
+///
+/// `None` where the system cannot wipe pages (Linux before 4.14).
+#[inline]
+pub(crate) fn pid() -> Option<u32> {
+    static PAGE: OnceLock<Option<Wiped>> = OnceLock::new();
+    let word = PAGE.get_or_init(|| Wiped::new().ok()).as_ref()?.word();
+    match word.load(Relaxed) {
+        0 => {
+            let pid = std::process::id();
+            word.store(pid.into(), Relaxed);
+            Some(pid)
+        }
+        pid => Some(pid as u32),
+    }
+}
+
+impl Wiped {
+    fn new() -> io::Result<Wiped> {
+        let page = MmapOptions::new().len(PAGE).map_anon()?;
+        let start = NonNull::new(page.as_ptr().cast_mut().cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the range is this mapping, which nobody refers to yet.
+        unsafe { madvise(start, PAGE, MmapAdvise::MADV_WIPEONFORK) }?;
+        Ok(Wiped(page))
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        // SAFETY: the page is mapped and writable as long as this is there, and touched as an atomic alone.
+        unsafe { &*self.0.as_ptr().cast::<AtomicU64>() }
+    }
+}

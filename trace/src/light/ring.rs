@@ -1,0 +1,273 @@
+//! Records of one thread, for whoever wants to read them: see the [order](super::format) of what is written.
+
+use std::io;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::format::{ABORTED, BEGIN, CELL_WORDS, END, FIRST_FIELDS, MAX_CELLS, MORE_FIELDS, WORD, Words, block};
+use super::sums::seconds;
+use crate::protocol::Kind;
+
+/// What is written of a mark.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mark<'a> {
+    pub(crate) time: u64,
+    pub(crate) flags: u8,
+    pub(crate) value: u64,
+    pub(crate) id: u64,
+    pub(crate) parent: u64,
+    /// At most `MAX_FIELDS` bytes.
+    pub(crate) fields: &'a [u8],
+}
+
+/// The writing end: there is one of each ring.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    /// Cells of the ring.
+    room: usize,
+    /// Where the next cell goes.
+    at: usize,
+    /// Cells written so far, and records.
+    cells: u64,
+    records: u64,
+}
+
+/// Cells that a record takes.
+const fn cells(fields: usize) -> usize {
+    1 + fields.saturating_sub(FIRST_FIELDS * WORD).div_ceil(MORE_FIELDS * WORD)
+}
+
+/// Where a cell is in its block.
+const fn word_of(cell: usize) -> usize {
+    block::WORDS + cell * CELL_WORDS
+}
+
+/// Cells of a ring whose block has as many bytes.
+pub(crate) const fn room(len: usize) -> usize {
+    (len / WORD).saturating_sub(block::WORDS) / CELL_WORDS
+}
+
+impl Producer {
+    pub(crate) fn new(room: usize) -> Producer {
+        Producer { room, at: 0, cells: 0, records: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn write(&mut self, ring: &(impl Words + ?Sized), tag: u32, mark: &Mark<'_>) {
+        // What is overwritten from here on is so after the last number of cells.
+        ring.fence(Release);
+        let count = cells(mark.fields.len());
+        let first = word_of(self.at);
+        let head =
+            u64::from(tag) | u64::from(mark.flags) << 32 | (count as u64) << 40 | (mark.fields.len() as u64) << 48;
+        let words = [self.records << 8, mark.time, head, mark.value, mark.id, mark.parent];
+        for (at, word) in (first..).zip(words) {
+            ring.store(at, word, Relaxed);
+        }
+        self.advance();
+        if !mark.fields.is_empty() {
+            self.write_fields(ring, first, mark.fields);
+        }
+        self.cells += count as u64;
+        self.records += 1;
+        ring.store(block::CELLS, self.cells, Release);
+    }
+
+    fn advance(&mut self) {
+        self.at += 1;
+        if self.at == self.room {
+            self.at = 0;
+        }
+    }
+
+    fn write_fields(&mut self, ring: &(impl Words + ?Sized), first: usize, fields: &[u8]) {
+        let word = |bytes: &[u8]| {
+            let mut word = [0; WORD];
+            word.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            u64::from_ne_bytes(word)
+        };
+        let (here, more) = fields.split_at(fields.len().min(FIRST_FIELDS * WORD));
+        for (at, bytes) in (first + CELL_WORDS - FIRST_FIELDS..).zip(here.chunks(WORD)) {
+            ring.store(at, word(bytes), Relaxed);
+        }
+        for (part, bytes) in (1..).zip(more.chunks(MORE_FIELDS * WORD)) {
+            let cell = word_of(self.at);
+            ring.store(cell, self.records << 8 | part, Relaxed);
+            for (at, bytes) in (cell + 1..).zip(bytes.chunks(WORD)) {
+                ring.store(at, word(bytes), Relaxed);
+            }
+            self.advance();
+        }
+    }
+}
+
+/// A ring as somebody else sees it, who may be another process.
+pub(crate) trait Source {
+    /// How many cells have been written.
+    fn written(&mut self) -> io::Result<u64>;
+    /// Appends the words of some cells, which are there and end before the ring does. What is read later is read later.
+    fn copy(&mut self, cell: usize, count: usize, into: &mut Vec<u64>) -> io::Result<()>;
+}
+
+/// The process that is looked at, in a test.
+impl<W: Words + ?Sized> Source for &W {
+    fn written(&mut self) -> io::Result<u64> {
+        Ok(self.load(block::CELLS, Acquire))
+    }
+
+    fn copy(&mut self, cell: usize, count: usize, into: &mut Vec<u64>) -> io::Result<()> {
+        into.extend((word_of(cell)..word_of(cell + count)).map(|at| self.load(at, Relaxed)));
+        self.fence(Acquire);
+        Ok(())
+    }
+}
+
+/// A reading end, of which there may be any number.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    room: u64,
+    /// The most cells that a record has.
+    most: u64,
+    /// The cell and the record that come next.
+    cell: u64,
+    record: u64,
+}
+
+/// A record that was read.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Record<'a> {
+    /// When: nanoseconds of CLOCK_MONOTONIC.
+    pub time: u64,
+    /// The number of its tag.
+    pub tag: u32,
+    /// Whether a transaction has begun, and whether it has ended.
+    pub begin: bool,
+    /// See `begin`.
+    pub end: bool,
+    value: u64,
+    /// The transaction, or for points the value is 0: unique in its process.
+    pub id: u64,
+    /// The transaction that it is a part of, or 0.
+    pub parent: u64,
+    fields: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// Nanoseconds of a transaction that has ended, and was not aborted.
+    pub fn duration(&self) -> Option<u64> {
+        (self.end && self.value != ABORTED).then_some(self.value)
+    }
+
+    /// Keys and values.
+    pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        super::fields::each(self.fields)
+    }
+
+    /// The value that goes with the kind of its tag: seconds, or the application's.
+    pub fn value(&self, kind: Kind) -> Option<f64> {
+        match kind {
+            Kind::Transact => self.duration().map(seconds),
+            Kind::Point => None,
+            Kind::Observe | Kind::Counter => Some(f64::from_bits(self.value)),
+        }
+    }
+}
+
+impl Consumer {
+    /// From the beginning of a ring with room for some cells, and records of `most` at the most.
+    pub(crate) fn new(room: usize, most: usize) -> Consumer {
+        Consumer { room: room as u64, most: most as u64, cell: 0, record: 0 }
+    }
+
+    /// Hands over the records that have come since the last time, of the last `limit` cells, and says how many have come
+    /// besides.
+    pub(crate) fn read(
+        &mut self,
+        mut ring: impl Source,
+        limit: u64,
+        buffer: &mut Vec<u64>,
+        mut out: impl FnMut(&Record<'_>),
+    ) -> io::Result<u64> {
+        let written = ring.written()?;
+        let Some(new) = written.checked_sub(self.cell).filter(|_| self.room > self.most) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let from = written - new.min(limit).min(self.room);
+        buffer.clear();
+        let (at, count) = ((from % self.room) as usize, (written - from) as usize);
+        let before_end = count.min(self.room as usize - at);
+        ring.copy(at, before_end, buffer)?;
+        if count > before_end {
+            ring.copy(0, count - before_end, buffer)?;
+        }
+        // A record that begins there may have been written meanwhile.
+        let safe = ring.written()?.saturating_add(self.most).saturating_sub(self.room);
+        let mut missed = 0;
+        let mut cells = buffer.chunks_exact(CELL_WORDS);
+        let skipped = safe.saturating_sub(from).min(count as u64) as usize;
+        if skipped > 0 {
+            cells.nth(skipped - 1);
+        }
+        let mut bytes = [0; super::format::MAX_FIELDS];
+        let mut before = self.record;
+        while let Some(first) = cells.next() {
+            let Some((record, number)) = decode(first, &mut cells, self.most as usize, &mut bytes) else { continue };
+            missed += number.saturating_sub(before);
+            before = before.max(number.saturating_add(1));
+            out(&record);
+        }
+        self.cell = written;
+        self.record = before;
+        // Each has taken a cell at least, whatever the numbers say.
+        Ok(missed.min(new))
+    }
+}
+
+/// The record that begins with a cell, if one does, and its number.
+fn decode<'b>(
+    first: &[u64],
+    more: &mut std::slice::ChunksExact<'_, u64>,
+    most: usize,
+    bytes: &'b mut [u8],
+) -> Option<(Record<'b>, u64)> {
+    let [stamp, time, head, value, id, parent, fields @ ..] = first else { return None };
+    let (count, len) = ((head >> 40) as u8 as usize, (head >> 48) as usize);
+    if *stamp as u8 != 0 || count > most || count != cells(len) {
+        return None;
+    }
+    let mut put = |at: usize, words: &[u64]| {
+        let to = bytes.get_mut(at..)?.chunks_exact_mut(WORD);
+        to.zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_ne_bytes()));
+        Some(())
+    };
+    if len > 0 {
+        put(0, fields)?;
+        let parts = more.clone().take(count - 1);
+        if parts.len() < count - 1 {
+            return None;
+        }
+        for (part, cell) in (1..).zip(parts) {
+            let (own, words) = cell.split_first()?;
+            if *own != stamp | part {
+                return None;
+            }
+            put((FIRST_FIELDS + (part as usize - 1) * MORE_FIELDS) * WORD, words)?;
+        }
+        if count > 1 {
+            more.nth(count - 2);
+        }
+    }
+    let flags = (head >> 32) as u8;
+    let record = Record {
+        time: *time,
+        tag: *head as u32,
+        begin: flags & BEGIN != 0,
+        end: flags & END != 0,
+        value: *value,
+        id: *id,
+        parent: *parent,
+        fields: bytes.get(..len)?,
+    };
+    Some((record, stamp >> 8))
+}
+
+const _: () = assert!(cells(super::format::MAX_FIELDS) == MAX_CELLS);

@@ -1,0 +1,212 @@
+//! A process's file, and what its threads write into it.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::format::{
+    MAGIC, MAX_LANES, MAX_RING_LEN, MAX_TAGS, PAGE, PER_BLOCK, SUM_WORDS, SUMS_LEN, TAG_WORDS, TAGS_LEN, VERSION, WORD,
+    Words as _, block, header,
+};
+use super::map::Mapping;
+use super::process::Process;
+use super::ring::{Mark, Producer, room};
+use super::sums;
+use crate::protocol::Kind;
+
+/// The file of a process; it grows when there are new threads and tags.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    /// Not 0, and of this file alone in the process.
+    pub(crate) id: u32,
+    pub(crate) pid: u32,
+    header: Mapping,
+    path: PathBuf,
+    ring_len: usize,
+    grow: Mutex<Grow>,
+}
+
+#[derive(Debug)]
+struct Grow {
+    file: File,
+    end: u64,
+    tags: HashMap<(Kind, Box<[u8]>), u32>,
+    /// The last block of tags.
+    names: Option<Mapping>,
+    lanes: usize,
+    /// Lanes of threads that have ended.
+    free: Vec<Lane>,
+}
+
+/// What one thread writes.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    number: u64,
+    ring: Mapping,
+    producer: Producer,
+    /// By blocks of tags.
+    sums: Vec<Option<Mapping>>,
+    ids: u64,
+}
+
+/// Bits of a transaction's identifier that count; the lane is above them.
+const ID_BITS: u32 = 30;
+
+impl Writer {
+    /// Makes the file of this process.
+    pub(crate) fn create(directory: &Path, pid: u32, ring_len: usize) -> io::Result<Writer> {
+        static IDS: AtomicU32 = AtomicU32::new(1);
+        let id = IDS.fetch_add(1, Relaxed);
+        let process = Process::find(pid).ok_or(io::ErrorKind::NotFound)?;
+        let name = format!("{pid}.{:x}.{id}", process.start);
+        let (path, hidden) = (directory.join(&name), directory.join(format!(".{name}")));
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&hidden)?;
+        let made = Mapping::append(&file, 0, PAGE).and_then(|header| {
+            let words = [MAGIC, VERSION, pid.into(), process.start, PAGE as u64];
+            header.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
+            fs::rename(&hidden, &path)?;
+            Ok(header)
+        });
+        let header = made.inspect_err(|_| _ = fs::remove_file(&hidden))?;
+        let grow = Grow { file, end: PAGE as u64, tags: HashMap::new(), names: None, lanes: 0, free: Vec::new() };
+        let ring_len = ring_len.clamp(PAGE, MAX_RING_LEN as usize).next_multiple_of(PAGE);
+        Ok(Writer { id, pid, header, path, ring_len, grow: Mutex::new(grow) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Grow> {
+        self.grow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file, for somebody who reads it.
+    pub(crate) fn file(&self) -> io::Result<File> {
+        self.lock().file.try_clone()
+    }
+
+    /// A lane for a thread.
+    pub(crate) fn lane(&self) -> io::Result<Lane> {
+        let mut grow = self.lock();
+        if let Some(lane) = grow.free.pop() {
+            return Ok(lane);
+        }
+        let number = grow.lanes;
+        if number >= MAX_LANES {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        let ring = grow.append(&self.header, block::RING, self.ring_len, [number, 0])?;
+        grow.lanes += 1;
+        Ok(Lane { number: number as u64, ring, producer: Producer::new(room(self.ring_len)), sums: Vec::new(), ids: 0 })
+    }
+
+    /// Takes the lane of a thread that has ended.
+    pub(crate) fn give_back(&self, lane: Lane) {
+        self.lock().free.push(lane);
+    }
+
+    /// The number of a tag.
+    pub(crate) fn tag(&self, kind: Kind, name: &[u8]) -> io::Result<u32> {
+        let grow = &mut *self.lock();
+        let key = (kind, Box::from(name));
+        if let Some(number) = grow.tags.get(&key) {
+            return Ok(*number);
+        }
+        let number = grow.tags.len();
+        if number >= MAX_TAGS {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        let at = number % PER_BLOCK;
+        if at == 0 && grow.tags_end() <= number {
+            grow.names = Some(grow.append(&self.header, block::TAGS, TAGS_LEN as usize, [0, number])?);
+        }
+        let names = grow.names.as_ref().ok_or(io::ErrorKind::NotFound)?.words();
+        let mut entry = [0; TAG_WORDS * WORD];
+        let head = [kind as u8, name.len() as u8];
+        entry.iter_mut().zip(head.iter().chain(name)).for_each(|(to, from)| *to = *from);
+        for (to, word) in (block::WORDS + at * TAG_WORDS..).zip(entry.as_chunks().0) {
+            names.store(to, u64::from_ne_bytes(*word), Relaxed);
+        }
+        self.header.words().store(header::TAGS, number as u64 + 1, Release);
+        grow.tags.insert(key, number as u32);
+        Ok(number as u32)
+    }
+
+    /// A mark that has no room.
+    pub(crate) fn missed(&self) {
+        if let Some(missed) = self.header.words().get(header::MISSED) {
+            missed.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Nothing more comes. An agent takes what is there and removes the file; without one nobody does.
+    pub(crate) fn end(&self, has_agent: bool) {
+        self.header.words().store(header::ENDED, 1, Release);
+        if !has_agent {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.header.words().load(header::ENDED, Relaxed) != 0
+    }
+}
+
+impl Grow {
+    /// Adds a block, and says that it is there.
+    fn append(&mut self, file_header: &Mapping, kind: u64, len: usize, of: [usize; 2]) -> io::Result<Mapping> {
+        let block = Mapping::append(&self.file, self.end, len)?;
+        let words = [kind, len as u64, of[0] as u64, of[1] as u64];
+        block.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
+        self.end += len as u64;
+        file_header.words().store(header::END, self.end, Release);
+        Ok(block)
+    }
+
+    /// The number of the first tag for which there is no block.
+    fn tags_end(&self) -> usize {
+        self.tags.len().div_ceil(PER_BLOCK) * PER_BLOCK
+    }
+}
+
+impl Lane {
+    /// An identifier for a transaction.
+    pub(crate) fn next_id(&mut self) -> u64 {
+        self.ids = self.ids % ((1 << ID_BITS) - 1) + 1;
+        self.number << ID_BITS | self.ids
+    }
+
+    /// Writes the record of a mark, and counts it with its tag if it is to be counted.
+    #[inline]
+    pub(crate) fn mark(
+        &mut self,
+        writer: &Writer,
+        tag: u32,
+        kind: Kind,
+        mark: &Mark<'_>,
+        counts: bool,
+    ) -> io::Result<()> {
+        if counts {
+            let (at, entry) = (tag as usize / PER_BLOCK, tag as usize % PER_BLOCK);
+            let sums: &[AtomicU64] = match self.sums.get(at) {
+                Some(Some(sums)) => sums.words(),
+                _ => self.add_sums(writer, at)?.words(),
+            };
+            sums::add(sums, block::WORDS + entry * SUM_WORDS, kind, mark.time, mark.value);
+        }
+        self.producer.write(self.ring.words(), tag, mark);
+        Ok(())
+    }
+
+    #[cold]
+    fn add_sums(&mut self, writer: &Writer, at: usize) -> io::Result<&Mapping> {
+        let of = [self.number as usize, at * PER_BLOCK];
+        let sums = writer.lock().append(&writer.header, block::SUMS, SUMS_LEN as usize, of)?;
+        if self.sums.len() <= at {
+            self.sums.resize_with(at + 1, || None);
+        }
+        Ok(self.sums[at].insert(sums))
+    }
+}
