@@ -78,6 +78,12 @@ pub trait Agent: Sized + 'static {
         Ok(())
     }
 
+    /// The metrics of [`Agent::dynamic`] that a request looks up by their names, or by the name of what is above them:
+    /// the client may ask for their values next.
+    fn named(&self, items: &mut dyn Iterator<Item = Item>) {
+        let _ = items;
+    }
+
     /// The instances of a domain that changes while the agent runs, usually a
     /// [`Cache`](crate::cache::Cache). Domains that are not given here have the instances that were
     /// declared (pmdaInstance(3)).

@@ -300,6 +300,11 @@ impl Dynamic {
         Some(self.node(name)?.children().rev())
     }
 
+    /// The metrics at or below a name.
+    pub(crate) fn items_below(&self, name: &str) -> Option<impl Iterator<Item = Item>> {
+        Some(self.node(name)?.leaves().filter_map(|leaf| Some(leaf.pmid()?.item())))
+    }
+
     /// The names of the metrics at or below a name, the newest first at each node.
     pub(crate) fn traverse(&self, name: &str) -> Option<Paths> {
         let mut paths = Paths::default();

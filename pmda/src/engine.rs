@@ -353,6 +353,9 @@ impl<A: Agent> Engine<A> {
         if self.agent.dynamic().is_some() {
             self.agent.refresh(Request::Names, client)?;
         }
+        if let Some(dynamic) = self.agent.dynamic() {
+            names::named(dynamic, &request, |items| self.agent.named(items));
+        }
         names::answer(self.agent.dynamic(), request, &mut self.out)
     }
 

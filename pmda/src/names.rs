@@ -2,7 +2,7 @@
 
 use pmapi::pdu::names::{Node, encode_ids, encode_names};
 use pmapi::pdu::{FROM_AGENT, Pdu};
-use pmapi::{Error, PmId, Result};
+use pmapi::{Error, Item, PmId, Result};
 
 use crate::dynamic::Dynamic;
 
@@ -30,6 +30,19 @@ pub(crate) fn answer(dynamic: Option<&Dynamic>, request: Pdu<'_>, out: &mut Vec<
             encode_names(out, FROM_AGENT, false, paths.iter().map(leaf))
         }
         _ => Err(Error::NAME),
+    }
+}
+
+/// The metrics that a request looks up by name.
+pub(crate) fn named(dynamic: &Dynamic, request: &Pdu<'_>, tell: impl FnOnce(&mut dyn Iterator<Item = Item>)) {
+    let items = |name| dynamic.items_below(text(name)?);
+    let named = match request {
+        Pdu::Names(names) => names.iter().next().and_then(|(_, name)| items(name)),
+        Pdu::Traverse(traverse) => items(traverse.name),
+        _ => None,
+    };
+    if let Some(mut items) = named {
+        tell(&mut items);
     }
 }
 

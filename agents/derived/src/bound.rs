@@ -14,11 +14,6 @@ use crate::metrics::Metrics;
 use crate::operands::pmcd::Pmcd;
 use crate::sampler::Kind;
 
-/// How long a metric is sampled after somebody has asked for it: so many times the time between samples, at least
-/// [`LINGER`].
-const SAMPLES: u32 = 10;
-const LINGER: Duration = Duration::from_secs(60);
-
 /// How often the operands of definitions that mean nothing are looked for, when pmcd has no news.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -100,8 +95,8 @@ impl Bound {
 
     /// Decides what to compute. In a regular sample `delta` and `rate` of what is new begin anew, and in an extra one
     /// they have nothing before them: differences are over the time between two regular samples only.
-    pub(crate) fn choose(&mut self, kind: Kind, interval: Duration) {
-        self.demand.update((interval * SAMPLES).max(LINGER), &mut self.wanted);
+    pub(crate) fn choose(&mut self, kind: Kind) {
+        self.demand.update(&mut self.wanted);
         let numbers = |places: &[bool]| -> Vec<usize> {
             self.metrics
                 .good

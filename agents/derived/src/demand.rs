@@ -7,7 +7,7 @@ use pmapi::InDom;
 
 use crate::metrics::Metrics;
 
-/// When each metric was asked for last, and which instance domains have been asked about since the last sample.
+/// Until when each metric is sampled, and which instance domains have been asked about since the last sample.
 #[derive(Debug)]
 pub(crate) struct Demand {
     /// Times are from here on.
@@ -40,14 +40,14 @@ impl Demand {
         }
     }
 
-    fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    fn after(&self, time: Duration) -> u64 {
+        u64::try_from((self.start.elapsed() + time).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Somebody asks for a metric.
-    pub(crate) fn ask(&self, place: usize) {
-        if let Some(time) = self.metrics.get(place) {
-            time.store(self.now(), Relaxed);
+    /// Has a metric sampled for some time.
+    pub(crate) fn ask(&self, place: usize, time: Duration) {
+        if let Some(until) = self.metrics.get(place) {
+            until.fetch_max(self.after(time), Relaxed);
         }
     }
 
@@ -58,18 +58,11 @@ impl Demand {
         }
     }
 
-    /// The metrics that have been asked for within some time, into `wanted`. Whether these are others than before.
-    pub(crate) fn update(&self, within: Duration, wanted: &mut Vec<bool>) -> bool {
-        let since = self.now().saturating_sub(u64::try_from(within.as_nanos()).unwrap_or(u64::MAX));
-        let mut changed = wanted.len() != self.metrics.len();
-        wanted.resize(self.metrics.len(), false);
-        for (wanted, time) in wanted.iter_mut().zip(&self.metrics) {
-            let time = time.load(Relaxed);
-            let now = time > 0 && time >= since;
-            changed |= *wanted != now;
-            *wanted = now;
-        }
-        changed
+    /// The metrics that are to be sampled now.
+    pub(crate) fn update(&self, wanted: &mut Vec<bool>) {
+        let now = self.after(Duration::ZERO);
+        wanted.clear();
+        wanted.extend(self.metrics.iter().map(|until| until.load(Relaxed) >= now));
     }
 
     /// The domains whose instances have been asked for since the last time.

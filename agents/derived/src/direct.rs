@@ -157,7 +157,7 @@ impl Running for Direct {
         self.sampled = Some(stamp);
     }
 
-    fn expect(&mut self, _: usize) {}
+    fn expect(&self, _: &[usize]) {}
 
     fn expect_instances(&mut self, indom: InDom) {
         // While the agent is away, what there was stays.

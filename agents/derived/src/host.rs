@@ -23,6 +23,14 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// How much older than the time between samples values may be.
 const LATE: Duration = Duration::from_secs(1);
 
+/// How long a metric is sampled after somebody has asked for its values: so many times the time between samples, at
+/// least [`LINGER`].
+const SAMPLES: u32 = 10;
+const LINGER: Duration = Duration::from_secs(60);
+
+/// How long it is sampled, in times between samples, after somebody has looked at it who may ask for values next.
+const EXPECTED: u32 = 2;
+
 /// A group whose operands are metrics of a pmcd.
 #[derive(Debug)]
 pub(crate) struct Host {
@@ -84,7 +92,7 @@ impl Running for Host {
         let Some(snapshot) = &self.snapshot else { return };
         let mut missing = false;
         for place in places {
-            snapshot.demand.ask(place);
+            snapshot.demand.ask(place, (self.interval * SAMPLES).max(LINGER));
             missing |= !self.is_sampled(place);
         }
         if missing {
@@ -92,10 +100,10 @@ impl Running for Host {
         }
     }
 
-    fn expect(&mut self, place: usize) {
+    fn expect(&self, places: &[usize]) {
         let Some(snapshot) = &self.snapshot else { return };
-        snapshot.demand.ask(place);
-        if !self.is_sampled(place) {
+        places.iter().for_each(|place| snapshot.demand.ask(*place, self.interval * EXPECTED));
+        if !places.iter().all(|place| self.is_sampled(*place)) {
             self.link.ask();
         }
     }

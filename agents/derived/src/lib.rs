@@ -40,6 +40,9 @@ use show::{At, Show};
 /// What the names of metrics begin with that the configuration does not put elsewhere.
 const ROOT: &str = "derived";
 
+/// Who looks up more names at once is not about to ask for all their values.
+const MANY: usize = 100;
+
 /// SIGHUP, in a process that is nothing but the agent.
 static HANGUPS: OnceLock<Hangups> = OnceLock::new();
 
@@ -118,7 +121,7 @@ impl Agent for Derived {
         match request {
             Request::Desc(item) => {
                 if let Some(At { group, place }) = self.show.find(item) {
-                    self.groups.get_mut(group).ok_or(Error::PMID)?.running.expect(place);
+                    self.groups.get(group).ok_or(Error::PMID)?.running.expect(&[place]);
                 }
             }
             Request::Instance(serial) | Request::InstanceLabels(serial) => {
@@ -131,6 +134,17 @@ impl Agent for Derived {
             _ => {}
         }
         Ok(())
+    }
+
+    fn named(&self, items: &mut dyn Iterator<Item = Item>) {
+        let named: Vec<At> = items.filter_map(|item| self.show.find(item)).take(MANY + 1).collect();
+        if named.len() > MANY {
+            return;
+        }
+        for (number, group) in self.groups.iter().enumerate() {
+            let places: Vec<usize> = named.iter().filter(|at| at.group == number).map(|at| at.place).collect();
+            group.running.expect(&places);
+        }
     }
 
     fn prepare(&mut self, items: &mut dyn Iterator<Item = Item>, _: Client) -> Result {

@@ -95,6 +95,9 @@ impl Counters {
     }
 }
 
+/// How long the sampler may take to send a request.
+const SENDING: Duration = Duration::from_millis(2);
+
 #[derive(Debug)]
 pub(crate) struct Link {
     state: Mutex<State>,
@@ -116,6 +119,10 @@ struct State {
     /// The sampler has something to do before the next snapshot, and nothing hinders it.
     busy: bool,
     asked: bool,
+    /// It waits for orders.
+    waits: bool,
+    /// It has sent the request for the sample that is under way.
+    sent: bool,
     interval: Duration,
     group: Option<Group>,
     ended: bool,
@@ -143,6 +150,8 @@ impl Link {
             ready: false,
             busy: false,
             asked: false,
+            waits: false,
+            sent: false,
             interval,
             group: None,
             ended: false,
@@ -181,12 +190,17 @@ impl Link {
         self.orders.notify_one();
     }
 
+    /// Has a sample taken of what there is none of, and waits until the sampler has sent its request, unless it is in
+    /// the middle of another one. So pmcd answers it before it asks this agent for something else.
     pub(crate) fn ask(&self) {
         let mut state = self.lock();
-        state.asked = true;
+        (state.asked, state.sent) = (true, false);
         // Without a connection there is nothing to wait for.
         state.busy |= state.outcome.is_ok();
         self.orders.notify_one();
+        if state.waits && state.busy {
+            drop(self.news.wait_timeout_while(state, SENDING, |state| !state.sent));
+        }
     }
 
     pub(crate) fn reload(&self, group: Group) {
@@ -212,24 +226,33 @@ impl Link {
     /// Waits for orders. `due` gives the time of the next sample from the time between samples.
     pub(crate) fn order(&self, due: impl Fn(Duration) -> Instant) -> Order {
         let mut state = self.lock();
-        loop {
+        let order = loop {
             if state.ended {
-                return Order::End;
+                break Order::End;
             }
             if let Some(group) = state.group.take() {
-                return Order::Reload(Box::new(group));
+                break Order::Reload(Box::new(group));
             }
+            state.waits = true;
             let left = due(state.interval).saturating_duration_since(Instant::now());
             if left.is_zero() {
                 // What has been asked for is part of the sample that is due.
                 state.asked = false;
-                return Order::Due(state.interval);
+                break Order::Due(state.interval);
             }
             if std::mem::take(&mut state.asked) {
-                return Order::Asked;
+                break Order::Asked;
             }
             state = self.orders.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        };
+        state.waits = false;
+        order
+    }
+
+    /// The request for a sample goes out now.
+    pub(crate) fn sending(&self) {
+        self.lock().sent = true;
+        self.news.notify_one();
     }
 
     /// Shows a snapshot, and gives back the one that was shown before.
@@ -248,7 +271,7 @@ impl Link {
         let mut state = self.lock();
         state.outcome = Err(error);
         state.ready |= ready;
-        state.busy = false;
+        (state.busy, state.sent) = (false, true);
         self.news.notify_one();
     }
 }

@@ -25,8 +25,8 @@ pub(crate) trait Running: Debug {
     /// The values of some metrics will be asked for in this request.
     fn prepare(&mut self, places: &mut dyn Iterator<Item = usize>);
 
-    /// Somebody has looked at a metric, and may ask for its values next.
-    fn expect(&mut self, place: usize);
+    /// Somebody has looked at metrics, and may ask for their values next.
+    fn expect(&self, places: &[usize]);
 
     /// Somebody asks for the instances of a domain in this request.
     fn expect_instances(&mut self, indom: InDom);

@@ -169,13 +169,13 @@ impl Sampler {
                 })
             }
         };
-        bound.choose(kind, self.interval);
+        bound.choose(kind);
         let (mut taken, mut changes) = self.take(&bound)?;
         if changes.0 & AGENTS.0 != 0 {
             // Counters may have begun anew: there is no difference between this sample and the one before.
             let names = self.names()?;
             bound = self.bind(names);
-            bound.choose(Kind::Regular, self.interval);
+            bound.choose(Kind::Regular);
             (taken, changes) = self.take(&bound)?;
         }
         let start = Instant::now();
@@ -194,6 +194,7 @@ impl Sampler {
 
     /// Fetches operands, and says when their values are from.
     fn take(&mut self, bound: &Bound) -> Result<(Instant, Changes)> {
+        self.link.sending();
         let live = self.pmcd.live()?;
         let before = Instant::now();
         if bound.operands().next().is_none() {

@@ -1,0 +1,10 @@
+//! The agent in the real pmcd, and `--check`, against what libpcp says of the same definitions.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../../../../pmapi/tests/derive/cases.rs"]
+mod cases;
+#[path = "../../../../pmapi/tests/derive/generator.rs"]
+mod generator;
+mod recorded;
+mod stage;
