@@ -238,6 +238,11 @@ fn is_newer(expr: &str) -> bool {
         || ["delta(", "rate(", "instant("].iter().any(|word| expr.split(word).skip(1).any(|rest| !takes_name(rest)))
 }
 
+/// Whether 6.0.3 has not got this reason of a syntax error.
+pub(crate) fn is_newer_reason(reason: &str) -> bool {
+    reason.ends_with("follow mkconst(type") || reason.contains("Unrecognized value") && reason.contains('.')
+}
+
 /// Why an answer to an expression may differ from libpcp's, in the words of the documentation; `None` when it may not.
 pub(crate) fn listed(expr: &str, is_counter: impl Fn(&str) -> bool) -> Option<&'static str> {
     let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.');

@@ -4,6 +4,7 @@
 
 #[path = "../../../../pmapi/tests/derive/cases.rs"]
 mod cases;
+mod generated;
 #[path = "../../../../pmapi/tests/derive/generator.rs"]
 mod generator;
 mod recorded;

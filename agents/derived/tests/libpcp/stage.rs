@@ -65,14 +65,15 @@ impl Stage {
         answers(&said, "derived.")
     }
 
-    /// What a client says that has definitions of its own, and what it prints as errors.
-    pub(crate) fn client(&self, definitions: &str, names: &[&str]) -> (HashMap<String, Answer>, String) {
+    /// What a client says that has definitions of its own, and its messages. `None` if it does not survive them.
+    pub(crate) fn client(&self, definitions: &str, names: &[&str]) -> Option<(HashMap<String, Answer>, String)> {
         let config = self.config.with_file_name("client");
         fs::write(&config, definitions).unwrap();
         let mut command = self.pcp.command("pminfo");
         command.args(["-h", &self.pmcd.host(), "-d", "-f"]).args(names).env("PCP_DERIVED_CONFIG", &config);
-        let output = self.pcp.run_command(command, "");
-        (answers(&output.text, ""), output.text)
+        let output = command.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        output.status.code().map(|_| (answers(&text(&output.stdout), ""), text(&output.stderr)))
     }
 
     /// The lines of `--check --tsv` by definition.
@@ -94,7 +95,7 @@ impl Stage {
 fn answers(text: &str, prefix: &str) -> HashMap<String, Answer> {
     let mut answers: HashMap<String, Answer> = HashMap::new();
     // Texts may have empty lines, but hardly one with a name alone behind it.
-    for block in text.split("\n\n").flat_map(|block| block.split("\n\n")) {
+    for block in text.split("\n\n") {
         let (head, body) = block.trim_start_matches('\n').split_once('\n').unwrap_or((block, ""));
         let name = head.trim_start_matches('\n').strip_prefix(prefix);
         let Some(name) = name.filter(|name| !name.contains([' ', ':']) && !name.is_empty()) else { continue };
@@ -115,7 +116,7 @@ fn answer(body: &str) -> Answer {
     let mut error = None;
     for line in body.lines() {
         if let Some((instance, value)) = line.strip_prefix("    inst [").and_then(|rest| rest.split_once("] value ")) {
-            values.push(format!("{}={value}", instance.split_once(" or ").unwrap().1));
+            values.push(format!("{}={value}", instance.split_once(" or ").map_or(instance, |(_, name)| name)));
         } else if let Some(value) = line.strip_prefix("    value ") {
             values.push(format!("\"\"={value}"));
         } else if line.starts_with("Error: ") {

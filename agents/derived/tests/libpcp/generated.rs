@@ -1,0 +1,113 @@
+//! A thousand generated definitions, valid and invalid, with the answers of the installed libpcp.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::generator::{OPERANDS, expressions, is_newer_reason, listed};
+use crate::stage::{Answer, Stage};
+
+const COUNT: usize = 1_500;
+const BATCH: usize = 100;
+
+/// What libpcp says of a definition, if it survives that.
+#[derive(Clone, PartialEq, Debug)]
+enum Said {
+    Error { kind: String, text: String },
+    Metric(Answer),
+}
+
+/// Asks libpcp about definitions, each by itself where it may mix them up.
+fn ask(stage: &Stage, definitions: &[(String, String)]) -> HashMap<String, Said> {
+    let mut said = HashMap::new();
+    let is_alone = |expr: &str| expr.contains("matchinst") || expr.contains(")[");
+    let (alone, together): (Vec<_>, Vec<_>) = definitions.iter().partition(|(_, expr)| is_alone(expr));
+    for batch in together.chunks(BATCH).chain(alone.chunks(1)) {
+        match ask_at_once(stage, batch) {
+            Some(answers) => said.extend(answers),
+            None => said.extend(batch.iter().flat_map(|one| ask_at_once(stage, &[one]).unwrap_or_default())),
+        }
+    }
+    said
+}
+
+fn ask_at_once(stage: &Stage, batch: &[&(String, String)]) -> Option<HashMap<String, Said>> {
+    let config: String = batch.iter().map(|(name, expr)| format!("{name} = {expr}\n")).collect();
+    let names: Vec<&str> = batch.iter().map(|(name, _)| name.as_str()).collect();
+    let (metrics, errors) = stage.client(&config, &names)?;
+    let mut said: HashMap<String, Said> =
+        metrics.into_iter().map(|(name, answer)| (name, Said::Metric(answer))).collect();
+    let mut lines = errors.lines();
+    while let Some(line) = lines.next() {
+        let between = |start, end| line.split_once(start)?.1.split_once(end);
+        if let Some((name, _)) = between("Error: pmRegisterDerived(", ", ...) syntax error") {
+            let column = lines.nth(1).and_then(|line| line.find('^')).map_or(-1, |at| at as i64);
+            let mut rest = lines.clone();
+            // There may be no reason.
+            let reason = rest.next().filter(|line| !line.starts_with(['[', 'E', 'S']) || line.ends_with("STRING"));
+            let text = format!("col {column}: {}", reason.unwrap_or_default());
+            let text = text.trim_end().to_owned();
+            said.insert(name.to_owned(), Said::Error { kind: "syntax".to_owned(), text });
+        } else if let Some((name, text)) = between("Semantic error: derived metric ", ": ") {
+            let (kind, text) = ("semantic".to_owned(), text.to_owned());
+            said.insert(name.to_owned(), Said::Error { kind, text });
+        }
+    }
+    Some(said)
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn generated_definitions() {
+    let expressions = expressions(COUNT);
+    let config: String = expressions.iter().map(|(name, expr)| format!("{name} = {expr}\n")).collect();
+    let stage = Stage::new(&config);
+    let checked = stage.check(&[]);
+    // Values count where they are the same before and after.
+    let before = ask(&stage, &expressions);
+    let ours = stage.agent();
+    let after = ask(&stage, &expressions);
+
+    let (operands, _) = stage.client("", OPERANDS).unwrap();
+    let counters: HashSet<String> =
+        operands.into_iter().filter(|(_, said)| said.meta.contains("sem=counter")).map(|(name, _)| name).collect();
+    let (mut wrong, mut counts) = (Vec::new(), HashMap::new());
+    for (name, expr) in &expressions {
+        let (check, ours) = (&checked[name], ours.get(name));
+        let same = match (before.get(name), after.get(name)) {
+            (Some(Said::Error { kind, text }), _) => {
+                *counts.entry(kind.as_str()).or_insert(0) += 1;
+                ours.is_none() && (*check == ["ERR", kind, text] || check[1] == "syntax" && is_newer_reason(&check[2]))
+            }
+            (Some(Said::Metric(theirs)), Some(Said::Metric(later))) => {
+                *counts.entry("metric").or_insert(0) += 1;
+                // The order of scramble's instances changes, but not each time.
+                let moves = ["rate(", "delta(", "scramble"].iter().any(|word| expr.contains(word));
+                let stands_still = theirs == later && !moves;
+                *counts.entry("values").or_insert(0) += usize::from(stands_still && theirs.values.contains('='));
+                check[..2] == ["OK", &theirs.meta]
+                    && ours
+                        .is_some_and(|ours| ours.meta == theirs.meta && (!stands_still || ours.values == theirs.values))
+            }
+            _ => {
+                *counts.entry("nothing").or_insert(0) += 1;
+                true
+            }
+        };
+        if same {
+            continue;
+        }
+        match listed(expr, |name| counters.contains(name)) {
+            Some(why) => *counts.entry(why).or_insert(0) += 1,
+            None => wrong.push(format!(
+                "{name} = {expr}\n  check  {check:?}\n  agent  {ours:?}\n  theirs {:?}\n         {:?}",
+                before.get(name),
+                after.get(name)
+            )),
+        }
+    }
+    println!("{counts:?}");
+    assert!(wrong.is_empty(), "{} of {COUNT} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        counts["metric"] > 400 && counts["values"] > 200 && counts["syntax"] > 200 && counts["nothing"] < 60,
+        "{counts:?}"
+    );
+}
