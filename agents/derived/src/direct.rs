@@ -181,8 +181,9 @@ impl Running for Direct {
         self.bound = None;
     }
 
+    /// From the start on: while one agent is away, others have values.
     fn is_ready(&self) -> bool {
-        !self.agents.are_starting()
+        true
     }
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {

@@ -80,14 +80,9 @@ impl Agents {
         self.tend();
     }
 
-    /// Whether some are being started, and have not failed yet.
-    pub(crate) fn are_starting(&self) -> bool {
-        self.agents.iter().any(|agent| agent.keeper.is_starting())
-    }
-
     /// Waits until each has started or failed, but not beyond a time.
     pub(crate) fn settle(&mut self, until: Instant) {
-        while self.are_starting() && Instant::now() < until {
+        while self.agents.iter().any(|agent| agent.keeper.is_starting()) && Instant::now() < until {
             std::thread::sleep(Keeper::LOOK);
             self.tend();
         }

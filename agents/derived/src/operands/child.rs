@@ -14,6 +14,9 @@ use pmda::collector::{self, Collector, Process};
 /// The first argument of this agent's program when it is to become another agent.
 const AS_OPERAND: &str = "operand-agent";
 
+/// This agent's program, even when there is another one in its place by now.
+const SELF: &str = "/proc/self/exe";
+
 /// Whether this process is a program that knows what to do with it.
 static KNOWS: AtomicBool = AtomicBool::new(false);
 
@@ -43,21 +46,10 @@ pub(super) fn is_nested() -> bool {
 
 /// The command that starts an agent.
 pub(super) fn command(words: &[String]) -> Command {
-    let own = std::env::current_exe().ok().filter(|_| KNOWS.load(Relaxed));
-    let mut command = match (own, words.split_first()) {
-        (Some(own), _) => {
-            let mut command = Command::new(own);
-            command.arg(AS_OPERAND).args(words);
-            command
-        }
-        (None, Some((program, arguments))) => {
-            let mut command = Command::new(program);
-            command.args(arguments);
-            command
-        }
-        (None, None) => Command::new(""),
-    };
-    command.env(NESTED, "1");
+    let own = KNOWS.load(Relaxed).then_some([SELF, AS_OPERAND]).into_iter().flatten();
+    let mut words = own.chain(words.iter().map(String::as_str));
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words).env(NESTED, "1");
     command
 }
 

@@ -41,6 +41,8 @@ impl Keeper {
     const SHORTEST: Duration = Duration::from_millis(500);
     /// How long one stays away that fails all the time.
     const LONGEST: Duration = Duration::from_secs(60);
+    /// How long it may take until its version comes.
+    const VERSION: Duration = Collector::<Process>::HANDSHAKE_TIMEOUT;
     /// The longest answer.
     const LONGEST_ANSWER: u32 = 64 << 20;
     /// How soon to look again after an agent that starts.
@@ -78,7 +80,7 @@ impl Keeper {
         if matches!(self.stage, Stage::Away(until) if until <= now) {
             match self.launch().begin() {
                 Ok(starting) => {
-                    self.stage = Stage::Starting(starting, now + Collector::<Process>::HANDSHAKE_TIMEOUT);
+                    self.stage = Stage::Starting(starting, now + Self::VERSION);
                 }
                 Err(e) => self.fail(&e),
             }
@@ -92,6 +94,7 @@ impl Keeper {
                     self.stage = Stage::Up { agent, since: now, ready: false };
                 }
                 Err(collector::Error::TimedOut(_)) if now < *until => {}
+                Err(collector::Error::TimedOut(_)) => self.fail(&collector::Error::TimedOut(Self::VERSION)),
                 Err(e) => self.fail(&e),
             }
         }

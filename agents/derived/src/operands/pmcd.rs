@@ -1,7 +1,6 @@
 //! Operands of a pmcd.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
 
 use pmapi::context::{Context, HostSpec, Live, Names, Settings};
 use pmapi::derive::{Metadata, Missing};
@@ -13,9 +12,6 @@ use crate::metrics::List;
 /// What the agent's own metrics begin with: they are no operands.
 const OWN: &str = "derived.";
 
-/// After the first attempt to connect has failed; each further pause is twice as long, up to the last.
-const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)];
-
 /// A connection to pmcd, made when it is needed, and again when it is broken.
 #[derive(Debug)]
 pub(crate) struct Pmcd {
@@ -23,8 +19,6 @@ pub(crate) struct Pmcd {
     /// The agent's own domain, whose metrics are no operands, whatever their names.
     own: Domain,
     live: Option<Live>,
-    pause: Duration,
-    not_before: Option<Instant>,
     /// Descriptors that there have been.
     known: HashMap<String, Desc>,
 }
@@ -38,39 +32,18 @@ pub(crate) enum Connected {
 
 impl Pmcd {
     pub(crate) fn new(host: HostSpec, own: Domain) -> Pmcd {
-        Pmcd { host, own, live: None, pause: PAUSES[0], not_before: None, known: HashMap::new() }
+        Pmcd { host, own, live: None, known: HashMap::new() }
     }
 
-    /// Connects, unless that is so already. Attempts that fail have pauses between them: `PM_ERR_AGAIN` meanwhile.
+    /// Connects, unless that is so already.
     pub(crate) fn connect(&mut self) -> Result<Connected> {
         if self.is_connected() {
             return Ok(Connected::Still);
         }
-        if self.not_before.is_some_and(|time| Instant::now() < time) {
-            return Err(Error::AGAIN);
-        }
         self.live = None;
-        match Context::new(self.host.clone(), Settings::default()) {
-            Ok(context) => {
-                info!("connected to {}", self.host);
-                self.live = Some(Live::new(context));
-                (self.pause, self.not_before) = (PAUSES[0], None);
-                Ok(Connected::Anew)
-            }
-            Err(e) => {
-                if self.not_before.is_none() {
-                    info!("{}: {e}", self.host);
-                }
-                self.not_before = Some(Instant::now() + self.pause);
-                self.pause = (self.pause * 2).min(PAUSES[1]);
-                Err(Error::AGAIN)
-            }
-        }
-    }
-
-    /// When the next attempt to connect makes sense, after one that has failed.
-    pub(crate) fn not_before(&self) -> Option<Instant> {
-        self.not_before
+        self.live = Some(Live::new(Context::new(self.host.clone(), Settings::default())?));
+        info!("connected to {}", self.host);
+        Ok(Connected::Anew)
     }
 
     pub(crate) fn is_connected(&mut self) -> bool {

@@ -1,0 +1,253 @@
+//! Operands from agents that the agent starts itself, whatever these do. No PCP is needed.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, User, geteuid};
+use pmapi::pdu::handshake::{Flags, encode_creds};
+use pmapi::{Atom, Error};
+use pmda::collector::{Collector, End, Launch, Process};
+use tempfile::TempDir;
+
+/// What stands in for agents: one that answers, and another one that `$1` says while there is a file `bad`. Each start
+/// adds its process to a file.
+const SCRIPT: &str = "\
+echo $$ >> pids.$2
+good() { exec PMDADERIVED -d 405 -c /dev/null -l good.log --username USER; }
+if test -e bad; then
+    case $1 in
+    good) good;;
+    mute) exec sleep 1000;;
+    silent) cat creds; exec sleep 1000;;
+    deaf) cat creds; exec sleep 1000 <&-;;
+    garbage) cat creds; dd bs=1 count=20 2>/dev/null; echo This is no answer, however long it is.; exec sleep 1000;;
+    endless) cat creds; dd bs=1 count=20 2>/dev/null; printf '\\177\\0\\0\\0\\0\\0\\160\\001'; exec cat /dev/zero;;
+    large) cat creds; dd bs=1 count=20 2>/dev/null; printf '\\020\\0\\0\\0\\0\\0\\160\\001'; exec cat /dev/zero;;
+    cut) PMDADERIVED -d 405 -c /dev/null -l good.log --username USER | dd bs=1 count=50 2>/dev/null;;
+    ends) exit 3;;
+    esac
+fi
+good
+";
+
+struct Derived {
+    dir: TempDir,
+    agent: Collector<Process>,
+}
+
+/// A group with its own agent, which is bad in some way when it is told to be.
+fn group(name: &str, way: &str) -> String {
+    format!(
+        "[group.{name}]
+         agent = {{ domain = 405, command = [\"sh\", \"agent.sh\", \"{way}\", \"{name}\"] }}
+         metric.{name} = \"derived.control.reload + 5\"
+        "
+    )
+}
+
+impl Derived {
+    fn start(config: &str) -> Derived {
+        let dir = tempfile::tempdir().unwrap();
+        let user = User::from_uid(geteuid()).unwrap().unwrap().name;
+        let binary = env!("CARGO_BIN_EXE_pmdaderived");
+        fs::write(dir.path().join("agent.sh"), SCRIPT.replace("PMDADERIVED", binary).replace("USER", &user)).unwrap();
+        let mut creds = Vec::new();
+        encode_creds(&mut creds, 1, Flags::default()).unwrap();
+        fs::write(dir.path().join("creds"), creds).unwrap();
+        fs::write(dir.path().join("conf.toml"), config).unwrap();
+        fs::create_dir_all(dir.path().join("config/pmda")).unwrap();
+        let mut command = Command::new(binary);
+        command.args(["-c", "conf.toml", "-l", "log", "--agent-timeout", "300msec", "--username", &user]);
+        command.current_dir(dir.path()).env("PCP_CONF", "/nonexistent/pcp.conf").env("PCP_VAR_DIR", dir.path());
+        Derived { agent: Launch::pipe(command).start().unwrap(), dir }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// The value of a singular metric.
+    fn value(&mut self, name: &str) -> Result<String, Error> {
+        let pmid = self.agent.pmid(name).map_err(|e| e.code())?;
+        match self.agent.value(pmid) {
+            Ok(Atom::U32(value)) => Ok(value.to_string()),
+            Ok(other) => panic!("{other:?}"),
+            Err(e) => Err(e.code()),
+        }
+    }
+
+    /// Waits until something is so; `each` is called meanwhile.
+    #[track_caller]
+    fn until<T>(&mut self, what: &str, mut each: impl FnMut(&mut Derived) -> Option<T>) -> T {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(found) = each(self) {
+                return found;
+            }
+            assert!(Instant::now() < end, "{what}\n{}", self.log());
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The processes that were started for a group.
+    fn pids(&self, group: &str) -> Vec<u32> {
+        let text = fs::read_to_string(self.path(&format!("pids.{group}"))).unwrap();
+        text.lines().map(|pid| pid.parse().unwrap()).collect()
+    }
+
+    fn signal(&self, group: &str, signal: Signal) {
+        kill(Pid::from_raw(*self.pids(group).last().unwrap() as i32), signal).unwrap();
+    }
+
+    /// The agent of group `one` is bad in some way, twice, and then good again: meanwhile its values are an error, and
+    /// nothing happens to those of group `other`.
+    fn survives(mut self) {
+        assert_eq!(self.value("derived.one").as_deref(), Ok("5"), "{}", self.log());
+        assert_eq!(self.value("derived.other").as_deref(), Ok("5"), "{}", self.log());
+        fs::write(self.path("bad"), "").unwrap();
+        self.signal("one", Signal::SIGKILL);
+        self.until("it starts twice", |derived| {
+            let one = derived.value("derived.one");
+            // What has been killed may not have ended yet.
+            assert!(one == Err(Error::AGAIN) || derived.pids("one").len() == 1, "{one:?}\n{}", derived.log());
+            assert_eq!(derived.value("derived.other").as_deref(), Ok("5"));
+            (derived.pids("one").len() >= 3).then_some(())
+        });
+        let pids = self.pids("one");
+        assert!(pids[..pids.len() - 1].iter().all(|pid| !exists(*pid)), "{pids:?}");
+        assert_eq!(self.pids("other").len(), 1);
+        fs::remove_file(self.path("bad")).unwrap();
+        self.until("it is good again", |derived| derived.value("derived.one").is_ok().then_some(()));
+        assert_eq!(self.value("derived.one").as_deref(), Ok("5"));
+        let last = [self.pids("one"), self.pids("other")].map(|pids| *pids.last().unwrap());
+        assert!(matches!(self.agent.close(), End::Exited(status) if status.success()));
+        assert_eq!(last.map(exists), [false, false]);
+    }
+}
+
+/// Whether there is a process, be it a zombie.
+fn exists(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+fn survives(way: &str) {
+    Derived::start(&format!("{}{}", group("one", way), group("other", "good"))).survives();
+}
+
+#[test]
+fn one_that_never_says_anything() {
+    survives("mute");
+}
+
+#[test]
+fn one_that_does_not_answer() {
+    survives("silent");
+}
+
+#[test]
+fn one_that_does_not_listen() {
+    survives("deaf");
+}
+
+#[test]
+fn one_that_answers_with_garbage() {
+    survives("garbage");
+}
+
+#[test]
+fn one_that_never_stops_answering() {
+    survives("endless");
+}
+
+#[test]
+fn one_that_answers_too_much() {
+    survives("large");
+}
+
+#[test]
+fn one_that_dies_in_the_middle_of_an_answer() {
+    survives("cut");
+}
+
+#[test]
+fn one_that_ends_at_once() {
+    survives("ends");
+}
+
+#[test]
+fn one_that_is_stopped() {
+    let mut derived = Derived::start(&group("one", "good"));
+    assert_eq!(derived.value("derived.one").as_deref(), Ok("5"));
+    derived.signal("one", Signal::SIGSTOP);
+    assert_eq!(derived.value("derived.one"), Err(Error::AGAIN));
+    derived.until("another one", |derived| derived.value("derived.one").is_ok().then_some(()));
+    let pids = derived.pids("one");
+    assert_eq!(pids.len(), 2);
+    assert!(!exists(pids[0]));
+}
+
+/// Its metrics are there when it is.
+#[test]
+fn one_that_comes_late() {
+    let mut derived = Derived::start(
+        "[group.one]
+         agent = { domain = 405, command = \"./late.sh\" }
+         metric.one = \"derived.control.reload + 5\"
+        ",
+    );
+    assert_eq!(derived.value("derived.one"), Err(Error::NAME));
+    let good = "#!/bin/sh\nexec sh agent.sh good one\n";
+    // As a whole, or it may be started before it can be.
+    fs::write(derived.path("new"), good).unwrap();
+    fs::set_permissions(derived.path("new"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::rename(derived.path("new"), derived.path("late.sh")).unwrap();
+    derived.until("it has come", |derived| derived.value("derived.one").is_ok().then_some(()));
+    assert!(derived.log().contains("late.sh"), "{}", derived.log());
+}
+
+/// Also one that does not look at its input, which would tell it that it is no longer needed.
+#[test]
+fn they_end_when_the_agent_is_killed() {
+    let mut derived = Derived::start(&group("one", "mute"));
+    assert_eq!(derived.value("derived.one").as_deref(), Ok("5"));
+    fs::write(derived.path("bad"), "").unwrap();
+    derived.signal("one", Signal::SIGKILL);
+    // That it has gone is seen when it is asked.
+    assert_eq!(derived.value("derived.one"), Err(Error::AGAIN));
+    let pids = derived.until("a mute one", |derived| Some(derived.pids("one")).filter(|pids| pids.len() == 2));
+    let pid = derived.agent.pid().unwrap() as i32;
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    drop(derived.agent);
+    while running(pids[1]) {
+        std::thread::yield_now();
+    }
+}
+
+/// A process that nobody waits for any more may stay as a zombie for a moment.
+fn running(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn one_that_would_start_others() {
+    let mut derived = Derived::start(&format!(
+        "[group.one]
+         agent = {{ domain = 405, command = [\"{}\", \"-d\", \"405\", \"-c\", \"conf.toml\", \"-l\", \"inner.log\"] }}
+         metric.one = \"derived.control.reload + 5\"
+        ",
+        env!("CARGO_BIN_EXE_pmdaderived")
+    ));
+    assert_eq!(derived.value("derived.one").as_deref(), Ok("5"), "{}", derived.log());
+    let log = fs::read_to_string(derived.path("inner.log")).unwrap();
+    assert!(log.contains("an agent that was started for its metrics starts no others"), "{log}");
+}
