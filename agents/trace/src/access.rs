@@ -148,6 +148,15 @@ impl Access {
         result
     }
 
+    /// Whether this host may connect at all.
+    pub(crate) fn allows_own(&mut self) -> bool {
+        let allowed = self.connect(Ipv4Addr::LOCALHOST).is_ok();
+        if allowed {
+            self.disconnect(Ipv4Addr::LOCALHOST);
+        }
+        allowed
+    }
+
     /// A connection of a host has ended.
     pub(crate) fn disconnect(&mut self, host: Ipv4Addr) {
         let names = if host.is_loopback() { &self.own[..] } else { std::slice::from_ref(&host) };

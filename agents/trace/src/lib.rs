@@ -7,13 +7,21 @@
 //!
 //! The daemon serves clients at any time, in its one thread. A shared object serves them while pmcd asks it
 //! something: an application that traces synchronously waits for that.
+//!
+//! Applications on the same host need no connection: they write into mapped files (see [`trace::light`]), which count in
+//! the same metrics, and of which there are event records.
 
 mod access;
+mod events;
+mod filter;
+mod light;
 mod metrics;
 mod options;
+mod processes;
 mod server;
 mod tags;
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -22,10 +30,13 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use pmda::Hangups;
 use pmda::prelude::*;
-use tracing::{info, warn};
+use trace::protocol::Data;
+use tracing::{debug, info, warn};
 
 use access::Access;
+use events::Events;
 use options::Options;
+use processes::Processes;
 use server::Server;
 use tags::{Tags, Window};
 
@@ -36,12 +47,16 @@ pub struct Trace {
     port: u16,
     tags: Tags,
     server: Option<Server>,
+    directory: PathBuf,
+    processes: Option<Processes>,
+    events: Events,
 }
 
 /// What the agent waits for.
 const PROMPT: usize = 0;
 const LATER: usize = 1;
 const HANGUP: usize = 2;
+const FILES: usize = 3;
 
 impl Agent for Trace {
     const NAME: &'static str = "trace";
@@ -55,28 +70,45 @@ impl Agent for Trace {
     fn new(setup: &mut Setup) -> Start<Self> {
         let options = Options::from_arg_matches(setup.options())?;
         metrics::declare(setup, &options);
+        light::declare(setup);
+        let events = Events::new(setup);
         let tags = Tags::new(Window::new(options.period, options.buckets.get()));
-        Ok(Trace { port: options.port()?, options, tags, server: None })
+        let port = options.port()?;
+        let directory = trace::light::path(setup.config(), port);
+        Ok(Trace { port, options, tags, server: None, directory, processes: None, events })
     }
 
     fn open(&mut self) -> Start<()> {
-        let access = Access::new(&self.options.access)?;
+        let mut access = Access::new(&self.options.access)?;
+        let own = access.allows_own();
         let failed = |e: std::io::Error| {
             let reason = e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_owned());
             format!("bind({}): {reason}", self.port)
         };
         self.server = Some(Server::open(self.port, access).map_err(failed)?);
         self.tags.reset();
+        if own {
+            let processes = Processes::open(self.directory.clone());
+            let processes = processes.inspect_err(|e| debug!("{}: {e}: no files are read", self.directory.display()));
+            self.processes = processes.ok();
+        }
         Ok(())
     }
 
-    /// What clients have sent before a request counts in its answer.
-    fn refresh(&mut self, _: Request, _: Client) -> Result {
-        self.serve(|server, tags| {
-            server.serve_prompt(&mut |data| tags.add(data));
-            server.serve_later(&mut |data| tags.add(data));
+    /// What clients have sent before a request, and processes have marked, counts in its answer.
+    fn refresh(&mut self, request: Request, _: Client) -> Result {
+        self.serve(|server, counts| {
+            server.serve_prompt(&mut |data| counts.add(data));
+            server.serve_later(&mut |data| counts.add(data));
         });
+        if matches!(request, Request::Fetch | Request::Instance(_)) {
+            self.read();
+        }
         Ok(())
+    }
+
+    fn dynamic(&self) -> Option<&Dynamic> {
+        Some(self.events.names())
     }
 
     fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
@@ -84,11 +116,16 @@ impl Agent for Trace {
     }
 
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
-        metrics::fetch(item, &self.tags, self.port, out)
+        match item {
+            _ if light::is_own(item) => light::fetch(item, self.processes.as_ref(), out),
+            _ if Events::is_own(item) => self.events.fetch(item, out),
+            _ => metrics::fetch(item, &self.tags, self.port, out),
+        }
     }
 
-    fn store(&mut self, item: Item, _: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
+    fn store(&mut self, item: Item, _: Option<Inst>, value: Atom<'_>, client: Client) -> Result {
         match (item, value) {
+            _ if Events::is_own(item) => self.events.store(item, value, client),
             (metrics::RESET, _) => {
                 self.tags.reset();
                 info!("PMDA reset");
@@ -117,24 +154,66 @@ impl Agent for Trace {
         if let Some(hangup) = HANGUPS.get() {
             set.readable(HANGUP, hangup);
         }
+        if let Some(processes) = &self.processes {
+            if let Some(watch) = processes.watch() {
+                set.readable(FILES, watch);
+            }
+            if let Some(due) = processes.due(&self.events, &self.tags) {
+                set.at(due);
+            }
+        }
     }
 
     fn wake(&mut self, wake: Wake) {
         match wake {
-            Wake::Readable(PROMPT) => self.serve(|server, tags| server.serve_prompt(&mut |data| tags.add(data))),
-            Wake::Readable(LATER) => self.serve(|server, tags| server.serve_later(&mut |data| tags.add(data))),
+            Wake::Readable(PROMPT) => self.serve(|server, counts| server.serve_prompt(&mut |data| counts.add(data))),
+            Wake::Readable(LATER) => self.serve(|server, counts| server.serve_later(&mut |data| counts.add(data))),
             Wake::Readable(HANGUP) => self.show_clients(),
-            Wake::Time => self.serve(|server, tags| server.serve_due(Instant::now(), &mut |data| tags.add(data))),
+            Wake::Readable(FILES) => self.read(),
+            Wake::Time => {
+                let now = Instant::now();
+                self.serve(|server, counts| server.serve_due(now, &mut |data| counts.add(data)));
+                let due = self.processes.as_ref().and_then(|processes| processes.due(&self.events, &self.tags));
+                if due.is_some_and(|due| due <= now) {
+                    self.read();
+                }
+            }
             _ => {}
         }
     }
 }
 
+/// Where it goes what clients send.
+struct Counts<'a> {
+    tags: &'a mut Tags,
+    events: &'a mut Events,
+}
+
+impl Counts<'_> {
+    #[inline]
+    fn add(&mut self, data: &Data<'_>) {
+        self.tags.add(data);
+        self.events.add(data);
+    }
+}
+
 impl Trace {
-    fn serve(&mut self, serve: impl FnOnce(&mut Server, &mut Tags)) {
-        self.tags.set_now(Instant::now());
-        if let Some(server) = &mut self.server {
-            serve(server, &mut self.tags);
+    fn serve(&mut self, serve: impl FnOnce(&mut Server, &mut Counts<'_>)) {
+        let Trace { tags, server, events, .. } = self;
+        tags.set_now(Instant::now());
+        if let Some(server) = server {
+            serve(server, &mut Counts { tags, events });
+        }
+    }
+
+    /// Takes what processes have marked.
+    fn read(&mut self) {
+        let Trace { tags, processes, events, .. } = self;
+        tags.set_now(Instant::now());
+        events.look();
+        match processes {
+            Some(processes) => processes.read(tags, events),
+            None => events.publish(),
         }
     }
 

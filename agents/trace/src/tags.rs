@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use pmda::prelude::*;
+use trace::light::Change;
 use trace::protocol::{Data, Kind};
 use tracing::warn;
 
@@ -40,6 +41,8 @@ pub(crate) struct Tag {
     /// Of all values.
     pub(crate) total: f64,
     pub(crate) last: f64,
+    /// When the last value was marked that a process has put into its file.
+    when: u64,
     /// Those in which something has come, of those that are looked at and the one that is being filled.
     buckets: VecDeque<Bucket>,
 }
@@ -76,8 +79,18 @@ impl Window {
     }
 
     fn advance(&mut self, now: Instant) {
-        let since = now.saturating_duration_since(self.start).as_nanos();
-        self.now = u64::try_from(since / self.interval().as_nanos().max(1)).unwrap_or(u64::MAX);
+        self.now = self.number(now);
+    }
+
+    fn number(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.start).as_nanos();
+        u64::try_from(since / self.interval().as_nanos().max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// When the bucket is complete that is being filled.
+    pub(crate) fn end_of_bucket(&self) -> Option<Instant> {
+        let buckets = u32::try_from(self.now + 1).ok()?;
+        self.start.checked_add(self.interval().checked_mul(buckets)?)
     }
 }
 
@@ -118,17 +131,37 @@ impl Tags {
     /// Counts what a client has sent.
     pub(crate) fn add(&mut self, data: &Data<'_>) {
         let window = self.window;
+        if let Some(tag) = self.tag(data.kind, data.tag) {
+            tag.add(data.value, &window);
+        }
+    }
+
+    /// Counts what a process has marked at about a time, or before the agent has started.
+    pub(crate) fn change(&mut self, kind: Kind, tag: &[u8], change: &Change, when: Option<Instant>) {
+        let window = self.window;
+        if let Some(tag) = self.tag(kind, tag) {
+            tag.change(change, when.map(|when| window.number(when)), &window);
+        }
+    }
+
+    /// The tag of a name, which becomes active; nothing when there is no room for it.
+    fn tag(&mut self, kind: Kind, name: &[u8]) -> Option<&mut Tag> {
         let room = self.names < MOST;
-        let tagged = self.of_mut(data.kind);
-        let (at, new) = match tagged.by_bytes.get(data.tag) {
+        let tagged = self.of_mut(kind);
+        let (at, new) = match tagged.by_bytes.get(name) {
             Some(at) => (*at, false),
-            None if room => (tagged.insert(data.tag), true),
-            None => return self.warn_full(),
+            None if room => (tagged.insert(name), true),
+            None => {
+                self.warn_full();
+                return None;
+            }
         };
-        let Some(tag) = tagged.tags.get_mut(at) else { return };
-        tagged.active += usize::from(!tag.active);
-        tag.add(data.value, &window);
         self.names += usize::from(new);
+        let tagged = self.of_mut(kind);
+        let tag = tagged.tags.get_mut(at)?;
+        tagged.active += usize::from(!tag.active);
+        tag.active = true;
+        Some(tag)
     }
 
     fn warn_full(&mut self) {
@@ -195,7 +228,7 @@ impl Instances for Tagged {
 
 impl Tag {
     fn new(name: &str) -> Tag {
-        Tag { name: name.into(), active: false, count: 0, total: 0.0, last: 0.0, buckets: VecDeque::new() }
+        Tag { name: name.into(), active: false, count: 0, total: 0.0, last: 0.0, when: 0, buckets: VecDeque::new() }
     }
 
     fn clear(&mut self) {
@@ -203,17 +236,35 @@ impl Tag {
     }
 
     fn add(&mut self, value: f64, window: &Window) {
-        self.active = true;
         self.count += 1;
         self.total += value;
         self.last = value;
+        self.put(Bucket { number: window.now, count: 1, min: value, max: value, sum: value }, window);
+    }
+
+    fn change(&mut self, change: &Change, number: Option<u64>, window: &Window) {
+        let Change { count, total, times, last } = *change;
+        self.count = self.count.saturating_add(count);
+        self.total += total;
+        if let Some((when, value)) = last.filter(|(when, _)| *when >= self.when) {
+            (self.when, self.last) = (when, value);
+        }
+        if let Some(number) = number {
+            let average = total / count as f64;
+            let (min, max) = times.map_or((average, average), |(min, max)| (min.into(), max.into()));
+            self.put(Bucket { number, count, min, max, sum: total }, window);
+        }
+    }
+
+    /// Puts something into its bucket, or into the last one if that is later.
+    fn put(&mut self, new: Bucket, window: &Window) {
         match self.buckets.back_mut() {
-            Some(bucket) if bucket.number == window.now => bucket.add(value),
+            Some(bucket) if bucket.number >= new.number => *bucket = bucket.with(new),
             _ => {
                 while self.buckets.front().is_some_and(|bucket| !bucket.is_recent(window)) {
                     self.buckets.pop_front();
                 }
-                self.buckets.push_back(Bucket { number: window.now, count: 1, min: value, max: value, sum: value });
+                self.buckets.push_back(new);
             }
         }
     }
@@ -226,14 +277,10 @@ impl Tag {
 }
 
 impl Bucket {
-    fn add(&mut self, value: f64) {
-        *self = self.with(Bucket { number: self.number, count: 1, min: value, max: value, sum: value });
-    }
-
     fn with(self, other: Bucket) -> Bucket {
         Bucket {
             number: self.number,
-            count: self.count + other.count,
+            count: self.count.saturating_add(other.count),
             min: if other.min < self.min { other.min } else { self.min },
             max: if other.max > self.max { other.max } else { self.max },
             sum: self.sum + other.sum,
