@@ -156,14 +156,17 @@ impl Bound {
     }
 
     /// Asks for the names of instances, where there are others than in the snapshot before, or where somebody asks.
-    pub(crate) fn ask_instances(&mut self, pmcd: &mut Pmcd, before: Option<&Snapshot>, taken: Instant) -> Result<()> {
+    /// False when a number is that of another instance now: then nothing is to be remembered of it.
+    pub(crate) fn ask_instances(&mut self, pmcd: &mut Pmcd, before: Option<&Snapshot>, taken: Instant) -> Result<bool> {
         let before = before.filter(|before| Arc::ptr_eq(&before.metrics, &self.metrics));
         let mut asked: Vec<InDom> = self.demand.take_indoms().collect();
         let mut same: Vec<InDom> = Vec::new();
         for (place, indom, values) in self.computed() {
             let (Some(indom), Ok(values)) = (indom, values) else { continue };
-            let slot = before.and_then(|before| before.slots.get(place)).filter(|slot| slot.taken.is_some());
-            let list = if slot.is_some_and(|slot| slot.values.same_instances(values)) { &mut same } else { &mut asked };
+            let known = self.lists.binary_search_by_key(&indom.word(), |known| known.indom.word()).is_ok();
+            let slot = before.and_then(|before| before.slots.get(place)).filter(|slot| known && slot.taken.is_some());
+            let unchanged = slot.is_some_and(|slot| slot.values.same_instances(values));
+            let list = if unchanged { &mut same } else { &mut asked };
             if list.last() != Some(&indom) {
                 list.push(indom);
             }
@@ -184,11 +187,12 @@ impl Bound {
             };
             let known = Known { indom, list, taken };
             match self.lists.binary_search_by_key(&indom.word(), |known| known.indom.word()) {
+                Ok(at) if known.list.renames(&self.lists[at].list) => return Ok(false),
                 Ok(at) => self.lists[at] = known,
                 Err(at) => self.lists.insert(at, known),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The snapshot that is to be shown, in the memory of another one that nobody looks at any more.

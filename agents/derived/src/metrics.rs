@@ -75,9 +75,13 @@ impl Metrics {
     }
 }
 
-/// The instances of an operand's domain.
+/// The instances of an operand's domain, in its order.
 #[derive(Debug, Default)]
-pub(crate) struct List(Vec<(Inst, String)>);
+pub(crate) struct List {
+    instances: Vec<(Inst, String)>,
+    /// Places, sorted by the instances' numbers.
+    by_number: Vec<u32>,
+}
 
 impl List {
     /// Names that are no UTF-8 have replacement characters.
@@ -85,26 +89,41 @@ impl List {
         let text = |name: Vec<u8>| {
             String::from_utf8(name).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
         };
-        List(instances.into_iter().map(|(inst, name)| (inst, text(name))).collect())
+        let instances: Vec<_> = instances.into_iter().map(|(inst, name)| (inst, text(name))).collect();
+        let mut by_number: Vec<u32> = (0..).take(instances.len()).collect();
+        by_number.sort_by_key(|place| instances[*place as usize].0.word());
+        List { instances, by_number }
+    }
+
+    fn find(&self, inst: Inst) -> Option<&str> {
+        let get = |place: &u32| self.instances.get(*place as usize);
+        let number = |place: &u32| get(place).map(|(inst, _)| inst.word());
+        let at = self.by_number.binary_search_by_key(&Some(inst.word()), number).ok()?;
+        get(self.by_number.get(at)?).map(|(_, name)| name.as_str())
+    }
+
+    /// Whether an instance that both have has another name in the other.
+    pub(crate) fn renames(&self, other: &List) -> bool {
+        self.instances.iter().any(|(inst, name)| other.find(*inst).is_some_and(|other| other != name))
     }
 }
 
 impl Instances for List {
     fn len(&self) -> usize {
-        self.0.len()
+        self.instances.len()
     }
 
     fn each(&self, f: &mut dyn FnMut(Inst, &str)) {
-        self.0.iter().for_each(|(inst, name)| f(*inst, name));
+        self.instances.iter().for_each(|(inst, name)| f(*inst, name));
     }
 
     fn name(&self, inst: Inst) -> Option<&str> {
-        self.0.iter().find(|(other, _)| *other == inst).map(|(_, name)| name.as_str())
+        self.find(inst)
     }
 
     fn lookup(&self, name: &str) -> Option<Inst> {
-        let exact = self.0.iter().find(|(_, other)| other == name);
-        let key = || self.0.iter().find(|(_, other)| other.split(' ').next() == Some(name));
+        let exact = self.instances.iter().find(|(_, other)| other == name);
+        let key = || self.instances.iter().find(|(_, other)| other.split(' ').next() == Some(name));
         exact.or_else(key).map(|(inst, _)| *inst)
     }
 }

@@ -24,7 +24,10 @@ use crate::operands::pmcd::{Connected, Pmcd};
 /// How often pmcd is looked at while nobody asks for anything: names and agents may have come.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// After so many attempts to connect nobody has to wait for the first snapshot any more.
+/// After a sample that has failed; each further pause is twice as long, up to the last.
+const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)];
+
+/// After so many failures nobody has to wait for the first snapshot any more.
 const PATIENCE: u32 = 3;
 
 /// A metric of pmcd itself: values come with news, and this one costs no other agent anything.
@@ -98,7 +101,7 @@ impl Sampler {
         loop {
             let (link, last) = (Arc::clone(&self.link), self.last);
             let idle = self.bound.as_ref().is_some_and(Bound::is_idle);
-            let retry = self.pmcd.not_before();
+            let retry = last.filter(|_| self.failures > 0).map(|last| last + self.pause());
             let order = link.order(|interval| match (retry, last) {
                 (Some(retry), _) => retry,
                 (None, Some(last)) if idle => last + interval.max(IDLE),
@@ -132,7 +135,7 @@ impl Sampler {
     /// Takes a sample. Errors of the connection are not for pmcd, which would take them for its own with this agent.
     fn attempt(&mut self, kind: Kind) {
         self.link.counters.samples.fetch_add(1, Relaxed);
-        if kind == Kind::Regular {
+        if kind == Kind::Regular || self.failures > 0 {
             self.last = Some(Instant::now());
         }
         // What a panic leaves behind is dropped.
@@ -140,6 +143,9 @@ impl Sampler {
         match outcome {
             Ok(()) => self.failures = 0,
             Err(e) => {
+                if self.failures == 0 {
+                    info!("group {}: {e}", self.group.name);
+                }
                 self.link.counters.errors.fetch_add(1, Relaxed);
                 self.bound = None;
                 if e == Error::GENERIC {
@@ -152,6 +158,11 @@ impl Sampler {
         if self.link.is_ready() {
             self.first = None;
         }
+    }
+
+    /// The time between an attempt that has failed and the next.
+    fn pause(&self) -> Duration {
+        (PAUSES[0] * (1 << (self.failures - 1).min(5))).min(PAUSES[1])
     }
 
     fn sample(&mut self, mut kind: Kind) -> Result<()> {
@@ -169,22 +180,26 @@ impl Sampler {
                 })
             }
         };
-        bound.choose(kind);
-        let (mut taken, mut changes) = self.take(&bound)?;
-        if changes.0 & AGENTS.0 != 0 {
+        let taken = loop {
+            bound.choose(kind);
+            let (taken, changes) = self.take(&bound)?;
             // Counters may have begun anew: there is no difference between this sample and the one before.
+            if changes.0 & AGENTS.0 == 0 {
+                let start = Instant::now();
+                bound.evaluate(taken - self.started, self.pmcd.live()?);
+                self.link.counters.evaluated(start.elapsed());
+                if changes != Changes::default() {
+                    bound.set_stale();
+                }
+                if bound.ask_instances(&mut self.pmcd, self.latest.as_deref(), taken)? {
+                    break taken;
+                }
+                self.pmcd.live()?.forget_instances();
+            }
             let names = self.names()?;
             bound = self.bind(names);
-            bound.choose(Kind::Regular);
-            (taken, changes) = self.take(&bound)?;
-        }
-        let start = Instant::now();
-        bound.evaluate(taken - self.started, self.pmcd.live()?);
-        self.link.counters.evaluated(start.elapsed());
-        if changes != Changes::default() {
-            bound.set_stale();
-        }
-        bound.ask_instances(&mut self.pmcd, self.latest.as_deref(), taken)?;
+            kind = Kind::Regular;
+        };
         let snapshot = bound.snapshot(self.spare.take(), self.latest.as_deref(), taken);
         self.latest = Some(Arc::clone(&snapshot));
         self.spare = self.link.publish(snapshot, (!bound.is_idle()).then_some(taken));

@@ -86,6 +86,11 @@ impl OperandValues {
         &self.sample
     }
 
+    /// Forgets the names of instances: numbers may be those of others.
+    pub fn forget_instances(&mut self) {
+        self.instances.clear();
+    }
+
     /// Takes a sample of some metrics by fetching them all at once: `fetch` is not called for none.
     ///
     /// # Errors
@@ -117,11 +122,15 @@ impl OperandValues {
         let place = self.places.get(&pmid).ok_or(Error::VALUE)?;
         let set = self.sample.set(*place).filter(|set| set.pmid == Some(pmid)).ok_or(Error::IPC)?;
         set.error.map_or(Ok(()), Err)?;
-        let ty = load.ty();
-        for (inst, value) in set.values() {
-            load.push(inst, value.atom(ty)?);
-        }
-        Ok(())
+        let (ty, mut result) = (load.ty(), Ok(()));
+        load.extend(set.values().map_while(|(inst, value)| match value.atom(ty) {
+            Ok(atom) => Some((inst, atom)),
+            Err(e) => {
+                result = Err(e);
+                None
+            }
+        }));
+        result
     }
 
     /// Adds the name of an instance to a text ([`Source::instance_name`]); `ask` gives all instances of its domain.
@@ -166,6 +175,11 @@ impl Live {
     /// The last sample.
     pub fn last(&self) -> &Sample {
         self.operands.last()
+    }
+
+    /// Forgets the names of instances: numbers may be those of others.
+    pub fn forget_instances(&mut self) {
+        self.operands.forget_instances();
     }
 
     /// Takes a sample of operands, all in one fetch: those of

@@ -281,8 +281,9 @@ impl Pmcd {
         text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
 
-    /// Ends pmcd, which ends its agents; whatever of these is left after that is killed.
-    fn stop(&mut self) {
+    /// Ends pmcd, which ends its agents; whatever of these is left after that is killed. [`Pmcd::restart`] starts it
+    /// again.
+    pub fn stop(&mut self) {
         let agents = self.children();
         let Some(mut child) = self.child.take() else { return };
         let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM);

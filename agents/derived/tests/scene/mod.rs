@@ -8,10 +8,11 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use pmapi::PmId;
 use pmapi::context::{Context, HostSpec, Settings};
+use pmapi::pdu::result::ValueSet;
+use pmapi::{Atom, Desc, Error, Inst, PmId};
 use tempfile::TempDir;
-use testkit::{Agent, CAgent, Pcp, Pmcd, Builder};
+use testkit::{Agent, Builder, CAgent, Pcp, Pmcd};
 
 /// A configuration of the agent, and a directory for what a test needs.
 pub(crate) struct Scene {
@@ -68,7 +69,13 @@ pub(crate) fn until(pmcd: &Pmcd, tool: &str, arguments: &[&str], part: &str) -> 
     until_text(pmcd, tool, arguments, &format!("{part:?}"), |text| text.contains(part))
 }
 
-pub(crate) fn until_text(pmcd: &Pmcd, tool: &str, arguments: &[&str], what: &str, is_it: impl Fn(&str) -> bool) -> String {
+pub(crate) fn until_text(
+    pmcd: &Pmcd,
+    tool: &str,
+    arguments: &[&str],
+    what: &str,
+    is_it: impl Fn(&str) -> bool,
+) -> String {
     let says = || pmcd.run(tool, arguments).text;
     (0..600)
         .find_map(|_| {
@@ -89,4 +96,76 @@ pub(crate) fn client(pmcd: &Pmcd) -> Context {
 
 pub(crate) fn pmids(client: &mut Context, names: &[&str]) -> Vec<PmId> {
     names.iter().map(|name| client.lookup_name(name).unwrap_or_else(|e| panic!("{name}: {e}"))).collect()
+}
+
+/// The agent of the tests' own, `operand`.
+pub(crate) fn operand() -> Agent {
+    let example = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples/operand");
+    let dir = tempfile::tempdir().unwrap();
+    let pmda = dir.path().join("pmda");
+    assert!(Command::new(&example).arg("--write-pmda").arg(&pmda).status().unwrap().success());
+    Agent::new("operand", 405, example).pmns(&pmda.join("pmns")).args(["-U", "root"])
+}
+
+/// Metrics that a client fetches, all at once.
+pub(crate) struct Watch {
+    client: Context,
+    descs: Vec<Desc>,
+}
+
+/// The values of a metric, or the error in their place.
+pub(crate) type Outcome = Result<Vec<(Option<Inst>, f64)>, Error>;
+
+impl Watch {
+    pub(crate) fn new(pmcd: &Pmcd, names: &[&str]) -> Watch {
+        let mut client = Context::new(pmcd.host().parse::<HostSpec>().unwrap(), Settings::default()).unwrap();
+        // The agent is not ready at once.
+        let mut desc = |name: &str| {
+            let patience =
+                (0..1000).find_map(|_| match client.lookup_name(name).and_then(|pmid| client.lookup_desc(pmid)) {
+                    Err(Error::AGAIN | Error::NAME) => {
+                        sleep(Duration::from_millis(20));
+                        None
+                    }
+                    desc => Some(desc.unwrap_or_else(|e| panic!("{name}: {e}"))),
+                });
+            patience.unwrap_or_else(|| panic!("{name} does not come: {}", pmcd.log("derived")))
+        };
+        let descs = names.iter().map(|name| desc(name)).collect();
+        Watch { client, descs }
+    }
+
+    pub(crate) fn fetch(&mut self) -> Vec<Outcome> {
+        let pmids: Vec<PmId> = self.descs.iter().map(|desc| desc.pmid).collect();
+        let sample = self.client.fetch(&pmids).unwrap();
+        let number = |value: Atom<'_>| match value {
+            Atom::U32(n) => n.into(),
+            Atom::I64(n) => n as f64,
+            Atom::U64(n) => n as f64,
+            Atom::Double(n) => n,
+            other => panic!("{other}"),
+        };
+        let set = |(set, desc): (ValueSet<'_>, &Desc)| {
+            set.error.map_or(Ok(()), Err)?;
+            set.values().map(|(inst, value)| Ok((inst, number(value.atom(desc.ty)?)))).collect()
+        };
+        sample.sets().zip(&self.descs).map(set).collect()
+    }
+
+    /// The values of singular metrics: `None` for errors and no values.
+    pub(crate) fn numbers(&mut self) -> Vec<Option<f64>> {
+        self.fetch().into_iter().map(|outcome| Some(outcome.ok()?.first()?.1)).collect()
+    }
+
+    /// Fetches until something is so.
+    pub(crate) fn until(&mut self, what: &str, is_it: impl Fn(&[Outcome]) -> bool) -> Vec<Outcome> {
+        for _ in 0..1000 {
+            let values = self.fetch();
+            if is_it(&values) {
+                return values;
+            }
+            sleep(Duration::from_millis(20));
+        }
+        panic!("not {what}: {:?}", self.fetch());
+    }
 }

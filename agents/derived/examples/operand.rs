@@ -1,0 +1,139 @@
+//! An agent for the tests: a counter that counts what samples are taken of it, instances that come and go, a metric
+//! that changes its type.
+
+use pmda::prelude::*;
+
+const COUNT: Item = Item::new(0, 0);
+const RESET: Item = Item::new(0, 1);
+const INSTANCES: Item = Item::new(0, 2);
+const VALUE: Item = Item::new(0, 3);
+const KIND: Item = Item::new(0, 4);
+/// The metric that changes is another one each time, as it should be.
+const CHANGING: u16 = 1;
+
+const INDOM: Serial = Serial::new(0);
+
+#[derive(Debug)]
+struct Operand {
+    count: u64,
+    /// What is stored into `operand.instances`: `NUMBER=NAME` with blanks between.
+    instances: String,
+    list: List,
+    kind: String,
+    dynamic: Dynamic,
+    changed: Item,
+}
+
+#[derive(Debug, Default)]
+struct List(Vec<(Inst, String)>);
+
+impl Instances for List {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn each(&self, f: &mut dyn FnMut(Inst, &str)) {
+        self.0.iter().for_each(|(inst, name)| f(*inst, name));
+    }
+
+    fn name(&self, inst: Inst) -> Option<&str> {
+        self.0.iter().find(|(other, _)| *other == inst).map(|(_, name)| name.as_str())
+    }
+
+    fn lookup(&self, name: &str) -> Option<Inst> {
+        self.0.iter().find(|(_, other)| other == name).map(|(inst, _)| *inst)
+    }
+}
+
+impl Agent for Operand {
+    const NAME: &'static str = "operand";
+    const DOMAIN: u16 = 405;
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        setup.metric("operand.count", COUNT, Type::U64).counter().units(Units::COUNT);
+        setup.metric("operand.reset", RESET, Type::U64).storable();
+        setup.metric("operand.instances", INSTANCES, Type::String).storable();
+        setup.metric("operand.value", VALUE, Type::U32).indom(INDOM);
+        setup.metric("operand.kind", KIND, Type::String).storable();
+        setup.indom(INDOM);
+        let dynamic = setup.dynamic(["operand.changing"]);
+        let mut operand = Operand {
+            count: 0,
+            instances: String::new(),
+            list: List::default(),
+            kind: String::new(),
+            dynamic,
+            changed: Item::new(CHANGING, 0),
+        };
+        operand.set_instances("0=a 1=b")?;
+        operand.set_kind("u32")?;
+        Ok(operand)
+    }
+
+    fn refresh(&mut self, request: Request, _: Client) -> Result {
+        self.count += u64::from(request == Request::Fetch);
+        Ok(())
+    }
+
+    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
+        match item {
+            COUNT => out.put(self.count),
+            RESET => out.put(0u64),
+            INSTANCES => out.put(&self.instances),
+            KIND => out.put(&self.kind),
+            VALUE => self.list.0.iter().try_for_each(|(inst, name)| {
+                // The value tells whose it is.
+                out.put_inst(*inst, u32::from(name.bytes().next().unwrap_or_default()))
+            }),
+            _ if self.kind == "double" => out.put(2.5f64),
+            _ => out.put(7u32),
+        }
+    }
+
+    fn instances(&self, _: Serial) -> Option<&dyn Instances> {
+        Some(&self.list)
+    }
+
+    fn dynamic(&self) -> Option<&Dynamic> {
+        Some(&self.dynamic)
+    }
+
+    fn store(&mut self, item: Item, _: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
+        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| Error::CONV);
+        match (item, value) {
+            (RESET, Atom::U64(count)) => self.count = count,
+            (INSTANCES, Atom::String(list)) => self.set_instances(text(list)?).map_err(|_| Error::BADSTORE)?,
+            (KIND, Atom::String(kind)) => self.set_kind(text(kind)?).map_err(|_| Error::BADSTORE)?,
+            _ => return Err(Error::PERMISSION),
+        }
+        Ok(())
+    }
+}
+
+impl Operand {
+    fn set_instances(&mut self, list: &str) -> Start<()> {
+        let pairs = list.split_whitespace().map(|pair| pair.split_once('=').ok_or("no number"));
+        let instance =
+            |(number, name): (&str, &str)| Ok::<_, pmda::Failure>((Inst::new(number.parse()?), name.to_owned()));
+        self.list = List(pairs.map(|pair| instance(pair?)).collect::<Start<_>>()?);
+        list.clone_into(&mut self.instances);
+        Ok(())
+    }
+
+    /// Another type is another metric.
+    fn set_kind(&mut self, kind: &str) -> Start<()> {
+        self.dynamic.clear();
+        self.changed = Item::new(CHANGING, self.changed.item() + 1);
+        let ty = if kind == "double" { Type::Double } else { Type::U32 };
+        let units = if kind == "double" { Units::SECONDS } else { Units::BYTES };
+        if kind != "none" {
+            self.dynamic.insert(Metric::new("operand.changing", self.changed, ty).units(units))?;
+        }
+        kind.clone_into(&mut self.kind);
+        Ok(())
+    }
+}
+
+fn main() -> std::process::ExitCode {
+    pmda::main::<Operand>()
+}

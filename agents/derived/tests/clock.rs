@@ -1,0 +1,74 @@
+//! `delta` and `rate` go by the agent's own clock: whoever asks, and however often.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod scene;
+
+use std::collections::BTreeMap;
+use std::thread::sleep;
+use std::time::Duration;
+
+use scene::{Scene, Watch, operand};
+
+const CONFIG: &str = "\
+raw = operand.count
+step = delta(operand.count)
+speed = rate(operand.count)
+";
+
+/// The counter goes up by one with each sample, so that a difference tells how many samples it is over.
+#[test]
+#[ignore = "needs PCP"]
+fn clients_do_not_disturb_each_other() {
+    let scene = Scene::new(&format!("{CONFIG}other = operand.count * 2\nanother = operand.count * 3\n"));
+    let pmcd = scene.pmcd().agent(operand()).agent(scene.agent(&["-t", "200msec"])).start();
+    let names = ["derived.raw", "derived.step", "derived.speed"];
+    let (mut fast, mut slow) = (Watch::new(&pmcd, &names), Watch::new(&pmcd, &names));
+    let mut seen: BTreeMap<u64, [f64; 2]> = BTreeMap::new();
+    let mut add = |values: Vec<Option<f64>>| {
+        let [Some(raw), Some(step), Some(speed)] = values[..] else { return };
+        let values = [step, speed];
+        // Whoever asks gets the same of a sample.
+        assert_eq!(*seen.entry(raw as u64).or_insert(values), values);
+    };
+    for round in 0..100 {
+        add(fast.numbers());
+        if round % 7 == 0 {
+            add(slow.numbers());
+        }
+        // What others begin to ask for is sampled in between.
+        if round % 30 == 15 {
+            Watch::new(&pmcd, &["derived.other", "derived.another"]).fetch();
+        }
+        sleep(Duration::from_millis(20));
+    }
+    assert!(seen.len() > 3, "{seen:?}");
+    for (before, after) in seen.keys().zip(seen.keys().skip(1)) {
+        let [step, speed] = seen[after];
+        // A sample may have been missed here, and one for others alone comes between: then the difference is smaller
+        // than that of the values seen, and at least what each sample adds.
+        assert!(step >= 1.0 && step <= (after - before) as f64, "{seen:?}");
+        assert!(speed > 0.0, "{seen:?}");
+    }
+    let steps: Vec<f64> = seen.values().map(|[step, _]| *step).collect();
+    assert!(steps.contains(&1.0), "{steps:?}");
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn the_interval_can_be_stored() {
+    let scene = Scene::new(CONFIG);
+    let pmcd = scene.pmcd().agent(operand()).agent(scene.agent(&["-t", "1hour"])).start();
+    let mut watch = Watch::new(&pmcd, &["derived.raw", "derived.step"]);
+    // There is a first sample, and no second one for an hour.
+    let values = watch.until("sampled", |values| values[0].is_ok());
+    assert_eq!(values[1], Ok(vec![]));
+    for bad in ["0", "-1", "1e9", "0.001"] {
+        let text = pmcd.run("pmstore", ["derived.control.interval", bad]).text;
+        assert!(text.contains("Bad input to pmstore"), "{bad}: {text}");
+    }
+    let text = pmcd.run("pmstore", ["-i", "derived", "derived.control.interval", "0.05"]).ok();
+    assert!(text.contains("old value=3600 new value=0.05"), "{text}");
+    watch.until("a difference", |values| values[1].as_ref().is_ok_and(|values| !values.is_empty()));
+    assert!(pmcd.run("pminfo", ["-f", "derived.control.interval"]).ok().contains("value 0.05"));
+}

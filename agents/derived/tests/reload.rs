@@ -1,0 +1,89 @@
+//! A configuration that changes while the agent runs.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod scene;
+
+use std::fs;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use scene::{Scene, until};
+use testkit::Pmcd;
+
+const CONFIG: &str = "one = sample.long.one\ntwo = one + 1\nbins = sample.bin\nlast = sample.long.million\n";
+const REORDERED: &str =
+    "new = 5 + sample.long.one\nlast = sample.long.million\nbins = sample.bin\none = sample.long.one\n";
+const BAD: &str = "wrong = sample.long.one +\nmissing = no.such.metric + 1\n";
+
+/// Identifiers and descriptors of metrics that stay.
+fn identifiers(pmcd: &Pmcd) -> String {
+    let metrics = ["derived.one", "derived.bins", "derived.last"];
+    until(pmcd, "pminfo", &[&["-f"][..], &metrics].concat(), "\"bin-900\"] value 900");
+    pmcd.run("pminfo", [&["-md"][..], &metrics].concat()).ok() + &pmcd.run("pmprobe", ["-I", "derived.bins"]).ok()
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn numbers_stay_the_same() {
+    let scene = Scene::new(CONFIG);
+    let mut pmcd = scene.start(&["-t", "100msec"]);
+    let before = identifiers(&pmcd);
+    for how in ["store", "signal", "restart"] {
+        for (config, what, value) in [(REORDERED, "derived.new", "value 6"), (CONFIG, "derived.two", "value 2")] {
+            scene.write(config);
+            match how {
+                "store" => _ = pmcd.run("pmstore", ["derived.control.reload", "1"]).ok(),
+                "signal" => kill(Pid::from_raw(pmcd.agent_pid("derived").unwrap()), Signal::SIGHUP).unwrap(),
+                _ => pmcd.restart(),
+            }
+            until(&pmcd, "pminfo", &["-f", what], value);
+            assert_eq!(identifiers(&pmcd), before, "{how}");
+        }
+        until(&pmcd, "pminfo", &["-f", "derived.new"], "Unknown metric name");
+    }
+    assert_eq!(pmcd.agent_status("derived"), 0);
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn what_is_wrong_is_told_and_the_rest_goes_on() {
+    let scene = Scene::new(CONFIG);
+    let pmcd = scene.start(&["-t", "100msec"]);
+    until(&pmcd, "pminfo", &["-f", "derived.two"], "value 2");
+    let none = pmcd.run("pminfo", ["-f", "derived.control.message"]).ok();
+    assert!(none.contains("No value(s) available"), "{none}");
+    scene.write(&format!("{CONFIG}{BAD}itself = derived.control.samples + 1\nround = about\nabout = round\n"));
+    pmcd.run("pmstore", ["derived.control.reload", "1"]).ok();
+    let message = until(&pmcd, "pminfo", &["-f", "derived.control.message"], "no.such.metric");
+    let place = format!("{}:5\"]", scene.config().display());
+    for part in [
+        "syntax error\n sample.long.one +\n                 ^\n",
+        "expected to follow PLUS",
+        &place,
+        "or \"missing\"] value",
+        ":6] Semantic error: derived metric missing: operand no.such.metric: Unknown operand metric",
+        "itself: operand derived.control.samples: Unknown operand metric",
+        "round -> about -> round",
+    ] {
+        assert!(message.contains(part), "{part} is not in\n{message}");
+    }
+    let log = pmcd.log("derived");
+    for part in [
+        " sample.long.one +\n                 ^\n",
+        "expected to follow PLUS",
+        "operand no.such.metric: Unknown operand metric",
+    ] {
+        assert!(log.contains(part), "{part} is not in\n{log}");
+    }
+    until(&pmcd, "pminfo", &["-f", "derived.two"], "value 2");
+    let counts = pmcd.run("pminfo", ["-f", "derived.control.definitions"]).ok();
+    assert!(counts.contains("good\n    inst [0 or \"derived\"] value 4"), "{counts}");
+    assert!(counts.contains("bad\n    inst [0 or \"derived\"] value 4"), "{counts}");
+    // A file that is gone leaves an agent without metrics, which can be told so.
+    fs::remove_file(scene.config()).unwrap();
+    pmcd.run("pmstore", ["derived.control.reload", "1"]).ok();
+    let message = until(&pmcd, "pminfo", &["-f", "derived.control.message"], "No such file");
+    assert!(message.contains(scene.config().to_str().unwrap()), "{message}");
+    until(&pmcd, "pminfo", &["-f", "derived.two"], "Unknown metric name");
+}
