@@ -19,6 +19,9 @@ use crate::format::{
 use crate::model::{Kind, Metric, Model, TextId};
 use crate::names::MAX_SHORT_NAME;
 
+/// Size of a metric without its name.
+const METRIC_REST: usize = 40;
+
 /// Where the values begin: after room for every section in the contents.
 pub(crate) const VALUES_AT: u64 = ((HEADER_LEN + 6 * TOC_LEN).next_multiple_of(VALUE_LEN)) as u64;
 
@@ -178,7 +181,7 @@ impl<'a> Layout<'a> {
                 Kind::Interval => (MARK, MARK),
             };
             let metric_at = self.metrics.at + (run.metric * self.version.metric_len()) as u64;
-            let (mut instance, step) = metric.indom.map_or((0, 0), |indom| {
+            let (mut instance, step) = metric.indom().map_or((0, 0), |indom| {
                 let first = firsts.get(indom).copied().unwrap_or_default() + run.instance;
                 (self.instances.at + first as u64 * instance_len, instance_len)
             });
@@ -236,16 +239,17 @@ impl<'a> Layout<'a> {
         for (name, metric) in self.model.metrics() {
             let out = out.record()?;
             self.write_name(name, out);
-            let indom = metric.indom.map_or(u32::MAX, |i| self.model.indom(i).serial);
-            out.extend(u32::from(metric.item).to_ne_bytes());
-            out.extend((metric.ty as i32).to_ne_bytes());
-            out.extend(metric.semantics.code().to_ne_bytes());
-            out.extend(metric.units.word().to_ne_bytes());
-            out.extend(indom.to_ne_bytes());
-            out.extend([0; 4]);
-            for text in [metric.help.short, metric.help.long] {
-                out.extend(self.strings.help(text).to_ne_bytes());
-            }
+            let indom = metric.indom().map_or(u32::MAX, |i| self.model.indom(i).serial);
+            let help = [metric.help.short, metric.help.long].map(|text| self.strings.help(text));
+            let mut rest = [0; METRIC_REST];
+            rest[..4].copy_from_slice(&u32::from(metric.item).to_ne_bytes());
+            rest[4..8].copy_from_slice(&(metric.ty as i32).to_ne_bytes());
+            rest[8..12].copy_from_slice(&metric.semantics.code().to_ne_bytes());
+            rest[12..16].copy_from_slice(&metric.units.word().to_ne_bytes());
+            rest[16..20].copy_from_slice(&indom.to_ne_bytes());
+            rest[24..32].copy_from_slice(&help[0].to_ne_bytes());
+            rest[32..].copy_from_slice(&help[1].to_ne_bytes());
+            out.extend_from_slice(&rest);
         }
         Ok(())
     }
@@ -303,7 +307,7 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    const FULL: usize = 1 << 20;
+    const FULL: usize = 64 << 10;
     /// More than a record.
     const SPARE: usize = 4 << 10;
 

@@ -38,6 +38,7 @@ mod map;
 mod model;
 mod names;
 mod registry;
+mod sync;
 
 #[cfg(feature = "tracing")]
 pub mod layer;

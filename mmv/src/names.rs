@@ -51,20 +51,38 @@ fn check_length(what: &'static str, text: &str) -> Result<(), Error> {
 }
 
 fn check_components(what: &'static str, name: &str) -> Result<(), Error> {
-    // A dot begins a part as the start of the name does.
-    let mut before = b'.';
-    let good = name.bytes().all(|b| {
-        let good =
-            if before == b'.' { b.is_ascii_alphabetic() } else { b.is_ascii_alphanumeric() || b == b'_' || b == b'.' };
-        before = b;
-        good
-    });
-    if good && before != b'.' {
+    if name.bytes().fold(Part::Start, |part, b| PARTS[part as usize][usize::from(b)]) == Part::Inside {
         return Ok(());
     }
     let reason = "each part between dots must be a letter and then letters, digits or underscores";
     Err(Error::Name { what, name: name.to_owned(), reason })
 }
+
+/// Where in a part of a name one is.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Start,
+    Inside,
+    Wrong,
+}
+
+/// What comes of each byte, at the start of a part, inside of one and after a wrong byte.
+const PARTS: [[Part; 256]; 3] = {
+    let mut parts = [[Part::Wrong; 256]; 3];
+    let mut b = 0;
+    while b < 128u8 {
+        let [start, inside, _] = &mut parts;
+        if b.is_ascii_alphabetic() {
+            start[b as usize] = Part::Inside;
+        }
+        if b.is_ascii_alphanumeric() || b == b'_' {
+            inside[b as usize] = Part::Inside;
+        }
+        b += 1;
+    }
+    parts[Part::Inside as usize][b'.' as usize] = Part::Start;
+    parts
+};
 
 /// A valid metric name that looks like the given one.
 #[cfg(feature = "metrics")]

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use pmapi::{Semantics, Units};
 
@@ -11,6 +10,7 @@ use crate::format::ValueType;
 use crate::layout::MARK;
 use crate::map::Slot;
 use crate::model::Kind;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A count that goes up, exact from any number of threads (`mmv_inc(3)`).
 ///

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering::Relaxed;
 
 use pmapi::{Semantics, Units};
 
@@ -12,6 +11,7 @@ use crate::format::ValueType;
 use crate::layout::MARK;
 use crate::map::Slot;
 use crate::model::Kind;
+use crate::sync::atomic::Ordering::Relaxed;
 
 /// A value that goes up and down, from any number of threads (`mmv_set(3)`).
 ///

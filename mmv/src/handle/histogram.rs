@@ -1,13 +1,14 @@
 //! Distributions.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::sharded::{shard_count, thread_number};
+use super::sharded::shard_count;
 use super::{Counter, Flush, Gauge};
+use crate::sync::{Mutex, thread_number};
 
 /// A distribution as counts of values between boundaries; every update is exact and without locks.
 ///

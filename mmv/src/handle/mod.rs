@@ -58,7 +58,7 @@ pub trait Seated: Sized + Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Seat<'a> {
     pub(crate) slot: Slot,
-    pub(crate) value: u32,
+    pub(crate) value: usize,
     /// Number of the text, if it is one.
     pub(crate) text: usize,
     pub(crate) sentinel: bool,
@@ -91,12 +91,12 @@ pub(crate) trait Flush: Send + Sync {
 /// What handles leave with their registry.
 #[derive(Default)]
 pub(crate) struct Shared {
-    companions: HashMap<u32, Arc<dyn Any + Send + Sync>>,
+    companions: HashMap<usize, Arc<dyn Any + Send + Sync>>,
     flushes: Vec<Weak<dyn Flush>>,
 }
 
 impl Shared {
-    fn companion<T: Send + Sync + 'static>(&mut self, value: u32, new: impl FnOnce() -> T) -> (Arc<T>, bool) {
+    fn companion<T: Send + Sync + 'static>(&mut self, value: usize, new: impl FnOnce() -> T) -> (Arc<T>, bool) {
         if let Some(Ok(companion)) = self.companions.get(&value).cloned().map(Arc::downcast) {
             return (companion, false);
         }
@@ -135,7 +135,6 @@ mod tests {
     use super::*;
     use crate::Registry;
 
-    /// Also under Miri: `MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p pcp-mmv --lib handle`.
     #[test]
     fn handles_before_there_is_a_file() {
         let registry = Registry::new("test").unwrap();

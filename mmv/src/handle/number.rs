@@ -1,9 +1,9 @@
 //! Numbers as words of the file.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::format::{ValueType, word_of_half};
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A number that a metric can have: `i32`, `u32`, `i64`, `u64`, `f32` or `f64`.
 ///

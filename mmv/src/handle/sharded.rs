@@ -1,9 +1,7 @@
 //! Counters that threads don't contend for.
 
-use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::available_parallelism;
 
 use pmapi::{Semantics, Units};
@@ -12,6 +10,8 @@ use super::{Flush, Number, Seat, Seated};
 use crate::format::ValueType;
 use crate::map::Slot;
 use crate::model::Kind;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::thread_number;
 
 /// A count that goes up, for when many threads count the same thing all the time.
 ///
@@ -80,22 +80,10 @@ fn places() -> Box<[Place]> {
 }
 
 pub(super) fn shard_count() -> usize {
+    if cfg!(mmv_loom) {
+        return 2;
+    }
     available_parallelism().map_or(8, |n| n.get()).next_power_of_two().min(128)
-}
-
-/// A number for each thread, the next one for each new thread.
-#[inline]
-pub(super) fn thread_number() -> usize {
-    // Without a constructor, which every access would have to ask for.
-    thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
-    NUMBER.with(|number| if number.get() == usize::MAX { new_number(number) } else { number.get() })
-}
-
-#[cold]
-fn new_number(number: &Cell<usize>) -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    number.set(NEXT.fetch_add(1, Relaxed));
-    number.get()
 }
 
 impl<T: Number> Shards<T> {

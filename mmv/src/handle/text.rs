@@ -3,8 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use memmap2::MmapMut;
 use pmapi::{Semantics, Units};
@@ -14,6 +13,8 @@ use crate::format::{STRING_LEN, ValueType};
 use crate::map::{Slot, map_range, page_size};
 use crate::model::Kind;
 use crate::names::truncated;
+use crate::sync::atomic::Ordering::{Relaxed, Release};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Longest text in bytes; C's library takes no longer one.
 const MAX_LEN: usize = STRING_LEN - 2;

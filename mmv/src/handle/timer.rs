@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pmapi::{Semantics, Units};
@@ -12,6 +11,7 @@ use super::{Number, Seat, Seated};
 use crate::format::ValueType;
 use crate::map::Slot;
 use crate::model::Kind;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Time spent on something, from any number of threads; exported in microseconds.
 ///

@@ -1,21 +1,21 @@
 //! What a registry holds, whatever the file's format is.
 
+mod items;
 mod label;
+mod named;
 mod values;
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
-use indexmap::map::Entry;
+use hashbrown::{HashMap, HashSet};
 use pmapi::{Semantics, Units};
 
+use items::Items;
 pub(crate) use label::{Label, Subject};
+use named::Named;
 pub(crate) use values::Runs;
 
 use crate::format::{MAX_LABELS, MAX_METRICS, MAX_SERIAL, ValueType};
 use crate::names::{check_instance, check_metric, check_text};
 use crate::{Error, ids};
-
-type IndexMap<K, V> = indexmap::IndexMap<K, V, DefaultHashBuilder>;
-type IndexSet<K> = indexmap::IndexSet<K, DefaultHashBuilder>;
 
 /// How a value is updated, which decides how it moves to another file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Help {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TextId(pub u16);
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Metric {
     /// 0 until [`Model::assign_items`], for those that did not ask for one.
     pub item: u16,
@@ -52,17 +52,24 @@ pub(crate) struct Metric {
     pub semantics: Semantics,
     pub units: Units,
     pub help: Help,
-    /// Index of the instance domain.
-    pub indom: Option<usize>,
-    /// The runs of its values, in the order of the instances.
-    run: usize,
-    more: Vec<usize>,
+    /// Index of the instance domain, of which there are no more than [`MAX_SERIAL`].
+    indom: Option<u16>,
 }
 
 impl Metric {
     pub(crate) fn new(ty: ValueType, kind: Kind, semantics: Semantics, units: Units) -> Metric {
         let help = Help::default();
-        Metric { item: 0, ty, kind, semantics, units, help, indom: None, run: 0, more: Vec::new() }
+        Metric { item: 0, ty, kind, semantics, units, help, indom: None }
+    }
+
+    /// A metric over the instance domain with this index.
+    pub(crate) fn over(self, indom: Option<usize>) -> Metric {
+        Metric { indom: indom.map(|index| index as u16), ..self }
+    }
+
+    /// Index of the instance domain.
+    pub(crate) fn indom(&self) -> Option<usize> {
+        self.indom.map(usize::from)
     }
 }
 
@@ -70,7 +77,7 @@ impl Metric {
 pub(crate) struct Indom {
     pub serial: u32,
     pub help: Help,
-    instances: IndexMap<Box<str>, i32>,
+    instances: Named<i32>,
     ids: HashSet<i32>,
     /// The metrics that have values for it.
     metrics: Vec<usize>,
@@ -78,27 +85,29 @@ pub(crate) struct Indom {
 
 impl Indom {
     pub(crate) fn instances(&self) -> impl ExactSizeIterator<Item = (&str, i32)> {
-        self.instances.iter().map(|(name, id)| (&**name, *id))
+        self.instances.iter().map(|(name, id)| (name, *id))
     }
 
     pub(crate) fn instance(&self, name: &str) -> Option<usize> {
-        self.instances.get_index_of(name)
+        self.instances.find(name)
     }
 }
 
 /// Metrics, instance domains, values and labels.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
-    metrics: IndexMap<Box<str>, Metric>,
-    indoms: IndexMap<Box<str>, Indom>,
+    metrics: Named<Metric>,
+    indoms: Named<Indom>,
     serials: HashSet<u32>,
     values: Runs,
     labels: Vec<Label>,
     texts: usize,
     /// Names that have children.
-    nodes: HashSet<Box<str>>,
+    nodes: Named<()>,
+    /// Length of the node above the last metric.
+    last_above: usize,
     /// Help texts, equal ones once.
-    help: IndexSet<Box<str>>,
+    help: Named<()>,
     /// What was asked for last: often the next metric has the same.
     last_help: Help,
     /// Items in use.
@@ -107,34 +116,14 @@ pub(crate) struct Model {
     unassigned: Vec<usize>,
 }
 
-/// A set of items.
-#[derive(Clone, Debug)]
-struct Items([bool; MAX_METRICS + 1]);
-
-impl Default for Items {
-    fn default() -> Self {
-        Items([false; MAX_METRICS + 1])
-    }
-}
-
-impl Items {
-    fn contains(&self, item: u16) -> bool {
-        self.0.get(usize::from(item)).is_some_and(|used| *used)
-    }
-
-    /// Adds an item, and says whether it is new and an item at all.
-    fn insert(&mut self, item: u16) -> bool {
-        self.0.get_mut(usize::from(item)).is_some_and(|used| !std::mem::replace(used, true))
-    }
-}
-
 impl Model {
     pub(crate) fn metrics(&self) -> impl ExactSizeIterator<Item = (&str, &Metric)> {
-        self.metrics.iter().map(|(name, metric)| (&**name, metric))
+        self.metrics.iter()
     }
 
     pub(crate) fn find_metric(&self, name: &str) -> Option<(usize, &Metric)> {
-        self.metrics.get_full(name).map(|(index, _, metric)| (index, metric))
+        let index = self.metrics.find(name)?;
+        Some((index, &self.metrics[index]))
     }
 
     /// A metric by its index, which [`Model::add_metric`] gave.
@@ -143,7 +132,7 @@ impl Model {
     }
 
     pub(crate) fn indoms(&self) -> impl ExactSizeIterator<Item = (&str, &Indom)> {
-        self.indoms.iter().map(|(name, indom)| (&**name, indom))
+        self.indoms.iter()
     }
 
     /// An instance domain by its index, which [`Model::add_indom`] gave.
@@ -152,25 +141,16 @@ impl Model {
     }
 
     pub(crate) fn indom_name(&self, index: usize) -> &str {
-        self.indoms.get_index(index).map_or("", |(name, _)| name)
+        self.indoms.name(index)
     }
 
     pub(crate) fn values(&self) -> &Runs {
         &self.values
     }
 
-    /// A metric's value for an instance, or its only one.
-    pub(crate) fn value(&self, metric: &Metric, instance: usize) -> Option<u32> {
-        let run = |index: usize| self.values.get(index);
-        let more = metric.more.partition_point(|index| run(*index).is_some_and(|run| run.instance <= instance));
-        let index = more.checked_sub(1).and_then(|last| metric.more.get(last)).copied().unwrap_or(metric.run);
-        let run = run(index).filter(|run| (run.instance..run.instance + run.count).contains(&instance))?;
-        Some((run.first + instance - run.instance) as u32)
-    }
-
     /// The help texts, equal ones once.
     pub(crate) fn help_texts(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.help.iter().map(|text| &**text)
+        self.help.iter().map(|(text, ())| text)
     }
 
     pub(crate) fn labels(&self) -> &[Label] {
@@ -183,24 +163,23 @@ impl Model {
 
     /// Help of these texts, the empty ones left out.
     pub(crate) fn help(&mut self, short: &str, long: &str) -> Result<Help, Error> {
-        let Help { short: last_short, long: last_long } = self.last_help;
-        let help = Help { short: self.help_text(short, last_short)?, long: self.help_text(long, last_long)? };
-        self.last_help = help;
-        Ok(help)
+        let last = self.last_help;
+        let text = |id: Option<TextId>| id.map_or("", |TextId(number)| self.help.name(number.into()));
+        if text(last.short) != short || text(last.long) != long {
+            self.last_help = Help { short: self.help_text(short)?, long: self.help_text(long)? };
+        }
+        Ok(self.last_help)
     }
 
-    fn help_text(&mut self, text: &str, last: Option<TextId>) -> Result<Option<TextId>, Error> {
+    fn help_text(&mut self, text: &str) -> Result<Option<TextId>, Error> {
         if text.is_empty() {
             return Ok(None);
         }
-        if last.is_some_and(|TextId(number)| self.help.get_index(number.into()).is_some_and(|last| **last == *text)) {
-            return Ok(last);
-        }
-        let number = match self.help.get_index_of(text) {
+        let number = match self.help.find(text) {
             Some(known) => known,
             None => {
                 check_text("help text", text)?;
-                self.help.insert_full(text.into()).0
+                self.help.insert(text, ()).unwrap_or_default()
             }
         };
         // Two each for the metrics and instance domains that there can be are less than 2^16, but
@@ -218,16 +197,18 @@ impl Model {
         if let Some(item) = item {
             self.check_item(item)?;
         }
-        if self.metrics.contains_key(name) {
+        // The nodes above a name that is in use are there already.
+        let above = self.add_nodes(name)?;
+        let metric = Metric { item: item.unwrap_or_default(), ..metric };
+        let Some(index) = self.metrics.insert(name, metric) else {
             return Err(Error::InUse { what: "metric", name: name.to_owned() });
-        }
-        self.add_nodes(name)?;
-        let index = self.metrics.len();
+        };
+        self.last_above = above;
         match item {
             Some(item) => _ = self.items.insert(item),
             None => self.unassigned.push(index),
         }
-        let instances = match metric.indom {
+        let instances = match metric.indom() {
             None => 1,
             Some(indom) => {
                 let indom = &mut self.indoms[indom];
@@ -235,9 +216,8 @@ impl Model {
                 indom.instances.len()
             }
         };
-        let run = self.values.add(index, 0, instances);
+        self.values.add(index, 0, instances);
         self.texts += if metric.kind == Kind::Text { instances } else { 0 };
-        self.metrics.insert(name.into(), Metric { item: item.unwrap_or_default(), run, ..metric });
         Ok(index)
     }
 
@@ -251,32 +231,35 @@ impl Model {
         Ok(())
     }
 
-    /// Makes the ancestors of a name nodes that are no metrics, and sees that the name is no node.
-    fn add_nodes(&mut self, name: &str) -> Result<(), Error> {
+    /// Makes the ancestors of a name nodes that are no metrics, sees that the name is no node, and gives
+    /// the length of the nearest ancestor.
+    fn add_nodes(&mut self, name: &str) -> Result<usize, Error> {
         if self.nodes.contains(name) {
             return Err(Error::Leaf(name.to_owned()));
         }
+        let above =
+            name.as_bytes().iter().rposition(|b| *b == b'.').and_then(|dot| name.get(..dot)).unwrap_or_default();
+        // Often the metric before has the same.
+        if self.metrics.name(self.metrics.len().wrapping_sub(1)).get(..self.last_above) == Some(above) {
+            return Ok(above.len());
+        }
         // Whatever is a node already has ancestors that are.
-        let new = ancestors(name).take_while(|ancestor| !self.nodes.contains(*ancestor)).count();
-        if let Some(leaf) = ancestors(name).take(new).find(|ancestor| self.metrics.contains_key(*ancestor)) {
+        let new = ancestors(name).take_while(|ancestor| !self.nodes.contains(ancestor)).count();
+        if let Some(leaf) = ancestors(name).take(new).find(|ancestor| self.metrics.contains(ancestor)) {
             return Err(Error::Leaf(leaf.to_owned()));
         }
-        self.nodes.extend(ancestors(name).take(new).map(Box::from));
-        Ok(())
+        ancestors(name).take(new).for_each(|ancestor| _ = self.nodes.insert(ancestor, ()));
+        Ok(above.len())
     }
 
     fn add_value(&mut self, index: usize, instance: usize) {
-        let metric = &mut self.metrics[index];
-        let run = self.values.add(index, instance, 1);
-        if run != metric.run && metric.more.last() != Some(&run) {
-            metric.more.push(run);
-        }
-        self.texts += usize::from(metric.kind == Kind::Text);
+        self.values.add(index, instance, 1);
+        self.texts += usize::from(self.metrics[index].kind == Kind::Text);
     }
 
     /// Adds an instance domain and gives its index. `serial` asks for a certain number.
     pub(crate) fn add_indom(&mut self, name: &str, serial: Option<u32>, help: Help) -> Result<usize, Error> {
-        if self.indoms.contains_key(name) {
+        if self.indoms.contains(name) {
             return Err(Error::InUse { what: "instance domain", name: name.to_owned() });
         }
         if let Some(number) = serial {
@@ -295,7 +278,7 @@ impl Model {
                 as u32
         });
         self.serials.insert(serial);
-        self.indoms.insert(name.into(), Indom { serial, help, ..Indom::default() });
+        self.indoms.insert(name, Indom { serial, help, ..Indom::default() });
         Ok(self.indoms.len() - 1)
     }
 
@@ -321,16 +304,11 @@ impl Model {
             }
         }
         let ids = &domain.ids;
-        let index = domain.instances.len();
-        match domain.instances.entry(name.into()) {
-            Entry::Occupied(_) => return Err(Error::InUse { what: "instance", name: name.to_owned() }),
-            Entry::Vacant(entry) => {
-                let id =
-                    id.unwrap_or_else(|| ids::probe(ids::hash(name), 1 << 31, |id| ids.contains(&(id as i32))) as u32);
-                entry.insert(id as i32);
-                domain.ids.insert(id as i32);
-            }
-        }
+        let id = id.unwrap_or_else(|| ids::probe(ids::hash(name), 1 << 31, |id| ids.contains(&(id as i32))) as u32);
+        let Some(index) = domain.instances.insert(name, id as i32) else {
+            return Err(Error::InUse { what: "instance", name: name.to_owned() });
+        };
+        domain.ids.insert(id as i32);
         let metrics = std::mem::take(&mut domain.metrics);
         metrics.iter().for_each(|metric| self.add_value(*metric, index));
         self.indoms[indom].metrics = metrics;
@@ -349,30 +327,35 @@ impl Model {
     /// leads to. Metrics that come together get theirs in an order that follows from their names, so
     /// that the order in which a program registers them does not matter.
     pub(crate) fn assign_items(&mut self, before: &HashMap<Box<str>, u16>) {
-        let metrics = &mut self.metrics;
-        let hash = |index| (ids::hash(metrics.get_index(index).map_or("", |(name, _)| name)), index);
-        let mut pending: Vec<(u64, usize)> = self.unassigned.drain(..).map(hash).collect();
+        let Model { metrics, items, .. } = self;
+        // The index comes instead of the last bits, with which fewer words are sorted.
+        let key = |index| ids::hash(metrics.name(index)) & !INDEX | index as u64;
+        let mut pending: Vec<u64> = self.unassigned.drain(..).map(key).collect();
         pending.sort_unstable();
         if !before.is_empty() {
-            pending.retain(|(_, index)| {
-                let Some((name, metric)) = metrics.get_index_mut(*index) else { return false };
-                let Some(&item) = before.get(&**name).filter(|item| self.items.insert(**item)) else { return true };
-                metric.item = item;
-                false
+            pending.retain(|key| {
+                let index = (key & INDEX) as usize;
+                let item = before.get(metrics.name(index)).filter(|item| items.insert(**item));
+                metrics[index].item = item.copied().unwrap_or_default();
+                item.is_none()
             });
         }
         // What another metric had before is left free for its return, if there is room.
         let crowded = metrics.len() + before.len() > MAX_METRICS;
-        let mut taken = self.items.clone();
+        let mut taken = items.clone();
         before.values().filter(|_| !crowded).for_each(|item| _ = taken.insert(*item));
-        for (hash, index) in pending {
-            let Some((_, metric)) = metrics.get_index_mut(index) else { continue };
-            metric.item = ids::probe(hash, 1 << 10, |item| taken.contains(item as u16)) as u16;
-            taken.insert(metric.item);
-            self.items.insert(metric.item);
+        for key in pending {
+            let Some(item) = taken.free((key >> INDEX_BITS & INDEX) as u16) else { continue };
+            metrics[(key & INDEX) as usize].item = item;
+            taken.insert(item);
+            items.insert(item);
         }
     }
 }
+
+/// The bits of a metric's index.
+const INDEX: u64 = MAX_METRICS as u64;
+const INDEX_BITS: u32 = INDEX.count_ones();
 
 /// The nodes above a name, the nearest first.
 fn ancestors(name: &str) -> impl Iterator<Item = &str> {

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use hashbrown::HashMap;
+
 /// Values of one metric for consecutive instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
@@ -18,8 +20,27 @@ pub(crate) struct Run {
 /// nothing that is there changes its place.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
-    runs: Vec<Run>,
+    runs: Vec<Packed>,
     len: usize,
+    /// Each metric's first run.
+    first: Vec<u32>,
+    /// The other runs of those metrics that have several, in the order of the instances.
+    more: HashMap<usize, Vec<u32>>,
+}
+
+/// A [`Run`] in half of its memory: often each metric has one.
+#[derive(Clone, Copy, Debug)]
+struct Packed([u32; 4]);
+
+impl Packed {
+    fn new(run: Run) -> Packed {
+        Packed([run.first, run.count, run.metric, run.instance].map(|n| n as u32))
+    }
+
+    fn run(self) -> Run {
+        let [first, count, metric, instance] = self.0.map(|n| n as usize);
+        Run { first, count, metric, instance }
+    }
 }
 
 impl Runs {
@@ -28,36 +49,51 @@ impl Runs {
         self.len
     }
 
-    /// Adds values of a metric, and gives the index of their run.
-    pub(super) fn add(&mut self, metric: usize, instance: usize, count: usize) -> usize {
+    /// Adds values of a metric: of the next one, or of one that has some, for the next instances.
+    pub(super) fn add(&mut self, metric: usize, instance: usize, count: usize) {
         let first = self.len;
         self.len += count;
-        match self.runs.last_mut() {
-            Some(last) if last.metric == metric && last.instance + last.count == instance => last.count += count,
-            _ => self.runs.push(Run { first, count, metric, instance }),
+        if let Some(packed) = self.runs.last_mut() {
+            let last = packed.run();
+            if last.metric == metric && last.instance + last.count == instance {
+                *packed = Packed::new(Run { count: last.count + count, ..last });
+                return;
+            }
         }
-        self.runs.len() - 1
+        let index = self.runs.len() as u32;
+        if metric == self.first.len() {
+            self.first.push(index);
+        } else {
+            self.more.entry(metric).or_default().push(index);
+        }
+        self.runs.push(Packed::new(Run { first, count, metric, instance }));
     }
 
-    pub(super) fn get(&self, run: usize) -> Option<Run> {
-        self.runs.get(run).copied()
+    /// A metric's value for an instance, or its only one.
+    pub(crate) fn find(&self, metric: usize, instance: usize) -> Option<usize> {
+        let run = |index: &u32| self.runs.get(*index as usize).map(|packed| packed.run());
+        let more = self.more.get(&metric).map_or(&[][..], Vec::as_slice);
+        let before = more.partition_point(|index| run(index).is_some_and(|run| run.instance <= instance));
+        let index = before.checked_sub(1).and_then(|last| more.get(last)).or_else(|| self.first.get(metric))?;
+        let run = run(index).filter(|run| (run.instance..run.instance + run.count).contains(&instance))?;
+        Some(run.first + instance - run.instance)
     }
 
     /// The runs of a range of values, cut to it.
     pub(crate) fn within(&self, range: Range<usize>) -> impl Iterator<Item = Run> {
-        let first = self.runs.partition_point(|run| run.first + run.count <= range.start);
-        let runs = self.runs.iter().skip(first).take_while(move |run| run.first < range.end);
+        let first = self.runs.partition_point(|packed| packed.run().first + packed.run().count <= range.start);
+        let runs = self.runs.iter().skip(first).map(|packed| packed.run()).take_while(move |run| run.first < range.end);
         runs.map(move |run| {
             let start = run.first.max(range.start);
             let end = (run.first + run.count).min(range.end);
             let (count, instance) = (end.saturating_sub(start), run.instance + start - run.first);
-            Run { first: start, count, instance, ..*run }
+            Run { first: start, count, instance, ..run }
         })
     }
 
     /// All runs.
     pub(crate) fn all(&self) -> impl Iterator<Item = Run> {
-        self.runs.iter().copied()
+        self.runs.iter().map(|packed| packed.run())
     }
 }
 
@@ -68,9 +104,11 @@ mod tests {
     #[test]
     fn runs() {
         let mut runs = Runs::default();
-        assert_eq!([runs.add(0, 0, 1), runs.add(1, 0, 5), runs.add(2, 0, 0)], [0, 1, 2]);
+        [(0, 0, 1), (1, 0, 5), (2, 0, 0)].iter().for_each(|run| runs.add(run.0, run.1, run.2));
         // An instance more: of metric 1, and of metric 2, which had none.
-        assert_eq!([runs.add(1, 5, 1), runs.add(2, 0, 1), runs.add(2, 1, 2)], [3, 4, 4]);
+        [(1, 5, 1), (2, 0, 1), (2, 1, 2)].iter().for_each(|run| runs.add(run.0, run.1, run.2));
+        let found = |metric| (0..7).filter_map(|instance| runs.find(metric, instance)).collect::<Vec<_>>();
+        assert_eq!([found(0), found(1), found(2), found(3)], [vec![0], vec![1, 2, 3, 4, 5, 6], vec![7, 8, 9], vec![]]);
         let expected = [(0, 1, 0, 0), (1, 5, 1, 0), (6, 0, 2, 0), (6, 1, 1, 5), (7, 3, 2, 0)];
         let run = |(first, count, metric, instance)| Run { first, count, metric, instance };
         assert_eq!(runs.all().collect::<Vec<_>>(), expected.map(run));

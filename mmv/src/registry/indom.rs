@@ -181,7 +181,7 @@ impl<H: Handle> Family<H> {
     fn find(&self, name: &str) -> Option<Result<H, Error>> {
         let mut state = self.inner.lock();
         let instance = state.model.indom(self.indom).instance(name)?;
-        let value = state.model.value(state.model.metric(self.metric), instance)?;
+        let value = state.model.values().find(self.metric, instance)?;
         let handle = self.inner.seat(&mut state, value);
         self.inner.ensure_thread(&mut state);
         Some(handle)

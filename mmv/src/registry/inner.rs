@@ -4,8 +4,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::Thread;
 
 use hashbrown::{HashMap, HashSet};
@@ -15,8 +14,10 @@ use super::publish::Published;
 use crate::Error;
 use crate::format::Flags;
 use crate::handle::{Handle, Seat, Shared, Texts, no_value};
-use crate::map::{Backing, Chunk, Gate};
+use crate::map::{Chunk, Gate};
 use crate::model::{Kind, Model};
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The fewest values that get addresses at a time: about what a page holds.
 const LEAST_VALUES: usize = 120;
@@ -30,7 +31,7 @@ pub(crate) struct Inner {
 
 pub(crate) struct State {
     pub model: Model,
-    pub chunks: Vec<Mapped>,
+    pub chunks: Vec<Chunk>,
     pub phase: Phase,
     /// Items that metrics of this name had in the file of an earlier process.
     pub before: HashMap<Box<str>, u16>,
@@ -44,15 +45,9 @@ pub(crate) struct State {
     pub shared: Shared,
     pub thread: Option<Thread>,
     /// Number of each text, by its value.
-    texts: HashMap<u32, usize>,
+    texts: HashMap<usize, usize>,
     /// Values that have their only handle.
-    taken: HashSet<u32>,
-}
-
-/// Values' addresses and what is mapped there.
-pub(crate) struct Mapped {
-    pub chunk: Arc<Chunk>,
-    pub backing: Arc<Backing>,
+    taken: HashSet<usize>,
 }
 
 pub(crate) enum Phase {
@@ -128,8 +123,7 @@ impl Inner {
             // What is left over at the start is given up; later it takes room in the file.
             let least = if matches!(state.phase, Phase::Idle) { 32 * LEAST_VALUES } else { LEAST_VALUES };
             let more = (values - capacity).max(capacity / 2).max(least);
-            let (chunk, backing) = Chunk::new(capacity, more, Arc::clone(&self.gate))?;
-            state.chunks.push(Mapped { chunk, backing: Arc::new(backing) });
+            state.chunks.push(Chunk::new(capacity, more, Arc::clone(&self.gate))?);
         }
         Ok(())
     }
@@ -139,7 +133,7 @@ impl Inner {
             if state.model.metric(run.metric).kind == Kind::Text {
                 for value in run.first..run.first + run.count {
                     let number = state.texts.len();
-                    state.texts.insert(value as u32, number);
+                    state.texts.insert(value, number);
                 }
             }
         }
@@ -147,17 +141,16 @@ impl Inner {
     }
 
     /// The handle of a value.
-    pub(crate) fn seat<H: Handle>(&self, state: &mut State, value: u32) -> Result<H, Error> {
+    pub(crate) fn seat<H: Handle>(&self, state: &mut State, value: usize) -> Result<H, Error> {
         if H::UNIQUE && !state.taken.insert(value) {
             return Err(Error::InUse { what: "the only writer of value", name: value.to_string() });
         }
-        let index = value as usize;
-        let run = state.chunks.partition_point(|run| run.chunk.range().end <= index);
-        let Some(run) = state.chunks.get(run) else {
+        let chunk = state.chunks.partition_point(|chunk| chunk.range().end <= value);
+        let Some(chunk) = state.chunks.get_mut(chunk) else {
             return Err(Error::Io { path: PathBuf::from("memory"), source: io::ErrorKind::OutOfMemory.into() });
         };
         let seat = Seat {
-            slot: run.chunk.slot(index),
+            slot: chunk.slot(value),
             value,
             text: state.texts.get(&value).copied().unwrap_or(usize::MAX),
             sentinel: self.options.has(Flags::SENTINEL),
@@ -170,9 +163,9 @@ impl Inner {
     /// Another handle of a metric without instances.
     pub(super) fn find<H: Handle>(&self, name: &str) -> Option<H> {
         let mut state = self.lock();
-        let (_, metric) = state.model.find_metric(name)?;
-        let value = state.model.value(metric, 0)?;
-        let same = metric.ty == H::TYPE && metric.kind == H::KIND && metric.indom.is_none();
+        let (index, metric) = state.model.find_metric(name)?;
+        let value = state.model.values().find(index, 0)?;
+        let same = metric.ty == H::TYPE && metric.kind == H::KIND && metric.indom().is_none();
         if same && !H::UNIQUE { self.seat(&mut state, value).ok() } else { None }
     }
 
@@ -188,17 +181,17 @@ impl Inner {
 impl State {
     /// How many values have addresses.
     pub(crate) fn capacity(&self) -> usize {
-        self.chunks.last().map_or(0, |run| run.chunk.range().end)
+        self.chunks.last().map_or(0, |chunk| chunk.range().end)
     }
 
     /// The values that have handles, and maybe others.
     pub(crate) fn seated(&self) -> Vec<Range<usize>> {
-        self.chunks.iter().map(|run| run.chunk.slotted()).collect()
+        self.chunks.iter().map(Chunk::slotted).collect()
     }
 
     fn set_no_value(&self, first: usize) {
         let values = self.model.values();
-        for Mapped { chunk, .. } in &self.chunks {
+        for chunk in &self.chunks {
             let range = chunk.range().start.max(first)..chunk.range().end.min(values.len());
             for run in values.within(range).filter(|run| self.model.metric(run.metric).kind == Kind::Set) {
                 let none = no_value(self.model.metric(run.metric).ty);

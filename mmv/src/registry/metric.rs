@@ -90,7 +90,7 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     pub fn register(self) -> Result<H, Error> {
         let inner = self.inner;
         let seat = |state: &mut State, metric: usize| {
-            let value = state.model.value(state.model.metric(metric), 0).unwrap_or_default();
+            let value = state.model.values().find(metric, 0).unwrap_or_default();
             inner.seat(state, value)
         };
         self.add(None, seat)?
@@ -107,13 +107,12 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
 
     fn add<T>(self, indom: Option<usize>, then: impl FnOnce(&mut State, usize) -> T) -> Result<T, Error> {
         let MetricBuilder { inner, name, item, semantics, units, help: [short, long], labels, .. } = self;
-        let own = name.split('.').next() == Some("control") && inner.options.has(Flags::NO_PREFIX);
+        let own = inner.options.has(Flags::NO_PREFIX) && name.split('.').next() == Some("control");
         if own {
             return Err(Error::Name { what: "metric", name: name.to_owned(), reason: "is the agent's own" });
         }
         let labels = all(labels)?;
-        let mut metric = Metric::new(H::TYPE, H::KIND, semantics, units);
-        metric.indom = indom;
+        let mut metric = Metric::new(H::TYPE, H::KIND, semantics, units).over(indom);
         let add = |state: &mut State| {
             state.room_for_labels(labels.len())?;
             metric.help = state.model.help(short, long)?;

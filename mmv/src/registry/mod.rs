@@ -121,7 +121,7 @@ impl Registry {
         let inner = self.inner();
         let (metric, indom) = inner.lock().model.find_metric(name).and_then(|(index, metric)| {
             let same = metric.ty == H::TYPE && metric.kind == H::KIND;
-            Some((index, metric.indom.filter(|_| same)?))
+            Some((index, metric.indom().filter(|_| same)?))
         })?;
         Some(Family::new(Arc::clone(inner), metric, indom))
     }

@@ -4,8 +4,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pmapi::Config;
@@ -16,9 +15,10 @@ use super::inner::{Phase, State};
 use crate::Error;
 use crate::format::{Flags, G2_AT, VALUE_LEN, ValueType};
 use crate::handle::{Number, no_value};
-use crate::layout::{Layout, MARK, Owner, VALUES_AT};
+use crate::layout::{Layout, MARK, Owner};
 use crate::map::probe;
 use crate::model::{Kind, Metric};
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The file that readers see.
 #[derive(Debug)]
@@ -40,8 +40,8 @@ impl Inner {
         state.before = before.unwrap_or_default();
         state.cluster = self.options.cluster.unwrap_or_else(|| choose_cluster(&directory, &self.options.name, cluster));
         let values = state.model.values().len();
-        if let Some(run) = state.chunks.last() {
-            run.chunk.trim(values);
+        if let Some(chunk) = state.chunks.last_mut() {
+            chunk.trim(values);
         }
         self.publish(&mut state).map_err(|source| Error::Io { path, source })?;
         self.ensure_thread(&mut state);
@@ -49,7 +49,9 @@ impl Inner {
     }
 
     fn directory(&self) -> PathBuf {
-        self.options.directory.clone().unwrap_or_else(|| Config::load().tmp_dir().join("mmv"))
+        static DEFAULT: OnceLock<PathBuf> = OnceLock::new();
+        let default = || DEFAULT.get_or_init(|| Config::load().tmp_dir().join("mmv")).clone();
+        self.options.directory.clone().unwrap_or_else(default)
     }
 
     pub(super) fn path(&self) -> Option<PathBuf> {
@@ -151,22 +153,20 @@ impl Published {
 }
 
 impl State {
-    /// Maps the file behind a chunk's addresses; then brings over what the old memory has. Updates
-    /// go on meanwhile: up to the moment of mapping to the old memory, which nobody else touches any
-    /// more after that, and then to the new one.
+    /// Maps the file behind a chunk's addresses; then brings over what the old memory has.
     fn move_chunk(&mut self, index: usize, file: &Arc<File>) -> io::Result<()> {
-        let Some(run) = self.chunks.get_mut(index) else { return Ok(()) };
-        run.chunk.rebase(file)?;
-        let old = std::mem::replace(&mut run.backing, Arc::clone(file));
-        let range = run.chunk.slotted();
-        let mut bytes = vec![0; range.len() * VALUE_LEN];
-        old.read_exact_at(&mut bytes, VALUES_AT + (range.start * VALUE_LEN) as u64)?;
+        let Some(chunk) = self.chunks.get_mut(index) else { return Ok(()) };
+        let bytes = chunk.move_to(file)?;
         let mut old = bytes.chunks_exact(VALUE_LEN).map(two_words);
-        for values in self.model.values().within(range) {
+        for values in self.model.values().within(chunk.slotted()) {
             let metric = self.model.metric(values.metric);
             for value in values.first..values.first + values.count {
-                let (word, extra) = run.chunk.words(value);
                 let Some((old_word, old_extra)) = old.next() else { break };
+                let (word, extra) = match metric.kind {
+                    // Most were never updated, and pages that are not touched need no memory.
+                    Kind::Added if old_word == 0 => continue,
+                    _ => chunk.words(value),
+                };
                 match metric.kind {
                     Kind::Added => add(word, metric.ty, old_word),
                     Kind::Set | Kind::Counted => replace_mark(word, old_word),
@@ -189,7 +189,6 @@ fn two_words(bytes: &[u8]) -> (u64, u64) {
 
 fn add(word: &AtomicU64, ty: ValueType, old: u64) {
     match ty {
-        _ if old == 0 => {}
         ValueType::Double => f64::from_word(old).add_to(word),
         ValueType::Float => f32::from_word(old).add_to(word),
         _ => old.add_to(word),

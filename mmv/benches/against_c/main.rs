@@ -1,8 +1,10 @@
-//! Updates beside those of the C library, in the same run: `cargo bench -p pcp-mmv --bench against_c`.
+//! Updates and starts beside those of the C library, in the same run: `cargo bench -p pcp-mmv --bench against_c`.
 //!
 //! The C side (`peer.c`) is compiled here when libpcp_mmv is installed, and runs before and after the
 //! Rust side, so that a machine that becomes slower meanwhile does not pass for a slower library.
 #![allow(clippy::expect_used)]
+
+mod start;
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -25,18 +27,22 @@ const TRIES: u64 = 3000;
 type Figures = HashMap<String, f64>;
 
 fn main() {
+    if let Some(shape) = start::Shape::asked_for() {
+        return println!("{:.0}", shape.start());
+    }
     let dir = tempfile::tempdir().expect("a directory");
     let peer = compile(dir.path());
     let mut c = peer.as_ref().map(|peer| run(peer, dir.path())).unwrap_or_default();
     let rust = measure(dir.path());
-    if let Some(peer) = peer {
-        for (name, later) in run(&peer, dir.path()) {
+    if let Some(peer) = &peer {
+        for (name, later) in run(peer, dir.path()) {
             c.entry(name).and_modify(|first| *first = (*first + later) / 2.0);
         }
     } else {
         println!("libpcp_mmv is not installed: no ratios");
     }
     report(&rust, &c);
+    start::report(peer.as_deref());
 }
 
 fn report(rust: &Figures, c: &Figures) {
@@ -56,9 +62,6 @@ fn report(rust: &Figures, c: &Figures) {
         ("timer_observe", "interval", None),
         ("text_set", "set_string", None),
         ("find_by_name", "lookup_by_name", None),
-        ("start_100_by_1000", "start_100_by_1000", Some(0.25)),
-        ("start_100_by_1000", "start_1_by_100000", None),
-        ("start_10_by_10000", "start_10_by_10000", Some(0.25)),
     ] {
         let Some(own) = rust.get(name) else { continue };
         let other = c.get(beside).or_else(|| rust.get(beside));
@@ -72,7 +75,7 @@ fn report(rust: &Figures, c: &Figures) {
 
 fn compile(dir: &Path) -> Option<std::path::PathBuf> {
     let peer = dir.join("peer");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peer.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/against_c/peer.c");
     let mut cc = Command::new("cc");
     cc.arg("-O2").arg("-o").arg(&peer).arg(source).args(["-lpcp_mmv", "-lpcp", "-lpthread"]);
     let compiled = cc.output().is_ok_and(|output| output.status.success());
@@ -123,15 +126,6 @@ fn measure(dir: &Path) -> Figures {
     let (ns, rounds) = two_threads(|| sharded.inc());
     put("two_sharded_inc", ns);
     assert_eq!(sharded.get(), 2 * SHARED_N * rounds, "no update is lost");
-    let mut round = 0;
-    put(
-        "start_100_by_1000",
-        median(|| {
-            round += 1;
-            start_singular(dir, round)
-        }),
-    );
-    put("start_10_by_10000", median(|| start_instances(dir)));
     put("bytes_a_value", bytes_a_value(dir));
     figures
 }
@@ -186,48 +180,8 @@ fn two_threads(work: impl Fn() + Sync) -> (f64, u64) {
     (rounds.get(rounds.len() / 2).copied().unwrap_or(f64::NAN), tries)
 }
 
-/// 100,000 metrics, a thousand in a file: PCP's agent reads no file with more than 1,023.
-fn start_singular(dir: &Path, round: usize) -> f64 {
-    // Files that are there, or were a moment ago, would be in the way of the file system, as they are
-    // not when a program starts.
-    let dir = &dir.join(format!("round{round}"));
-    std::fs::create_dir(dir).expect("a directory");
-    let names: Vec<String> = (0..100_000).map(|i| format!("m.metric{i}")).collect();
-    let start = now();
-    let registries: Vec<Registry> = names
-        .chunks(1000)
-        .enumerate()
-        .map(|(file, names)| {
-            let registry = Registry::builder(&format!("file{file}")).directory(dir).cluster(50).persistent().build();
-            let registry = registry.expect("a registry");
-            let handles: Vec<Counter> = names.iter().map(|name| metric(&registry, name)).collect();
-            registry.try_start().expect("a file");
-            black_box(handles);
-            registry
-        })
-        .collect();
-    let taken = now() - start;
-    drop(registries);
-    taken
-}
-
 fn metric(registry: &Registry, name: &str) -> Counter {
     registry.counter(name).help("short").long_help("help").register().expect("a metric")
-}
-
-fn start_instances(dir: &Path) -> f64 {
-    let instances: Vec<String> = (0..10_000).map(|i| format!("inst{i}")).collect();
-    let start = now();
-    let registry = Registry::builder("instances").directory(dir).cluster(50).build().expect("a registry");
-    let indom = registry.indom("indom").serial(1).help("short").long_help("help");
-    let indom = indom.numbered((0..).zip(instances.iter().map(String::as_str))).register().expect("a domain");
-    let families: Vec<_> = (0..10)
-        .map(|i| registry.counter(&format!("m.metric{i}")).help("short").long_help("help").over(&indom))
-        .collect();
-    registry.try_start().expect("a file");
-    let taken = now() - start;
-    assert!(families.iter().all(Result::is_ok));
-    taken
 }
 
 /// A metric among a thousand.

@@ -1,0 +1,86 @@
+//! Stands in for mapped pages under loom: cells, whose contents change when another file is mapped.
+//!
+//! The kernel replaces all pages at once; here it happens word by word, in any order with the accesses
+//! of other threads. What holds here holds there.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Gate;
+use super::pages::nameless;
+use crate::format::VALUE_LEN;
+use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// Values that one test has at most: each has two cells, and loom remembers all of them.
+const MOST_VALUES: u64 = 4;
+
+#[derive(Debug)]
+pub(super) struct Pages {
+    /// The two words of values that change.
+    cells: Box<[(AtomicU64, AtomicU64)]>,
+    /// Offset of the first one.
+    offset: u64,
+    file: Mutex<File>,
+    gate: Arc<Gate>,
+}
+
+impl Pages {
+    pub(super) fn new(range: Range<u64>, gate: Arc<Gate>) -> io::Result<(Pages, File)> {
+        let file = nameless(range.end)?;
+        let offset = range.start.max(crate::layout::VALUES_AT).next_multiple_of(VALUE_LEN as u64);
+        let cells = (0..MOST_VALUES).map(|_| Default::default()).collect();
+        Ok((Pages { cells, offset, file: Mutex::new(file.try_clone()?), gate }, file))
+    }
+
+    /// What the cells hold goes to the file that was mapped, and what the new one holds to the cells.
+    pub(super) fn replace(&self, file: &File) -> io::Result<()> {
+        let mut old = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((word, extra), n) in self.cells.iter().zip(0..) {
+            let at = self.offset + n * VALUE_LEN as u64;
+            for (cell, at) in [(word, at), (extra, at + 8)] {
+                let mut bytes = [0; 8];
+                file.read_exact_at(&mut bytes, at)?;
+                let before = cell.swap(u64::from_ne_bytes(bytes), SeqCst);
+                old.write_all_at(&before.to_ne_bytes(), at)?;
+            }
+        }
+        *old = file.try_clone()?;
+        Ok(())
+    }
+
+    pub(super) fn words(&self, at: u64) -> (&AtomicU64, &AtomicU64) {
+        let (word, extra) = &self.cells[self.index(at)];
+        (word, extra)
+    }
+
+    fn index(&self, at: u64) -> usize {
+        ((at - self.offset) / VALUE_LEN as u64) as usize
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    index: usize,
+    pages: Arc<Pages>,
+}
+
+impl Slot {
+    pub(super) fn new(pages: &Arc<Pages>, at: u64) -> Slot {
+        Slot { index: pages.index(at), pages: Arc::clone(pages) }
+    }
+
+    pub(crate) fn word(&self) -> &AtomicU64 {
+        &self.pages.cells[self.index].0
+    }
+
+    pub(crate) fn extra(&self) -> &AtomicU64 {
+        &self.pages.cells[self.index].1
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.pages.gate
+    }
+}

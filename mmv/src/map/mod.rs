@@ -1,0 +1,159 @@
+//! Mapped memory.
+//!
+//! A [`Chunk`] is a range of addresses behind which a run of values lies. The addresses never
+//! change, what is mapped there does: memory of this process before the file exists, then the
+//! file, then the larger file that takes its place. A handle is an address, so an update is one
+//! instruction and needs to know nothing of files.
+//!
+//! Other processes only read the file. Somebody with the right to truncate it can stop this process
+//! (SIGBUS), as with every mapped file; the registry creates it with mode 0644.
+
+#[cfg(mmv_loom)]
+mod cells;
+mod gate;
+#[cfg_attr(mmv_loom, allow(dead_code))]
+mod pages;
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+#[cfg(mmv_loom)]
+use cells::Pages;
+#[cfg(mmv_loom)]
+pub(crate) use cells::Slot;
+pub(crate) use gate::Gate;
+#[cfg(not(mmv_loom))]
+use pages::Pages;
+#[cfg(not(mmv_loom))]
+pub(crate) use pages::Slot;
+pub(crate) use pages::{map_range, page_size, probe};
+
+use crate::format::VALUE_LEN;
+use crate::layout::VALUES_AT;
+use crate::sync::atomic::AtomicU64;
+
+/// Addresses of a run of values.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pages: Arc<Pages>,
+    /// What is mapped there: all values up to the capacity.
+    file: Arc<File>,
+    first: usize,
+    capacity: usize,
+    /// One more than the last value, counted from `first`, that has a slot.
+    slotted: usize,
+}
+
+/// Offset in the file of a value.
+const fn value_at(index: usize) -> u64 {
+    VALUES_AT + (index * VALUE_LEN) as u64
+}
+
+impl Chunk {
+    /// Addresses for at least `at_least` values from `first` on, over memory that is no file yet.
+    pub(crate) fn new(first: usize, at_least: usize, gate: Arc<Gate>) -> io::Result<Chunk> {
+        let page = page_size();
+        let end = value_at(first + at_least).next_multiple_of(page);
+        let (pages, file) = Pages::new(value_at(first) / page * page..end, gate)?;
+        let capacity = usize::try_from(end - value_at(first)).map_err(io::Error::other)? / VALUE_LEN;
+        Ok(Chunk { pages: Arc::new(pages), file: Arc::new(file), first, capacity, slotted: 0 })
+    }
+
+    /// The values that it has addresses for.
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.first..self.first + self.capacity
+    }
+
+    /// The values that may have slots.
+    pub(crate) fn slotted(&self) -> Range<usize> {
+        self.first..self.first + self.slotted
+    }
+
+    /// Gives up the addresses of values from `end` on, if none of them has a slot.
+    pub(crate) fn trim(&mut self, end: usize) {
+        self.capacity = self.capacity.min(end.saturating_sub(self.first).max(self.slotted));
+    }
+
+    /// Maps a file, which must have all of the chunk's values and be mappable ([`probe`]), in place of
+    /// what was mapped, and gives the bytes that the values with slots had until then. Updates go on
+    /// meanwhile: up to the moment of mapping to the old memory, which nobody else touches any more
+    /// after that, and then to the new one.
+    pub(crate) fn move_to(&mut self, file: &Arc<File>) -> io::Result<Vec<u8>> {
+        if file.metadata()?.len() < value_at(self.range().end) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.pages.replace(file)?;
+        let old = std::mem::replace(&mut self.file, Arc::clone(file));
+        let mut bytes = vec![0; self.slotted * VALUE_LEN];
+        old.read_exact_at(&mut bytes, value_at(self.first))?;
+        Ok(bytes)
+    }
+
+    /// The two words of a value that change.
+    pub(crate) fn words(&self, index: usize) -> (&AtomicU64, &AtomicU64) {
+        self.check(index);
+        self.pages.words(value_at(index))
+    }
+
+    /// A value's address.
+    pub(crate) fn slot(&mut self, index: usize) -> Slot {
+        self.check(index);
+        self.slotted = self.slotted.max(index - self.first + 1);
+        Slot::new(&self.pages, value_at(index))
+    }
+
+    /// Other values have no place in the file that is mapped.
+    fn check(&self, index: usize) {
+        assert!(self.range().contains(&index), "value {index} is in another chunk");
+    }
+}
+
+#[cfg(all(test, not(mmv_loom)))]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    #[test]
+    fn slots_do_not_overlap() {
+        let mut chunk = Chunk::new(7, 200, Arc::default()).unwrap();
+        assert!(chunk.range().len() >= 200);
+        let slots: Vec<Slot> = chunk.range().map(|i| chunk.slot(i)).collect();
+        drop(chunk);
+        for (slot, i) in slots.iter().zip(0..) {
+            slot.word().store(i, Relaxed);
+            slot.extra().store(!i, Relaxed);
+        }
+        for (slot, i) in slots.iter().zip(0..) {
+            assert_eq!((slot.word().load(Relaxed), slot.extra().load(Relaxed)), (i, !i));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "another chunk")]
+    fn slot_of_another_chunk() {
+        let mut chunk = Chunk::new(0, 1, Arc::default()).unwrap();
+        chunk.slot(chunk.range().end);
+    }
+
+    #[test]
+    fn addresses_outlive_their_memory() {
+        let mut chunk = Chunk::new(300, 1, Arc::default()).unwrap();
+        let slot = chunk.slot(300);
+        slot.word().store(11, Relaxed);
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        assert!(chunk.move_to(&file).is_err(), "the file is too short");
+        file.set_len(value_at(chunk.range().end)).unwrap();
+        file.write_all_at(&22u64.to_ne_bytes(), value_at(300)).unwrap();
+        let old = chunk.move_to(&file).unwrap();
+        assert_eq!((old.len(), old.get(..8)), (VALUE_LEN, Some(11u64.to_ne_bytes().as_slice())));
+        assert_eq!(slot.word().load(Relaxed), 22);
+        slot.word().store(33, Relaxed);
+        let mut word = [0; 8];
+        file.read_exact_at(&mut word, value_at(300)).unwrap();
+        assert_eq!(u64::from_ne_bytes(word), 33);
+    }
+}

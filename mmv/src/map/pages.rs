@@ -1,0 +1,183 @@
+//! The one module with unsafe code: pages of files at addresses of this process.
+//!
+//! # Invariants
+//! 1. From `Pages::new` until its drop, `base..base + len` is mapped shared, readable and writable,
+//!    by this `Pages` alone. `replace` replaces the mapping in one system call; an access meanwhile
+//!    waits in the kernel and then meets the old or the new pages. When that call fails, the process
+//!    ends, because handles would point to nothing.
+//! 2. What is mapped is `offset..offset + len` of a file. `Chunk` sees that every file has the values
+//!    that have slots, or there would be a signal.
+//! 3. The pages are touched as `AtomicU64` only; no reference to anything else in them exists.
+//! 4. A `Slot` keeps its pages alive.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::process;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use memmap2::{MmapMut, MmapOptions};
+use nix::sys::mman::{self, MapFlags, ProtFlags};
+use nix::unistd::{SysconfVar, sysconf};
+
+use super::Gate;
+use crate::format::VALUE_LEN;
+use crate::sync::atomic::AtomicU64;
+
+/// Addresses at which a part of a file is mapped.
+#[derive(Debug)]
+pub(super) struct Pages {
+    base: NonNull<u8>,
+    len: usize,
+    /// Offset in the file of what is at `base`.
+    offset: u64,
+    gate: Arc<Gate>,
+}
+
+// SAFETY: the pages are only touched as atomics (invariant 3), the rest is plain data.
+unsafe impl Send for Pages {}
+// SAFETY: as above; `replace` is safe beside accesses (invariant 1).
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Maps a range, of whole pages, of a new file without a name.
+    pub(super) fn new(range: Range<u64>, gate: Arc<Gate>) -> io::Result<(Pages, File)> {
+        let file = nameless(range.end)?;
+        let len = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
+        let base = map(None, len, MapFlags::MAP_SHARED, &file, range.start)?;
+        Ok((Pages { base, len, offset: range.start, gate }, file))
+    }
+
+    /// Maps a file, which [`probe`] has seen, in place of what was mapped.
+    pub(super) fn replace(&self, file: &File) -> io::Result<()> {
+        let fixed = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
+        if let Err(e) = map(Some(self.base), self.len, fixed, file, self.offset) {
+            tracing::error!("cannot map values at their place: {e}");
+            process::abort();
+        }
+        Ok(())
+    }
+
+    /// The first two words of the value at an offset of the file.
+    pub(super) fn words(&self, at: u64) -> (&AtomicU64, &AtomicU64) {
+        let word = self.address(at);
+        // SAFETY: the address is that of a value's first word, and the second one is behind it; both
+        // are mapped while the pages live (invariant 1), aligned, and atomics (invariant 3).
+        unsafe { (word.as_ref(), word.add(1).as_ref()) }
+    }
+
+    fn address(&self, at: u64) -> NonNull<AtomicU64> {
+        let within = at.wrapping_sub(self.offset) as usize;
+        assert!(within.is_multiple_of(VALUE_LEN) && within < self.len, "no value is at {at}");
+        // SAFETY: `within + VALUE_LEN <= len` by the assertion, as pages are multiples of VALUE_LEN.
+        unsafe { self.base.add(within) }.cast()
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        unmap(self.base, self.len);
+    }
+}
+
+/// The two words of a value that change.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    word: NonNull<AtomicU64>,
+    pages: Arc<Pages>,
+}
+
+// SAFETY: a slot is an address of atomics in pages, which are Send and Sync and kept alive.
+unsafe impl Send for Slot {}
+// SAFETY: as above.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    pub(super) fn new(pages: &Arc<Pages>, at: u64) -> Slot {
+        Slot { word: pages.address(at), pages: Arc::clone(pages) }
+    }
+
+    /// The value.
+    #[inline]
+    pub(crate) fn word(&self) -> &AtomicU64 {
+        // SAFETY: invariants 1 and 4; values are aligned to 8 bytes (their size is a multiple of it,
+        // pages too), and touched as AtomicU64 only.
+        unsafe { self.word.as_ref() }
+    }
+
+    /// The string's offset or the interval's start.
+    #[inline]
+    pub(crate) fn extra(&self) -> &AtomicU64 {
+        // SAFETY: as for `word`; it is the second word of the same value.
+        unsafe { self.word.add(1).as_ref() }
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.pages.gate
+    }
+}
+
+/// Maps a part of a file of our own, which nobody but the holder of the map writes.
+pub(crate) fn map_range(file: &File, offset: u64, len: usize) -> io::Result<MmapMut> {
+    // SAFETY: other processes only read the file, so that the bytes change under no reader's eyes
+    // here; for truncation see the documentation of `map`.
+    unsafe { MmapOptions::new().offset(offset).len(len).map_mut(file) }
+}
+
+const READ_WRITE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
+
+/// Size of a page.
+pub(crate) fn page_size() -> u64 {
+    sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|n| u64::try_from(n).ok()).unwrap_or(4096)
+}
+
+/// Whether a file can be mapped at all.
+pub(crate) fn probe(file: &File) -> io::Result<()> {
+    let len = page_size() as usize;
+    unmap(map(None, len, MapFlags::MAP_SHARED, file, 0)?, len);
+    Ok(())
+}
+
+/// A new file without a name.
+pub(super) fn nameless(len: u64) -> io::Result<File> {
+    let file = create_nameless()?;
+    file.set_len(len)?;
+    Ok(file)
+}
+
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+fn create_nameless() -> io::Result<File> {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    Ok(File::from(memfd_create("mmv", MFdFlags::MFD_CLOEXEC)?))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+fn create_nameless() -> io::Result<File> {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let name = format!(".mmv.{}.{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let path = std::env::temp_dir().join(name);
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
+
+fn map(at: Option<NonNull<u8>>, len: usize, flags: MapFlags, file: &File, offset: u64) -> io::Result<NonNull<u8>> {
+    let len = NonZeroUsize::new(len).ok_or(io::ErrorKind::InvalidInput)?;
+    let offset = offset.try_into().map_err(io::Error::other)?;
+    let at = at.map(NonNull::addr);
+    // SAFETY: without an address the kernel chooses a free one; with an address this is `replace`,
+    // whose range belongs to one `Pages` (invariant 1).
+    let pages = unsafe { mman::mmap(at, len, READ_WRITE, flags, file, offset) }?;
+    Ok(pages.cast())
+}
+
+fn unmap(base: NonNull<u8>, len: usize) {
+    // SAFETY: the range was mapped by `map` and nothing refers to it any more (invariant 4).
+    let result = unsafe { mman::munmap(base.cast::<c_void>(), len) };
+    debug_assert!(result.is_ok());
+}

@@ -1,0 +1,60 @@
+//! Items of metrics.
+
+use crate::format::MAX_METRICS;
+
+/// A set of items.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Items([u64; WORDS]);
+
+const BITS: usize = u64::BITS as usize;
+const WORDS: usize = (MAX_METRICS + 1) / BITS;
+
+impl Items {
+    pub(super) fn contains(&self, item: u16) -> bool {
+        self.0.get(usize::from(item) / BITS).is_some_and(|word| word & bit(item) != 0)
+    }
+
+    /// Adds an item, and says whether it is new and an item at all.
+    pub(super) fn insert(&mut self, item: u16) -> bool {
+        let Some(word) = self.0.get_mut(usize::from(item) / BITS) else { return false };
+        let new = *word & bit(item) == 0;
+        *word |= bit(item);
+        new
+    }
+
+    /// The first item from `start` on, and then from 0 on, that is not in the set; nothing when all are.
+    pub(super) fn free(&self, start: u16) -> Option<u16> {
+        let start = usize::from(start);
+        // The word of the start comes twice: the part from the start on, and in the end the other one.
+        (0..=WORDS).find_map(|n| {
+            let index = (start / BITS + n) % WORDS;
+            let before = if n == 0 { (1 << (start % BITS)) - 1 } else { 0 };
+            let taken = self.0.get(index)? | before;
+            (taken != u64::MAX).then_some((index * BITS) as u16 + taken.trailing_ones() as u16)
+        })
+    }
+}
+
+fn bit(item: u16) -> u64 {
+    1 << (usize::from(item) % BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_items() {
+        let mut items = Items::default();
+        for start in [1000, 70, 70, 1023, 1023, 64] {
+            let one_by_one = (start..1024).chain(0..start).find(|item| !items.contains(*item));
+            let item = items.free(start).unwrap();
+            assert_eq!(Some(item), one_by_one);
+            assert!(items.insert(item) && !items.insert(item));
+        }
+        (0..1024).filter(|item| *item != 70 && *item != 69).for_each(|item| _ = items.insert(item));
+        assert_eq!((items.free(71), items.free(3)), (Some(69), Some(69)));
+        items.insert(69);
+        assert_eq!((items.free(0), items.insert(1024), items.contains(1024)), (None, false, false));
+    }
+}
