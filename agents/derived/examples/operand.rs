@@ -8,6 +8,7 @@ const RESET: Item = Item::new(0, 1);
 const INSTANCES: Item = Item::new(0, 2);
 const VALUE: Item = Item::new(0, 3);
 const KIND: Item = Item::new(0, 4);
+const SQUARE: Item = Item::new(0, 5);
 /// The metric that changes is another one each time, as it should be.
 const CHANGING: u16 = 1;
 
@@ -51,6 +52,7 @@ impl Agent for Operand {
 
     fn new(setup: &mut Setup) -> Start<Self> {
         setup.metric("operand.count", COUNT, Type::U64).counter().units(Units::COUNT);
+        setup.metric("operand.square", SQUARE, Type::U64).counter().units(Units::COUNT);
         setup.metric("operand.reset", RESET, Type::U64).storable();
         setup.metric("operand.instances", INSTANCES, Type::String).storable();
         setup.metric("operand.value", VALUE, Type::U32).indom(INDOM);
@@ -78,6 +80,8 @@ impl Agent for Operand {
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
             COUNT => out.put(self.count),
+            // No two differences are the same.
+            SQUARE => out.put(self.count * self.count),
             RESET => out.put(0u64),
             INSTANCES => out.put(&self.instances),
             KIND => out.put(&self.kind),

@@ -215,6 +215,31 @@ fn one_that_comes_late() {
     assert!(derived.log().contains("late.sh"), "{}", derived.log());
 }
 
+/// The agent is one like this that waits for a pmcd: a socket that nobody serves.
+#[test]
+fn one_that_is_not_ready() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let waits = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    fs::write(dir.path().join("waits"), "waits = no.such.metric + 1\n").unwrap();
+    let command = format!("env PMCD_SOCKET={0}/socket ./inner -d 405 -c {0}/waits -l inner.log", dir.path().display());
+    let mut derived = Derived::start(&format!(
+        "[group.one]
+         agent = {{ domain = 405, command = \"{command}\" }}
+         metric.one = \"derived.control.reload + 5\"
+        "
+    ));
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_pmdaderived"), derived.path("inner")).unwrap();
+    derived.until("it is started", |derived| derived.log().contains("has started").then_some(()));
+    for _ in 0..5 {
+        assert_eq!(derived.value("derived.one"), Err(Error::NAME));
+    }
+    drop(waits);
+    fs::remove_file(socket).unwrap();
+    derived.until("it is ready", |derived| derived.value("derived.one").is_ok().then_some(()));
+    assert_eq!(derived.value("derived.one").as_deref(), Ok("5"));
+}
+
 /// Also one that does not look at its input, which would tell it that it is no longer needed.
 #[test]
 fn they_end_when_the_agent_is_killed() {

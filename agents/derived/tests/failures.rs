@@ -90,7 +90,8 @@ fn instances_come_and_go() {
     watch.until("all there", all_there);
     let inst = |number| Some(Inst::new(number));
     // A value is the first byte of the name that its instance has.
-    let steps: [(&str, &[(u32, u8)], &[u32], &[u32]); 4] = [
+    type Step = (&'static str, &'static [(u32, u8)], &'static [u32], &'static [u32]);
+    let steps: [Step; 4] = [
         ("0=a 1=b 7=bee", &[(0, b'a'), (1, b'b'), (7, b'b')], &[1], &[1, 7]),
         ("7=bee", &[(7, b'b')], &[], &[7]),
         ("3=c 7=d 8=b", &[(3, b'c'), (7, b'd'), (8, b'b')], &[8], &[8]),
