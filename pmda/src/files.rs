@@ -75,8 +75,14 @@ impl Schema {
     fn script(&self, template: &str) -> String {
         let args = if self.is_renamed() { format!("--name {}", self.name()) } else { String::new() };
         let entry = format!("{}_init", self.own_name());
-        let replace =
-            [("@ENTRY@", entry.as_str()), ("@NAME@", self.name()), ("@SYMBOL@", &self.symbol()), ("@ARGS@", &args)];
+        let notready = if self.is_not_ready() { "true" } else { "false" };
+        let replace = [
+            ("@NOTREADY@", notready),
+            ("@ENTRY@", entry.as_str()),
+            ("@NAME@", self.name()),
+            ("@SYMBOL@", &self.symbol()),
+            ("@ARGS@", &args),
+        ];
         replace.iter().fold(template.to_owned(), |text, (mark, value)| text.replace(mark, value))
     }
 
@@ -84,10 +90,10 @@ impl Schema {
     /// help, and `binary` under the name of the agent.
     pub fn write_dir(&self, dir: &Path, binary: &Path) -> Result<(), Failure> {
         let pmns = self.pmns()?;
-        fs::create_dir_all(dir).map_err(at(dir))?;
         let write = |name: &Path, text: &str, mode: u32| {
             let path = dir.join(name);
-            fs::write(&path, text)
+            fs::create_dir_all(path.parent().unwrap_or(dir))
+                .and_then(|()| fs::write(&path, text))
                 .and_then(|()| fs::set_permissions(&path, PermissionsExt::from_mode(mode)))
                 .map_err(at(&path))
         };

@@ -79,6 +79,8 @@ impl Agent for Derived {
     }
 
     fn new(setup: &mut Setup) -> Start<Self> {
+        setup.not_ready();
+        config::READY.iter().for_each(|(name, text)| setup.configuration(name, *text));
         let options = Options::new(setup)?;
         let domain = setup.indom_id(control::GROUPS).domain();
         let config = Config::load(&options.path, &options.host, &NameSpace::installed(domain));

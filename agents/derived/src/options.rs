@@ -39,7 +39,8 @@ pub(crate) fn augment(command: Command) -> Command {
 impl Options {
     pub(crate) fn new(setup: &Setup) -> Start<Options> {
         let given: &ArgMatches = setup.options();
-        let default = || setup.config().sysconf_dir().join("pmdaderived").to_string_lossy().into_owned();
+        let default =
+            || setup.config().sysconf_dir().join(format!("pmda{}", setup.name())).to_string_lossy().into_owned();
         let missing = "an option is missing";
         Ok(Options {
             path: given.get_one("config").cloned().unwrap_or_else(default),

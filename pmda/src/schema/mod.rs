@@ -1,7 +1,7 @@
 //! What an agent declares: its metrics, instance domains, help and labels.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use clap::ArgMatches;
@@ -63,6 +63,7 @@ pub struct Setup {
     labels: declare::Labels,
     cluster_labels: BTreeMap<u16, declare::Labels>,
     files: Vec<(PathBuf, String)>,
+    not_ready: bool,
     pub(crate) ends: Ends,
     /// For event queues, once they are known.
     types: Types,
@@ -83,6 +84,7 @@ impl Setup {
             labels: Ok(LabelSet::new()),
             cluster_labels: BTreeMap::new(),
             files: Vec::new(),
+            not_ready: false,
             ends: Ends::default(),
             types: Types::default(),
         }
@@ -147,6 +149,17 @@ impl Setup {
         self.files.push((path.into(), content.into()));
     }
 
+    /// A configuration that Install puts into `$PCP_SYSCONF_DIR/pmdaNAME`, unless there is one of this name. What nobody
+    /// has changed until then Remove takes away.
+    pub fn configuration(&mut self, name: &str, content: impl Into<String>) {
+        self.file(Path::new("etc").join(name), content);
+    }
+
+    /// The agent is not ready from the start ([`Agent::is_ready`]): Install has pmcd wait for it (`notready` in pmcd.conf).
+    pub fn not_ready(&mut self) {
+        self.not_ready = true;
+    }
+
     /// What the agent keeps for each client; dropped when the client has gone.
     pub fn clients<T: 'static>(&mut self) -> Clients<T> {
         Clients::new(&mut self.ends)
@@ -193,6 +206,7 @@ pub struct Schema {
     indoms: Vec<Indom>,
     dynamic: Vec<String>,
     files: Vec<(PathBuf, String)>,
+    not_ready: bool,
     served: ByPmid,
     storable: bool,
     pub(crate) labels: Labels,
@@ -269,6 +283,11 @@ impl Schema {
         &self.files
     }
 
+    /// Whether Install has pmcd wait until the agent tells that it is ready.
+    pub(crate) fn is_not_ready(&self) -> bool {
+        self.not_ready
+    }
+
     /// The metric of a PMID.
     pub(crate) fn find(&self, pmid: PmId) -> Option<&Served> {
         self.served.find(pmid)
@@ -342,6 +361,7 @@ impl Setup {
             indoms: self.indoms,
             dynamic: self.dynamic,
             files: self.files,
+            not_ready: self.not_ready,
             ends: self.ends,
             labels,
         })

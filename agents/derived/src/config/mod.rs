@@ -2,6 +2,7 @@
 
 mod load;
 mod place;
+mod ready;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests;
@@ -18,6 +19,7 @@ use pmapi::context::HostSpec;
 use pmapi::derive::{BindError, Definitions, Message};
 
 pub(crate) use place::NameSpace;
+pub(crate) use ready::READY;
 
 use crate::ROOT;
 
