@@ -5,7 +5,9 @@
 //! does not depend on the number that it runs under. [`PmId`] and [`InDom`] are the full words.
 //! "Absent" (`PM_ID_NULL`, `PM_INDOM_NULL`, `PM_IN_NULL`) is [`Option`].
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::num::NonZeroU32;
 
 /// The number of an agent: 0 to 511, of which pmcd lets agents use 1 to 510.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -228,9 +230,12 @@ impl fmt::Debug for InDom {
     }
 }
 
-/// The internal identifier of an instance. Never `PM_IN_NULL`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Inst(u32);
+/// The internal identifier of an instance. Never `PM_IN_NULL`, so an `Option` of it is one word.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Inst(
+    /// All bits inverted.
+    NonZeroU32,
+);
 
 impl Inst {
     /// An instance.
@@ -239,25 +244,50 @@ impl Inst {
     /// For `PM_IN_NULL`; in a `const` that stops the compilation. [`Inst::from_word`] is for
     /// numbers from outside.
     pub const fn new(id: u32) -> Inst {
-        assert!(id != u32::MAX, "PM_IN_NULL is no instance");
-        Inst(id)
+        let inst = Self::from_word(id);
+        assert!(inst.is_some(), "PM_IN_NULL is no instance");
+        match inst {
+            Some(inst) => inst,
+            None => Inst(NonZeroU32::MIN),
+        }
     }
 
     /// The instance with this word; `None` for `PM_IN_NULL`.
     pub const fn from_word(word: u32) -> Option<Inst> {
-        if word == u32::MAX { None } else { Some(Inst(word)) }
+        match NonZeroU32::new(!word) {
+            Some(inverted) => Some(Inst(inverted)),
+            None => None,
+        }
     }
 
     /// The word as it travels.
     pub const fn word(self) -> u32 {
-        self.0
+        !self.0.get()
+    }
+}
+
+impl PartialOrd for Inst {
+    fn partial_cmp(&self, other: &Inst) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Inst {
+    fn cmp(&self, other: &Inst) -> Ordering {
+        self.word().cmp(&other.word())
+    }
+}
+
+impl fmt::Debug for Inst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Inst").field(&self.word()).finish()
     }
 }
 
 /// As a signed number, which is what PCP's tools print.
 impl fmt::Display for Inst {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (self.0 as i32).fmt(f)
+        (self.word() as i32).fmt(f)
     }
 }
 
@@ -295,6 +325,8 @@ mod tests {
         assert_eq!(PmId::from_word(u32::MAX), None);
         assert_eq!(None::<Inst>.word(), u32::MAX);
         assert_eq!(Inst::from_word(0xffff_fffe).unwrap().to_string(), "-2");
+        assert_eq!((Inst::from_word(u32::MAX), size_of::<Option<Inst>>()), (None, 4));
+        assert!(Inst::new(1) < Inst::new(2) && Inst::new(7) == Inst::new(7));
     }
 
     #[test]

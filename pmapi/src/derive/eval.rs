@@ -16,6 +16,14 @@ use crate::{Atom, Error, InDom, Inst, Units};
 pub(crate) struct Scratch {
     buffers: Buffers,
     instances: Vec<Inst>,
+    list: Vec<u32>,
+}
+
+impl Scratch {
+    /// For the instances of an operand.
+    pub(crate) fn list(&mut self) -> &mut Vec<u32> {
+        &mut self.list
+    }
 }
 
 pub(crate) struct Run<'a, S> {

@@ -165,7 +165,7 @@ impl Evaluator {
     fn load(&mut self, number: usize, source: &mut impl Source) {
         let (Some(operand), Some(slot)) = (self.operands.get(number), self.operand_slots.get(number)) else { return };
         let Some(values) = self.slots.get_mut(*slot as usize) else { return };
-        let mut load = Load::new(values);
+        let mut load = Load::new(values, self.scratch.list());
         let result = source.values(operand, &mut load);
         let changed = load.finish(result);
         if let (true, Some(indom)) = (changed, operand.desc.indom) {

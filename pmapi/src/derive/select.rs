@@ -71,6 +71,10 @@ impl Select {
         self.kept.clear();
         output.data.clear();
         let arms = [sides[1].0, sides[2].0].map(|arm| arm.map(|arm| &arm.data));
+        if let Some(all) = self.chosen_for_all(arms) {
+            output.data.copy_from(all, None);
+            return output.set_ids(&self.ids);
+        }
         match &mut output.data {
             Data::I32(column) => self.numbers(arms, column),
             Data::U32(column) => self.numbers(arms, column),
@@ -84,6 +88,13 @@ impl Select {
             true => output.set_ids(&self.ids),
             false => output.set_list(&self.kept),
         }
+    }
+
+    /// The arm that all values come from, when the guard has one value for all and the arm the result's instances.
+    fn chosen_for_all<'a>(&self, [left, right]: [Option<&'a Data>; 2]) -> Option<&'a Data> {
+        let [Places::First, left_places, right_places] = &self.places else { return None };
+        let (places, arm) = if *self.truth.first()? { (left_places, left) } else { (right_places, right) };
+        arm.filter(|arm| matches!(places, Places::Same) && arm.len() == self.ids.list.len())
     }
 
     fn numbers<T: Number>(&mut self, arms: [Option<&Data>; 2], output: &mut Vec<T>) {

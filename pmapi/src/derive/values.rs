@@ -146,46 +146,17 @@ impl Values {
 #[derive(Debug)]
 pub struct Load<'a> {
     values: &'a mut Values,
-    /// How many instances are those of the sample before.
-    same: usize,
-    /// All instances, from the first that is not.
-    fresh: Vec<u32>,
-}
-
-/// The instances of the sample before, and what there is now from the first that is another.
-struct Instances<'a> {
-    /// Those that are still to be compared.
-    next: std::slice::Iter<'a, u32>,
-    known: &'a [u32],
-    fresh: &'a mut Vec<u32>,
-}
-
-impl Instances<'_> {
-    #[inline]
-    fn push(&mut self, id: u32) {
-        if self.next.as_slice().first() == Some(&id) {
-            self.next.next();
-        } else {
-            self.differ(id);
-        }
-    }
-
-    #[cold]
-    fn differ(&mut self, id: u32) {
-        if self.fresh.is_empty() {
-            let same = self.known.len() - self.next.len();
-            self.fresh.extend_from_slice(self.known.get(..same).unwrap_or_default());
-            self.next = [].iter();
-        }
-        self.fresh.push(id);
-    }
+    /// The instances of the values.
+    list: &'a mut Vec<u32>,
 }
 
 impl<'a> Load<'a> {
-    pub(crate) fn new(values: &'a mut Values) -> Load<'a> {
+    /// `list` is memory to use.
+    pub(crate) fn new(values: &'a mut Values, list: &'a mut Vec<u32>) -> Load<'a> {
         values.status = Ok(());
         values.data.clear();
-        Load { values, same: 0, fresh: Vec::new() }
+        list.clear();
+        Load { values, list }
     }
 
     /// The type that values must have: that of the descriptor which the operand was bound with.
@@ -197,29 +168,27 @@ impl<'a> Load<'a> {
     /// `PM_ERR_CONV`.
     #[inline]
     pub fn push(&mut self, inst: Option<Inst>, value: Atom<'_>) {
-        self.extend([(inst, value)]);
+        self.list.push(inst.word());
+        if !self.values.data.push(value) {
+            self.values.status = Err(Error::CONV);
+        }
     }
 
     /// Adds values as [`Load::push`] does, which is faster for many: a loop over values of one kind.
     #[inline]
     pub fn extend<'v>(&mut self, values: impl IntoIterator<Item = (Option<Inst>, Atom<'v>)>) {
-        let Load { values: Values { ids, data, status, .. }, same, fresh } = self;
-        let next = if fresh.is_empty() { ids.list.get(*same..).unwrap_or_default() } else { &[] };
-        let mut instances = Instances { next: next.iter(), known: &ids.list, fresh };
+        let Load { values: Values { data, status, .. }, list } = self;
         let mut wrong = false;
         let values = values.into_iter();
         macro_rules! take {
             ($column:expr, $kind:ident) => {
-                $column.extend(values.map(|(inst, value)| {
-                    instances.push(inst.word());
-                    match value {
-                        Atom::$kind(value) => value,
-                        _ => {
-                            wrong = true;
-                            Default::default()
-                        }
+                append(list, $column, values, |value| match value {
+                    Atom::$kind(value) => value,
+                    _ => {
+                        wrong = true;
+                        Default::default()
                     }
-                }))
+                })
             };
         }
         match data {
@@ -231,13 +200,10 @@ impl<'a> Load<'a> {
             Data::Double(column) => take!(column, Double),
             Data::Bytes(bytes) => {
                 for (inst, value) in values {
-                    instances.push(inst.word());
+                    list.push(inst.word());
                     wrong |= !bytes.push_atom(value);
                 }
             }
-        }
-        if instances.fresh.is_empty() {
-            *same = ids.list.len() - instances.next.len();
         }
         if wrong {
             *status = Err(Error::CONV);
@@ -246,17 +212,43 @@ impl<'a> Load<'a> {
 
     /// Whether the instances are others than in the sample before.
     pub(crate) fn finish(self, result: Result<(), Error>) -> bool {
-        let Load { values, same, fresh } = self;
+        let Load { values, list } = self;
         if let Err(error) = result.and(values.status) {
             values.fail(Err(error));
-        } else if !fresh.is_empty() {
-            values.ids = Ids::new(fresh);
-        } else if same < values.ids.list.len() {
-            let list = values.ids.list.get(..same).unwrap_or_default().to_vec();
-            values.ids = Ids::new(list);
-        } else {
-            return false;
+            return true;
         }
-        true
+        let changed = values.ids.list != *list;
+        if changed {
+            values.ids = Ids::new(list.clone());
+        }
+        changed
     }
+}
+
+/// Adds instances to a list and numbers to a column. Room for as many as are known to come is made beforehand, so that
+/// no value needs a check of its own.
+#[inline]
+fn append<'v, T: Copy + Default>(
+    list: &mut Vec<u32>,
+    column: &mut Vec<T>,
+    values: impl Iterator<Item = (Option<Inst>, Atom<'v>)>,
+    mut number: impl FnMut(Atom<'v>) -> T,
+) {
+    let (start, mut count) = (list.len(), 0);
+    let (expected, most) = values.size_hint();
+    if most != Some(expected) {
+        return values.for_each(|(inst, value)| {
+            list.push(inst.word());
+            column.push(number(value));
+        });
+    }
+    list.resize(start + expected, 0);
+    column.resize(start + expected, T::default());
+    let places = list.split_at_mut(start).1.iter_mut().zip(column.split_at_mut(start).1);
+    places.zip(values).for_each(|(place, (inst, value))| {
+        (*place.0, *place.1) = (inst.word(), number(value));
+        count += 1;
+    });
+    list.truncate(start + count);
+    column.truncate(start + count);
 }
