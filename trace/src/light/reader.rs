@@ -157,11 +157,16 @@ impl Reader {
     /// gives the number of those that were not seen.
     pub fn records(&mut self, limit: u64, mut f: impl FnMut(Kind, &[u8], &Record<'_>)) -> Result<u64, ReadError> {
         self.refresh()?;
+        let file = &self.file;
+        let written = |ring: &Ring| InFile { file, at: ring.at }.written();
+        let written: Vec<u64> = self.rings.iter().map(written).collect::<io::Result<_>>()?;
+        // The tags of what has been written till then.
+        self.refresh()?;
         let mut missed = 0;
         let mut words = std::mem::take(&mut self.words);
-        for ring in &mut self.rings {
+        for (ring, written) in self.rings.iter_mut().zip(written) {
             let file = InFile { file: &self.file, at: ring.at };
-            missed += ring.consumer.read(file, limit, &mut words, |record| {
+            missed += ring.consumer.read(file, written, limit, &mut words, |record| {
                 if let Some(Some((kind, name))) = self.tags.get(record.tag as usize) {
                     f(*kind, name, record);
                 }

@@ -127,7 +127,7 @@ pub(crate) struct Consumer {
     room: u64,
     /// The most cells that a record has.
     most: u64,
-    /// The cell and the record that come next.
+    /// What comes after the last record that was seen: its cell at the earliest, and its number.
     cell: u64,
     record: u64,
 }
@@ -178,16 +178,16 @@ impl Consumer {
         Consumer { room: room as u64, most: most as u64, cell: 0, record: 0 }
     }
 
-    /// Hands over the records that have come since the last time, of the last `limit` cells, and says how many have come
-    /// besides.
+    /// Hands over the records that have come since the last time, of the last `limit` cells up to where the ring was
+    /// written some time ago, and says how many have come besides.
     pub(crate) fn read(
         &mut self,
         mut ring: impl Source,
+        written: u64,
         limit: u64,
         buffer: &mut Vec<u64>,
         mut out: impl FnMut(&Record<'_>),
     ) -> io::Result<u64> {
-        let written = ring.written()?;
         let Some(new) = written.checked_sub(self.cell).filter(|_| self.room > self.most) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
@@ -208,17 +208,15 @@ impl Consumer {
             cells.nth(skipped - 1);
         }
         let mut bytes = [0; super::format::MAX_FIELDS];
-        let mut before = self.record;
         while let Some(first) = cells.next() {
             let Some((record, number)) = decode(first, &mut cells, self.most as usize, &mut bytes) else { continue };
-            missed += number.saturating_sub(before);
-            before = before.max(number.saturating_add(1));
+            let end = written - cells.len() as u64;
+            // Each has taken a cell at least, whatever the numbers say.
+            missed += number.saturating_sub(self.record).min(end - self.cell - 1);
+            (self.cell, self.record) = (end, self.record.max(number.saturating_add(1)));
             out(&record);
         }
-        self.cell = written;
-        self.record = before;
-        // Each has taken a cell at least, whatever the numbers say.
-        Ok(missed.min(new))
+        Ok(missed)
     }
 }
 
@@ -271,3 +269,87 @@ fn decode<'b>(
 }
 
 const _: () = assert!(cells(super::format::MAX_FIELDS) == MAX_CELLS);
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::MAX_FIELDS;
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicU64, Ordering, fence};
+    use loom::thread;
+
+    /// Words whose every order is tried out.
+    struct Tried(Vec<AtomicU64>);
+
+    impl Words for Tried {
+        fn load(&self, at: usize, order: Ordering) -> u64 {
+            self.0[at].load(order)
+        }
+
+        fn store(&self, at: usize, word: u64, order: Ordering) {
+            self.0[at].store(word, order);
+        }
+
+        fn fence(&self, order: Ordering) {
+            fence(order);
+        }
+    }
+
+    /// Reads, and sees that each record is whole; how many there were, and how many not.
+    fn read(consumer: &mut Consumer, ring: &Tried) -> (u64, u64) {
+        let mut seen = 0;
+        let written = { ring }.written().unwrap();
+        let missed = consumer.read(ring, written, u64::MAX, &mut Vec::new(), |record| {
+            seen += 1;
+            let n = record.time;
+            assert_eq!((record.tag, record.value, record.id, record.parent), (n as u32, n, n, n));
+        });
+        (seen, missed.unwrap())
+    }
+
+    fn write(producer: &mut Producer, ring: &Tried, n: u64) {
+        producer.write(ring, n as u32, &Mark { time: n, value: n, id: n, parent: n, ..Mark::default() });
+    }
+
+    #[test]
+    fn whatever_the_order_records_are_whole_or_missed() {
+        // Room for two records, and three are written while one thread reads twice.
+        const ROOM: usize = 2;
+        const WRITTEN: u64 = 3;
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let words = (0..word_of(ROOM)).map(|_| AtomicU64::new(0)).collect();
+            let ring = Arc::new(Tried(words));
+            let writer = thread::spawn({
+                let ring = Arc::clone(&ring);
+                move || {
+                    let mut producer = Producer::new(ROOM);
+                    (1..=WRITTEN).for_each(|n| write(&mut producer, &ring, n));
+                }
+            });
+            let mut consumer = Consumer::new(ROOM, 1);
+            let first = read(&mut consumer, &ring);
+            writer.join().unwrap();
+            let last = read(&mut consumer, &ring);
+            assert_eq!(first.0 + first.1 + last.0 + last.1, WRITTEN);
+            assert!(last.0 + first.0 > 0);
+        });
+    }
+
+    #[test]
+    fn fields_take_as_many_cells_as_they_need() {
+        let words = || (0..word_of(100)).map(|_| std::sync::atomic::AtomicU64::new(0)).collect::<Vec<_>>();
+        let (ring, mut producer, mut consumer) = (words(), Producer::new(100), Consumer::new(100, MAX_CELLS));
+        let bytes: Vec<u8> = (0..MAX_FIELDS).map(|n| n as u8).collect();
+        for len in (0..=MAX_FIELDS).chain([0, 1]) {
+            producer.write(&ring[..], 5, &Mark { time: len as u64, fields: &bytes[..len], ..Mark::default() });
+            let mut seen = Vec::new();
+            let written = { &ring[..] }.written().unwrap();
+            let missed = consumer.read(&ring[..], written, u64::MAX, &mut Vec::new(), |record| {
+                seen.push((record.time, record.fields.to_vec()));
+            });
+            assert_eq!((missed.unwrap(), seen), (0, vec![(len as u64, bytes[..len].to_vec())]));
+        }
+    }
+}

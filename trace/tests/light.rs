@@ -1,0 +1,277 @@
+//! The light transport, read as an agent reads it: threads, processes that fork, and rings that are too small.
+
+#![allow(clippy::unwrap_used, clippy::panic, unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+use pcp_trace::light::{Directory, Reader};
+use pcp_trace::protocol::Kind;
+use pcp_trace::{Fields, Options, State, Tag, Trace, Transport};
+
+/// An agent's directory, and the options to use it.
+struct Scene {
+    directory: Directory,
+    _dir: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let dir = tempfile::tempdir().unwrap();
+        Scene { directory: Directory::open(dir.path().join("4323")).unwrap(), _dir: dir }
+    }
+
+    fn options(&self) -> Options {
+        Options { directory: Some(self.directory.path().to_owned()), ..Options::default() }.light()
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files: Vec<_> =
+            fs::read_dir(self.directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+
+    /// The only file.
+    fn reader(&self) -> Reader {
+        let [file] = &self.files()[..] else { panic!("{:?}", self.files()) };
+        Reader::open(file).unwrap()
+    }
+}
+
+fn tag(name: &str) -> Tag {
+    Tag::new(name).unwrap()
+}
+
+/// Counts by tag.
+fn counts(reader: &mut Reader) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    let name = |tag: &[u8]| String::from_utf8(tag.to_vec()).unwrap();
+    reader.changes(|_, tag, change| *counts.entry(name(tag)).or_default() += change.count).unwrap();
+    counts
+}
+
+/// Records, and how many of them were missed.
+fn records(reader: &mut Reader) -> (u64, u64) {
+    let mut seen = 0;
+    let missed = reader.records(u64::MAX, |_, _, _| seen += 1).unwrap();
+    (seen, missed)
+}
+
+#[test]
+fn every_kind_arrives_with_all_that_it_has() {
+    let scene = Scene::new();
+    let trace = Trace::new(scene.options());
+    let [outer, inner, point, size, bytes] = ["outer", "inner", "point", "size", "bytes"].map(tag);
+    let mut transaction = trace.begin(&outer);
+    assert!(transaction.field("user", 7) && transaction.field("path", "/cart"));
+    transaction.begin_part(&inner).end();
+    transaction.point(&point);
+    drop(transaction.begin_part(&inner));
+    transaction.end();
+    trace.transact(&outer, Duration::from_millis(250));
+    trace.point_with(&point, &Fields::new().with("long", "x".repeat(500)));
+    trace.observe(&size, 2.5);
+    trace.observe(&size, 1.5);
+    trace.counter(&bytes, 1e9);
+    assert_eq!((trace.status().sent, trace.status().missed, trace.status().connected), (8, 0, true));
+
+    let mut reader = scene.reader();
+    let mut changes = Vec::new();
+    reader.changes(|kind, tag, change| changes.push((kind, tag.to_vec(), change))).unwrap();
+    let of = |kind, tag: &Tag| changes.iter().find(|c| c.0 == kind && c.1 == tag.name().as_bytes()).unwrap().2;
+    let outer_times = of(Kind::Transact, &outer);
+    assert!(outer_times.count == 2 && (0.25..5.0).contains(&outer_times.total), "{outer_times:?}");
+    assert!(outer_times.times.is_some_and(|(min, max)| min > 0.0 && min < 0.25 && max == 0.25), "{outer_times:?}");
+    assert_eq!((of(Kind::Transact, &inner).count, of(Kind::Point, &point).count), (1, 2));
+    assert_eq!((of(Kind::Observe, &size).count, of(Kind::Observe, &size).last.unwrap().1), (2, 1.5));
+    assert_eq!(of(Kind::Counter, &bytes).last.unwrap().1, 1e9);
+    assert!(counts(&mut reader).is_empty());
+
+    let mut seen = Vec::new();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let missed = reader.records(u64::MAX, |_, tag, record| {
+        let fields: Vec<_> = record.fields().map(|(key, value)| format!("{}={}", text(key), value.len())).collect();
+        seen.push((
+            text(tag),
+            record.begin,
+            record.end,
+            record.duration().is_some(),
+            record.id,
+            record.parent,
+            fields.concat(),
+        ));
+    });
+    let begun = |name: &str, id, parent| (name.to_owned(), true, false, false, id, parent, String::new());
+    let point = |name: &str, parent, fields: &str| (name.to_owned(), false, false, false, 0, parent, fields.to_owned());
+    let ended = |name: &str, counts, id, parent, fields: &str| {
+        (name.to_owned(), false, true, counts, id, parent, fields.to_owned())
+    };
+    let expected = [
+        begun("outer", 1, 0),
+        begun("inner", 2, 1),
+        ended("inner", true, 2, 1, ""),
+        point("point", 1, ""),
+        begun("inner", 3, 1),
+        ended("inner", false, 3, 1, ""),
+        ended("outer", true, 1, 0, "user=1path=5"),
+        ("outer".to_owned(), true, true, true, 4, 0, String::new()),
+        point("point", 0, "long=500"),
+        point("size", 0, ""),
+        point("size", 0, ""),
+        point("bytes", 0, ""),
+    ];
+    assert_eq!((missed.unwrap(), &seen[..]), (0, &expected[..]));
+    assert!(!reader.is_ended());
+    drop(trace);
+    assert_eq!(records(&mut reader), (0, 0));
+    assert!(reader.is_ended());
+}
+
+#[test]
+fn threads_are_counted_exactly_while_they_are_read() {
+    const EACH: u64 = 50_000;
+    let scene = Scene::new();
+    // Room for few records.
+    let trace = Trace::new(Options { ring_len: 8192, ..scene.options() });
+    let tags: Vec<Tag> = (0..100).map(|n| tag(&format!("tag {n}"))).collect();
+    trace.point(&tags[0]);
+    let mut reader = scene.reader();
+    let (mut counted, mut seen, mut missed) = (BTreeMap::<String, u64>::new(), 0, 0);
+    let mut take = |reader: &mut Reader| {
+        counts(reader).into_iter().for_each(|(tag, count)| *counted.entry(tag).or_default() += count);
+        let (more, lost) = records(reader);
+        (seen, missed) = (seen + more, missed + lost);
+    };
+    for _ in 0..2 {
+        // The second time in the lanes of the first.
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| (0..EACH).for_each(|n| trace.point(&tags[n as usize % tags.len()]))))
+                .collect();
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                take(&mut reader);
+            }
+        });
+    }
+    take(&mut reader);
+    assert_eq!(reader.lanes(), 5);
+    let expected = |n: usize| 8 * EACH / 100 + u64::from(n == 0);
+    assert_eq!(counted.len(), tags.len());
+    assert!((0..tags.len()).all(|n| counted[tags[n].name()] == expected(n)), "{counted:?}");
+    assert_eq!(seen + missed, 8 * EACH + 1);
+    assert!(seen > 0 && missed > 0, "{seen} {missed}");
+    assert_eq!((trace.status().sent, trace.status().missed), (8 * EACH + 1, 0));
+}
+
+#[test]
+fn without_an_agent_nothing_is_made_and_everything_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("4323");
+    for there in [false, true] {
+        if there {
+            fs::create_dir(&path).unwrap();
+        }
+        let options = Options { directory: Some(path.clone()), reconnect: vec![Duration::ZERO], ..Options::default() };
+        let trace = Trace::new(options.light());
+        (0..10).for_each(|_| trace.point(&tag("tag")));
+        trace.begin(&tag("tag")).end();
+        assert_eq!((trace.status().sent, trace.status().missed, trace.status().connected), (0, 11, false));
+        assert!(trace.status().failure.is_some());
+        if there {
+            // It comes.
+            let agent = Directory::open(path.clone()).unwrap();
+            trace.point(&tag("tag"));
+            assert_eq!((trace.status().sent, trace.status().missed, trace.status().connected), (1, 11, true));
+            drop(agent);
+            drop(trace);
+            // Nobody would ever remove it.
+            assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+        }
+    }
+}
+
+#[test]
+fn the_way_is_found() {
+    let scene = Scene::new();
+    let auto = Options { transport: Transport::Auto, port: 1, ..scene.options() };
+    for (options, light) in [
+        (auto.clone(), true),
+        (Options { host: "127.0.0.1".into(), ..auto.clone() }, true),
+        (Options { host: "192.0.2.1".into(), connect_timeout: Duration::from_millis(1), ..auto.clone() }, false),
+        (Options { transport: Transport::Tcp, ..auto.clone() }, false),
+        (Options { directory: Some("/nonexistent".into()), ..auto.clone() }, false),
+        (Options { state: State::NOAGENT, ..auto }, false),
+    ] {
+        let what = format!("{options:?}");
+        let trace = Trace::new(options);
+        trace.point(&tag("tag"));
+        assert_eq!(trace.status().sent, u64::from(light), "{what}");
+        assert_eq!(scene.files().len(), usize::from(light), "{what}");
+        drop(trace);
+        // As the agent does.
+        scene.files().iter().for_each(|file| fs::remove_file(file).unwrap());
+    }
+}
+
+#[test]
+fn a_child_has_a_file_of_its_own() {
+    let scene = Scene::new();
+    let trace = Trace::new(scene.options());
+    let (before, after) = (tag("before"), tag("after"));
+    let open = trace.begin(&before);
+    (0..3).for_each(|_| trace.point(&before));
+    let parent = scene.reader();
+    // SAFETY: the child marks, which takes no lock that another thread of the parent may hold but malloc's, which glibc
+    // sees to, and leaves without destructors.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            (0..5).for_each(|_| trace.point(&after));
+            let in_thread = thread::spawn({
+                let (trace, after) = (trace.clone(), after.clone());
+                move || (0..5).for_each(|_| trace.point(&after))
+            });
+            let joined = in_thread.join().is_ok();
+            open.end();
+            let good = joined && trace.status().sent == 11 && trace.status().missed == 0;
+            drop(trace);
+            // SAFETY: ends the process.
+            unsafe { nix::libc::_exit(i32::from(!good)) }
+        }
+        ForkResult::Parent { child } => {
+            assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
+        }
+    }
+    trace.point(&before);
+    open.end();
+    let expected = [("before".to_owned(), 5)];
+    let (mut parent, mut parents_files) = (parent, 0);
+    assert_eq!(counts(&mut parent), BTreeMap::from(expected));
+    for file in scene.files() {
+        let mut reader = Reader::open(&file).unwrap();
+        if reader.process().pid == std::process::id() {
+            parents_files += 1;
+            continue;
+        }
+        assert_eq!(counts(&mut reader), BTreeMap::from([("after".to_owned(), 10), ("before".to_owned(), 1)]));
+        // Its handle was the last one there: it was `clone`d by the thread, and dropped.
+        assert!(!reader.process().is_alive());
+    }
+    assert_eq!((parents_files, scene.files().len()), (1, 2));
+}
+
+#[test]
+fn what_has_no_room_is_missed() {
+    let scene = Scene::new();
+    let trace = Trace::new(scene.options());
+    (0..70_000).for_each(|n| trace.point(&tag(&format!("tag {n}"))));
+    assert_eq!((trace.status().sent, trace.status().missed), (65_536, 70_000 - 65_536));
+    let mut reader = scene.reader();
+    assert_eq!(counts(&mut reader).len(), 65_536);
+    assert_eq!(reader.missed(), 70_000 - 65_536);
+}
