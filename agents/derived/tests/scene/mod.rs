@@ -139,6 +139,7 @@ impl Watch {
         let pmids: Vec<PmId> = self.descs.iter().map(|desc| desc.pmid).collect();
         let sample = self.client.fetch(&pmids).unwrap();
         let number = |value: Atom<'_>| match value {
+            Atom::I32(n) => n.into(),
             Atom::U32(n) => n.into(),
             Atom::I64(n) => n as f64,
             Atom::U64(n) => n as f64,
