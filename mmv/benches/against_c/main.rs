@@ -28,7 +28,8 @@ type Figures = HashMap<String, f64>;
 
 fn main() {
     if let Some(shape) = start::Shape::asked_for() {
-        return println!("{:.0}", shape.start());
+        let [all, starts] = shape.start();
+        return println!("{all:.0} {starts:.0}");
     }
     let dir = tempfile::tempdir().expect("a directory");
     let peer = compile(dir.path());

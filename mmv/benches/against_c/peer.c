@@ -1,6 +1,6 @@
 /* What benches/against_c.rs compares with: the C library's updates, and bare atomics on its mapped page.
  * cc -O2 peer.c -lpcp_mmv -lpcp -lpthread; prints "name nanoseconds" lines, or with arguments FILES METRICS
- * INSTANCES the nanoseconds until so many files are there. */
+ * INSTANCES the nanoseconds until so many files are there, and of the starts alone. */
 #define _GNU_SOURCE
 #include <pcp/pmapi.h>
 #include <pcp/mmv_stats.h>
@@ -110,36 +110,36 @@ static void lookup(void)
     mmv_stats_stop("lookup", base);
 }
 
-/* The time to have files ready with so many metrics each, over an instance domain of so many instances or none. */
+/* The time until files are there with so many metrics each, over an instance domain of so many instances or
+ * none: with the registration, and without it. */
 static void start(int files, int metrics, int instances)
 {
-    mmv_metric_t *m = calloc(metrics, sizeof *m);
-    mmv_instances_t *in = calloc(instances + 1, sizeof *in);
-    mmv_indom_t indom = { 1, instances, in, "short", "help" };
-    void **base = calloc(files, sizeof *base);
+    char (*name)[MMV_NAMEMAX] = calloc(metrics, MMV_NAMEMAX), (*instance)[MMV_NAMEMAX] = calloc(instances + 1, MMV_NAMEMAX);
+    pmUnits units = { 0 };
+    double begin, starts = 0;
     char file[64];
 
-    for (int i = 0; i < metrics; i++) {
-        snprintf(m[i].name, MMV_NAMEMAX, "m.metric%d", i);
-        m[i].item = i % 1024;
-        m[i].type = MMV_TYPE_U64;
-        m[i].semantics = MMV_SEM_COUNTER;
-        m[i].indom = instances ? 1 : PM_INDOM_NULL;
-        m[i].shorttext = "short";
-        m[i].helptext = "help";
-    }
-    for (int i = 0; i < instances; i++) {
-        in[i].internal = i;
-        snprintf(in[i].external, MMV_NAMEMAX, "inst%d", i);
-    }
-    double begin = now();
+    for (int i = 0; i < metrics; i++)
+        snprintf(name[i], MMV_NAMEMAX, "m.metric%d", i);
+    for (int i = 0; i < instances; i++)
+        snprintf(instance[i], MMV_NAMEMAX, "inst%d", i);
+    begin = now();
     for (int f = 0; f < files; f++) {
         snprintf(file, sizeof file, "file%d", f);
-        base[f] = mmv_stats_init(file, 50, 0, m, metrics, instances ? &indom : NULL, instances ? 1 : 0);
-        if (!base[f])
+        mmv_registry_t *registry = mmv_stats_registry(file, 50, 0);
+        if (instances)
+            mmv_stats_add_indom(registry, 1, "short", "help");
+        for (int i = 0; i < instances; i++)
+            mmv_stats_add_instance(registry, 1, i, instance[i]);
+        for (int i = 0; i < metrics; i++)
+            mmv_stats_add_metric(registry, name[i], i, MMV_TYPE_U64, MMV_SEM_COUNTER, units,
+                                 instances ? 1 : PM_INDOM_NULL, "short", "help");
+        starts -= now();
+        if (!mmv_stats_start(registry))
             abort();
+        starts += now();
     }
-    printf("%.0f\n", now() - begin);
+    printf("%.0f %.0f\n", now() - begin, starts);
 }
 
 int main(int argc, char **argv)

@@ -34,18 +34,18 @@ pub(crate) fn report(peer: Option<&Path>) {
     let Some(peer) = peer else { return };
     let places = [env::temp_dir(), "/dev/shm".into()];
     for place in places.iter().filter(|place| place.is_dir()) {
+        println!("Files in {}, milliseconds", place.display());
         for (shape, goal) in SHAPES {
-            let [c, rust] = shape.contest(peer, place);
-            let Shape { files, metrics, instances } = shape;
             let goal = goal.map_or(String::new(), |goal| format!("{goal:.2}"));
-            println!(
-                "start {files} x {metrics} x {:<6} in {:<10} {:>9.2} ms beside {:>9.2} ms {:>7.3} {goal:>7}",
-                instances.max(1),
-                place.display(),
-                rust / 1e6,
-                c / 1e6,
-                rust / c
-            );
+            for (what, [c, rust]) in ["registered and started", "started"].iter().zip(shape.contest(peer, place)) {
+                let Shape { files, metrics, instances } = shape;
+                let (values, ratio) = (instances.max(1), rust / c);
+                println!(
+                    "{files:>4} files x {metrics:>4} x {values:<6} {what:<24} Rust {:>7.2}  C {:>7.2}  ratio {ratio:.3} {goal:>5}",
+                    rust / 1e6,
+                    c / 1e6
+                );
+            }
         }
     }
 }
@@ -57,11 +57,11 @@ impl Shape {
         Some(Shape { files: numbers.next()? as usize, metrics: numbers.next()? as usize, instances: numbers.next()? })
     }
 
-    /// The median times of C and Rust.
-    fn contest(self, peer: &Path, place: &Path) -> [f64; 2] {
+    /// The median times of C and Rust: with the registration, and without it.
+    fn contest(self, peer: &Path, place: &Path) -> [[f64; 2]; 2] {
         let dir = tempfile::tempdir_in(place).expect("a directory");
         let own = env::current_exe().expect("this program");
-        let mut rounds = [(); ROUNDS].map(|()| [0.0; 2]);
+        let mut rounds = [[[0.0; 2]; 2]; ROUNDS];
         for (n, round) in rounds.iter_mut().enumerate() {
             for side in if n % 2 == 0 { [0, 1] } else { [1, 0] } {
                 let dir = dir.path().join(format!("{n}.{side}"));
@@ -69,55 +69,49 @@ impl Shape {
                 round[side] = self.start_of([peer, &own][side], &dir);
             }
         }
-        [0, 1].map(|side| {
-            let mut times = rounds.map(|round| round[side]);
+        let median = |what: usize, side: usize| {
+            let mut times = rounds.map(|round| round[side][what]);
             times.sort_by(f64::total_cmp);
             times[ROUNDS / 2]
-        })
+        };
+        [0, 1].map(|what| [0, 1].map(|side| median(what, side)))
     }
 
-    fn start_of(self, program: &Path, dir: &Path) -> f64 {
+    fn start_of(self, program: &Path, dir: &Path) -> [f64; 2] {
         let numbers = [self.files.to_string(), self.metrics.to_string(), self.instances.to_string()];
         let output = Command::new(program).args(numbers).env("PCP_TMP_DIR", dir).output().expect("a start");
-        String::from_utf8_lossy(&output.stdout).trim().parse().expect("nanoseconds")
+        let output = String::from_utf8_lossy(&output.stdout);
+        let mut times = output.split_whitespace().map(|ns| ns.parse().expect("nanoseconds"));
+        [(); 2].map(|()| times.next().expect("two times"))
     }
 
-    /// The time until all files are there.
-    pub(crate) fn start(self) -> f64 {
+    /// The time until all files are there, and of the starts alone.
+    pub(crate) fn start(self) -> [f64; 2] {
         let names: Vec<String> = (0..self.metrics).map(|i| format!("m.metric{i}")).collect();
         let instances: Vec<String> = (0..self.instances).map(|i| format!("inst{i}")).collect();
         let files: Vec<String> = (0..self.files).map(|i| format!("file{i}")).collect();
-        let start = crate::now();
-        if self.instances == 0 {
-            let started: Vec<_> = files.iter().map(|file| singular(file, &names)).collect();
-            let taken = crate::now() - start;
-            black_box(started);
-            return taken;
+        let (begin, mut starts, mut kept) = (crate::now(), 0.0, (Vec::new(), Vec::new(), Vec::new()));
+        for file in &files {
+            let registry = Registry::builder(file).cluster(50).persistent().build().expect("a registry");
+            if self.instances == 0 {
+                kept.0.push(names.iter().map(|name| crate::metric(&registry, name)).collect::<Vec<_>>());
+            } else {
+                kept.1.push(over_instances(&registry, &names, &instances));
+            }
+            let start = crate::now();
+            registry.try_start().expect("a file");
+            starts += crate::now() - start;
+            kept.2.push(registry);
         }
-        let started: Vec<_> = files.iter().map(|file| over_instances(file, &names, &instances)).collect();
-        let taken = crate::now() - start;
-        black_box(started);
-        taken
+        let taken = crate::now() - begin;
+        black_box(kept);
+        [taken, starts]
     }
 }
 
-fn registry(file: &str) -> Registry {
-    Registry::builder(file).cluster(50).persistent().build().expect("a registry")
-}
-
-fn singular(file: &str, names: &[String]) -> (Registry, Vec<Counter>) {
-    let registry = registry(file);
-    let handles = names.iter().map(|name| crate::metric(&registry, name)).collect();
-    registry.try_start().expect("a file");
-    (registry, handles)
-}
-
-fn over_instances(file: &str, names: &[String], instances: &[String]) -> (Registry, Vec<Family<Counter>>) {
-    let registry = registry(file);
+fn over_instances(registry: &Registry, names: &[String], instances: &[String]) -> Vec<Family<Counter>> {
     let indom = registry.indom("indom").serial(1).help("short").long_help("help");
     let indom = indom.numbered((0..).zip(instances.iter().map(String::as_str))).register().expect("a domain");
-    let family = |name: &String| registry.counter(name).help("short").long_help("help").over(&indom).expect("a metric");
-    let families = names.iter().map(family).collect();
-    registry.try_start().expect("a file");
-    (registry, families)
+    let family = |name: &String| registry.counter(name).help("short").long_help("help").over(&indom);
+    names.iter().map(|name| family(name).expect("a metric")).collect()
 }

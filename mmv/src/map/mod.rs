@@ -78,18 +78,27 @@ impl Chunk {
     }
 
     /// Maps a file, which must have all of the chunk's values and be mappable ([`probe`]), in place of
-    /// what was mapped, and gives the bytes that the values with slots had until then. Updates go on
-    /// meanwhile: up to the moment of mapping to the old memory, which nobody else touches any more
-    /// after that, and then to the new one.
-    pub(crate) fn move_to(&mut self, file: &Arc<File>) -> io::Result<Vec<u8>> {
+    /// what was mapped, and gives `f` the two words that each value with a slot had until then. Updates
+    /// go on meanwhile: up to the moment of mapping to the old memory, which nobody else touches any
+    /// more after that, and then to the new one.
+    pub(crate) fn move_to(&mut self, file: &Arc<File>, mut f: impl FnMut(&Chunk, usize, u64, u64)) -> io::Result<()> {
         if file.metadata()?.len() < value_at(self.range().end) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.pages.replace(file)?;
         let old = std::mem::replace(&mut self.file, Arc::clone(file));
-        let mut bytes = vec![0; self.slotted * VALUE_LEN];
-        old.read_exact_at(&mut bytes, value_at(self.first))?;
-        Ok(bytes)
+        let mut buffer = [0; 128 * VALUE_LEN];
+        let values = self.slotted();
+        for first in values.clone().step_by(buffer.len() / VALUE_LEN) {
+            let len = buffer.len().min((values.end - first) * VALUE_LEN);
+            let Some(bytes) = buffer.get_mut(..len) else { continue };
+            old.read_exact_at(bytes, value_at(first))?;
+            for (value, bytes) in (first..).zip(bytes.chunks_exact(VALUE_LEN)) {
+                let mut words = bytes.as_chunks().0.iter().copied().map(u64::from_ne_bytes);
+                f(self, value, words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            }
+        }
+        Ok(())
     }
 
     /// The two words of a value that change.
@@ -145,11 +154,14 @@ mod tests {
         let slot = chunk.slot(300);
         slot.word().store(11, Relaxed);
         let file = Arc::new(tempfile::tempfile().unwrap());
-        assert!(chunk.move_to(&file).is_err(), "the file is too short");
+        let mut old = Vec::new();
+        let mut moved =
+            |chunk: &mut Chunk| chunk.move_to(&file, |_, value, word, extra| old.push((value, word, extra)));
+        assert!(moved(&mut chunk).is_err(), "the file is too short");
         file.set_len(value_at(chunk.range().end)).unwrap();
         file.write_all_at(&22u64.to_ne_bytes(), value_at(300)).unwrap();
-        let old = chunk.move_to(&file).unwrap();
-        assert_eq!((old.len(), old.get(..8)), (VALUE_LEN, Some(11u64.to_ne_bytes().as_slice())));
+        moved(&mut chunk).unwrap();
+        assert_eq!(old, [(300, 11, 0)]);
         assert_eq!(slot.word().load(Relaxed), 22);
         slot.word().store(33, Relaxed);
         let mut word = [0; 8];

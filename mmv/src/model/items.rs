@@ -35,6 +35,32 @@ impl Items {
     }
 }
 
+/// The item that a hash leads to.
+pub(super) fn start(hash: u64) -> u16 {
+    (hash >> (u64::BITS - START_BITS)) as u16
+}
+
+const START_BITS: u32 = (MAX_METRICS + 1).ilog2();
+
+/// Hashes in ascending order: distributed by where they lead to, which leaves few to compare.
+pub(super) fn sorted(hashes: Vec<u64>) -> Vec<u64> {
+    let mut places = [0u16; MAX_METRICS + 1];
+    hashes.iter().for_each(|hash| places[usize::from(start(*hash))] += 1);
+    let mut end = 0;
+    for count in &mut places {
+        end += *count;
+        *count = end - *count;
+    }
+    let mut sorted = vec![0; hashes.len()];
+    for hash in hashes {
+        let place = &mut places[usize::from(start(hash))];
+        sorted[usize::from(*place)] = hash;
+        *place += 1;
+    }
+    sorted.chunk_by_mut(|a, b| start(*a) == start(*b)).for_each(<[u64]>::sort_unstable);
+    sorted
+}
+
 fn bit(item: u16) -> u64 {
     1 << (usize::from(item) % BITS)
 }
@@ -42,6 +68,16 @@ fn bit(item: u16) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn order() {
+        let hashes: Vec<u64> = (0..1023u64).map(|n| crate::ids::hash(&(n / 2).to_string()) ^ (n % 2)).collect();
+        let mut expected = hashes.clone();
+        expected.sort_unstable();
+        assert_eq!(sorted(hashes), expected);
+        assert!(sorted(Vec::new()).is_empty());
+        assert_eq!([0, u64::MAX >> 1, u64::MAX].map(start), [0, 511, 1023]);
+    }
 
     #[test]
     fn free_items() {

@@ -328,10 +328,9 @@ impl Model {
     /// that the order in which a program registers them does not matter.
     pub(crate) fn assign_items(&mut self, before: &HashMap<Box<str>, u16>) {
         let Model { metrics, items, .. } = self;
-        // The index comes instead of the last bits, with which fewer words are sorted.
+        // The index comes instead of the hash's last bits.
         let key = |index| ids::hash(metrics.name(index)) & !INDEX | index as u64;
-        let mut pending: Vec<u64> = self.unassigned.drain(..).map(key).collect();
-        pending.sort_unstable();
+        let mut pending = items::sorted(self.unassigned.drain(..).map(key).collect());
         if !before.is_empty() {
             pending.retain(|key| {
                 let index = (key & INDEX) as usize;
@@ -345,7 +344,7 @@ impl Model {
         let mut taken = items.clone();
         before.values().filter(|_| !crowded).for_each(|item| _ = taken.insert(*item));
         for key in pending {
-            let Some(item) = taken.free((key >> INDEX_BITS & INDEX) as u16) else { continue };
+            let Some(item) = taken.free(items::start(key)) else { continue };
             metrics[(key & INDEX) as usize].item = item;
             taken.insert(item);
             items.insert(item);
@@ -355,7 +354,6 @@ impl Model {
 
 /// The bits of a metric's index.
 const INDEX: u64 = MAX_METRICS as u64;
-const INDEX_BITS: u32 = INDEX.count_ones();
 
 /// The nodes above a name, the nearest first.
 fn ancestors(name: &str) -> impl Iterator<Item = &str> {

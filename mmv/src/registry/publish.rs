@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
+use std::iter::repeat_n;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -13,7 +14,7 @@ use super::Inner;
 use super::directory::{choose_cluster, items_before};
 use super::inner::{Phase, State};
 use crate::Error;
-use crate::format::{Flags, G2_AT, VALUE_LEN, ValueType};
+use crate::format::{Flags, G2_AT, ValueType};
 use crate::handle::{Number, no_value};
 use crate::layout::{Layout, MARK, Owner};
 use crate::map::probe;
@@ -155,36 +156,27 @@ impl Published {
 impl State {
     /// Maps the file behind a chunk's addresses; then brings over what the old memory has.
     fn move_chunk(&mut self, index: usize, file: &Arc<File>) -> io::Result<()> {
-        let Some(chunk) = self.chunks.get_mut(index) else { return Ok(()) };
-        let bytes = chunk.move_to(file)?;
-        let mut old = bytes.chunks_exact(VALUE_LEN).map(two_words);
-        for values in self.model.values().within(chunk.slotted()) {
-            let metric = self.model.metric(values.metric);
-            for value in values.first..values.first + values.count {
-                let Some((old_word, old_extra)) = old.next() else { break };
-                let (word, extra) = match metric.kind {
-                    // Most were never updated, and pages that are not touched need no memory.
-                    Kind::Added if old_word == 0 => continue,
-                    _ => chunk.words(value),
-                };
-                match metric.kind {
-                    Kind::Added => add(word, metric.ty, old_word),
-                    Kind::Set | Kind::Counted => replace_mark(word, old_word),
-                    Kind::Interval => {
-                        replace_mark(word, old_word);
-                        replace_mark(extra, old_extra);
-                    }
-                    Kind::Text => {}
-                }
+        let State { chunks, model, .. } = self;
+        let Some(chunk) = chunks.get_mut(index) else { return Ok(()) };
+        let mut metrics = model.values().within(chunk.slotted()).flat_map(|run| repeat_n(run.metric, run.count));
+        chunk.move_to(file, |chunk, value, old_word, old_extra| {
+            let Some(metric) = metrics.next().map(|index| model.metric(index)) else { return };
+            // Most were never updated, and pages that are not touched need no memory.
+            if metric.kind == Kind::Added && old_word == 0 {
+                return;
             }
-        }
-        Ok(())
+            let (word, extra) = chunk.words(value);
+            match metric.kind {
+                Kind::Added => add(word, metric.ty, old_word),
+                Kind::Set | Kind::Counted => replace_mark(word, old_word),
+                Kind::Interval => {
+                    replace_mark(word, old_word);
+                    replace_mark(extra, old_extra);
+                }
+                Kind::Text => {}
+            }
+        })
     }
-}
-
-fn two_words(bytes: &[u8]) -> (u64, u64) {
-    let mut words = bytes.chunks_exact(8).filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)));
-    (words.next().unwrap_or_default(), words.next().unwrap_or_default())
 }
 
 fn add(word: &AtomicU64, ty: ValueType, old: u64) {
