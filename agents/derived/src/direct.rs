@@ -39,7 +39,8 @@ pub(crate) struct Direct {
 struct Bound {
     evaluator: Evaluator,
     metrics: Arc<Metrics>,
-    at: Instant,
+    /// When they may be bound again.
+    again: Instant,
     /// When somebody asked last for each definition with history; `None` for the others.
     asked: Vec<Option<Option<Instant>>>,
     /// When those with history were evaluated.
@@ -78,13 +79,16 @@ impl Direct {
     /// Binds the definitions again. Those that mean the same as before keep their history, unless agents have been
     /// started since.
     fn bind(&mut self) {
+        let start = Instant::now();
         let restarted = self.agents.news() == Some(News::Restarted);
         self.agents.clear_news();
         let evaluator = Evaluator::bind(self.group.definitions.iter(), &mut self.agents, self.group.novalue);
         let metrics = Metrics::new(&self.group, &evaluator);
+        // An agent that has news all the time costs a small part of this one's time.
+        let again = Instant::now() + self.interval.max(20 * start.elapsed());
         let metrics = match self.bound.take() {
             Some(old) if *old.metrics == metrics && !restarted && old.evaluator.operands() == evaluator.operands() => {
-                self.bound = Some(Bound { at: Instant::now(), ..old });
+                self.bound = Some(Bound { again, ..old });
                 return;
             }
             Some(old) if *old.metrics == metrics => old.metrics,
@@ -92,14 +96,14 @@ impl Direct {
         };
         let asked = evaluator.have_history().into_iter().map(|has| has.then_some(None)).collect();
         let (plan, wanted, ticked) = (evaluator.plan([]), Vec::new(), None);
-        self.bound = Some(Bound { evaluator, metrics, at: Instant::now(), asked, ticked, wanted, plan });
+        self.bound = Some(Bound { evaluator, metrics, again, asked, ticked, wanted, plan });
     }
 
-    /// Whether the definitions are to be bound again. An agent that says so all the time is heard once an interval.
+    /// Whether the definitions are to be bound again.
     fn is_stale(&self) -> bool {
         match (&self.bound, self.agents.news()) {
             (None, _) | (_, Some(News::Restarted)) => true,
-            (Some(bound), Some(News::Changed)) => bound.at.elapsed() >= self.interval,
+            (Some(bound), Some(News::Changed)) => Instant::now() >= bound.again,
             (Some(_), None) => false,
         }
     }

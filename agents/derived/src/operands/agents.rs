@@ -149,18 +149,19 @@ impl Agents {
 }
 
 impl Agent {
-    fn lookup(&mut self, name: &str, until: Instant) -> Result<Desc, Missing> {
+    /// The descriptor of a metric; `PM_ERR_NAME` when it has none of this name.
+    fn lookup(&mut self, name: &str, until: Instant) -> Result<Desc> {
         let pmid = match self.place(name) {
-            Place::None => return Err(Missing::Name),
+            Place::None => return Err(Error::NAME),
             Place::Metric(pmid) => pmid,
             Place::Dynamic => match self.keeper.ask(until, |agent| agent.pmid(name)) {
-                Err(Error::AGAIN) => return Err(Missing::Desc),
-                found => found.map_err(|_| Missing::Name)?,
+                Err(Error::AGAIN) => return Err(Error::AGAIN),
+                found => found.map_err(|_| Error::NAME)?,
             },
         };
         // Its file may have been written for another domain.
         let pmid = PmId::new(self.domain, pmid.item());
-        let desc = self.keeper.ask(until, |agent| agent.desc(pmid)).map_err(|_| Missing::Desc)?;
+        let desc = self.keeper.ask(until, |agent| agent.desc(pmid))?;
         Ok(Desc { pmid, ..desc })
     }
 
@@ -193,8 +194,13 @@ impl Metadata for Agents {
                     self.known.insert(name.to_owned(), desc);
                     return Ok(desc);
                 }
-                Err(Missing::Desc) => missing = Missing::Desc,
-                Err(Missing::Name) => {}
+                Err(Error::NAME) => {}
+                Err(e) => {
+                    missing = Missing::Desc;
+                    if e == Error::AGAIN && agent.keeper.is_ready() {
+                        self.news = self.news.max(Some(News::Changed));
+                    }
+                }
             }
         }
         match missing {

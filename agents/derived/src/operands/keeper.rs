@@ -53,6 +53,11 @@ impl Keeper {
         Keeper { name, command, stage: Stage::Away(Instant::now()), pause: Self::SHORTEST, readied: 0 }
     }
 
+    /// Whether it can be asked.
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.stage, Stage::Up { ready: true, .. })
+    }
+
     /// Whether it is being started, and has not failed yet.
     pub(super) fn is_starting(&self) -> bool {
         matches!(self.stage, Stage::Starting(..))

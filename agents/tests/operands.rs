@@ -1,0 +1,205 @@
+//! Agent derived over other agents of this repository, which it starts itself. No PCP is needed.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use mmv::{Counter, Gauge, Registry};
+use nix::unistd::{User, geteuid};
+use pmapi::{Atom, Error, Inst, PmId, Type};
+use pmda::collector::{Collector, Launch, Process};
+use tempfile::TempDir;
+
+struct Derived {
+    dir: TempDir,
+    agent: Collector<Process>,
+}
+
+impl Derived {
+    /// Metrics over agent `name` of domain `domain`.
+    fn over(name: &str, domain: u16, interval: &str, metrics: &str) -> Derived {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("config/pmda")).unwrap();
+        fs::create_dir_all(dir.path().join("tmp/mmv")).unwrap();
+        Derived::start(dir, name, domain, interval, metrics)
+    }
+
+    fn start(dir: TempDir, name: &str, domain: u16, interval: &str, metrics: &str) -> Derived {
+        let user = User::from_uid(geteuid()).unwrap().unwrap().name;
+        let binary = env!("CARGO_BIN_EXE_pcp-agents");
+        let files = dir.path().join("files");
+        let mut write = Command::new(binary);
+        assert!(write.args(["agent", name, "--write-pmda"]).arg(&files).status().unwrap().success());
+        // PCP's file of all domains is not everywhere.
+        fs::write(files.join("names"), format!("#include \"domain.h\"\nroot {{\n\t{name}\n}}\n#include \"pmns\"\n"))
+            .unwrap();
+        let names = if files.join("pmns").exists() && name != "mmv" { "pmns = \"files/names\"," } else { "" };
+        let group = format!(
+            "[group.test]
+             interval = \"{interval}\"
+             agent = {{ domain = {domain}, {names} command = \"{binary} agent {name} -l - --username {user}\" }}
+             [group.test.metric]
+             {metrics}
+            "
+        );
+        fs::write(dir.path().join("conf.toml"), group).unwrap();
+        let mut command = Command::new(binary);
+        command.args(["agent", "derived", "-c"]).arg(dir.path().join("conf.toml")).args(["-l", "log"]);
+        command.args(["--username", &user]).current_dir(dir.path());
+        command.env("PCP_CONF", "/nonexistent").env("PCP_VAR_DIR", dir.path());
+        command.env("PCP_TMP_DIR", dir.path().join("tmp"));
+        Derived { agent: Launch::pipe(command).start().unwrap(), dir }
+    }
+
+    #[track_caller]
+    fn pmid(&mut self, name: &str) -> PmId {
+        let log = self.dir.path().join("log");
+        let log = || fs::read_to_string(log).unwrap();
+        self.agent.pmid(name).unwrap_or_else(|e| panic!("{name}: {e}\n{}", log()))
+    }
+
+    /// Values of several metrics in one fetch.
+    fn fetch(&mut self, pmids: &[PmId], ty: Type) -> Vec<Result<Vec<(Option<Inst>, f64)>, Error>> {
+        let fetched = self.agent.fetch(pmids).unwrap();
+        let values = |set: pmapi::pdu::result::ValueSet<'_>| match set.error {
+            Some(e) => Err(e),
+            None => Ok(set.values().map(|(inst, value)| (inst, number(value.atom(ty).unwrap()))).collect()),
+        };
+        fetched.sets().map(values).collect()
+    }
+}
+
+fn number(atom: Atom<'_>) -> f64 {
+    match atom {
+        Atom::U32(v) => v.into(),
+        Atom::I64(v) => v as f64,
+        Atom::U64(v) => v as f64,
+        Atom::Double(v) => v,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The operand counts how often it is fetched.
+#[test]
+fn one_fetch_for_all_that_a_request_asks_for_and_none_for_others() {
+    let mut derived = Derived::over(
+        "showcase",
+        402,
+        "10msec",
+        "once = 'showcase.counter.fetches'\ntwice = 'showcase.counter.fetches * 2'\nmore = 'sum(showcase.bin.size) + 1'",
+    );
+    let pmids = ["once", "twice"].map(|name| derived.pmid(&format!("derived.{name}")));
+    for round in 1..=5 {
+        let round = f64::from(round);
+        let values = derived.fetch(&[pmids[0], pmids[1], pmids[0]], Type::U32);
+        assert_eq!(values, [round, 2.0 * round, round].map(|value| Ok(vec![(None, value)])));
+        for pmid in pmids {
+            derived.agent.desc(pmid).unwrap();
+        }
+    }
+}
+
+/// The towers of a mirage are others in each fetch.
+#[test]
+fn instances_come_and_go() {
+    let mut derived = Derived::over(
+        "showcase",
+        402,
+        "10msec",
+        "height = 'showcase.mirage.height + 1'\nsame = 'count(showcase.mirage.height) - showcase.mirage.count'\n\
+         named = 'matchinst(/tower-[ab]/, showcase.mirage.height)'\nsecond = 'showcase.mirage.height[tower-b]'",
+    );
+    let pmids = ["height", "same", "named", "second"].map(|name| derived.pmid(&format!("derived.{name}")));
+    let indom = derived.agent.desc(pmids[0]).unwrap().indom.unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..14 {
+        let [height, same, named, second] = derived.fetch(&pmids, Type::U32).try_into().unwrap();
+        assert_eq!(same, Ok(vec![(None, 0.0)]));
+        let height = height.unwrap();
+        let towers = derived.agent.instances(indom).unwrap();
+        assert_eq!(
+            height.iter().map(|(inst, _)| inst.unwrap()).collect::<Vec<_>>(),
+            towers.iter().map(|t| t.0).collect::<Vec<_>>()
+        );
+        assert!(towers.iter().zip('a'..).all(|((_, name), letter)| *name == format!("tower-{letter}")), "{towers:?}");
+        let lower = |(inst, height): &(Option<Inst>, f64)| (*inst, height - 1.0);
+        assert_eq!(named.unwrap(), height.iter().take(2).map(lower).collect::<Vec<_>>());
+        assert_eq!(second.unwrap(), height.iter().skip(1).take(1).map(lower).collect::<Vec<_>>());
+        seen.push(height.len());
+    }
+    assert_eq!((seen.iter().min(), seen.iter().max()), (Some(&1), Some(&6)));
+}
+
+/// However often, and whoever asks: differences are between samples of the agent, which are never close together.
+#[test]
+fn clients_share_rates() {
+    let mut derived = Derived::over(
+        "showcase",
+        402,
+        "100msec",
+        "step = 'delta(showcase.counter.u64)'\ntime = 'rate(showcase.counter.double)'",
+    );
+    let (step, time) = (derived.pmid("derived.step"), derived.pmid("derived.time"));
+    let (mut steps, mut times) = (0, Vec::new());
+    let end = Instant::now() + Duration::from_secs(2);
+    for round in 0.. {
+        // One client looks without a pause, the other one now and then.
+        derived.agent.as_client(if round % 50 == 0 { 2 } else { 1 });
+        let [step, time] = derived.fetch(&[step, time], Type::Double).try_into().unwrap();
+        // A gigabyte for each fetch of the operand.
+        for (_, value) in step.unwrap() {
+            assert_eq!(value, f64::from(1 << 30));
+            steps += 1;
+        }
+        times.extend(time.unwrap().into_iter().map(|(_, value)| value));
+        if Instant::now() > end {
+            break;
+        }
+        sleep(Duration::from_millis(1));
+    }
+    assert!(steps > 20, "{steps}");
+    // The rate of time is 1, but for what the agents wait for the processor.
+    times.sort_by(f64::total_cmp);
+    let middle = times[times.len() / 2];
+    assert!((0.9..1.1).contains(&middle), "{times:?}");
+}
+
+fn registry(dir: &Path) -> Registry {
+    let registry = Registry::builder("app").directory(dir.join("tmp/mmv")).build().unwrap();
+    registry.try_start().unwrap();
+    registry
+}
+
+/// The metric of an application that was started again is of another type.
+#[test]
+fn an_operand_that_is_another_one_now() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("config/pmda")).unwrap();
+    fs::create_dir_all(dir.path().join("tmp/mmv")).unwrap();
+    let first = registry(dir.path());
+    let counter: Counter = first.counter("x").register().unwrap();
+    counter.add(41);
+    let mut derived = Derived::start(dir, "mmv", 70, "10msec", "x = 'instant(mmv.app.x) + 1'\nn = 'count(mmv.app.x)'");
+    let x = derived.pmid("derived.x");
+    assert_eq!(derived.agent.desc(x).unwrap().ty, Type::U64);
+    assert_eq!(derived.fetch(&[x], Type::U64), [Ok(vec![(None, 42.0)])]);
+
+    drop((counter, first));
+    let second = registry(derived.dir.path());
+    let gauge: Gauge<f64> = second.gauge("x").register().unwrap();
+    gauge.set(1.5);
+    let end = Instant::now() + Duration::from_secs(60);
+    // Until that has been seen there is an error, never a number that is none.
+    while derived.agent.desc(x).unwrap().ty != Type::Double {
+        let set = derived.agent.fetch(&[x]).unwrap().sets().next().unwrap();
+        assert!(set.error == Some(Error::AGAIN), "{:?}", set.error);
+        assert!(Instant::now() < end);
+        sleep(Duration::from_millis(5));
+    }
+    assert_eq!(derived.pmid("derived.x"), x);
+    assert_eq!(derived.fetch(&[x], Type::Double), [Ok(vec![(None, 2.5)])]);
+}
