@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pmapi::{Atom, Domain, Inst, Item, PmId};
 use pmda::collector::{Collector, Launch, Process};
-use trace::{Failure, Options, State, Tag, Trace, protocol};
+use trace::{Failure, Options, State, Tag, Trace, Transport, protocol};
 
 /// The agent without pmcd.
 struct Served {
@@ -24,7 +24,11 @@ impl Served {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
         let mut command = Command::new(env!("CARGO_BIN_EXE_pmdatrace"));
-        command.args(["-M", &user, "-l", "trace.log", "-I", &port.to_string()]).args(args).current_dir(dir.path());
+        command
+            .args(["-M", &user, "-l", "trace.log", "-I", &port.to_string()])
+            .args(args)
+            .current_dir(dir.path())
+            .env("PCP_RUN_DIR", dir.path());
         let mut agent = Launch::pipe(command).start().unwrap();
         // It listens when it answers.
         let _ = agent.value(pmid(14)).unwrap();
@@ -41,7 +45,8 @@ impl Served {
     }
 
     fn trace(&self, state: State) -> Trace {
-        Trace::new(Options { host: "127.0.0.1".into(), port: self.port, state, ..Options::default() })
+        let transport = Transport::Tcp;
+        Trace::new(Options { host: "127.0.0.1".into(), port: self.port, state, transport, ..Options::default() })
     }
 
     /// How often points have come, of the only tag.

@@ -13,7 +13,12 @@ use pmda::collector::{Collector, End, Launch, Process};
 fn agent(dir: &Path) -> Command {
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
     let mut command = Command::new(env!("CARGO_BIN_EXE_pmdatrace"));
-    command.current_dir(dir).args(["-M", &user]).env("PCP_PMDAS_DIR", dir).env_remove("PCP_TRACE_PORT");
+    command
+        .current_dir(dir)
+        .args(["-M", &user])
+        .env("PCP_PMDAS_DIR", dir)
+        .env("PCP_RUN_DIR", dir)
+        .env_remove("PCP_TRACE_PORT");
     command
 }
 

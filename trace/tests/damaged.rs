@@ -1,0 +1,184 @@
+//! Files that are damaged, cut off, or made to harm the reader.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use pcp_trace::light::{Directory, ReadError, Reader};
+use pcp_trace::{Fields, Options, Tag, Trace};
+use proptest::prelude::*;
+
+const PAGE: u64 = 4096;
+
+/// A file with blocks of all kinds, and records with fields.
+static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path().join("4323")).unwrap();
+    let options = Options { directory: Some(directory.path().to_owned()), ring_len: 8192, ..Options::default() };
+    let trace = Trace::new(options.light());
+    for n in 0..70 {
+        let tag = Tag::new(&format!("tag {n}")).unwrap();
+        trace.point_with(&tag, &Fields::new().with("number", n).with("text", "x".repeat(n)));
+        trace.begin(&tag).end();
+        trace.observe(&tag, 0.5);
+    }
+    let file = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
+    fs::read(file).unwrap()
+});
+
+fn file(bytes: &[u8]) -> File {
+    let file = tempfile::tempfile().unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    file
+}
+
+/// Reads everything twice; how much there was.
+fn read(file: File) -> Result<(usize, usize), ReadError> {
+    let mut reader = Reader::new(file)?;
+    let (mut changes, mut records) = (0, 0);
+    for _ in 0..2 {
+        reader.changes(|_, tag, change| changes += usize::from(change.count > 0 && !tag.is_empty()))?;
+        let _ = reader.records(u64::MAX, |kind, _, record| {
+            records += 1;
+            let _ = (record.value(kind), record.duration(), record.fields().count());
+        })?;
+    }
+    Ok((changes, records))
+}
+
+#[test]
+fn the_good_one() {
+    let (changes, records) = read(file(&GOOD)).unwrap();
+    assert_eq!(changes, 3 * 70);
+    assert!((20..280).contains(&records), "{records}");
+}
+
+/// A word of the file is another one.
+fn with(changes: &[(u64, u64)]) -> Result<(usize, usize), ReadError> {
+    let file = file(&GOOD);
+    changes.iter().for_each(|(at, word)| file.write_all_at(&word.to_ne_bytes(), *at).unwrap());
+    read(file)
+}
+
+#[test]
+fn headers_that_lie() {
+    let end = 4 * 8;
+    for (changes, reason) in [
+        (&[(0, 0)][..], "not of a process that traces"),
+        (&[(8, 2)], "version 2"),
+        (&[(16, u64::MAX)], "damaged: process"),
+        // Blocks that are not there, and so many that one would be busy for ever.
+        (&[(end, u64::MAX)], "failed to fill whole buffer"),
+        (&[(5 * 8, u64::MAX)], "damaged: number of tags"),
+        (&[(5 * 8, 60_000)], "damaged: tags without a block"),
+        (&[(PAGE + 8, 0)], "damaged: length of a block"),
+        (&[(PAGE + 8, 8)], "damaged: length of a block"),
+        (&[(PAGE + 8, !(PAGE - 1))], "damaged: length of a block"),
+        (&[(PAGE, 2), (PAGE + 8, 1 << 40)], "damaged: rings"),
+        (&[(PAGE, 3), (PAGE + 24, 5)], "damaged: first tag of sums"),
+        (&[(PAGE, 1), (PAGE + 24, 630)], "damaged: order of tags"),
+    ] {
+        assert_eq!(with(changes).unwrap_err().to_string(), reason, "{changes:?}");
+    }
+    // A block of a kind that is yet to come is none of ours.
+    assert!(with(&[(PAGE, 77)]).is_ok());
+}
+
+#[test]
+fn rings_that_lie() {
+    // The first block is a ring of 8,192 bytes, with its cells from its ninth word on.
+    let (written, first) = (PAGE + 4 * 8, PAGE + 64);
+    assert!(with(&[(written, u64::MAX)]).is_ok());
+    let (_, good) = with(&[]).unwrap();
+    // Numbers without end are no reason to miss more than there can have been.
+    let file = file(&GOOD);
+    (0..127).for_each(|cell| file.write_all_at(&(u64::MAX << 8).to_ne_bytes(), first + cell * 64).unwrap());
+    let mut reader = Reader::new(file.try_clone().unwrap()).unwrap();
+    let mut seen = 0;
+    let missed = reader.records(u64::MAX, |_, _, _| seen += 1).unwrap();
+    assert!(seen <= 127 && missed < 1000 && good > 0, "{seen} {missed}");
+    // Going back is a contradiction.
+    file.write_all_at(&1_u64.to_ne_bytes(), written).unwrap();
+    assert!(reader.records(u64::MAX, |_, _, _| ()).is_err());
+}
+
+#[test]
+fn counts_that_go_back_are_none() {
+    let file = file(&GOOD);
+    let mut reader = Reader::new(file.try_clone().unwrap()).unwrap();
+    reader.changes(|_, _, _| ()).unwrap();
+    file.write_all_at(&vec![0; GOOD.len() - 20_000], 20_000).unwrap();
+    reader.changes(|_, _, change| panic!("{change:?}")).unwrap();
+}
+
+#[test]
+fn a_file_that_becomes_shorter_is_an_error() {
+    let file = file(&GOOD);
+    let mut reader = Reader::new(file.try_clone().unwrap()).unwrap();
+    reader.changes(|_, _, _| ()).unwrap();
+    file.set_len(5000).unwrap();
+    assert!(matches!(reader.changes(|_, _, _| ()), Err(ReadError::Io(_))));
+    assert!(matches!(reader.records(1, |_, _, _| ()), Err(ReadError::Io(_))));
+    file.set_len(0).unwrap();
+    assert!(matches!(reader.changes(|_, _, _| ()), Err(ReadError::Io(_))));
+}
+
+#[test]
+fn what_is_no_file_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).unwrap();
+    assert!(matches!(Reader::open(&fifo), Err(ReadError::NotRegular)));
+    assert!(matches!(Reader::open(dir.path()), Err(ReadError::NotRegular)));
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
+    assert!(matches!(Reader::open(&link), Err(ReadError::Io(_))));
+    assert!(Reader::open(Path::new("/dev/zero")).is_err());
+}
+
+#[test]
+fn holes_are_nothing() {
+    // Sums of 4,000 lanes that have marked nothing, in 16 GB of which the disk has 16 MB.
+    const LEN: u64 = PAGE << 10;
+    let file = file(&GOOD);
+    let (from, blocks) = (GOOD.len() as u64, 4000);
+    let block: Vec<u8> = [3, LEN, 0, 0].iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
+    (0..blocks).for_each(|n| file.write_all_at(&block, from + n * LEN).unwrap());
+    file.set_len(from + blocks * LEN).unwrap();
+    file.write_all_at(&(from + blocks * LEN).to_ne_bytes(), 4 * 8).unwrap();
+    assert_eq!(read(file.try_clone().unwrap()).unwrap(), read(self::file(&GOOD)).unwrap());
+    // And one hundred more are more than there may be.
+    (0..100).for_each(|n| file.write_all_at(&block, from + (blocks + n) * LEN).unwrap());
+    file.set_len(from + (blocks + 100) * LEN).unwrap();
+    file.write_all_at(&(from + (blocks + 100) * LEN).to_ne_bytes(), 4 * 8).unwrap();
+    assert_eq!(read(file).unwrap_err().to_string(), "damaged: number of sums");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn words_may_be_anything(
+        changes in prop::collection::vec((0..GOOD.len() / 8, prop_oneof![
+            any::<u64>(), 0..256_u64, Just(u64::MAX), Just(PAGE), (0..64_u32).prop_map(|bit| 1 << bit),
+        ]), 1..20),
+        headers in prop::collection::vec((0..16_usize, 0..5_usize, 0..8192_u64), 0..4),
+    ) {
+        let file = file(&GOOD);
+        for (word, value) in changes {
+            file.write_all_at(&value.to_ne_bytes(), word as u64 * 8).unwrap();
+        }
+        for (block, word, value) in headers {
+            file.write_all_at(&value.to_ne_bytes(), block as u64 * PAGE + word as u64 * 8).unwrap();
+        }
+        let _ = read(file);
+    }
+
+    #[test]
+    fn it_may_end_anywhere(len in 0..GOOD.len()) {
+        let _ = read(file(&GOOD[..len]));
+    }
+}
