@@ -37,13 +37,16 @@ pub(crate) struct Bound {
     wanted: Vec<bool>,
     /// What regular samples compute.
     regular: (Vec<bool>, Plan),
-    /// What extra samples have computed since the last regular one.
-    extra: Vec<bool>,
-    /// What the sample that is under way computes.
-    now: Plan,
+    /// What extra samples have computed since the last regular one, and what the last of them computes.
+    extra: (Vec<bool>, Plan),
+    /// The sample that is under way.
+    kind: Kind,
     parts: Vec<Part>,
     /// Sorted by domain.
     lists: Vec<Known>,
+    /// Domains whose instances have to be asked for, and those that are as before.
+    asked: Vec<InDom>,
+    same: Vec<InDom>,
     /// Something in pmcd is other than when this was bound.
     stale: bool,
     looked_up: Instant,
@@ -58,11 +61,13 @@ impl Bound {
             demand,
             wanted: none.clone(),
             regular: (none.clone(), Plan::default()),
-            extra: none,
-            now: Plan::default(),
+            extra: (none, Plan::default()),
+            kind: Kind::Regular,
             parts: vec![Part::None; metrics.good.len()],
             metrics,
             lists: Vec::new(),
+            asked: Vec::new(),
+            same: Vec::new(),
             stale: false,
             looked_up: Instant::now(),
         }
@@ -106,6 +111,7 @@ impl Bound {
                 .map(|(metric, _)| metric.number)
                 .collect()
         };
+        self.kind = kind;
         let (regular, plan) = &mut self.regular;
         match kind {
             Kind::Regular => {
@@ -115,14 +121,13 @@ impl Bound {
                     *plan = self.evaluator.plan(wanted);
                     regular.clone_from(&self.wanted);
                 }
-                self.now.clone_from(plan);
-                self.extra.fill(false);
+                self.extra.0.fill(false);
                 let part = |wanted: &bool| if *wanted { Part::Computed } else { Part::None };
                 self.parts.clear();
                 self.parts.extend(self.wanted.iter().map(part));
             }
             Kind::Extra => {
-                let there = regular.iter().zip(&self.extra).map(|(regular, extra)| *regular || *extra);
+                let there = regular.iter().zip(&self.extra.0).map(|(regular, extra)| *regular || *extra);
                 let part = |(wanted, there): (&bool, bool)| match (wanted, there) {
                     (true, true) => Part::Stays,
                     (true, false) => Part::Computed,
@@ -131,21 +136,26 @@ impl Bound {
                 self.parts.clear();
                 self.parts.extend(self.wanted.iter().zip(there).map(part));
                 let new: Vec<bool> = self.parts.iter().map(|part| *part == Part::Computed).collect();
-                self.now = self.evaluator.plan_beyond(plan, numbers(&new));
-                self.evaluator.forget(&self.now);
-                self.extra.iter_mut().zip(new).for_each(|(extra, new)| *extra |= new);
+                self.extra.1 = self.evaluator.plan_beyond(plan, numbers(&new));
+                self.evaluator.forget(&self.extra.1);
+                self.extra.0.iter_mut().zip(new).for_each(|(extra, new)| *extra |= new);
             }
         }
     }
 
+    fn plan(&self) -> &Plan {
+        if self.kind == Kind::Regular { &self.regular.1 } else { &self.extra.1 }
+    }
+
     /// The metrics that the sample needs.
     pub(crate) fn operands(&self) -> impl Iterator<Item = &Operand> {
-        self.evaluator.operands_of(&self.now)
+        self.evaluator.operands_of(self.plan())
     }
 
     /// Computes the sample; `stamp` is when its operands are from.
     pub(crate) fn evaluate(&mut self, stamp: Duration, live: &mut Live) {
-        self.evaluator.evaluate(&self.now, stamp, live);
+        let plan = if self.kind == Kind::Regular { &self.regular.1 } else { &self.extra.1 };
+        self.evaluator.evaluate(plan, stamp, live);
     }
 
     /// What has been computed, with the places.
@@ -159,8 +169,8 @@ impl Bound {
     /// False when a number is that of another instance now: then nothing is to be remembered of it.
     pub(crate) fn ask_instances(&mut self, pmcd: &mut Pmcd, before: Option<&Snapshot>, taken: Instant) -> Result<bool> {
         let before = before.filter(|before| Arc::ptr_eq(&before.metrics, &self.metrics));
-        let mut asked: Vec<InDom> = self.demand.take_indoms().collect();
-        let mut same: Vec<InDom> = Vec::new();
+        let (mut asked, mut same) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.same));
+        asked.extend(self.demand.take_indoms());
         for (place, indom, values) in self.computed() {
             let (Some(indom), Ok(values)) = (indom, values) else { continue };
             let known = self.lists.binary_search_by_key(&indom.word(), |known| known.indom.word()).is_ok();
@@ -176,7 +186,7 @@ impl Bound {
         }
         asked.sort_unstable_by_key(|indom| indom.word());
         asked.dedup();
-        for indom in asked {
+        for indom in asked.drain(..) {
             let list = match pmcd.instances(indom) {
                 Ok(list) => Arc::new(list),
                 Err(e) if pmcd.is_connected() => {
@@ -192,6 +202,8 @@ impl Bound {
                 Err(at) => self.lists.insert(at, known),
             }
         }
+        same.clear();
+        (self.asked, self.same) = (asked, same);
         Ok(true)
     }
 

@@ -140,6 +140,9 @@ impl Report {
         }
         for (number, definition) in group.definitions.iter().enumerate() {
             let name = definition.name();
+            if !group.shows(name) {
+                continue;
+            }
             match evaluator.desc(number) {
                 Ok(desc) => {
                     let values = outcome.and_then(|()| evaluator.values(number));

@@ -51,6 +51,9 @@ impl Metrics {
         let mut metrics = Metrics::default();
         for (number, definition) in group.definitions.iter().enumerate() {
             let name = definition.name();
+            if !group.shows(name) {
+                continue;
+            }
             match evaluator.desc(number) {
                 Ok(desc) => {
                     let text = |text| definition.text(text, true);

@@ -249,3 +249,57 @@ impl Sampler {
         Bound::new(names, evaluator, metrics, demand)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use allocation_counter::measure;
+    use testkit::Pcp;
+
+    use super::*;
+    use crate::config::{Config, NameSpace};
+
+    const CONFIG: &str = "\
+plus = sample.long.one + sample.long.hundred
+bins = sample.bin * 2 - sample.long.ten
+some = matchinst(/bin-[12]00/, sample.bin)
+one = sample.bin[bin-500]
+utilised = rate(sample.milliseconds)
+step = delta(sample.milliseconds)
+speed = rate(sample.bin * instant(sample.milliseconds))
+words = sample.string.hullo
+highest = max(sample.bin) > 800 ? bins : novalue()
+";
+
+    #[test]
+    #[ignore = "needs PCP"]
+    fn a_steady_tick_allocates_nothing() {
+        let pcp = Pcp::required();
+        let sample = pcp.c_agent("sample");
+        let pmcd = pcp.pmcd().pmdas_dir(sample.pmdas_dir()).agent(sample.agent()).start();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("conf"), CONFIG).unwrap();
+        let (host, own) = (pmcd.host().parse().unwrap(), Domain::new(404).unwrap());
+        let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::installed(own));
+        assert_eq!(config.problems, []);
+        let link = Arc::new(Link::new(Duration::from_secs(1)));
+        let (_first, until) = io::pipe().unwrap();
+        let mut sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&link), until);
+        sampler.attempt(Kind::Regular);
+        let snapshot = link.latest().0.unwrap();
+        assert_eq!(snapshot.metrics.bad, []);
+        let count = snapshot.slots.len();
+        assert_eq!(count, CONFIG.lines().count());
+        (0..count).for_each(|place| snapshot.demand.ask(place, Duration::from_secs(3600)));
+        drop(snapshot);
+        (0..5).for_each(|_| sampler.attempt(Kind::Regular));
+        let allocated = measure(|| (0..10).for_each(|_| sampler.attempt(Kind::Regular)));
+        assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0));
+        let snapshot = link.latest().0.unwrap();
+        for (slot, metric) in snapshot.slots.iter().zip(&snapshot.metrics.good) {
+            assert!(slot.outcome.is_ok() && !slot.values.is_empty(), "{}: {slot:?}", metric.name);
+        }
+        assert_eq!(link.counters.samples.load(Relaxed), 16);
+        assert_eq!(link.counters.errors.load(Relaxed), 0);
+    }
+}

@@ -1,6 +1,6 @@
 //! From files to groups.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pmapi::context::HostSpec;
@@ -36,6 +36,7 @@ impl Config {
         });
         let mut config = loader.config;
         config.set_names(names);
+        config.share();
         config
     }
 }
@@ -86,6 +87,7 @@ impl Group {
             novalue: false,
             shown: HashMap::new(),
             places: HashMap::new(),
+            taken: HashSet::new(),
             described: None,
         }
     }

@@ -3,12 +3,13 @@
 mod load;
 mod place;
 mod ready;
+mod share;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests;
 mod toml;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub(crate) struct Group {
     pub(crate) shown: HashMap<String, Shown>,
     /// Where each definition stands.
     places: HashMap<String, Place>,
+    /// Definitions of other groups that those of this one refer to.
+    taken: HashSet<String>,
     /// Where a file describes the group itself.
     described: Option<Place>,
 }
@@ -126,6 +129,11 @@ impl Group {
     pub(crate) fn name_of(&self, definition: &str) -> String {
         let given = self.shown.get(definition).and_then(|shown| shown.name.clone());
         given.unwrap_or_else(|| format!("{ROOT}.{definition}"))
+    }
+
+    /// Whether a definition is shown by this group.
+    pub(crate) fn shows(&self, definition: &str) -> bool {
+        !self.taken.contains(definition)
     }
 
     /// Where a definition stands.

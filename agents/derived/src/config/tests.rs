@@ -220,3 +220,55 @@ fn names_that_are_not_free() {
     assert_eq!(names.join(" "), shown);
     assert_eq!(config.roots(), ["derived", "disk.dev.e"]);
 }
+
+#[test]
+fn groups_use_definitions_of_one_another() {
+    let text = "
+metric.a = 'group.two.is.no.name + derived.b'
+metric.x = '1'
+metric.same = { expr = '1', name = 'elsewhere.same' }
+metric.via = 'same'
+[group.two.metric]
+b = 'derived.c * 2'
+bad.one = 'derived.e'
+bad.two = 'derived.d'
+y = 'hinv.ncpu'
+same = '2'
+user = 'derived.via'
+[group.three]
+interval = '5s'
+[group.three.metric]
+c = 'x + a'
+d = 'derived.x + y'
+[group.far]
+host = 'far'
+[group.far.metric]
+e = '1 + derived.y'
+";
+    let (config, problems) = load(&[("a.toml", text)]);
+    let expected = "\
+[a.toml:8] Error: derived.e is of group \"far\", which has other operands
+[a.toml:12] Error: derived.via is of group \"derived\", and refers to a definition of which there is another one here
+[a.toml:21] Error: derived.y is of group \"two\", which has other operands
+";
+    compare(&problems, expected);
+    let names = |group: &super::Group| -> Vec<(String, bool)> {
+        let names = group.definitions.iter().map(|definition| definition.name().to_owned());
+        names.map(|name| (name.clone(), group.shows(&name))).collect()
+    };
+    let all: Vec<String> = config
+        .groups
+        .iter()
+        .map(|group| {
+            let name = |(name, shown)| if shown { name } else { format!("({name})") };
+            names(group).into_iter().map(name).collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    let expected = [
+        "a x same via (derived.b) (derived.c)",
+        "b bad.one bad.two y same user (derived.c) (derived.d) (derived.x) (derived.a)",
+        "c d (derived.x) (derived.a) (derived.y) (derived.b)",
+        "e",
+    ];
+    assert_eq!(all, expected);
+}

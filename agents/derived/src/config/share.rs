@@ -1,0 +1,65 @@
+//! Definitions that refer to those of other groups.
+
+use std::collections::HashMap;
+
+use super::{Config, Problem};
+
+impl Config {
+    /// Takes into each group the definitions of others that it refers to, if their operands are the same: there they
+    /// are computed from the group's own samples, and not shown.
+    pub(super) fn share(&mut self) {
+        // The group and the name of each definition, by the name that it is shown by, and by its own.
+        let mut homes: HashMap<String, (usize, String)> = HashMap::new();
+        for (number, group) in self.groups.iter().enumerate() {
+            for name in group.definitions.iter().map(|definition| definition.name()) {
+                homes.entry(name.to_owned()).or_insert_with(|| (number, name.to_owned()));
+            }
+        }
+        for (number, group) in self.groups.iter().enumerate() {
+            for name in group.definitions.iter().map(|definition| definition.name()) {
+                homes.insert(group.name_of(name), (number, name.to_owned()));
+            }
+        }
+        for number in 0..self.groups.len() {
+            let mut at = 0;
+            // What is taken comes last, and may refer to others in turn.
+            while let Some(definition) = self.groups[number].definitions.iter().nth(at) {
+                let user = definition.name().to_owned();
+                let names: Vec<String> = definition.names().map(str::to_owned).collect();
+                for name in names {
+                    let home = homes.get(&name).filter(|(home, _)| *home != number);
+                    let Some((home, definition)) = home else { continue };
+                    let outcome = self.take(number, *home, definition);
+                    // A plain name may be that of a metric of somebody else.
+                    let is_ours = name == self.groups[*home].name_of(definition);
+                    if let (Err(why), true, Some(place)) = (outcome, is_ours, self.groups[number].place(&user)) {
+                        let text = format!("Error: {name} is of group {:?}, {why}", self.groups[*home].name);
+                        self.problems.push(Problem { place: place.clone(), definition: Some(user.clone()), text });
+                    }
+                }
+                at += 1;
+            }
+        }
+    }
+
+    /// Takes a definition from one group into another, by the name that it is shown by.
+    fn take(&mut self, user: usize, home: usize, name: &str) -> Result<(), &'static str> {
+        let Ok([user, home]) = self.groups.get_disjoint_mut([user, home]) else { return Ok(()) };
+        let (Some(definition), shown) = (home.definitions.get(name), home.name_of(name)) else { return Ok(()) };
+        if user.definitions.get(name).is_some() || user.taken.contains(&shown) {
+            return Ok(());
+        }
+        if user.operands != home.operands {
+            return Err("which has other operands");
+        }
+        let is_both = |name: &str| user.definitions.get(name).is_some() && home.definitions.get(name).is_some();
+        if definition.names().any(is_both) {
+            return Err("and refers to a definition of which there is another one here");
+        }
+        let taken = user.definitions.register(&shown, definition.expression()).map_err(|_| "but has no place here")?;
+        taken.set_alias(name);
+        user.places.extend(home.places.get(name).map(|place| (shown.clone(), place.clone())));
+        user.taken.insert(shown);
+        Ok(())
+    }
+}

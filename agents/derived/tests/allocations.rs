@@ -1,0 +1,70 @@
+//! Answering a fetch allocates nothing. (That a sample does not is tested beside the sampler.)
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod scene;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use allocation_counter::measure;
+use pmapi::pdu::{Header, metadata};
+use pmapi::{Config, PmId};
+use pmda::schema::Identity;
+use pmda::{Agent as _, Engine, Reply};
+use pmda_derived::Derived;
+use scene::Scene;
+
+const CONFIG: &str = "plus = sample.long.one + 100\nbins = sample.bin * 2\nwords = sample.string.hullo\n";
+
+/// The length of the answer to a fetch.
+fn fetch(engine: &mut Engine<Derived>, request: &[u8]) -> usize {
+    let answer = match engine.handle(Header::parse(request).unwrap().unwrap(), request) {
+        Reply::Pdu(head, rest) => head.len() + rest.len(),
+        Reply::None => 0,
+    };
+    engine.sent();
+    answer
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn a_fetch_allocates_nothing() {
+    let scene = Scene::new(CONFIG);
+    let pmcd = scene.pmcd().agent(scene.sample.agent()).start();
+    let command = Derived::options(pmda::clap::Command::new("derived"));
+    let config = scene.config().to_str().unwrap().to_owned();
+    let options = command.get_matches_from(["derived", "-c", &config, "--host", &pmcd.host(), "-t", "100msec"]);
+    let identity = Identity::of::<Derived>().unwrap();
+    let domain = identity.domain;
+    let variables = [("PCP_VAR_DIR".into(), pmcd.dir().join("var").into_os_string())];
+    let mut engine = Engine::<Derived>::with(identity, Config::new(b"", variables), options).unwrap();
+    engine.agent_mut().open().unwrap();
+
+    let names = ["derived.plus", "derived.bins", "derived.words", "derived.control.samples"];
+    let mut request = Vec::new();
+    let mut all_there = || {
+        let item = |name: &&str| engine.agent().dynamic().unwrap().item(name);
+        let Some(items) = names.iter().map(item).collect::<Option<Vec<_>>>() else {
+            // Something to be answered with what has changed.
+            metadata::encode_fetch(&mut request, 0, 0, [None].into_iter()).unwrap();
+            fetch(&mut engine, &request);
+            request.clear();
+            return false;
+        };
+        request.clear();
+        let pmids = items.iter().map(|item| Some(PmId::new(domain, *item)));
+        metadata::encode_fetch(&mut request, 0, 0, pmids).unwrap();
+        // Nine instances have two words each, and as many more for what they have in common.
+        fetch(&mut engine, &request) > 150
+    };
+    while !all_there() {
+        sleep(Duration::from_millis(10));
+    }
+    // Samples that come in the meantime are taken over.
+    for _ in 0..10 {
+        let allocated = measure(|| assert!(fetch(&mut engine, &request) > 150));
+        assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0));
+        sleep(Duration::from_millis(50));
+    }
+}
