@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -10,9 +11,44 @@ use std::time::{Duration, Instant};
 
 use mmv::{Counter, Gauge, Registry};
 use nix::unistd::{User, geteuid};
-use pmapi::{Atom, Error, Inst, PmId, Type};
+use pmapi::pdu::Header;
+use pmapi::pdu::metadata::encode_fetch;
+use pmapi::pdu::result::ValueSet;
+use pmapi::{Atom, Config, Error, Inst, PmId, Type};
 use pmda::collector::{Collector, Launch, Process};
+use pmda::schema::Identity;
+use pmda::{Agent as _, Engine, Reply};
 use tempfile::TempDir;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_pcp-agents");
+
+fn user() -> String {
+    User::from_uid(geteuid()).unwrap().unwrap().name
+}
+
+/// Writes a configuration of metrics over agent `name` of domain `domain`.
+fn configure(dir: &Path, name: &str, domain: u16, interval: &str, metrics: &str) {
+    fs::create_dir_all(dir.join("config/pmda")).unwrap();
+    fs::create_dir_all(dir.join("tmp/mmv")).unwrap();
+    let files = dir.join("files");
+    let mut write = Command::new(BINARY);
+    assert!(write.args(["agent", name, "--write-pmda"]).arg(&files).status().unwrap().success());
+    // PCP's file of all domains is not everywhere.
+    let names = format!("#include \"domain.h\"\nroot {{\n\t{name}\n}}\n#include \"pmns\"\n");
+    fs::write(files.join("names"), names).unwrap();
+    // An agent whose names are all its own is asked for them.
+    let pmns = if name == "mmv" { "" } else { "pmns = \"files/names\", " };
+    let user = user();
+    let group = format!(
+        "[group.test]
+         interval = \"{interval}\"
+         agent = {{ domain = {domain}, {pmns}command = \"{BINARY} agent {name} -l - --username {user}\" }}
+         [group.test.metric]
+         {metrics}
+        "
+    );
+    fs::write(dir.join("conf.toml"), group).unwrap();
+}
 
 struct Derived {
     dir: TempDir,
@@ -22,34 +58,14 @@ struct Derived {
 impl Derived {
     /// Metrics over agent `name` of domain `domain`.
     fn over(name: &str, domain: u16, interval: &str, metrics: &str) -> Derived {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("config/pmda")).unwrap();
-        fs::create_dir_all(dir.path().join("tmp/mmv")).unwrap();
-        Derived::start(dir, name, domain, interval, metrics)
+        Derived::start(tempfile::tempdir().unwrap(), name, domain, interval, metrics)
     }
 
     fn start(dir: TempDir, name: &str, domain: u16, interval: &str, metrics: &str) -> Derived {
-        let user = User::from_uid(geteuid()).unwrap().unwrap().name;
-        let binary = env!("CARGO_BIN_EXE_pcp-agents");
-        let files = dir.path().join("files");
-        let mut write = Command::new(binary);
-        assert!(write.args(["agent", name, "--write-pmda"]).arg(&files).status().unwrap().success());
-        // PCP's file of all domains is not everywhere.
-        fs::write(files.join("names"), format!("#include \"domain.h\"\nroot {{\n\t{name}\n}}\n#include \"pmns\"\n"))
-            .unwrap();
-        let names = if files.join("pmns").exists() && name != "mmv" { "pmns = \"files/names\"," } else { "" };
-        let group = format!(
-            "[group.test]
-             interval = \"{interval}\"
-             agent = {{ domain = {domain}, {names} command = \"{binary} agent {name} -l - --username {user}\" }}
-             [group.test.metric]
-             {metrics}
-            "
-        );
-        fs::write(dir.path().join("conf.toml"), group).unwrap();
-        let mut command = Command::new(binary);
+        configure(dir.path(), name, domain, interval, metrics);
+        let mut command = Command::new(BINARY);
         command.args(["agent", "derived", "-c"]).arg(dir.path().join("conf.toml")).args(["-l", "log"]);
-        command.args(["--username", &user]).current_dir(dir.path());
+        command.args(["--username", &user()]).current_dir(dir.path());
         command.env("PCP_CONF", "/nonexistent").env("PCP_VAR_DIR", dir.path());
         command.env("PCP_TMP_DIR", dir.path().join("tmp"));
         Derived { agent: Launch::pipe(command).start().unwrap(), dir }
@@ -65,7 +81,7 @@ impl Derived {
     /// Values of several metrics in one fetch.
     fn fetch(&mut self, pmids: &[PmId], ty: Type) -> Vec<Result<Vec<(Option<Inst>, f64)>, Error>> {
         let fetched = self.agent.fetch(pmids).unwrap();
-        let values = |set: pmapi::pdu::result::ValueSet<'_>| match set.error {
+        let values = |set: ValueSet<'_>| match set.error {
             Some(e) => Err(e),
             None => Ok(set.values().map(|(inst, value)| (inst, number(value.atom(ty).unwrap()))).collect()),
         };
@@ -178,7 +194,6 @@ fn registry(dir: &Path) -> Registry {
 #[test]
 fn an_operand_that_is_another_one_now() {
     let dir = tempfile::tempdir().unwrap();
-    fs::create_dir_all(dir.path().join("config/pmda")).unwrap();
     fs::create_dir_all(dir.path().join("tmp/mmv")).unwrap();
     let first = registry(dir.path());
     let counter: Counter = first.counter("x").register().unwrap();
@@ -202,4 +217,49 @@ fn an_operand_that_is_another_one_now() {
     }
     assert_eq!(derived.pmid("derived.x"), x);
     assert_eq!(derived.fetch(&[x], Type::Double), [Ok(vec![(None, 2.5)])]);
+}
+
+#[test]
+fn a_fetch_allocates_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    configure(
+        dir.path(),
+        "showcase",
+        402,
+        "1msec",
+        "one = 'showcase.counter.u64'\nbins = 'showcase.bin.size * 2'\nrate = 'rate(showcase.counter.u64)'",
+    );
+    let command = pmda_derived::Derived::options(pmda::clap::Command::new("derived"));
+    let options =
+        command.get_matches_from([OsStr::new("derived"), OsStr::new("-c"), dir.path().join("conf.toml").as_os_str()]);
+    let identity = Identity::of::<pmda_derived::Derived>().unwrap();
+    let domain = identity.domain;
+    let variables = [("PCP_VAR_DIR".into(), dir.path().as_os_str().to_owned())];
+    let mut engine = Engine::with(identity, Config::new(b"", variables), options).unwrap();
+    let derived: &mut pmda_derived::Derived = engine.agent_mut();
+    derived.open().unwrap();
+    let names = ["derived.one", "derived.bins", "derived.rate"];
+    let items = names.map(|name| derived.dynamic().unwrap().item(name).unwrap());
+    let mut request = Vec::new();
+    let pmids = items.map(|item| Some(PmId::new(domain, item)));
+    encode_fetch(&mut request, 0, 0, pmids.into_iter()).unwrap();
+    let header = Header::parse(&request).unwrap().unwrap();
+    let mut fetch = || {
+        let length = match engine.handle(header, &request) {
+            Reply::Pdu(head, rest) => head.len() + rest.len(),
+            Reply::None => 0,
+        };
+        engine.sent();
+        length
+    };
+    // The first has no rate yet.
+    let first = fetch();
+    sleep(Duration::from_millis(2));
+    assert!(fetch() > first);
+    sleep(Duration::from_millis(2));
+    for _ in 0..10 {
+        let allocated = allocation_counter::measure(|| assert!(fetch() > first));
+        assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0));
+        sleep(Duration::from_millis(2));
+    }
 }

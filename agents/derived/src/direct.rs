@@ -48,6 +48,8 @@ struct Bound {
     /// The definitions that were evaluated last, and how.
     wanted: Vec<usize>,
     plan: Plan,
+    /// Those that are to be evaluated now.
+    next: Vec<usize>,
 }
 
 impl Direct {
@@ -95,8 +97,8 @@ impl Direct {
             _ => Arc::new(metrics),
         };
         let asked = evaluator.have_history().into_iter().map(|has| has.then_some(None)).collect();
-        let (plan, wanted, ticked) = (evaluator.plan([]), Vec::new(), None);
-        self.bound = Some(Bound { evaluator, metrics, again, asked, ticked, wanted, plan });
+        let (plan, wanted, next, ticked) = (evaluator.plan([]), Vec::new(), Vec::new(), None);
+        self.bound = Some(Bound { evaluator, metrics, again, asked, ticked, wanted, plan, next });
     }
 
     /// Whether the definitions are to be bound again.
@@ -110,15 +112,15 @@ impl Direct {
 }
 
 impl Bound {
-    /// The definitions to be evaluated for these places.
-    fn due(&mut self, places: &mut dyn Iterator<Item = usize>, now: Instant, interval: Duration) -> Vec<usize> {
-        let mut wanted: Vec<usize> = Vec::new();
+    /// Decides which definitions to evaluate for these places; whether there are any.
+    fn choose(&mut self, places: &mut dyn Iterator<Item = usize>, now: Instant, interval: Duration) -> bool {
+        self.next.clear();
         let mut history = false;
         for place in places {
             let Some(number) = self.metrics.good.get(place).map(|metric| metric.number) else { continue };
             match self.asked.get_mut(number) {
                 Some(Some(asked)) => (*asked, history) = (Some(now), true),
-                _ => wanted.push(number),
+                _ => self.next.push(number),
             }
         }
         if history && self.ticked.is_none_or(|ticked| now.duration_since(ticked) >= interval.mul_f64(0.9)) {
@@ -126,9 +128,13 @@ impl Bound {
             let idle = Direct::IDLE.max(10 * interval);
             let lately = |asked: &Option<Instant>| asked.is_some_and(|asked| now.duration_since(asked) <= idle);
             let asked = self.asked.iter().enumerate();
-            wanted.extend(asked.filter(|(_, asked)| asked.as_ref().is_some_and(lately)).map(|(number, _)| number));
+            self.next.extend(asked.filter(|(_, asked)| asked.as_ref().is_some_and(lately)).map(|(number, _)| number));
         }
-        wanted
+        if !self.next.is_empty() && self.next != self.wanted {
+            self.plan = self.evaluator.plan(self.next.iter().copied());
+            self.wanted.clone_from(&self.next);
+        }
+        !self.next.is_empty()
     }
 }
 
@@ -144,13 +150,8 @@ impl Running for Direct {
     fn prepare(&mut self, places: &mut dyn Iterator<Item = usize>) {
         let Some(bound) = &mut self.bound else { return };
         let now = Instant::now();
-        let wanted = bound.due(places, now, self.interval);
-        if wanted.is_empty() {
+        if !bound.choose(places, now, self.interval) {
             return;
-        }
-        if wanted != bound.wanted {
-            bound.plan = bound.evaluator.plan(wanted.iter().copied());
-            bound.wanted = wanted;
         }
         let complete = self.agents.take(bound.evaluator.operands_of(&bound.plan));
         let stamp = Instant::now();
@@ -196,6 +197,10 @@ impl Running for Direct {
 
     fn wake(&mut self) {
         self.agents.tend();
+    }
+
+    fn problems(&self) -> Vec<(String, String)> {
+        self.agents.problems().map(|(name, why)| (format!("agent {name}"), why.to_owned())).collect()
     }
 
     fn interval(&self) -> Duration {

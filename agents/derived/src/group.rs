@@ -96,9 +96,10 @@ impl Group {
         self.shown.as_ref().map_or(0, |shown| shown.bad.len()) + self.hidden.len()
     }
 
-    /// What is wrong with definitions: their names, and messages.
+    /// What is wrong with operands and definitions: of what, and messages.
     pub(crate) fn problems(&self) -> impl Iterator<Item = (String, String)> {
         let bad = self.shown.iter().flat_map(|shown| &shown.bad);
-        bad.map(|bad| (bad.name.clone(), bad.message.clone())).chain(self.hidden.iter().cloned())
+        let bad = bad.map(|bad| (bad.name.clone(), bad.message.clone())).chain(self.hidden.iter().cloned());
+        self.running.problems().into_iter().chain(bad)
     }
 }

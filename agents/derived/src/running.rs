@@ -60,6 +60,11 @@ pub(crate) trait Running: Debug {
     /// Another time between samples.
     fn set_interval(&mut self, interval: Duration);
 
+    /// What is wrong with the operands as a whole: of whom, and what.
+    fn problems(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// What the group says about itself.
     fn figures(&self) -> Figures;
 }

@@ -20,6 +20,8 @@ use crate::config::AgentSpec;
 #[derive(Debug)]
 pub(crate) struct Agents {
     agents: Vec<Agent>,
+    /// Those that cannot be started, and why.
+    refused: Vec<(String, String)>,
     known: HashMap<String, Desc>,
     /// When the request has to be answered.
     until: Instant,
@@ -50,15 +52,14 @@ impl Agents {
     /// Starts them. Those of an agent that was itself started for its metrics are not.
     pub(crate) fn start(specs: &[AgentSpec]) -> Agents {
         let includes = pmapi::Config::load().var_dir().join("pmns");
-        let mut agents = Vec::new();
-        let nested = child::is_nested();
-        if nested {
-            error!("an agent that was started for its metrics starts no others");
-        }
-        for spec in specs.iter().filter(|_| !nested) {
-            let load = |path| pmns::Loader::new().include_dir(&includes).load(path);
-            let names = spec.pmns.as_deref().map(load).transpose();
-            match names {
+        let names = |spec: &AgentSpec| match &spec.pmns {
+            _ if child::is_nested() => Err("an agent that was started for its metrics starts no others".to_owned()),
+            Some(path) => pmns::Loader::new().include_dir(&includes).load(path).map(Some).map_err(|e| e.to_string()),
+            None => Ok(None),
+        };
+        let (mut agents, mut refused) = (Vec::new(), Vec::new());
+        for spec in specs {
+            match names(spec) {
                 Ok(names) => agents.push(Agent {
                     domain: spec.domain,
                     keeper: Keeper::new(spec.name.clone(), spec.command.clone()),
@@ -66,10 +67,13 @@ impl Agents {
                     operands: OperandValues::default(),
                     outcome: Err(Error::AGAIN),
                 }),
-                Err(e) => error!("names of agent {}: {e}", spec.name),
+                Err(why) => {
+                    error!("agent {}: {why}", spec.name);
+                    refused.push((spec.name.clone(), why));
+                }
             }
         }
-        let mut agents = Agents { agents, known: HashMap::new(), until: Instant::now(), news: None };
+        let mut agents = Agents { agents, refused, known: HashMap::new(), until: Instant::now(), news: None };
         agents.tend();
         agents
     }
@@ -97,6 +101,12 @@ impl Agents {
                 self.news = Some(News::Restarted);
             }
         }
+    }
+
+    /// Agents that are not there, and why.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = (&str, &str)> {
+        let refused = self.refused.iter().map(|(name, why)| (name.as_str(), why.as_str()));
+        refused.chain(self.agents.iter().filter_map(|agent| agent.keeper.problem()))
     }
 
     /// When to call [`Agents::tend`] next, besides before each request.

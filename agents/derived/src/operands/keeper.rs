@@ -20,6 +20,8 @@ pub(super) struct Keeper {
     pause: Duration,
     /// How often it has become ready to be asked.
     readied: u64,
+    /// Why it failed last.
+    failure: String,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,14 @@ impl Keeper {
 
     /// It is started by the first [`Keeper::tend`].
     pub(super) fn new(name: String, command: Vec<String>) -> Keeper {
-        Keeper { name, command, stage: Stage::Away(Instant::now()), pause: Self::SHORTEST, readied: 0 }
+        Keeper {
+            name,
+            command,
+            stage: Stage::Away(Instant::now()),
+            pause: Self::SHORTEST,
+            readied: 0,
+            failure: String::new(),
+        }
     }
 
     /// Whether it can be asked.
@@ -66,6 +75,17 @@ impl Keeper {
     /// How often it has become ready: what it has told may be otherwise when this is another number.
     pub(super) fn readied(&self) -> u64 {
         self.readied
+    }
+
+    /// Its name, and why it cannot be asked.
+    pub(super) fn problem(&self) -> Option<(&str, &str)> {
+        let why = match self.stage {
+            Stage::Up { ready: true, .. } => return None,
+            Stage::Up { .. } => "not ready",
+            _ if self.failure.is_empty() => "no answer yet",
+            _ => &self.failure,
+        };
+        Some((&self.name, why))
     }
 
     /// When to call [`Keeper::tend`] next, besides before each request.
@@ -155,6 +175,7 @@ impl Keeper {
             self.pause = Self::SHORTEST;
         }
         warn!("agent {}: {why}; it is started again in {:?}", self.name, self.pause);
+        self.failure = why.to_string();
         self.stage = Stage::Away(Instant::now() + self.pause);
         self.pause = (2 * self.pause).min(Self::LONGEST);
     }
