@@ -42,6 +42,9 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     log::open(&options.program, &file);
     log::subscribe(&options.program, options.debug.clone());
     log::panics();
+    for operand in &options.operands {
+        warn!("ignoring the argument {operand:?}");
+    }
     // A panic has its line already; the log is to have its end as well.
     let served =
         catch_unwind(AssertUnwindSafe(|| serve::<A>(&options))).unwrap_or_else(|_| Err("the agent panicked".into()));

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{ArgAction, ArgGroup, ArgMatches, Args, Command, CommandFactory as _, FromArgMatches as _, Parser};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, CommandFactory as _, FromArgMatches as _, Parser};
 
 use pmapi::debug;
 
@@ -18,7 +18,7 @@ use crate::transport::Transport;
 #[command(disable_help_flag = true, infer_long_args = true, group = ArgGroup::new("task"))]
 struct Given {
     /// Set debug options: names with commas between, see pmdbg(1)
-    #[arg(short = 'D', long, value_name = "DBG")]
+    #[arg(short = 'D', long, value_name = "DBG", allow_negative_numbers = true)]
     debug: Vec<debug::Debug>,
     /// Use domain NUM (1 to 510) for the metrics
     #[arg(short, long, value_name = "NUM", value_parser = clap::value_parser!(u16).range(1..=510))]
@@ -83,9 +83,13 @@ pub(crate) struct Options {
     pub(crate) not_ready: bool,
     pub(crate) write_pmda: Option<PathBuf>,
     pub(crate) write_help: Option<PathBuf>,
+    /// Arguments that are no options, where the agent has none such: they mean nothing, as in C agents.
+    pub(crate) operands: Vec<OsString>,
     /// Those of the agent itself among them.
     pub(crate) matches: ArgMatches,
 }
+
+const OPERANDS: &str = "operands";
 
 /// A name is also that of a directory and a word of shell scripts.
 fn name(name: &str) -> Result<String, String> {
@@ -107,6 +111,9 @@ impl Options {
         if let Some(usage) = A::USAGE {
             command = command.override_help(usage);
         }
+        if command.get_positionals().next().is_none() {
+            command = command.arg(operands());
+        }
         let refused = |error| Refused { program: program.clone(), error, usage: A::USAGE };
         let matches = command.try_get_matches_from(args).map_err(refused)?;
         let given = Given::from_arg_matches(&matches).map_err(refused)?;
@@ -118,6 +125,7 @@ impl Options {
             TransportOptions { unix: Some(path), .. } => Transport::Unix(path),
             _ => Transport::Pipe,
         };
+        let operands = matches.try_get_many(OPERANDS).ok().flatten().unwrap_or_default().cloned().collect();
         Ok(Options {
             program,
             debug,
@@ -130,9 +138,14 @@ impl Options {
             not_ready: given.notready,
             write_pmda: given.write_pmda,
             write_help: given.write_help,
+            operands,
             matches,
         })
     }
+}
+
+fn operands() -> Arg {
+    Arg::new(OPERANDS).num_args(0..).hide(true).value_parser(clap::value_parser!(OsString))
 }
 
 /// An agent's own options where there is no command line.
@@ -192,9 +205,12 @@ mod tests {
         }
     }
 
+    fn n(options: &ArgMatches) -> Option<u32> {
+        options.get_one("N").copied()
+    }
+
     #[test]
     fn an_agents_own_options() {
-        let n = |o: &ArgMatches| o.get_one::<u32>("N").copied();
         assert_eq!(n(&parse("pmdaown -n 7 -d 9").unwrap().matches), Some(7));
         assert_eq!(n(&parse("pmdaown").unwrap().matches), Some(5));
         assert_eq!(n(&none::<Own>().unwrap()), Some(5));
@@ -220,6 +236,17 @@ mod tests {
     }
 
     #[test]
+    fn what_c_agents_take() {
+        assert_eq!(parse("x -D -1").unwrap().debug.names().len(), 32);
+        assert_eq!(parse("x -D 5").unwrap().debug.names(), ["pdu", "profile"]);
+        for line in ["x y -n 7 z", "x -n 7 -- y z", "x -n 7 y -- z"] {
+            let options = parse(line).unwrap();
+            assert_eq!((options.operands, n(&options.matches)), (vec!["y".into(), "z".into()], Some(7)), "{line}");
+        }
+        assert!(parse("x -n 7").unwrap().operands.is_empty());
+    }
+
+    #[test]
     fn mistakes() {
         for line in [
             "x --name a.b",
@@ -233,7 +260,7 @@ mod tests {
             "x -u /s -6 1",
             "x -D nonsense",
             "x -Z",
-            "x y",
+            "x y -Z",
         ] {
             assert_eq!(parse(line).unwrap_err().complain(), 1, "{line}");
         }
