@@ -1,6 +1,8 @@
 //! Event records: each transaction and point, with its fields and what it is a part of.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
 
 use pmda::prelude::*;
 use trace::light::{ReadError, Reader, Record, now};
@@ -8,6 +10,7 @@ use trace::protocol::{Data, Kind};
 use tracing::warn;
 
 use crate::filter::{Filter, Key};
+use crate::records::Records;
 
 const CLUSTER: u16 = 1;
 /// The cluster of fields.
@@ -15,7 +18,7 @@ const FIELDS: u16 = 2;
 
 const RECORDS: Item = Item::new(CLUSTER, 0);
 const COUNT: Item = Item::new(CLUSTER, 1);
-const UNREAD: Item = Item::new(CLUSTER, 2);
+const MISSED: Item = Item::new(CLUSTER, 2);
 const MEMORY: Item = Item::new(CLUSTER, 3);
 const CLIENTS: Item = Item::new(CLUSTER, 4);
 pub(crate) const TAG: Item = Item::new(CLUSTER, 10);
@@ -25,8 +28,7 @@ const VALUE: Item = Item::new(CLUSTER, 13);
 const ID: Item = Item::new(CLUSTER, 14);
 const PARENT: Item = Item::new(CLUSTER, 15);
 pub(crate) const PROCESS: Item = Item::new(CLUSTER, 16);
-pub(crate) const MISSED: Item = Item::new(CLUSTER, 17);
-const FIELD: Item = Item::new(CLUSTER, 18);
+const FIELD: Item = Item::new(CLUSTER, 17);
 
 /// Bytes of records that wait for clients; when they are used up the oldest give way.
 const MEMORY_LIMIT: usize = 4 << 20;
@@ -34,29 +36,35 @@ const MEMORY_LIMIT: usize = 4 << 20;
 const WANTED: u64 = 1 << 18;
 /// As many while nobody does, for those who are yet to come.
 const UNWANTED: u64 = 1 << 10;
+/// As many records of TCP are put aside at once.
+const MOST_PENDING: usize = 1 << 12;
 /// Bits of a record's own identifier that go into the one of the host.
 const ID_BITS: u32 = 42;
 
 /// The event metrics and their queue.
 #[derive(Debug)]
 pub(crate) struct Events {
-    queue: EventQueue,
+    records: Records,
     names: Dynamic,
     prefix: String,
     /// The items of fields; none when there is no more room for them.
     fields: HashMap<Box<str>, Option<Item>>,
     /// Records of all processes, to be sorted.
     pending: Vec<Pending>,
+    /// Somebody reads records.
     wanted: bool,
-    unread: u64,
+    count: u64,
+    missed: u64,
 }
 
 #[derive(Debug)]
 struct Pending {
     time: u64,
     flags: EventFlags,
-    /// A tag or a number of records that are missed.
-    what: Result<(Kind, String), u64>,
+    /// How many of its thread came before it, and were overwritten.
+    missed: u64,
+    kind: Kind,
+    tag: String,
     duration: Option<u64>,
     value: Option<f64>,
     id: u64,
@@ -97,9 +105,10 @@ impl Events {
         );
         counter(
             "missed",
-            UNREAD,
-            "Records that were overwritten before the agent read them",
-            "The counts and times of tags have them all the same. A record with the parameter missed says where.",
+            MISSED,
+            "Records that the agent has not read",
+            "They were overwritten before, or there were too many while no client reads. The counts and times of tags\n\
+             have them all the same. Clients are told with the records that follow.",
         );
         let mut param = |name, item, ty, units, oneline| {
             let metric = setup.metric(format!("{prefix}.event.param.{name}"), item, ty).parameter();
@@ -112,17 +121,17 @@ impl Events {
         param("id", ID, Type::U64, Units::NONE, "Identifier of a transaction");
         param("parent", PARENT, Type::U64, Units::NONE, "Identifier of the transaction that it is a part of");
         param("process", PROCESS, Type::U32, Units::NONE, "Process that has marked it");
-        param("missed", MISSED, Type::U64, Units::COUNT, "Records of the process that were overwritten before this");
         param("field", FIELD, Type::String, Units::NONE, "Key and value of a field for which there is no metric");
         let names = setup.dynamic([format!("{prefix}.event.field")]);
         Events {
-            queue: setup.event_queue(MEMORY_LIMIT).keeping(),
+            records: Records::new(setup.indom_id(Serial::new(0)).domain(), MEMORY_LIMIT),
             names,
             prefix,
             fields: HashMap::new(),
             pending: Vec::new(),
             wanted: false,
-            unread: 0,
+            count: 0,
+            missed: 0,
         }
     }
 
@@ -134,13 +143,16 @@ impl Events {
         matches!(item.cluster(), CLUSTER | FIELDS)
     }
 
-    pub(crate) fn fetch(&self, item: Item, out: &mut Values<'_>) -> Result {
+    pub(crate) fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
-            RECORDS => out.put_events(&self.queue),
-            COUNT => out.put(self.queue.count()),
-            UNREAD => out.put(self.unread),
-            MEMORY => out.put(self.queue.memory() as u64),
-            CLIENTS => out.put(self.queue.clients() as u32),
+            RECORDS => {
+                self.wanted = true;
+                self.records.fetch(out)
+            }
+            COUNT => out.put(self.count),
+            MISSED => out.put(self.missed),
+            MEMORY => out.put(self.records.size() as u64),
+            CLIENTS => out.put(self.records.readers() as u32),
             _ => Err(Error::PMID),
         }
     }
@@ -153,15 +165,21 @@ impl Events {
             return Err(Error::PERMISSION);
         }
         if text.trim().is_empty() {
-            self.queue.clear_filter(client);
+            self.records.set_filter(client, None);
             return Ok(());
         }
         let filter = Filter::parse(text, |field| self.field(field)).map_err(|e| {
             warn!("filter {text}: {e}");
             Error::BADSTORE
         })?;
-        self.queue.set_filter(client, move |event| filter.passes(event));
+        self.records.set_filter(client, Some(filter));
         Ok(())
+    }
+
+    /// A client has gone.
+    pub(crate) fn forget(&mut self, client: Client) {
+        self.records.forget(client);
+        self.wanted = self.records.readers() > 0;
     }
 
     /// Whether somebody reads records.
@@ -169,55 +187,35 @@ impl Events {
         self.wanted
     }
 
-    /// Sees whether somebody does.
-    pub(crate) fn look(&mut self) {
-        self.wanted = self.queue.clients() > 0;
-    }
-
     /// What has come over TCP.
+    #[inline]
     pub(crate) fn add(&mut self, data: &Data<'_>) {
-        if !self.wanted {
-            return;
+        if self.wanted {
+            self.pending.push(Pending::over_tcp(data));
+            if self.pending.len() >= MOST_PENDING {
+                self.publish();
+            }
         }
-        let nanoseconds = std::time::Duration::try_from_secs_f64(data.value).ok().map(|time| time.as_nanos() as u64);
-        let transact = data.kind == Kind::Transact;
-        self.pending.push(Pending {
-            time: now(),
-            flags: if transact { EventFlags::START.union(EventFlags::END) } else { EventFlags::POINT },
-            what: Ok((data.kind, String::from_utf8_lossy(data.tag).into_owned())),
-            duration: nanoseconds.filter(|_| transact),
-            value: matches!(data.kind, Kind::Observe | Kind::Counter).then_some(data.value),
-            id: 0,
-            parent: 0,
-            process: 0,
-            fields: Vec::new(),
-        });
     }
 
     /// Takes the records of a process that are new.
     pub(crate) fn read(&mut self, reader: &mut Reader) -> Result<(), ReadError> {
         let limit = if self.wanted { WANTED } else { UNWANTED };
         let process = reader.process().pid;
-        let mut first = None;
         let pending = &mut self.pending;
-        let missed = reader.records(limit, |kind, tag, record| {
-            first = Some(first.map_or(record.time, |first: u64| first.min(record.time)));
-            pending.push(Pending::new(kind, tag, record, process));
-        })?;
-        if missed > 0 {
-            self.unread = self.unread.saturating_add(missed);
-            self.pending.push(Pending::missed(missed, first.unwrap_or_else(now), process));
-        }
+        let missed =
+            reader.records(limit, |kind, tag, record| pending.push(Pending::new(kind, tag, record, process)))?;
+        self.missed = self.missed.saturating_add(missed);
         Ok(())
     }
 
-    /// Puts what was taken into the queue, in the order of time.
+    /// Puts what was taken where clients find it, in the order of time.
     pub(crate) fn publish(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
         pending.sort_by_key(|record| record.time);
-        let (wall, clock) = (std::time::SystemTime::now(), now());
+        let (wall, clock) = (SystemTime::now(), now());
         for record in pending.drain(..) {
-            let time = std::time::Duration::from_nanos(clock.abs_diff(record.time));
+            let time = Duration::from_nanos(clock.abs_diff(record.time));
             let time = if record.time <= clock { wall.checked_sub(time) } else { wall.checked_add(time) };
             self.push(time.unwrap_or(wall).into(), &record);
         }
@@ -225,34 +223,29 @@ impl Events {
     }
 
     fn push(&mut self, time: Stamp, record: &Pending) {
-        let id = |id: u64| u64::from(record.process) << ID_BITS | id & ((1 << ID_BITS) - 1);
-        let mut flags = record.flags;
-        let mut params: Vec<(Item, Atom<'_>)> = Vec::with_capacity(8);
-        for (number, item, flag) in [(record.id, ID, EventFlags::ID), (record.parent, PARENT, EventFlags::PARENT)] {
-            if number != 0 {
-                flags = flags.union(flag);
-                params.push((item, id(number).into()));
-            }
-        }
-        match &record.what {
-            Ok((kind, tag)) => params.extend([(TAG, tag.as_str().into()), (KIND, kind_name(*kind).into())]),
-            Err(missed) => params.push((MISSED, (*missed).into())),
-        }
-        params.extend(record.duration.map(|duration| (DURATION, duration.into())));
-        params.extend(record.value.map(|value| (VALUE, value.into())));
-        if record.process != 0 {
-            params.push((PROCESS, record.process.into()));
-        }
-        let fields: Vec<(Item, String)> = record
+        let fields: Vec<(Item, Cow<'_, str>)> = record
             .fields
             .iter()
             .map(|(key, value)| match self.field(key) {
-                Some(item) => (item, value.clone()),
-                None => (FIELD, format!("{key}={value}")),
+                Some(item) => (item, value.into()),
+                None => (FIELD, format!("{key}={value}").into()),
             })
             .collect();
-        params.extend(fields.iter().map(|(item, value)| (*item, value.as_str().into())));
-        if let Err(e) = self.queue.push(time, flags, params) {
+        let id = |id: u64| u64::from(record.process) << ID_BITS | id & ((1 << ID_BITS) - 1);
+        let present = |number: u64| (number != 0).then_some(number);
+        let (own, parent) = (present(record.id).map(id), present(record.parent).map(id));
+        let flag = |present: bool, flag| if present { flag } else { EventFlags(0) };
+        let flags = record.flags.union(flag(own.is_some(), EventFlags::ID));
+        let flags = flags.union(flag(parent.is_some(), EventFlags::PARENT));
+        // Those that the flags are about come first.
+        let params = own.map(|id| (ID, id.into())).into_iter().chain(parent.map(|parent| (PARENT, parent.into())));
+        let params = params.chain([(TAG, record.tag.as_str().into()), (KIND, kind_name(record.kind).into())]);
+        let params = params.chain(record.duration.map(|duration| (DURATION, duration.into())));
+        let params = params.chain(record.value.map(|value| (VALUE, value.into())));
+        let params = params.chain((record.process != 0).then(|| (PROCESS, record.process.into())));
+        let params = params.chain(fields.iter().map(|(item, value)| (*item, value.as_ref().into())));
+        self.count += 1;
+        if let Err(e) = self.records.push(record.missed, time, flags, params) {
             warn!("event record: {e}");
         }
     }
@@ -309,7 +302,9 @@ impl Pending {
         Pending {
             time: record.time,
             flags,
-            what: Ok((kind, text(tag))),
+            missed: record.missed,
+            kind,
+            tag: text(tag),
             duration: record.duration(),
             value: record.value(kind).filter(|_| kind != Kind::Transact),
             id: record.id,
@@ -319,16 +314,20 @@ impl Pending {
         }
     }
 
-    fn missed(missed: u64, time: u64, process: u32) -> Pending {
+    fn over_tcp(data: &Data<'_>) -> Pending {
+        let transact = data.kind == Kind::Transact;
+        let duration = Duration::try_from_secs_f64(data.value).ok().filter(|_| transact);
         Pending {
-            time,
-            flags: EventFlags::POINT,
-            what: Err(missed),
-            duration: None,
-            value: None,
+            time: now(),
+            flags: if transact { EventFlags::START.union(EventFlags::END) } else { EventFlags::POINT },
+            missed: 0,
+            kind: data.kind,
+            tag: String::from_utf8_lossy(data.tag).into_owned(),
+            duration: duration.map(|duration| duration.as_nanos() as u64),
+            value: matches!(data.kind, Kind::Observe | Kind::Counter).then_some(data.value),
             id: 0,
             parent: 0,
-            process,
+            process: 0,
             fields: Vec::new(),
         }
     }

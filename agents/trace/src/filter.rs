@@ -1,9 +1,9 @@
 //! What a client wants of the event records.
 
+use pmda::pmapi::PmId;
+use pmda::pmapi::pdu::event::Params;
 use pmda::prelude::*;
 use regex::bytes::Regex;
-
-use crate::events::MISSED;
 
 /// Conditions, all of which a record meets.
 #[derive(Debug)]
@@ -35,10 +35,10 @@ impl Filter {
         conditions.map(|condition| parse(condition.trim(), &mut field)).collect::<Result<_, _>>().map(Filter)
     }
 
-    /// That something was missed everybody wants to know.
-    pub(crate) fn passes(&self, event: &Event) -> bool {
-        let meets = |(item, test): &(Item, Test)| event.param(*item).is_some_and(|value| test.passes(&value));
-        self.0.iter().all(meets) || event.param(MISSED).is_some()
+    /// Whether a record with these parameters meets all of them.
+    pub(crate) fn passes(&self, params: &Params) -> bool {
+        let is = |item| move |param: &(Option<PmId>, Atom<'_>)| param.0.is_some_and(|pmid| pmid.item() == item);
+        self.0.iter().all(|(item, test)| params.iter().find(is(*item)).is_some_and(|(_, value)| test.passes(&value)))
     }
 }
 

@@ -18,6 +18,7 @@ mod light;
 mod metrics;
 mod options;
 mod processes;
+mod records;
 mod server;
 mod tags;
 
@@ -142,6 +143,10 @@ impl Agent for Trace {
         }
     }
 
+    fn close(&mut self, client: Client) {
+        self.events.forget(client);
+    }
+
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
         let Some(server) = &self.server else { return };
         set.readable(PROMPT, server.prompt());
@@ -210,7 +215,6 @@ impl Trace {
     fn read(&mut self) {
         let Trace { tags, processes, events, .. } = self;
         tags.set_now(Instant::now());
-        events.look();
         match processes {
             Some(processes) => processes.read(tags, events),
             None => events.publish(),

@@ -144,7 +144,9 @@ pub struct Record<'a> {
     /// See `begin`.
     pub end: bool,
     value: u64,
-    /// The transaction, or for points the value is 0: unique in its process.
+    /// How many came before it in its lane that were not seen.
+    pub missed: u64,
+    /// The transaction, unique in its process, or 0.
     pub id: u64,
     /// The transaction that it is a part of, or 0.
     pub parent: u64,
@@ -209,10 +211,13 @@ impl Consumer {
         }
         let mut bytes = [0; super::format::MAX_FIELDS];
         while let Some(first) = cells.next() {
-            let Some((record, number)) = decode(first, &mut cells, self.most as usize, &mut bytes) else { continue };
+            let Some((mut record, number)) = decode(first, &mut cells, self.most as usize, &mut bytes) else {
+                continue;
+            };
             let end = written - cells.len() as u64;
             // Each has taken a cell at least, whatever the numbers say.
-            missed += number.saturating_sub(self.record).min(end - self.cell - 1);
+            record.missed = number.saturating_sub(self.record).min(end - self.cell - 1);
+            missed += record.missed;
             (self.cell, self.record) = (end, self.record.max(number.saturating_add(1)));
             out(&record);
         }
@@ -261,6 +266,7 @@ fn decode<'b>(
         begin: flags & BEGIN != 0,
         end: flags & END != 0,
         value: *value,
+        missed: 0,
         id: *id,
         parent: *parent,
         fields: bytes.get(..len)?,
