@@ -9,3 +9,4 @@ mod generated;
 mod generator;
 mod recorded;
 mod stage;
+mod texts;

@@ -76,6 +76,20 @@ impl Stage {
         output.status.code().map(|_| (answers(&text(&output.stdout), ""), text(&output.stderr)))
     }
 
+    /// What `--check` prints.
+    pub(crate) fn check_text(&self) -> String {
+        let mut command = Command::new(BINARY);
+        command.arg("--check").arg(&self.config).args(["--host", &self.pmcd.host()]);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The file of the agent's configuration, and that of clients'.
+    pub(crate) fn files(&self) -> [String; 2] {
+        [&self.config, &self.config.with_file_name("client")].map(|path| path.display().to_string())
+    }
+
     /// The lines of `--check --tsv` by definition.
     pub(crate) fn check(&self, options: &[&str]) -> HashMap<String, Vec<String>> {
         let mut command = Command::new(BINARY);
@@ -104,7 +118,7 @@ fn answers(text: &str, prefix: &str) -> HashMap<String, Answer> {
     answers
 }
 
-fn answer(body: &str) -> Answer {
+pub(crate) fn answer(body: &str) -> Answer {
     let between = |start: &str, end: &str| {
         let rest = body.split_once(start).map_or("", |(_, rest)| rest);
         rest.split(end).next().unwrap_or_default().trim().to_owned()

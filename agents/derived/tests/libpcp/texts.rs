@@ -1,0 +1,65 @@
+//! What `--check` prints for people: errors as libpcp prints them, metrics as pminfo does.
+
+use crate::stage::Stage;
+
+const DEFINITIONS: &str = r#"good = sample.long.one + sample.bin
+good(oneline) = a good one
+unfinished = sample.long.one +
+	tabs	=	sample.long.one	sample.long.ten
+exponent = 5e3
+string = rescale(sample.byte_ctr, "Kbyte
+units = rescale(sample.byte_ctr, "no such unit")
+unknown = sample.long.one + no.such.metric
+dimensions = sample.byte_ctr + sample.milliseconds
+words = sample.string.hullo + 1
+domains = sample.bin + sample.colour
+no expression =
+no equals sign
+2bad = 1
+good = 2
+good(oneline) = again
+nobody(oneline) = none
+part = sample.bin[bin-500]
+"#;
+
+#[test]
+#[ignore = "needs PCP"]
+fn errors_and_metrics() {
+    let stage = Stage::new(DEFINITIONS);
+    let output = stage.check_text();
+    let (metrics, errors) = stage.client(DEFINITIONS, &["good", "part", "unknown", "dimensions", "words", "domains"]).unwrap();
+    let (lines, said) = output.split_at(output.find("derived.good\n").unwrap());
+    assert_eq!(lines, "");
+
+    // Ours are in the order of the file, with the metrics.
+    let mut ours: Vec<&str> = Vec::new();
+    for line in said.lines() {
+        let is_metric =
+            line.starts_with("derived.") || line.starts_with("    Data") || line.starts_with("    Semantics");
+        if !is_metric {
+            ours.push(
+                line.split_once("] ").filter(|(_, text)| text.starts_with("Semantic")).map_or(line, |(_, text)| text),
+            );
+        }
+    }
+    let [own, client] = stage.files();
+    let theirs = errors.replace(&client, "FILE");
+    let mut ours: Vec<String> = ours.iter().map(|line| line.replace(&own, "FILE")).collect();
+    let mut theirs: Vec<String> = theirs.lines().map(str::to_owned).collect();
+    // libpcp binds after it has read everything.
+    let is_semantic = |line: &String| line.starts_with("Semantic");
+    let semantic = |lines: &[String]| lines.iter().filter(|line| is_semantic(line)).cloned().collect::<Vec<_>>();
+    // The installed one does not tell this.
+    ours.retain(|line| !line.ends_with("operand no.such.metric: Unknown operand metric"));
+    assert_eq!(semantic(&ours), semantic(&theirs));
+    ours.retain(|line| !is_semantic(line));
+    theirs.retain(|line| !is_semantic(line) && !line.ends_with(": Unknown metric name"));
+    assert_eq!(ours.join("\n"), theirs.join("\n"));
+    assert!(theirs.len() > 30, "{theirs:#?}");
+
+    for (name, answer) in metrics {
+        let block = said.split_once(&format!("derived.{name}\n")).unwrap().1;
+        let shown: String = block.lines().take(2).flat_map(|line| [line, "\n"]).collect();
+        assert_eq!(crate::stage::answer(&shown).meta, answer.meta);
+    }
+}
