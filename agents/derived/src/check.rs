@@ -109,6 +109,10 @@ impl Report {
                 let mut agents = Agents::start(specs);
                 agents.begin(Instant::now() + PATIENCE);
                 agents.settle(Instant::now() + PATIENCE);
+                for (name, why) in agents.problems() {
+                    let place = Place { file: format!("agent {name}").into(), line: 0 };
+                    self.lines.push(Line::Bad(Problem { place, definition: None, text: why.to_owned() }));
+                }
                 let evaluator = Evaluator::bind(definitions, &mut agents, group.novalue);
                 self.definitions(group, evaluator, sampling, &mut agents, |agents, operands| {
                     agents.begin(Instant::now() + PATIENCE);

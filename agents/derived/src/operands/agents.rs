@@ -197,7 +197,8 @@ enum Place {
 
 impl Metadata for Agents {
     fn lookup(&mut self, name: &str) -> Result<Desc, Missing> {
-        let mut missing = Missing::Name;
+        // Those that cannot be started may have it.
+        let mut missing = if self.refused.is_empty() { Missing::Name } else { Missing::Desc };
         for agent in &mut self.agents {
             match agent.lookup(name, self.until) {
                 Ok(desc) => {
