@@ -1,0 +1,63 @@
+//! The same command lines to the C agent and to ours: both start, or both refuse.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use testkit::Pcp;
+
+/// Whether the agent greets pmcd, and its exit code at the end of file; whether a log was opened.
+fn starts(binary: &Path, line: &str) -> (bool, Option<i32>, bool) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("config/pmda")).unwrap();
+    let mut command = Command::new(binary);
+    command.args(["-l", "simple.log"]).args(line.split_whitespace()).current_dir(dir.path()).stdin(Stdio::null());
+    command.env("PCP_VAR_DIR", dir.path()).env("PCP_PMDAS_DIR", Pcp::required().c_agent("simple").pmdas_dir());
+    let output = command.output().unwrap();
+    (output.stdout.starts_with(&[0, 0, 0, 20]), output.status.code(), dir.path().join("simple.log").exists())
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn the_c_agent_starts_with_the_same_command_lines() {
+    let c = Pcp::required().c_agent("simple").binary();
+    let ours = env!("CARGO_BIN_EXE_pmdasimple").as_ref();
+    let (mut started, mut refused) = (0, 0);
+    for line in [
+        "",
+        "-p",
+        "-d 253 -D 1 -p",
+        "-D -1",
+        "-D 5,appl0",
+        "-D ALL",
+        "-D pdu -D fetch",
+        "-d 1 -d 2",
+        "--domain=5 --log=simple.log",
+        "--dom 5 --deb pdu",
+        "-l simple.log -d12",
+        "operand",
+        "one -d 300 two",
+        "-- -Z",
+        "-U root",
+        "-Uroot -p",
+        "-D 0x1",
+        "-D nonsense",
+        "-D",
+        "-d 5x",
+        "-d",
+        "-Z",
+        "--nonsense",
+        "-i",
+        "-i 1 -p",
+        "-6 1 -u x",
+        "-u x -i 1",
+        "-U",
+        "operand -Z",
+    ] {
+        let [theirs, ours] = [starts(&c, line), starts(ours, line)];
+        assert_eq!(theirs, ours, "{line}: greeting, exit code, log of C and ours");
+        *if ours.0 { &mut started } else { &mut refused } += 1;
+    }
+    assert!(started > 14 && refused > 11, "{started} {refused}");
+}
