@@ -4,9 +4,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use testkit::{Agent, Pcp};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use testkit::{Agent, Pcp, Pmcd};
 
 /// Values that stay the same from one look to the next, whatever the machine does.
 const DEFINITIONS: &str = "\
@@ -31,41 +36,71 @@ fn comparable(text: &str) -> Vec<String> {
     lines.map(|line| line.split_once("  InDom: ").map_or(line, |(ty, _)| ty).to_owned()).collect()
 }
 
+/// A pmcd with agent derived, and nothing else.
+fn derived(dir: &Path) -> Pmcd {
+    let pcp = Pcp::required();
+    let conf = dir.join("conf.toml");
+    let mut group = format!(
+        "[group.linux]\nagent = {{ domain = 60, command = ['{}', '-d', '60', '-l', '{}'], pmns = '{}' }}\n",
+        pcp.path("PCP_PMDAS_DIR").join("linux/pmdalinux").display(),
+        dir.join("linux.log").display(),
+        pcp.path("PCP_VAR_DIR").join("pmns/root_linux").display()
+    );
+    for (name, expression) in definitions() {
+        writeln!(group, "metric.{name} = '{expression}'").unwrap();
+    }
+    std::fs::write(&conf, group).unwrap();
+    let binary = env!("CARGO_BIN_EXE_pmdaderived");
+    let pmda = dir.join("pmda");
+    assert!(Command::new(binary).arg("-c").arg(&conf).arg("--write-pmda").arg(&pmda).status().unwrap().success());
+    let agent = Agent::new("derived", 404, binary).pmns(&pmda.join("pmns"));
+    pcp.pmcd().agent(agent.args(["-c", conf.to_str().unwrap(), "-U", "root"])).start()
+}
+
+fn definitions() -> impl Iterator<Item = (&'static str, &'static str)> {
+    DEFINITIONS.lines().map(|line| line.split_once(" = ").unwrap())
+}
+
 #[test]
 #[ignore = "needs PCP"]
 fn as_clients_derive_it() {
     let pcp = Pcp::required();
     let dir = tempfile::tempdir().unwrap();
-    let (text, conf) = (dir.path().join("text"), dir.path().join("conf.toml"));
+    let pmcd = derived(dir.path());
+    let text = dir.path().join("text");
     std::fs::write(&text, DEFINITIONS).unwrap();
-    let linux = pcp.path("PCP_PMDAS_DIR").join("linux");
-    let mut group = format!(
-        "[group.linux]\nagent = {{ domain = 60, command = ['{}', '-d', '60', '-l', '{}'], pmns = '{}' }}\n",
-        linux.join("pmdalinux").display(),
-        dir.path().join("linux.log").display(),
-        pcp.path("PCP_VAR_DIR").join("pmns/root_linux").display()
-    );
-    let definitions = DEFINITIONS.lines().map(|line| line.split_once(" = ").unwrap());
-    for (name, expression) in definitions.clone() {
-        writeln!(group, "metric.{name} = '{expression}'").unwrap();
-    }
-    std::fs::write(&conf, group).unwrap();
-
-    let binary = env!("CARGO_BIN_EXE_pmdaderived");
-    let pmda = dir.path().join("pmda");
-    assert!(Command::new(binary).arg("-c").arg(&conf).arg("--write-pmda").arg(&pmda).status().unwrap().success());
-    let agent = Agent::new("derived", 404, binary).pmns(&pmda.join("pmns"));
-    let pmcd = pcp.pmcd().agent(agent.args(["-c", conf.to_str().unwrap(), "-U", "root"])).start();
-
-    for (name, _) in definitions {
+    for (name, _) in definitions() {
         for what in ["-d", "-f"] {
             let ours = pmcd.run("pminfo", [what, &format!("derived.{name}")]).ok();
             let mut pminfo = pcp.command("pminfo");
             pminfo.args(["-L", "-K", "clear", "-K", "add,60,linux/pmda_linux.so,linux_init", what, name]);
             pminfo.env("PCP_DERIVED_CONFIG", &text);
             let theirs = pcp.run_command(pminfo, "").ok();
+            assert!(theirs.contains(if what == "-d" { "Data Type" } else { "value " }), "{theirs}");
             assert_eq!(comparable(&ours), comparable(&theirs), "{what} {name}\n{}", pmcd.log("derived"));
-            assert!(comparable(&ours).len() > 1 || what == "-f", "{ours}");
         }
     }
+}
+
+/// pmcd gives an agent five seconds: whoever makes this one wait is given less.
+#[test]
+#[ignore = "needs PCP"]
+fn an_agent_that_hangs_does_not_take_this_one_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let pmcd = derived(dir.path());
+    let ncpu = || pmcd.run("pminfo", ["-f", "derived.ncpu"]).text;
+    assert!(ncpu().contains("value "), "{}", ncpu());
+    let derived = pmcd.agent_pid("derived").unwrap();
+    let children = std::fs::read_to_string(format!("/proc/{derived}/task/{derived}/children")).unwrap();
+    let linux = Pid::from_raw(children.trim().parse().unwrap());
+    kill(linux, Signal::SIGSTOP).unwrap();
+    assert!(ncpu().contains("Try again"), "{}", ncpu());
+    assert_eq!(pmcd.agent_status("derived"), 0);
+    let end = Instant::now() + Duration::from_secs(60);
+    while !ncpu().contains("value ") {
+        assert!(Instant::now() < end, "{}", pmcd.log("derived"));
+        sleep(Duration::from_millis(50));
+    }
+    assert_eq!(pmcd.agent_pid("derived"), Some(derived));
+    assert!(kill(linux, None).is_err(), "it has been killed");
 }

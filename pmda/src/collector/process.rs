@@ -27,6 +27,8 @@ pub enum End {
     Killed,
     /// It was not started by the collector, and is left alone.
     NotStarted,
+    /// It has ended, and somebody else in this process has waited for it.
+    Unknown,
 }
 
 impl Process {
@@ -56,7 +58,9 @@ pub(super) fn reap(mut child: Child, grace: Duration) -> End {
         match child.try_wait() {
             Ok(Some(status)) => return End::Exited(status),
             Ok(None) if Instant::now() < end => thread::sleep(pause),
-            _ => break,
+            Ok(None) => break,
+            // Its number may be another process's by now.
+            Err(_) => return End::Unknown,
         }
         pause = (2 * pause).min(Duration::from_millis(20));
     }

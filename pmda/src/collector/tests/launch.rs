@@ -2,6 +2,9 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
 use pmapi::pdu::FrameError;
 use pmapi::pdu::handshake::Flags;
 
@@ -41,6 +44,15 @@ fn an_agent_that_ignores_the_end_is_killed() {
     let pid = agent.pid().unwrap();
     drop(agent);
     assert!(!process_exists(pid));
+}
+
+#[test]
+fn an_agent_that_somebody_else_has_waited_for() {
+    let agent = Launch::pipe(shell(&format!("printf '{CREDS}'; exec sleep 1000"))).start().unwrap();
+    let pid = Pid::from_raw(agent.pid().unwrap() as i32);
+    kill(pid, Signal::SIGKILL).unwrap();
+    waitpid(pid, None).unwrap();
+    assert_eq!(agent.close(), End::Unknown);
 }
 
 #[test]
