@@ -274,8 +274,9 @@ fn named(kind: char, name: &str) -> Result<Member> {
     }
 }
 
+/// Behind a backslash `<` and `>` are the bounds of a word.
 fn push_literal(out: &mut String, c: char) {
-    if c.is_ascii_punctuation() {
+    if c.is_ascii_punctuation() && !matches!(c, '<' | '>') {
         out.push('\\');
     }
     out.push(c);
@@ -301,6 +302,7 @@ mod tests {
         assert!(matches("^a{,2}$", "aa"));
         assert!(matches("^[a\\]$", "\\"));
         assert!(matches("#&~ ", "#&~ "));
+        assert!(matches("^a<b>$", "a<b>") && matches("^[1-<]$", ":") && matches("^\\<b", "b"));
     }
 
     #[test]

@@ -224,7 +224,7 @@ pub(crate) fn expressions(count: usize) -> Vec<(String, String)> {
 }
 
 /// What 6.0.3 does not understand: delta, rate and instant of anything but a name; and what it answers otherwise.
-fn is_newer(expr: &str) -> bool {
+pub(crate) fn is_newer(expr: &str) -> bool {
     let takes_name = |rest: &str| {
         let name = rest.trim_start().trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.');
         let keyword = ["type", "semantics", "units", "indom"].iter().any(|word| rest.trim_start().starts_with(word));

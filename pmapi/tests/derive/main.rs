@@ -10,6 +10,7 @@ mod differences;
 mod generated;
 mod generator;
 mod live;
+mod mutations;
 mod properties;
 mod recorded;
 mod table;

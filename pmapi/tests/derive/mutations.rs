@@ -1,0 +1,200 @@
+//! The definitions of PCP's own tests with something changed in each: every syntax error of the installed libpcp, with
+//! its place.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use pmapi::PmId;
+use pmapi::derive::{Definition, RegisterError};
+
+use crate::cases;
+use crate::generator::{is_newer, is_newer_reason};
+use crate::live::data;
+
+/// What is put among the tokens of an expression, or in place of one.
+const TOKENS: &[&str] = &[
+    "+",
+    "-",
+    "*",
+    "/",
+    "<",
+    "<=",
+    "==",
+    ">=",
+    ">",
+    "!=",
+    "&&",
+    "||",
+    "!",
+    "?",
+    ":",
+    "(",
+    ")",
+    ",",
+    "=",
+    "&",
+    "|",
+    "#",
+    "[x]",
+    "[",
+    "]",
+    "\"s\"",
+    "\"",
+    "7",
+    "1.5",
+    ".",
+    "4294967295",
+    "4294967296",
+    "a.b",
+    "a..b",
+    "_a",
+    "type",
+    "units",
+    "semantics",
+    "indom",
+    "meta",
+    "avg(",
+    "count(",
+    "delta(",
+    "max(",
+    "min(",
+    "sum(",
+    "anon(",
+    "rate(",
+    "instant(",
+    "defined(",
+    "rescale(",
+    "matchinst(",
+    "scalar(",
+    "mkconst(",
+    "novalue(",
+    "novalue()",
+    "avg",
+    "/x/",
+    "!/x/",
+    "sample.bin",
+    "mkconst(1, type=u32)",
+    "é",
+    "\\",
+    "\u{b}",
+    "''",
+    "5e3",
+];
+
+/// What the installed 6.0.3 does not know: functions, tags and units.
+const NEWER: &[&str] = &["novalue", "indom", "temperature", "voltage", "current", "power"];
+
+/// Each token of an expression, with the blanks before it.
+fn tokens(expr: &str) -> Vec<&str> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    let mut tokens = Vec::new();
+    let mut rest = expr;
+    while !rest.is_empty() {
+        let start = rest.len() - rest.trim_start().len();
+        let mut chars = rest[start..].char_indices();
+        let len = match chars.next() {
+            Some((_, c)) if is_word(c) => chars.find(|(_, c)| !is_word(*c)).map_or(rest.len() - start, |(at, _)| at),
+            Some((_, c)) => c.len_utf8(),
+            None => 0,
+        };
+        let (token, after) = rest.split_at(start + len);
+        tokens.push(token);
+        rest = after;
+    }
+    tokens
+}
+
+/// Whether an expression is one of the corpus: all of them would take too long.
+fn chosen(number: &mut usize, one_of: usize) -> bool {
+    *number += 1;
+    number.is_multiple_of(one_of)
+}
+
+/// Every beginning of each expression; each without one token, with one twice, and with two exchanged; and each with
+/// another token before one, or in its place, some of all there are.
+fn mutations(one_of: usize) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    let mut number = 0;
+    for (_, expr) in cases::expressions() {
+        let expr = expr.trim();
+        all.extend(expr.char_indices().map(|(at, _)| expr[..at].to_owned()));
+        let tokens = tokens(expr);
+        for at in 0..tokens.len() {
+            let (before, after) = (tokens[..at].concat(), tokens[at + 1..].concat());
+            all.insert(format!("{before}{after}"));
+            all.insert(format!("{before}{0} {0}{after}", tokens[at]));
+            if let Some(next) = tokens.get(at + 1) {
+                all.insert(format!("{before}{next}{}{}", tokens[at], tokens[at + 2..].concat()));
+            }
+            for other in TOKENS {
+                if chosen(&mut number, one_of) {
+                    all.insert(format!("{before}{other}{after}"));
+                    all.insert(format!("{before} {other} {}{after}", tokens[at]));
+                }
+            }
+        }
+    }
+    all.into_iter().map(|expr| expr.trim_start().to_owned()).filter(|expr| !expr.is_empty()).collect()
+}
+
+/// libpcp's answer to each.
+fn theirs(expressions: &BTreeSet<String>) -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let binary = dir.path().join("syntax");
+    compile(&data("syntax.c"), &binary);
+    let mut peer = Command::new(binary)
+        .env("PCP_DERIVED_CONFIG", "")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = peer.stdin.take().unwrap();
+    let lines: String = expressions.iter().map(|expr| format!("{expr}\n")).collect();
+    let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
+    let output = peer.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+pub(crate) fn compile(source: &Path, binary: &Path) {
+    let status = Command::new("gcc").args(["-O1", "-w", "-o"]).args([binary, source]).arg("-lpcp").status().unwrap();
+    assert!(status.success());
+}
+
+fn ours(expr: &str) -> String {
+    match Definition::new("x", expr, PmId::from_word(0).unwrap()) {
+        Ok(_) => "OK".to_owned(),
+        Err(RegisterError::Syntax(error)) => format!("{}\t{error}", error.offset),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn errors_and_their_places() {
+    testkit::Pcp::required();
+    let newer = theirs(&BTreeSet::from(["1 ? 2 : novalue()".to_owned()])) == ["OK"];
+    let one_of = std::env::var("DERIVE_ONE_OF").map_or(100, |number| number.parse().unwrap());
+    let mut expressions = mutations(one_of);
+    expressions.retain(|expr| newer || !(NEWER.iter().any(|word| expr.contains(word)) || is_newer(expr)));
+    let theirs = theirs(&expressions);
+    assert_eq!(theirs.len(), expressions.len());
+    let (mut wrong, mut died) = (Vec::new(), 0);
+    for (expr, theirs) in expressions.iter().zip(&theirs) {
+        let ours = ours(expr);
+        died += usize::from(theirs == "DIED");
+        let is_newer = !newer && (is_newer_reason(&ours) || ours.contains("invalid floating point literal"));
+        // What the documentation lists: two `novalue()`, and numbers that wrap around.
+        let listed = ours.ends_with("novalue() may appear at most once in a ternary expression")
+            || ours.contains("\tIllegal indom: ");
+        if ours != *theirs && theirs != "DIED" && !is_newer && !listed {
+            wrong.push(format!("{expr}\n  ours   {ours}\n  theirs {theirs}\n"));
+        }
+    }
+    println!("{} expressions, {died} that libpcp does not survive, {} differences", expressions.len(), wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.concat());
+    assert!(expressions.len() > 20_000);
+}
