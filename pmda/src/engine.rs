@@ -256,14 +256,13 @@ impl<A: Agent> Engine<A> {
             match self.agent.fetch(metric.item, &mut values) {
                 Ok(()) => {
                     let missing = values.missing();
-                    // A mistake of the agent, too expensive to look for in earnest.
-                    if cfg!(debug_assertions)
-                        && let Some(inst) = self.result.repeated()
-                    {
-                        error!("metric {}: instance {inst} has several values", metric.desc.pmid);
-                        self.result.fail_set(Error::INST);
-                    } else {
-                        self.result.end_set(missing);
+                    match self.result.repeated() {
+                        None => self.result.end_set(missing),
+                        Some(inst) => {
+                            let of = inst.map(|inst| format!(" instance {inst} has")).unwrap_or_default();
+                            error!("metric {}:{of} several values", metric.desc.pmid);
+                            self.result.fail_set(Error::INST);
+                        }
                     }
                 }
                 Err(e) => {

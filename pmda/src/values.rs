@@ -31,7 +31,7 @@ impl<'a> Values<'a> {
         self.missing
     }
 
-    /// The value of a singular metric. `PM_ERR_INST` for a metric with an instance domain.
+    /// The value of a singular metric, which has one. `PM_ERR_INST` for a metric with an instance domain.
     ///
     /// `PM_ERR_TYPE`, `PM_ERR_SIGN` or `PM_ERR_TRUNC` when the value does not convert to the
     /// metric's type without loss, `PM_ERR_TOOBIG` for more than 16 MiB.
@@ -47,8 +47,7 @@ impl<'a> Values<'a> {
     /// out in the order in which they are put. `PM_ERR_INST` for a singular metric; else as
     /// [`Values::put`].
     ///
-    /// Each instance has one value. In a debug build a metric of which an instance has several fails
-    /// with `PM_ERR_INST`; in others clients get them all, and `dbpmda check` finds them.
+    /// A metric of which an instance has several values fails with `PM_ERR_INST`.
     #[inline]
     pub fn put_inst<'v>(&mut self, inst: Inst, value: impl Into<Atom<'v>>) -> Result {
         if self.desc.indom.is_none() {

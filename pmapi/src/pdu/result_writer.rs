@@ -21,6 +21,8 @@ pub struct ResultWriter {
     set: Option<OpenSet>,
     /// How the values of the open set stand, if they stand in blocks.
     format: Option<Format>,
+    /// Instances for [`ResultWriter::repeated`]: a bit for each, or their words.
+    seen: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,16 +69,33 @@ impl ResultWriter {
         self.set.map_or(0, |set| (self.lists.len() - set.start - SET_HEAD) / 8)
     }
 
-    /// An instance that has several values in the set. Takes no memory while instances ascend.
-    pub fn repeated(&self) -> Option<Inst> {
+    /// An instance that has several values in the set, `Some(None)` for a singular metric that has. In time and
+    /// memory proportional to the values; those of ascending instances are only looked through.
+    pub fn repeated(&mut self) -> Option<Option<Inst>> {
         let list = self.lists.get(self.set?.start + SET_HEAD..).unwrap_or_default();
         let words = list.as_chunks::<8>().0.iter().map(|pair| (u64::from_be_bytes(*pair) >> 32) as u32);
         if words.clone().is_sorted_by(|a, b| a < b) {
             return None;
         }
-        let mut words: Vec<u32> = words.collect();
-        words.sort_unstable();
-        words.iter().zip(words.iter().skip(1)).find(|(a, b)| a == b).and_then(|(word, _)| Inst::from_word(*word))
+        self.seen.clear();
+        let most = words.clone().max()? as usize;
+        if most / 8 < list.len() {
+            self.seen.resize(most / 32 + 1, 0);
+            let mut bits = words.filter(|&word| match self.seen.get_mut(word as usize / 32) {
+                Some(bits) => {
+                    *bits & 1 << (word % 32) != 0 || {
+                        *bits |= 1 << (word % 32);
+                        false
+                    }
+                }
+                None => false,
+            });
+            return bits.next().map(Inst::from_word);
+        }
+        self.seen.extend(words);
+        self.seen.sort_unstable();
+        let mut pairs = self.seen.iter().zip(self.seen.iter().skip(1));
+        pairs.find(|(a, b)| a == b).map(|(word, _)| Inst::from_word(*word))
     }
 
     /// Bytes of the PDU so far.
@@ -224,4 +243,42 @@ impl ResultWriter {
 
 const fn block_head(ty: Type, payload: usize) -> u32 {
     (ty.code() as u32) << 24 | (payload + BLOCK_HEAD) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repeated(writer: &mut ResultWriter, insts: &[u32]) -> Option<u32> {
+        writer.begin();
+        writer.begin_set(None);
+        insts.iter().for_each(|&inst| writer.push(Inst::from_word(inst), Type::U32, Atom::U32(7)).unwrap());
+        writer.repeated().map(|inst| inst.map_or(u32::MAX, Inst::word))
+    }
+
+    #[test]
+    fn instances_with_several_values() {
+        let mut writer = ResultWriter::new();
+        let far = i32::MAX as u32;
+        for (insts, found) in [
+            (&[][..], None),
+            (&[u32::MAX], None),
+            (&[u32::MAX, u32::MAX], Some(u32::MAX)),
+            (&[1, 2, 40], None),
+            (&[1, 1], Some(1)),
+            (&[40, 2, 31, 32, 0], None),
+            (&[40, 2, 31, 32, 2, 0], Some(2)),
+            (&[far, 3, 0], None),
+            (&[far, 3, far], Some(far)),
+            (&[3, far, 3], Some(3)),
+        ] {
+            assert_eq!(repeated(&mut writer, insts), found, "{insts:?}");
+        }
+        let mut many: Vec<u32> = (0..1000).rev().collect();
+        assert_eq!(repeated(&mut writer, &many), None);
+        many.push(999);
+        assert_eq!(repeated(&mut writer, &many), Some(999));
+        many.push(far);
+        assert_eq!(repeated(&mut writer, &many), Some(999));
+    }
 }

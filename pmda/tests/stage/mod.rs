@@ -63,6 +63,8 @@ pub const ERROR: Item = Item::new(3, 3);
 pub const PRINT: Item = Item::new(3, 4);
 /// One instance given twice.
 pub const TWICE: Item = Item::new(3, 5);
+/// A single value given twice.
+pub const TWICE_SINGULAR: Item = Item::new(3, 6);
 
 /// Cluster 4: types that other types become.
 pub const SMALL: [(&str, Type); 6] = [
@@ -148,6 +150,7 @@ impl Agent for Stage {
         setup.metric("stage.error", ERROR, Type::I32).storable();
         setup.metric("stage.print", PRINT, Type::U32);
         setup.metric("stage.twice", TWICE, Type::U32).indom(TWO);
+        setup.metric("stage.twice_singular", TWICE_SINGULAR, Type::U64);
         for (i, (name, ty)) in (0..).zip(SMALL) {
             setup.metric(format!("stage.small.{name}"), Item::new(4, i), ty);
         }
@@ -219,6 +222,7 @@ impl Agent for Stage {
                 println!("the agent prints");
                 out.put(1u32)
             }
+            TWICE_SINGULAR => out.put(1u64).and_then(|()| out.put(2u64)),
             TWICE => [0, 1, 0].into_iter().try_for_each(|id| out.put_inst(Inst::new(id), id)),
             NO_SUPPORT => out.put(1u32),
             AGGREGATE | AGGREGATE_STATIC => out.put(Atom::Aggregate(b"\x01\x02\x03")),
