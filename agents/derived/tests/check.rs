@@ -1,0 +1,117 @@
+//! `--check`, over an agent that it starts itself. No PCP is needed.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::process::Command;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_pmdaderived");
+
+/// Runs `--check` on a directory of files; its exit code and output, in which `DIR` stands for the directory.
+fn check(files: &[(&str, &str)], options: &[&str]) -> (Option<i32>, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config");
+    fs::create_dir(&config).unwrap();
+    // This agent itself as one without pmcd: it has metrics about itself.
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
+    let agent = format!("agent = {{ domain = 405, command = '{BINARY} -d 405 -c /dev/null -l {LOG} -U {user}' }}");
+    for (name, text) in files {
+        fs::write(
+            config.join(name),
+            text.replace("AGENT", &agent.replace(LOG, &format!("{}/log", dir.path().display()))),
+        )
+        .unwrap();
+    }
+    let output = Command::new(BINARY).arg("--check").arg(&config).args(options).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let text = String::from_utf8(output.stdout).unwrap();
+    (output.status.code(), text.replace(&format!("{}/", config.display()), ""))
+}
+const LOG: &str = "LOG";
+
+const GOOD: &str = "
+[group.own]
+AGENT
+[group.own.metric]
+five = 'derived.control.reload + 5'
+ten = { expr = 'derived.five * 2', name = 'deep.ten', oneline = 'ten' }
+twenty = 'deep.ten + ten'
+words = 'derived.control.message'
+";
+
+#[test]
+fn what_is_good() {
+    let (code, text) = check(&[("a.toml", GOOD)], &[]);
+    let expected = "\
+derived.five
+    Data Type: 32-bit unsigned int  InDom: PM_INDOM_NULL 0xffffffff
+    Semantics: discrete  Units: none
+deep.ten
+    Data Type: 32-bit unsigned int  InDom: PM_INDOM_NULL 0xffffffff
+    Semantics: discrete  Units: none
+derived.twenty
+    Data Type: 32-bit unsigned int  InDom: PM_INDOM_NULL 0xffffffff
+    Semantics: discrete  Units: none
+derived.words
+    Data Type: string  InDom: 405.1 0x65400001
+    Semantics: discrete  Units: none
+";
+    assert_eq!((code, text.as_str()), (Some(0), expected));
+    let (code, text) = check(&[("a.toml", GOOD)], &["--tsv", "--samples", "1"]);
+    let expected = "\
+five\tOK\ttype=32-bit unsigned int indom=NULL sem=discrete units=none\t{\"\"=5}
+ten\tOK\ttype=32-bit unsigned int indom=NULL sem=discrete units=none\t{\"\"=10}
+twenty\tOK\ttype=32-bit unsigned int indom=NULL sem=discrete units=none\t{\"\"=20}
+words\tOK\ttype=string indom=SET sem=discrete units=none\t{}
+";
+    assert_eq!((code, text.as_str()), (Some(0), expected));
+}
+
+const BAD: &str = "
+[group.own]
+AGENT
+[group.own.metric]
+a = 'derived.b + 1'
+b = 'derived.control.reload * c'
+c = 'scalar(a)'
+d = 'derived.d'
+unknown = 'derived.control.nothing'
+";
+
+#[test]
+fn what_is_bad() {
+    let (code, text) = check(&[("a.conf", "syntax = 1 +\n"), ("b.toml", BAD), ("c.toml", "nonsense = 1\n")], &[]);
+    let expected = "\
+[a.conf:1] Error: pmRegisterDerived(syntax, ...) syntax error
+ 1 +
+   ^
+Arithmetic expression expected to follow PLUS
+[b.toml:5] Semantic error: derived metric a: definition refers to itself: a -> b -> c -> a
+[b.toml:6] Semantic error: derived metric b: definition refers to itself: b -> c -> a -> b
+[b.toml:7] Semantic error: derived metric c: definition refers to itself: c -> a -> b -> c
+[b.toml:8] Semantic error: derived metric d: definition refers to itself: d -> d
+[b.toml:9] Semantic error: derived metric unknown: operand derived.control.nothing: Unknown operand metric
+[c.toml:1] Error: unknown key \"nonsense\"; there are metric, group
+nonsense = 1
+^
+";
+    assert_eq!((code, text.as_str()), (Some(1), expected));
+    let (code, text) = check(&[("a.conf", "syntax = 1 +\n"), ("b.toml", BAD)], &["--tsv"]);
+    let expected = "\
+syntax\tERR\tsyntax\tcol 3: Arithmetic expression expected to follow PLUS
+a\tERR\tsemantic\tdefinition refers to itself: a -> b -> c -> a
+b\tERR\tsemantic\tdefinition refers to itself: b -> c -> a -> b
+c\tERR\tsemantic\tdefinition refers to itself: c -> a -> b -> c
+d\tERR\tsemantic\tdefinition refers to itself: d -> d
+unknown\tERR\tsemantic\toperand derived.control.nothing: Unknown operand metric
+";
+    assert_eq!((code, text.as_str()), (Some(1), expected));
+}
+
+#[test]
+fn a_host_that_is_not_there() {
+    let (code, text) = check(&[("a.conf", "x = hinv.ncpu\n")], &["--host", "unix:///nowhere"]);
+    assert_eq!((code, text.as_str()), (Some(1), "unix:///nowhere: Connection refused\n"));
+    let (code, text) = check(&[], &["--host", "unix:///nowhere"]);
+    assert_eq!((code, text.as_str()), (Some(0), ""));
+}
