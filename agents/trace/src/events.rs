@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
+use pmda::pmapi::pdu::event::Layout;
 use pmda::prelude::*;
 use trace::light::{ReadError, Reader, Record, now};
 use trace::protocol::{Data, Kind};
@@ -21,6 +22,7 @@ const COUNT: Item = Item::new(CLUSTER, 1);
 const MISSED: Item = Item::new(CLUSTER, 2);
 const MEMORY: Item = Item::new(CLUSTER, 3);
 const CLIENTS: Item = Item::new(CLUSTER, 4);
+const HIGHRES_RECORDS: Item = Item::new(CLUSTER, 5);
 pub(crate) const TAG: Item = Item::new(CLUSTER, 10);
 pub(crate) const KIND: Item = Item::new(CLUSTER, 11);
 pub(crate) const DURATION: Item = Item::new(CLUSTER, 12);
@@ -76,14 +78,19 @@ struct Pending {
 impl Events {
     pub(crate) fn new(setup: &mut Setup) -> Events {
         let prefix = setup.name().to_owned();
-        setup.metric(format!("{prefix}.event.records"), RECORDS, Type::HighResEvent).storable().help(
-            "What applications mark, as it comes",
-            "Each client sees each record once: pminfo -x, pmval, pmevent. A transaction of the light transport has a\n\
-             record when it begins and one when it ends; others have one that says both. A client leaves itself a\n\
-             part of them with a filter (pmval -x): conditions with semicolons between, such as tag=look up;\n\
-             kind=transact; longer=0.01 (seconds); process=77; user=7, the last for a field. With ~ in the place of =\n\
-             a regular expression follows. An empty one takes the filter away.",
-        );
+        for (name, item, ty, clock) in [
+            ("records", RECORDS, Type::Event, "microseconds"),
+            ("highres_records", HIGHRES_RECORDS, Type::HighResEvent, "nanoseconds"),
+        ] {
+            setup.metric(format!("{prefix}.event.{name}"), item, ty).storable().help(
+                format!("What applications mark, as it comes, with times in {clock}"),
+                "Each client sees each record once: pminfo -x, pmval, pmevent. A transaction of the light transport has a\n\
+                 record when it begins and one when it ends; others have one that says both. A client leaves itself a\n\
+                 part of them with a filter (pmval -x): conditions with semicolons between, such as tag=look up;\n\
+                 kind=transact; longer=0.01 (seconds); process=77; user=7, the last for a field. With ~ in the place of\n\
+                 = a regular expression follows. An empty one takes the filter away.",
+            );
+        }
         let mut own = |name, item, ty, units, oneline, text| {
             setup.metric(format!("{prefix}.event.{name}"), item, ty).units(units).help(oneline, text);
         };
@@ -145,9 +152,9 @@ impl Events {
 
     pub(crate) fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
-            RECORDS => {
+            RECORDS | HIGHRES_RECORDS => {
                 self.wanted = true;
-                self.records.fetch(out)
+                self.records.fetch(layout(item), out)
             }
             COUNT => out.put(self.count),
             MISSED => out.put(self.missed),
@@ -161,18 +168,18 @@ impl Events {
     pub(crate) fn store(&mut self, item: Item, value: Atom<'_>, client: Client) -> Result {
         let Atom::String(text) = value else { return Err(Error::CONV) };
         let text = std::str::from_utf8(text).map_err(|_| Error::CONV)?;
-        if item != RECORDS {
+        if !matches!(item, RECORDS | HIGHRES_RECORDS) {
             return Err(Error::PERMISSION);
         }
         if text.trim().is_empty() {
-            self.records.set_filter(client, None);
+            self.records.set_filter(client, layout(item), None);
             return Ok(());
         }
         let filter = Filter::parse(text, |field| self.field(field)).map_err(|e| {
             warn!("filter {text}: {e}");
             Error::BADSTORE
         })?;
-        self.records.set_filter(client, Some(filter));
+        self.records.set_filter(client, layout(item), Some(filter));
         Ok(())
     }
 
@@ -271,6 +278,10 @@ impl Events {
         self.fields.insert(key.into(), item);
         item
     }
+}
+
+fn layout(item: Item) -> Layout {
+    if item == HIGHRES_RECORDS { Layout::Nano } else { Layout::Micro }
 }
 
 /// A component of a metric's name.

@@ -21,7 +21,8 @@ pub(crate) struct Records {
     records: VecDeque<Kept>,
     /// The number of the next record.
     next: u64,
-    readers: HashMap<i32, Reader>,
+    /// Of either metric.
+    readers: HashMap<(i32, Layout), Reader>,
     array: EventArray,
 }
 
@@ -83,11 +84,11 @@ impl Records {
     }
 
     /// Gives a client what it has not read, and as the first of what follows how many it has missed.
-    pub(crate) fn fetch(&mut self, out: &mut Values<'_>) -> Result {
-        let reader = self.readers.entry(out.client().number()).or_default();
+    pub(crate) fn fetch(&mut self, layout: Layout, out: &mut Values<'_>) -> Result {
+        let reader = self.readers.entry((out.client().number(), layout)).or_default();
         let oldest = self.records.front().map_or(self.next, |record| record.number);
         let mut next = reader.next.unwrap_or(oldest);
-        self.array.clear();
+        self.array.start(layout);
         let from = self.records.partition_point(|record| record.number < next);
         for record in self.records.range(from..) {
             let missed = u32::try_from(record.number - next).unwrap_or(u32::MAX);
@@ -107,12 +108,12 @@ impl Records {
         if self.array.is_empty() { Ok(()) } else { out.put(self.array.atom()) }
     }
 
-    pub(crate) fn set_filter(&mut self, client: Client, filter: Option<Filter>) {
-        self.readers.entry(client.number()).or_default().filter = filter;
+    pub(crate) fn set_filter(&mut self, client: Client, layout: Layout, filter: Option<Filter>) {
+        self.readers.entry((client.number(), layout)).or_default().filter = filter;
     }
 
     pub(crate) fn forget(&mut self, client: Client) {
-        self.readers.remove(&client.number());
+        self.readers.retain(|(number, _), _| *number != client.number());
     }
 
     /// Bytes.

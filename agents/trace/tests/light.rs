@@ -74,7 +74,7 @@ impl Served {
 
     /// The records that a client has not read, and how many it was told to have missed.
     fn records(&mut self, client: i32) -> (Vec<Seen>, u64) {
-        let values = self.agent.as_client(client).values(pmid(1, 0)).unwrap();
+        let values = self.agent.as_client(client).values(pmid(1, 5)).unwrap();
         let Some((_, Atom::HighResEvent(payload))) = values.iter().next() else { return Default::default() };
         let (mut seen, mut missed) = (Vec::new(), 0);
         for record in records(payload, Layout::Nano).unwrap() {
@@ -356,7 +356,7 @@ fn each_client_has_its_own_records_and_filter() {
         ("new field=1", 0),
         ("", 6),
     ] {
-        served.agent.as_client(2).store(pmid(1, 0), None, Atom::from(filter)).unwrap();
+        served.agent.as_client(2).store(pmid(1, 5), None, Atom::from(filter)).unwrap();
         let mut transaction = trace.begin(&outer);
         transaction.field("user", 7);
         transaction.begin_part(&inner).end();
@@ -367,7 +367,7 @@ fn each_client_has_its_own_records_and_filter() {
         assert_eq!(served.records(1).0.len(), 6);
     }
     for bad in ["inner", "tag~(", "longer=soon"] {
-        let stored = served.agent.as_client(2).store(pmid(1, 0), None, Atom::from(bad));
+        let stored = served.agent.as_client(2).store(pmid(1, 5), None, Atom::from(bad));
         assert_eq!(stored.map_err(|e| e.code()), Err(Error::BADSTORE), "{bad}");
     }
 }
