@@ -11,6 +11,7 @@ mod generated;
 mod generator;
 mod live;
 mod mutations;
+mod plans;
 mod properties;
 mod recorded;
 mod table;

@@ -1,0 +1,87 @@
+//! What an agent is told of a request before it is answered.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::cell::RefCell;
+
+use pmapi::PmId;
+use pmda::Local;
+use pmda::collector::Collector;
+use pmda::prelude::*;
+
+#[derive(Debug)]
+struct Told {
+    names: Dynamic,
+    named: RefCell<Vec<Item>>,
+    prepared: Vec<Item>,
+    fetched: usize,
+}
+
+const ITEMS: [Item; 3] = [Item::new(0, 0), Item::new(0, 1), Item::new(0, 2)];
+const DECLARED: Item = Item::new(1, 0);
+
+impl Agent for Told {
+    const NAME: &'static str = "told";
+    const DOMAIN: u16 = 400;
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        setup.metric("told.declared", DECLARED, Type::U32);
+        let mut names = setup.dynamic(["told.dynamic"]);
+        for (item, name) in ITEMS.into_iter().zip(["a", "b.c", "b.d"]) {
+            names.insert(&Metric::new(format!("told.dynamic.{name}"), item, Type::U32))?;
+        }
+        Ok(Told { names, named: RefCell::default(), prepared: Vec::new(), fetched: 0 })
+    }
+
+    fn dynamic(&self) -> Option<&Dynamic> {
+        Some(&self.names)
+    }
+
+    fn named(&self, items: &mut dyn Iterator<Item = Item>) {
+        self.named.borrow_mut().extend(items);
+    }
+
+    fn prepare(&mut self, items: &mut dyn Iterator<Item = Item>, _: Client) -> Result {
+        assert_eq!(self.fetched, 0);
+        self.prepared = items.collect();
+        if self.prepared.len() > 3 { Err(Error::TOOBIG) } else { Ok(()) }
+    }
+
+    fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+        self.fetched += 1;
+        out.put(7)
+    }
+}
+
+fn named(agent: &mut Collector<Local<Told>>) -> Vec<Item> {
+    agent.channel_mut().engine_mut().agent_mut().named.take()
+}
+
+#[test]
+fn metrics_that_are_looked_up_by_name() {
+    let mut agent = Local::<Told>::collector().unwrap();
+    agent.pmid("told.dynamic.b.d").unwrap();
+    assert_eq!(named(&mut agent), [ITEMS[2]]);
+    agent.traverse("told.dynamic.b").unwrap();
+    assert_eq!(named(&mut agent), [ITEMS[1], ITEMS[2]]);
+    agent.traverse("told.dynamic.a").unwrap();
+    assert_eq!(named(&mut agent), [ITEMS[0]]);
+    // Who looks at what is below a name has named none.
+    agent.children("told.dynamic").unwrap();
+    assert!(agent.pmid("told.dynamic.no").is_err());
+    assert_eq!(named(&mut agent), []);
+}
+
+#[test]
+fn the_metrics_of_a_fetch() {
+    let mut agent = Local::<Told>::collector().unwrap();
+    let items = [ITEMS[1], DECLARED, ITEMS[1]];
+    let domain = agent.channel().engine().schema().domain();
+    let pmids = items.map(|item| PmId::new(domain, item));
+    agent.fetch(&pmids).unwrap();
+    assert_eq!(agent.channel().engine().agent().prepared, items);
+    assert_eq!(agent.channel().engine().agent().fetched, 3);
+    agent.channel_mut().engine_mut().agent_mut().fetched = 0;
+    assert!(agent.fetch(&[pmids[0]; 4]).is_err());
+    assert_eq!(agent.channel().engine().agent().fetched, 0);
+}
