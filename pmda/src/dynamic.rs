@@ -110,6 +110,13 @@ impl Dynamic {
         }
     }
 
+    /// Lets metrics be at or below a further name. Clients see them when pmcd's name space has it as well.
+    pub fn add_root(&mut self, name: &str) {
+        if !self.scope.covers(&self.scope.full_name(name)) {
+            self.scope.roots.push(name.to_owned());
+        }
+    }
+
     /// Adds a metric (pmdaTreeInsert(3)). Nothing has changed after an error.
     ///
     /// Whether its instance domain is known is not checked: the agent may give it with

@@ -48,6 +48,11 @@ impl Show {
         }
     }
 
+    /// Metrics are at or below further names.
+    pub(crate) fn add_roots(&mut self, roots: impl IntoIterator<Item = String>) {
+        roots.into_iter().for_each(|root| self.dynamic.add_root(&root));
+    }
+
     /// Where a metric's values are.
     pub(crate) fn find(&self, item: Item) -> Option<At> {
         self.metrics.get(&item).copied()

@@ -6,14 +6,23 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// A name space made of agents' `pmns` files; its `Display` is a root that pmcd and the tools load with `-n`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct NameSpace {
-    roots: Vec<String>,
-    subtrees: String,
+    /// Each inner node's path with its children: names, and the PMIDs of metrics. The root comes first.
+    nodes: Vec<(String, Vec<Child>)>,
+}
+
+type Child = (String, Option<String>);
+
+impl Default for NameSpace {
+    fn default() -> Self {
+        Self { nodes: vec![("root".to_owned(), Vec::new())] }
+    }
 }
 
 impl NameSpace {
-    /// Adds a `pmns` file's text; a symbol before a cluster and an item stands for `domain`.
+    /// Adds a `pmns` file's text; a symbol before a cluster and an item stands for `domain`. Nodes that are there
+    /// already get further children.
     ///
     /// The text is either subtrees (`simple { … }`), of which those without a dot in their name join the root, or has
     /// a `root { … }` of its own. Comments and preprocessor lines are dropped.
@@ -28,33 +37,41 @@ impl NameSpace {
         let text = DROPPED.replace_all(pmns, "");
         let text = SYMBOL.replace_all(&text, format!("{domain}:$1:$2"));
         for subtree in SUBTREE.captures_iter(&text) {
-            match &subtree[1] {
-                "root" => self.roots.push(subtree[2].trim().to_owned()),
-                name => {
-                    self.subtrees.push_str(&subtree[0]);
-                    self.subtrees.push('\n');
-                    if !name.contains('.') {
-                        self.add_root(name);
-                    }
-                }
+            let path = &subtree[1];
+            if !path.contains('.') && path != "root" {
+                self.child("root", path, None);
+            }
+            let mut words = subtree[2].split_whitespace().peekable();
+            while let Some(name) = words.next() {
+                let pmid = words.next_if(|word| word.contains(':'));
+                self.child(path, name, pmid);
             }
         }
     }
 
-    fn add_root(&mut self, name: &str) {
-        if !self.roots.iter().any(|root| root.split_whitespace().any(|word| word == name)) {
-            self.roots.push(name.to_owned());
+    /// Adds a child to a node, unless it is there.
+    fn child(&mut self, path: &str, name: &str, pmid: Option<&str>) {
+        let at = self.nodes.iter().position(|(other, _)| other == path).unwrap_or_else(|| {
+            self.nodes.push((path.to_owned(), Vec::new()));
+            self.nodes.len() - 1
+        });
+        let children = &mut self.nodes[at].1;
+        if !children.iter().any(|(other, _)| other == name) {
+            children.push((name.to_owned(), pmid.map(str::to_owned)));
         }
     }
 }
 
 impl fmt::Display for NameSpace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "root {{")?;
-        for root in &self.roots {
-            writeln!(f, "{root}")?;
+        for (path, children) in &self.nodes {
+            writeln!(f, "{path} {{")?;
+            for (name, pmid) in children {
+                writeln!(f, "\t{name}\t{}", pmid.as_deref().unwrap_or_default())?;
+            }
+            writeln!(f, "}}")?;
         }
-        writeln!(f, "}}\n{}", self.subtrees)
+        Ok(())
     }
 }
 
@@ -66,11 +83,10 @@ mod tests {
     fn subtrees_join_the_root_with_the_domain_in_place_of_the_symbol() {
         let mut names = NameSpace::default();
         names.add("/* simple */\n#define X\nsimple {\n now SIMPLE:2:4\n time\n}\nsimple.time { user SIMPLE:1:2 }", 253);
-        names.add("root {\n mmv MMV:*:*\n}\n", 70);
-        let text = names.to_string();
-        assert_eq!(
-            text,
-            "root {\nsimple\nmmv 70:*:*\n}\nsimple {\n now 253:2:4\n time\n}\nsimple.time { user 253:1:2 }\n\n"
-        );
+        names.add("root {\n mmv MMV:*:*\n simple\n}\nsimple { more MMV:*:* }", 70);
+        let text = names.to_string().replace('\t', " ").replace(" \n", "\n");
+        let root = "root {\n simple\n mmv 70:*:*\n}\n";
+        let simple = "simple {\n now 253:2:4\n time\n more 70:*:*\n}\nsimple.time {\n user 253:1:2\n}\n";
+        assert_eq!(text, format!("{root}{simple}"));
     }
 }

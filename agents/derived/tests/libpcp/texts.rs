@@ -27,7 +27,8 @@ part = sample.bin[bin-500]
 fn errors_and_metrics() {
     let stage = Stage::new(DEFINITIONS);
     let output = stage.check_text();
-    let (metrics, errors) = stage.client(DEFINITIONS, &["good", "part", "unknown", "dimensions", "words", "domains"]).unwrap();
+    let (metrics, errors) =
+        stage.client(DEFINITIONS, &["good", "part", "unknown", "dimensions", "words", "domains"]).unwrap();
     let (lines, said) = output.split_at(output.find("derived.good\n").unwrap());
     assert_eq!(lines, "");
 
