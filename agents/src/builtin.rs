@@ -114,7 +114,9 @@ pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
 
     let (schema, names) = agent.names(config.clone())?;
     for (file, text) in schema.files() {
-        fs::write(dir.join(file), text)?;
+        let path = dir.join(file);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(path, text)?;
     }
 
     // As this user, whose files those are, not as PCP's.
