@@ -1,7 +1,8 @@
 //! A small HTTP service, instrumented as services are, whose spans and events PCP shows by three lines.
 //!
-//! `cargo run --release -p pcp-trace --example traced_service -- --load`, then `pminfo -f trace.transact trace.point`
-//! and `pmval trace.transact.count`.
+//! `cargo run --release -p pcp-trace --example traced_service -- --load`, then
+//! `pminfo -f trace.transact trace.point`, `pmval trace.transact.count`, and `pminfo -x trace.event.records`.
+
 use std::error::Error;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // To PCP: spans and events.
+    // To PCP: spans and events. Light, if the agent on this host takes files, or else asynchronously over TCP.
     let trace = Trace::new(Options { state: State::ASYNC, ..Options::from_env()? });
     tracing_subscriber::registry().with(PcpLayer::new(trace)).init();
 
@@ -39,7 +40,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn item(Path(id): Path<u32>) -> (StatusCode, String) {
-    look_up(id).instrument(tracing::info_span!("look up", id)).await
+    let request = tracing::info_span!("request", method = "GET", status = tracing::field::Empty);
+    async {
+        let (status, text) = look_up(id).instrument(tracing::info_span!("look up", id)).await;
+        tracing::Span::current().record("status", status.as_u16());
+        (status, text)
+    }
+    .instrument(request)
+    .await
 }
 
 async fn look_up(id: u32) -> (StatusCode, String) {

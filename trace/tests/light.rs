@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -274,4 +275,20 @@ fn what_has_no_room_is_missed() {
     let mut reader = scene.reader();
     assert_eq!(counts(&mut reader).len(), 65_536);
     assert_eq!(reader.missed(), 70_000 - 65_536);
+
+    // Threads at the same time, each with sums of all these tags.
+    let turn = Barrier::new(5);
+    thread::scope(|scope| {
+        for _ in 0..5 {
+            scope.spawn(|| {
+                (0..65_536).step_by(63).for_each(|n| trace.point(&tag(&format!("tag {n}"))));
+                turn.wait();
+            });
+        }
+    });
+    let marked = 65_536 + 5 * 65_536_u64.div_ceil(63);
+    let status = trace.status();
+    assert_eq!((status.sent + status.missed, status.sent), (marked + 70_000 - 65_536, 65_536 + 4096 - 1041));
+    assert_eq!(counts(&mut reader).values().sum::<u64>(), 4096 - 1041);
+    assert_eq!(reader.missed(), status.missed);
 }

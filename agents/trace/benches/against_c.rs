@@ -18,7 +18,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use pmapi::{Domain, Item, PmId};
 use pmda::collector::{Collector, Launch, Process};
-use trace::{Options, State, Tag, Trace};
+use trace::{Options, State, Tag, Trace, Transport};
 
 const C_AGENT: &str = "/var/lib/pcp/pmdas/trace/pmdatrace";
 const ROUNDS: usize = 15;
@@ -115,7 +115,8 @@ impl Library {
 
     fn rust(protocol: &str, port: u16) -> Library {
         let state = if protocol == "async" { State::ASYNC } else { State::NONE };
-        let trace = Trace::new(Options { host: "127.0.0.1".into(), port, state, ..Options::default() });
+        let transport = Transport::Tcp;
+        let trace = Trace::new(Options { host: "127.0.0.1".into(), port, state, transport, ..Options::default() });
         Library::Rust { trace, tag: Tag::new("a point").unwrap() }
     }
 

@@ -90,8 +90,7 @@ impl Agent for Trace {
         self.tags.reset();
         if own {
             let processes = Processes::open(self.directory.clone());
-            let processes = processes.inspect_err(|e| debug!("{}: {e}: no files are read", self.directory.display()));
-            self.processes = processes.ok();
+            self.processes = processes.inspect_err(|e| self.say_no_files(e)).ok();
         }
         Ok(())
     }
@@ -211,6 +210,15 @@ impl Trace {
         }
     }
 
+    /// Without PCP's directory nobody looks for it.
+    fn say_no_files(&self, e: &std::io::Error) {
+        let directory = self.directory.display();
+        match e.kind() {
+            std::io::ErrorKind::NotFound => debug!("{directory}: {e}: no files are read"),
+            _ => warn!("{directory}: {e}: no files are read"),
+        }
+    }
+
     /// Takes what processes have marked.
     fn read(&mut self) {
         let Trace { tags, processes, events, .. } = self;
@@ -235,6 +243,7 @@ static HANGUPS: OnceLock<Hangups> = OnceLock::new();
 /// For a process that is nothing but the agent: as many connections as the system allows, and a list of
 /// the clients in the log on SIGHUP.
 pub fn own_process() {
+    processes::allow_many();
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap_or_else(|e| warn!("number of descriptors: {e}"));
     }

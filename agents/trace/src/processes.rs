@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -22,8 +23,10 @@ const PERIOD: Duration = Duration::from_secs(1);
 const OFTEN: Duration = Duration::from_millis(50);
 /// How often it is looked whether processes are still there.
 const ALIVE: Duration = Duration::from_secs(1);
-/// As many files are read.
-const MOST: usize = 4096;
+/// As many files are read, each of which is open.
+static MOST: AtomicUsize = AtomicUsize::new(256);
+/// And in a process that has no other use for descriptors.
+const MOST_ALONE: usize = 4096;
 /// A file that is being made is not any more.
 const STALE: Duration = Duration::from_secs(60);
 
@@ -146,6 +149,7 @@ impl Processes {
 
     /// Sees what files there are.
     fn look(&mut self, is_first: bool) {
+        let most = MOST.load(Relaxed);
         let mut gone: Vec<OsString> = self.files.keys().cloned().collect();
         for entry in fs::read_dir(self.directory.path()).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -167,9 +171,9 @@ impl Processes {
             if known {
                 continue;
             }
-            if self.files.len() >= MOST {
+            if self.files.len() >= most {
                 if !std::mem::replace(&mut self.full, true) {
-                    warn!("there are {MOST} files: others are ignored");
+                    warn!("there are {most} files: others are ignored");
                 }
                 continue;
             }
@@ -191,8 +195,13 @@ impl Processes {
                 self.files.remove(&name);
             }
         }
-        self.full &= self.files.len() >= MOST;
+        self.full &= self.files.len() >= most;
     }
+}
+
+/// For a process that is nothing but the agent.
+pub(crate) fn allow_many() {
+    MOST.store(MOST_ALONE, Relaxed);
 }
 
 impl Found {

@@ -91,7 +91,7 @@ impl Records {
         self.array.start(layout);
         let from = self.records.partition_point(|record| record.number < next);
         for record in self.records.range(from..) {
-            let missed = u32::try_from(record.number - next).unwrap_or(u32::MAX);
+            let missed = u32::try_from(record.number.saturating_sub(next)).unwrap_or(u32::MAX);
             let passes = reader.filter.as_ref().is_none_or(|filter| filter.passes(&record.params));
             let gap = if missed > 0 { self.array.missed(record.time, missed) } else { Ok(()) };
             let full = gap.and_then(|()| {
@@ -102,7 +102,7 @@ impl Records {
             if full.is_err() {
                 break;
             }
-            next += 1;
+            next = next.saturating_add(1);
         }
         reader.next = Some(next);
         if self.array.is_empty() { Ok(()) } else { out.put(self.array.atom()) }

@@ -62,6 +62,8 @@
 //!
 //! A field is the length of its key (a byte), the length of its value (two bytes, the low one first), key and value.
 //!
+//! There are at most 65,536 tags, 4,096 lanes with rings of at most 16 MiB, and 4,096 blocks of sums.
+//!
 //! # Order
 //! A thread writes the cells of a record, and then (release) the ring's number of cells. Before it writes the next cells
 //! it sees to it that they do not come before that (a release fence). So whoever reads the number, copies cells, and reads
@@ -112,6 +114,7 @@ pub(crate) const SUMS_LEN: u64 = ((block::WORDS + PER_BLOCK * SUM_WORDS) * WORD)
 pub(crate) const MAX_TAGS: usize = 1 << 16;
 pub(crate) const MAX_LANES: usize = 1 << 12;
 pub(crate) const MAX_RING_LEN: u64 = 16 << 20;
+pub(crate) const MAX_SUMS: usize = 1 << 12;
 
 pub(crate) const CELL_WORDS: usize = 8;
 pub(crate) const MAX_CELLS: usize = 16;

@@ -10,16 +10,14 @@ use std::path::Path;
 use thiserror::Error;
 
 use super::format::{
-    CELL_WORDS, MAGIC, MAX_CELLS, MAX_LANES, MAX_RING_LEN, MAX_TAGS, PAGE, PER_BLOCK, SUM_WORDS, TAG_WORDS, VERSION,
-    WORD, block, header,
+    CELL_WORDS, MAGIC, MAX_CELLS, MAX_LANES, MAX_RING_LEN, MAX_SUMS, MAX_TAGS, PAGE, PER_BLOCK, SUM_WORDS, TAG_WORDS,
+    VERSION, WORD, block, header,
 };
 use super::process::Process;
 use super::ring::{Consumer, Record, Source, room};
 use super::sums::{Change, change};
 use crate::protocol::{Kind, MAX_TAG};
 
-/// The most blocks of sums that are read.
-const MAX_SUMS: usize = 1 << 12;
 /// The most blocks that are looked at.
 const MAX_BLOCKS: usize = 1 << 14;
 
@@ -162,15 +160,16 @@ impl Reader {
         let written: Vec<u64> = self.rings.iter().map(written).collect::<io::Result<_>>()?;
         // The tags of what has been written till then.
         self.refresh()?;
-        let mut missed = 0;
+        let mut missed = 0_u64;
         let mut words = std::mem::take(&mut self.words);
         for (ring, written) in self.rings.iter_mut().zip(written) {
             let file = InFile { file: &self.file, at: ring.at };
-            missed += ring.consumer.read(file, written, limit, &mut words, |record| {
+            let more = ring.consumer.read(file, written, limit, &mut words, |record| {
                 if let Some(Some((kind, name))) = self.tags.get(record.tag as usize) {
                     f(*kind, name, record);
                 }
             })?;
+            missed = missed.saturating_add(more);
         }
         self.words = words;
         Ok(missed)

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::format::{
-    MAGIC, MAX_LANES, MAX_RING_LEN, MAX_TAGS, PAGE, PER_BLOCK, SUM_WORDS, SUMS_LEN, TAG_WORDS, TAGS_LEN, VERSION, WORD,
-    Words as _, block, header,
+    MAGIC, MAX_LANES, MAX_RING_LEN, MAX_SUMS, MAX_TAGS, PAGE, PER_BLOCK, SUM_WORDS, SUMS_LEN, TAG_WORDS, TAGS_LEN,
+    VERSION, WORD, Words as _, block, header,
 };
 use super::map::Mapping;
 use super::process::Process;
@@ -39,6 +39,7 @@ struct Grow {
     /// The last block of tags.
     names: Option<Mapping>,
     lanes: usize,
+    sums: usize,
     /// Lanes of threads that have ended.
     free: Vec<Lane>,
 }
@@ -73,7 +74,8 @@ impl Writer {
             Ok(header)
         });
         let header = made.inspect_err(|_| _ = fs::remove_file(&hidden))?;
-        let grow = Grow { file, end: PAGE as u64, tags: HashMap::new(), names: None, lanes: 0, free: Vec::new() };
+        let grow =
+            Grow { file, end: PAGE as u64, tags: HashMap::new(), names: None, lanes: 0, sums: 0, free: Vec::new() };
         let ring_len = ring_len.clamp(PAGE, MAX_RING_LEN as usize).next_multiple_of(PAGE);
         Ok(Writer { id, pid, header, path, ring_len, grow: Mutex::new(grow) })
     }
@@ -203,7 +205,12 @@ impl Lane {
     #[cold]
     fn add_sums(&mut self, writer: &Writer, at: usize) -> io::Result<&Mapping> {
         let of = [self.number as usize, at * PER_BLOCK];
-        let sums = writer.lock().append(&writer.header, block::SUMS, SUMS_LEN as usize, of)?;
+        let mut grow = writer.lock();
+        if grow.sums >= MAX_SUMS {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        let sums = grow.append(&writer.header, block::SUMS, SUMS_LEN as usize, of)?;
+        grow.sums += 1;
         if self.sums.len() <= at {
             self.sums.resize_with(at + 1, || None);
         }
