@@ -185,6 +185,8 @@ pub enum Request {
     Desc(Item),
     /// Help text.
     Text,
+    /// Labels of a domain.
+    InDomLabels(Serial),
     /// Labels of the instances of a domain.
     InstanceLabels(Serial),
     /// Labels of other levels.

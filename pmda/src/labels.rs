@@ -45,9 +45,10 @@ pub(crate) fn answer<A: Agent>(
     if level == LabelLevel::Instances {
         return of_instances(agent, schema, profile, client, req, out);
     }
-    agent.refresh(Request::Labels, client)?;
     let domain = schema.domain();
     let indom = InDom::from_word(req.ident).filter(|indom| indom.domain() == domain);
+    let of_indom = indom.filter(|_| level == LabelLevel::InDom).map(|indom| Request::InDomLabels(indom.serial()));
+    agent.refresh(of_indom.unwrap_or(Request::Labels), client)?;
     let item = PmId::from_word(req.ident).filter(|pmid| pmid.domain() == domain).map(PmId::item);
     let of = match level {
         LabelLevel::Context => Some(Labelled::Context),

@@ -57,7 +57,7 @@ impl Agent for Operand {
         setup.metric("operand.instances", INSTANCES, Type::String).storable();
         setup.metric("operand.value", VALUE, Type::U32).indom(INDOM);
         setup.metric("operand.kind", KIND, Type::String).storable();
-        setup.indom(INDOM);
+        setup.indom(INDOM).labels(json!({"kind": "letters"}));
         let dynamic = setup.dynamic(["operand.changing"]);
         let mut operand = Operand {
             count: 0,
@@ -96,6 +96,10 @@ impl Agent for Operand {
 
     fn instances(&self, _: Serial) -> Option<&dyn Instances> {
         Some(&self.list)
+    }
+
+    fn instance_labels(&self, _: Serial, inst: Inst) -> Result<LabelSet> {
+        LabelSet::of(json!({"letter": self.list.name(inst)})).map_err(|_| Error::GENERIC)
     }
 
     fn dynamic(&self) -> Option<&Dynamic> {

@@ -44,6 +44,8 @@ pub(crate) struct Bound {
     parts: Vec<Part>,
     /// Sorted by domain.
     lists: Vec<Known>,
+    /// Labels are other than in the snapshot before.
+    relabelled: bool,
     /// Domains whose instances have to be asked for, and those that are as before.
     asked: Vec<InDom>,
     same: Vec<InDom>,
@@ -66,6 +68,7 @@ impl Bound {
             parts: vec![Part::None; metrics.good.len()],
             metrics,
             lists: Vec::new(),
+            relabelled: false,
             asked: Vec::new(),
             same: Vec::new(),
             stale: false,
@@ -187,7 +190,7 @@ impl Bound {
         asked.sort_unstable_by_key(|indom| indom.word());
         asked.dedup();
         for indom in asked.drain(..) {
-            let list = match pmcd.instances(indom) {
+            let list = match pmcd.instances(indom, self.demand.wants_labels(indom)) {
                 Ok(list) => Arc::new(list),
                 Err(e) if pmcd.is_connected() => {
                     debug!("instance domain {indom}: {e}");
@@ -198,7 +201,10 @@ impl Bound {
             let known = Known { indom, list, taken };
             match self.lists.binary_search_by_key(&indom.word(), |known| known.indom.word()) {
                 Ok(at) if known.list.renames(&self.lists[at].list) => return Ok(false),
-                Ok(at) => self.lists[at] = known,
+                Ok(at) => {
+                    self.relabelled |= known.list.labels() != self.lists[at].list.labels();
+                    self.lists[at] = known;
+                }
                 Err(at) => self.lists.insert(at, known),
             }
         }
@@ -225,6 +231,8 @@ impl Bound {
             to.slots.resize_with(self.parts.len(), Default::default);
         }
         to.lists.clone_from(&self.lists);
+        let relabelled = u64::from(std::mem::take(&mut self.relabelled));
+        to.labels = before.map_or(0, |before| before.labels) + relabelled;
         let before = before.filter(|before| Arc::ptr_eq(&before.metrics, &self.metrics));
         for (place, (slot, part)) in to.slots.iter_mut().zip(&self.parts).enumerate() {
             match part {

@@ -14,8 +14,18 @@ pub(crate) struct Demand {
     start: Instant,
     /// Nanoseconds; 0 for never.
     metrics: Vec<AtomicU64>,
-    /// Sorted.
-    indoms: Vec<(InDom, AtomicBool)>,
+    /// Sorted by domain.
+    indoms: Vec<Asked>,
+}
+
+/// What has been asked about an instance domain.
+#[derive(Debug)]
+struct Asked {
+    indom: InDom,
+    /// Since the last sample.
+    instances: AtomicBool,
+    /// Ever.
+    labels: AtomicBool,
 }
 
 impl Default for Demand {
@@ -36,7 +46,7 @@ impl Demand {
         Demand {
             start: self.start,
             metrics: new.good.iter().map(|metric| time(&metric.name).into()).collect(),
-            indoms: indoms.into_iter().map(|indom| (indom, AtomicBool::new(false))).collect(),
+            indoms: indoms.into_iter().map(|indom| self.asked(indom)).collect(),
         }
     }
 
@@ -51,11 +61,27 @@ impl Demand {
         }
     }
 
-    /// Somebody asks for the instances of a domain.
-    pub(crate) fn ask_instances(&self, indom: InDom) {
-        if let Ok(at) = self.indoms.binary_search_by_key(&indom.word(), |(indom, _)| indom.word()) {
-            self.indoms[at].1.store(true, Relaxed);
+    fn find(&self, indom: InDom) -> Option<&Asked> {
+        let at = self.indoms.binary_search_by_key(&indom.word(), |asked| asked.indom.word()).ok()?;
+        self.indoms.get(at)
+    }
+
+    /// What a domain begins with in the next demand.
+    fn asked(&self, indom: InDom) -> Asked {
+        Asked { indom, instances: AtomicBool::new(false), labels: self.wants_labels(indom).into() }
+    }
+
+    /// Somebody asks for the instances of a domain, perhaps for labels.
+    pub(crate) fn ask_instances(&self, indom: InDom, labels: bool) {
+        if let Some(asked) = self.find(indom) {
+            asked.labels.fetch_or(labels, Relaxed);
+            asked.instances.store(true, Relaxed);
         }
+    }
+
+    /// Whether somebody has asked for the labels of a domain.
+    pub(crate) fn wants_labels(&self, indom: InDom) -> bool {
+        self.find(indom).is_some_and(|asked| asked.labels.load(Relaxed))
     }
 
     /// The metrics that are to be sampled now.
@@ -67,6 +93,6 @@ impl Demand {
 
     /// The domains whose instances have been asked for since the last time.
     pub(crate) fn take_indoms(&self) -> impl Iterator<Item = InDom> {
-        self.indoms.iter().filter(|(_, asked)| asked.swap(false, Relaxed)).map(|(indom, _)| *indom)
+        self.indoms.iter().filter(|asked| asked.instances.swap(false, Relaxed)).map(|asked| asked.indom)
     }
 }

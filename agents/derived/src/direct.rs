@@ -1,6 +1,8 @@
 //! A group over agents that are started for it: evaluated when a client asks.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,7 @@ use pmda::prelude::{Instances, PollSet};
 
 use crate::config::{Group, Operands};
 use crate::metrics::{List, Metrics};
-use crate::operands::agents::{Agents, News};
+use crate::operands::agents::{Agents, News, Pool};
 use crate::running::{Figures, Running};
 
 /// A group whose operands are those of agents that this one has started.
@@ -23,7 +25,7 @@ use crate::running::{Figures, Running};
 #[derive(Debug)]
 pub(crate) struct Direct {
     group: Group,
-    agents: Agents,
+    agents: Rc<RefCell<Agents>>,
     interval: Duration,
     /// How long a request may take.
     patience: Duration,
@@ -39,6 +41,8 @@ pub(crate) struct Direct {
 struct Bound {
     evaluator: Evaluator,
     metrics: Arc<Metrics>,
+    /// What there was of the agents when they were bound.
+    news: News,
     /// When they may be bound again.
     again: Instant,
     /// When somebody asked last for each definition with history; `None` for the others.
@@ -56,15 +60,15 @@ impl Direct {
     /// Nobody has asked for a definition lately after this time, or ten intervals.
     const IDLE: Duration = Duration::from_secs(60);
 
-    /// Starts the agents and waits a little for them. `patience` is for how long it waits in one request: less than
-    /// pmcd waits for this agent.
-    pub(crate) fn new(group: Group, interval: Duration, patience: Duration) -> Direct {
+    /// Starts the agents that are not in the pool yet, and waits a little for them. `patience` is for how long it waits
+    /// in one request: less than pmcd waits for this agent.
+    pub(crate) fn new(group: Group, interval: Duration, patience: Duration, pool: &mut Pool) -> Direct {
         let started = Instant::now();
-        let mut agents = match &group.operands {
-            Operands::Agents(specs) => Agents::start(specs),
-            Operands::Host(_) => Agents::start(&[]),
+        let agents = match &group.operands {
+            Operands::Agents(specs) => pool.agents(specs),
+            Operands::Host(_) => pool.agents(&[]),
         };
-        agents.settle(started + patience);
+        agents.borrow_mut().settle(started + patience);
         Direct {
             interval: group.interval.unwrap_or(interval),
             group,
@@ -82,32 +86,31 @@ impl Direct {
     /// started since.
     fn bind(&mut self) {
         let start = Instant::now();
-        let restarted = self.agents.news() == Some(News::Restarted);
-        self.agents.clear_news();
-        let evaluator = Evaluator::bind(self.group.definitions.iter(), &mut self.agents, self.group.novalue);
+        let mut agents = self.agents.borrow_mut();
+        let news = agents.news();
+        let evaluator = Evaluator::bind(self.group.definitions.iter(), &mut *agents, self.group.novalue);
         let metrics = Metrics::new(&self.group, &evaluator);
         // An agent that has news all the time costs a small part of this one's time.
         let again = Instant::now() + self.interval.max(20 * start.elapsed());
         let metrics = match self.bound.take() {
-            Some(old) if *old.metrics == metrics && !restarted && old.evaluator.operands() == evaluator.operands() => {
-                self.bound = Some(Bound { again, ..old });
+            Some(old) if *old.metrics != metrics => Arc::new(metrics),
+            Some(old) if old.news.starts == news.starts && old.evaluator.operands() == evaluator.operands() => {
+                self.bound = Some(Bound { news, again, ..old });
                 return;
             }
-            Some(old) if *old.metrics == metrics => old.metrics,
-            _ => Arc::new(metrics),
+            Some(old) => old.metrics,
+            None => Arc::new(metrics),
         };
         let asked = evaluator.have_history().into_iter().map(|has| has.then_some(None)).collect();
         let (plan, wanted, next, ticked) = (evaluator.plan([]), Vec::new(), Vec::new(), None);
-        self.bound = Some(Bound { evaluator, metrics, again, asked, ticked, wanted, plan, next });
+        self.bound = Some(Bound { evaluator, metrics, news, again, asked, ticked, wanted, plan, next });
     }
 
     /// Whether the definitions are to be bound again.
     fn is_stale(&self) -> bool {
-        match (&self.bound, self.agents.news()) {
-            (None, _) | (_, Some(News::Restarted)) => true,
-            (Some(bound), Some(News::Changed)) => Instant::now() >= bound.again,
-            (Some(_), None) => false,
-        }
+        let Some(bound) = &self.bound else { return true };
+        let news = self.agents.borrow().news();
+        news.starts != bound.news.starts || news.changes != bound.news.changes && Instant::now() >= bound.again
     }
 }
 
@@ -140,7 +143,7 @@ impl Bound {
 
 impl Running for Direct {
     fn refresh(&mut self) -> Option<&Arc<Metrics>> {
-        self.agents.begin(Instant::now() + self.patience);
+        self.agents.borrow_mut().begin(Instant::now() + self.patience);
         if self.is_stale() {
             self.bind();
         }
@@ -153,9 +156,10 @@ impl Running for Direct {
         if !bound.choose(places, now, self.interval) {
             return;
         }
-        let complete = self.agents.take(bound.evaluator.operands_of(&bound.plan));
+        let mut agents = self.agents.borrow_mut();
+        let complete = agents.take(bound.evaluator.operands_of(&bound.plan));
         let stamp = Instant::now();
-        bound.evaluator.evaluate(&bound.plan, stamp.duration_since(self.started), &mut self.agents);
+        bound.evaluator.evaluate(&bound.plan, stamp.duration_since(self.started), &mut *agents);
         self.figures.evaluation = stamp.elapsed();
         self.figures.samples += 1;
         self.figures.errors += u64::from(!complete);
@@ -164,9 +168,9 @@ impl Running for Direct {
 
     fn expect(&self, _: &[usize]) {}
 
-    fn expect_instances(&mut self, indom: InDom) {
+    fn expect_instances(&mut self, indom: InDom, _: bool) {
         // While the agent is away, what there was stays.
-        if let Ok(instances) = self.agents.in_dom(indom) {
+        if let Ok(instances) = self.agents.borrow_mut().in_dom(indom) {
             let bytes = instances.into_iter().map(|(inst, name)| (inst, name.into_bytes()));
             self.lists.insert(indom, List::new(bytes));
         }
@@ -192,15 +196,15 @@ impl Running for Direct {
     }
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
-        self.agents.due().into_iter().for_each(|due| set.at(due));
+        self.agents.borrow().due().into_iter().for_each(|due| set.at(due));
     }
 
     fn wake(&mut self) {
-        self.agents.tend();
+        self.agents.borrow_mut().tend();
     }
 
     fn problems(&self) -> Vec<(String, String)> {
-        self.agents.problems().map(|(name, why)| (format!("agent {name}"), why.to_owned())).collect()
+        self.agents.borrow().problems().map(|(name, why)| (format!("agent {name}"), why.to_owned())).collect()
     }
 
     fn interval(&self) -> Duration {

@@ -12,7 +12,7 @@ use pmda::prelude::{Instances, PollSet};
 
 use crate::config::Group;
 use crate::link::{Known, Link, Snapshot};
-use crate::metrics::Metrics;
+use crate::metrics::{Labels, Metrics};
 use crate::running::{Figures, Running};
 use crate::sampler::Sampler;
 
@@ -108,10 +108,10 @@ impl Running for Host {
         }
     }
 
-    fn expect_instances(&mut self, indom: InDom) {
+    fn expect_instances(&mut self, indom: InDom, labels: bool) {
         let Some(snapshot) = &self.snapshot else { return };
-        snapshot.demand.ask_instances(indom);
-        if self.known(indom).is_none() {
+        snapshot.demand.ask_instances(indom, labels);
+        if self.known(indom).is_none_or(|known| labels && known.list.labels().is_none()) {
             self.wait();
         }
     }
@@ -128,6 +128,14 @@ impl Running for Host {
 
     fn instances(&self, indom: InDom) -> Option<&dyn Instances> {
         self.known(indom).map(|known| &*known.list as &dyn Instances)
+    }
+
+    fn labels(&self, indom: InDom) -> Option<&Labels> {
+        self.known(indom)?.list.labels()
+    }
+
+    fn label_changes(&self) -> u64 {
+        self.snapshot.as_ref().map_or(0, |snapshot| snapshot.labels)
     }
 
     fn done(&mut self) {

@@ -33,7 +33,9 @@ pub use check::check;
 use config::{Config, NameSpace, Operands, Problem};
 use control::Control;
 use group::Group;
+use metrics::Labels;
 pub use operands::become_operand;
+use operands::agents::Pool;
 use options::Options;
 use show::{At, Show};
 
@@ -60,6 +62,7 @@ pub struct Derived {
     options: Options,
     domain: pmapi::Domain,
     groups: Vec<Group>,
+    pool: Pool,
     show: Show,
     control: Control,
     /// What is wrong with the configuration, apart from definitions that mean nothing.
@@ -68,6 +71,8 @@ pub struct Derived {
     config: Option<Config>,
     /// The configuration has to be loaded again.
     reload: bool,
+    /// How often labels of groups have changed, as clients have been told.
+    labels: u64,
 }
 
 impl Agent for Derived {
@@ -88,7 +93,7 @@ impl Agent for Derived {
         Control::show(&mut show.dynamic)?;
         let control = Control::new(setup);
         let (groups, problems) = (Vec::new(), Vec::new());
-        Ok(Derived { options, domain, groups, show, control, problems, config: Some(config), reload: false })
+        Ok(Derived { options, domain, groups, pool: Pool::default(), show, control, problems, config: Some(config), reload: false, labels: 0 })
     }
 
     fn open(&mut self) -> Start<()> {
@@ -126,11 +131,15 @@ impl Agent for Derived {
                     self.groups.get(group).ok_or(Error::PMID)?.running.expect(&[place]);
                 }
             }
-            Request::Instance(serial) | Request::InstanceLabels(serial) => {
+            Request::Instance(serial) | Request::InDomLabels(serial) | Request::InstanceLabels(serial) => {
                 if let Some((group, indom)) = self.show.find_indom(serial) {
                     let running = &mut self.groups.get_mut(group).ok_or(Error::INDOM)?.running;
-                    running.expect_instances(indom);
-                    running.instances(indom).ok_or(Error::AGAIN)?;
+                    let labels = !matches!(request, Request::Instance(_));
+                    running.expect_instances(indom, labels);
+                    // Labels that come later are news.
+                    if !labels {
+                        running.instances(indom).ok_or(Error::AGAIN)?;
+                    }
                 }
             }
             _ => {}
@@ -170,6 +179,24 @@ impl Agent for Derived {
         }
     }
 
+    fn labels(&self, of: Labelled) -> Result<Option<LabelSet>> {
+        match of {
+            Labelled::InDom(serial) => Ok(self.labels_of(serial).map(|labels| labels.indom.clone())),
+            _ => Ok(None),
+        }
+    }
+
+    fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
+        let labels = self.labels_of(indom).and_then(|labels| labels.instances.get(&inst));
+        Ok(labels.cloned().unwrap_or_default())
+    }
+
+    fn changes(&mut self) -> Changes {
+        let labels = self.groups.iter().map(|group| group.running.label_changes()).sum();
+        let told = std::mem::replace(&mut self.labels, labels);
+        if told == labels { Changes::default() } else { Changes::LABELS }
+    }
+
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         if item.cluster() == control::CLUSTER {
             return self.control.fetch(item, &self.groups, out);
@@ -207,6 +234,12 @@ fn presentable(e: Error) -> Error {
 }
 
 impl Derived {
+    /// The labels of the operands' domain that one of ours stands for.
+    fn labels_of(&self, serial: Serial) -> Option<&Labels> {
+        let (group, indom) = self.show.find_indom(serial)?;
+        self.groups.get(group)?.running.labels(indom)
+    }
+
     /// Loads the configuration again.
     fn load(&mut self) {
         let names = NameSpace::installed(self.domain);
@@ -223,6 +256,7 @@ impl Derived {
     fn run(&mut self, config: Config) {
         let patience = self.patience(&config);
         config.problems.iter().for_each(|problem| warn!("{problem}"));
+        self.show.add_roots(config.roots());
         self.problems = config.problems;
         self.control.forget_groups();
         self.show.clear();
@@ -232,7 +266,7 @@ impl Derived {
             let same = old.iter().position(|old| old.name == group.name && old.operands == group.operands);
             let started = match (self.control.number(&group.name), same) {
                 (Ok(inst), Some(at)) => Ok(old.swap_remove(at).with(group, inst)),
-                (Ok(inst), None) => Group::start(group, inst, self.domain, self.options.interval, patience),
+                (Ok(inst), None) => Group::start(group, inst, self.domain, self.options.interval, patience, &mut self.pool),
                 (Err(e), _) => Err(e),
             };
             match started {
@@ -257,7 +291,8 @@ impl Derived {
     }
 
     fn tell_problems(&mut self) {
-        let about = |problem: &Problem| (problem.place.to_string(), problem.to_string());
+        let name = |problem: &Problem| problem.definition.clone().unwrap_or_else(|| problem.place.to_string());
+        let about = |problem: &Problem| (name(problem), problem.to_string());
         let definitions = self.groups.iter().flat_map(Group::problems);
         self.control.set_problems(self.problems.iter().map(about).chain(definitions));
     }

@@ -22,6 +22,8 @@ pub(crate) struct Snapshot {
     pub(crate) slots: Vec<Slot>,
     /// Sorted by domain: those that somebody has asked about.
     pub(crate) lists: Vec<Known>,
+    /// How often labels have changed.
+    pub(crate) labels: u64,
 }
 
 /// The values of a metric.

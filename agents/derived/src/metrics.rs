@@ -1,8 +1,10 @@
 //! What the definitions of a group have become.
 
+use std::collections::HashMap;
+
 use pmapi::derive::{Evaluator, Text};
 use pmapi::{Desc, Inst};
-use pmda::prelude::Instances;
+use pmda::prelude::{Instances, LabelSet};
 
 use crate::config::Group;
 
@@ -84,6 +86,15 @@ pub(crate) struct List {
     instances: Vec<(Inst, String)>,
     /// Places, sorted by the instances' numbers.
     by_number: Vec<u32>,
+    /// If somebody asks for them.
+    labels: Option<Labels>,
+}
+
+/// The labels of a domain, and those of its instances.
+#[derive(PartialEq, Debug, Default)]
+pub(crate) struct Labels {
+    pub(crate) indom: LabelSet,
+    pub(crate) instances: HashMap<Inst, LabelSet>,
 }
 
 impl List {
@@ -95,7 +106,17 @@ impl List {
         let instances: Vec<_> = instances.into_iter().map(|(inst, name)| (inst, text(name))).collect();
         let mut by_number: Vec<u32> = (0..).take(instances.len()).collect();
         by_number.sort_by_key(|place| instances[*place as usize].0.word());
-        List { instances, by_number }
+        List { instances, by_number, labels: None }
+    }
+
+    /// The same with labels.
+    pub(crate) fn labelled(self, labels: Labels) -> List {
+        List { labels: Some(labels), ..self }
+    }
+
+    /// The labels, if they have been asked for.
+    pub(crate) fn labels(&self) -> Option<&Labels> {
+        self.labels.as_ref()
     }
 
     fn find(&self, inst: Inst) -> Option<&str> {

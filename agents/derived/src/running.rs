@@ -9,7 +9,7 @@ use pmapi::{InDom, Result};
 use pmda::prelude::{Instances, PollSet};
 
 use crate::config::Group;
-use crate::metrics::Metrics;
+use crate::metrics::{Labels, Metrics};
 
 /// A group at work: operands of a pmcd are sampled by a thread of its own ([`Host`](crate::host::Host)), those of
 /// agents that are started for it when a client asks. Nothing here waits for pmcd, which waits for the agent.
@@ -28,14 +28,25 @@ pub(crate) trait Running: Debug {
     /// Somebody has looked at metrics, and may ask for their values next.
     fn expect(&self, places: &[usize]);
 
-    /// Somebody asks for the instances of a domain in this request.
-    fn expect_instances(&mut self, indom: InDom);
+    /// Somebody asks for the instances of a domain in this request, perhaps for labels.
+    fn expect_instances(&mut self, indom: InDom, labels: bool);
 
     /// The values of a metric.
     fn values(&self, place: usize) -> Result<&Values>;
 
     /// The instances of an operand's domain, if they are known.
     fn instances(&self, indom: InDom) -> Option<&dyn Instances>;
+
+    /// The labels of an operand's domain, if they are known.
+    fn labels(&self, indom: InDom) -> Option<&Labels> {
+        let _ = indom;
+        None
+    }
+
+    /// How often labels have changed.
+    fn label_changes(&self) -> u64 {
+        0
+    }
 
     /// The answer has gone out.
     fn done(&mut self) {}

@@ -122,6 +122,7 @@ fn request(pdu: &Pdu<'_>) -> Option<Request> {
         Pdu::TextReq(_) => Request::Text,
         Pdu::LabelReq(LabelReq { ident, bits }) => match InDom::from_word(*ident) {
             Some(indom) if bits & INSTANCES != 0 => Request::InstanceLabels(indom.serial()),
+            Some(indom) if bits & INDOM != 0 => Request::InDomLabels(indom.serial()),
             _ => Request::Labels,
         },
         Pdu::Result(_) => Request::Store,
@@ -130,8 +131,9 @@ fn request(pdu: &Pdu<'_>) -> Option<Request> {
     })
 }
 
-/// The bit of a label request for the labels of instances.
+/// The bits of a label request for the labels of instances, and of an instance domain.
 const INSTANCES: i32 = 32;
+const INDOM: i32 = 4;
 
 /// Whether a PDU of this type has to be answered.
 pub(super) fn is_request(pdu: PduType) -> bool {

@@ -7,7 +7,7 @@ use pmapi::derive::{Metadata, Missing};
 use pmapi::{Desc, Domain, Error, InDom, Result};
 use tracing::info;
 
-use crate::metrics::List;
+use crate::metrics::{Labels, List};
 
 /// What the agent's own metrics begin with: they are no operands.
 const OWN: &str = "derived.";
@@ -71,9 +71,17 @@ impl Pmcd {
         Operands { names, known: &mut self.known, own: self.own }
     }
 
-    /// The instances of a domain.
-    pub(crate) fn instances(&mut self, indom: InDom) -> Result<List> {
-        Ok(List::new(self.live()?.context().in_dom(indom)?))
+    /// The instances of a domain, perhaps with labels.
+    pub(crate) fn instances(&mut self, indom: InDom, labels: bool) -> Result<List> {
+        let pmcd = self.live()?.context();
+        let list = List::new(pmcd.in_dom(indom)?);
+        if !labels {
+            return Ok(list);
+        }
+        // An agent without labels, or with wrong ones, is no reason to have no instances.
+        let of_instances = pmcd.instances_labels(indom).unwrap_or_default();
+        let instances = of_instances.into_iter().filter_map(|(inst, labels)| Some((inst, labels.ok()?))).collect();
+        Ok(list.labelled(Labels { indom: pmcd.indom_labels(indom).unwrap_or_default(), instances }))
     }
 }
 
