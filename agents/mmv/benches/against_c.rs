@@ -49,7 +49,7 @@ impl Scene {
         contest.agree(&fetch);
         let values = items.len() * self.instances.max(1) as usize;
         let title = format!("fetch of {values} values in {} files", self.files);
-        contest.run(&title, &fetch, Shape { blocks: 3, rounds: 3 }, Some(Goal::Cpu(0.3)));
+        contest.run(&title, &fetch, Shape { blocks: 3, rounds: 10 }, Some(Goal::Cpu(0.3)));
         let desc: Vec<Vec<u8>> = items.iter().take(20).map(|item| requests.desc(*item)).collect();
         contest.run("desc", &desc, Shape { blocks: 3, rounds: 200 }, None);
     }

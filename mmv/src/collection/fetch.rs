@@ -21,8 +21,7 @@ impl Collection {
         wants: impl Fn(Inst) -> bool,
         mut out: impl FnMut(Option<Inst>, Atom<'_>),
     ) -> Result<(), Error> {
-        let entry = self.tables.metric(item).ok_or(Error::PMID)?;
-        let ty = entry.desc.ty;
+        let (ty, places) = self.tables.values(item).ok_or(Error::PMID)?;
         if ty == ValueType::NoSupport {
             return Err(Error::APPVERSION);
         }
@@ -31,7 +30,6 @@ impl Collection {
             _ => Duration::ZERO,
         };
         let mut values = 0;
-        let places = self.tables.places(entry);
         let mut status = if places.is_empty() { Err(Error::INST) } else { Ok(()) };
         for place in places.iter().filter(|place| place.inst.is_none_or(&wants)) {
             let Some(source) = self.sources.get_mut(place.source as usize) else { continue };
@@ -42,7 +40,8 @@ impl Collection {
                 }
                 Ok(None) => status = Ok(()),
                 Err(e) => {
-                    tracing::error!("{}: {}: {e}", self.prefix, entry.name);
+                    let name = self.tables.metric(item).map_or("", |entry| &entry.name);
+                    tracing::error!("{}: {name}: {e}", self.prefix);
                     source.set_broken();
                     status = Err(Error::GENERIC);
                 }
@@ -54,6 +53,7 @@ impl Collection {
 
 impl Source {
     /// A value; nothing when the application says that it has none.
+    #[inline]
     fn atom<'b>(
         &mut self,
         place: &Place,

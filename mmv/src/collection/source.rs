@@ -133,10 +133,13 @@ impl Source {
     }
 
     /// Reads a metric's values as they are now, unless this request has done that already.
+    #[inline]
     pub(super) fn reread(&mut self, metric: usize) -> io::Result<()> {
-        if self.fresh == Fresh::All || self.fresh == Fresh::Metric(metric) {
-            return Ok(());
-        }
+        let is_fresh = self.fresh == Fresh::All || self.fresh == Fresh::Metric(metric);
+        if is_fresh { Ok(()) } else { self.reread_metric(metric) }
+    }
+
+    fn reread_metric(&mut self, metric: usize) -> io::Result<()> {
         let all = self.file.value_count();
         let values = self.file.metrics().get(metric).map_or(&[][..], reader::Metric::values);
         let (Some(first), Some(last)) = (values.iter().map(|v| v.index).min(), values.iter().map(|v| v.index).max())

@@ -1,7 +1,6 @@
 //! The files' metrics and instance domains, put together.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use hashbrown::{HashMap, HashSet};
 use pmapi::{Inst, Item, Semantics, Serial, Units};
@@ -19,8 +18,10 @@ pub(super) struct Tables {
     pub names: BTreeMap<String, Item>,
     /// In the order of the files.
     pub metrics: Vec<Entry>,
-    /// Indexes of the metrics.
-    items: HashMap<Item, u32>,
+    /// Each metric's place among them, by cluster and item; [`NONE`] where there is none.
+    items: Vec<Vec<u32>>,
+    /// What a fetch needs to know of each metric, close together.
+    fetched: Vec<Fetched>,
     /// The values of all metrics, those of one together.
     places: Vec<Place>,
     pub indoms: BTreeMap<Serial, IndomEntry>,
@@ -36,9 +37,18 @@ pub(super) struct Entry {
     pub source: usize,
     /// Its index in that file.
     pub metric: usize,
-    /// Where its values are in the list of all places.
-    values: Range<u32>,
 }
+
+/// A metric's type, and where its values are in the list of all places.
+#[derive(Clone, Copy, Debug)]
+struct Fetched {
+    ty: ValueType,
+    start: u32,
+    end: u32,
+}
+
+/// No metric's place.
+const NONE: u32 = u32::MAX;
 
 /// Where a value is.
 #[derive(Clone, Copy, Debug)]
@@ -93,12 +103,31 @@ impl Tables {
     }
 
     pub(super) fn metric(&self, item: Item) -> Option<&Entry> {
-        self.metrics.get(*self.items.get(&item)? as usize)
+        self.metrics.get(self.index(item)?)
     }
 
-    /// A metric's values, in the order of the instances.
-    pub(super) fn places(&self, entry: &Entry) -> &[Place] {
-        self.places.get(entry.values.start as usize..entry.values.end as usize).unwrap_or_default()
+    /// A metric's type and its values, in the order of the instances.
+    #[inline]
+    pub(super) fn values(&self, item: Item) -> Option<(ValueType, &[Place])> {
+        let Fetched { ty, start, end } = *self.fetched.get(self.index(item)?)?;
+        Some((ty, self.places.get(start as usize..end as usize)?))
+    }
+
+    #[inline]
+    fn index(&self, item: Item) -> Option<usize> {
+        let index = *self.items.get(usize::from(item.cluster()))?.get(usize::from(item.item()))?;
+        (index != NONE).then_some(index as usize)
+    }
+
+    fn set_index(&mut self, item: Item, index: usize) {
+        let (cluster, item) = (usize::from(item.cluster()), usize::from(item.item()));
+        if self.items.len() <= cluster {
+            self.items.resize(cluster + 1, Vec::new());
+        }
+        if let Some(items) = self.items.get_mut(cluster) {
+            items.resize(items.len().max(item + 1), NONE);
+            items[item] = index as u32;
+        }
     }
 }
 
@@ -153,7 +182,7 @@ impl Builder<'_> {
             _ => (metric.semantics, metric.units),
         };
         let desc = MetricDesc { item, ty: metric.ty, indom, semantics: desc.0, units: desc.1 };
-        let known = self.tables.items.get(&item).map(|index| *index as usize);
+        let known = self.tables.index(item);
         if let Some(entry) = known.and_then(|index| self.tables.metrics.get(index)) {
             // Another part of the same metric, with other instances.
             if entry.name != name {
@@ -168,8 +197,8 @@ impl Builder<'_> {
         }
         let index = known.unwrap_or_else(|| {
             let index = self.tables.metrics.len();
-            self.tables.items.insert(item, index as u32);
-            self.tables.metrics.push(Entry { name, desc, source, metric: metric_index, values: 0..0 });
+            self.tables.set_index(item, index);
+            self.tables.metrics.push(Entry { name, desc, source, metric: metric_index });
             self.values.push(Vec::new());
             index
         });
@@ -188,7 +217,7 @@ impl Builder<'_> {
     /// Puts values into the order of their instances; those of no known instance go.
     fn finish(self) -> Tables {
         let mut tables = self.tables;
-        for (entry, mut values) in tables.metrics.iter_mut().zip(self.values) {
+        for (entry, mut values) in tables.metrics.iter().zip(self.values) {
             if let Some(indom) = entry.desc.indom {
                 let order = tables.indoms.get(&indom).map(|indom| &indom.order);
                 let position = |place: &Place| order?.get(&place.inst?).copied();
@@ -197,7 +226,7 @@ impl Builder<'_> {
             }
             let start = tables.places.len() as u32;
             tables.places.append(&mut values);
-            entry.values = start..tables.places.len() as u32;
+            tables.fetched.push(Fetched { ty: entry.desc.ty, start, end: tables.places.len() as u32 });
         }
         tables
     }

@@ -291,11 +291,13 @@ pub struct ValueRecord {
 impl ValueRecord {
     /// The value at an offset.
     pub fn read(bytes: Bytes<'_>, at: u64) -> Option<ValueRecord> {
+        let [word, extra, metric, instance] = bytes.slice(at, VALUE_LEN)?.as_chunks().0 else { return None };
+        let word_of = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
         Some(ValueRecord {
-            word: bytes.u64(at, 0)?,
-            extra: bytes.u64(at, 8)?.cast_signed(),
-            metric: bytes.u64(at, 16)?,
-            instance: bytes.u64(at, 24)?,
+            word: word_of(word),
+            extra: word_of(extra).cast_signed(),
+            metric: word_of(metric),
+            instance: word_of(instance),
         })
     }
 
