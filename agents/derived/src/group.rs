@@ -11,6 +11,7 @@ use crate::config::{self, Operands};
 use crate::direct::Direct;
 use crate::host::Host;
 use crate::metrics::Metrics;
+use crate::operands::agents::Pool;
 use crate::running::Running;
 use crate::show::Show;
 
@@ -38,12 +39,13 @@ impl Group {
         own: Domain,
         interval: Duration,
         patience: Duration,
+        pool: &mut Pool,
     ) -> Start<Group> {
         let (name, operands) = (group.name.clone(), group.operands.clone());
         let interval = group.interval.unwrap_or(interval);
         let running: Box<dyn Running> = match &operands {
             Operands::Host(host) => Box::new(Host::start(group, host.clone(), own, interval)?),
-            Operands::Agents(_) => Box::new(Direct::new(group, interval, patience)),
+            Operands::Agents(_) => Box::new(Direct::new(group, interval, patience, pool)),
         };
         Ok(Group { name, operands, inst, running, shown: None, hidden: Vec::new(), asked: Vec::new() })
     }

@@ -21,6 +21,7 @@ mod running;
 mod sampler;
 mod show;
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -34,8 +35,8 @@ use config::{Config, NameSpace, Operands, Problem};
 use control::Control;
 use group::Group;
 use metrics::Labels;
-pub use operands::become_operand;
 use operands::agents::Pool;
+pub use operands::become_operand;
 use options::Options;
 use show::{At, Show};
 
@@ -71,6 +72,8 @@ pub struct Derived {
     config: Option<Config>,
     /// The configuration has to be loaded again.
     reload: bool,
+    /// There has been something to say.
+    ready: Cell<bool>,
     /// How often labels of groups have changed, as clients have been told.
     labels: u64,
 }
@@ -93,7 +96,19 @@ impl Agent for Derived {
         Control::show(&mut show.dynamic)?;
         let control = Control::new(setup);
         let (groups, problems) = (Vec::new(), Vec::new());
-        Ok(Derived { options, domain, groups, pool: Pool::default(), show, control, problems, config: Some(config), reload: false, labels: 0 })
+        Ok(Derived {
+            options,
+            domain,
+            groups,
+            pool: Pool::default(),
+            show,
+            control,
+            problems,
+            config: Some(config),
+            reload: false,
+            ready: Cell::new(false),
+            labels: 0,
+        })
     }
 
     fn open(&mut self) -> Start<()> {
@@ -103,8 +118,12 @@ impl Agent for Derived {
         Ok(())
     }
 
+    /// From then on for ever: a group that comes with a reload keeps nobody waiting for the others.
     fn is_ready(&self) -> bool {
-        self.groups.iter().all(|group| group.running.is_ready())
+        if !self.ready.get() {
+            self.ready.set(self.groups.iter().all(|group| group.running.is_ready()));
+        }
+        self.ready.get()
     }
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
@@ -115,7 +134,6 @@ impl Agent for Derived {
     }
 
     fn wake(&mut self, _: Wake) {
-        self.groups.iter_mut().for_each(|group| group.running.wake());
         if HANGUPS.get().is_some_and(Hangups::take) {
             info!("SIGHUP");
             self.load();
@@ -266,7 +284,9 @@ impl Derived {
             let same = old.iter().position(|old| old.name == group.name && old.operands == group.operands);
             let started = match (self.control.number(&group.name), same) {
                 (Ok(inst), Some(at)) => Ok(old.swap_remove(at).with(group, inst)),
-                (Ok(inst), None) => Group::start(group, inst, self.domain, self.options.interval, patience, &mut self.pool),
+                (Ok(inst), None) => {
+                    Group::start(group, inst, self.domain, self.options.interval, patience, &mut self.pool)
+                }
                 (Err(e), _) => Err(e),
             };
             match started {

@@ -196,6 +196,23 @@ fn one_that_is_stopped() {
     assert!(!exists(pids[0]));
 }
 
+#[test]
+fn one_that_two_groups_have_in_common() {
+    let config = group("one", "good");
+    let second = config.replace("group.one", "group.two").replace("metric.one", "metric.two");
+    let mut derived = Derived::start(&format!("{config}{second}"));
+    for name in ["derived.one", "derived.two"] {
+        assert_eq!(derived.value(name).as_deref(), Ok("5"));
+    }
+    assert_eq!(derived.pids("one").len(), 1);
+    derived.signal("one", Signal::SIGKILL);
+    derived.until("it has gone", |derived| derived.value("derived.two").is_err().then_some(()));
+    for name in ["derived.one", "derived.two"] {
+        derived.until("it is there again", |derived| derived.value(name).is_ok().then_some(()));
+    }
+    assert_eq!(derived.pids("one").len(), 2);
+}
+
 /// Its metrics are there when it is.
 #[test]
 fn one_that_comes_late() {

@@ -1,6 +1,8 @@
 //! Agents that are started for their metrics, without any pmcd.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::{Rc, Weak};
 use std::time::Instant;
 
 use pmapi::context::OperandValues;
@@ -25,16 +27,33 @@ pub(crate) struct Agents {
     known: HashMap<String, Desc>,
     /// When the request has to be answered.
     until: Instant,
-    news: Option<News>,
+    news: News,
 }
 
-/// What has become of the agents.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum News {
+/// What has become of the agents, counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct News {
+    /// They have become ready: everything may be otherwise, counters have begun anew.
+    pub(crate) starts: u64,
     /// Names and descriptors may be others.
-    Changed,
-    /// So may be everything: counters have begun anew.
-    Restarted,
+    pub(crate) changes: u64,
+}
+
+/// Agents that several groups have in common are started once.
+#[derive(Debug, Default)]
+pub(crate) struct Pool(Vec<(Vec<AgentSpec>, Weak<RefCell<Agents>>)>);
+
+impl Pool {
+    /// Those that run, or else new ones.
+    pub(crate) fn agents(&mut self, specs: &[AgentSpec]) -> Rc<RefCell<Agents>> {
+        self.0.retain(|(_, agents)| agents.strong_count() > 0);
+        let known = self.0.iter().find(|(known, _)| known == specs).and_then(|(_, agents)| agents.upgrade());
+        known.unwrap_or_else(|| {
+            let agents = Rc::new(RefCell::new(Agents::start(specs)));
+            self.0.push((specs.to_vec(), Rc::downgrade(&agents)));
+            agents
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -73,7 +92,8 @@ impl Agents {
                 }
             }
         }
-        let mut agents = Agents { agents, refused, known: HashMap::new(), until: Instant::now(), news: None };
+        let mut agents =
+            Agents { agents, refused, known: HashMap::new(), until: Instant::now(), news: News::default() };
         agents.tend();
         agents
     }
@@ -97,9 +117,7 @@ impl Agents {
         for agent in &mut self.agents {
             let before = agent.keeper.readied();
             agent.keeper.tend();
-            if agent.keeper.readied() != before {
-                self.news = Some(News::Restarted);
-            }
+            self.news.starts += agent.keeper.readied() - before;
         }
     }
 
@@ -114,14 +132,8 @@ impl Agents {
         self.agents.iter().filter_map(|agent| agent.keeper.due()).min()
     }
 
-    /// What has happened since the news were last cleared.
-    pub(crate) fn news(&self) -> Option<News> {
+    pub(crate) fn news(&self) -> News {
         self.news
-    }
-
-    /// Names and descriptors are looked up again.
-    pub(crate) fn clear_news(&mut self) {
-        self.news = None;
     }
 
     /// Takes a sample of operands: one fetch for each agent. Whether all have answered.
@@ -136,9 +148,7 @@ impl Agents {
                     Ok(fetched.changes())
                 })
             });
-            if taken.is_ok_and(|changes| changes.contains(Changes::NAMES)) {
-                self.news = self.news.max(Some(News::Changed));
-            }
+            self.news.changes += u64::from(taken.is_ok_and(|changes| changes.contains(Changes::NAMES)));
             *outcome = taken.map(|_| ());
         }
         self.agents.iter().all(|agent| agent.outcome.is_ok())
@@ -208,9 +218,8 @@ impl Metadata for Agents {
                 Err(Error::NAME) => {}
                 Err(e) => {
                     missing = Missing::Desc;
-                    if e == Error::AGAIN && agent.keeper.is_ready() {
-                        self.news = self.news.max(Some(News::Changed));
-                    }
+                    // It is to be asked again.
+                    self.news.changes += u64::from(e == Error::AGAIN && agent.keeper.is_ready());
                 }
             }
         }
@@ -228,7 +237,7 @@ impl Source for Agents {
         match agent.operands.values(operand, load) {
             // The metric is another one now.
             Err(Error::CONV | Error::PMID) => {
-                self.news = self.news.max(Some(News::Changed));
+                self.news.changes += 1;
                 Err(Error::AGAIN)
             }
             Err(Error::IPC | Error::TIMEOUT) => Err(Error::AGAIN),
