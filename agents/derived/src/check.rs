@@ -56,7 +56,7 @@ fn report(given: &ArgMatches) -> Option<ExitCode> {
         false => report.lines.iter().map(|line| format!("{line}\n")).collect(),
     };
     print!("{text}");
-    let is_bad = |line: &Line| matches!(line, Line::Bad(problem) if !problem.text.starts_with("Warning"));
+    let is_bad = |line: &Line| matches!(line, Line::Bad(problem) if !problem.is_warning());
     Some(if report.lines.iter().any(is_bad) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -217,6 +217,9 @@ impl Line {
         match self {
             Line::Good(good) => Some(good.tsv()),
             Line::Bad(problem) => {
+                if problem.is_warning() {
+                    return None;
+                }
                 let mut lines = problem.text.lines();
                 let (kind, text) = match problem.text.split_once(": ").unwrap_or_default() {
                     ("Semantic error", text) => ("semantic", text.split_once(": ").unwrap_or_default().1.to_owned()),

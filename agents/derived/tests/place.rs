@@ -73,7 +73,11 @@ fn names_that_pmcd_has_already() {
     // As pmcd's own file has them.
     fs::write(&names, "root { disk mmv 70:*:* derived 404:*:* }\ndisk { read 60:0:4 mine 404:*:* }\n").unwrap();
     let named = |name: &str, shown: &str| format!("[metric.{name}]\nexpr = \"1\"\nname = \"{shown}\"\n");
-    let text = named("a", "disk.read") + &named("b", "mmv.b") + &named("c", "disk") + &named("d", "disk.mine");
+    let text = named("a", "disk.read")
+        + &named("b", "mmv.b")
+        + &named("c", "disk")
+        + &named("d", "disk.mine")
+        + &named("e", "disk.new");
     fs::write(&config, text).unwrap();
     let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_pmdaderived"));
     let pmcd = pcp.pmcd().start();
@@ -90,7 +94,9 @@ fn names_that_pmcd_has_already() {
             "derived.b",
             "Error: disk has other metrics below it",
             "derived.c",
-            "disk.mine"
+            "disk.mine",
+            "Warning: pmcd does not know yet of disk.new: Install the agent again",
+            "disk.new"
         ]
     );
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pmapi::context::HostSpec;
-use pmapi::derive::{Controls, Definitions, Scope, read_files};
+use pmapi::derive::{Controls, Definitions, Scope, Setter, read_files};
 use tracing::debug;
 
 use super::{Config, Group, NameSpace, Operands, Place, Problem, toml};
@@ -23,6 +23,7 @@ impl Config {
             config: Config { groups: Vec::new(), problems: Vec::new() },
         };
         loader.group(DERIVED);
+        loader.environment();
         read_files(paths, &mut |path, text| {
             let file: Arc<str> = path.to_string_lossy().into();
             debug!("loading {file}");
@@ -48,6 +49,19 @@ pub(super) struct Loader {
 }
 
 impl Loader {
+    /// Controls from the environment, which win over those of files.
+    fn environment(&mut self) {
+        let name = "PCP_DERIVED_CONTROL";
+        let Some(text) = std::env::var_os(name) else { return };
+        for error in self.controls.set_from_text(Setter::Environment, &text.to_string_lossy()) {
+            self.problem(&format!("${name}").into(), 0, format!("Warning: {error}"));
+        }
+        let controls = self.controls.clone();
+        let group = self.group(DERIVED);
+        controls.apply(&mut group.definitions);
+        group.novalue = controls.novalue();
+    }
+
     pub(super) fn problem(&mut self, file: &Arc<str>, line: usize, text: String) {
         self.config.problems.push(Problem { place: Place { file: Arc::clone(file), line }, definition: None, text });
     }
@@ -68,7 +82,7 @@ impl Loader {
         let group = self.group(DERIVED);
         let before = group.definitions.len();
         let loaded = group.definitions.load_text(file, text, &mut controls);
-        group.novalue = controls.novalue();
+        group.novalue |= controls.novalue();
         for (definition, line) in group.definitions.iter().skip(before).zip(loaded.lines) {
             group.places.insert(definition.name().to_owned(), Place { file: Arc::clone(file), line });
         }

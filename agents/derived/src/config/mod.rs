@@ -105,6 +105,13 @@ pub(crate) struct Problem {
     pub(crate) text: String,
 }
 
+impl Problem {
+    /// Whether the definition is good nevertheless.
+    pub(crate) fn is_warning(&self) -> bool {
+        self.text.starts_with("Warning")
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Place { file, line } = &self.place;

@@ -14,6 +14,8 @@ use crate::ROOT;
 pub(crate) struct NameSpace {
     names: Tree,
     own: Domain,
+    /// The names below which the agent's own are, as far as that is known.
+    roots: Option<Vec<String>>,
 }
 
 impl NameSpace {
@@ -21,17 +23,27 @@ impl NameSpace {
     pub(crate) fn installed(own: Domain) -> NameSpace {
         let default = || Config::load().var_dir().join("pmns/root");
         let file = std::env::var_os("PMNS_DEFAULT").map_or_else(default, PathBuf::from);
-        NameSpace::new(Loader::new().load(&file).unwrap_or_default(), own)
+        match Loader::new().load(&file) {
+            Ok(names) => NameSpace::new(names, own),
+            Err(_) => NameSpace { names: Tree::new(), own, roots: None },
+        }
     }
 
     pub(super) fn new(mut names: Tree, own: Domain) -> NameSpace {
         let of_own =
             |node: &pmns::Node<'_>| node.pmid().is_some_and(|pmid| pmid.domain() == own || pmid == dynamic_root(own));
-        let gone: Vec<String> = names.root().leaves().filter(of_own).map(|node| node.path()).collect();
-        for name in gone {
-            names.remove(&name);
+        let roots: Vec<String> = names.root().leaves().filter(of_own).map(|node| node.path()).collect();
+        for name in &roots {
+            names.remove(name);
         }
-        NameSpace { names, own }
+        NameSpace { names, own, roots: Some(roots) }
+    }
+
+    /// Whether pmcd does not know yet that the agent has a name.
+    fn lacks(&self, name: &str) -> bool {
+        let covers =
+            |root: &String| name.strip_prefix(&**root).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        self.roots.as_ref().is_some_and(|roots| !roots.iter().any(covers))
     }
 }
 
@@ -63,6 +75,13 @@ impl super::Config {
                 }
                 match result {
                     Ok(full) => {
+                        if !is_below_root(&full)
+                            && others.lacks(&full)
+                            && let Some(place) = group.place(&name).cloned()
+                        {
+                            let text = format!("Warning: pmcd does not know yet of {full}: Install the agent again");
+                            self.problems.push(Problem { place, definition: Some(name.clone()), text });
+                        }
                         group.definitions.get_mut(&name).into_iter().for_each(|it| it.set_alias(&full));
                         group.shown.entry(name).or_default().name = Some(full);
                     }
@@ -77,12 +96,15 @@ impl super::Config {
     /// The roots of the agent's names in pmcd's name space: `derived`, and each metric that stands elsewhere.
     pub(crate) fn roots(&self) -> Vec<String> {
         let names = self.groups.iter().flat_map(|group| group.shown.values().filter_map(|shown| shown.name.clone()));
-        let below = |name: &String| name.strip_prefix(ROOT).is_some_and(|rest| rest.starts_with('.'));
-        let mut roots: Vec<String> = names.filter(|name| !below(name)).collect();
+        let mut roots: Vec<String> = names.filter(|name| !is_below_root(name)).collect();
         roots.sort_unstable();
         roots.insert(0, ROOT.to_owned());
         roots
     }
+}
+
+fn is_below_root(name: &str) -> bool {
+    name.strip_prefix(ROOT).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// The names that are not free.

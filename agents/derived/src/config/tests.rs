@@ -206,6 +206,7 @@ fn names_that_are_not_free() {
 [a.toml:5] Error: disk.dev has other metrics below it
 [a.toml:8] Error: disk.dev.read.size is below disk.dev.read, which is a metric
 [a.toml:11] Error: mmv.d is among the names below mmv, which are those of the agent with domain 70
+[a.toml:14] Warning: pmcd does not know yet of disk.dev.e: Install the agent again
 [a.toml:17] Error: disk.dev.e is the name of another metric of this agent
 [a.toml:20] Error: disk.dev.e.g is below disk.dev.e, which is a metric
 [a.toml:23] Error: derived.control.samples is below derived.control, which is a metric
@@ -247,6 +248,7 @@ e = '1 + derived.y'
 ";
     let (config, problems) = load(&[("a.toml", text)]);
     let expected = "\
+[a.toml:4] Warning: pmcd does not know yet of elsewhere.same: Install the agent again
 [a.toml:8] Error: derived.e is of group \"far\", which has other operands
 [a.toml:12] Error: derived.via is of group \"derived\", and refers to a definition of which there is another one here
 [a.toml:21] Error: derived.y is of group \"two\", which has other operands
