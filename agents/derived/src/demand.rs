@@ -96,3 +96,64 @@ impl Demand {
         self.indoms.iter().filter(|asked| asked.instances.swap(false, Relaxed)).map(|asked| asked.indom)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use pmapi::{Desc, Domain, Item, PmId, Semantics, Serial, Type, Units};
+
+    use super::*;
+    use crate::metrics::Metric;
+
+    fn indom(serial: u32) -> InDom {
+        InDom::new(Domain::new(60).unwrap(), Serial::new(serial))
+    }
+
+    /// Each in the domain of its number.
+    fn metrics(numbers: &[u32]) -> Metrics {
+        let metric = |number: &u32| {
+            let pmid = PmId::new(Domain::new(510).unwrap(), Item::new(0, 1));
+            let (ty, semantics, units) = (Type::U32, Semantics::Instant, Units::NONE);
+            let desc = Desc { pmid, ty, indom: Some(indom(*number)), semantics, units };
+            let (name, oneline, help) = (format!("derived.m{number}"), String::new(), String::new());
+            Metric { name, desc, oneline, help, labels: Vec::new(), number: *number as usize }
+        };
+        Metrics { good: numbers.iter().map(metric).collect(), bad: Vec::new() }
+    }
+
+    fn wanted(demand: &Demand) -> Vec<bool> {
+        let mut wanted = vec![true; 9];
+        demand.update(&mut wanted);
+        wanted
+    }
+
+    #[test]
+    fn what_is_asked_for_is_sampled_for_some_time() {
+        let metrics = metrics(&[0, 1, 2]);
+        let demand = Demand::default().carried_over(&Metrics::default(), &metrics);
+        assert_eq!(wanted(&demand), [false; 3]);
+        demand.ask(0, Duration::from_secs(3600));
+        // The longer time counts.
+        demand.ask(0, Duration::ZERO);
+        demand.ask(1, Duration::ZERO);
+        demand.ask(7, Duration::ZERO);
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(wanted(&demand), [true, false, false]);
+    }
+
+    #[test]
+    fn demand_stays_with_names() {
+        let (old, new) = (metrics(&[0, 1, 2]), metrics(&[5, 2, 1]));
+        let demand = Demand::default().carried_over(&Metrics::default(), &old);
+        demand.ask(2, Duration::from_secs(3600));
+        demand.ask_instances(indom(1), true);
+        demand.ask_instances(indom(9), true);
+        let demand = demand.carried_over(&old, &new);
+        assert_eq!(wanted(&demand), [false, true, false]);
+        assert!(demand.wants_labels(indom(1)) && !demand.wants_labels(indom(2)));
+        demand.ask_instances(indom(5), false);
+        demand.ask_instances(indom(2), false);
+        assert_eq!(demand.take_indoms().collect::<Vec<_>>(), [indom(2), indom(5)]);
+        assert_eq!(demand.take_indoms().count(), 0);
+    }
+}

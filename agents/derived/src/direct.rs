@@ -11,7 +11,7 @@ use pmapi::{Error, InDom, Result};
 use pmda::prelude::{Instances, PollSet};
 
 use crate::config::{Group, Operands};
-use crate::metrics::{List, Metrics};
+use crate::metrics::{Labels, List, Metrics};
 use crate::operands::agents::{Agents, News, Pool};
 use crate::running::{Figures, Running};
 
@@ -168,11 +168,10 @@ impl Running for Direct {
 
     fn expect(&self, _: &[usize]) {}
 
-    fn expect_instances(&mut self, indom: InDom, _: bool) {
+    fn expect_instances(&mut self, indom: InDom, labels: bool) {
         // While the agent is away, what there was stays.
-        if let Ok(instances) = self.agents.borrow_mut().in_dom(indom) {
-            let bytes = instances.into_iter().map(|(inst, name)| (inst, name.into_bytes()));
-            self.lists.insert(indom, List::new(bytes));
+        if let Ok(list) = self.agents.borrow_mut().list(indom, labels) {
+            self.lists.insert(indom, list);
         }
     }
 
@@ -183,6 +182,14 @@ impl Running for Direct {
 
     fn instances(&self, indom: InDom) -> Option<&dyn Instances> {
         self.lists.get(&indom).map(|list| list as &dyn Instances)
+    }
+
+    fn labels(&self, indom: InDom) -> Option<&Labels> {
+        self.lists.get(&indom)?.labels()
+    }
+
+    fn label_changes(&self) -> u64 {
+        self.agents.borrow().news().labels
     }
 
     fn reload(&mut self, group: Group) {

@@ -174,3 +174,30 @@ fn a_pmcd_that_comes_late() {
     other.restart();
     watch(&pmcd).until("all there", all_there);
 }
+
+#[test]
+#[ignore = "needs PCP"]
+fn a_pmcd_of_operands_hangs() {
+    let scene = Scene::new(CONFIG);
+    let other = scene.pmcd().agent(operand()).start();
+    let agent = scene.agent(&["-t", "100msec", "--host", &other.host()]);
+    let pmcd = scene.pmcd().env("PMCD_REQUEST_TIMEOUT", "2").agent(agent).start();
+    let mut watch = watch(&pmcd);
+    watch.until("all there", all_there);
+    let pid = other.run("pminfo", ["-f", "pmcd.pid"]).ok();
+    let pid = Pid::from_raw(pid.split_whitespace().last().unwrap().parse().unwrap());
+    kill(pid, Signal::SIGSTOP).unwrap();
+    // Old values are values for a while, then there are none, and clients are answered all the time.
+    watch.until("errors", |values| {
+        nothing_wrong(values);
+        values.iter().all(|values| *values == Err(Error::AGAIN))
+    });
+    let mut timed_out = Watch::new(&pmcd, &["derived.control.errors"]);
+    timed_out.until("a time-out", |values| values[0].as_ref().is_ok_and(|errors| errors[0].1 > 0.0));
+    kill(pid, Signal::SIGCONT).unwrap();
+    watch.until("all there again", |values| {
+        nothing_wrong(values);
+        all_there(values)
+    });
+    assert_eq!(pmcd.agent_status("derived"), 0);
+}

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::path::Path;
-use std::process::Command;
-use std::thread::sleep;
-use std::time::Duration;
+mod scene;
 
-use testkit::{Agent, CAgent, Pcp, Pmcd};
+use scene::{Scene, Watch, operand, until};
+use testkit::{Agent, Pcp};
 
 const CONFIG: &str = "\
 # Constants of agent sample.
@@ -26,38 +24,6 @@ words = sample.string.hullo
 many = count(sample.hordes.one)
 ";
 
-/// Derived from another one, which clients cannot.
-const MORE: &str = "twice = plus * 2\n";
-const BAD: &str = "wrong = sample.long.one +\nmissing = no.such.metric + 1\nitself = derived.control.samples + 1\n";
-
-fn derived(config: &Path, sample: &CAgent) -> Pmcd {
-    let binary = env!("CARGO_BIN_EXE_pmdaderived");
-    let dir = tempfile::tempdir().unwrap();
-    let pmda = dir.path().join("pmda");
-    assert!(Command::new(binary).arg("--write-pmda").arg(&pmda).status().unwrap().success());
-    let agent = Agent::new("derived", 404, binary).pmns(&pmda.join("pmns"));
-    let agent = agent.args(["-c", config.to_str().unwrap(), "-t", "100msec", "-U", "root", "--notready"]).not_ready();
-    let pmcd = Pcp::required().pmcd().pmdas_dir(sample.pmdas_dir());
-    // An agent that dies stays away until pmcd restarts. Agents run in the directory of the logs.
-    let pmcd = pmcd.env("PMCD_RESTART_AGENTS", "0");
-    pmcd.env("PMCD_SOCKET", "../../pmcd.socket").agent(sample.agent()).agent(agent).start()
-}
-
-/// Waits until what a tool says has something in it.
-fn until(pmcd: &Pmcd, arguments: &[&str], part: &str) -> String {
-    let says = || pmcd.run("pminfo", arguments).text;
-    (0..600)
-        .find_map(|_| {
-            let text = says();
-            if !text.contains(part) {
-                sleep(Duration::from_millis(50));
-                return None;
-            }
-            Some(text)
-        })
-        .unwrap_or_else(|| panic!("{part:?} is not in\n{}\n{}\n{}", says(), pmcd.log("derived"), pmcd.log("pmcd")))
-}
-
 /// What pminfo shows of a metric, without identifiers.
 fn comparable(text: &str) -> Vec<String> {
     let lines =
@@ -72,20 +38,17 @@ fn comparable(text: &str) -> Vec<String> {
 #[ignore = "needs PCP"]
 fn as_clients_derive_it() {
     let pcp = Pcp::required();
-    let sample = pcp.c_agent("sample");
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("conf");
-    std::fs::write(&config, CONFIG).unwrap();
-    let pmcd = derived(&config, &sample);
-    until(&pmcd, &["-f", "derived.plus"], "value 101");
+    let scene = Scene::new(CONFIG);
+    let pmcd = scene.start(&["-t", "100msec"]);
     let names: Vec<&str> = CONFIG.lines().filter_map(|line| Some(line.split_once(" = ")?.0)).collect();
     let names: Vec<&str> = names.into_iter().filter(|name| !name.contains('(')).collect();
     assert_eq!(names.len(), 9);
     for name in names {
+        until(&pmcd, "pminfo", &["-f", &format!("derived.{name}")], "value ");
         for what in ["-d", "-f", "-T", "-t"] {
             let ours = pmcd.run("pminfo", [what, &format!("derived.{name}")]).text;
             let mut command = pcp.command("pminfo");
-            command.args(["-h", &pmcd.host(), what, name]).env("PCP_DERIVED_CONFIG", &config);
+            command.args(["-h", &pmcd.host(), what, name]).env("PCP_DERIVED_CONFIG", scene.config());
             let theirs = pcp.run_command(command, "").text;
             // Without any text libpcp has an error.
             if !theirs.contains("One-line or help text is not available") {
@@ -96,37 +59,50 @@ fn as_clients_derive_it() {
     }
 }
 
+/// The operand counts what fetches reach it.
 #[test]
 #[ignore = "needs PCP"]
-fn changes_and_failures() {
-    let pcp = Pcp::required();
-    let sample = pcp.c_agent("sample");
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("conf");
-    std::fs::write(&config, format!("{CONFIG}{MORE}{BAD}")).unwrap();
-    let mut pmcd = derived(&config, &sample);
-    until(&pmcd, &["-f", "derived.twice"], "value 202");
-    let text = until(&pmcd, &["-f", "derived.control.message"], "no.such.metric");
-    assert!(text.contains("wrong") && text.contains("expected to follow PLUS"), "{text}");
-    assert!(text.contains("itself: operand derived.control.samples: Unknown operand metric"), "{text}");
-    let item = |pmcd: &Pmcd| pmcd.run("pminfo", ["-m", "derived.many"]).ok();
-    let before = item(&pmcd);
+fn only_what_is_asked_for_is_sampled_and_in_one_fetch() {
+    let scene =
+        Scene::new("square = operand.square\nvalue = operand.value\ncount = operand.count\nother = other.name\n");
+    let pmcd = scene.pmcd().agent(operand()).agent(scene.agent(&["-t", "50msec"])).start();
+    until(&pmcd, "pminfo", &["-f", "derived.control.definitions.good"], "value 3");
+    let mut direct = Watch::new(&pmcd, &["operand.count"]);
+    assert_eq!(direct.numbers(), [Some(1.0)]);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(direct.numbers(), [Some(2.0)]);
+    let mut watch = Watch::new(&pmcd, &["derived.square", "derived.count", "derived.value", "derived.control.samples"]);
+    // What is new is sampled by itself, and then with the others.
+    watch.until("together", |values| {
+        let number = |at: usize| values[at].as_ref().ok()?.first().map(|value| value.1);
+        number(2).is_some() && number(0).is_some_and(|square| Some(square.sqrt()) == number(1))
+    });
+    let mut seen: Vec<[f64; 2]> = Vec::new();
+    for _ in 0..100 {
+        let values = watch.numbers();
+        let [Some(square), Some(count), Some(_), Some(samples)] = values[..] else { continue };
+        // Of one fetch: the one is the square of the other.
+        assert_eq!(square, count * count);
+        // The sampler may have begun another sample that is not shown yet.
+        seen.push([count, samples]);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let [first, last] = [seen[0], seen[seen.len() - 1]];
+    let (counted, sampled) = (last[0] - first[0], last[1] - first[1]);
+    assert!(counted > 3.0 && (counted - sampled).abs() <= 1.0, "{seen:?}");
+}
 
-    // Another order, and one less: numbers stay.
-    let named = |line: &&str| line.split_once(" = ").is_some_and(|(name, _)| !name.contains('(') && name != "plus");
-    let reordered: Vec<&str> = CONFIG.lines().rev().filter(named).collect();
-    std::fs::write(&config, reordered.join("\n") + "\nnew = 1 + sample.long.one\n").unwrap();
-    pmcd.run("pmstore", ["derived.control.reload", "1"]);
-    until(&pmcd, &["-f", "derived.new"], "value 2");
-    assert_eq!(item(&pmcd), before);
-    until(&pmcd, &["-f", "derived.plus"], "Unknown metric name");
-
-    // The operands go and come back, the agent stays.
-    pmcd.kill_agent("sample");
-    let text = until(&pmcd, &["-f", "derived.new"], "Error");
-    assert!(!text.contains("Unknown metric name"), "{text}");
-    pmcd.restart();
-    until(&pmcd, &["-f", "derived.new"], "value 2");
-    assert_eq!(item(&pmcd), before);
-    assert_eq!(pmcd.agent_status("derived"), 0);
+#[test]
+#[ignore = "needs PCP"]
+fn over_sockets() {
+    let scene = Scene::new(CONFIG);
+    let plain = |scene: &Scene| {
+        let agent = Agent::new("derived", 404, env!("CARGO_BIN_EXE_pmdaderived")).pmns(&scene.pmns(&scene.config()));
+        agent.args(["-c", scene.config().to_str().unwrap(), "-U", "root"])
+    };
+    for agent in [plain(&scene).unix(), plain(&scene).inet(), plain(&scene)] {
+        let pmcd = scene.pmcd().agent(scene.sample.agent()).agent(agent).start();
+        until(&pmcd, "pminfo", &["-f", "derived.plus"], "value 101");
+        assert_eq!(pmcd.agent_status("derived"), 0);
+    }
 }

@@ -9,11 +9,13 @@ use pmapi::context::OperandValues;
 use pmapi::derive::{Load, Metadata, Missing, Operand, Source};
 use pmapi::pdu::result::Changes;
 use pmapi::{Desc, Domain, Error, InDom, Inst, PmId, Result};
+use pmda::collector::LabelTarget;
 use tracing::error;
 
 use super::child;
 use super::keeper::Keeper;
 use crate::config::AgentSpec;
+use crate::metrics::{Labels, List};
 
 /// Agents that this one has started, asked at the moment of a request.
 ///
@@ -37,6 +39,8 @@ pub(crate) struct News {
     pub(crate) starts: u64,
     /// Names and descriptors may be others.
     pub(crate) changes: u64,
+    /// So may be labels.
+    pub(crate) labels: u64,
 }
 
 /// Agents that several groups have in common are started once.
@@ -148,10 +152,29 @@ impl Agents {
                     Ok(fetched.changes())
                 })
             });
-            self.news.changes += u64::from(taken.is_ok_and(|changes| changes.contains(Changes::NAMES)));
+            let changes = taken.unwrap_or_default();
+            self.news.changes += u64::from(changes.contains(Changes::NAMES));
+            self.news.labels += u64::from(changes.contains(Changes::LABELS));
             *outcome = taken.map(|_| ());
         }
         self.agents.iter().all(|agent| agent.outcome.is_ok())
+    }
+
+    /// The instances of a domain, perhaps with labels.
+    ///
+    /// # Errors
+    /// Those of [`Agents::in_dom`].
+    pub(crate) fn list(&mut self, indom: InDom, labels: bool) -> Result<List> {
+        let instances = self.in_dom(indom)?.into_iter();
+        let list = List::new(instances.map(|(inst, name)| (inst, name.into_bytes())));
+        let until = self.until;
+        let Some(agent) = self.agent(indom.domain()).filter(|_| labels) else { return Ok(list) };
+        // An agent without labels, or with wrong ones, is no reason to have no instances.
+        let mut ask = |of| agent.keeper.ask(until, |agent| agent.labels(of)).unwrap_or_default().into_iter();
+        let of_instances = ask(LabelTarget::Instances(Some(indom)));
+        let instances = of_instances.filter_map(|(inst, labels)| Some((inst?, labels.ok()?))).collect();
+        let indom = ask(LabelTarget::InDom(indom)).find_map(|(_, labels)| labels.ok()).unwrap_or_default();
+        Ok(list.labelled(Labels { indom, instances }))
     }
 
     /// The instances of a domain, by name.
