@@ -64,7 +64,10 @@ pub(crate) fn check(expr: &Expr, names: &[Option<Resolved>], metadata: &impl Met
     };
     let guards = guards(expr);
     for id in 0..count {
-        if checked.unused[id] {
+        let leaf = matches!(expr.nodes[id].kind, Kind::Name(_) | Kind::Constant { .. } | Kind::NoValue { .. });
+        if checked.unused[id] && !leaf {
+            // As in libpcp it counts as something that has an instance domain.
+            checked.metas[id] = unknown();
             continue;
         }
         let id = id as NodeId;
@@ -203,7 +206,7 @@ impl Checked {
         if !guard.ty.is_numeric() {
             return fault("Non-arithmetic operand for ternary guard");
         }
-        if chosen.is_none() && guard.indom.is_some() && l.indom.is_none() && r.indom.is_none() {
+        if guard.indom.is_some() && l.indom.is_none() && r.indom.is_none() {
             return fault("Non-scalar ternary guard with scalar expressions");
         }
         Ok(meta)

@@ -133,6 +133,7 @@ impl Emitter<'_> {
             }
             Kind::Filter(filter, of) => self.filter(filter, *of),
             Kind::Ternary { guard, left, right } => match self.checked.truth[*guard as usize] {
+                Some(_) if !meta.ty.is_numeric() && meta.ty != Type::String => Op::NoNumber,
                 Some(true) => return self.slot(*left),
                 Some(false) => return self.slot(*right),
                 None => Op::Ternary(Box::new(self.ternary(*guard, *left, *right))),

@@ -72,7 +72,8 @@
 //! * A ternary takes values by their instance, not by their place: guard and chosen arm must have the instance, and
 //!   one for which `novalue()` is chosen is left out.
 //! * `max` and `min` of nothing are nothing.
-//! * The rate of a metric that is no counter and falls is negative, for all types.
+//! * The rate of a metric that is no counter and falls is negative, for all types. No difference for a rate wraps around,
+//!   but that of a counter of type `32`.
 //! * After an error, or a sample without values, `delta` and `rate` begin anew. Without time between two samples there
 //!   is no rate.
 //! * The instances that `matchinst` has seen are remembered as long as they are there, and asked for again after that.

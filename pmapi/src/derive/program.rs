@@ -72,7 +72,7 @@ pub(crate) enum Op {
         indom: InDom,
         list: Vec<u32>,
     },
-    /// A constant whose type no number has.
+    /// A constant whose type no number has; a ternary of what is neither number nor text.
     NoNumber,
     Binary(Box<Binary>),
     Neg {

@@ -78,17 +78,17 @@ const UNITS: &[&str] =
 const NUMBERS: &[&str] = &["0", "1", "2", "100", "4294967295", "0.5", "1.", ".25", "1000000", "3.14159"];
 
 /// A generator of numbers, always the same.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self, below: usize) -> usize {
+    pub(crate) fn next(&mut self, below: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 33) as usize % below
     }
 
-    fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
+    pub(crate) fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
         list[self.next(list.len())]
     }
 

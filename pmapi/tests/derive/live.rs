@@ -32,39 +32,45 @@ impl Stage {
         let pmcd = agents.into_iter().fold(pcp.pmcd().pmdas_dir(sample.pmdas_dir()), |pmcd, agent| pmcd.agent(agent));
         let pmcd = pmcd.start();
         let dir = tempfile::tempdir().unwrap();
-        let status = Command::new("gcc")
-            .args(["-O1", "-o"])
-            .args([dir.path().join("oracle"), data("oracle.c")])
-            .arg("-lpcp")
-            .status()
-            .unwrap();
-        assert!(status.success());
+        compile(&data("oracle.c"), &dir.path().join("oracle"), &[]);
         Stage { pmcd, dir }
     }
 
     /// The answers, and what came on standard error.
     /// `None` when the library did not survive.
     pub(crate) fn ask(&self, requests: &str, samples: u32, batch: u32) -> Option<(String, String)> {
-        let errors = self.dir.path().join("errors");
-        let mut oracle = Command::new("timeout")
-            .args(["-s", "KILL", "5"])
-            .arg(self.dir.path().join("oracle"))
-            .args([self.pmcd.host(), samples.to_string(), batch.to_string()])
-            .env("PCP_DERIVED_CONFIG", "")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(&errors).unwrap())
-            .spawn()
-            .unwrap();
-        let mut input = oracle.stdin.take().unwrap();
-        let requests = requests.to_owned();
-        let writer = std::thread::spawn(move || input.write_all(requests.as_bytes()));
-        let output = oracle.wait_with_output().unwrap();
-        let _ = writer.join();
-        let errors = String::from_utf8_lossy(&std::fs::read(errors).unwrap()).into_owned();
-        assert!(!errors.contains("pmNewContext") && output.status.code() != Some(1), "{errors}");
-        output.status.success().then(|| (String::from_utf8_lossy(&output.stdout).into_owned(), errors))
+        ask(self.dir.path(), &self.pmcd.host(), requests, samples, batch)
     }
+}
+
+/// Asks the oracle in a directory about metrics of a pmcd, or of an agent.
+pub(crate) fn ask(dir: &Path, place: &str, requests: &str, samples: u32, batch: u32) -> Option<(String, String)> {
+    let errors = dir.join("errors");
+    let mut oracle = Command::new("timeout")
+        .args(["-s", "KILL", "5"])
+        .arg(dir.join("oracle"))
+        .args([place, &samples.to_string(), &batch.to_string()])
+        .env("PCP_DERIVED_CONFIG", "")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(&errors).unwrap())
+        .spawn()
+        .unwrap();
+    let mut input = oracle.stdin.take().unwrap();
+    let requests = requests.to_owned();
+    let writer = std::thread::spawn(move || input.write_all(requests.as_bytes()));
+    let output = oracle.wait_with_output().unwrap();
+    let _ = writer.join();
+    let errors = String::from_utf8_lossy(&std::fs::read(errors).unwrap()).into_owned();
+    assert!(!errors.contains("pmNewContext") && output.status.code() != Some(1), "{errors}");
+    output.status.success().then(|| (String::from_utf8_lossy(&output.stdout).into_owned(), errors))
+}
+
+/// Compiles a program that asks libpcp.
+pub(crate) fn compile(source: &Path, binary: &Path, arguments: &[&str]) {
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-w"]).args(arguments).arg("-o").args([binary, source]).args(["-lpcp_pmda", "-lpcp"]);
+    assert!(gcc.status().unwrap().success());
 }
 
 impl Stage {

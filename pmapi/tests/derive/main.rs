@@ -5,8 +5,10 @@
 mod allocations;
 mod answers;
 mod cases;
+mod compare;
 mod config;
 mod differences;
+mod edges;
 mod generated;
 mod generator;
 mod live;

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use pmapi::PmId;
@@ -11,7 +10,7 @@ use pmapi::derive::{Definition, RegisterError};
 
 use crate::cases;
 use crate::generator::{is_newer, is_newer_reason};
-use crate::live::data;
+use crate::live::{compile, data};
 
 /// What is put among the tokens of an expression, or in place of one.
 const TOKENS: &[&str] = &[
@@ -143,7 +142,7 @@ fn mutations(one_of: usize) -> BTreeSet<String> {
 fn theirs(expressions: &BTreeSet<String>) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let binary = dir.path().join("syntax");
-    compile(&data("syntax.c"), &binary);
+    compile(&data("syntax.c"), &binary, &[]);
     let mut peer = Command::new(binary)
         .env("PCP_DERIVED_CONFIG", "")
         .stdin(Stdio::piped())
@@ -157,11 +156,6 @@ fn theirs(expressions: &BTreeSet<String>) -> Vec<String> {
     let output = peer.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
-}
-
-pub(crate) fn compile(source: &Path, binary: &Path) {
-    let status = Command::new("gcc").args(["-O1", "-w", "-o"]).args([binary, source]).arg("-lpcp").status().unwrap();
-    assert!(status.success());
 }
 
 fn ours(expr: &str) -> String {

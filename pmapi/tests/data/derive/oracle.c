@@ -2,6 +2,7 @@
  * What the installed libpcp makes of definitions, with the operands' values of the same samples.
  *
  * oracle HOST SAMPLES BATCH <REQUESTS
+ * oracle AGENT.so,INIT,PMNS SAMPLES BATCH <REQUESTS     domain 250, without pmcd
  *
  * A definition with matchinst() should be alone: the parser remembers one that was never closed, and patterns are used
  * after they are freed.
@@ -107,6 +108,23 @@ static void define(const char *name, const char *expr)
 	pmRegisterDerived(name, "mkconst(1, type=u32)");
 }
 
+/* A context of pmcd, or of an agent in this process. */
+static int new_context(char *where)
+{
+	char spec[1000], *pmns = strrchr(where, ',');
+	int sts;
+
+	if (pmns == NULL)
+		return pmNewContext(PM_CONTEXT_HOST, where);
+	*pmns++ = '\0';
+	snprintf(spec, sizeof(spec), "add,250,%s", where);
+	if ((sts = pmLoadNameSpace(pmns)) < 0)
+		return sts;
+	pmSpecLocalPMDA("clear");
+	pmSpecLocalPMDA(spec);
+	return pmNewContext(PM_CONTEXT_LOCAL, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	static char line[100000];
@@ -136,7 +154,7 @@ int main(int argc, char **argv)
 			define(name, expr);
 		}
 	}
-	if ((sts = pmNewContext(PM_CONTEXT_HOST, argv[1])) < 0) {
+	if ((sts = new_context(argv[1])) < 0) {
 		fprintf(stderr, "%s: %s\n", argv[1], pmErrStr(sts));
 		return 1;
 	}
