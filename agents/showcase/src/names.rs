@@ -85,7 +85,7 @@ impl Names {
         if self.dynamic.remove(&format!("{ROOT}.{name}")) == 0 {
             return Err(Error::BADSTORE);
         }
-        self.fetches.retain(|item, _| self.dynamic.names(*item).len() > 0);
+        self.fetches.retain(|item, _| self.dynamic.names(*item).next().is_some());
         name.clone_into(&mut self.removed);
         Ok(())
     }
