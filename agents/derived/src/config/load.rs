@@ -17,11 +17,7 @@ impl Config {
     /// pmLoadDerivedConfig(3) from all others. `host` is where operands are if nothing else is said, `names` what
     /// there is in the name space already.
     pub(crate) fn load(paths: &str, host: &HostSpec, names: &NameSpace) -> Config {
-        let mut loader = Loader {
-            host: host.clone(),
-            controls: Controls::default(),
-            config: Config { groups: Vec::new(), problems: Vec::new() },
-        };
+        let mut loader = Loader::new(host);
         loader.group(DERIVED);
         loader.environment();
         read_files(paths, &mut |path, text| {
@@ -49,6 +45,11 @@ pub(super) struct Loader {
 }
 
 impl Loader {
+    pub(super) fn new(host: &HostSpec) -> Loader {
+        let config = Config { groups: Vec::new(), problems: Vec::new() };
+        Loader { host: host.clone(), controls: Controls::default(), config }
+    }
+
     /// Controls from the environment, which win over those of files.
     fn environment(&mut self) {
         let name = "PCP_DERIVED_CONTROL";

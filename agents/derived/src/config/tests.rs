@@ -31,43 +31,39 @@ fn load(files: &[(&str, &str)]) -> (Config, Vec<String>) {
     (config, problems)
 }
 
+const TOML: &str = r#"
+metric.short = "2 * derived.plain"
+[metric.deep.er]
+expr = """
+    disk.dev.read_bytes /
+    disk.dev.read"""
+name = "disk.dev.mine"
+oneline = "Size of a read"
+help = "Of each disk."
+labels = { tier = "disk", n = 0x10, f = 1.5, on = true, at = 2026-11-21 }
+
+[group.far]
+interval = "2.5 sec"
+host = "pcp://far:44321"
+novalue = true
+labels = { tier = "far", site = "b" }
+[group.far.metric]
+load = { expr = "kernel.all.load / 2", labels.tier = "near" }
+[[group.own.agent]]
+domain = 253
+command = ["/opt/pmdasimple", "-d", "253"]
+pmns = "names"
+[[group.own.agent]]
+name = "other"
+domain = 30
+command = "pmdasample -d 30"
+[group.own.metric]
+color = "simple.color + 1"
+"#;
+
 #[test]
 fn everything_that_toml_can_say() {
-    let (config, problems) = load(&[
-        ("a.conf", "plain = 1 + 2\nplain(oneline) = three\n"),
-        (
-            "sub/b.toml",
-            r#"
-                metric.short = "2 * derived.plain"
-                [metric.deep.er]
-                expr = """
-                    disk.dev.read_bytes /
-                    disk.dev.read"""
-                name = "disk.dev.mine"
-                oneline = "Size of a read"
-                help = "Of each disk."
-                labels = { tier = "disk", n = 0x10, f = 1.5, on = true, at = 2026-11-21 }
-
-                [group.far]
-                interval = "2.5 sec"
-                host = "pcp://far:44321"
-                novalue = true
-                labels = { tier = "far", site = "b" }
-                [group.far.metric]
-                load = { expr = "kernel.all.load / 2", labels.tier = "near" }
-                [[group.own.agent]]
-                domain = 253
-                command = ["/opt/pmdasimple", "-d", "253"]
-                pmns = "names"
-                [[group.own.agent]]
-                name = "other"
-                domain = 30
-                command = "pmdasample -d 30"
-                [group.own.metric]
-                color = "simple.color + 1"
-            "#,
-        ),
-    ]);
+    let (config, problems) = load(&[("a.conf", "plain = 1 + 2\nplain(oneline) = three\n"), ("sub/b.toml", TOML)]);
     assert_eq!(problems, [""; 0]);
     let [derived, far, own] = &config.groups[..] else { panic!("{:?}", config.groups) };
     let names = |group: &super::Group| -> Vec<String> {
@@ -273,4 +269,48 @@ e = '1 + derived.y'
         "e",
     ];
     assert_eq!(all, expected);
+}
+
+/// Loads a file that is damaged in some places.
+#[test]
+fn a_damaged_file_is_no_panic() {
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = move |below: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 33) as usize % below
+    };
+    let parts: [&[u8]; 12] =
+        [b"\n", b"\"", b"[", b"]", b"{", b"}", b"=", b"\"\"\"", b".", b"\xff", "é".as_bytes(), b"group.own."];
+    let host: HostSpec = "local:".parse().unwrap();
+    let mut problems = 0;
+    for _ in 0..3000 {
+        let mut text = TOML.as_bytes().to_vec();
+        for _ in 0..1 + next(4) {
+            let at = next(text.len());
+            match next(3) {
+                0 => drop(text.drain(at..(at + 1 + next(20)).min(text.len()))),
+                1 => text[at] = next(256) as u8,
+                _ => drop(text.splice(at..at, parts[next(parts.len())].iter().copied())),
+            }
+        }
+        let mut loader = super::load::Loader::new(&host);
+        let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
+        super::toml::read(&mut loader, &"FILE".into(), &text);
+        problems += loader.config.problems.len();
+        assert!(loader.config.problems.iter().all(|problem| problem.place.line <= lines));
+        assert!(loader.config.problems.iter().all(|problem| problem.text.len() < 1000 + 3 * text.len()));
+    }
+    assert!(problems > 1000, "{problems}");
+}
+
+#[test]
+fn problems_of_a_long_line_are_short() {
+    let metrics: String = (0..5000).map(|n| format!("a{n} = 1, ")).collect();
+    let (_, problems) = load(&[("a.toml", &format!("metric = {{ {metrics} b = '1' }}"))]);
+    assert_eq!(problems.len(), 5000);
+    assert!(problems.iter().all(|problem| problem.len() < 500), "{}", problems[2500]);
+    let caret = problems[2500].lines().last().unwrap().find('^').unwrap();
+    assert!(problems[2500].lines().nth(1).unwrap()[caret..].starts_with("1, a2501"), "{}", problems[2500]);
 }

@@ -20,7 +20,8 @@ pub(super) fn read(loader: &mut Loader, file: &Arc<str>, text: &[u8]) {
         Err(e) => return loader.problem(file, 0, format!("Error: {e}")),
     };
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { loader, file, text };
+    let lines = text.match_indices('\n').map(|(at, _)| at).collect();
+    let mut reader = Reader { loader, file, text, lines };
     for error in errors {
         reader.problem(error.span().map_or(0, |span| span.start), error.message());
     }
@@ -31,6 +32,8 @@ struct Reader<'a> {
     loader: &'a mut Loader,
     file: &'a Arc<str>,
     text: &'a str,
+    /// Where each ends.
+    lines: Vec<usize>,
 }
 
 /// A value, with its key and where this stands.
@@ -49,24 +52,29 @@ fn entries<'a>(table: &'a DeTable<'a>) -> Vec<Entry<'a>> {
     entries
 }
 
+/// How much of a line is shown on each side of a place in it.
+const SHOWN: usize = 100;
+
 const OF_METRIC: &str = "expr, name, oneline, help, labels";
 const OF_GROUP: &str = "interval, host, agent, novalue, labels, metric";
 const OF_AGENT: &str = "name, domain, command, pmns";
 
 impl Reader<'_> {
     fn line(&self, at: usize) -> usize {
-        self.text.get(..at).unwrap_or_default().matches('\n').count() + 1
+        self.lines.partition_point(|end| *end < at) + 1
     }
 
-    /// Something is wrong here: the line follows, with a caret below.
+    /// Something is wrong here: the line follows, or as much of it as fits, with a caret below.
     fn problem(&mut self, at: usize, what: &str) {
-        let (before, after) = self.text.split_at_checked(at).unwrap_or((self.text, ""));
-        let start = before.rsplit('\n').next().unwrap_or_default();
-        let end = after.split('\n').next().unwrap_or_default();
-        let indent: String = start.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
-        let text = format!("Error: {what}\n{start}{end}\n{indent}^");
         let line = self.line(at);
-        self.loader.problem(self.file, line, text);
+        let start = line.checked_sub(2).and_then(|before| self.lines.get(before)).map_or(0, |end| end + 1);
+        let end = self.lines.get(line - 1).copied().unwrap_or(self.text.len());
+        let from = self.text.ceil_char_boundary(start.max(at.saturating_sub(SHOWN)));
+        let to = self.text.floor_char_boundary(end.min(at + SHOWN));
+        let (before, after) =
+            self.text.get(from..to).unwrap_or_default().split_at_checked(at - from).unwrap_or_default();
+        let indent: String = before.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
+        self.loader.problem(self.file, line, format!("Error: {what}\n{before}{after}\n{indent}^"));
     }
 
     fn unknown(&mut self, entry: Entry<'_>, known: &str) {
