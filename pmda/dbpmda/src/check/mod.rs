@@ -2,7 +2,9 @@
 
 mod asker;
 pub mod cli;
+mod events;
 mod instances;
+mod labels;
 mod metrics;
 mod rule;
 #[cfg(test)]
@@ -50,6 +52,7 @@ pub fn check<C: Channel>(agent: Collector<C>, names: &[(String, PmId)], limits: 
     check.check_help();
     check.check_values();
     check.check_profile();
+    check.check_labels();
     check.asker.findings()
 }
 

@@ -50,6 +50,8 @@ rules! {
     ValueInstance "value-instance" "Values belong to instances of the metric's domain, each once; a singular metric has one value.",
     NoValue "no-value" "A metric that has a descriptor can be fetched.",
     CounterFalls "counter-falls" "Counters do not fall.",
+    Events "events" "The records of events are whole, and their parameters are metrics, with values of their types.",
+    Labels "labels" "Labels are where their index says in an object of JSON, and those of instances belong to the domain.",
     Profile "profile" "A profile lets through the instances that it names and no other.",
 }
 

@@ -1,6 +1,6 @@
 //! Values.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pmapi::pdu::Pdu;
 use pmapi::pdu::metadata::encode_fetch;
@@ -10,7 +10,7 @@ use pmda::collector::Channel;
 
 use super::asker::Answer;
 use super::metrics::is_unknown;
-use super::{Check, Metric, Rule};
+use super::{Check, Metric, Rule, events};
 
 /// The values of a metric: each instance's as a number, for counters.
 type Sample = Vec<(Option<Inst>, Option<f64>)>;
@@ -31,7 +31,7 @@ impl<C: Channel> Check<C> {
         }
     }
 
-    fn send_profile(&mut self, profile: &Profile) {
+    pub(super) fn send_profile(&mut self, profile: &Profile) {
         self.asker.tell("profile", |out, from| profile.encode(out, from, 0));
     }
 
@@ -41,9 +41,9 @@ impl<C: Channel> Check<C> {
             return None;
         }
         match self.fetch(metric)? {
-            Ok((sample, types)) => {
-                for detail in types {
-                    self.asker.note(Rule::ValueType, &metric.name, detail);
+            Ok((sample, mistakes)) => {
+                for (rule, detail) in mistakes {
+                    self.asker.note(rule, &metric.name, detail);
                 }
                 self.check_sample(metric, &sample);
                 Some(sample)
@@ -56,17 +56,24 @@ impl<C: Channel> Check<C> {
         }
     }
 
-    /// The values of a metric, and what is wrong with their types.
-    fn fetch(&mut self, metric: &Metric) -> Answer<(Sample, Vec<String>)> {
+    /// The values of a metric, and what is wrong with each.
+    fn fetch(&mut self, metric: &Metric) -> Answer<(Sample, Vec<(Rule, String)>)> {
         let (pmid, ty) = (metric.desc.pmid, metric.desc.ty);
+        let types: HashMap<_, _> = match ty {
+            Type::Event | Type::HighResEvent => self.metrics.iter().map(|m| (m.desc.pmid, m.desc.ty)).collect(),
+            _ => HashMap::new(),
+        };
         let take = |pdu: Pdu<'_>| {
             let Pdu::Result(result) = pdu else { return None };
             let set = result.sets().next().filter(|set| result.len() == 1 && set.pmid == Some(pmid))?;
             let mut wrong = Vec::new();
             let values = set.values().map(|(inst, raw)| match raw.atom(ty) {
-                Ok(atom) => (inst, number(atom)),
+                Ok(atom) => {
+                    wrong.extend(events::mistakes(atom, &types).into_iter().map(|detail| (Rule::Events, detail)));
+                    (inst, number(atom))
+                }
                 Err(_) => {
-                    wrong.push(format!("{raw:.40?} is no {}", ty.name()));
+                    wrong.push((Rule::ValueType, format!("{raw:.40?} is no {}", ty.name())));
                     (inst, None)
                 }
             });

@@ -35,6 +35,8 @@ fn the_sample_agent() {
         "no-descriptor: sample.bad.unknown: ",
         "no-descriptor: sample.secret.foo.bar.max.redirect: ",
         "value-instance: sample.bogus_bin: ",
+        "events: sample.event.records: parameter 29.0.127 is U32, not 32",
+        "events: sample.event.highres_records: parameter 29.0.127 is U32, not 32",
     ];
     for start in starts {
         assert!(found.iter().any(|line| line.starts_with(start)), "{start}: {found:#?}");

@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use pmapi::label::{LabelLevel, LabelSet};
+use pmapi::pdu::event::{EventArray, EventFlags, Layout, Stamp};
 use pmapi::pdu::handshake::encode_error;
 use pmapi::pdu::instance::{InstanceReq, InstanceWriter};
+use pmapi::pdu::label::{LabelReq, LabelSetRef, encode_label};
 use pmapi::pdu::metadata::{DescPdu, Subject, Text, TextReq};
 use pmapi::pdu::names::{Node, encode_ids, encode_names};
 use pmapi::pdu::profile::Profile;
@@ -66,6 +69,14 @@ flaws! {
     NoInstance => ValueInstance,
     Unfetchable => NoValue,
     Falls => CounterFalls,
+    HalfAnEvent => Events,
+    UnknownParameter => Events,
+    ParameterType => Events,
+    LabelText => Labels,
+    LabelIndex => Labels,
+    LabelOfOther => Labels,
+    LabelsTwice => Labels,
+    OtherLabels => WrongAnswer,
     NoProfile => Profile,
     InvertedProfile => Profile,
     NothingByProfile => Profile,
@@ -94,9 +105,15 @@ fn indom(text: &str) -> InDom {
 
 /// The name space that goes with it.
 pub(super) fn names() -> Vec<(String, PmId)> {
-    [("a.count", "400.0.0"), ("a.level", "400.0.1"), ("a.name", "400.0.2"), (DYNAMIC, "511.400.0")]
-        .map(|(name, id)| (name.to_owned(), pmid(id)))
-        .to_vec()
+    [
+        ("a.count", "400.0.0"),
+        ("a.level", "400.0.1"),
+        ("a.name", "400.0.2"),
+        ("a.events", "400.0.3"),
+        (DYNAMIC, "511.400.0"),
+    ]
+    .map(|(name, id)| (name.to_owned(), pmid(id)))
+    .to_vec()
 }
 
 impl Fake {
@@ -118,6 +135,7 @@ impl Fake {
             "400.0.1" if self.flaw == Flaw::ForeignInDom => (Type::U32, Some("401.1"), Semantics::Instant),
             "400.0.1" => (Type::U32, Some("400.1"), Semantics::Instant),
             "400.0.2" if self.flaw != Flaw::NoDescriptor => (Type::String, None, Semantics::Discrete),
+            "400.0.3" => (Type::Event, None, Semantics::Instant),
             "400.0.5" if self.flaw == Flaw::Unnamed => (Type::U32, None, Semantics::Instant),
             "400.1.0" => (Type::Double, None, Semantics::Instant),
             _ => return None,
@@ -178,11 +196,24 @@ impl Fake {
         match (id, self.flaw) {
             ("400.0.0", Flaw::Unfetchable) => Err(Error::PMID),
             // A fetch is of one metric: the same one comes again after as many fetches as there are metrics.
-            ("400.0.0", Flaw::Falls) => push(None, Atom::U64(1000 - self.fetches / 4)),
+            ("400.0.0", Flaw::Falls) => push(None, Atom::U64(1000 - self.fetches / 5)),
             ("400.0.0", Flaw::OtherType) => push(None, Atom::Double(1.0)),
             ("400.0.0", Flaw::InstanceOfSingular) => push(Some(1), Atom::U64(1)),
             ("400.0.0", _) => push(None, Atom::U64(self.fetches)),
             ("400.0.2", _) => push(None, Atom::String(b"a name")),
+            ("400.0.3", flaw) => {
+                let mut events = EventArray::new(Layout::Micro);
+                events.record(Stamp::now(), EventFlags::default())?;
+                match flaw {
+                    Flaw::UnknownParameter => events.param(pmid("400.0.77"), Atom::U32(1))?,
+                    Flaw::ParameterType => events.param(pmid("400.0.0"), Atom::U32(1))?,
+                    _ => events.param(pmid("400.0.0"), Atom::U64(1))?,
+                }
+                match events.atom() {
+                    Atom::Event(bytes) if flaw == Flaw::HalfAnEvent => push(None, Atom::Event(&bytes[..12])),
+                    whole => push(None, whole),
+                }
+            }
             ("400.1.0", _) => push(None, Atom::Double(0.5)),
             ("400.0.1", flaw) => {
                 let domain = if flaw == Flaw::ForeignInDom { "401.1" } else { "400.1" };
@@ -211,6 +242,30 @@ impl Fake {
             }
             _ => Err(Error::PMID),
         }
+    }
+
+    fn label(&self, out: &mut Vec<u8>, mut request: LabelReq) -> pmapi::Result {
+        let set = LabelSet::parse(r#"{"color":"red","size":7}"#).unwrap();
+        let mut index: Vec<_> = set.index().collect();
+        let mut json = set.json().as_bytes();
+        let mut insts = match LabelLevel::from_code(request.bits.cast_unsigned()) {
+            Some(LabelLevel::Instances) => {
+                self.instances().iter().map(|(inst, _)| Inst::from_word(inst.cast_unsigned())).collect()
+            }
+            // An agent need not have labels.
+            Some(LabelLevel::Domain) => return Err(Error::NYI),
+            _ => vec![None],
+        };
+        match self.flaw {
+            Flaw::OtherLabels if insts == [None] => request.bits = LabelLevel::Context.code().cast_signed(),
+            Flaw::LabelIndex => (index[0].value, index[0].value_len) = (index[1].value, index[1].value_len),
+            Flaw::LabelText => json = br#"{"color":"red","size":7,"#,
+            Flaw::LabelOfOther if insts.len() > 1 => insts.push(Inst::from_word(99)),
+            Flaw::LabelsTwice if insts.len() > 1 => insts.push(insts[0]),
+            _ => {}
+        }
+        let sets: Vec<_> = insts.into_iter().map(|inst| LabelSetRef { inst, labels: Ok(&index), json }).collect();
+        encode_label(out, 0, request, &sets)
     }
 
     fn text(&self, request: TextReq) -> pmapi::Result<&'static [u8]> {
@@ -244,6 +299,7 @@ impl Fake {
             }
             Pdu::InstanceReq(request) => self.instance(out, &request),
             Pdu::TextReq(request) => Text { ident: 0, text: self.text(request)? }.encode(out, 0),
+            Pdu::LabelReq(request) => self.label(out, request),
             Pdu::Fetch(fetch) => match fetch.pmids().next().flatten() {
                 Some(id) => self.fetch(out, id),
                 None => Err(Error::PMID),

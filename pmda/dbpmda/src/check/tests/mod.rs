@@ -53,5 +53,7 @@ fn what_is_said() {
     assert_eq!(only(Flaw::Unnamed), "no-name: 400.0.5: has a descriptor but no name");
     assert_eq!(only(Flaw::NegativeInstance), "negative-instance: 400.1: -7 \"seven\"");
     assert_eq!(only(Flaw::Falls), "counter-falls: a.count: 1000, then 999");
+    assert_eq!(only(Flaw::ParameterType), "events: a.events: parameter 400.0.0 is U32, not U64");
+    assert_eq!(only(Flaw::LabelOfOther), "labels: 400.1: labels of instance 99, which it does not have");
     assert_eq!(only(Flaw::NoProfile), "profile: a.level: brings 0 when only 1 is wanted");
 }

@@ -1,0 +1,33 @@
+//! The content of event values.
+
+use std::collections::HashMap;
+
+use pmapi::pdu::event::{Layout, records};
+use pmapi::{Atom, PmId, Type};
+
+/// What is wrong with a value, if it is one of events.
+pub(super) fn mistakes(value: Atom<'_>, types: &HashMap<PmId, Type>) -> Vec<String> {
+    let (payload, layout) = match value {
+        Atom::Event(payload) => (payload, Layout::Micro),
+        Atom::HighResEvent(payload) => (payload, Layout::Nano),
+        _ => return Vec::new(),
+    };
+    let Ok(records) = records(payload, layout) else {
+        return vec![format!("a value of {} bytes is no list of records", payload.len())];
+    };
+    let params = records.flat_map(|record| record.params().collect::<Vec<_>>());
+    params.filter_map(|(pmid, value)| parameter(pmid, value.ty(), types)).collect()
+}
+
+fn parameter(pmid: Option<PmId>, ty: Type, types: &HashMap<PmId, Type>) -> Option<String> {
+    let Some(pmid) = pmid else { return Some("a parameter without a PMID".to_owned()) };
+    match types.get(&pmid) {
+        None => Some(format!("parameter {pmid} has no descriptor")),
+        Some(announced) if is_same(*announced, ty) => None,
+        Some(announced) => Some(format!("parameter {pmid} is {}, not {}", ty.name(), announced.name())),
+    }
+}
+
+fn is_same(announced: Type, ty: Type) -> bool {
+    announced == ty || matches!((announced, ty), (Type::AggregateStatic, Type::Aggregate))
+}
