@@ -1,7 +1,6 @@
 //! Metrics that come and go while an agent runs.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
@@ -79,8 +78,7 @@ pub(crate) struct Version {
 #[derive(Debug)]
 struct Entry {
     pmid: PmId,
-    /// Never empty; the newest comes last.
-    names: Vec<Box<str>>,
+    names: Names,
     text: Help,
     labels: Option<Box<LabelSet>>,
 }
@@ -134,7 +132,7 @@ impl Dynamic {
         self.tree.insert(&name, served.desc.pmid).map_err(mistake)?;
         let entry = Entry {
             pmid: served.desc.pmid,
-            names: vec![name.into()],
+            names: Names::new(name.into()),
             text: Help::new(metric.oneline(), metric.text()),
             labels: boxed(labels),
         };
@@ -166,8 +164,7 @@ impl Dynamic {
         self.tree.remove(&name);
         for (name, pmid) in &removed {
             if let Some(entry) = self.metrics.get_mut(&pmid.item()) {
-                entry.names.retain(|other| **other != **name);
-                if entry.names.is_empty() {
+                if !entry.names.remove(name) {
                     self.metrics.remove(&pmid.item());
                     self.served.remove(*pmid);
                 }
@@ -222,8 +219,8 @@ impl Dynamic {
     }
 
     /// The names of a metric, the newest first; none when there is no such metric.
-    pub fn names(&self, item: Item) -> impl ExactSizeIterator<Item = &str> + Clone {
-        self.metrics.get(&item).map_or(&[][..], |entry| &entry.names).iter().rev().map(|name| &**name)
+    pub fn names(&self, item: Item) -> impl Iterator<Item = &str> + Clone {
+        self.metrics.get(&item).into_iter().flat_map(|entry| entry.names.iter())
     }
 
     /// The metrics, in no order.
@@ -297,6 +294,12 @@ impl Dynamic {
         self.indoms.get(&serial)?.labels.as_deref()
     }
 
+    /// The names of a PMID, the newest first (pmdaTreeName(3)).
+    pub(crate) fn names_of(&self, pmid: PmId) -> Option<impl Iterator<Item = &str>> {
+        let entry = self.metrics.get(&pmid.item()).filter(|entry| entry.pmid == pmid)?;
+        Some(entry.names.iter())
+    }
+
     /// The metric of a name (pmdaTreePMID(3)).
     pub(crate) fn lookup(&self, name: &str) -> Option<PmId> {
         self.node(name)?.pmid()
@@ -312,13 +315,12 @@ impl Dynamic {
         Some(self.node(name)?.leaves().filter_map(|leaf| Some(leaf.pmid()?.item())))
     }
 
-    /// The names of the metrics at or below a name, the newest first at each node.
-    pub(crate) fn traverse(&self, name: &str) -> Option<Paths> {
-        let mut paths = Paths::default();
+    /// Gives the names of the metrics at or below a name, the newest first at each node (pmdaTreeChildren(3)).
+    pub(crate) fn traverse(&self, name: &str, give: &mut dyn FnMut(&str)) -> Option<()> {
         let top = self.node(name)?;
         if top.pmid().is_some() {
-            paths.push(name, "");
-            return Some(paths);
+            give(name);
+            return Some(());
         }
         let mut path = name.to_owned();
         let mut levels = vec![(top.children().rev(), path.len())];
@@ -326,34 +328,48 @@ impl Dynamic {
             path.truncate(*len);
             match children.next() {
                 None => _ = levels.pop(),
-                Some(leaf) if leaf.pmid().is_some() => paths.push(&path, leaf.name()),
                 Some(node) => {
                     path.extend([".", node.name()]);
-                    levels.push((node.children().rev(), path.len()));
+                    match node.pmid() {
+                        Some(_) => give(&path),
+                        None => levels.push((node.children().rev(), path.len())),
+                    }
                 }
             }
         }
-        Some(paths)
+        Some(())
     }
 }
 
-/// Names in one piece of memory.
-#[derive(Debug, Default)]
-pub(crate) struct Paths {
-    text: String,
-    places: Vec<Range<usize>>,
+/// The names of a metric, of which there is always one.
+#[derive(Debug)]
+struct Names {
+    newest: Box<str>,
+    /// The oldest first.
+    others: Vec<Box<str>>,
 }
 
-impl Paths {
-    fn push(&mut self, path: &str, last: &str) {
-        let dot = if last.is_empty() { "" } else { "." };
-        let start = self.text.len();
-        self.text.extend([path, dot, last]);
-        self.places.push(start..self.text.len());
+impl Names {
+    fn new(name: Box<str>) -> Names {
+        Names { newest: name, others: Vec::new() }
     }
 
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
-        self.places.iter().map(|place| self.text.get(place.clone()).unwrap_or_default())
+    fn push(&mut self, name: Box<str>) {
+        self.others.push(std::mem::replace(&mut self.newest, name));
+    }
+
+    /// Removes a name; false when it is the last one, which stays.
+    fn remove(&mut self, name: &str) -> bool {
+        if *self.newest != *name {
+            self.others.retain(|other| **other != *name);
+            return true;
+        }
+        self.others.pop().map(|newest| self.newest = newest).is_some()
+    }
+
+    /// The newest first.
+    fn iter(&self) -> impl Iterator<Item = &str> + Clone {
+        std::iter::once(&self.newest).chain(self.others.iter().rev()).map(|name| &**name)
     }
 }
 

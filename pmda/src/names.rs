@@ -1,6 +1,6 @@
 //! Answers PMNS_NAMES, PMNS_IDS, PMNS_CHILD and PMNS_TRAVERSE.
 
-use pmapi::pdu::names::{Node, encode_ids, encode_names};
+use pmapi::pdu::names::{NamesWriter, Node, encode_ids, encode_names};
 use pmapi::pdu::{FROM_AGENT, Pdu};
 use pmapi::{Error, Item, PmId, Result};
 
@@ -15,19 +15,21 @@ pub(crate) fn answer(dynamic: Option<&Dynamic>, request: Pdu<'_>, out: &mut Vec<
             encode_ids(out, FROM_AGENT, 0, &[Some(pmid)])
         }
         Pdu::Ids(ids) => {
-            let names = |pmid: PmId| dynamic?.find(pmid).and_then(|metric| Some(dynamic?.names(metric.item)));
+            let names = |pmid: PmId| dynamic?.names_of(pmid);
             let names = ids.pmids().next().flatten().and_then(names).ok_or(Error::PMID)?;
             encode_names(out, FROM_AGENT, false, names.map(leaf))
         }
         Pdu::Child(child) => {
             let children = text(child.name).and_then(|name| dynamic?.children(name)).ok_or(Error::NAME)?;
             let node = |pmid: Option<PmId>| if pmid.is_some() { Node::Leaf } else { Node::NonLeaf };
-            let children: Vec<_> = children.map(|n| (node(n.pmid()), n.name().as_bytes())).collect();
-            encode_names(out, FROM_AGENT, child.with_status, children.iter().copied())
+            encode_names(out, FROM_AGENT, child.with_status, children.map(|n| (node(n.pmid()), n.name().as_bytes())))
         }
         Pdu::Traverse(traverse) => {
-            let paths = text(traverse.name).and_then(|name| dynamic?.traverse(name)).ok_or(Error::NAME)?;
-            encode_names(out, FROM_AGENT, false, paths.iter().map(leaf))
+            let mut names = NamesWriter::new(out, FROM_AGENT, false);
+            let found = text(traverse.name)
+                .and_then(|name| dynamic?.traverse(name, &mut |name| names.push(Node::Leaf, name.as_bytes())));
+            names.finish()?;
+            found.ok_or(Error::NAME)
         }
         _ => Err(Error::NAME),
     }

@@ -1,9 +1,11 @@
 use crate::node::Node;
 use crate::{is_component, is_dynamic_root, is_name};
+use compact_str::CompactString;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use pmapi::PmId;
 use std::hash::BuildHasher;
+use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
 use std::sync::OnceLock;
 
@@ -23,17 +25,26 @@ pub struct Tree {
     by_pmid: OnceLock<Box<[(PmId, Id)]>>,
 }
 
-/// A position in a tree's nodes.
+/// A position in a tree's nodes, from 1: a node then fits into a line of the processor's cache.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Id(u32);
+pub(crate) struct Id(NonZeroU32);
 
 impl Id {
-    pub(crate) const ROOT: Id = Id(0);
+    pub(crate) const ROOT: Id = Id(NonZeroU32::MIN);
+
+    /// The position after so many nodes.
+    fn after(nodes: usize) -> Id {
+        Id(Id::ROOT.0.saturating_add(u32::try_from(nodes).unwrap_or(u32::MAX)))
+    }
+
+    fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Data {
-    pub(crate) name: Box<str>,
+    pub(crate) name: CompactString,
     pub(crate) pmid: Option<PmId>,
     /// Of the root: itself.
     pub(crate) parent: Id,
@@ -219,12 +230,12 @@ impl Tree {
         debug_assert!(is_component(name));
         let hash = self.hash(parent, name);
         let Tree { nodes, free, hasher, by_name, .. } = self;
-        let data = |id: &Id| &nodes[id.0 as usize];
+        let data = |id: &Id| &nodes[id.index()];
         let is_it = |id: &Id| data(id).parent == parent && &*data(id).name == name;
         let id = match by_name.entry(hash, is_it, |id| hasher.hash_one((data(id).parent.0, &*data(id).name))) {
             Entry::Occupied(entry) => return (*entry.get(), false),
             Entry::Vacant(entry) => {
-                let id = free.pop().unwrap_or(Id(u32::try_from(nodes.len()).unwrap_or(u32::MAX)));
+                let id = free.pop().unwrap_or(Id::after(nodes.len()));
                 entry.insert(id);
                 id
             }
@@ -235,7 +246,7 @@ impl Tree {
             None => self[parent].first = Some(id),
         }
         let data = Data { previous: last, ..Data::new(name, parent) };
-        match self.nodes.get_mut(id.0 as usize) {
+        match self.nodes.get_mut(id.index()) {
             Some(reused) => *reused = data,
             None => self.nodes.push(data),
         }
@@ -271,12 +282,12 @@ impl Index<Id> for Tree {
     type Output = Data;
 
     fn index(&self, id: Id) -> &Data {
-        &self.nodes[id.0 as usize]
+        &self.nodes[id.index()]
     }
 }
 
 impl IndexMut<Id> for Tree {
     fn index_mut(&mut self, id: Id) -> &mut Data {
-        &mut self.nodes[id.0 as usize]
+        &mut self.nodes[id.index()]
     }
 }

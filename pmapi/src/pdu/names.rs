@@ -1,8 +1,8 @@
 //! PMNS_IDS, PMNS_NAMES, PMNS_CHILD and PMNS_TRAVERSE: the part of the name space that an agent
 //! keeps itself.
 
-use super::PduType;
 use super::codec::{Decoded, Reader, Writer, words};
+use super::{HEADER, PduType};
 use crate::id::OptionWord as _;
 use crate::{PmId, Result};
 
@@ -109,24 +109,56 @@ impl<'a> Names<'a> {
     }
 }
 
+/// Appends a PMNS_NAMES PDU, one name at a time, with the status of each or without.
+#[derive(Debug)]
+pub struct NamesWriter<'a> {
+    w: Writer<'a>,
+    with_status: bool,
+    count: usize,
+    /// Bytes of the names, a NUL after each.
+    total: usize,
+}
+
+impl<'a> NamesWriter<'a> {
+    /// Starts the PDU.
+    pub fn new(out: &'a mut Vec<u8>, from: i32, with_status: bool) -> Self {
+        let mut w = Writer::new(out, PduType::PMNS_NAMES, from);
+        w.u32(0).u32(0).u32(0);
+        NamesWriter { w, with_status, count: 0, total: 0 }
+    }
+
+    /// Adds a name.
+    #[inline]
+    pub fn push(&mut self, node: Node, name: &[u8]) {
+        if self.with_status {
+            self.w.u32(u32::from(node == Node::NonLeaf));
+        }
+        self.w.string(name);
+        self.count += 1;
+        self.total += name.len() + 1;
+    }
+
+    /// Ends the PDU.
+    pub fn finish(mut self) -> Result {
+        let statuses = if self.with_status { self.count } else { 0 };
+        // What is beyond a word's range comes only with a PDU that is refused at its end.
+        for (offset, n) in (HEADER..).step_by(4).zip([self.total, statuses, self.count]) {
+            self.w.patch(offset, n as u32);
+        }
+        self.w.finish()
+    }
+}
+
 /// Appends a PMNS_NAMES PDU, with the status of each name or without.
 pub fn encode_names<'n>(
     out: &mut Vec<u8>,
     from: i32,
     with_status: bool,
-    names: impl ExactSizeIterator<Item = (Node, &'n [u8])> + Clone,
+    names: impl IntoIterator<Item = (Node, &'n [u8])>,
 ) -> Result {
-    let count = names.len();
-    let total: usize = names.clone().map(|(_, name)| name.len() + 1).sum();
-    let mut w = Writer::new(out, PduType::PMNS_NAMES, from);
-    w.count(total).count(if with_status { count } else { 0 }).count(count);
-    for (node, name) in names {
-        if with_status {
-            w.u32(u32::from(node == Node::NonLeaf));
-        }
-        w.string(name);
-    }
-    w.finish()
+    let mut writer = NamesWriter::new(out, from, with_status);
+    names.into_iter().for_each(|(node, name)| writer.push(node, name));
+    writer.finish()
 }
 
 /// PMNS_CHILD: asks for the last components of the names right below a name.
