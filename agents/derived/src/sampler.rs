@@ -86,7 +86,7 @@ impl Sampler {
     }
 
     pub(crate) fn spawn(mut self) -> io::Result<()> {
-        let name = self.group.name.chars().take(15).collect();
+        let name = self.group.name.chars().filter(|c| *c != '\0').take(15).collect();
         thread::Builder::new().name(name).spawn(move || {
             // In pmcd, which loads the shared object, signals are for its own thread.
             if let Err(e) = SigSet::all().thread_block() {
@@ -104,7 +104,7 @@ impl Sampler {
             let retry = last.filter(|_| self.failures > 0).map(|last| last + self.pause());
             let order = link.order(|interval| match (retry, last) {
                 (Some(retry), _) => retry,
-                (None, Some(last)) if idle => last + interval.max(IDLE),
+                (None, Some(last)) if idle => last + IDLE,
                 (None, Some(last)) => last + interval,
                 (None, None) => Instant::now(),
             });
@@ -112,6 +112,7 @@ impl Sampler {
                 Order::End => return,
                 Order::Reload(group) => {
                     (self.group, self.bound) = (*group, None);
+                    self.tick(None);
                     Kind::Regular
                 }
                 Order::Due(interval) => {
@@ -122,22 +123,30 @@ impl Sampler {
                         bound.forget();
                     }
                     self.interval = interval;
+                    self.tick(last.filter(|_| !idle && retry.is_none()));
                     Kind::Regular
                 }
                 Order::Asked if retry.is_some() => continue,
-                Order::Asked if idle || self.bound.is_none() => Kind::Regular,
-                Order::Asked => Kind::Extra,
+                Order::Asked if !idle && self.bound.is_some() => Kind::Extra,
+                Order::Asked => {
+                    self.tick(None);
+                    Kind::Regular
+                }
             };
             self.attempt(kind);
         }
     }
 
+    /// A regular sample begins, at the time that was planned for it unless that is long ago.
+    fn tick(&mut self, last: Option<Instant>) {
+        let now = Instant::now();
+        let planned = last.map(|last| last + self.interval);
+        self.last = planned.filter(|planned| now.saturating_duration_since(*planned) < self.interval).or(Some(now));
+    }
+
     /// Takes a sample. Errors of the connection are not for pmcd, which would take them for its own with this agent.
     fn attempt(&mut self, kind: Kind) {
         self.link.counters.samples.fetch_add(1, Relaxed);
-        if kind == Kind::Regular || self.failures > 0 {
-            self.last = Some(Instant::now());
-        }
         // What a panic leaves behind is dropped.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.sample(kind))).unwrap_or(Err(Error::GENERIC));
         match outcome {
@@ -152,6 +161,7 @@ impl Sampler {
                     self.pmcd.disconnect();
                 }
                 self.failures += 1;
+                self.last = Some(Instant::now());
                 self.link.fail(Error::AGAIN, self.failures >= PATIENCE);
             }
         }
@@ -176,6 +186,7 @@ impl Sampler {
                 let names = self.names()?;
                 old.and_then(|mut old| old.is_same(&names).then_some(old)).unwrap_or_else(|| {
                     kind = Kind::Regular;
+                    self.tick(None);
                     self.bind(names)
                 })
             }
@@ -199,6 +210,7 @@ impl Sampler {
             let names = self.names()?;
             bound = self.bind(names);
             kind = Kind::Regular;
+            self.tick(None);
         };
         let snapshot = bound.snapshot(self.spare.take(), self.latest.as_deref(), taken);
         self.latest = Some(Arc::clone(&snapshot));
