@@ -14,8 +14,8 @@ use nix::unistd::{User, geteuid};
 use pmapi::pdu::Header;
 use pmapi::pdu::metadata::encode_fetch;
 use pmapi::pdu::result::ValueSet;
-use pmapi::{Atom, Config, Error, Inst, PmId, Type};
-use pmda::collector::{Collector, Launch, Process};
+use pmapi::{Atom, Config, Domain, Error, InDom, Inst, PmId, Serial, Type};
+use pmda::collector::{Collector, LabelTarget, Launch, Process};
 use pmda::schema::Identity;
 use pmda::{Agent as _, Engine, Reply};
 use tempfile::TempDir;
@@ -148,6 +148,20 @@ fn instances_come_and_go() {
         seen.push(height.len());
     }
     assert_eq!((seen.iter().min(), seen.iter().max()), (Some(&1), Some(&6)));
+}
+
+#[test]
+fn labels_of_instances() {
+    let mut derived = Derived::over("showcase", 402, "10msec", "size = 'showcase.bin.size * 2'");
+    let size = derived.pmid("derived.size");
+    let indom = derived.agent.desc(size).unwrap().indom.unwrap();
+    let mut showcase = Command::new(BINARY);
+    showcase.args(["agent", "showcase", "-l", "showcase.log", "--username", &user()]).current_dir(derived.dir.path());
+    let mut showcase = Launch::pipe(showcase).start().unwrap();
+    let theirs = InDom::new(Domain::new(402).unwrap(), Serial::new(2));
+    let labels = showcase.labels(LabelTarget::Instances(Some(theirs))).unwrap();
+    assert!(labels.len() == 9 && labels.iter().all(|(_, labels)| !labels.as_ref().unwrap().is_empty()), "{labels:?}");
+    assert_eq!(derived.agent.labels(LabelTarget::Instances(Some(indom))).unwrap(), labels);
 }
 
 /// However often, and whoever asks: differences are between samples of the agent, which are never close together.
