@@ -1,6 +1,8 @@
 //! What a mark costs an application over the light transport: `cargo bench -p pcp-trace`. PCP is not needed; the peer in C
 //! is in the benches of agent trace.
 
+#![allow(clippy::expect_used)]
+
 use std::path::Path;
 
 use divan::Bencher;

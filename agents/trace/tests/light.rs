@@ -4,11 +4,13 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::unistd::{User, chown, geteuid};
 use pmapi::pdu::event::{EventFlags, Layout, records};
 use pmapi::{Atom, Domain, Error, InDom, Item, PmId, Serial};
 use pmda::collector::{Collector, Launch, Process};
@@ -22,9 +24,10 @@ struct Served {
 }
 
 fn start(dir: &Path, port: u16, args: &[&str]) -> Collector<Process> {
-    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
+    let user = User::from_uid(geteuid()).unwrap().unwrap().name;
     let mut command = Command::new(env!("CARGO_BIN_EXE_pmdatrace"));
-    command.args(["-M", &user, "-l", "trace.log", "-I", &port.to_string()]).args(args).current_dir(dir);
+    let user = if args.contains(&"-M") { &[][..] } else { &["-M", &user] };
+    command.args(["-l", "trace.log", "-I", &port.to_string()]).args(user).args(args).current_dir(dir);
     command.env("PCP_RUN_DIR", dir);
     let mut agent = Launch::pipe(command).start().unwrap();
     // It listens when it answers.
@@ -34,7 +37,10 @@ fn start(dir: &Path, port: u16, args: &[&str]) -> Collector<Process> {
 
 impl Served {
     fn start(args: &[&str]) -> Served {
-        let dir = tempfile::tempdir().unwrap();
+        Self::in_directory(tempfile::tempdir().unwrap(), args)
+    }
+
+    fn in_directory(dir: tempfile::TempDir, args: &[&str]) -> Served {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         Served { agent: start(dir.path(), port, args), port, dir }
     }
@@ -132,7 +138,10 @@ struct Marker(Child, BufReader<std::process::ChildStdout>);
 
 impl Marker {
     fn start(directory: &Path, tag: &str) -> Marker {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        Self::of(Command::new(std::env::current_exe().unwrap()), directory, tag)
+    }
+
+    fn of(mut command: Command, directory: &Path, tag: &str) -> Marker {
         command.args(["--exact", "marker", "--nocapture"]).env("MARKER", directory).env("MARKER_TAG", tag);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -420,4 +429,30 @@ fn a_host_that_may_not_connect_has_no_directory() {
     let served = Served::start(&["-A", "disallow:*", "-A", "allow:localhost:2"]);
     let mode = fs::metadata(served.directory()).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o1777);
+}
+
+/// The agent is PCP's user, and the process is nobody: neither may do anything to what is the other's.
+#[test]
+#[ignore = "needs PCP"]
+fn any_user_may_trace_and_the_agent_cleans_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let pcp = User::from_name("pcp").unwrap().unwrap();
+    let nobody = User::from_name("nobody").unwrap().unwrap();
+    chown(dir.path(), Some(pcp.uid), Some(pcp.gid)).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = dir.path().join("marker");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut served = Served::in_directory(dir, &["-M", "pcp"]);
+    let mut command = Command::new(program);
+    command.uid(nobody.uid.as_raw()).gid(nobody.gid.as_raw());
+    let mut marker = Marker::of(command, &served.directory(), "tag");
+    marker.begin(10);
+    marker.wait();
+    assert_eq!(served.points("tag"), 20);
+    let file = fs::read_dir(served.directory()).unwrap().next().unwrap().unwrap().metadata().unwrap();
+    assert_eq!((file.uid(), file.mode() & 0o7777), (nobody.uid.as_raw(), 0o644));
+    assert_eq!(fs::metadata(served.directory()).unwrap().uid(), pcp.uid.as_raw());
+    drop(marker);
+    until("the file's end", || served.files() == 0);
+    assert_eq!(served.points("tag"), 20);
 }
