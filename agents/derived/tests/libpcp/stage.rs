@@ -92,8 +92,12 @@ impl Stage {
 
     /// The lines of `--check --tsv` by definition.
     pub(crate) fn check(&self, options: &[&str]) -> HashMap<String, Vec<String>> {
+        self.check_path(&self.config.display().to_string(), options)
+    }
+
+    pub(crate) fn check_path(&self, path: &str, options: &[&str]) -> HashMap<String, Vec<String>> {
         let mut command = Command::new(BINARY);
-        command.arg("--check").arg(&self.config).args(["--host", &self.pmcd.host(), "--tsv"]).args(options);
+        command.args(["--check", path]).args(["--host", &self.pmcd.host(), "--tsv"]).args(options);
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));

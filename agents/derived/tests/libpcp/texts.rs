@@ -1,4 +1,6 @@
-//! What `--check` prints for people: errors as libpcp prints them, metrics as pminfo does.
+//! What `--check` prints for people: errors as libpcp prints them, metrics as pminfo does; and which files are read.
+
+use std::fs;
 
 use crate::stage::Stage;
 
@@ -63,4 +65,35 @@ fn errors_and_metrics() {
         let shown: String = block.lines().take(2).flat_map(|line| [line, "\n"]).collect();
         assert_eq!(crate::stage::answer(&shown).meta, answer.meta);
     }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn files_and_directories() {
+    let stage = Stage::new("");
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    for sub in ["one/deep/er", "two", "empty"] {
+        fs::create_dir_all(path(sub)).unwrap();
+    }
+    let files =
+        ["one/a.conf", "one/no-suffix", "one/deep/er/b", "two/.hidden", "two/c~", "two/d.rpmsave", "alone", "beside"];
+    for (number, name) in files.iter().enumerate() {
+        fs::write(path(name), format!("m{number} = {number}\n")).unwrap();
+    }
+    std::os::unix::fs::symlink(path("beside"), path("one/link")).unwrap();
+    std::os::unix::fs::symlink(path("nowhere"), path("two/dangling")).unwrap();
+    nix::unistd::mkfifo(&path("two/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let paths = format!("{0}/one:{0}/missing:{0}/two/:{0}/empty::{0}/alone", dir.path().display());
+
+    let names: Vec<String> = (0..files.len()).map(|number| format!("m{number}")).collect();
+    let mut pminfo = stage.pcp.command("pminfo");
+    pminfo.args(["-h", &stage.pmcd.host()]).args(&names).env("PCP_DERIVED_CONFIG", &paths);
+    let output = pminfo.output().unwrap();
+    let mut theirs: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    let mut ours: Vec<String> = stage.check_path(&paths, &[]).into_keys().collect();
+    theirs.sort();
+    ours.sort();
+    assert_eq!(ours, theirs);
+    assert_eq!(ours.len(), files.len());
 }
