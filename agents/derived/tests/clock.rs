@@ -61,7 +61,7 @@ fn the_interval_can_be_stored() {
     let pmcd = scene.pmcd().agent(operand()).agent(scene.agent(&["-t", "1hour"])).start();
     let mut watch = Watch::new(&pmcd, &["derived.raw", "derived.step"]);
     // There is a first sample, and no second one for an hour.
-    let values = watch.until("sampled", |values| values[0].is_ok());
+    let values = watch.until("sampled", |values| values.iter().all(Result::is_ok));
     assert_eq!(values[1], Ok(vec![]));
     for bad in ["0", "-1", "1e9", "0.001"] {
         let text = pmcd.run("pmstore", ["derived.control.interval", bad]).text;
