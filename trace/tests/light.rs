@@ -292,3 +292,51 @@ fn what_has_no_room_is_missed() {
     assert_eq!(counts(&mut reader).values().sum::<u64>(), 4096 - 1041);
     assert_eq!(reader.missed(), status.missed);
 }
+
+#[test]
+fn a_mark_costs_no_system_call() {
+    let scene = Scene::new();
+    let trace = Trace::new(scene.options());
+    let [work, part, point, size] = ["work", "part", "point", "size"].map(tag);
+    let fields = Fields::new().with("user", 7);
+    let mark = || {
+        let transaction = trace.begin(&work);
+        transaction.begin_part(&part).end();
+        trace.point(&point);
+        trace.point_with(&point, &fields);
+        trace.observe(&size, 1.5);
+        transaction.end();
+    };
+    // SAFETY: the child marks, allocates nothing, and leaves by the one system call that it may use for that.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => unsafe {
+            mark();
+            forbid_system_calls();
+            (0..10_000).for_each(|_| mark());
+            nix::libc::syscall(nix::libc::SYS_exit, 0);
+            unreachable!()
+        },
+        ForkResult::Parent { child } => {
+            assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
+        }
+    }
+    assert_eq!(counts(&mut scene.reader()).values().sum::<u64>(), 5 * 10_001);
+}
+
+/// Any but exit(2) ends the process with a signal from now on.
+fn forbid_system_calls() {
+    use nix::libc::{self, BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
+    let step = |code: u32, jf, k: u32| sock_filter { code: code as u16, jt: 0, jf, k };
+    let mut steps = [
+        step(BPF_LD | BPF_W | BPF_ABS, 0, 0),
+        step(BPF_JMP | BPF_JEQ | BPF_K, 1, libc::SYS_exit as u32),
+        step(BPF_RET | BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+        step(BPF_RET | BPF_K, 0, libc::SECCOMP_RET_KILL_PROCESS),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the program and its steps are there until the calls return.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+    }
+}

@@ -6,7 +6,7 @@
 //! [record](Record) of each mark. The newest records take the place of the oldest; those that the agent has not read
 //! before are missed, and counted.
 //!
-//! [`Reader`] is what the agent uses. The files are described in [`format`].
+//! [`Reader`] is what the agent uses. The files are described in [`mod@format`].
 
 mod directory;
 mod fields;
