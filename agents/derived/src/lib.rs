@@ -1,9 +1,9 @@
 //! An agent that evaluates derived metrics once, for everybody: what libpcp's clients do each for itself
 //! (pmRegisterDerived(3)) becomes ordinary metrics, below `derived` or where the configuration puts them.
 //!
-//! A configuration is groups of definitions ([`config`]). Each is at work by itself ([`running`]): over a pmcd with a
-//! thread of its own ([`host`], [`link`], [`sampler`], [`bound`]), or over agents that are started for it ([`direct`]).
-//! [`show`] keeps their metrics in the name space, [`control`] has what the agent says about itself.
+//! A configuration is groups of definitions (`config`). Each is at work by itself (`running`): over a pmcd with a
+//! thread of its own (`host`, `link`, `sampler`, `bound`), or over agents that are started for it (`direct`).
+//! `show` keeps their metrics in the name space, `control` has what the agent says about itself.
 
 mod bound;
 mod check;
