@@ -195,7 +195,7 @@ fn clients_share_rates() {
     // The rate of time is 1, but for what the agents wait for the processor.
     times.sort_by(f64::total_cmp);
     let middle = times[times.len() / 2];
-    assert!((0.9..1.1).contains(&middle), "{times:?}");
+    assert!((0.5..2.0).contains(&middle), "{times:?}");
 }
 
 fn registry(dir: &Path) -> Registry {

@@ -63,7 +63,7 @@ impl Derived {
         fs::write(dir.path().join("conf.toml"), config).unwrap();
         fs::create_dir_all(dir.path().join("config/pmda")).unwrap();
         let mut command = Command::new(binary);
-        command.args(["-c", "conf.toml", "-l", "log", "--agent-timeout", "300msec", "--username", &user]);
+        command.args(["-c", "conf.toml", "-l", "log", "--agent-timeout", "3sec", "--username", &user]);
         command.current_dir(dir.path()).env("PCP_CONF", "/nonexistent/pcp.conf").env("PCP_VAR_DIR", dir.path());
         Derived { agent: Launch::pipe(command).start().unwrap(), dir }
     }
