@@ -60,7 +60,7 @@ fn encode(pdu: &Pdu<'_>, from: i32, template: &[u8]) -> Vec<u8> {
         Pdu::Names(n) => {
             let list: Vec<_> = n.iter().map(|(node, name)| (node.unwrap_or(Node::Leaf), name)).collect();
             let with_status = n.iter().any(|(node, _)| node.is_some());
-            names::encode_names(o, from, with_status, list.into_iter())
+            names::encode_names(o, from, with_status, list)
         }
         Pdu::Child(c) => c.encode(o, from),
         Pdu::Traverse(t) => t.encode(o, from),

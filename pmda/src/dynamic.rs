@@ -163,11 +163,9 @@ impl Dynamic {
         };
         self.tree.remove(&name);
         for (name, pmid) in &removed {
-            if let Some(entry) = self.metrics.get_mut(&pmid.item()) {
-                if !entry.names.remove(name) {
-                    self.metrics.remove(&pmid.item());
-                    self.served.remove(*pmid);
-                }
+            if self.metrics.get_mut(&pmid.item()).is_some_and(|entry| !entry.names.remove(name)) {
+                self.metrics.remove(&pmid.item());
+                self.served.remove(*pmid);
             }
         }
         self.changes.names += 1;

@@ -51,7 +51,7 @@ fn steady_requests_allocate_nothing() {
     add("help", &|out| TextReq::new(Subject::InDom(InDom::new(domain, zoo::FIXED)), TextKind::Help).encode(out, 0));
 
     // Of metrics that come and go.
-    add("name", &|out| names::encode_names(out, 0, false, [(Node::Leaf, &b"zoo.dyn.guest"[..])].into_iter()));
+    add("name", &|out| names::encode_names(out, 0, false, [(Node::Leaf, &b"zoo.dyn.guest"[..])]));
     add("names", &|out| names::encode_ids(out, 0, 0, &[Some(pmid(zoo::GUESTS))]));
     add("text", &|out| TextReq::new(Subject::Metric(pmid(zoo::GUEST)), TextKind::Help).encode(out, 0));
 

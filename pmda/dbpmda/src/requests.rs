@@ -288,7 +288,7 @@ impl State {
         out!(self.console, "Metric: {name}\n");
         trace::names(&self.pdus(), "__pmSendNameList", [(None, name.as_bytes())].into_iter());
         let names = [(Node::Leaf, name.as_bytes())];
-        let encode = |out: &mut Vec<u8>| encode_names(out, 0, false, names.into_iter());
+        let encode = |out: &mut Vec<u8>| encode_names(out, 0, false, names);
         let reply = match self.ask(("__pmSendIDList", Wrong::Text), PduType::PMNS_IDS, encode) {
             Ok(reply) => reply,
             Err(status) => return status,

@@ -283,7 +283,7 @@ impl State {
         let Some(agent) = &mut self.agent else { return Ok(Some(root)) };
         let names = [(Node::Leaf, name.as_bytes())];
         trace_answers::names(&pdus, "__pmSendNameList", [(None, name.as_bytes())].into_iter());
-        agent.send(|out| encode_names(out, 0, false, names.into_iter()))?;
+        agent.send(|out| encode_names(out, 0, false, names))?;
         let reply = match agent.receive() {
             // The end of its output is no error here.
             Err(0) => return Ok(Some(root)),

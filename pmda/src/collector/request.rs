@@ -161,7 +161,7 @@ impl<C: Channel> Collector<C> {
         let names = [(Node::Leaf, name.as_bytes())];
         self.request(
             PduType::PMNS_NAMES,
-            |out, from| encode_names(out, from, false, names.into_iter()),
+            |out, from| encode_names(out, from, false, names),
             |pdu| match pdu {
                 Pdu::Ids(ids) => Some(match pmapi::Error::from_code(ids.status) {
                     Some(code) => Err(Error::Agent(code)),

@@ -200,7 +200,7 @@ unsafe extern "C" fn id<A: Agent>(name: *const c_char, pmid: *mut u32, ext: *mut
         call::<A, _>(ext, |state, client| {
             let names = [(Node::Leaf, text_of(name).ok_or(Error::NAME)?)];
             state.ask(
-                |out| encode_names(out, client, false, names.into_iter()),
+                |out| encode_names(out, client, false, names),
                 |pdu, _| match pdu {
                     Some((Pdu::Ids(ids), _)) => {
                         Error::from_code(ids.status).map_or(Ok(()), Err)?;

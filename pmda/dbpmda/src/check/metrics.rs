@@ -57,7 +57,7 @@ impl<C: Channel> Check<C> {
                 Pdu::Ids(ids) if ids.pmids().len() == 1 => Some(ids.pmids().next().flatten()),
                 _ => None,
             };
-            match self.asker.ask(&name, |out, from| encode_names(out, from, false, list.into_iter()), take) {
+            match self.asker.ask(&name, |out, from| encode_names(out, from, false, list), take) {
                 Some(Ok(Some(pmid))) => {
                     self.check_name(&name, pmid);
                     self.find_metric(&name, pmid);

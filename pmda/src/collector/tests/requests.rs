@@ -240,11 +240,11 @@ fn dynamic_names() {
         fake.expect(PduType::PMNS_NAMES);
         fake.send(|out, from| encode_ids(out, from, pmapi::Error::NAME.code(), &[None]));
         fake.expect(PduType::PMNS_IDS);
-        fake.send(|out, from| encode_names(out, from, false, names.into_iter()));
+        fake.send(|out, from| encode_names(out, from, false, names));
         assert!(matches!(fake.expect(PduType::PMNS_CHILD).1, Pdu::Child(c) if c.with_status));
-        fake.send(|out, from| encode_names(out, from, true, names.into_iter()));
+        fake.send(|out, from| encode_names(out, from, true, names));
         assert!(matches!(fake.expect(PduType::PMNS_CHILD).1, Pdu::Child(c) if !c.with_status));
-        fake.send(|out, from| encode_names(out, from, false, names.into_iter()));
+        fake.send(|out, from| encode_names(out, from, false, names));
         fake.expect(PduType::PMNS_TRAVERSE);
         fake.send(|out, from| encode_names(out, from, false, names[..1].iter().copied()));
     });

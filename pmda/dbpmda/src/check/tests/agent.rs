@@ -304,10 +304,10 @@ impl Fake {
                 Some(id) => self.fetch(out, id),
                 None => Err(Error::PMID),
             },
-            Pdu::Traverse(_) => encode_names(out, 0, false, [(Node::Leaf, NEW.as_bytes())].into_iter()),
+            Pdu::Traverse(_) => encode_names(out, 0, false, [(Node::Leaf, NEW.as_bytes())]),
             Pdu::Ids(_) => {
                 let name = if self.flaw == Flaw::OtherDynamicName { "a.b" } else { NEW };
-                encode_names(out, 0, false, [(Node::Leaf, name.as_bytes())].into_iter())
+                encode_names(out, 0, false, [(Node::Leaf, name.as_bytes())])
             }
             Pdu::Names(_) if self.flaw == Flaw::NoDynamicMetric => Err(Error::NAME),
             Pdu::Names(_) => encode_ids(out, 0, 0, &[Some(pmid("400.1.0"))]),
