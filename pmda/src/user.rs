@@ -36,10 +36,9 @@ pub(crate) struct Ids {
 pub(crate) fn find(name: &str) -> Option<Ids> {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let entry = |line: &str| {
-        let mut fields = line.split(':');
-        let (user, _, uid, gid) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-        let ids = || Some(Ids { uid: Uid::from_raw(uid.parse().ok()?), gid: Gid::from_raw(gid.parse().ok()?) });
-        if user == name { ids() } else { None }
+        let mut fields = line.strip_prefix(name)?.strip_prefix(':')?.split(':');
+        let (_, uid, gid) = (fields.next()?, fields.next()?, fields.next()?);
+        Some(Ids { uid: Uid::from_raw(uid.parse().ok()?), gid: Gid::from_raw(gid.parse().ok()?) })
     };
     let elsewhere = || User::from_name(name).ok().flatten().map(|user| Ids { uid: user.uid, gid: user.gid });
     passwd.lines().find_map(entry).or_else(elsewhere)
@@ -79,10 +78,9 @@ fn are_in_file(nsswitch: &str) -> bool {
 /// The groups of a user by group(5), its own among them.
 fn groups(file: &str, name: &str, gid: Gid) -> Vec<Gid> {
     let of = |line: &str| {
-        let mut fields = line.split(':').skip(2);
-        let (gid, members) = (fields.next()?, fields.next()?);
-        let is_member = members.split(',').any(|member| member.trim() == name);
-        is_member.then(|| gid.parse().ok().map(Gid::from_raw)).flatten()
+        let (rest, members) = line.rsplit_once(':')?;
+        members.split(',').find(|member| member.trim() == name)?;
+        rest.splitn(3, ':').nth(2)?.parse().ok().map(Gid::from_raw)
     };
     let others = file.lines().filter_map(of).filter(|other| *other != gid);
     std::iter::once(gid).chain(others).collect()
