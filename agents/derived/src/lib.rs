@@ -44,7 +44,7 @@ use show::{At, Show};
 const ROOT: &str = "derived";
 
 /// Who looks up more names at once is not about to ask for all their values.
-const MANY: usize = 100;
+const MANY: usize = 1000;
 
 /// SIGHUP, in a process that is nothing but the agent.
 static HANGUPS: OnceLock<Hangups> = OnceLock::new();
