@@ -15,6 +15,9 @@ use crate::Desc;
 const UNKNOWN: &str = "Unknown operand metric";
 const NO_METADATA: &str = "Metadata for operand metric not available";
 
+/// How many names there are in the path of a cycle at most.
+const LONGEST_PATH: usize = 20;
+
 /// Binds definitions in an order in which each comes after those that it refers to.
 pub(crate) struct Binder<'a, M> {
     definitions: Vec<&'a Definition>,
@@ -97,9 +100,22 @@ impl<'a, M: Metadata> Binder<'a, M> {
     fn refuse_cycle(&mut self, begun: &[usize], again: usize) {
         let start = begun.iter().position(|number| *number == again).unwrap_or(0);
         let cycle = begun.get(start..).unwrap_or_default();
-        for (at, number) in cycle.iter().enumerate() {
-            let path = cycle.iter().cycle().skip(at).take(cycle.len() + 1);
-            let path = path.map(|number| self.definitions[*number].name.to_string()).collect();
+        let name = |number: &usize| self.definitions[*number].name.to_string();
+        let mut paths = Vec::with_capacity(cycle.len());
+        for at in 0..cycle.len() {
+            let around = || cycle.iter().cycle().skip(at);
+            let path = match cycle.len() > LONGEST_PATH {
+                false => around().take(cycle.len() + 1).map(name).collect(),
+                // Those at both ends, or all paths together would take too much memory.
+                true => {
+                    let last = around().skip(cycle.len() - LONGEST_PATH / 2).take(LONGEST_PATH / 2 + 1);
+                    let first = around().take(LONGEST_PATH / 2).map(name);
+                    first.chain(["...".to_owned()]).chain(last.map(name)).collect()
+                }
+            };
+            paths.push(path);
+        }
+        for (number, path) in cycle.iter().zip(paths) {
             self.done(*number, Err(BindError::Cycle { path }));
         }
     }

@@ -82,7 +82,7 @@ pub enum BindError {
     /// It refers to itself; the path begins and ends with it.
     #[error("definition refers to itself: {}", path.join(" -> "))]
     Cycle {
-        /// The definitions, each of which refers to the next.
+        /// The definitions, each of which refers to the next; of very many those in the middle are left out.
         path: Vec<String>,
     },
     /// A metric that is not derived has this name.

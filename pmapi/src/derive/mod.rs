@@ -88,7 +88,8 @@
 //!   latter's last 32 bits.
 //! * What is nested more than 10,000 deep has a message.
 //! * The last line of a configuration needs no newline. The files of a directory are read in the order of their names.
-//!   `#control novalue=1`, which is how the manual has it, works.
+//!   `#control novalue=1`, which is how the manual has it, works, and so does `CONTEXT_LIMIT` before there is a context.
+//!   The warning about text behind a value of several lines has all of it; libpcp's lacks the first character.
 //!
 //! What looks odd and is the same as in libpcp: `?:` groups from the left; `!` and unary minus bind more loosely than
 //! what is to their right; `&&` and `||` bind alike; there is no division within `matchinst`; a backslash in a pattern

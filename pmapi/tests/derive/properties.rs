@@ -173,3 +173,17 @@ fn depth_is_bounded() {
     whole_way(&format!("matchinst(/a{}/, a)", "{1000}".repeat(40)));
     whole_way(&format!("matchinst(/{}/, a)", "(".repeat(5000) + &")".repeat(5000)));
 }
+
+/// Each of many definitions in a circle has a path, and all of these together are not long.
+#[test]
+fn large_circles() {
+    let mut definitions = Definitions::new(Scope::Global);
+    for number in 0..20_000 {
+        definitions.register(&format!("d{number}"), &format!("1 + d{}", (number + 1) % 20_000)).unwrap();
+    }
+    let evaluator = Evaluator::bind(&definitions, &mut &table(), false);
+    let path = |number: usize| evaluator.desc(number).unwrap_err().unwrap().to_string();
+    assert!(path(7).starts_with("definition refers to itself: d7 -> d8 -> "), "{}", path(7));
+    assert!(path(7).ends_with(" -> d5 -> d6 -> d7"), "{}", path(7));
+    assert!((0..20_000).map(|number| path(number).len()).sum::<usize>() < 20_000 * 300);
+}
