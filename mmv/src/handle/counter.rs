@@ -8,9 +8,9 @@ use pmapi::{Semantics, Units};
 use super::{Number, Seat, Seated};
 use crate::format::ValueType;
 use crate::layout::MARK;
-use crate::map::Slot;
+use crate::map::{Slot, Word};
 use crate::model::Kind;
-use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::atomic::Ordering::Relaxed;
 
 /// A count that goes up, exact from any number of threads (`mmv_inc(3)`).
 ///
@@ -116,7 +116,7 @@ fn update_alone_settled(slot: &Slot, change: impl Fn(u64) -> u64) {
 
 /// Stores a word of a value that is set, not added to.
 #[inline]
-pub(super) fn put(slot: &Slot, place: &AtomicU64, word: u64) {
+pub(super) fn put(slot: &Slot, place: &Word, word: u64) {
     if word == MARK {
         return put_mark(slot, place);
     }
@@ -125,7 +125,7 @@ pub(super) fn put(slot: &Slot, place: &AtomicU64, word: u64) {
 
 /// While values move, the mark in a new place says that its value has not come yet.
 #[cold]
-fn put_mark(slot: &Slot, place: &AtomicU64) {
+fn put_mark(slot: &Slot, place: &Word) {
     let _held = slot.gate().hold();
     place.store(MARK, Relaxed);
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::format::{ValueType, word_of_half};
-use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::map::Word;
+use crate::sync::atomic::Ordering::Relaxed;
 
 /// A number that a metric can have: `i32`, `u32`, `i64`, `u64`, `f32` or `f64`.
 ///
@@ -33,7 +34,7 @@ pub trait Number: Copy + fmt::Debug + PartialOrd + Send + Sync + Sealed + 'stati
     /// Adds to a word that is only added to. The half of the word that a 32-bit number does not
     /// use may change.
     #[doc(hidden)]
-    fn add_to(self, word: &AtomicU64);
+    fn add_to(self, word: &Word);
 }
 
 /// Keeps [`Number`] to this crate.
@@ -73,7 +74,7 @@ macro_rules! integer {
             // A sum of words has the sum of their numbers where those are: carries of a 32-bit
             // number go into the unused half, or out of the word.
             #[inline]
-            fn add_to(self, word: &AtomicU64) {
+            fn add_to(self, word: &Word) {
                 word.fetch_add(self.word(), Relaxed);
             }
         }
@@ -122,7 +123,7 @@ macro_rules! float {
             }
 
             #[inline]
-            fn add_to(self, word: &AtomicU64) {
+            fn add_to(self, word: &Word) {
                 let mut old = word.load(Relaxed);
                 while let Err(now) =
                     word.compare_exchange_weak(old, Self::from_word(old).plus(self).word(), Relaxed, Relaxed)
@@ -174,7 +175,7 @@ mod tests {
     }
 
     fn sum<T: Number>(numbers: &[T]) -> T {
-        let word = AtomicU64::new(T::ZERO.word());
+        let word = Word::new(T::ZERO.word());
         numbers.iter().for_each(|n| n.add_to(&word));
         T::from_word(word.into_inner())
     }

@@ -1,17 +1,18 @@
 //! Counters that threads don't contend for.
 
 use std::fmt;
-use std::sync::Arc;
+use std::marker::PhantomData;
+use std::sync::{Arc, PoisonError};
 use std::thread::available_parallelism;
 
 use pmapi::{Semantics, Units};
 
 use super::{Flush, Number, Seat, Seated};
 use crate::format::ValueType;
-use crate::map::Slot;
+use crate::map::{Slot, Word};
 use crate::model::Kind;
-use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::sync::thread_number;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::{Mutex, thread_number};
 
 /// A count that goes up, for when many threads count the same thing all the time.
 ///
@@ -52,7 +53,7 @@ impl<T: Number> Seated for ShardedCounter<T> {
 
     fn seated(mut seat: Seat<'_>) -> Self {
         let slot = seat.slot.clone();
-        let new = || Shards { places: places(), slot, number: std::marker::PhantomData::<T> };
+        let new = || Shards { places: places(), slot, flushing: Mutex::new(()), number: PhantomData::<T> };
         ShardedCounter { shards: seat.flushed_companion(new) }
     }
 }
@@ -66,13 +67,15 @@ impl<T: Number> fmt::Debug for ShardedCounter<T> {
 struct Shards<T> {
     places: Box<[Place]>,
     slot: Slot,
-    number: std::marker::PhantomData<T>,
+    /// Held while a sum is on its way, so that nobody reads what lacks it.
+    flushing: Mutex<()>,
+    number: PhantomData<T>,
 }
 
 /// Two cache lines, because some processors fetch them in pairs.
 #[derive(Default)]
 #[repr(align(128))]
-struct Place(AtomicU64);
+struct Place(Word);
 
 /// A power of two of places, at least one for each processor.
 fn places() -> Box<[Place]> {
@@ -88,7 +91,7 @@ pub(super) fn shard_count() -> usize {
 
 impl<T: Number> Shards<T> {
     #[inline]
-    fn own(&self) -> &AtomicU64 {
+    fn own(&self) -> &Word {
         // The number of places is a power of two.
         match self.places.get(thread_number() & (self.places.len() - 1)) {
             Some(place) => &place.0,
@@ -99,6 +102,7 @@ impl<T: Number> Shards<T> {
 
 impl<T: Number> Flush for Shards<T> {
     fn flush(&self) {
+        let _held = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         for place in &self.places {
             let word = place.0.swap(T::ZERO.word(), Relaxed);
             if word != T::ZERO.word() {

@@ -1,7 +1,6 @@
 //! Stands in for mapped pages under loom: cells, whose contents change when another file is mapped.
 //!
-//! The kernel replaces all pages at once; here it happens word by word, in any order with the accesses
-//! of other threads. What holds here holds there.
+//! The kernel replaces all pages at once; here it happens word by word.
 
 use std::fs::File;
 use std::io;
@@ -12,15 +11,46 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::Gate;
 use super::pages::nameless;
 use crate::format::VALUE_LEN;
-use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use crate::sync::atomic::{AtomicU64, Ordering, Ordering::AcqRel};
 
 /// Values that one test has at most: each has two cells, and loom remembers all of them.
 const MOST_VALUES: u64 = 4;
 
+/// A word of a page. Each access to it comes before or after that of another thread, and before or after
+/// another file is mapped, for which the kernel interrupts all processors: hence none is relaxed.
+#[derive(Debug, Default)]
+pub(crate) struct Word(AtomicU64);
+
+impl Word {
+    pub(crate) fn load(&self, _: Ordering) -> u64 {
+        self.0.fetch_or(0, AcqRel)
+    }
+
+    pub(crate) fn store(&self, word: u64, _: Ordering) {
+        self.0.swap(word, AcqRel);
+    }
+
+    pub(crate) fn swap(&self, word: u64, _: Ordering) -> u64 {
+        self.0.swap(word, AcqRel)
+    }
+
+    pub(crate) fn fetch_add(&self, n: u64, _: Ordering) -> u64 {
+        self.0.fetch_add(n, AcqRel)
+    }
+
+    pub(crate) fn compare_exchange(&self, old: u64, new: u64, _: Ordering, _: Ordering) -> Result<u64, u64> {
+        self.0.compare_exchange(old, new, AcqRel, Ordering::Acquire)
+    }
+
+    pub(crate) fn compare_exchange_weak(&self, old: u64, new: u64, _: Ordering, _: Ordering) -> Result<u64, u64> {
+        self.compare_exchange(old, new, AcqRel, AcqRel)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Pages {
     /// The two words of values that change.
-    cells: Box<[(AtomicU64, AtomicU64)]>,
+    cells: Box<[(Word, Word)]>,
     /// Offset of the first one.
     offset: u64,
     file: Mutex<File>,
@@ -43,7 +73,7 @@ impl Pages {
             for (cell, at) in [(word, at), (extra, at + 8)] {
                 let mut bytes = [0; 8];
                 file.read_exact_at(&mut bytes, at)?;
-                let before = cell.swap(u64::from_ne_bytes(bytes), SeqCst);
+                let before = cell.0.swap(u64::from_ne_bytes(bytes), AcqRel);
                 old.write_all_at(&before.to_ne_bytes(), at)?;
             }
         }
@@ -51,7 +81,7 @@ impl Pages {
         Ok(())
     }
 
-    pub(super) fn words(&self, at: u64) -> (&AtomicU64, &AtomicU64) {
+    pub(super) fn words(&self, at: u64) -> (&Word, &Word) {
         let (word, extra) = &self.cells[self.index(at)];
         (word, extra)
     }
@@ -72,11 +102,11 @@ impl Slot {
         Slot { index: pages.index(at), pages: Arc::clone(pages) }
     }
 
-    pub(crate) fn word(&self) -> &AtomicU64 {
+    pub(crate) fn word(&self) -> &Word {
         &self.pages.cells[self.index].0
     }
 
-    pub(crate) fn extra(&self) -> &AtomicU64 {
+    pub(crate) fn extra(&self) -> &Word {
         &self.pages.cells[self.index].1
     }
 

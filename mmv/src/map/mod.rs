@@ -20,10 +20,13 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+#[cfg(not(mmv_loom))]
+pub(crate) use std::sync::atomic::AtomicU64 as Word;
+
 #[cfg(mmv_loom)]
 use cells::Pages;
 #[cfg(mmv_loom)]
-pub(crate) use cells::Slot;
+pub(crate) use cells::{Slot, Word};
 pub(crate) use gate::Gate;
 #[cfg(not(mmv_loom))]
 use pages::Pages;
@@ -33,7 +36,6 @@ pub(crate) use pages::{map_range, page_size, probe};
 
 use crate::format::VALUE_LEN;
 use crate::layout::VALUES_AT;
-use crate::sync::atomic::AtomicU64;
 
 /// Addresses of a run of values.
 #[derive(Debug)]
@@ -102,7 +104,7 @@ impl Chunk {
     }
 
     /// The two words of a value that change.
-    pub(crate) fn words(&self, index: usize) -> (&AtomicU64, &AtomicU64) {
+    pub(crate) fn words(&self, index: usize) -> (&Word, &Word) {
         self.check(index);
         self.pages.words(value_at(index))
     }

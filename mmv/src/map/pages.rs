@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::process;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use memmap2::{MmapMut, MmapOptions};
 use nix::sys::mman::{self, MapFlags, ProtFlags};
@@ -26,7 +27,6 @@ use nix::unistd::{SysconfVar, sysconf};
 
 use super::Gate;
 use crate::format::VALUE_LEN;
-use crate::sync::atomic::AtomicU64;
 
 /// Addresses at which a part of a file is mapped.
 #[derive(Debug)]
@@ -157,7 +157,7 @@ fn create_nameless() -> io::Result<File> {
 
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 fn create_nameless() -> io::Result<File> {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::Ordering;
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = format!(".mmv.{}.{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let path = std::env::temp_dir().join(name);

@@ -17,9 +17,9 @@ use crate::Error;
 use crate::format::{Flags, G2_AT, ValueType};
 use crate::handle::{Number, no_value};
 use crate::layout::{Layout, MARK, Owner};
-use crate::map::probe;
+use crate::map::{Word, probe};
 use crate::model::{Kind, Metric};
-use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::atomic::Ordering::Relaxed;
 
 /// The file that readers see.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ impl State {
     }
 }
 
-fn add(word: &AtomicU64, ty: ValueType, old: u64) {
+fn add(word: &Word, ty: ValueType, old: u64) {
     match ty {
         ValueType::Double => f64::from_word(old).add_to(word),
         ValueType::Float => f32::from_word(old).add_to(word),
@@ -188,7 +188,7 @@ fn add(word: &AtomicU64, ty: ValueType, old: u64) {
 }
 
 /// Sets a word unless somebody has set it since the file was made.
-fn replace_mark(word: &AtomicU64, old: u64) {
+fn replace_mark(word: &Word, old: u64) {
     _ = word.compare_exchange(MARK, old, Relaxed, Relaxed);
 }
 
