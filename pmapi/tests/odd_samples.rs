@@ -111,6 +111,13 @@ proptest! {
                 let desc = evaluator.desc(number).unwrap_or_else(|e| panic!("{expression}: {e:?}"));
                 let Ok(values) = evaluator.values(number) else { continue };
                 prop_assert_eq!(values.iter().len(), values.len());
+                let (mut each, mut left) = (values.iter(), values.len());
+                let same = values.try_each(|inst, value| {
+                    left -= 1;
+                    let other = each.next();
+                    if other.is_some_and(|other| format!("{other:?}") == format!("{:?}", (inst, value))) { Ok(()) } else { Err(other.is_none()) }
+                });
+                prop_assert!(same.is_ok() && left == 0, "{}: {:?}, {} left", expression, same, left);
                 for (_, value) in values.iter() {
                     prop_assert_eq!(value.ty(), desc.ty, "{}", expression);
                 }

@@ -221,13 +221,10 @@ impl Agent for Derived {
         }
         let At { group, place } = self.show.find(item).ok_or(Error::PMID)?;
         let values = self.groups.get(group).ok_or(Error::PMID)?.running.values(place).map_err(presentable)?;
-        for (inst, value) in values.iter() {
-            match inst {
-                None => out.put(value)?,
-                Some(inst) => out.put_inst(inst, value)?,
-            }
-        }
-        Ok(())
+        values.try_each(|inst, value| match inst {
+            None => out.put(value),
+            Some(inst) => out.put_inst(inst, value),
+        })
     }
 
     fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, _: Client) -> Result {

@@ -107,6 +107,23 @@ impl Values {
         ids.map(|(at, id)| (Inst::from_word(*id), self.data.atom(at, self.ty)))
     }
 
+    /// Does something with each value, as [`Values::iter`] has them, in a loop of its own for each type.
+    ///
+    /// # Errors
+    /// The first one, which ends it.
+    pub fn try_each<E>(&self, mut each: impl FnMut(Option<Inst>, Atom<'_>) -> Result<(), E>) -> Result<(), E> {
+        let mut ids = self.ids.list.iter().map(|id| Inst::from_word(*id));
+        macro_rules! numbers {
+            ($($kind:ident)*) => {
+                match &self.data {
+                    $(Data::$kind(column) => ids.zip(column).try_for_each(|(id, value)| each(id, Atom::$kind(*value))),)*
+                    Data::Bytes(_) => (0..).zip(&mut ids).try_for_each(|(at, id)| each(id, self.data.atom(at, self.ty))),
+                }
+            };
+        }
+        numbers!(I32 U32 I64 U64 Float Double)
+    }
+
     /// No values, and an error or none.
     pub(crate) fn fail(&mut self, status: Result<(), Error>) {
         self.status = status;
