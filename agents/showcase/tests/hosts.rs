@@ -113,7 +113,7 @@ fn no_rule_is_broken() {
     let names = schema.metrics().iter().map(|metric| (metric.name().to_owned(), metric.desc(schema.domain()).pmid));
     let names: Vec<(String, PmId)> = names.collect();
     // How fast it is, is not for a test to say.
-    let limits = Limits { answer: Duration::MAX, timeout: Duration::MAX };
+    let limits = Limits { answer: Duration::MAX, timeout: Duration::MAX, stores: true };
     let findings = check(agent, &names, limits);
     assert!(findings.is_empty(), "{findings:?}");
 }

@@ -16,7 +16,7 @@ use super::{Finding, Limits, Rule, check};
 /// Asks an agent everything that its name space has, and reports what breaks the rules of the protocol
 /// and of PCP: a line for each, with the rule, what breaks it, and how.
 ///
-/// Nothing is stored. The exit code is 0 if all is well, 1 if rules are broken, 2 if the agent cannot
+/// Without --store nothing is stored. The exit code is 0 if all is well, 1 if rules are broken, 2 if the agent cannot
 /// be asked.
 #[derive(Parser)]
 #[command(name = "dbpmda check", after_long_help = rules())]
@@ -42,6 +42,9 @@ struct Args {
     /// Seconds to wait for an answer before giving up.
     #[arg(short, long, value_name = "SECONDS", default_value_t = 5.0)]
     timeout: f64,
+    /// Store values that an agent has to refuse. One that takes them is not what it was before.
+    #[arg(short, long)]
+    store: bool,
     /// An agent that talks over its standard input and output, with its arguments.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required_unless_present_any = ["unix", "inet", "dso"])]
     agent: Vec<OsString>,
@@ -65,7 +68,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 fn try_run(args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
     let names = names(args, program)?;
     let seconds = |of: f64| Duration::try_from_secs_f64(of).map_err(|e| program.fail(format_args!("{of}: {e}")));
-    let limits = Limits { answer: seconds(args.limit)?, timeout: seconds(args.timeout)? };
+    let limits = Limits { answer: seconds(args.limit)?, timeout: seconds(args.timeout)?, stores: args.store };
     if let Some([file, init]) = args.dso.as_deref() {
         let domain = names.first().map(|(_, pmid)| pmid.dynamic_root().unwrap_or(pmid.domain()));
         let domain = domain.ok_or_else(|| program.fail("no names"))?;

@@ -7,6 +7,7 @@ mod instances;
 mod labels;
 mod metrics;
 mod rule;
+mod stores;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -28,12 +29,14 @@ pub struct Limits {
     pub answer: Duration,
     /// How long to wait for one before giving up.
     pub timeout: Duration,
+    /// Whether to store what the agent has to refuse. One that takes it is not what it was before.
+    pub stores: bool,
 }
 
 impl Default for Limits {
-    /// A second, and what pmcd waits.
+    /// A second, and what pmcd waits; nothing is stored.
     fn default() -> Self {
-        Limits { answer: Duration::from_secs(1), timeout: Duration::from_secs(5) }
+        Limits { answer: Duration::from_secs(1), timeout: Duration::from_secs(5), stores: false }
     }
 }
 
@@ -53,6 +56,9 @@ pub fn check<C: Channel>(agent: Collector<C>, names: &[(String, PmId)], limits: 
     check.check_values();
     check.check_profile();
     check.check_labels();
+    if limits.stores {
+        check.check_stores();
+    }
     check.asker.findings()
 }
 

@@ -52,6 +52,7 @@ rules! {
     CounterFalls "counter-falls" "Counters do not fall.",
     Events "events" "The records of events are whole, and their parameters are metrics, with values of their types.",
     Labels "labels" "Labels are where their index says in an object of JSON, and those of instances belong to the domain.",
+    Store "store" "Values are refused that are of another type, or of metrics and instances that are not there.",
     Profile "profile" "A profile lets through the instances that it names and no other.",
 }
 

@@ -11,7 +11,7 @@ use pmapi::pdu::label::{LabelReq, LabelSetRef, encode_label};
 use pmapi::pdu::metadata::{DescPdu, Subject, Text, TextReq};
 use pmapi::pdu::names::{Node, encode_ids, encode_names};
 use pmapi::pdu::profile::Profile;
-use pmapi::pdu::result::Changes;
+use pmapi::pdu::result::{Changes, ResultPdu};
 use pmapi::pdu::result_writer::ResultWriter;
 use pmapi::pdu::{Header, Pdu};
 use pmapi::{Atom, Desc, Error, InDom, Inst, PmId, Semantics, Type, Units};
@@ -77,6 +77,10 @@ flaws! {
     LabelOfOther => Labels,
     LabelsTwice => Labels,
     OtherLabels => WrongAnswer,
+    TakesText => Store,
+    TakesUnknown => Store,
+    TakesOtherInstance => Store,
+    StoreAnswer => WrongAnswer,
     NoProfile => Profile,
     InvertedProfile => Profile,
     NothingByProfile => Profile,
@@ -276,6 +280,22 @@ impl Fake {
         }
     }
 
+    /// One metric takes values.
+    fn store(&self, out: &mut Vec<u8>, request: &ResultPdu<'_>) -> pmapi::Result {
+        let set = request.sets().next().unwrap();
+        let (inst, value) = set.values().next().unwrap();
+        match (&*set.pmid.unwrap().to_string(), self.flaw) {
+            ("400.0.0", Flaw::StoreAnswer) => return Text { ident: 0, text: b"x" }.encode(out, 0),
+            ("400.0.0", Flaw::TakesText) if inst.is_none() => {}
+            ("400.0.0", _) if inst.is_some() => return Err(Error::INST),
+            ("400.0.0", _) => _ = value.atom(Type::U64)?,
+            ("400.0.1", Flaw::TakesOtherInstance) => _ = value.atom(Type::U32)?,
+            ("400.4095.1023", Flaw::TakesUnknown) => {}
+            _ => return Err(Error::PERMISSION),
+        }
+        encode_error(out, 0, Ok(()))
+    }
+
     fn answer(&mut self, out: &mut Vec<u8>, pdu: Pdu<'_>) -> pmapi::Result {
         match pdu {
             Pdu::DescReq(request) => {
@@ -299,6 +319,7 @@ impl Fake {
             }
             Pdu::InstanceReq(request) => self.instance(out, &request),
             Pdu::TextReq(request) => Text { ident: 0, text: self.text(request)? }.encode(out, 0),
+            Pdu::Result(request) => self.store(out, &request),
             Pdu::LabelReq(request) => self.label(out, request),
             Pdu::Fetch(fetch) => match fetch.pmids().next().flatten() {
                 Some(id) => self.fetch(out, id),

@@ -11,7 +11,7 @@ use super::{Finding, Limits, Rule, check};
 use agent::{Fake, Flaw, names};
 
 fn found(flaw: Flaw, answer: Duration) -> Vec<Finding> {
-    let limits = Limits { answer, timeout: Duration::from_secs(60) };
+    let limits = Limits { answer, timeout: Duration::from_secs(60), stores: true };
     check(Collector::new(Fake::new(flaw)), &names(), limits)
 }
 
@@ -54,6 +54,8 @@ fn what_is_said() {
     assert_eq!(only(Flaw::NegativeInstance), "negative-instance: 400.1: -7 \"seven\"");
     assert_eq!(only(Flaw::Falls), "counter-falls: a.count: 1000, then 999");
     assert_eq!(only(Flaw::ParameterType), "events: a.events: parameter 400.0.0 is U32, not U64");
+    assert_eq!(only(Flaw::TakesText), "store: a.count: takes a value of type STRING, not U64");
+    assert_eq!(only(Flaw::TakesUnknown), "store: 400.4095.1023: takes a value, but is no metric");
     assert_eq!(only(Flaw::LabelOfOther), "labels: 400.1: labels of instance 99, which it does not have");
     assert_eq!(only(Flaw::NoProfile), "profile: a.level: brings 0 when only 1 is wanted");
 }

@@ -1,0 +1,74 @@
+//! Values that cannot be stored.
+
+use pmapi::pdu::Pdu;
+use pmapi::pdu::result::Changes;
+use pmapi::pdu::result_writer::ResultWriter;
+use pmapi::{Atom, Desc, Inst, Item, PmId, Type};
+use pmda::collector::Channel;
+
+use super::{Check, Metric, Rule};
+
+impl<C: Channel> Check<C> {
+    /// Stores what every agent has to refuse, and so nothing that would change one that does.
+    pub(super) fn check_stores(&mut self) {
+        for metric in self.metrics.clone() {
+            let Metric { name, desc } = &metric;
+            let (Some(value), Some(other)) = (zero(desc.ty), other_type(desc.ty)) else { continue };
+            let inst = desc.indom.and_then(|indom| self.indoms.get(&indom)?.iter().find_map(|(inst, _)| *inst));
+            if desc.indom.is_none() || inst.is_some() {
+                let what = format!("a value of type {}, not {}", other.ty().name(), desc.ty.name());
+                self.check_refused(name, desc.pmid, inst, other, &what);
+            }
+            // A singular metric has none, a domain not this one.
+            self.check_refused(name, desc.pmid, Some(NOWHERE), value, "a value of an instance that is not there");
+        }
+        let Some(Metric { desc: Desc { pmid, .. }, .. }) = self.metrics.first() else { return };
+        let unknown = PmId::new(pmid.domain(), Item::new(Item::MAX_CLUSTER, Item::MAX_ITEM));
+        if !self.named.contains(&unknown) {
+            self.check_refused(&unknown.to_string(), unknown, None, Atom::U32(0), "a value, but is no metric");
+        }
+    }
+
+    fn check_refused(&mut self, subject: &str, pmid: PmId, inst: Option<Inst>, value: Atom<'_>, what: &str) {
+        let encode = |out: &mut Vec<u8>, from| {
+            let mut writer = ResultWriter::new();
+            writer.begin();
+            writer.begin_set(Some(pmid));
+            writer.push(inst, value.ty(), value)?;
+            writer.end_set(Ok(()));
+            let (head, blocks) = writer.seal(from, Changes::default())?;
+            out.extend([head, blocks].concat());
+            Ok(())
+        };
+        // The answer is an ERROR PDU in any case: this one has no error in it.
+        let take = |pdu: Pdu<'_>| matches!(pdu, Pdu::Error(_)).then_some(());
+        if let Some(Ok(())) = self.asker.ask(subject, encode, take) {
+            self.asker.note(Rule::Store, subject, format!("takes {what}"));
+        }
+    }
+}
+
+/// No agent has this instance; the largest number that there is.
+const NOWHERE: Inst = Inst::new(i32::MAX as u32);
+
+/// A value of a type, for those that can be stored.
+fn zero(ty: Type) -> Option<Atom<'static>> {
+    Some(match ty {
+        Type::I32 => Atom::I32(0),
+        Type::U32 => Atom::U32(0),
+        Type::I64 => Atom::I64(0),
+        Type::U64 => Atom::U64(0),
+        Type::Float => Atom::Float(0.0),
+        Type::Double => Atom::Double(0.0),
+        Type::String => Atom::String(b""),
+        _ => return None,
+    })
+}
+
+/// A value that does not convert to a type.
+fn other_type(ty: Type) -> Option<Atom<'static>> {
+    match ty {
+        Type::String => Some(Atom::U32(0)),
+        _ => zero(ty).map(|_| Atom::String(b"no number")),
+    }
+}
