@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use super::Settings;
 use crate::pdu::client::Answer;
 use crate::pdu::{Frames, Header, Pdu};
 use crate::{Error, Result};
@@ -71,11 +72,14 @@ pub(super) struct Channel {
     frames: Frames,
     out: Vec<u8>,
     timeout: Duration,
+    /// The longest PDU that is taken.
+    longest: u32,
 }
 
 impl Channel {
-    pub(super) fn new(stream: Stream, timeout: Duration) -> Channel {
-        Channel { stream: Some(stream), frames: Frames::new(), out: Vec::new(), timeout }
+    pub(super) fn new(stream: Stream, settings: &Settings) -> Channel {
+        let (timeout, longest) = (settings.request_timeout, settings.longest_answer);
+        Channel { stream: Some(stream), frames: Frames::new(), out: Vec::new(), timeout, longest }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -96,8 +100,12 @@ impl Channel {
         result
     }
 
-    /// Sends what `encode` appends to a buffer. The sender in its header does not matter to pmcd.
+    /// Sends what `encode` appends to a buffer. The sender in its header does not matter to pmcd. When there is more
+    /// than was asked for, answers no longer go with requests, so that is the end.
     pub(super) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result) -> Result {
+        if self.frames.pending() > 0 {
+            self.close();
+        }
         self.out.clear();
         encode(&mut self.out)?;
         self.within(|stream, _, mut bytes, deadline| {
@@ -145,10 +153,13 @@ impl Channel {
 
     /// Waits for a PDU, whatever it says.
     pub(super) fn receive_any(&mut self) -> Result<Answer<'_>> {
+        let longest = self.longest;
         self.within(|stream, frames, _, deadline| {
             loop {
-                if Header::parse(frames.unread())?.is_some_and(|head| frames.pending() >= head.len as usize) {
-                    return Ok(());
+                match Header::parse(frames.unread())? {
+                    Some(head) if head.len > longest => return Err(Error::TOOBIG),
+                    Some(head) if frames.pending() >= head.len as usize => return Ok(()),
+                    _ => {}
                 }
                 let got = transfer(stream, deadline, |s| s.read(frames.space()))?;
                 frames.filled(got);

@@ -49,7 +49,7 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     fn unix(&self, path: Option<&Path>) -> Result<(Channel, Flags)> {
         let stream = unix(path.unwrap_or(&self.settings.socket), self.settings.connect_timeout)?;
-        self.greet(Channel::new(Stream::Unix(stream), self.settings.request_timeout), true)
+        self.greet(Channel::new(Stream::Unix(stream), self.settings), true)
     }
 
     /// One port after the other; the error is that of the last.
@@ -68,7 +68,7 @@ impl Attempt<'_> {
     fn port(&self, name: &str, port: u16) -> Result<(Channel, Flags)> {
         let given = self.spec.proxy.as_ref().map(|proxy| (proxy.name.as_str(), proxy.ports.first().copied()));
         let proxy = given.or(self.settings.proxy.as_deref().map(|name| (name, None)));
-        let channel = |stream| Channel::new(Stream::Tcp(stream), self.settings.request_timeout);
+        let channel = |stream| Channel::new(Stream::Tcp(stream), self.settings);
         let Some((proxy, proxy_port)) = proxy else {
             let stream = tcp(name, port, self.settings.connect_timeout)?;
             return self.greet(channel(stream), name.contains("localhost"));

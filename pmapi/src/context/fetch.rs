@@ -68,6 +68,9 @@ impl Sample {
 /// A value and its instance, which is absent in a singular metric.
 pub type InstValue<'a> = (Option<Inst>, Atom<'a>);
 
+/// As many PDUs of news as may come before values; pmcd sends one.
+const MAX_NEWS: usize = 16;
+
 impl Context {
     /// The values of metrics, for the instances that the profile includes (pmFetch(3), pmFetchHighRes(3)).
     ///
@@ -95,7 +98,7 @@ impl Context {
             self.channel.send(|out| encode_fetch(out, 0, 0, list))?;
         }
         let mut changes = Changes::default();
-        loop {
+        for _ in 0..MAX_NEWS {
             let answer = self.channel.receive()?;
             let (values, time) = match answer {
                 // News of pmcd come before the values.
@@ -120,6 +123,8 @@ impl Context {
             (sample.time, sample.changes) = (time, changes);
             return Ok(());
         }
+        self.channel.close();
+        Err(Error::IPC)
     }
 
     /// Changes values of one metric (pmStore(3)). They have the metric's type.

@@ -13,6 +13,8 @@ use crate::spec::SpecError;
 /// unix:[//PATH][?ATTRIBUTES]
 /// local:[//PATH][?ATTRIBUTES]                                  the same; without success localhost
 /// ```
+///
+/// Refused, and not so by libpcp: ports above 65535, and an empty name after `@`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostSpec {
     text: String,

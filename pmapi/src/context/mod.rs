@@ -15,8 +15,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! When pmcd is gone, does not answer in time or sends what is no PDU, the connection is closed. That request fails
-//! with `PM_ERR_IPC` or `PM_ERR_TIMEOUT`, all further ones with `PM_ERR_IPC` until [`Context::reconnect`] has success.
+//! When pmcd is gone, does not answer in time, or sends what is no PDU, too long, or more than was asked for, the
+//! connection is closed. That request fails with `PM_ERR_IPC`, `PM_ERR_TIMEOUT` or `PM_ERR_TOOBIG`, all further ones
+//! with `PM_ERR_IPC` until [`Context::reconnect`] has success.
 //! libpcp keeps a connection after a time-out, and takes the late answer for that of the next request.
 //!
 //! Not there, and refused when asked for: encryption (`pcps:`), passwords.

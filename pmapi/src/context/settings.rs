@@ -14,6 +14,8 @@ pub struct Settings {
     pub connect_timeout: Option<Duration>,
     /// How long a request may take to be sent, and its whole answer to come (`$PMCD_REQUEST_TIMEOUT`; 10 s).
     pub request_timeout: Duration,
+    /// The longest answer that is taken, in bytes (256 MiB); libpcp takes any.
+    pub longest_answer: u32,
     /// How long to wait after each attempt to connect again that failed; the last one holds for all further ones
     /// (`$PMCD_RECONNECT_TIMEOUT`, seconds with commas between; 5, 10, 20, 40, 80 s).
     pub reconnect: Vec<Duration>,
@@ -45,6 +47,7 @@ impl Settings {
         Settings {
             connect_timeout: Some(connect).filter(|limit| !limit.is_zero()),
             request_timeout: seconds("PMCD_REQUEST_TIMEOUT").unwrap_or(Duration::from_secs(10)),
+            longest_answer: 256 << 20,
             reconnect: text("PMCD_RECONNECT_TIMEOUT").and_then(back_off).unwrap_or_else(|| {
                 let default = [5, 10, 20, 40, 80];
                 default.map(Duration::from_secs).to_vec()

@@ -193,12 +193,12 @@ impl Translation<'_> {
     /// A set, from behind its `[`.
     fn bracket(&mut self) -> Result<String> {
         let mut set = String::from("[");
-        if self.rest.is_empty() {
-            return Err(BAD_PATTERN);
-        }
         if let Some(rest) = self.rest.strip_prefix('^') {
             self.rest = rest;
             set.push('^');
+        }
+        if self.rest.is_empty() {
+            return Err(BAD_PATTERN);
         }
         let mut first = true;
         loop {
@@ -320,6 +320,7 @@ mod tests {
             ("a{1", BRACE),
             ("a{x}", BAD_INTERVAL),
             ("10[", BAD_PATTERN),
+            ("1[^", BAD_PATTERN),
             ("[[:alpha:]-z]", BAD_RANGE),
             ("[a-a-z]", BAD_RANGE),
             ("\\", TRAILING),

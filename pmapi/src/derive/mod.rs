@@ -84,8 +84,8 @@
 //!   it parsed before.
 //! * An expression stands for itself: in libpcp a `matchinst` that was never closed and an unfinished `mkconst` have
 //!   effects on the expressions after them.
-//! * Back references in patterns are refused, and `indom=` with a number that no instance domain has. libpcp takes the
-//!   latter's last 32 bits.
+//! * Patterns are of characters in UTF-8, in libpcp of those of the locale. Back references in them are refused, and
+//!   so is `indom=` with a number that no instance domain has; libpcp takes the latter's last 32 bits.
 //! * What is nested more than 10,000 deep has a message.
 //! * The last line of a configuration needs no newline. The files of a directory are read in the order of their names.
 //!   `#control novalue=1`, which is how the manual has it, works, and so does `CONTEXT_LIMIT` before there is a context.

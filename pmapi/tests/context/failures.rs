@@ -134,6 +134,32 @@ fn time_outs() {
     assert_eq!(context.lookup_desc(pmid(2)), Err(Error::IPC));
 }
 
+/// What libpcp would wait for, or take for the answer to something else.
+#[test]
+fn more_than_was_asked_for() {
+    let fake = Fake::answering(ALL, [desc(1), desc(2)].concat(), true);
+    let mut context = fake.connect();
+    assert_eq!(context.lookup_desc(pmid(1)).unwrap().pmid, pmid(1));
+    assert_eq!(context.lookup_desc(pmid(3)), Err(Error::IPC));
+    assert!(!context.is_connected());
+    // News without end.
+    let mut news = Vec::new();
+    let mut w = Writer::new(&mut news, PduType::ERROR, 0);
+    w.i32(4);
+    w.finish().unwrap();
+    let fake = Fake::answering(ALL, news.repeat(1000), true);
+    let mut context = fake.connect();
+    assert_eq!(context.fetch(&[pmid(1)]).unwrap_err(), Error::IPC);
+    assert!(!context.is_connected());
+    // A length that would take much memory.
+    for (length, error) in [(1 << 30, Error::TOOBIG), (-1, Error::IPC), (0, Error::IPC), (i32::MAX, Error::TOOBIG)] {
+        let fake = Fake::answering(ALL, [i32::to_be_bytes(length), [0; 4], [0; 4]].concat(), true);
+        let mut context = fake.connect();
+        assert_eq!(context.fetch(&[pmid(1)]).unwrap_err(), error, "{length}");
+        assert!(!context.is_connected());
+    }
+}
+
 #[test]
 fn the_end_in_the_middle_of_an_answer() {
     let whole = desc(1);

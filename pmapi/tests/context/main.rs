@@ -4,5 +4,6 @@
 
 mod answers;
 mod calls;
+mod cuts;
 mod failures;
 mod stage;
