@@ -264,7 +264,7 @@ fn names(agent: &mut Asker<impl Channel>) {
     assert_eq!(agent.agent.value(pmid).unwrap(), Atom::U64(2));
     assert_eq!(agent.agent.desc(pmid).unwrap().ty, Type::U64);
     assert_eq!(agent.value("names.count"), Atom::U32(2));
-    for name in ["disk.reads", "disk", "1st", "", "a..b"] {
+    for name in ["disk.reads", "disk", "1-st", "", "a..b"] {
         assert_eq!(agent.store("names.add", Atom::from(name)), Err(Error::BADSTORE), "{name:?}");
     }
     assert_eq!(agent.store("names.remove", Atom::from("tape")), Err(Error::BADSTORE));

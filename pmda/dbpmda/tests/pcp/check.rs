@@ -54,3 +54,14 @@ fn the_agent_simple() {
         assert_eq!(found, [""; 0], "{command}");
     }
 }
+
+/// The C agent takes the address of a text for a number, and refuses it only as a negative one.
+#[test]
+#[ignore = "needs PCP"]
+fn stores() {
+    let (found, _) = check("--store BINARY", "simple");
+    let numfetch = "store: simple.numfetch: takes a value of type STRING, not U32";
+    assert!(found.iter().all(|line| line == numfetch), "{found:#?}");
+    let (found, code) = check(&format!("--store {}", our_simple().display()), "simple");
+    assert_eq!((found, code), (vec![], Some(0)));
+}
