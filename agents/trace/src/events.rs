@@ -34,7 +34,9 @@ const FIELD: Item = Item::new(CLUSTER, 17);
 
 /// Bytes of records that wait for clients; when they are used up the oldest give way.
 const MEMORY_LIMIT: usize = 4 << 20;
-/// As many cells of a process are read at once while nobody reads records, for those who are yet to come.
+/// As many cells of a process are read at once: all that its threads have, but of very many.
+const WANTED: u64 = 1 << 18;
+/// As many while nobody reads records, for those who are yet to come.
 const UNWANTED: u64 = 1 << 15;
 /// As many records of TCP are put aside at once.
 const MOST_PENDING: usize = 1 << 12;
@@ -205,7 +207,7 @@ impl Events {
 
     /// Takes the records of a process that are new.
     pub(crate) fn read(&mut self, reader: &mut Reader) -> Result<(), ReadError> {
-        let limit = if self.wanted { u64::MAX } else { UNWANTED / reader.lanes().max(1) as u64 };
+        let limit = if self.wanted { WANTED } else { UNWANTED } / reader.lanes().max(1) as u64;
         let process = reader.process().pid;
         let pending = &mut self.pending;
         let missed =

@@ -21,6 +21,7 @@ mod processes;
 mod records;
 mod server;
 mod tags;
+mod turns;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

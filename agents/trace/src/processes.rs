@@ -1,6 +1,6 @@
 //! Processes that trace over the light transport: their files are found, read, and removed when they have ended.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -16,6 +16,7 @@ use tracing::{debug, info, warn};
 
 use crate::events::Events;
 use crate::tags::Tags;
+use crate::turns::{AT_ONCE, User};
 
 /// How often files are read: more often than the shortest and longest times in them are forgotten.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -23,7 +24,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const OFTEN: Duration = Duration::from_millis(50);
 /// How often it is looked whether processes are still there.
 const ALIVE: Duration = Duration::from_secs(1);
-/// As many files are read, each of which is open.
+/// As many files are read, each of which is open; a quarter of them of one user.
 static MOST: AtomicUsize = AtomicUsize::new(256);
 /// And in a process that has no other use for descriptors.
 const MOST_ALONE: usize = 4096;
@@ -36,27 +37,40 @@ pub(crate) struct Processes {
     directory: Directory,
     watch: Option<Inotify>,
     files: HashMap<OsString, Entry>,
-    /// When files were read last, and when they were looked for and processes were.
+    users: HashMap<u32, User>,
+    /// When files were read last.
     read: Instant,
+    /// When it was looked last whether processes are there.
     looked: Option<Instant>,
+    /// There may be new files, which are not looked for before some time: that may take long.
+    news: bool,
+    rests: Instant,
     missed: u64,
     full: bool,
 }
 
 #[derive(Debug)]
-enum Entry {
-    Read(Box<Found>),
-    /// A file that makes no sense, or cannot be removed.
-    Left {
-        identity: Identity,
-        process: Option<Process>,
-    },
+struct Entry {
+    identity: Identity,
+    /// Whose it is.
+    user: u32,
+    file: Found,
 }
 
 #[derive(Debug)]
-struct Found {
+enum Found {
+    Read(Box<Read>),
+    /// A file that makes no sense, or cannot be removed.
+    Left(Option<Process>),
+}
+
+#[derive(Debug)]
+struct Read {
     reader: Reader,
     missed: u64,
+    /// The last of its user's rounds in which its sums were read, and its records.
+    sums: u64,
+    records: u64,
     /// It was there when the agent started: what is in it counts, but is not recent.
     old: bool,
 }
@@ -68,7 +82,18 @@ impl Processes {
         let directory = Directory::open(path)?;
         let watch = watch(directory.path()).inspect_err(|e| debug!("inotify: {e}")).ok();
         let now = Instant::now();
-        Ok(Processes { directory, watch, files: HashMap::new(), read: now, looked: None, missed: 0, full: false })
+        Ok(Processes {
+            directory,
+            watch,
+            files: HashMap::new(),
+            users: HashMap::new(),
+            read: now,
+            looked: None,
+            news: true,
+            rests: now,
+            missed: 0,
+            full: false,
+        })
     }
 
     /// Readable when there is a new file.
@@ -78,11 +103,13 @@ impl Processes {
 
     /// When files are to be read although nothing has happened.
     pub(crate) fn due(&self, events: &Events, tags: &Tags) -> Option<Instant> {
+        let look = if self.news { Some(self.rests) } else { None };
         if self.watch.is_some() && self.files.is_empty() {
-            return None;
+            return look;
         }
         let regularly = self.read + if events.are_wanted() { OFTEN } else { PERIOD };
-        Some(tags.window().end_of_bucket().filter(|end| *end > self.read).map_or(regularly, |end| regularly.min(end)))
+        let bucket = tags.window().end_of_bucket().filter(|end| *end > self.read);
+        [Some(regularly), bucket, look].into_iter().flatten().min()
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -98,20 +125,22 @@ impl Processes {
         self.missed
     }
 
-    fn found(&self) -> impl Iterator<Item = &Found> {
-        self.files.values().filter_map(|entry| match entry {
-            Entry::Read(found) => Some(&**found),
-            Entry::Left { .. } => None,
+    fn found(&self) -> impl Iterator<Item = &Read> {
+        self.files.values().filter_map(|entry| match &entry.file {
+            Found::Read(read) => Some(&**read),
+            Found::Left(_) => None,
         })
     }
 
     /// Takes what has come since the last time.
     pub(crate) fn read(&mut self, tags: &mut Tags, events: &mut Events) {
         let now = Instant::now();
-        let is_first = self.looked.is_none();
         let look = self.looked.is_none_or(|looked| now - looked >= ALIVE);
-        if self.has_news() || look {
-            self.look(is_first);
+        self.news |= self.has_news() || look;
+        if self.news && self.rests <= now {
+            self.look(self.looked.is_none());
+            let took = now.elapsed();
+            (self.news, self.rests) = (false, if took > AT_ONCE { now + 10 * took } else { now });
         }
         if look {
             self.looked = Some(now);
@@ -119,26 +148,41 @@ impl Processes {
         // What has come since then has come in the middle of the time, on average.
         let when = self.read + (now - self.read) / 2;
         self.read = now;
-        let Processes { files, directory, missed, .. } = self;
+        for user in self.users.values_mut() {
+            user.files = 0;
+            user.sums.begin(now);
+            user.records.begin(now);
+        }
+        let Processes { files, users, directory, missed, .. } = self;
         files.retain(|name, entry| {
-            let gone = match entry {
-                Entry::Read(found) => found.reader.is_ended() || (look && !found.reader.process().is_alive()),
-                Entry::Left { process, .. } => look && process.is_some_and(|process| !process.is_alive()),
-            };
-            let path = directory.path().join(name);
-            let read = match entry {
-                Entry::Read(found) => found.read(when, tags, events).map_err(|e| (e, found.reader.process())),
-                Entry::Left { .. } => Ok(0),
-            };
-            match read {
-                Ok(more) => *missed = missed.saturating_add(more),
-                Err((e, process)) => {
-                    warn!("{}: {e}: left alone", name.display());
-                    *entry = Entry::Left { identity: identity(&path), process: Some(process) };
+            let user = users.entry(entry.user).or_default();
+            user.files += 1;
+            let gone = match &mut entry.file {
+                Found::Left(process) => look && process.is_some_and(|process| !process.is_alive()),
+                Found::Read(file) => {
+                    let process = file.reader.process();
+                    let gone = file.reader.is_ended() || (look && !process.is_alive());
+                    if !user.sums.has_turn(&mut file.sums) {
+                        return true;
+                    }
+                    let mut read = user.sums.spend(|| file.read_sums(when, tags));
+                    // Those of a process that is gone have no other time.
+                    if read.is_ok() && (user.records.has_turn(&mut file.records) || gone) {
+                        read = user.records.spend(|| events.read(&mut file.reader)).and(read);
+                    }
+                    match read {
+                        Ok(more) => *missed = missed.saturating_add(more),
+                        Err(e) => {
+                            warn!("{}: {e}: left alone", name.display());
+                            entry.file = Found::Left(Some(process));
+                        }
+                    }
+                    gone
                 }
-            }
-            !gone || !remove(&path, entry)
+            };
+            !gone || !remove(&directory.path().join(name), entry)
         });
+        self.users.retain(|_, user| user.files > 0);
         events.publish();
     }
 
@@ -150,52 +194,37 @@ impl Processes {
     /// Sees what files there are.
     fn look(&mut self, is_first: bool) {
         let most = MOST.load(Relaxed);
-        let mut gone: Vec<OsString> = self.files.keys().cloned().collect();
-        for entry in fs::read_dir(self.directory.path()).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let Ok(metadata) = entry.metadata() else { continue };
+        let mut there = HashSet::new();
+        for file in fs::read_dir(self.directory.path()).into_iter().flatten().flatten() {
+            let name = file.file_name();
+            let Ok(metadata) = file.metadata() else { continue };
             if name.as_bytes().starts_with(b".") {
                 let age = metadata.modified().ok().and_then(|at| SystemTime::now().duration_since(at).ok());
                 if age.is_some_and(|age| age > STALE) {
-                    let _ = fs::remove_file(entry.path());
+                    let _ = fs::remove_file(file.path());
                 }
                 continue;
             }
-            gone.retain(|other| *other != name);
-            let identity = (metadata.dev(), metadata.ino());
-            let known = match self.files.get(&name) {
-                Some(Entry::Read(_)) => true,
-                Some(Entry::Left { identity: other, .. }) => *other == identity,
-                None => false,
-            };
-            if known {
-                continue;
+            let (identity, user) = ((metadata.dev(), metadata.ino()), metadata.uid());
+            let known = self.files.get(&name).is_some_and(|entry| match entry.file {
+                Found::Read(_) => true,
+                Found::Left(_) => entry.identity == identity,
+            });
+            if !known {
+                let files = &mut self.users.entry(user).or_default().files;
+                *files += 1;
+                if self.files.len() < most && *files <= most / 4 {
+                    self.files
+                        .insert(name.clone(), Entry { identity, user, file: Found::open(&file.path(), is_first) });
+                } else if !std::mem::replace(&mut self.full, true) {
+                    warn!("there are too many files: others are ignored");
+                }
             }
-            if self.files.len() >= most {
-                if !std::mem::replace(&mut self.full, true) {
-                    warn!("there are {most} files: others are ignored");
-                }
-                continue;
-            }
-            let found = match Reader::open(&entry.path()) {
-                Ok(reader) => {
-                    debug!("process {}: {}", reader.process().pid, name.display());
-                    Entry::Read(Box::new(Found { reader, missed: 0, old: is_first }))
-                }
-                Err(e) => {
-                    warn!("{}: {e}: left alone", name.display());
-                    Entry::Left { identity, process: None }
-                }
-            };
-            self.files.insert(name, found);
+            there.insert(name);
         }
         // A file that somebody has removed is read until its process ends.
-        for name in gone {
-            if matches!(self.files.get(&name), Some(Entry::Left { .. })) {
-                self.files.remove(&name);
-            }
-        }
-        self.full &= self.files.len() >= most;
+        self.files.retain(|name, entry| matches!(entry.file, Found::Read(_)) || there.contains(name));
+        self.full &= self.files.len() >= most / 4;
     }
 }
 
@@ -205,12 +234,26 @@ pub(crate) fn allow_many() {
 }
 
 impl Found {
-    /// Takes what is new, and says how many marks had no room.
-    fn read(&mut self, when: Instant, tags: &mut Tags, events: &mut Events) -> Result<u64, ReadError> {
+    fn open(path: &Path, old: bool) -> Found {
+        match Reader::open(path) {
+            Ok(reader) => {
+                debug!("process {}: {}", reader.process().pid, path.display());
+                Found::Read(Box::new(Read { reader, missed: 0, sums: 0, records: 0, old }))
+            }
+            Err(e) => {
+                warn!("{}: {e}: left alone", path.display());
+                Found::Left(None)
+            }
+        }
+    }
+}
+
+impl Read {
+    /// Counts what is new, and says how many marks had no room.
+    fn read_sums(&mut self, when: Instant, tags: &mut Tags) -> Result<u64, ReadError> {
         let when = if self.old { None } else { Some(when) };
         self.old = false;
         self.reader.changes(|kind, tag, change| tags.change(kind, tag, &change, when))?;
-        events.read(&mut self.reader)?;
         let missed = self.reader.missed().saturating_sub(self.missed);
         self.missed += missed;
         Ok(missed)
@@ -222,15 +265,11 @@ fn remove(path: &Path, entry: &mut Entry) -> bool {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
             info!("{}: {e}: not removed", path.display());
-            *entry = Entry::Left { identity: identity(path), process: None };
+            entry.file = Found::Left(None);
             false
         }
         _ => true,
     }
-}
-
-fn identity(path: &Path) -> Identity {
-    fs::symlink_metadata(path).map_or((0, 0), |metadata| (metadata.dev(), metadata.ino()))
 }
 
 fn watch(path: &Path) -> nix::Result<Inotify> {

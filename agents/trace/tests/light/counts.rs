@@ -1,0 +1,107 @@
+//! What processes mark is counted, whatever becomes of them.
+
+use std::time::Duration;
+
+use pmapi::Atom;
+use trace::{Options, Trace, Transport};
+
+use crate::scene::*;
+
+#[test]
+fn both_transports_count_together() {
+    let mut served = Served::start(&["-T", "4", "-N", "4"]);
+    let light = Trace::new(served.options());
+    let tcp = Trace::new(Options { transport: Transport::Tcp, ..served.options() });
+    for trace in [&light, &tcp, &light] {
+        trace.point(&tag("point"));
+        trace.transact(&tag("work"), Duration::from_millis(250));
+        trace.observe(&tag("size"), 2.5);
+        trace.counter(&tag("bytes"), 100.0);
+    }
+    light.transact(&tag("work"), Duration::from_millis(1250));
+    assert_eq!((light.status().sent, tcp.status().sent), (9, 4));
+    assert_eq!(served.points("point"), 3);
+    assert_eq!((served.of(0, 0, "work"), served.of(5, 0, "work")), (Some(4.0), Some(2.0)));
+    assert_eq!((served.of(8, 2, "size"), served.of(10, 2, "size")), (Some(3.0), Some(2.5)));
+    assert_eq!((served.of(17, 3, "bytes"), served.of(19, 3, "bytes")), (Some(3.0), Some(100.0)));
+    assert_eq!([(3, 0), (3, 1), (3, 2)].map(|(cluster, item)| served.own(cluster, item)), [1, 1, 0]);
+    // In complete buckets for a while.
+    until("rates", || served.of(1, 0, "work") == Some(1.0));
+    assert_eq!((served.of(3, 0, "work"), served.of(4, 0, "work")), (Some(0.25), Some(1.25)));
+    assert_eq!((served.of(2, 0, "work"), served.of(7, 1, "point")), (Some(0.5), Some(0.75)));
+    until("no rates", || served.of(1, 0, "work").is_none());
+    // After a reset what was there does not come again.
+    served.agent.store(pmid(0, 15), None, Atom::U32(1)).unwrap();
+    assert_eq!(served.points("point"), 0);
+    light.point(&tag("point"));
+    assert_eq!(served.points("point"), 1);
+}
+
+#[test]
+fn processes_are_counted_exactly() {
+    const EACH: u64 = 200_000;
+    let mut served = Served::start(&[]);
+    let mut markers = [0; 2].map(|_| Marker::start(&served.directory(), "tag"));
+    let _ = served.records(1);
+    for round in 1..=2 {
+        markers.iter_mut().for_each(|marker| marker.begin(EACH));
+        let (mut seen, mut missed) = (0, 0);
+        let mut take = |served: &mut Served| {
+            let (records, more) = served.records(1);
+            (seen, missed) = (seen + records.len() as u64, missed + more);
+            seen + missed
+        };
+        (0..20).for_each(|_| _ = take(&mut served));
+        markers.iter_mut().for_each(Marker::wait);
+        // The first fetch after the last mark has all of them.
+        assert_eq!(served.points("tag"), round * 4 * EACH);
+        // Records may have to wait for their turn.
+        until("all records", || take(&mut served) >= 4 * EACH);
+        assert_eq!(seen + missed, 4 * EACH, "{seen} {missed}");
+        assert!(seen > 0 && missed > 0);
+    }
+    assert_eq!(served.own(1, 1) + served.own(1, 2), 8 * EACH);
+    assert_eq!((served.own(3, 0), served.own(3, 1), served.own(3, 2)), (2, 4, 0));
+}
+
+#[test]
+fn a_killed_process_leaves_nothing_behind() {
+    let mut served = Served::start(&[]);
+    let _ = served.records(1);
+    let mut marker = Marker::start(&served.directory(), "killed");
+    marker.begin(50);
+    marker.wait();
+    assert_eq!(served.files(), 1);
+    drop(marker);
+    until("the file's end", || served.files() == 0);
+    assert_eq!(served.points("killed"), 100);
+    assert_eq!(served.records(1).0.len(), 100);
+    assert_eq!(served.own(3, 0), 0);
+    // One that ends by itself, too.
+    let trace = served.light();
+    trace.point(&tag("ended"));
+    drop(trace);
+    until("the file's end", || served.files() == 0);
+    assert_eq!(served.points("ended"), 1);
+}
+
+#[test]
+fn files_outlive_an_agent() {
+    let mut served = Served::start(&[]);
+    let trace = served.light();
+    trace.point(&tag("tag"));
+    assert_eq!(served.points("tag"), 1);
+    let other = tempfile::tempdir().unwrap();
+    let _ = std::mem::replace(&mut served.agent, start(other.path(), 0, &[])).close();
+    trace.point(&tag("tag"));
+    assert_eq!((trace.status().missed, trace.status().connected), (0, false));
+    served.agent = start(served.dir.path(), served.port, &[]);
+    assert!(trace.status().connected);
+    // What is there is counted, but did not happen just now.
+    assert_eq!((served.points("tag"), served.own(1, 1)), (2, 2));
+    drop(trace);
+    until("the file's end", || served.files() == 0);
+    let directory = served.directory();
+    served.agent.close();
+    assert!(!directory.exists());
+}

@@ -1,0 +1,117 @@
+//! Hostile files and other users.
+
+use std::fs;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use nix::unistd::{User, chown};
+
+use crate::scene::*;
+
+#[test]
+fn hostile_files_harm_nobody() {
+    let mut served = Served::start(&[]);
+    let (good, directory) = (served.light(), served.directory());
+    good.point(&tag("good"));
+    assert_eq!(served.points("good"), 1);
+    let file = fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
+    let copy = fs::read(&file).unwrap();
+    fs::write(directory.join("text"), "no such file").unwrap();
+    fs::write(directory.join("empty"), "").unwrap();
+    fs::create_dir(directory.join("directory")).unwrap();
+    nix::unistd::mkfifo(&directory.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", directory.join("zero")).unwrap();
+    for at in (0..copy.len()).step_by(1 << 12) {
+        let mut damaged = copy.clone();
+        damaged.iter_mut().skip(at).take(64).for_each(|byte| *byte = 0xff);
+        fs::write(directory.join(format!("damaged {at}")), damaged).unwrap();
+    }
+    // One whose process is gone, and that becomes shorter while it is read.
+    let mut gone = copy.clone();
+    gone[16..24].copy_from_slice(&u64::from(u32::MAX).to_ne_bytes());
+    fs::write(directory.join("gone"), &gone).unwrap();
+    fs::write(directory.join("shorter"), &copy).unwrap();
+    let before = served.points("good");
+    until("one that is gone", || {
+        let _ = served.points("good");
+        !directory.join("gone").exists()
+    });
+    let shorter = fs::OpenOptions::new().write(true).open(directory.join("shorter")).unwrap();
+    shorter.set_len(5000).unwrap();
+    shorter.write_all_at(&[0xff; 32], 4096).unwrap();
+    let _ = served.points("good");
+    let before = before.max(served.points("good"));
+    (0..10).for_each(|_| good.point(&tag("good")));
+    assert_eq!(served.points("good"), before + 10);
+    let log = fs::read_to_string(served.dir.path().join("trace.log")).unwrap();
+    assert!(log.contains("shorter: ") && log.contains("text: "), "{log}");
+}
+
+/// Many large files of one user are read in turns, and others meanwhile; that takes a part of the time only.
+#[test]
+fn files_that_take_long_leave_time_for_others() {
+    let mut served = Served::start(&[]);
+    let (good, directory) = (served.light(), served.directory());
+    good.point(&tag("good"));
+    assert_eq!(served.points("good"), 1);
+    // 4,000 blocks of sums in each, of a process that does not end.
+    let file = fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
+    let (copy, len) = (fs::read(file).unwrap(), 8192);
+    let block: Vec<u8> = [3, len, 0, 0].iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
+    for n in 0..40 {
+        let path = directory.join(format!(".{n}"));
+        fs::write(&path, &copy).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let (from, blocks) = (copy.len() as u64, 4000);
+        (0..blocks).for_each(|n| file.write_all_at(&block, from + n * len).unwrap());
+        file.set_len(from + blocks * len).unwrap();
+        file.write_all_at(&(from + blocks * len).to_ne_bytes(), 4 * 8).unwrap();
+        let nobody = nix::unistd::Uid::from_raw(65534);
+        chown(&path, Some(nobody), None).unwrap();
+        fs::rename(&path, directory.join(n.to_string())).unwrap();
+    }
+    until("all of them", || served.own(3, 0) == 41);
+    for n in 2..100 {
+        let before = served.points("good");
+        good.point(&tag("good"));
+        // At once; the others count what they have when it is their turn.
+        assert!(served.points("good") > before, "{n}");
+    }
+    // Each of the others has one point of this tag.
+    until("all turns", || served.points("good") == 99 + 40);
+}
+#[test]
+fn a_host_that_may_not_connect_has_no_directory() {
+    let served = Served::start(&["-A", "disallow:127.*"]);
+    assert!(!served.directory().exists());
+    let served = Served::start(&["-A", "disallow:*", "-A", "allow:localhost:2"]);
+    let mode = fs::metadata(served.directory()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o1777);
+}
+
+/// The agent is PCP's user, and the process is nobody: neither may do anything to what is the other's.
+#[test]
+#[ignore = "needs PCP"]
+fn any_user_may_trace_and_the_agent_cleans_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let pcp = User::from_name("pcp").unwrap().unwrap();
+    let nobody = User::from_name("nobody").unwrap().unwrap();
+    chown(dir.path(), Some(pcp.uid), Some(pcp.gid)).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = dir.path().join("marker");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut served = Served::in_directory(dir, &["-M", "pcp"]);
+    let mut command = Command::new(program);
+    command.uid(nobody.uid.as_raw()).gid(nobody.gid.as_raw());
+    let mut marker = Marker::of(command, &served.directory(), "tag");
+    marker.begin(10);
+    marker.wait();
+    assert_eq!(served.points("tag"), 20);
+    let file = fs::read_dir(served.directory()).unwrap().next().unwrap().unwrap().metadata().unwrap();
+    assert_eq!((file.uid(), file.mode() & 0o7777), (nobody.uid.as_raw(), 0o644));
+    assert_eq!(fs::metadata(served.directory()).unwrap().uid(), pcp.uid.as_raw());
+    drop(marker);
+    until("the file's end", || served.files() == 0);
+    assert_eq!(served.points("tag"), 20);
+}

@@ -1,0 +1,182 @@
+//! An agent, and other processes that mark.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::unistd::{User, geteuid};
+use pmapi::pdu::event::{EventFlags, Layout, records};
+use pmapi::{Atom, Domain, InDom, Item, PmId, Serial};
+use pmda::collector::{Collector, Launch, Process};
+use trace::{Options, Tag, Trace};
+
+/// The agent without pmcd.
+pub(crate) struct Served {
+    pub(crate) agent: Collector<Process>,
+    pub(crate) port: u16,
+    pub(crate) dir: tempfile::TempDir,
+}
+
+pub(crate) fn start(dir: &Path, port: u16, args: &[&str]) -> Collector<Process> {
+    let user = User::from_uid(geteuid()).unwrap().unwrap().name;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmdatrace"));
+    let user = if args.contains(&"-M") { &[][..] } else { &["-M", &user] };
+    command.args(["-l", "trace.log", "-I", &port.to_string()]).args(user).args(args).current_dir(dir);
+    command.env("PCP_RUN_DIR", dir);
+    let mut agent = Launch::pipe(command).start().unwrap();
+    // It listens when it answers.
+    let _ = agent.value(pmid(0, 14)).unwrap();
+    agent
+}
+
+impl Served {
+    pub(crate) fn start(args: &[&str]) -> Served {
+        Self::in_directory(tempfile::tempdir().unwrap(), args)
+    }
+
+    pub(crate) fn in_directory(dir: tempfile::TempDir, args: &[&str]) -> Served {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Served { agent: start(dir.path(), port, args), port, dir }
+    }
+
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.dir.path().join(format!("trace/{}", self.port))
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        let directory = Some(self.directory());
+        Options { host: "127.0.0.1".into(), port: self.port, directory, ..Options::default() }
+    }
+
+    pub(crate) fn light(&self) -> Trace {
+        Trace::new(self.options().light())
+    }
+
+    pub(crate) fn files(&self) -> usize {
+        fs::read_dir(self.directory()).unwrap().count()
+    }
+
+    /// The value of a metric for a tag.
+    pub(crate) fn of(&mut self, item: u16, kind: u32, tag: &str) -> Option<f64> {
+        let indom = InDom::new(Domain::new(10).unwrap(), Serial::new(kind));
+        let inst = self.agent.instance_of(indom, tag).ok()?;
+        let values = self.agent.values(pmid(0, item)).unwrap();
+        Some(number(values.get(inst)?))
+    }
+
+    pub(crate) fn points(&mut self, tag: &str) -> u64 {
+        self.of(6, 1, tag).unwrap_or(0.0) as u64
+    }
+
+    pub(crate) fn own(&mut self, cluster: u16, item: u16) -> u64 {
+        number(self.agent.value(pmid(cluster, item)).unwrap()) as u64
+    }
+
+    /// The records that a client has not read, and how many it was told to have missed.
+    pub(crate) fn records(&mut self, client: i32) -> (Vec<Seen>, u64) {
+        let values = self.agent.as_client(client).values(pmid(1, 5)).unwrap();
+        let Some((_, Atom::HighResEvent(payload))) = values.iter().next() else { return Default::default() };
+        let (mut seen, mut missed) = (Vec::new(), 0);
+        for record in records(payload, Layout::Nano).unwrap() {
+            let param = |item| record.params().find(|(id, _)| *id == Some(pmid(1, item))).map(|(_, value)| value);
+            if record.flags.contains(EventFlags::MISSED) {
+                missed += u64::from(record.missed);
+            } else {
+                let Some(Atom::String(tag)) = param(10) else { panic!("{record:?}") };
+                let tag = String::from_utf8(tag.to_vec()).unwrap();
+                let time = i128::from(record.time.seconds) * 1_000_000_000 + i128::from(record.time.nanoseconds);
+                let params = record.params().map(|(id, _)| id.unwrap().item()).collect();
+                seen.push(Seen { tag, flags: record.flags.0, time, params });
+            }
+        }
+        (seen, missed)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) tag: String,
+    pub(crate) flags: u32,
+    pub(crate) time: i128,
+    pub(crate) params: Vec<Item>,
+}
+
+pub(crate) fn pmid(cluster: u16, item: u16) -> PmId {
+    PmId::new(Domain::new(10).unwrap(), Item::new(cluster, item))
+}
+
+pub(crate) fn number(atom: Atom<'_>) -> f64 {
+    match atom {
+        Atom::U64(value) => value as f64,
+        Atom::U32(value) => value.into(),
+        Atom::Double(value) => value,
+        Atom::Float(value) => value.into(),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn tag(name: &str) -> Tag {
+    Tag::new(name).unwrap()
+}
+
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// This program again, as another process that marks points.
+pub(crate) struct Marker(Child, BufReader<std::process::ChildStdout>);
+
+impl Marker {
+    pub(crate) fn start(directory: &Path, tag: &str) -> Marker {
+        Self::of(Command::new(std::env::current_exe().unwrap()), directory, tag)
+    }
+
+    pub(crate) fn of(mut command: Command, directory: &Path, tag: &str) -> Marker {
+        command.args(["--exact", "scene::marker", "--nocapture"]).env("MARKER", directory).env("MARKER_TAG", tag);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Marker(child, output)
+    }
+
+    /// Has points marked in each of two threads.
+    pub(crate) fn begin(&mut self, points: u64) {
+        writeln!(self.0.stdin.as_mut().unwrap(), "{points}").unwrap();
+    }
+
+    pub(crate) fn wait(&mut self) {
+        let mut line = String::new();
+        while !line.starts_with("marked ") {
+            line.clear();
+            assert!(self.1.read_line(&mut line).unwrap() > 0);
+        }
+        assert_eq!(line, "marked 0 missed\n");
+    }
+}
+
+impl Drop for Marker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a [`Marker`] does; alone it does nothing.
+#[test]
+fn marker() {
+    let (Some(directory), Ok(name)) = (std::env::var_os("MARKER"), std::env::var("MARKER_TAG")) else { return };
+    let trace = Trace::new(Options { directory: Some(directory.into()), ..Options::default() }.light());
+    let tag = tag(&name);
+    for line in std::io::stdin().lines() {
+        let points: u64 = line.unwrap().parse().unwrap();
+        std::thread::scope(|scope| {
+            (0..2).for_each(|_| _ = scope.spawn(|| (0..points).for_each(|_| trace.point(&tag))));
+        });
+        println!("\nmarked {} missed", trace.status().missed);
+    }
+}
