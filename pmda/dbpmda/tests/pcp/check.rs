@@ -55,13 +55,12 @@ fn the_agent_simple() {
     }
 }
 
-/// The C agent takes the address of a text for a number, and refuses it only as a negative one.
+/// The C agent takes a value whatever its instance, and the address of a text for a number, unless it is negative.
 #[test]
 #[ignore = "needs PCP"]
 fn stores() {
     let (found, _) = check("--store BINARY", "simple");
-    let numfetch = "store: simple.numfetch: takes a value of type STRING, not U32";
-    assert!(found.iter().all(|line| line == numfetch), "{found:#?}");
+    assert!(found.len() == 1 && found[0].starts_with("store: simple.numfetch: takes a value of "), "{found:#?}");
     let (found, code) = check(&format!("--store {}", our_simple().display()), "simple");
     assert_eq!((found, code), (vec![], Some(0)));
 }
