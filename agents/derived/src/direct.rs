@@ -214,6 +214,10 @@ impl Running for Direct {
         self.agents.borrow().problems().map(|(name, why)| (format!("agent {name}"), why.to_owned())).collect()
     }
 
+    fn turns(&self) -> u64 {
+        self.agents.borrow().turns()
+    }
+
     fn interval(&self) -> Duration {
         self.interval
     }

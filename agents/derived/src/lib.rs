@@ -74,6 +74,8 @@ pub struct Derived {
     reload: bool,
     /// There has been something to say.
     ready: Cell<bool>,
+    /// How often problems with operands have changed, as they are told.
+    turns: u64,
     /// How often labels of groups have changed, as clients have been told.
     labels: u64,
 }
@@ -107,6 +109,7 @@ impl Agent for Derived {
             config: Some(config),
             reload: false,
             ready: Cell::new(false),
+            turns: 0,
             labels: 0,
         })
     }
@@ -302,7 +305,9 @@ impl Derived {
         for (number, group) in self.groups.iter_mut().enumerate() {
             news |= group.take_over(number, &mut self.show);
         }
-        if news {
+        let turns = self.groups.iter().map(|group| group.running.turns()).sum();
+        let told = std::mem::replace(&mut self.turns, turns);
+        if news || turns != told {
             self.tell_problems();
         }
     }

@@ -76,6 +76,11 @@ pub(crate) trait Running: Debug {
         Vec::new()
     }
 
+    /// How often that has become something else.
+    fn turns(&self) -> u64 {
+        0
+    }
+
     /// What the group says about itself.
     fn figures(&self) -> Figures;
 }

@@ -86,6 +86,16 @@ impl Derived {
         }
     }
 
+    /// What is wrong.
+    fn messages(&mut self) -> Vec<String> {
+        let pmid = self.agent.pmid("derived.control.message").unwrap();
+        let text = |atom: Atom<'_>| match atom {
+            Atom::String(text) => String::from_utf8(text.to_vec()).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        self.agent.values(pmid).unwrap().iter().map(|(_, atom)| text(atom)).collect()
+    }
+
     /// Waits until something is so; `each` is called meanwhile.
     #[track_caller]
     fn until<T>(&mut self, what: &str, mut each: impl FnMut(&mut Derived) -> Option<T>) -> T {
@@ -188,9 +198,13 @@ fn one_that_ends_at_once() {
 fn one_that_is_stopped() {
     let mut derived = Derived::start(&group("one", "good"));
     assert_eq!(derived.value("derived.one").as_deref(), Ok("5"));
+    assert_eq!(derived.messages(), [""; 0]);
     derived.signal("one", Signal::SIGSTOP);
     assert_eq!(derived.value("derived.one"), Err(Error::AGAIN));
+    assert_eq!(derived.messages().len(), 1);
+    assert!(derived.messages()[0].starts_with("no answer within "), "{:?}", derived.messages());
     derived.until("another one", |derived| derived.value("derived.one").is_ok().then_some(()));
+    assert_eq!(derived.messages(), [""; 0]);
     let pids = derived.pids("one");
     assert_eq!(pids.len(), 2);
     assert!(!exists(pids[0]));

@@ -131,6 +131,11 @@ impl Agents {
         refused.chain(self.agents.iter().filter_map(|agent| agent.keeper.problem()))
     }
 
+    /// How often that has become something else.
+    pub(crate) fn turns(&self) -> u64 {
+        self.agents.iter().map(|agent| agent.keeper.turns()).sum()
+    }
+
     /// When to call [`Agents::tend`] next, besides before each request.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.agents.iter().filter_map(|agent| agent.keeper.due()).min()

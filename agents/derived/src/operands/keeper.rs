@@ -22,6 +22,8 @@ pub(super) struct Keeper {
     readied: u64,
     /// Why it failed last.
     failure: String,
+    /// How often [`Keeper::problem`] has become another one.
+    turns: u64,
 }
 
 #[derive(Debug)]
@@ -59,6 +61,7 @@ impl Keeper {
             pause: Self::SHORTEST,
             readied: 0,
             failure: String::new(),
+            turns: 0,
         }
     }
 
@@ -86,6 +89,11 @@ impl Keeper {
             _ => &self.failure,
         };
         Some((&self.name, why))
+    }
+
+    /// How often that has become something else.
+    pub(super) fn turns(&self) -> u64 {
+        self.turns
     }
 
     /// When to call [`Keeper::tend`] next, besides before each request.
@@ -127,6 +135,7 @@ impl Keeper {
             let settled = agent.settle();
             let was_ready = std::mem::replace(ready, agent.state() == State::Ready);
             self.readied += u64::from(*ready && !was_ready);
+            self.turns += u64::from(*ready != was_ready);
             if let Err(e) = settled {
                 self.fail(&e);
             }
@@ -158,6 +167,7 @@ impl Keeper {
             (Err(_), State::NotReady) => {
                 if let Stage::Up { ready, .. } = &mut self.stage {
                     *ready = false;
+                    self.turns += 1;
                 }
                 Err(Error::AGAIN)
             }
@@ -176,6 +186,7 @@ impl Keeper {
         }
         warn!("agent {}: {why}; it is started again in {:?}", self.name, self.pause);
         self.failure = why.to_string();
+        self.turns += 1;
         self.stage = Stage::Away(Instant::now() + self.pause);
         self.pause = (2 * self.pause).min(Self::LONGEST);
     }
