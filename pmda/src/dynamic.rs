@@ -129,7 +129,7 @@ impl Dynamic {
         check_help(&name, metric.oneline(), metric.text())?;
         let labels = metric.label_set().map_err(|e| Mistake::Labels(format!("metric {name}"), e))?;
         let served = metric.served(self.scope.domain);
-        self.tree.insert(&name, served.desc.pmid).map_err(mistake)?;
+        self.tree.insert_dynamic(&name, served.desc.pmid).map_err(mistake)?;
         let entry = Entry {
             pmid: served.desc.pmid,
             names: Names::new(name.into()),
@@ -147,7 +147,7 @@ impl Dynamic {
         let name = self.scope.full_name(name);
         self.check_name(&name)?;
         let entry = self.metrics.get_mut(&item).ok_or_else(|| Mistake::NoMetric(name.clone().into_owned(), item))?;
-        self.tree.insert(&name, entry.pmid).map_err(mistake)?;
+        self.tree.insert_dynamic(&name, entry.pmid).map_err(mistake)?;
         entry.names.push(name.into());
         self.changes.names += 1;
         Ok(())

@@ -44,6 +44,15 @@ pub fn is_name(name: &str) -> bool {
     name.split('.').all(is_component)
 }
 
+/// Whether a name can be that of a metric whose agent answers for its names: of its components, of letters, digits
+/// and underscores, the first alone has to begin with a letter. libpcp and PCP's tools take them, which no file of
+/// the name space has.
+pub fn is_dynamic_name(name: &str) -> bool {
+    let mut components = name.split('.');
+    let word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    components.next().is_some_and(is_component) && components.all(word)
+}
+
 fn is_component(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }

@@ -1,5 +1,5 @@
 use crate::node::Node;
-use crate::{is_component, is_dynamic_root, is_name};
+use crate::{is_dynamic_name, is_dynamic_root, is_name};
 use compact_str::CompactString;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -117,7 +117,16 @@ impl Tree {
     /// Adds a name after its siblings, with the inner nodes that it needs. That the name is there
     /// with the same PMID is no error; another name may have the PMID.
     pub fn insert(&mut self, name: &str, pmid: PmId) -> Result<(), InsertError> {
-        if !is_name(name) {
+        self.insert_if(is_name(name), name, pmid)
+    }
+
+    /// As [`Tree::insert`], for a name that an agent answers for ([`is_dynamic_name`]).
+    pub fn insert_dynamic(&mut self, name: &str, pmid: PmId) -> Result<(), InsertError> {
+        self.insert_if(is_dynamic_name(name), name, pmid)
+    }
+
+    fn insert_if(&mut self, valid: bool, name: &str, pmid: PmId) -> Result<(), InsertError> {
+        if !valid {
             return Err(InsertError::Name(name.into()));
         }
         let mut id = Id::ROOT;
@@ -227,7 +236,6 @@ impl Tree {
     /// The child of that name, added after the others unless it is there, and whether it was added.
     /// The name must be a component.
     pub(crate) fn child_or_new(&mut self, parent: Id, name: &str) -> (Id, bool) {
-        debug_assert!(is_component(name));
         let hash = self.hash(parent, name);
         let Tree { nodes, free, hasher, by_name, .. } = self;
         let data = |id: &Id| &nodes[id.index()];

@@ -55,6 +55,15 @@ fn what_is_not_inserted() {
     for name in ["", "1", "a..b", "a.", "_a", "a b", "a-b", "é"] {
         assert_eq!(tree.insert(name, pmid(1, 1, 2)), Err(InsertError::Name(name.into())));
     }
+    for name in ["", "1", "1.a", "a..b", "a.", "_a", "a b", "a.b-c", "a.é"] {
+        assert_eq!(tree.insert_dynamic(name, pmid(1, 1, 2)), Err(InsertError::Name(name.into())));
+    }
+    let mut dynamic = tree.clone();
+    for (name, item) in [("a.1", 2), ("a._c.2d", 3)] {
+        assert!(matches!(dynamic.insert(name, pmid(1, 1, item)), Err(InsertError::Name(_))));
+        assert!(dynamic.insert_dynamic(name, pmid(1, 1, item)).is_ok());
+        assert_eq!(dynamic.lookup(name), Ok(pmid(1, 1, item)));
+    }
     assert_eq!(write::root(&tree), "root {\n\ta\n}\n\na {\n\tb\t1:1:1\n}\n");
 }
 

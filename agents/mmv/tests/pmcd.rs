@@ -26,14 +26,20 @@ fn write_files(scene: &Scene) {
     c_writer(scene, 1, 0, "first");
     c_writer(scene, 3, 0, "third");
     c_writer(scene, 2, 0, "client-123");
-    for (name, version, flags, cluster) in [("second", 2, 0, 5u32), ("unprefixed", 1, 1, 6), ("sentinels", 1, 4, 4095)]
+    for (name, version, flags, cluster) in [("second", 2, 0, 9u32), ("unprefixed", 1, 1, 10), ("sentinels", 1, 4, 4095)]
     {
         c_writer(scene, version, flags, name);
         copy(scene, name, name, cluster);
     }
-    for name in ["a", "b", "z"] {
+    // Names that no file of the name space could have, but the tools take.
+    for name in ["a", "b", "z", "123", "_9"] {
         copy(scene, "first", name, 0);
     }
+    copy(scene, "first", "digits", 0);
+    let mut digits = fs::read(scene.files().join("digits")).unwrap();
+    let at = digits.windows(8).position(|name| name == b"one.u32\0").unwrap();
+    digits[at..at + 7].copy_from_slice(b"1ne._32");
+    fs::write(scene.files().join("digits"), digits).unwrap();
     fs::write(scene.files().join("rubbish"), "no such file").unwrap();
     fs::write(scene.files().join(".hidden"), "no such file").unwrap();
     fs::create_dir(scene.files().join("directory")).unwrap();
@@ -69,7 +75,16 @@ fn described(pmcd: &Pmcd) -> String {
     for options in ["-I", "-i", "-v", "-V"] {
         say("pmprobe", &[options, "mmv"]);
     }
-    for name in ["mmv.first.one", "mmv.first.one.u32", "mmv.nothing", "mmv.first.one.u32.x", "mmv.first.each.string"] {
+    for name in [
+        "mmv.first.one",
+        "mmv.first.one.u32",
+        "mmv.nothing",
+        "mmv.first.one.u32.x",
+        "mmv.first.each.string",
+        "mmv.digits.1ne",
+        "mmv.123.one.u32",
+        "mmv._9",
+    ] {
         say("pminfo", &["-f", name]);
     }
     for (metric, value) in [
@@ -99,7 +114,16 @@ fn the_tools_cannot_tell_it_from_the_c_agent() {
     let registry = scene.registry("ours");
     register(&registry);
     let c = described(&scene.under(scene.c()));
-    for part in ["mmv.third.each.u64", "mmv.z.one.u32", "\"greek\":true", "beta and more", "No permission"] {
+    for part in [
+        "mmv.third.each.u64",
+        "mmv.z.one.u32",
+        "mmv.digits.1ne._32 PMID",
+        "mmv.123.one.u32 PMID",
+        "mmv._9.one.u32 PMID",
+        "\"greek\":true",
+        "beta and more",
+        "No permission",
+    ] {
         assert!(c.contains(part), "{part} is not in\n{c}");
     }
     for agent in [scene.ours(), scene.ours().unix(), scene.ours().inet(), scene.our_object()] {
