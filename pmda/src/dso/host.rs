@@ -44,6 +44,8 @@ pub(super) struct State<A> {
     pub(super) values: ResultWriter,
     /// The last help text, which stays ours.
     text: Vec<u8>,
+    /// The client that has ended last, until one of its number asks again.
+    ended: Option<c_int>,
 }
 
 /// A host that has been made, for those calls that do not tell which one they are for.
@@ -174,6 +176,7 @@ impl<A: Agent> Host<A> {
             skeleton: Skeleton::default(),
             values: ResultWriter::new(),
             text: Vec::new(),
+            ended: None,
         };
         let ext = again.unwrap_or_else(|| Self::make(interface, domain));
         // SAFETY: hosts live for ever.
@@ -224,8 +227,10 @@ impl<A: Agent> Host<A> {
     unsafe fn close(ext: *mut Ext, client: c_int) {
         // SAFETY: hosts live for ever.
         let _ = unsafe {
-            call::<A, ()>(ext, |state, _| {
-                state.ask(|out| encode_error(out, client, Err(Error::NOTCONN)), |_, _| Ok(()))
+            locked::<A, ()>(ext, |state, _| match state.ended.replace(client) {
+                // Told by way of another host of the same agent.
+                Some(before) if before == client => Ok(()),
+                _ => state.ask(|out| encode_error(out, client, Err(Error::NOTCONN)), |_, _| Ok(())),
             })
         };
     }
@@ -233,6 +238,16 @@ impl<A: Agent> Host<A> {
 
 /// Runs a request. Nothing of it gets out but its result: not a panic either.
 pub(super) unsafe fn call<A: Agent, T>(ext: *mut Ext, f: impl FnOnce(&mut State<A>, i32) -> Result<T>) -> Result<T> {
+    // SAFETY: as the caller says.
+    unsafe {
+        locked::<A, T>(ext, |state, client| {
+            state.ended.take_if(|ended| *ended == client);
+            f(state, client)
+        })
+    }
+}
+
+unsafe fn locked<A: Agent, T>(ext: *mut Ext, f: impl FnOnce(&mut State<A>, i32) -> Result<T>) -> Result<T> {
     if ext.is_null() {
         return Err(Error::GENERIC);
     }

@@ -22,9 +22,11 @@ const FETCH: u32 = 3;
 const DONE: u32 = 4;
 const CLOSE: u32 = 5;
 const DROP: u32 = 6;
+const NOWHERE: u32 = 7;
 
-static MADE: [AtomicU32; 7] = [const { AtomicU32::new(0) }; 7];
-static DROPPED: [AtomicU32; 7] = [const { AtomicU32::new(0) }; 7];
+static MADE: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
+static CLOSED: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
+static DROPPED: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
 
 fn of(counts: &[AtomicU32], at: u32) -> &AtomicU32 {
     &counts[at as usize]
@@ -59,6 +61,7 @@ impl<const AT: u32> Agent for Fragile<AT> {
     }
 
     fn close(&mut self, _: Client) {
+        of(&CLOSED, AT).fetch_add(1, Ordering::Relaxed);
         assert_ne!(AT, CLOSE);
     }
 }
@@ -118,6 +121,22 @@ fn after_the_agent_there_are_errors() {
         assert_eq!((*(*interface.ext).private).interface.cast_const(), &raw const *interface);
     }
     assert_eq!(fetched(&interface), Err(Error::NOAGENT));
+}
+
+/// pmcd calls the same function for each, which does not tell for which.
+#[test]
+fn two_hosts_of_an_agent_hear_once_of_a_client_that_has_gone() {
+    let hosts = [started::<NOWHERE>(), started::<NOWHERE>()];
+    for round in 1..4 {
+        for host in &hosts {
+            // SAFETY: as pmcd does it.
+            unsafe { (*host.ext).context = 7 };
+            assert!(fetched(host).is_ok());
+        }
+        // SAFETY: as pmcd calls it.
+        hosts.iter().for_each(|host| unsafe { (*host.ext).end_context.unwrap()(7) });
+        assert_eq!(of(&CLOSED, NOWHERE).load(Ordering::Relaxed), 2 * round);
+    }
 }
 
 #[test]
