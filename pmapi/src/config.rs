@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{env, fs, io};
 
 /// The configuration variables of the installed PCP.
@@ -13,8 +14,8 @@ use std::{env, fs, io};
 /// collector that has no installation, for instance in a test.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    env: HashMap<OsString, OsString>,
-    file: HashMap<OsString, OsString>,
+    env: Arc<HashMap<OsString, OsString>>,
+    file: Arc<HashMap<OsString, OsString>>,
 }
 
 /// `pcp.conf` could not be read.
@@ -31,7 +32,7 @@ impl Config {
     /// Environment and `pcp.conf`; a file that cannot be read counts as empty
     /// (pmGetOptionalConfig(3)).
     pub fn load() -> Config {
-        Self::try_load().unwrap_or_else(|_| Config { env: env::vars_os().collect(), file: HashMap::new() })
+        Self::try_load().unwrap_or_else(|_| Self::new(b"", env::vars_os()))
     }
 
     /// Environment and `pcp.conf`, which must be readable (pmGetConfig(3)).
@@ -49,7 +50,7 @@ impl Config {
             let (name, value) = (line.get(..eq).unwrap_or_default(), line.get(eq + 1..).unwrap_or_default());
             file.entry(os(name)).or_insert_with(|| os(unquote(value)));
         }
-        Config { env: env.into_iter().collect(), file }
+        Config { env: Arc::new(env.into_iter().collect()), file: Arc::new(file) }
     }
 
     /// Where `pcp.conf` is: `$PCP_CONF`, else `$PCP_DIR/etc/pcp.conf`, else `/etc/pcp.conf`, or
