@@ -253,7 +253,7 @@ fn one_that_is_not_ready() {
     let socket = dir.path().join("socket");
     let waits = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     fs::write(dir.path().join("waits"), "waits = no.such.metric + 1\n").unwrap();
-    let command = format!("env PMCD_SOCKET={0}/socket ./inner -d 405 -c {0}/waits -l inner.log", dir.path().display());
+    let command = format!("./inner -d 405 --host unix://{0}/socket -c {0}/waits -l inner.log", dir.path().display());
     let mut derived = Derived::start(&format!(
         "[group.one]
          agent = {{ domain = 405, command = \"{command}\" }}
