@@ -12,11 +12,11 @@ use crate::options::{Options, State};
 /// What has become of what was traced so far.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// There is a connection to the agent.
+    /// There is a connection to the agent, or it takes this process's file.
     pub connected: bool,
-    /// How much has been sent, and acknowledged if the protocol is synchronous.
+    /// How much has been sent, and acknowledged if the protocol is synchronous, or is counted in the file.
     pub sent: u64,
-    /// How much has not: there was no agent, or in the asynchronous protocol no room.
+    /// How much has not: there was no agent, or no room: for what waits to be sent, or in the file.
     pub missed: u64,
     /// Why the last connection could not be made, or broke.
     pub failure: Option<Failure>,

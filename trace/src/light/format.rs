@@ -28,7 +28,7 @@
 //! | \[2\] | ring, sums: number of the lane. A lane is what one thread writes; another one may go on when that has ended |
 //! | \[3\] | tags, sums: number of the first tag, a multiple of 63 |
 //! | \[4\] | ring: cells written so far, counted from the first |
-//! | from \[8\] | as many entries as there is room for, in tags and sums 63 |
+//! | from \[8\] | as many entries as there is room for: 63 in tags (16,384 bytes) and sums (8,192) |
 //!
 //! An entry of **tags** has 256 bytes: the kind (1 to 4, [`Kind`](crate::protocol::Kind)), the length of the name, and the
 //! name.

@@ -10,15 +10,11 @@
 
 use std::fs::File;
 use std::io;
-use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use memmap2::{MmapMut, MmapOptions, MmapRaw};
-use nix::fcntl::posix_fallocate;
-use nix::sys::mman::{MmapAdvise, madvise};
-
 use super::format::{PAGE, WORD};
+use memmap2::{MmapMut, MmapOptions, MmapRaw};
 
 /// A part of the process's file.
 #[derive(Debug)]
@@ -27,9 +23,8 @@ pub(crate) struct Mapping(MmapRaw);
 impl Mapping {
     /// Makes the file longer by whole pages at its end, and maps these.
     pub(crate) fn append(file: &File, end: u64, len: usize) -> io::Result<Mapping> {
-        let offset = |at| i64::try_from(at).map_err(io::Error::other);
         // Without storage a store would end the process.
-        posix_fallocate(file, offset(end)?, offset(len as u64)?)?;
+        system::allocate(file, end, len)?;
         Ok(Mapping(MmapOptions::new().offset(end).len(len).map_raw(file)?))
     }
 
@@ -46,7 +41,7 @@ struct Wiped(MmapMut);
 
 /// The number of the process: asked of the system after a fork only.
 ///
-/// `None` where the system cannot wipe pages (Linux before 4.14).
+/// `None` where the system cannot wipe pages (other than Linux, and Linux before 4.14): there is no light transport then.
 #[inline]
 pub(crate) fn pid() -> Option<u32> {
     static PAGE: OnceLock<Option<Wiped>> = OnceLock::new();
@@ -64,14 +59,50 @@ pub(crate) fn pid() -> Option<u32> {
 impl Wiped {
     fn new() -> io::Result<Wiped> {
         let page = MmapOptions::new().len(PAGE).map_anon()?;
-        let start = NonNull::new(page.as_ptr().cast_mut().cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: the range is this mapping, which nobody refers to yet.
-        unsafe { madvise(start, PAGE, MmapAdvise::MADV_WIPEONFORK) }?;
+        system::wipe_on_fork(&page)?;
         Ok(Wiped(page))
     }
 
     fn word(&self) -> &AtomicU64 {
         // SAFETY: the page is mapped and writable as long as this is there, and touched as an atomic alone.
         unsafe { &*self.0.as_ptr().cast::<AtomicU64>() }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::fs::File;
+    use std::io;
+    use std::ptr::NonNull;
+
+    use memmap2::MmapMut;
+    use nix::fcntl::posix_fallocate;
+    use nix::sys::mman::{MmapAdvise, madvise};
+
+    pub(super) fn allocate(file: &File, end: u64, len: usize) -> io::Result<()> {
+        let offset = |at| i64::try_from(at).map_err(io::Error::other);
+        Ok(posix_fallocate(file, offset(end)?, offset(len as u64)?)?)
+    }
+
+    pub(super) fn wipe_on_fork(page: &MmapMut) -> io::Result<()> {
+        let start = NonNull::new(page.as_ptr().cast_mut().cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the range is this mapping, which nobody refers to yet.
+        Ok(unsafe { madvise(start, page.len(), MmapAdvise::MADV_WIPEONFORK) }?)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use std::fs::File;
+    use std::io;
+
+    use memmap2::MmapMut;
+
+    pub(super) fn allocate(_: &File, _: u64, _: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn wipe_on_fork(_: &MmapMut) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
