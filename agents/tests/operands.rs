@@ -50,6 +50,9 @@ fn configure(dir: &Path, name: &str, domain: u16, interval: &str, metrics: &str)
     fs::write(dir.join("conf.toml"), group).unwrap();
 }
 
+/// The values of a metric, each with its instance.
+type Answer = Result<Vec<(Option<Inst>, f64)>, Error>;
+
 struct Derived {
     dir: TempDir,
     agent: Collector<Process>,
@@ -79,7 +82,7 @@ impl Derived {
     }
 
     /// Values of several metrics in one fetch.
-    fn fetch(&mut self, pmids: &[PmId], ty: Type) -> Vec<Result<Vec<(Option<Inst>, f64)>, Error>> {
+    fn fetch(&mut self, pmids: &[PmId], ty: Type) -> Vec<Answer> {
         let fetched = self.agent.fetch(pmids).unwrap();
         let values = |set: ValueSet<'_>| match set.error {
             Some(e) => Err(e),
