@@ -53,8 +53,8 @@ impl Definition {
     /// # Errors
     /// When the name is none, or the expression is none.
     pub fn new(name: &str, expr: &str, pmid: PmId) -> Result<Definition, RegisterError> {
-        let (name, text) = (checked_name(name)?, expr.into());
-        Ok(Definition { name, text, expr: parse(expr)?, pmid, alias: None, oneline: None, help: None })
+        let (text, expr, name) = (expr.into(), parse(expr)?, checked_name(name)?);
+        Ok(Definition { name, text, expr, pmid, alias: None, oneline: None, help: None })
     }
 
     /// The metric's name.
@@ -153,7 +153,7 @@ impl Definitions {
     /// Adds a definition (pmRegisterDerived(3), or pmAddDerived(3) without binding it).
     ///
     /// # Errors
-    /// [`RegisterError::TooMany`], [`RegisterError::Duplicate`], then the errors of the name and of the expression,
+    /// [`RegisterError::TooMany`], [`RegisterError::Duplicate`], then the errors of the expression and of the name,
     /// then [`RegisterError::NoPmId`].
     pub fn register(&mut self, name: &str, expr: &str) -> Result<&mut Definition, RegisterError> {
         if self.limit.is_some_and(|limit| self.list.len() >= limit) {
@@ -162,7 +162,7 @@ impl Definitions {
         if self.by_name.contains_key(name) {
             return Err(RegisterError::Duplicate(self.scope));
         }
-        let (name, text, expr) = (checked_name(name)?, expr.into(), parse(expr)?);
+        let (text, expr, name) = (expr.into(), parse(expr)?, checked_name(name)?);
         let pmid = self.next_pmid().ok_or(RegisterError::NoPmId(self.scope))?;
         let definition = Definition { name, text, expr, pmid, alias: None, oneline: None, help: None };
         self.used += 1;

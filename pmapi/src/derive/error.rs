@@ -54,16 +54,31 @@ pub enum RegisterError {
 }
 
 impl RegisterError {
-    /// The message of pmRegisterDerivedMetric(3) and its like: `call` is what it names as failed, such as
-    /// `pmRegisterDerivedMetric`.
-    pub fn report(&self, call: &str, name: &str, expr: &str) -> String {
-        let (offset, reason) = match self {
-            RegisterError::Syntax(error) => (error.offset, error.reason.clone()),
-            error => (0, Some(error.to_string())),
-        };
-        let reason = reason.map_or(String::new(), |reason| reason + "\n");
-        format!("Error: {call}(\"{name}\", ...)\n{expr}\n{:offset$}^\n{reason}", "")
+    /// The message of pmRegisterDerivedMetric(3), or of pmAddDerivedMetric(3) for one context.
+    pub fn report(&self, scope: super::Scope, name: &str, expr: &str) -> String {
+        use super::Scope::{Context, Global};
+        match (self, scope) {
+            (RegisterError::Syntax(error), Global) => place("Error: pmRegisterDerivedMetric", name, expr, error),
+            (RegisterError::Syntax(error), Context) => place("Syntax Error: pmAddDerivedMetric", name, expr, error),
+            (error, Global) => place("Error: pmRegisterDerivedMetric", name, expr, &whole(error)),
+            (error, Context) => {
+                let code = crate::Error::BADDERIVE.code();
+                format!("Error: pmAddDerivedMetric(\"{name}\", ...): returns {code}\n{error}\n")
+            }
+        }
     }
+}
+
+/// An error of an expression as a whole.
+fn whole(error: &impl fmt::Display) -> SyntaxError {
+    SyntaxError { offset: 0, reason: Some(error.to_string()) }
+}
+
+/// What fails, and the place in the expression.
+fn place(what: &str, name: &str, expr: &str, error: &SyntaxError) -> String {
+    let offset = error.offset;
+    let reason = error.reason.as_ref().map_or(String::new(), |reason| format!("{reason}\n"));
+    format!("{what}(\"{name}\", ...)\n{expr}\n{:offset$}^\n{reason}", "")
 }
 
 /// Why a definition has no values: `PM_ERR_BADDERIVE` for who asks for it.
@@ -88,4 +103,15 @@ pub enum BindError {
     /// A metric that is not derived has this name.
     #[error("a metric of this name exists")]
     Hidden,
+}
+
+impl BindError {
+    /// The message of pmAddDerivedMetric(3), which binds at once.
+    pub fn report(&self, name: &str, expr: &str) -> String {
+        let error = match self {
+            BindError::Semantic { reason, .. } => whole(reason),
+            other => whole(other),
+        };
+        place("Semantic Error: pmAddDerivedMetric", name, expr, &error)
+    }
 }

@@ -82,6 +82,7 @@
 //! Texts
 //! * Two `novalue()` in one ternary are always an error: libpcp has the message for it, but takes the expression that
 //!   it parsed before.
+//! * Every definition has a name that a metric may have; in libpcp only those of configurations have to.
 //! * An expression stands for itself: in libpcp a `matchinst` that was never closed and an unfinished `mkconst` have
 //!   effects on the expressions after them.
 //! * Patterns are of characters in UTF-8, in libpcp of those of the locale. Back references in them are refused, and

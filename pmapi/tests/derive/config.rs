@@ -100,21 +100,34 @@ fn definitions_and_texts() {
     assert_eq!(loaded.messages.last().map(|message| message.line), Some(40));
 }
 
-/// As pmRegisterDerivedMetric(3) of libpcp 6.0.3 says it.
+/// As pmRegisterDerivedMetric(3) and pmAddDerivedMetric(3) say it.
 #[test]
 fn reports() {
-    let mut definitions = Definitions::new(Scope::Global);
-    definitions.register("a", "1").unwrap();
+    let (mut all, mut one) = (Definitions::new(Scope::Global), Definitions::new(Scope::Context));
+    all.register("a", "1").unwrap();
+    one.register("a", "1").unwrap();
     for (name, expr, report) in [
         ("b", "x + ", "x + \n   ^\nArithmetic expression expected to follow PLUS\n"),
         ("c", "+ 1", "+ 1\n  ^\nUnexpected initial '+'\n"),
-        ("a", "2", "2\n^\nDuplicate global derived metric name\n"),
         ("d", "5e3", "5e3\n ^\n"),
+        ("a b", "1)", "1)\n ^\nUnexpected ')'\n"),
     ] {
-        let error = definitions.register(name, expr).unwrap_err();
-        let expected = format!("Error: pmRegisterDerivedMetric(\"{name}\", ...)\n{report}");
-        assert_eq!(error.report("pmRegisterDerivedMetric", name, expr), expected);
+        let error = all.register(name, expr).unwrap_err().report(Scope::Global, name, expr);
+        assert_eq!(error, format!("Error: pmRegisterDerivedMetric(\"{name}\", ...)\n{report}"));
+        let error = one.register(name, expr).unwrap_err().report(Scope::Context, name, expr);
+        assert_eq!(error, format!("Syntax Error: pmAddDerivedMetric(\"{name}\", ...)\n{report}"));
     }
+    let error = all.register("a", "2").unwrap_err().report(Scope::Global, "a", "2");
+    assert_eq!(error, "Error: pmRegisterDerivedMetric(\"a\", ...)\n2\n^\nDuplicate global derived metric name\n");
+    let error = one.register("a", "2").unwrap_err().report(Scope::Context, "a", "2");
+    let expected = "returns -12409\nDuplicate per-context derived metric name\n";
+    assert_eq!(error, format!("Error: pmAddDerivedMetric(\"a\", ...): {expected}"));
+
+    one.register("x", "no.such + 1").unwrap();
+    let answers = recorded::answers();
+    let evaluator = Evaluator::bind([one.get("x").unwrap()], &mut &answers, false);
+    let error = evaluator.desc(0).unwrap_err().unwrap().report("x", "no.such + 1");
+    assert_eq!(error, "Semantic Error: pmAddDerivedMetric(\"x\", ...)\nno.such + 1\n^\nUnknown operand metric\n");
 }
 
 #[test]
