@@ -35,7 +35,7 @@ enum Stage {
     Up {
         agent: Box<Collector<Process>>,
         since: Instant,
-        /// What it said last; `None` before it was looked at.
+        /// Whether it can be asked, as far as it has been looked at.
         ready: bool,
     },
 }
