@@ -85,7 +85,7 @@ fn a_mistake_in_a_dynamic_metric_changes_nothing() {
         (metric("dynamic.files.a.b.c", 2), "metric dynamic.files.a.b: there are metrics below it"),
         (metric("dynamic.other", 2), "metric dynamic.other: not below a name that is declared dynamic"),
         (metric("dynamic.files3.a", 2), "metric dynamic.files3.a: not below a name that is declared dynamic"),
-        (metric("dynamic.files.2nd", 2), "metric \"dynamic.files.2nd\": names are components of letters"),
+        (metric("dynamic.files.2-nd", 2), "metric \"dynamic.files.2-nd\": names are components of letters"),
         (metric("dynamic.files.", 2), "metric \"dynamic.files.\": names are components of letters"),
         (metric("dynamic.files.c", 1), "metrics dynamic.files.a.b and dynamic.files.c: both are item 0.1"),
         (metric("dynamic.files.c", 0), "metrics dynamic.fixed and dynamic.files.c: both are item 0.0"),
