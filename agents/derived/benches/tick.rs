@@ -9,6 +9,8 @@ use std::process::{Command, ExitCode};
 use std::thread::sleep;
 use std::time::Duration;
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
 use pmapi::context::{Context, Settings};
 use pmda::prelude::*;
 use testkit::{Agent as Line, Pcp, Pmcd};
@@ -58,7 +60,7 @@ fn configuration() -> String {
             2 => format!("100 * ({a} - {b}) / ({a} + {c})"),
             _ => format!("rate({a}) * sum({b})"),
         };
-        let _ = writeln!(text, "d{number} = {expr}");
+        let _ = writeln!(text, "d.n{number} = {expr}");
     }
     text
 }
@@ -78,6 +80,20 @@ fn cpu(pmcd: &Pmcd) -> [Duration; 2] {
 fn number(pmcd: &Pmcd, metric: &str) -> f64 {
     let text = pmcd.run("pminfo", ["-f", metric]).text;
     text.split_whitespace().last().and_then(|word| word.parse().ok()).unwrap_or_default()
+}
+
+/// The CPU time of a tool of PCP's, the shortest of some runs.
+fn tool(pmcd: &Pmcd, tool: &str, metric: &str, definitions: &str) -> Duration {
+    let run = || {
+        let before = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the time of children");
+        let mut command = Pcp::required().command(tool);
+        command.args(["-h", &pmcd.host(), "-v", metric]).env("PCP_DERIVED_CONFIG", definitions);
+        Pcp::required().run_command(command, "").ok();
+        let after = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the time of children");
+        let time = |usage: &nix::sys::resource::Usage| usage.user_time() + usage.system_time();
+        Duration::from_micros((time(&after) - time(&before)).num_microseconds().cast_unsigned())
+    };
+    (0..5).map(|_| run()).min().unwrap_or_default()
 }
 
 fn main() -> ExitCode {
@@ -119,7 +135,7 @@ fn main() -> ExitCode {
     println!("  look up operands and bind                {bind:?} (goal 50 ms)");
 
     let mut client = Context::new(pmcd.host().parse().expect("a host"), Settings::default()).expect("a connection");
-    let names: Vec<String> = (0..DEFINITIONS).map(|number| format!("derived.d{number}")).collect();
+    let names: Vec<String> = (0..DEFINITIONS).map(|number| format!("derived.d.n{number}")).collect();
     let mut pmids = Vec::new();
     for names in names.chunks(500) {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -143,5 +159,15 @@ fn main() -> ExitCode {
     let before = cpu(&pmcd);
     (0..ROUNDS).for_each(|_| _ = client.fetch(&pmids).expect("values"));
     println!("  answer a client that asks for all        {:?}", (cpu(&pmcd)[0] - before[0]) / ROUNDS as u32);
+
+    // Each client of libpcp's binds all definitions anew.
+    let config = config.to_str().expect("a path");
+    let [with, without] = [config, ""].map(|definitions| tool(&pmcd, "pmprobe", "many.m0", definitions));
+    println!("a client of libpcp's with these definitions of its own, CPU time");
+    println!("  load the configuration and bind          {:?}", with.saturating_sub(without));
+    let all = tool(&pmcd, "pmprobe", "d", config);
+    println!("  and look up, fetch and print all         {:?}", all.saturating_sub(without));
+    let all = tool(&pmcd, "pmprobe", "derived.d", "");
+    println!("  the same of those of the agent           {:?}", all.saturating_sub(without));
     ExitCode::SUCCESS
 }
