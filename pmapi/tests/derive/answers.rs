@@ -190,7 +190,14 @@ impl Source for Fetched<'_> {
     fn instance_id(&mut self, indom: InDom, name: &str) -> Result<Inst, Error> {
         let instances = self.answers.instances.get(&indom).ok_or(Error::INDOM)?;
         // Agents take no name for that of any instance.
-        let is_named = |full: &str| full == name || full.split(' ').next() == Some(name) || name.is_empty();
+        let is_named = |full: &str| {
+            // The sample agent looks at no more of a name than its first word.
+            let first = |text: &str| text.split(' ').next().map(str::to_owned);
+            full == name
+                || first(full).as_deref() == Some(name)
+                || first(name).as_deref() == Some(full)
+                || name.is_empty()
+        };
         instances.iter().find(|(_, full)| is_named(full)).map(|(inst, _)| *inst).ok_or(Error::INST)
     }
 }

@@ -5,43 +5,18 @@
 
 use std::collections::HashMap;
 
-use crate::answers::Answers;
 use crate::compare::differences;
 use crate::generator::{OPERANDS, expressions, listed};
-use crate::live::Stage;
+use crate::live::{Asked, Stage};
 
 const COUNT: usize = 10_000;
-const BATCH: usize = 100;
 
 #[test]
 #[ignore = "needs PCP"]
 fn ten_thousand_expressions() {
     let stage = Stage::new();
     let expressions = expressions(COUNT);
-    let request = |(name, expr): &(String, String)| format!("define\t{name}\t{expr}\n");
-    let (alone, together): (Vec<_>, Vec<_>) =
-        expressions.iter().partition(|(_, expr)| expr.contains("matchinst") || expr.contains(")["));
-    let mut answers = Answers::default();
-    let mut errors = String::new();
-    let mut ask = |definitions: &[&(String, String)]| {
-        let requests: String = definitions.iter().copied().map(request).collect();
-        let used = OPERANDS.iter().filter(|name| requests.contains(**name));
-        let operands: String = used.map(|name| format!("operand\t{name}\n")).collect();
-        let samples = if requests.contains("delta(") || requests.contains("rate(") { 3 } else { 1 };
-        let answer = stage.ask(&format!("{operands}{requests}"), samples, BATCH as u32);
-        if let Some((text, messages)) = &answer {
-            answers.add(text);
-            errors += messages;
-        }
-        answer.is_some()
-    };
-    // Some expressions make libpcp crash, so then each is asked for alone.
-    let mut deadly = Vec::new();
-    for definitions in together.chunks(BATCH).chain(alone.chunks(1)) {
-        if !ask(definitions) {
-            deadly.extend(definitions.iter().filter(|definition| !ask(&[definition])).map(|(_, expr)| expr));
-        }
-    }
+    let Asked { answers, errors, deadly } = stage.ask_about(&expressions, OPERANDS);
     println!("libpcp did not survive {} expressions: {deadly:#?}", deadly.len());
     let (valid, found) = differences(&expressions, &answers, &errors);
     let is_counter = |name: &str| {

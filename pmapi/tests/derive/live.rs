@@ -43,6 +43,47 @@ impl Stage {
     }
 }
 
+/// What libpcp made of definitions.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub(crate) answers: Answers,
+    /// What came on standard error.
+    pub(crate) errors: String,
+    /// The expressions that it did not survive.
+    pub(crate) deadly: Vec<String>,
+}
+
+impl Stage {
+    /// Asks about definitions (names and expressions), with the operands that they name.
+    pub(crate) fn ask_about(&self, expressions: &[(String, String)], operands: &[&str]) -> Asked {
+        const BATCH: usize = 100;
+        let mut asked = Asked::default();
+        let mut ask = |definitions: &[&(String, String)]| {
+            let requests: String = definitions.iter().map(|(name, expr)| format!("define\t{name}\t{expr}\n")).collect();
+            let used = operands.iter().filter(|name| requests.contains(**name));
+            let operands: String = used.map(|name| format!("operand\t{name}\n")).collect();
+            let samples = if requests.contains("delta(") || requests.contains("rate(") { 3 } else { 1 };
+            let answer = self.ask(&format!("{operands}{requests}"), samples, BATCH as u32);
+            if let Some((text, messages)) = &answer {
+                asked.answers.add(text);
+                asked.errors += messages;
+            }
+            answer.is_some()
+        };
+        let (alone, together): (Vec<_>, Vec<_>) =
+            expressions.iter().partition(|(_, expr)| expr.contains("matchinst") || expr.contains(")["));
+        // Some expressions make libpcp crash, so then each is asked for alone.
+        let mut deadly = Vec::new();
+        for definitions in together.chunks(BATCH).chain(alone.chunks(1)) {
+            if !ask(definitions) {
+                deadly.extend(definitions.iter().filter(|definition| !ask(&[definition])).map(|pair| pair.1.clone()));
+            }
+        }
+        asked.deadly = deadly;
+        asked
+    }
+}
+
 /// Asks the oracle in a directory about metrics of a pmcd, or of an agent.
 pub(crate) fn ask(dir: &Path, place: &str, requests: &str, samples: u32, batch: u32) -> Option<(String, String)> {
     let errors = dir.join("errors");

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use pmapi::PmId;
 use pmapi::derive::{Definition, RegisterError};
+use pmapi::{PmId, Semantics};
 
 use crate::cases;
-use crate::generator::{is_newer, is_newer_reason};
-use crate::live::{compile, data};
+use crate::compare::differences;
+use crate::generator::{is_newer, is_newer_reason, listed};
+use crate::live::{Asked, Stage, compile, data};
+use crate::recorded;
 
 /// What is put among the tokens of an expression, or in place of one.
 const TOKENS: &[&str] = &[
@@ -191,4 +193,37 @@ fn errors_and_their_places() {
     println!("{} expressions, {died} that libpcp does not survive, {} differences", expressions.len(), wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.concat());
     assert!(expressions.len() > 20_000);
+}
+
+/// Those that are expressions all the same: what they mean, or why they mean nothing.
+#[test]
+#[ignore = "needs PCP"]
+fn meanings() {
+    let stage = Stage::new();
+    let (text, _) = stage.ask("define\tx\t1 ? 2 : novalue()\n", 1, 1).unwrap();
+    let newer = !text.starts_with('E');
+    let mut expressions = mutations(30);
+    expressions.retain(|expr| Definition::new("x", expr, PmId::from_word(0).unwrap()).is_ok());
+    expressions.retain(|expr| newer || !(NEWER.iter().any(|word| expr.contains(word)) || is_newer(expr)));
+    let mut number = 0;
+    expressions.retain(|_| chosen(&mut number, 4));
+    let expressions: Vec<(String, String)> =
+        expressions.into_iter().enumerate().map(|(at, expr)| (format!("m.m{at}"), expr)).collect();
+    let names = recorded::names();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let Asked { answers, errors, deadly } = stage.ask_about(&expressions, &names);
+    let (valid, found) = differences(&expressions, &answers, &errors);
+    let is_counter = |name: &str| {
+        let desc = answers.operands.get(name).and_then(|desc| desc.ok());
+        desc.is_some_and(|desc| desc.semantics == Semantics::Counter)
+    };
+    let unlisted: Vec<_> = found.iter().filter(|found| listed(&found.expr, is_counter).is_none()).collect();
+    println!(
+        "{valid} expressions, {} that libpcp does not survive, {} differences, {} of them unlisted",
+        deadly.len(),
+        found.len(),
+        unlisted.len()
+    );
+    unlisted.iter().for_each(|difference| println!("None {difference}"));
+    assert!(unlisted.is_empty() && valid > 2000);
 }
