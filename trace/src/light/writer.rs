@@ -1,9 +1,9 @@
 //! A process's file, and what its threads write into it.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -68,6 +68,8 @@ impl Writer {
         let (path, hidden) = (directory.join(&name), directory.join(format!(".{name}")));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&hidden)?;
         let made = Mapping::append(&file, 0, PAGE).and_then(|header| {
+            // Whatever the umask: the agent has to read it.
+            file.set_permissions(Permissions::from_mode(0o644))?;
             let words = [MAGIC, VERSION, pid.into(), process.start, PAGE as u64];
             header.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
             fs::rename(&hidden, &path)?;

@@ -102,7 +102,8 @@ fn any_user_may_trace_and_the_agent_cleans_up() {
     let program = dir.path().join("marker");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let mut served = Served::in_directory(dir, &["-M", "pcp"]);
-    let mut command = Command::new(program);
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 077; exec \"$0\" \"$@\""]).arg(program);
     command.uid(nobody.uid.as_raw()).gid(nobody.gid.as_raw());
     let mut marker = Marker::of(command, &served.directory(), "tag");
     marker.begin(10);
