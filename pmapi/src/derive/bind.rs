@@ -1,11 +1,12 @@
 //! From definitions to columns and steps.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::check::{self, Resolved};
 use super::data::Data;
 use super::emit::{self, Emitted};
-use super::expr::{Expr, Function, Kind};
+use super::expr::{Expr, Function, Kind, Spec};
 use super::program::{Bound, Operand, Root};
 use super::rules::Meta;
 use super::values::Values;
@@ -137,6 +138,7 @@ impl<'a, M: Metadata> Binder<'a, M> {
         let expr = self.expr(number);
         let result = self.resolve(expr).and_then(|names| {
             let checked = check::check(expr, &names, self.metadata).map_err(|fault| {
+                let expr = without_unknown(expr, &names);
                 let context = match fault.arms {
                     true => expr.arms_context(fault.node),
                     false => expr.context(fault.node),
@@ -195,6 +197,15 @@ impl<'a, M: Metadata> Binder<'a, M> {
 
 pub(crate) fn meta(desc: &Desc) -> Meta {
     Meta { ty: desc.ty, indom: desc.indom, semantics: desc.semantics, units: desc.units }
+}
+
+/// The expression as semantic errors show it: a name that stands for `novalue()` is shown as that.
+fn without_unknown<'a>(expr: &'a Expr, names: &[Option<Resolved>]) -> Cow<'a, Expr> {
+    let mut shown = Cow::Borrowed(expr);
+    for (at, _) in names.iter().enumerate().filter(|(_, name)| matches!(name, Some(Resolved::NoValue))) {
+        shown.to_mut().nodes[at].kind = Kind::NoValue { spec: Spec::default(), meta: None };
+    }
+    shown
 }
 
 /// The nodes whose names need not exist: all of a ternary, and what `defined` asks for.

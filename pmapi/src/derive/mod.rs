@@ -94,8 +94,10 @@
 //!
 //! What looks odd and is the same as in libpcp: `?:` groups from the left; `!` and unary minus bind more loosely than
 //! what is to their right; `&&` and `||` bind alike; there is no division within `matchinst`; a backslash in a pattern
-//! is dropped; integer constants have no sign, so neither has a comparison of a `32` with one; a comparison with anything of type `U32` need not have the same dimension; `avg` is of type `FLOAT`;
-//! nothing divided by nothing is nothing; the rate of a counter of type `32` that falls is negative.
+//! is dropped; integer constants have no sign, so neither has a comparison of a `32` with one; a comparison with
+//! anything of type `U32` need not have the same dimension; of a constant to the left of `*` or `/` the dimensions count
+//! and the scale is lost; `avg` is of type `FLOAT`; nothing divided by nothing is nothing; the rate of a counter of type
+//! `32` that falls is negative; a ternary is neither of aggregates nor of event records.
 
 mod bind;
 mod check;

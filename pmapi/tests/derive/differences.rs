@@ -233,7 +233,10 @@ fn unknown_metrics_may_have_no_values() {
     let mut definitions = Definitions::new(Scope::Global);
     definitions.register("x", "none.such + 1").unwrap();
     definitions.register("y", "defined(none.such)").unwrap();
+    definitions.register("z", "counter + none.such").unwrap();
     let mut evaluator = Evaluator::bind(&definitions, &mut &table, true);
+    let error = evaluator.desc(2).unwrap_err().unwrap();
+    assert_eq!(error.to_string(), "counter + <expr>: Illegal operator for counter and non-counter");
     let plan = evaluator.plan([0, 1]);
     evaluator.evaluate(&plan, std::time::Duration::from_secs(1), &mut &table);
     assert_eq!(evaluator.values(0).unwrap().len(), 0);
