@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use super::Settings;
+use super::settings::after;
 use crate::pdu::client::Answer;
 use crate::pdu::{Frames, Header, Pdu};
 use crate::{Error, Result};
@@ -92,7 +93,7 @@ impl Channel {
 
     fn within(&mut self, act: impl FnOnce(&mut Stream, &mut Frames, &[u8], Instant) -> Result) -> Result {
         let stream = self.stream.as_mut().ok_or(Error::IPC)?;
-        let deadline = Instant::now() + self.timeout;
+        let deadline = after(self.timeout);
         let result = act(stream, &mut self.frames, &self.out, deadline);
         if result.is_err() {
             self.stream = None;

@@ -14,7 +14,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::channel::{Channel, Stream};
 use super::host::{Host, HostSpec, Place};
-use super::settings::Settings;
+use super::settings::{FOREVER, Settings, after};
 use crate::pdu::client::Answer;
 use crate::pdu::handshake::{Attr, Attribute, Flags, encode_creds};
 use crate::pdu::{FROM_AGENT, Pdu};
@@ -121,7 +121,7 @@ impl Attempt<'_> {
 /// Addresses share the time: one that does not answer leaves some for the next.
 fn tcp(name: &str, port: u16, limit: Option<Duration>) -> Result<TcpStream> {
     let addresses: Vec<_> = (name, port).to_socket_addrs().map_err(|_| NO_ROUTE)?.collect();
-    let deadline = limit.map(|limit| Instant::now() + limit);
+    let deadline = limit.map(after);
     let mut error = NO_ROUTE;
     for (at, address) in addresses.iter().enumerate() {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -154,7 +154,7 @@ fn unix(path: &Path, limit: Option<Duration>) -> Result<UnixStream> {
     let address = UnixAddr::new(path).map_err(errno)?;
     let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(errno)?;
     if let Some(limit) = limit {
-        let micros = i64::try_from(limit.as_micros()).unwrap_or(i64::MAX).max(1);
+        let micros = i64::try_from(limit.min(FOREVER).as_micros()).unwrap_or(i64::MAX).max(1);
         setsockopt(&socket, SendTimeout, &TimeVal::microseconds(micros)).map_err(errno)?;
     }
     connect(socket.as_raw_fd(), &address).map_err(errno)?;

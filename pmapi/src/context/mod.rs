@@ -130,7 +130,7 @@ impl Context {
                 let failures = self.retry.map_or(0, |retry| retry.failures) + 1;
                 let steps = &self.settings.reconnect;
                 let pause = steps.get(failures - 1).or(steps.last()).copied().unwrap_or_default();
-                self.retry = Some(Retry { failures, not_before: Instant::now() + pause });
+                self.retry = Some(Retry { failures, not_before: settings::after(pause) });
                 Err(TIMED_OUT)
             }
         }

@@ -1,7 +1,7 @@
 //! How to connect: time-outs and defaults, from the environment (PCPIntro(1)).
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Config;
 
@@ -59,6 +59,14 @@ impl Settings {
             container: text("PCP_CONTAINER").map(str::to_owned),
         }
     }
+}
+
+/// Longer than any process lives, and no more than clocks and sockets can count.
+pub(super) const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// When a time is over that begins now.
+pub(super) fn after(limit: Duration) -> Instant {
+    Instant::now() + limit.min(FOREVER)
 }
 
 fn back_off(text: &str) -> Option<Vec<Duration>> {

@@ -72,8 +72,8 @@
 //! * A ternary takes values by their instance, not by their place: guard and chosen arm must have the instance, and
 //!   one for which `novalue()` is chosen is left out.
 //! * `max` and `min` of nothing are nothing.
-//! * The rate of a metric that is no counter and falls is negative, for all types. No difference for a rate wraps around,
-//!   but that of a counter of type `32`.
+//! * The rate of a metric that is no counter and falls is negative, for all types. No difference for a rate wraps
+//!   around, but that of a counter of type `32`.
 //! * After an error, or a sample without values, `delta` and `rate` begin anew. Without time between two samples there
 //!   is no rate.
 //! * The instances that `matchinst` has seen are remembered as long as they are there, and asked for again after that.
@@ -89,15 +89,15 @@
 //!   so is `indom=` with a number that no instance domain has; libpcp takes the latter's last 32 bits.
 //! * What is nested more than 10,000 deep has a message.
 //! * The last line of a configuration needs no newline. The files of a directory are read in the order of their names.
-//!   `#control novalue=1`, which is how the manual has it, works, and so does `CONTEXT_LIMIT` before there is a context.
-//!   The warning about text behind a value of several lines has all of it; libpcp's lacks the first character.
+//!   `#control novalue=1`, which is how the manual has it, works, and so does `CONTEXT_LIMIT` before there is a
+//!   context. The warning about text behind a value of several lines has all of it; libpcp's lacks the first character.
 //!
 //! What looks odd and is the same as in libpcp: `?:` groups from the left; `!` and unary minus bind more loosely than
 //! what is to their right; `&&` and `||` bind alike; there is no division within `matchinst`; a backslash in a pattern
 //! is dropped; integer constants have no sign, so neither has a comparison of a `32` with one; a comparison with
-//! anything of type `U32` need not have the same dimension; of a constant to the left of `*` or `/` the dimensions count
-//! and the scale is lost; `avg` is of type `FLOAT`; nothing divided by nothing is nothing; the rate of a counter of type
-//! `32` that falls is negative; a ternary is neither of aggregates nor of event records.
+//! anything of type `U32` need not have the same dimension; of a constant to the left of `*` or `/` the dimensions
+//! count and the scale is lost; `avg` is of type `FLOAT`; nothing divided by nothing is nothing; the rate of a counter
+//! of type `32` that falls is negative; a ternary is neither of aggregates nor of event records.
 
 mod bind;
 mod check;

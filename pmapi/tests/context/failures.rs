@@ -134,6 +134,23 @@ fn time_outs() {
     assert_eq!(context.lookup_desc(pmid(2)), Err(Error::IPC));
 }
 
+#[test]
+fn times_without_end() {
+    let fake = Fake::answering(ALL, desc(1), false);
+    let longest = Duration::MAX;
+    let settings = Settings {
+        connect_timeout: Some(longest),
+        request_timeout: longest,
+        reconnect: vec![longest],
+        ..fake.settings()
+    };
+    let mut context = Context::new("unix:".parse().unwrap(), settings.clone()).unwrap();
+    assert_eq!(context.lookup_desc(pmid(1)).unwrap().pmid, pmid(1));
+    drop(fake);
+    assert!(context.reconnect().is_err() && context.retry_in() > Duration::from_secs(1 << 31));
+    assert!(Context::new("127.0.0.1:1".parse().unwrap(), settings).is_err());
+}
+
 /// What libpcp would wait for, or take for the answer to something else.
 #[test]
 fn more_than_was_asked_for() {
