@@ -14,7 +14,6 @@ mod tables;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use pmapi::{Error, Inst, Item, Semantics, Serial, Units};
@@ -37,8 +36,6 @@ pub struct Collection {
     sources: Vec<Source>,
     tables: Tables,
     seen: Directory,
-    /// When the files were looked at last, and how long that took.
-    looked: Option<(Instant, Duration)>,
     /// How many files stay open.
     open: usize,
     /// What was stored in the control metric.
@@ -76,7 +73,6 @@ impl Collection {
             sources: Vec::new(),
             tables: Tables::default(),
             seen: Directory::default(),
-            looked: None,
             open: Self::OPEN_FILES,
             reload: 0,
             skipped: HashMap::new(),
@@ -103,7 +99,6 @@ impl Collection {
     /// Files are read again when that was asked for, one of them was being written, a generation
     /// has changed, a process is gone or the directory has changed.
     pub fn refresh(&mut self) -> bool {
-        let start = Instant::now();
         let buffer = &mut self.buffer;
         let valid = self.sources.iter_mut().map(|source| source.begin(buffer)).filter(|valid| *valid).count();
         let forced = self.reload != 0;
@@ -111,7 +106,6 @@ impl Collection {
         let directory = Directory::look(&self.directory);
         let same = !forced && !broken && !self.pending && !self.seen.may_differ(&directory);
         let same = same && valid == self.sources.len();
-        self.looked = Some((start, start.elapsed()));
         if same {
             return false;
         }
@@ -121,14 +115,6 @@ impl Collection {
             self.tables = Tables::build(&self.prefix, &self.sources);
         }
         changed
-    }
-
-    /// As [`refresh`](Collection::refresh), but does nothing as often as is needed for looking at the
-    /// files to take no more than a tenth of the time: for requests that come by the thousand when
-    /// there are thousands of files.
-    pub fn refresh_at_times(&mut self) -> bool {
-        let due = self.looked.is_none_or(|(start, took)| start.elapsed() >= 10 * took);
-        due && self.refresh()
     }
 
     /// What the control metric `reload` shows: also 1 while a file is being written.
