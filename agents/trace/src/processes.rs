@@ -161,7 +161,7 @@ impl Processes {
                 Found::Left(process) => look && process.is_some_and(|process| !process.is_alive()),
                 Found::Read(file) => {
                     let process = file.reader.process();
-                    let gone = file.reader.is_ended() || (look && !process.is_alive());
+                    let gone = file.reader.is_ended() || (look && file.reader.is_abandoned());
                     if !user.sums.has_turn(&mut file.sums) {
                         return true;
                     }

@@ -109,6 +109,16 @@ impl Reader {
         self.process
     }
 
+    /// Whether the process has gone. One that is seen here under another number, or not at all, holds its file as long as it
+    /// is there; so does a child, until it ends or becomes another program.
+    pub fn is_abandoned(&self) -> bool {
+        if self.process.is_alive() || self.file.try_lock_shared().is_err() {
+            return false;
+        }
+        let _ = self.file.unlock();
+        true
+    }
+
     /// Whether the process has said, when it was looked at last, that nothing more comes.
     pub fn is_ended(&self) -> bool {
         self.ended

@@ -70,6 +70,8 @@ impl Writer {
         let made = Mapping::append(&file, 0, PAGE).and_then(|header| {
             // Whatever the umask: the agent has to read it.
             file.set_permissions(Permissions::from_mode(0o644))?;
+            // As long as the process is there.
+            file.try_lock()?;
             let words = [MAGIC, VERSION, pid.into(), process.start, PAGE as u64];
             header.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
             fs::rename(&hidden, &path)?;

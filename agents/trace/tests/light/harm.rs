@@ -116,3 +116,24 @@ fn any_user_may_trace_and_the_agent_cleans_up() {
     until("the file's end", || served.files() == 0);
     assert_eq!(served.points("tag"), 20);
 }
+
+/// A process that has another number here, as in a container.
+#[test]
+#[ignore = "needs PCP"]
+fn a_process_in_another_name_space_is_not_taken_for_gone() {
+    let mut served = Served::start(&[]);
+    let mut command = Command::new("unshare");
+    command.args(["--fork", "--pid", "--kill-child", "--mount-proc"]).arg(std::env::current_exe().unwrap());
+    let mut marker = Marker::of(command, &served.directory(), "tag");
+    for round in 1..=3 {
+        marker.begin(10);
+        marker.wait();
+        assert_eq!(served.points("tag"), 20 * round);
+        // It is looked for in between.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+    }
+    assert_eq!((served.files(), served.own(3, 0)), (1, 1));
+    drop(marker);
+    until("the file's end", || served.files() == 0);
+    assert_eq!(served.points("tag"), 60);
+}
