@@ -81,6 +81,11 @@ impl Bound {
         self.stale || !self.metrics.bad.is_empty() && self.looked_up.elapsed() >= AGAIN
     }
 
+    /// The operands, unless they have to be looked up again.
+    pub(crate) fn into_names(self) -> Option<Names> {
+        (!self.stale).then_some(self.names)
+    }
+
     pub(crate) fn set_stale(&mut self) {
         self.stale = true;
     }

@@ -1,5 +1,6 @@
 //! What clients have asked for lately.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -7,15 +8,25 @@ use pmapi::InDom;
 
 use crate::metrics::Metrics;
 
+/// A client that comes less often than that has no rhythm that could be known.
+const RARELY: Duration = Duration::from_secs(2 * 3600);
+
 /// Until when each metric is sampled, and which instance domains have been asked about since the last sample.
 #[derive(Debug)]
 pub(crate) struct Demand {
     /// Times are from here on.
     start: Instant,
-    /// Nanoseconds; 0 for never.
-    metrics: Vec<AtomicU64>,
+    metrics: Vec<Times>,
     /// Sorted by domain.
     indoms: Vec<Asked>,
+}
+
+/// When a metric is sampled: nanoseconds; 0 for never.
+#[derive(Default, Debug)]
+struct Times {
+    until: AtomicU64,
+    /// The last fetch.
+    fetched: AtomicU64,
 }
 
 /// What has been asked about an instance domain.
@@ -37,15 +48,16 @@ impl Default for Demand {
 impl Demand {
     /// For other metrics; of those that have kept their name the demand stays.
     pub(crate) fn carried_over(&self, old: &Metrics, new: &Metrics) -> Demand {
-        let times = old.good.iter().zip(&self.metrics).map(|(metric, time)| (metric.name.as_str(), time.load(Relaxed)));
-        let times: std::collections::HashMap<_, _> = times.collect();
-        let time = |name: &str| times.get(name).copied().unwrap_or_default();
+        let times: HashMap<&str, &Times> =
+            old.good.iter().zip(&self.metrics).map(|(metric, times)| (metric.name.as_str(), times)).collect();
+        let load = |time: &AtomicU64| time.load(Relaxed).into();
+        let same = |times: &&Times| Times { until: load(&times.until), fetched: load(&times.fetched) };
         let mut indoms: Vec<InDom> = new.good.iter().filter_map(|metric| metric.desc.indom).collect();
         indoms.sort_unstable_by_key(|indom| indom.word());
         indoms.dedup();
         Demand {
             start: self.start,
-            metrics: new.good.iter().map(|metric| time(&metric.name).into()).collect(),
+            metrics: new.good.iter().map(|metric| times.get(&*metric.name).map(same).unwrap_or_default()).collect(),
             indoms: indoms.into_iter().map(|indom| self.asked(indom)).collect(),
         }
     }
@@ -56,9 +68,19 @@ impl Demand {
 
     /// Has a metric sampled for some time.
     pub(crate) fn ask(&self, place: usize, time: Duration) {
-        if let Some(until) = self.metrics.get(place) {
-            until.fetch_max(self.after(time), Relaxed);
+        if let Some(times) = self.metrics.get(place) {
+            times.until.fetch_max(self.after(time), Relaxed);
         }
+    }
+
+    /// The same for a metric whose values are fetched. Clients that come in turn, even slowly, find it sampled.
+    pub(crate) fn fetch(&self, place: usize, time: Duration) {
+        let Some(times) = self.metrics.get(place) else { return };
+        let now = self.after(Duration::ZERO);
+        let before = times.fetched.swap(now, Relaxed);
+        let turn = Duration::from_nanos(now - before.min(now));
+        let known = before > 0 && turn <= RARELY;
+        self.ask(place, if known { time.max(turn * 2) } else { time });
     }
 
     fn find(&self, indom: InDom) -> Option<&Asked> {
@@ -88,7 +110,7 @@ impl Demand {
     pub(crate) fn update(&self, wanted: &mut Vec<bool>) {
         let now = self.after(Duration::ZERO);
         wanted.clear();
-        wanted.extend(self.metrics.iter().map(|until| until.load(Relaxed) >= now));
+        wanted.extend(self.metrics.iter().map(|times| times.until.load(Relaxed) >= now));
     }
 
     /// The domains whose instances have been asked for since the last time.
@@ -139,6 +161,30 @@ mod tests {
         demand.ask(7, Duration::ZERO);
         std::thread::sleep(Duration::from_millis(2));
         assert_eq!(wanted(&demand), [true, false, false]);
+    }
+
+    #[test]
+    fn who_comes_in_turn_finds_it_sampled() {
+        let metrics = metrics(&[0, 1]);
+        let mut demand = Demand::default().carried_over(&Metrics::default(), &metrics);
+        let pass = |demand: &mut Demand, seconds| demand.start -= Duration::from_secs(seconds);
+        demand.fetch(0, Duration::from_secs(60));
+        demand.fetch(1, Duration::from_secs(60));
+        pass(&mut demand, 300);
+        assert_eq!(wanted(&demand), [false, false]);
+        demand.fetch(0, Duration::from_secs(60));
+        for _ in 0..5 {
+            pass(&mut demand, 300);
+            assert_eq!(wanted(&demand), [true, false]);
+            demand.fetch(0, Duration::from_secs(60));
+        }
+        // Nor does it last for ever, or for who comes once in a while.
+        pass(&mut demand, 601);
+        assert_eq!(wanted(&demand), [false, false]);
+        pass(&mut demand, 10_000);
+        demand.fetch(0, Duration::from_secs(60));
+        pass(&mut demand, 61);
+        assert_eq!(wanted(&demand), [false, false]);
     }
 
     #[test]

@@ -18,13 +18,13 @@ use crate::sampler::Sampler;
 
 /// How long a request may wait, all in all, for a sample that is under way. It may need nothing of pmcd any more;
 /// if it does, it cannot come before the answer to this request.
-const PATIENCE: Duration = Duration::from_millis(10);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(10);
 
 /// How much older than the time between samples values may be.
 const LATE: Duration = Duration::from_secs(1);
 
 /// How long a metric is sampled after somebody has asked for its values: so many times the time between samples, at
-/// least [`LINGER`].
+/// least [`LINGER`], and longer for clients that come more slowly ([`Demand::fetch`](crate::demand::Demand::fetch)).
 const SAMPLES: u32 = 10;
 const LINGER: Duration = Duration::from_secs(60);
 
@@ -88,11 +88,15 @@ impl Running for Host {
         self.snapshot.as_ref().map(|snapshot| &snapshot.metrics)
     }
 
+    fn settle(&self, until: Instant) {
+        self.link.settle(until);
+    }
+
     fn prepare(&mut self, places: &mut dyn Iterator<Item = usize>) {
         let Some(snapshot) = &self.snapshot else { return };
         let mut missing = false;
         for place in places {
-            snapshot.demand.ask(place, (self.interval * SAMPLES).max(LINGER));
+            snapshot.demand.fetch(place, (self.interval * SAMPLES).max(LINGER));
             missing |= !self.is_sampled(place);
         }
         if missing {

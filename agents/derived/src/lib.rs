@@ -23,7 +23,7 @@ mod show;
 
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pmda::Hangups;
 use pmda::clap::Command;
@@ -70,8 +70,6 @@ pub struct Derived {
     problems: Vec<Problem>,
     /// Until [`Agent::open`].
     config: Option<Config>,
-    /// The configuration has to be loaded again.
-    reload: bool,
     /// There has been something to say.
     ready: Cell<bool>,
     /// How often problems with operands have changed, as they are told.
@@ -107,7 +105,6 @@ impl Agent for Derived {
             control,
             problems,
             config: Some(config),
-            reload: false,
             ready: Cell::new(false),
             turns: 0,
             labels: 0,
@@ -145,6 +142,10 @@ impl Agent for Derived {
     }
 
     fn refresh(&mut self, request: Request, _: Client) -> Result {
+        if request == Request::Names {
+            let until = Instant::now() + host::PATIENCE;
+            self.groups.iter().for_each(|group| group.running.settle(until));
+        }
         self.take_over();
         match request {
             Request::Desc(item) => {
@@ -231,15 +232,15 @@ impl Agent for Derived {
     }
 
     fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
-        self.reload |= Control::store(item, inst, value, &mut self.groups)?;
+        // Before the answer: who stores here asks for what is new next.
+        if Control::store(item, inst, value, &mut self.groups)? {
+            self.load();
+        }
         Ok(())
     }
 
     fn done(&mut self, _: Request, _: Client) {
         self.groups.iter_mut().for_each(|group| group.running.done());
-        if std::mem::take(&mut self.reload) {
-            self.load();
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the agent's thread and a group's sampler have in common. Locks are held for as long as it takes to exchange
 //! pointers: neither ever waits for the other's work.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use pmapi::{Error, InDom, Result};
 
 use crate::config::Group;
 use crate::demand::Demand;
-use crate::metrics::{List, Metrics};
+use crate::metrics::{List, Metric, Metrics};
 
 /// One sample.
 #[derive(Debug, Default)]
@@ -73,6 +74,22 @@ pub(crate) struct Known {
 }
 
 impl Snapshot {
+    /// The same for other metrics: of those that have kept their name and look as before the values stay.
+    pub(crate) fn carried_over(&self, metrics: &Arc<Metrics>, demand: &Arc<Demand>) -> Snapshot {
+        let old = self.metrics.good.iter().zip(&self.slots);
+        let old: HashMap<&str, _> = old.map(|(metric, slot)| (metric.name.as_str(), (metric, slot))).collect();
+        let slot = |metric: &Metric| {
+            let mut slot = Slot::default();
+            if let Some((_, same)) = old.get(&*metric.name).filter(|(old, _)| old.looks_like(metric)) {
+                slot.copy_from(same);
+            }
+            slot
+        };
+        let slots = metrics.good.iter().map(slot).collect();
+        let (metrics, demand) = (Arc::clone(metrics), Arc::clone(demand));
+        Snapshot { metrics, demand, slots, lists: self.lists.clone(), labels: self.labels }
+    }
+
     /// The instances of a domain.
     pub(crate) fn list(&self, indom: InDom) -> Option<&Known> {
         self.lists
@@ -96,6 +113,9 @@ impl Counters {
         self.evaluation.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 }
+
+/// How long new definitions are waited for, all in all.
+const BINDING: Duration = Duration::from_secs(1);
 
 /// How long the sampler may take to send a request.
 const SENDING: Duration = Duration::from_millis(2);
@@ -121,6 +141,8 @@ struct State {
     /// The sampler has something to do before the next snapshot, and nothing hinders it.
     busy: bool,
     asked: bool,
+    /// Other definitions are being bound; until when it is worth to wait for them.
+    reloading: Option<Instant>,
     /// It waits for orders.
     waits: bool,
     /// It has sent the request for the sample that is under way.
@@ -143,6 +165,15 @@ pub(crate) enum Order {
     End,
 }
 
+impl State {
+    /// A sample has ended: one with other definitions, unless the sampler still has to hear of them.
+    fn settled(&mut self) {
+        if self.group.is_none() {
+            self.reloading = None;
+        }
+    }
+}
+
 impl Link {
     pub(crate) fn new(interval: Duration) -> Link {
         let state = State {
@@ -152,6 +183,7 @@ impl Link {
             ready: false,
             busy: false,
             asked: false,
+            reloading: None,
             waits: false,
             sent: false,
             interval,
@@ -196,18 +228,33 @@ impl Link {
     /// the middle of another one. So pmcd answers it before it asks this agent for something else.
     pub(crate) fn ask(&self) {
         let mut state = self.lock();
-        (state.asked, state.sent) = (true, false);
+        state.asked = true;
+        self.order_now(state);
+    }
+
+    /// Exchanges the definitions, and waits in the same way.
+    pub(crate) fn reload(&self, group: Group) {
+        let mut state = self.lock();
+        state.group = Some(group);
+        state.reloading = Some(Instant::now() + BINDING);
+        self.order_now(state);
+    }
+
+    /// Waits for what other definitions are bound to.
+    pub(crate) fn settle(&self, until: Instant) {
+        let state = self.lock();
+        let left = until.min(state.reloading.unwrap_or(until)).saturating_duration_since(Instant::now());
+        drop(self.news.wait_timeout_while(state, left, |state| state.reloading.is_some()));
+    }
+
+    fn order_now(&self, mut state: MutexGuard<'_, State>) {
+        state.sent = false;
         // Without a connection there is nothing to wait for.
         state.busy |= state.outcome.is_ok();
         self.orders.notify_one();
         if state.waits && state.busy {
             drop(self.news.wait_timeout_while(state, SENDING, |state| !state.sent));
         }
-    }
-
-    pub(crate) fn reload(&self, group: Group) {
-        self.lock().group = Some(group);
-        self.orders.notify_one();
     }
 
     pub(crate) fn end(&self) {
@@ -257,13 +304,22 @@ impl Link {
         self.news.notify_one();
     }
 
+    /// Shows other metrics before the first sample of them.
+    pub(crate) fn announce(&self, snapshot: Arc<Snapshot>) -> Option<Arc<Snapshot>> {
+        let mut state = self.lock();
+        state.settled();
+        self.news.notify_one();
+        state.latest.replace(snapshot)
+    }
+
     /// Shows a snapshot, and gives back the one that was shown before.
     pub(crate) fn publish(&self, snapshot: Arc<Snapshot>, taken: Option<Instant>) -> Option<Arc<Snapshot>> {
         let mut state = self.lock();
         state.outcome = Ok(());
         state.taken = taken.or(state.taken);
         state.ready = true;
-        state.busy = state.asked;
+        state.settled();
+        state.busy = state.asked || state.group.is_some();
         self.news.notify_one();
         state.latest.replace(snapshot)
     }
@@ -273,6 +329,7 @@ impl Link {
         let mut state = self.lock();
         state.outcome = Err(error);
         state.ready |= ready;
+        state.settled();
         (state.busy, state.sent) = (false, true);
         self.news.notify_one();
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pmapi::derive::Values;
 use pmapi::{InDom, Result};
@@ -21,6 +21,12 @@ pub(crate) trait Running: Debug {
     /// about it changes. None before they are bound for the first time. Values and instances stay the same until
     /// [`Running::done`].
     fn refresh(&mut self) -> Option<&Arc<Metrics>>;
+
+    /// Called before, if somebody asks for names: waits until then for definitions that [`Running::reload`] has brought,
+    /// if they need nothing of pmcd any more.
+    fn settle(&self, until: Instant) {
+        let _ = until;
+    }
 
     /// The values of some metrics will be asked for in this request.
     fn prepare(&mut self, places: &mut dyn Iterator<Item = usize>);

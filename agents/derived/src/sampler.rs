@@ -54,6 +54,8 @@ pub(crate) struct Sampler {
     pmcd: Pmcd,
     link: Arc<Link>,
     bound: Option<Bound>,
+    /// Operands of the definitions before a reload.
+    known: Names,
     /// The snapshot that is shown, and the one before, whose memory is used again.
     latest: Option<Arc<Snapshot>>,
     spare: Option<Arc<Snapshot>>,
@@ -75,6 +77,7 @@ impl Sampler {
             pmcd: Pmcd::new(host, own),
             link,
             bound: None,
+            known: Names::default(),
             latest: None,
             spare: None,
             started: Instant::now(),
@@ -111,7 +114,8 @@ impl Sampler {
             let kind = match order {
                 Order::End => return,
                 Order::Reload(group) => {
-                    (self.group, self.bound) = (*group, None);
+                    self.known = self.bound.take().and_then(Bound::into_names).unwrap_or_default();
+                    self.group = *group;
                     self.tick(None);
                     Kind::Regular
                 }
@@ -178,7 +182,7 @@ impl Sampler {
     fn sample(&mut self, mut kind: Kind) -> Result<()> {
         if self.pmcd.connect()? == Connected::Anew {
             // There is no difference between samples of two pmcds.
-            self.bound = None;
+            (self.bound, self.known) = (None, Names::default());
         }
         let mut bound = match self.bound.take() {
             Some(bound) if !bound.is_stale() => bound,
@@ -238,7 +242,8 @@ impl Sampler {
     }
 
     fn names(&mut self) -> Result<Names> {
-        self.pmcd.names(self.group.definitions.iter().flat_map(Definition::names))
+        self.link.sending();
+        self.pmcd.names(std::mem::take(&mut self.known), self.group.definitions.iter().flat_map(Definition::names))
     }
 
     fn bind(&mut self, mut names: Names) -> Bound {
@@ -258,6 +263,12 @@ impl Sampler {
                 (Arc::new(metrics), Arc::new(demand))
             }
         };
+        if let Some(old) = self.latest.take() {
+            let new = !Arc::ptr_eq(&old.metrics, &metrics);
+            let snapshot = if new { Arc::new(old.carried_over(&metrics, &demand)) } else { old };
+            self.spare = self.link.announce(Arc::clone(&snapshot));
+            self.latest = Some(snapshot);
+        }
         Bound::new(names, evaluator, metrics, demand)
     }
 }

@@ -8,7 +8,8 @@ use std::fs;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use scene::{Scene, until};
+use pmapi::Atom;
+use scene::{Scene, client, until};
 use testkit::Pmcd;
 
 const CONFIG: &str = "one = sample.long.one\ntwo = one + 1\nbins = sample.bin\nlast = sample.long.million\n";
@@ -85,4 +86,22 @@ fn what_is_wrong_is_told_and_the_rest_goes_on() {
     let message = until(&pmcd, "pminfo", &["-f", "derived.control.message"], "No such file");
     assert!(message.contains(scene.config().to_str().unwrap()), "{message}");
     until(&pmcd, "pminfo", &["-f", "derived.two"], "Unknown metric name");
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn names_are_there_when_a_store_has_been_answered() {
+    let scene = Scene::new(CONFIG);
+    let pmcd = scene.start(&["-t", "100msec"]);
+    until(&pmcd, "pminfo", &["-f", "derived.two"], "value 2");
+    let mut client = client(&pmcd);
+    let reload = client.lookup_name("derived.control.reload").unwrap();
+    let found = (0..20).filter(|number| {
+        scene.write(&format!("{CONFIG}now{number} = sample.long.ten + sample.long.one\n"));
+        client.store(reload, &[(None, Atom::U32(1))]).unwrap();
+        client.lookup_name(&format!("derived.now{number}")).is_ok()
+    });
+    // On a machine that is busy with something else it may take longer.
+    let found = found.count();
+    assert!(found > 10, "{found}");
 }

@@ -49,6 +49,28 @@ impl Names {
         });
         Ok(Names(found.collect()))
     }
+
+    /// The same, but asks only for what these have no descriptors of.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn lookup_beyond<'a>(
+        mut self,
+        context: &mut Context,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Names> {
+        let mut known = HashMap::new();
+        let mut others = Vec::new();
+        for name in names {
+            match self.0.remove_entry(name) {
+                Some((name, Ok(desc))) => _ = known.insert(name, Ok(desc)),
+                _ if known.contains_key(name) => {}
+                _ => others.push(name),
+            }
+        }
+        known.extend(Names::lookup(context, others)?.0);
+        Ok(Names(known))
+    }
 }
 
 impl Metadata for Names {

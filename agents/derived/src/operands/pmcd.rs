@@ -60,10 +60,10 @@ impl Pmcd {
         self.live = None;
     }
 
-    /// The descriptors of metrics.
-    pub(crate) fn names<'a>(&mut self, names: impl Iterator<Item = &'a str>) -> Result<Names> {
+    /// The descriptors of metrics, some of which may be known.
+    pub(crate) fn names<'a>(&mut self, known: Names, names: impl Iterator<Item = &'a str>) -> Result<Names> {
         // pmcd would ask this agent for its own.
-        Names::lookup(self.live()?.context(), names.filter(|name| !name.starts_with(OWN)))
+        known.lookup_beyond(self.live()?.context(), names.filter(|name| !name.starts_with(OWN)))
     }
 
     /// What definitions are bound to.
