@@ -10,7 +10,7 @@ mod domain;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use domain::Domain;
 use mmv::collection::{Collection, Help, Labelled as Owner};
@@ -34,7 +34,8 @@ pub struct Files<const DOMAIN: u16> {
     domains: HashMap<Serial, Domain>,
     debug: i32,
     /// When the files are to be looked at again for a request that wants no values. Those come by the thousand when
-    /// somebody asks for everything about many metrics: looking at many files for them takes a tenth of the time.
+    /// somebody asks for everything about many metrics: looking at many files for them takes a tenth of the time, but
+    /// after a second they see what is new.
     due: Option<Instant>,
 }
 
@@ -60,7 +61,7 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
             if self.files.refresh() {
                 self.rebuild();
             }
-            self.due = Some(Instant::now() + 9 * start.elapsed());
+            self.due = Some(Instant::now() + (9 * start.elapsed()).min(Duration::from_secs(1)));
         }
         Ok(())
     }
