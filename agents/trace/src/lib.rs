@@ -102,7 +102,8 @@ impl Agent for Trace {
             server.serve_prompt(&mut |data| counts.add(data));
             server.serve_later(&mut |data| counts.add(data));
         });
-        if matches!(request, Request::Fetch | Request::Instance(_)) {
+        // A store may be a reset.
+        if matches!(request, Request::Fetch | Request::Instance(_) | Request::Store) {
             self.read();
         }
         Ok(())

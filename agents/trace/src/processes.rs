@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -36,7 +36,8 @@ const STALE: Duration = Duration::from_secs(60);
 pub(crate) struct Processes {
     directory: Directory,
     watch: Option<Inotify>,
-    files: HashMap<OsString, Entry>,
+    /// By what they are: their users may give them other names.
+    files: HashMap<Identity, Entry>,
     users: HashMap<u32, User>,
     /// When files were read last.
     read: Instant,
@@ -51,7 +52,7 @@ pub(crate) struct Processes {
 
 #[derive(Debug)]
 struct Entry {
-    identity: Identity,
+    name: OsString,
     /// Whose it is.
     user: u32,
     file: Found,
@@ -75,6 +76,7 @@ struct Read {
     old: bool,
 }
 
+/// Device and inode.
 type Identity = (u64, u64);
 
 impl Processes {
@@ -154,7 +156,7 @@ impl Processes {
             user.records.begin(now);
         }
         let Processes { files, users, directory, missed, .. } = self;
-        files.retain(|name, entry| {
+        files.retain(|identity, entry| {
             let user = users.entry(entry.user).or_default();
             user.files += 1;
             let gone = match &mut entry.file {
@@ -173,14 +175,14 @@ impl Processes {
                     match read {
                         Ok(more) => *missed = missed.saturating_add(more),
                         Err(e) => {
-                            warn!("{}: {e}: left alone", name.display());
+                            warn!("{}: {e}: left alone", entry.name.display());
                             entry.file = Found::Left(Some(process));
                         }
                     }
                     gone
                 }
             };
-            !gone || !remove(&directory.path().join(name), entry)
+            !gone || !remove(directory.path(), *identity, entry)
         });
         self.users.retain(|_, user| user.files > 0);
         events.publish();
@@ -205,25 +207,29 @@ impl Processes {
                 }
                 continue;
             }
-            let (identity, user) = ((metadata.dev(), metadata.ino()), metadata.uid());
-            let known = self.files.get(&name).is_some_and(|entry| match entry.file {
-                Found::Read(_) => true,
-                Found::Left(_) => entry.identity == identity,
+            let (identity, user) = (identity(&metadata), metadata.uid());
+            let known = self.files.get_mut(&identity).is_some_and(|entry| match entry.file {
+                Found::Read(_) => {
+                    entry.name.clone_from(&name);
+                    true
+                }
+                // It is not open: another file may have its number.
+                Found::Left(_) => entry.name == name,
             });
             if !known {
                 let files = &mut self.users.entry(user).or_default().files;
                 *files += 1;
                 if self.files.len() < most && *files <= most / 4 {
-                    self.files
-                        .insert(name.clone(), Entry { identity, user, file: Found::open(&file.path(), is_first) });
+                    let file = Found::open(&file.path(), is_first);
+                    self.files.insert(identity, Entry { name, user, file });
                 } else if !std::mem::replace(&mut self.full, true) {
                     warn!("there are too many files: others are ignored");
                 }
             }
-            there.insert(name);
+            there.insert(identity);
         }
         // A file that somebody has removed is read until its process ends.
-        self.files.retain(|name, entry| matches!(entry.file, Found::Read(_)) || there.contains(name));
+        self.files.retain(|identity, entry| matches!(entry.file, Found::Read(_)) || there.contains(identity));
         self.full &= self.files.len() >= most / 4;
     }
 }
@@ -261,8 +267,13 @@ impl Read {
 }
 
 /// Removes the file of a process that has ended; false when it stays, and is known to.
-fn remove(path: &Path, entry: &mut Entry) -> bool {
-    match fs::remove_file(path) {
+fn remove(directory: &Path, known: Identity, entry: &mut Entry) -> bool {
+    let path = directory.join(&entry.name);
+    // Another file may have its name.
+    let removed = fs::symlink_metadata(&path).and_then(|metadata| {
+        if identity(&metadata) == known { fs::remove_file(&path) } else { Ok(()) }
+    });
+    match removed {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
             info!("{}: {e}: not removed", path.display());
             entry.file = Found::Left(None);
@@ -270,6 +281,10 @@ fn remove(path: &Path, entry: &mut Entry) -> bool {
         }
         _ => true,
     }
+}
+
+fn identity(metadata: &Metadata) -> Identity {
+    (metadata.dev(), metadata.ino())
 }
 
 fn watch(path: &Path) -> nix::Result<Inotify> {

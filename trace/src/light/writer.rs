@@ -14,7 +14,7 @@ use super::format::{
     VERSION, WORD, Words as _, block, header,
 };
 use super::map::Mapping;
-use super::process::Process;
+use super::process::{Process, now};
 use super::ring::{Mark, Producer, room};
 use super::sums;
 use crate::protocol::Kind;
@@ -64,7 +64,8 @@ impl Writer {
         static IDS: AtomicU32 = AtomicU32::new(1);
         let id = IDS.fetch_add(1, Relaxed);
         let process = Process::find(pid).ok_or(io::ErrorKind::NotFound)?;
-        let name = format!("{pid}.{:x}.{id}", process.start);
+        // The program that the process was before, or a copy of this library, may have made one, too.
+        let name = format!("{pid}.{id}.{:x}", now());
         let (path, hidden) = (directory.join(&name), directory.join(format!(".{name}")));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&hidden)?;
         let made = Mapping::append(&file, 0, PAGE).and_then(|header| {

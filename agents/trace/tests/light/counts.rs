@@ -105,3 +105,29 @@ fn files_outlive_an_agent() {
     served.agent.close();
     assert!(!directory.exists());
 }
+
+#[test]
+fn a_process_that_becomes_another_program_goes_on() {
+    let mut served = Served::start(&[]);
+    let mut marker = Marker::start(&served.directory(), "tag");
+    for round in 1..=3 {
+        marker.begin_and_execute(10);
+        marker.wait();
+        assert_eq!(served.points("tag"), 20 * round);
+    }
+    drop(marker);
+    until("the files' end", || served.files() == 0);
+    assert_eq!(served.points("tag"), 60);
+}
+
+#[test]
+fn a_reset_takes_what_was_marked_before_it() {
+    let mut served = Served::start(&[]);
+    let trace = served.light();
+    trace.point(&tag("tag"));
+    assert_eq!(served.points("tag"), 1);
+    (0..100).for_each(|_| trace.point(&tag("tag")));
+    served.agent.store(pmid(0, 15), None, Atom::U32(1)).unwrap();
+    trace.point(&tag("tag"));
+    assert_eq!(served.points("tag"), 1);
+}

@@ -48,6 +48,27 @@ fn hostile_files_harm_nobody() {
     assert!(log.contains("shorter: ") && log.contains("text: "), "{log}");
 }
 
+/// However many names a file has or gets, it is one.
+#[test]
+fn other_names_of_a_file_change_nothing() {
+    let mut served = Served::start(&[]);
+    let (good, directory) = (served.light(), served.directory());
+    good.point(&tag("good"));
+    assert_eq!(served.points("good"), 1);
+    let file = fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
+    (0..10).for_each(|n| fs::hard_link(&file, directory.join(n.to_string())).unwrap());
+    assert_eq!((served.points("good"), served.own(3, 0)), (1, 1));
+    (0..10).for_each(|n| fs::remove_file(directory.join(n.to_string())).unwrap());
+    fs::rename(&file, directory.join("other")).unwrap();
+    fs::write(&file, "another file").unwrap();
+    good.point(&tag("good"));
+    assert_eq!((served.points("good"), served.own(3, 0)), (2, 1));
+    drop(good);
+    until("the file's end", || !directory.join("other").exists());
+    assert_eq!((served.points("good"), served.own(3, 0)), (2, 0));
+    assert!(file.exists());
+}
+
 /// Many large files of one user are read in turns, and others meanwhile; that takes a part of the time only.
 #[test]
 fn files_that_take_long_leave_time_for_others() {
