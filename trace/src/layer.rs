@@ -18,6 +18,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::mem;
 use std::sync::{PoisonError, RwLock};
 
 use tracing::callsite::Identifier;
@@ -33,7 +34,7 @@ use crate::transaction::Span;
 use crate::{Fields, Tag, Trace};
 
 /// Traces spans and events. [`Trace`] should be light or asynchronous: an application is not to wait for the agent at
-/// each of its spans.
+/// each of its spans. A subscriber has one: spans are the last one's.
 pub struct PcpLayer {
     trace: Trace,
     /// By their place in the program.
@@ -94,15 +95,23 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PcpLayer {
         if self.trace.has_records() {
             attributes.record(&mut fields);
         }
-        span.extensions_mut().insert(Running { span: self.trace.start(&tag, parent), tag, fields });
+        let running = Running { span: self.trace.start(&tag, parent), tag, fields };
+        span.extensions_mut().replace(running);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if let Some(running) = span.extensions_mut().get_mut::<Running>()
-            && self.trace.has_records()
-        {
-            values.record(&mut running.fields);
+        let own = |f: &mut dyn FnMut(&mut Fields)| {
+            if let Some(running) = span.extensions_mut().get_mut::<Running>() {
+                f(&mut running.fields);
+            }
+        };
+        if self.trace.has_records() {
+            // Nothing is locked meanwhile: what is recorded may trace, too.
+            let mut fields = Fields::new();
+            own(&mut |running| fields = mem::take(running));
+            values.record(&mut fields);
+            own(&mut |running| *running = mem::take(&mut fields));
         }
     }
 

@@ -270,9 +270,8 @@ impl Read {
 fn remove(directory: &Path, known: Identity, entry: &mut Entry) -> bool {
     let path = directory.join(&entry.name);
     // Another file may have its name.
-    let removed = fs::symlink_metadata(&path).and_then(|metadata| {
-        if identity(&metadata) == known { fs::remove_file(&path) } else { Ok(()) }
-    });
+    let removed = fs::symlink_metadata(&path)
+        .and_then(|metadata| if identity(&metadata) == known { fs::remove_file(&path) } else { Ok(()) });
     match removed {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
             info!("{}: {e}: not removed", path.display());

@@ -1,0 +1,46 @@
+//! Marks in the middle of marks.
+
+#![allow(clippy::unwrap_used)]
+
+use pcp_trace::light::{Directory, Reader};
+use pcp_trace::{Options, Trace, layer::PcpLayer};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// A value that traces when it is looked at.
+#[derive(Debug)]
+struct Traces;
+
+impl std::fmt::Display for Traces {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        tracing::info!(name: "looked at", "");
+        let _inner = tracing::info_span!("inner", by = 7);
+        f.write_str("seen")
+    }
+}
+
+#[test]
+fn what_is_recorded_may_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path().join("4323")).unwrap();
+    let trace = Trace::new(Options { directory: Some(directory.path().to_owned()), ..Options::default() }.light());
+    // A second layer is no reason to fail.
+    let layers = [0; 2].map(|_| PcpLayer::new(trace.clone()));
+    // What is traced inside of a subscriber comes to it if it is the only one.
+    tracing_subscriber::registry().with(Vec::from(layers)).init();
+    {
+        let outer = tracing::info_span!("outer", by = %Traces, later = tracing::field::Empty).entered();
+        outer.record("later", tracing::field::display(Traces));
+        tracing::info!(name: "point", by = %Traces);
+    }
+    let file = std::fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
+    let (mut reader, mut fields) = (Reader::open(&file).unwrap(), Vec::new());
+    let missed = reader.records(u64::MAX, |_, tag, record| {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        fields.extend(record.fields().map(|(key, value)| format!("{} {}={}", text(tag), text(key), text(value))));
+    });
+    assert_eq!((missed.unwrap(), trace.status().missed), (0, 0));
+    for field in ["outer by=seen", "outer later=seen", "point by=seen", "inner by=7"] {
+        assert!(fields.iter().any(|f| f == field), "{fields:?}");
+    }
+}
