@@ -76,12 +76,15 @@ mod system {
     use std::ptr::NonNull;
 
     use memmap2::MmapMut;
+    use nix::errno::Errno;
     use nix::fcntl::posix_fallocate;
     use nix::sys::mman::{MmapAdvise, madvise};
 
     pub(super) fn allocate(file: &File, end: u64, len: usize) -> io::Result<()> {
         let offset = |at| i64::try_from(at).map_err(io::Error::other);
-        Ok(posix_fallocate(file, offset(end)?, offset(len as u64)?)?)
+        let (end, len) = (offset(end)?, offset(len as u64)?);
+        let mut tries = (0..100).map(|_| posix_fallocate(file, end, len));
+        Ok(tries.find(|done| *done != Err(Errno::EINTR)).unwrap_or(Err(Errno::EINTR))?)
     }
 
     pub(super) fn wipe_on_fork(page: &MmapMut) -> io::Result<()> {

@@ -35,6 +35,8 @@ pub(crate) struct Writer {
 struct Grow {
     file: File,
     end: u64,
+    /// There was no room: it is not tried again before.
+    rests: u64,
     tags: HashMap<(Kind, Box<[u8]>), u32>,
     /// The last block of tags.
     names: Option<Mapping>,
@@ -54,6 +56,9 @@ pub(crate) struct Lane {
     sums: Vec<Option<Mapping>>,
     ids: u64,
 }
+
+/// Nanoseconds between attempts to make the file longer when that has failed: each takes long.
+const REST: u64 = 1_000_000_000;
 
 /// Bits of a transaction's identifier that count; the lane is above them.
 const ID_BITS: u32 = 30;
@@ -79,8 +84,16 @@ impl Writer {
             Ok(header)
         });
         let header = made.inspect_err(|_| _ = fs::remove_file(&hidden))?;
-        let grow =
-            Grow { file, end: PAGE as u64, tags: HashMap::new(), names: None, lanes: 0, sums: 0, free: Vec::new() };
+        let grow = Grow {
+            file,
+            end: PAGE as u64,
+            rests: 0,
+            tags: HashMap::new(),
+            names: None,
+            lanes: 0,
+            sums: 0,
+            free: Vec::new(),
+        };
         let ring_len = ring_len.clamp(PAGE, MAX_RING_LEN as usize).next_multiple_of(PAGE);
         Ok(Writer { id, pid, header, path, ring_len, grow: Mutex::new(grow) })
     }
@@ -164,7 +177,11 @@ impl Writer {
 impl Grow {
     /// Adds a block, and says that it is there.
     fn append(&mut self, file_header: &Mapping, kind: u64, len: usize, of: [usize; 2]) -> io::Result<Mapping> {
-        let block = Mapping::append(&self.file, self.end, len)?;
+        let now = now();
+        if now < self.rests {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let block = Mapping::append(&self.file, self.end, len).inspect_err(|_| self.rests = now + REST)?;
         let words = [kind, len as u64, of[0] as u64, of[1] as u64];
         block.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
         self.end += len as u64;
