@@ -17,6 +17,9 @@ use crate::sampler::Kind;
 /// How often the operands of definitions that mean nothing are looked for, when pmcd has no news.
 const AGAIN: Duration = Duration::from_secs(10);
 
+/// How long the names of instances are taken for what they were while nobody asks for values.
+const LASTING: Duration = Duration::from_secs(60);
+
 /// What becomes of a metric's values in a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
@@ -81,9 +84,9 @@ impl Bound {
         self.stale || !self.metrics.bad.is_empty() && self.looked_up.elapsed() >= AGAIN
     }
 
-    /// The operands, unless they have to be looked up again.
-    pub(crate) fn into_names(self) -> Option<Names> {
-        (!self.stale).then_some(self.names)
+    /// The operands.
+    pub(crate) fn into_names(self) -> Names {
+        self.names
     }
 
     pub(crate) fn set_stale(&mut self) {
@@ -181,9 +184,13 @@ impl Bound {
         asked.extend(self.demand.take_indoms());
         for (place, indom, values) in self.computed() {
             let (Some(indom), Ok(values)) = (indom, values) else { continue };
-            let known = self.lists.binary_search_by_key(&indom.word(), |known| known.indom.word()).is_ok();
-            let slot = before.and_then(|before| before.slots.get(place)).filter(|slot| known && slot.taken.is_some());
-            let unchanged = slot.is_some_and(|slot| slot.values.same_instances(values));
+            let known = self.lists.binary_search_by_key(&indom.word(), |known| known.indom.word());
+            let known = known.ok().and_then(|at| self.lists.get(at));
+            let slot = before.and_then(|before| before.slots.get(place)).filter(|slot| slot.taken.is_some());
+            let unchanged = known.is_some_and(|known| match slot {
+                Some(slot) => slot.values.same_instances(values),
+                None => known.taken.elapsed() <= LASTING && known.list.is_of(values),
+            });
             let list = if unchanged { &mut same } else { &mut asked };
             if list.last() != Some(&indom) {
                 list.push(indom);

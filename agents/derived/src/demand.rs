@@ -88,9 +88,10 @@ impl Demand {
         self.indoms.get(at)
     }
 
-    /// What a domain begins with in the next demand.
+    /// What a domain begins with in the next demand: the instances of a new one are soon asked for.
     fn asked(&self, indom: InDom) -> Asked {
-        Asked { indom, instances: AtomicBool::new(false), labels: self.wants_labels(indom).into() }
+        let new = self.find(indom).is_none();
+        Asked { indom, instances: new.into(), labels: self.wants_labels(indom).into() }
     }
 
     /// Somebody asks for the instances of a domain, perhaps for labels.

@@ -28,8 +28,9 @@ const LATE: Duration = Duration::from_secs(1);
 const SAMPLES: u32 = 10;
 const LINGER: Duration = Duration::from_secs(60);
 
-/// How long it is sampled, in times between samples, after somebody has looked at it who may ask for values next.
+/// The same after somebody has looked at it who may ask for values next.
 const EXPECTED: u32 = 2;
+const SOON: Duration = Duration::from_secs(5);
 
 /// A group whose operands are metrics of a pmcd.
 #[derive(Debug)]
@@ -106,7 +107,7 @@ impl Running for Host {
 
     fn expect(&self, places: &[usize]) {
         let Some(snapshot) = &self.snapshot else { return };
-        places.iter().for_each(|place| snapshot.demand.ask(*place, self.interval * EXPECTED));
+        places.iter().for_each(|place| snapshot.demand.ask(*place, (self.interval * EXPECTED).max(SOON)));
         if !places.iter().all(|place| self.is_sampled(*place)) {
             self.link.ask();
         }

@@ -43,9 +43,6 @@ use show::{At, Show};
 /// What the names of metrics begin with that the configuration does not put elsewhere.
 const ROOT: &str = "derived";
 
-/// Who looks up more names at once is not about to ask for all their values.
-const MANY: usize = 1000;
-
 /// SIGHUP, in a process that is nothing but the agent.
 static HANGUPS: OnceLock<Hangups> = OnceLock::new();
 
@@ -170,14 +167,11 @@ impl Agent for Derived {
     }
 
     fn named(&self, items: &mut dyn Iterator<Item = Item>) {
-        let named: Vec<At> = items.filter_map(|item| self.show.find(item)).take(MANY + 1).collect();
-        if named.len() > MANY {
-            return;
+        let mut named: Vec<Vec<usize>> = vec![Vec::new(); self.groups.len()];
+        for At { group, place } in items.filter_map(|item| self.show.find(item)) {
+            named.get_mut(group).into_iter().for_each(|named| named.push(place));
         }
-        for (number, group) in self.groups.iter().enumerate() {
-            let places: Vec<usize> = named.iter().filter(|at| at.group == number).map(|at| at.place).collect();
-            group.running.expect(&places);
-        }
+        self.groups.iter().zip(named).for_each(|(group, places)| group.running.expect(&places));
     }
 
     fn prepare(&mut self, items: &mut dyn Iterator<Item = Item>, _: Client) -> Result {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pmapi::derive::{Evaluator, Text};
+use pmapi::derive::{Evaluator, Text, Values};
 use pmapi::{Desc, Inst};
 use pmda::prelude::{Instances, LabelSet};
 
@@ -124,6 +124,11 @@ impl List {
         let number = |place: &u32| get(place).map(|(inst, _)| inst.word());
         let at = self.by_number.binary_search_by_key(&Some(inst.word()), number).ok()?;
         get(self.by_number.get(at)?).map(|(_, name)| name.as_str())
+    }
+
+    /// Whether it has all instances that there are values for.
+    pub(crate) fn is_of(&self, values: &Values) -> bool {
+        values.iter().all(|(inst, _)| inst.is_some_and(|inst| self.find(inst).is_some()))
     }
 
     /// Whether an instance that both have has another name in the other.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signal::SigSet;
 use pmapi::context::{HostSpec, Names};
-use pmapi::derive::{Definition, Evaluator};
+use pmapi::derive::Evaluator;
 use pmapi::pdu::result::Changes;
 use pmapi::{Domain, Error, Item, PmId, Result};
 use tracing::{info, warn};
@@ -56,6 +56,8 @@ pub(crate) struct Sampler {
     bound: Option<Bound>,
     /// Operands of the definitions before a reload.
     known: Names,
+    /// They have to be looked up again.
+    stale: bool,
     /// The snapshot that is shown, and the one before, whose memory is used again.
     latest: Option<Arc<Snapshot>>,
     spare: Option<Arc<Snapshot>>,
@@ -78,6 +80,7 @@ impl Sampler {
             link,
             bound: None,
             known: Names::default(),
+            stale: false,
             latest: None,
             spare: None,
             started: Instant::now(),
@@ -114,7 +117,10 @@ impl Sampler {
             let kind = match order {
                 Order::End => return,
                 Order::Reload(group) => {
-                    self.known = self.bound.take().and_then(Bound::into_names).unwrap_or_default();
+                    if let Some(bound) = self.bound.take() {
+                        self.stale = bound.is_stale();
+                        self.known = bound.into_names();
+                    }
                     self.group = *group;
                     self.tick(None);
                     Kind::Regular
@@ -185,16 +191,34 @@ impl Sampler {
             (self.bound, self.known) = (None, Names::default());
         }
         let mut bound = match self.bound.take() {
-            Some(bound) if !bound.is_stale() => bound,
-            old => {
-                let names = self.names()?;
-                old.and_then(|mut old| old.is_same(&names).then_some(old)).unwrap_or_else(|| {
-                    kind = Kind::Regular;
-                    self.tick(None);
-                    self.bind(names)
-                })
+            Some(bound) => bound,
+            None => {
+                let (names, stale) = (self.names()?, std::mem::take(&mut self.stale));
+                kind = Kind::Regular;
+                self.tick(None);
+                let mut bound = self.bind(names);
+                if stale {
+                    bound.set_stale();
+                }
+                bound
             }
         };
+        bound = self.sample_of(bound, kind)?;
+        // Only now, because somebody may wait for values.
+        if bound.is_stale() {
+            let names = self.names()?;
+            if !bound.is_same(&names) {
+                self.tick(None);
+                bound = self.bind(names);
+                bound = self.sample_of(bound, Kind::Regular)?;
+            }
+        }
+        self.bound = Some(bound);
+        Ok(())
+    }
+
+    /// Takes a sample, of the same metrics or, if they have changed, of what they have become.
+    fn sample_of(&mut self, mut bound: Bound, mut kind: Kind) -> Result<Bound> {
         let taken = loop {
             bound.choose(kind);
             let (taken, changes) = self.take(&bound)?;
@@ -219,8 +243,7 @@ impl Sampler {
         let snapshot = bound.snapshot(self.spare.take(), self.latest.as_deref(), taken);
         self.latest = Some(Arc::clone(&snapshot));
         self.spare = self.link.publish(snapshot, (!bound.is_idle()).then_some(taken));
-        self.bound = Some(bound);
-        Ok(())
+        Ok(bound)
     }
 
     /// Fetches operands, and says when their values are from.
@@ -243,7 +266,7 @@ impl Sampler {
 
     fn names(&mut self) -> Result<Names> {
         self.link.sending();
-        self.pmcd.names(std::mem::take(&mut self.known), self.group.definitions.iter().flat_map(Definition::names))
+        self.pmcd.names(std::mem::take(&mut self.known), &self.group.definitions)
     }
 
     fn bind(&mut self, mut names: Names) -> Bound {

@@ -50,7 +50,7 @@ impl Names {
         Ok(Names(found.collect()))
     }
 
-    /// The same, but asks only for what these have no descriptors of.
+    /// The same, but asks only for what is not in these, and for names without a descriptor if `again` says so.
     ///
     /// # Errors
     /// Those of the connection.
@@ -58,12 +58,13 @@ impl Names {
         mut self,
         context: &mut Context,
         names: impl IntoIterator<Item = &'a str>,
+        again: impl Fn(&str) -> bool,
     ) -> Result<Names> {
         let mut known = HashMap::new();
         let mut others = Vec::new();
         for name in names {
             match self.0.remove_entry(name) {
-                Some((name, Ok(desc))) => _ = known.insert(name, Ok(desc)),
+                Some((name, desc)) if desc.is_ok() || !again(&name) => _ = known.insert(name, desc),
                 _ if known.contains_key(name) => {}
                 _ => others.push(name),
             }

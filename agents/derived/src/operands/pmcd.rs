@@ -1,9 +1,9 @@
 //! Operands of a pmcd.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use pmapi::context::{Context, HostSpec, Live, Names, Settings};
-use pmapi::derive::{Metadata, Missing};
+use pmapi::derive::{Definition, Definitions, Metadata, Missing};
 use pmapi::{Desc, Domain, Error, InDom, Result};
 use tracing::info;
 
@@ -60,10 +60,13 @@ impl Pmcd {
         self.live = None;
     }
 
-    /// The descriptors of metrics, some of which may be known.
-    pub(crate) fn names<'a>(&mut self, known: Names, names: impl Iterator<Item = &'a str>) -> Result<Names> {
+    /// The descriptors of operands, some of which may be known.
+    pub(crate) fn names(&mut self, known: Names, definitions: &Definitions) -> Result<Names> {
         // pmcd would ask this agent for its own.
-        known.lookup_beyond(self.live()?.context(), names.filter(|name| !name.starts_with(OWN)))
+        let names = definitions.iter().flat_map(Definition::names).filter(|name| !name.starts_with(OWN));
+        // Definitions that refer to one another are no metrics of pmcd, as a rule.
+        let own: HashSet<&str> = definitions.iter().map(Definition::name).collect();
+        known.lookup_beyond(self.live()?.context(), names, |name| !own.contains(name))
     }
 
     /// What definitions are bound to.
