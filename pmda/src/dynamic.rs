@@ -121,9 +121,10 @@ impl Dynamic {
     /// [`Agent::instances`](crate::Agent::instances) alone.
     pub fn insert(&mut self, metric: &Metric) -> Result<(), Mistake> {
         let name = self.scope.full_name(metric.name());
-        self.check_name(&name)?;
+        self.check_scope(&name)?;
         let item = metric.item();
         if let Some(other) = self.name_of(item) {
+            self.check_name(&name)?;
             return Err(Mistake::SameItem(other.to_owned(), name.into(), item));
         }
         check_help(&name, metric.oneline(), metric.text())?;
@@ -145,6 +146,7 @@ impl Dynamic {
     /// Gives a metric another name. Nothing has changed after an error.
     pub fn alias(&mut self, name: &str, item: Item) -> Result<(), Mistake> {
         let name = self.scope.full_name(name);
+        self.check_scope(&name)?;
         self.check_name(&name)?;
         let entry = self.metrics.get_mut(&item).ok_or_else(|| Mistake::NoMetric(name.clone().into_owned(), item))?;
         self.tree.insert_dynamic(&name, entry.pmid).map_err(mistake)?;
@@ -236,11 +238,13 @@ impl Dynamic {
         self.metrics.is_empty()
     }
 
-    /// A name that is free and may be dynamic.
+    /// A name that may be dynamic.
+    fn check_scope(&self, name: &str) -> Result<(), Mistake> {
+        if self.scope.covers(name) { Ok(()) } else { Err(Mistake::NotDynamic(name.to_owned())) }
+    }
+
+    /// A name that is free.
     fn check_name(&self, name: &str) -> Result<(), Mistake> {
-        if !self.scope.covers(name) {
-            return Err(Mistake::NotDynamic(name.to_owned()));
-        }
         match self.node(name) {
             None => Ok(()),
             Some(node) if node.pmid().is_some() => Err(Mistake::Twice(name.to_owned())),

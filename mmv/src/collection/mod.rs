@@ -139,12 +139,12 @@ impl Collection {
 
     /// The metrics, in the order of the files.
     pub fn metrics(&self) -> impl Iterator<Item = (&str, MetricDesc)> {
-        self.tables.metrics.iter().map(|entry| (entry.name.as_str(), entry.desc))
+        self.tables.metrics.iter().map(|entry| (&*entry.name, entry.desc))
     }
 
     /// The metric of a name.
     pub fn item(&self, name: &str) -> Result<Item, Error> {
-        self.tables.names.get(name).copied().ok_or(Error::NAME)
+        self.tables.names.item(name).ok_or(Error::NAME)
     }
 
     /// The name of a metric.

@@ -1,7 +1,8 @@
 //! Names of metrics.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use hashbrown::{HashMap, HashSet};
 use pmapi::Item;
 
 use super::source::Source;
@@ -23,41 +24,67 @@ pub(super) enum NameError {
 /// The agent's own metrics.
 const CONTROL: [&str; 4] = ["control.reload", "control.debug", "control.files", "control.metrics"];
 
-/// The full name of a metric.
-pub(super) fn full_name(prefix: &str, source: &Source, name: &[u8]) -> Result<String, NameError> {
+/// Puts the full name of a metric into `full`.
+pub(super) fn full_name(prefix: &str, source: &Source, name: &[u8], full: &mut String) -> Result<(), NameError> {
     let name = str::from_utf8(name).map_err(|_| NameError::Syntax)?;
-    let full = if source.file.header().flags.contains(Flags::NO_PREFIX) {
-        format!("{prefix}.{name}")
-    } else {
-        format!("{prefix}.{}.{name}", source.name.to_str().ok_or(NameError::Syntax)?)
-    };
-    check(&full)?;
+    full.clear();
+    full.extend([prefix, "."]);
+    if !source.file.header().flags.contains(Flags::NO_PREFIX) {
+        full.extend([source.name.to_str().ok_or(NameError::Syntax)?, "."]);
+    }
+    full.push_str(name);
+    check(full)?;
     let own = full.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('.'));
-    if own.is_some_and(|own| CONTROL.contains(&own)) { Err(NameError::Reserved) } else { Ok(full) }
+    if own.is_some_and(|own| CONTROL.contains(&own)) { Err(NameError::Reserved) } else { Ok(()) }
 }
 
 /// The C agent's rule, and that no component is empty.
 fn check(name: &str) -> Result<(), NameError> {
-    let good = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'.';
-    let syntax = name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.bytes().all(good)
-        && name.split('.').all(|component| !component.is_empty());
+    let mut before = b'.';
+    let mut good = |b: u8| match std::mem::replace(&mut before, b) {
+        b'.' if b == b'.' => false,
+        _ => b.is_ascii_alphanumeric() || b == b'_' || b == b'.',
+    };
+    let syntax = name.bytes().all(&mut good) && before != b'.' && name.starts_with(|c: char| c.is_ascii_alphabetic());
     if syntax { Ok(()) } else { Err(NameError::Syntax) }
 }
 
-/// Sees that a name can be added to the others.
-pub(super) fn check_place(names: &BTreeMap<String, Item>, name: &str) -> Result<(), NameError> {
-    if names.contains_key(name) {
-        return Err(NameError::InUse);
+/// The name space.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    metrics: HashMap<Arc<str>, Item>,
+    /// The names of all nodes that metrics are below.
+    inner: HashSet<Box<str>>,
+}
+
+impl Names {
+    pub(super) fn with_capacity(metrics: usize) -> Names {
+        Names { metrics: HashMap::with_capacity(metrics), inner: HashSet::new() }
     }
-    let mut ancestors = name.match_indices('.').filter_map(|(dot, _)| name.get(..dot));
-    if ancestors.any(|ancestor| names.contains_key(ancestor)) {
-        return Err(NameError::Leaf);
+
+    pub(super) fn item(&self, name: &str) -> Option<Item> {
+        self.metrics.get(name).copied()
     }
-    let below = format!("{name}.");
-    match names.range(below.clone()..).next() {
-        Some((next, _)) if next.starts_with(&below) => Err(NameError::Leaf),
-        _ => Ok(()),
+
+    /// Adds a metric. Nothing has changed after an error.
+    pub(super) fn insert(&mut self, name: &str, item: Item) -> Result<Arc<str>, NameError> {
+        if self.metrics.contains_key(name) {
+            return Err(NameError::InUse);
+        }
+        if self.inner.contains(name) {
+            return Err(NameError::Leaf);
+        }
+        // What is above an inner node is inner already.
+        let ancestors = name.rmatch_indices('.').filter_map(|(dot, _)| name.get(..dot));
+        let new = ancestors.take_while(|ancestor| !self.inner.contains(*ancestor));
+        let new: Vec<&str> = new.collect();
+        if new.iter().any(|ancestor| self.metrics.contains_key(*ancestor)) {
+            return Err(NameError::Leaf);
+        }
+        self.inner.extend(new.into_iter().map(Box::from));
+        let name = Arc::from(name);
+        self.metrics.insert(Arc::clone(&name), item);
+        Ok(name)
     }
 }
 
@@ -77,11 +104,24 @@ mod tests {
 
     #[test]
     fn places() {
-        let names: BTreeMap<String, Item> = ["mmv.a.b", "mmv.c"].map(|n| (n.to_owned(), Item::new(1, 1))).into();
-        assert_eq!(check_place(&names, "mmv.a.c"), Ok(()));
-        assert_eq!(check_place(&names, "mmv.a.bc"), Ok(()));
-        assert_eq!(check_place(&names, "mmv.a.b"), Err(NameError::InUse));
-        assert_eq!(check_place(&names, "mmv.a"), Err(NameError::Leaf));
-        assert_eq!(check_place(&names, "mmv.c.d"), Err(NameError::Leaf));
+        let mut names = Names::default();
+        for (name, outcome) in [
+            ("mmv.a.b", Ok(())),
+            ("mmv.c", Ok(())),
+            ("mmv.a.b", Err(NameError::InUse)),
+            ("mmv.a", Err(NameError::Leaf)),
+            ("mmv.c.d", Err(NameError::Leaf)),
+            ("mmv.c.d.e", Err(NameError::Leaf)),
+            // What was refused has left no node.
+            ("mmv.c.d", Err(NameError::Leaf)),
+            ("mmv.a.c", Ok(())),
+            ("mmv.a.bc", Ok(())),
+            ("mmv.d.e.f", Ok(())),
+            ("mmv.d", Err(NameError::Leaf)),
+        ] {
+            assert_eq!(names.insert(name, Item::new(1, 1)).map(|_| ()), outcome, "{name}");
+        }
+        assert_eq!(names.item("mmv.d.e.f"), Some(Item::new(1, 1)));
+        assert_eq!(names.item("mmv.d"), None);
     }
 }

@@ -1,13 +1,14 @@
 //! The files' metrics and instance domains, put together.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use pmapi::{Inst, Item, Semantics, Serial, Units};
 
 use super::MetricDesc;
 use super::labels::LabelTable;
-use super::names::{check_place, full_name};
+use super::names::{Names, full_name};
 use super::source::Source;
 use crate::format::ValueType;
 use crate::reader::{Indom, Instance, Metric};
@@ -15,7 +16,7 @@ use crate::reader::{Indom, Instance, Metric};
 /// What all files together have. Sources are meant by their index.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    pub names: BTreeMap<String, Item>,
+    pub names: Names,
     /// In the order of the files.
     pub metrics: Vec<Entry>,
     /// Each metric's place among them, by cluster and item; [`NONE`] where there is none.
@@ -31,7 +32,7 @@ pub(super) struct Tables {
 /// A metric.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub name: String,
+    pub name: Arc<str>,
     pub desc: MetricDesc,
     /// The first file that has it.
     pub source: usize,
@@ -83,7 +84,7 @@ pub(super) fn exported_serial(cluster: u16, serial: u32) -> Serial {
 
 impl Tables {
     pub(super) fn build(prefix: &str, sources: &[Source]) -> Tables {
-        let mut builder = Builder { prefix, tables: Tables::default(), values: Vec::new(), strangers: HashSet::new() };
+        let mut builder = Builder::new(prefix, sources);
         for (index, source) in sources.iter().enumerate() {
             for (part, indom) in source.file.indoms().iter().enumerate() {
                 builder.add_indom(sources, index, part, indom);
@@ -138,9 +139,22 @@ struct Builder<'a> {
     values: Vec<Vec<Place>>,
     /// Instances of a source whose identifier has another name in the domain.
     strangers: HashSet<(Serial, usize, Inst)>,
+    /// For the name of one metric.
+    name: String,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(prefix: &'a str, sources: &[Source]) -> Builder<'a> {
+        let metrics = sources.iter().map(|source| source.file.metrics().len()).sum();
+        let tables = Tables {
+            names: Names::with_capacity(metrics),
+            metrics: Vec::with_capacity(metrics),
+            fetched: Vec::with_capacity(metrics),
+            ..Tables::default()
+        };
+        Builder { prefix, tables, values: Vec::with_capacity(metrics), strangers: HashSet::new(), name: String::new() }
+    }
+
     fn add_indom(&mut self, sources: &[Source], source: usize, part: usize, indom: &Indom) {
         let Some(own) = sources.get(source) else { return };
         let serial = exported_serial(own.cluster, indom.serial);
@@ -173,7 +187,7 @@ impl Builder<'_> {
         metric: &Metric,
     ) -> Result<(), Refusal> {
         let Some(own) = sources.get(source) else { return Ok(()) };
-        let name = full_name(self.prefix, own, own.file.name(metric))?;
+        full_name(self.prefix, own, own.file.name(metric), &mut self.name)?;
         let item = u16::try_from(metric.item).ok().and_then(|item| Item::try_new(own.cluster, item));
         let item = item.ok_or(Refusal::Item)?;
         let indom = metric.indom.map(|serial| exported_serial(own.cluster, serial));
@@ -182,32 +196,29 @@ impl Builder<'_> {
             _ => (metric.semantics, metric.units),
         };
         let desc = MetricDesc { item, ty: metric.ty, indom, semantics: desc.0, units: desc.1 };
-        let known = self.tables.index(item);
-        if let Some(entry) = known.and_then(|index| self.tables.metrics.get(index)) {
+        let index = self.tables.index(item).unwrap_or(self.tables.metrics.len());
+        if let Some(entry) = self.tables.metrics.get(index) {
             // Another part of the same metric, with other instances.
-            if entry.name != name {
+            if *entry.name != *self.name {
                 return Err(Refusal::ItemInUse(item));
             }
             if entry.desc != desc {
                 return Err(Refusal::Contradiction);
             }
         } else {
-            check_place(&self.tables.names, &name)?;
-            self.tables.names.insert(name.clone(), item);
-        }
-        let index = known.unwrap_or_else(|| {
-            let index = self.tables.metrics.len();
+            let name = self.tables.names.insert(&self.name, item)?;
             self.tables.set_index(item, index);
             self.tables.metrics.push(Entry { name, desc, source, metric: metric_index });
             self.values.push(Vec::new());
-            index
-        });
+        }
         let Some(values) = self.values.get_mut(index) else { return Ok(()) };
+        values.reserve_exact(metric.values().len());
+        let only = values.is_empty() && metric.values().len() == 1;
         let mut known: HashSet<Option<Inst>> = values.iter().map(|place| place.inst).collect();
         for value in metric.values() {
             let inst = indom.and_then(|_| Inst::from_word(value.instance.cast_unsigned()));
             let stranger = indom.zip(inst).is_some_and(|(d, inst)| self.strangers.contains(&(d, source, inst)));
-            if inst.is_some() == indom.is_some() && !stranger && known.insert(inst) {
+            if inst.is_some() == indom.is_some() && !stranger && (only || known.insert(inst)) {
                 values.push(Place { inst, source: source as u32, metric: metric_index as u32, index: value.index });
             }
         }
@@ -217,6 +228,7 @@ impl Builder<'_> {
     /// Puts values into the order of their instances; those of no known instance go.
     fn finish(self) -> Tables {
         let mut tables = self.tables;
+        tables.places.reserve(self.values.iter().map(Vec::len).sum());
         for (entry, mut values) in tables.metrics.iter().zip(self.values) {
             if let Some(indom) = entry.desc.indom {
                 let order = tables.indoms.get(&indom).map(|indom| &indom.order);
