@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signal::SigSet;
 use pmapi::context::{HostSpec, Names};
-use pmapi::derive::Evaluator;
+use pmapi::derive::{Evaluator, Metadata as _, Missing};
 use pmapi::pdu::result::Changes;
 use pmapi::{Domain, Error, Item, PmId, Result};
 use tracing::{info, warn};
@@ -223,7 +223,8 @@ impl Sampler {
             bound.choose(kind);
             let (taken, changes) = self.take(&bound)?;
             // Counters may have begun anew: there is no difference between this sample and the one before.
-            if changes.0 & AGENTS.0 == 0 {
+            let anew = changes.0 & AGENTS.0 != 0 || changes.contains(Changes::NAMES) && !self.is_as_bound(&bound)?;
+            if !anew {
                 let start = Instant::now();
                 bound.evaluate(taken - self.started, self.pmcd.live()?);
                 self.link.counters.evaluated(start.elapsed());
@@ -262,6 +263,17 @@ impl Sampler {
         let age =
             (SystemTime::UNIX_EPOCH.checked_add(stamp)).and_then(|stamp| stamp.elapsed().ok()).unwrap_or_default();
         Ok((after.checked_sub(age).unwrap_or(before).clamp(before, after), changes))
+    }
+
+    /// Whether the operands of a sample are what they were when they were bound; of those that are away, the values are
+    /// errors.
+    fn is_as_bound(&mut self, bound: &Bound) -> Result<bool> {
+        self.link.sending();
+        let mut names = Names::lookup(self.pmcd.live()?.context(), bound.operands().map(|operand| &*operand.name))?;
+        Ok(bound.operands().all(|operand| match names.lookup(&operand.name) {
+            Ok(desc) => desc == operand.desc,
+            Err(missing) => missing == Missing::Desc,
+        }))
     }
 
     fn names(&mut self) -> Result<Names> {
