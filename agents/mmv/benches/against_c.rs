@@ -8,7 +8,7 @@ mod driver;
 use std::fs;
 use std::path::Path;
 
-use driver::{Contest, Goal, Home, Requests, Shape, no_peer};
+use driver::{Contest, Goal, Home, Program, Requests, Shape, no_peer};
 use mmv::{Counter, Family, Registry};
 use testkit::Pcp;
 
@@ -26,21 +26,34 @@ fn main() {
     for (files, metrics, instances) in [(10, 1000, 0), (1, 10, 1000), (100, 100, 0), (1000, 10, 0), (1000, 10, 10)] {
         Scene { files, metrics, instances }.measure();
     }
+    Scene { files: 1000, metrics: 100, instances: 0 }.measure_start();
 }
 
 impl Scene {
-    fn measure(&self) {
-        let home = Home::new();
+    /// The agents on the files of a home.
+    fn agents(&self, home: &Home) -> (Option<Program>, Program, Vec<Registry>) {
         let tmp = home.path("tmp");
-        let _registries = self.write(&tmp.join("mmv"));
+        let registries = self.write(&tmp.join("mmv"));
         let agent = |label, binary: &Path| home.agent(label, binary, &home.path("pmdas")).env("PCP_TMP_DIR", &tmp);
         let c = Pcp::locate().map(|pcp| pcp.path("PCP_PMDASADM_DIR").join("mmv/pmdammv")).ok();
         if c.is_none() {
             no_peer("PCP is not installed");
         }
         let c = c.map(|c| agent("C", &c));
-        let ours = agent("Rust", env!("CARGO_BIN_EXE_pmdammv").as_ref());
+        (c, agent("Rust", env!("CARGO_BIN_EXE_pmdammv").as_ref()), registries)
+    }
 
+    /// Start to the first answer, that to a fetch of one value.
+    fn measure_start(&self) {
+        let home = Home::new();
+        let (c, ours, _registries) = self.agents(&home);
+        println!("\n{} values in {} files", u32::from(self.files) * u32::from(self.metrics), self.files);
+        Contest::new(&home, c, ours, Requests::of(70).fetch(&[(self.files, 0)])).starts(7, Goal::Cpu(0.25));
+    }
+
+    fn measure(&self) {
+        let home = Home::new();
+        let (c, ours, _registries) = self.agents(&home);
         let requests = Requests::of(70);
         let items: Vec<(u16, u16)> =
             (1..=self.files).flat_map(|file| (0..self.metrics).map(move |metric| (file, metric))).collect();
