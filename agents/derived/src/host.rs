@@ -29,8 +29,9 @@ const SAMPLES: u32 = 10;
 const LINGER: Duration = Duration::from_secs(60);
 
 /// The same after somebody has looked at it who may ask for values next.
-const EXPECTED: u32 = 2;
-const SOON: Duration = Duration::from_secs(5);
+pub(crate) fn soon(interval: Duration) -> Duration {
+    (interval * 2).max(Duration::from_secs(5))
+}
 
 /// A group whose operands are metrics of a pmcd.
 #[derive(Debug)]
@@ -107,7 +108,7 @@ impl Running for Host {
 
     fn expect(&self, places: &[usize]) {
         let Some(snapshot) = &self.snapshot else { return };
-        places.iter().for_each(|place| snapshot.demand.ask(*place, (self.interval * EXPECTED).max(SOON)));
+        places.iter().for_each(|place| snapshot.demand.ask(*place, soon(self.interval)));
         if !places.iter().all(|place| self.is_sampled(*place)) {
             self.link.ask();
         }

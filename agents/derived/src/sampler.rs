@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use crate::bound::Bound;
 use crate::config::Group;
 use crate::demand::Demand;
+use crate::host;
 use crate::link::{Link, Order, Snapshot};
 use crate::metrics::Metrics;
 use crate::operands::pmcd::{Connected, Pmcd};
@@ -293,7 +294,12 @@ impl Sampler {
                 metrics.bad.iter().for_each(|bad| warn!("{}", bad.message));
                 let demand = match old {
                     Some(old) => old.demand.carried_over(&old.metrics, &metrics),
-                    None => Demand::default().carried_over(&Metrics::default(), &metrics),
+                    None => {
+                        // Who has waited for the agent to be ready looks at all of it next.
+                        let demand = Demand::default().carried_over(&Metrics::default(), &metrics);
+                        (0..good).for_each(|place| demand.ask(place, host::soon(self.interval)));
+                        demand
+                    }
                 };
                 (Arc::new(metrics), Arc::new(demand))
             }
