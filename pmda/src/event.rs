@@ -17,7 +17,8 @@ use crate::values::convert;
 ///
 /// A client takes part from its first fetch on. Without clients events are counted and dropped. When
 /// the memory is used up the oldest give way, and a client that has not read them is told how many it
-/// has missed.
+/// has missed: before the next, and those that have been [lost elsewhere](EventQueue::lost) with them.
+/// Metrics of both types may show a queue; each client reads each event once of either.
 ///
 /// The values of an event are those of metrics, its parameters: declare them with
 /// [`Metric::parameter`](crate::schema::Metric::parameter), and clients know their names and units.
@@ -72,14 +73,14 @@ struct Queue {
     domain: Domain,
     types: Types,
     limit: usize,
-    events: VecDeque<Event>,
-    /// Number of the first of `events`, counted from the first that was kept.
-    first: u64,
+    waiting: VecDeque<Waiting>,
+    /// Number of the next event.
+    next: u64,
     size: usize,
     keeps: bool,
     restricted: bool,
-    /// Time of the last event that was dropped unread.
-    dropped: Stamp,
+    /// When the last events were lost elsewhere.
+    lost: Stamp,
     readers: HashMap<i32, Reader>,
     count: u64,
     bytes: u64,
@@ -89,12 +90,24 @@ struct Queue {
     array: EventArray,
 }
 
+/// All events have numbers, of those that have been lost, too.
+struct Waiting {
+    number: u64,
+    event: Event,
+}
+
 #[derive(Default)]
 struct Reader {
-    /// Number of the next event to be read; none before the first fetch.
-    next: Option<u64>,
+    /// Number of the next event to be read in either layout; none before the first fetch.
+    next: [Option<u64>; 2],
     access: bool,
     filter: Option<Filter>,
+}
+
+impl Reader {
+    fn reads(&self) -> bool {
+        self.next.iter().any(Option::is_some)
+    }
 }
 
 impl Event {
@@ -112,15 +125,11 @@ impl Event {
     pub fn param(&self, item: Item) -> Option<Atom<'_>> {
         self.params.iter().find(|(pmid, _)| pmid.is_some_and(|pmid| pmid.item() == item)).map(|(_, value)| value)
     }
-
-    fn size(&self) -> usize {
-        size(&self.params)
-    }
 }
 
 /// The memory that an event takes.
 fn size(params: &Params) -> usize {
-    size_of::<Event>() + params.size()
+    size_of::<Waiting>() + params.size()
 }
 
 impl EventQueue {
@@ -129,12 +138,12 @@ impl EventQueue {
             domain,
             types,
             limit,
-            events: VecDeque::new(),
-            first: 0,
+            waiting: VecDeque::new(),
+            next: 0,
             size: 0,
             keeps: false,
             restricted: false,
-            dropped: Stamp::default(),
+            lost: Stamp::default(),
             readers: HashMap::new(),
             count: 0,
             bytes: 0,
@@ -182,6 +191,15 @@ impl EventQueue {
         packed.and_then(|()| queue.push(time, flags))
     }
 
+    /// Counts events that were lost before they came here, as if they had come and given way at once: the
+    /// clients that read are told of them, in their place among the others (pmdaEventAddMissedRecord(3)).
+    pub fn lost(&self, time: Stamp, count: u32) {
+        let queue = &mut *self.0.borrow_mut();
+        queue.count += u64::from(count);
+        queue.next += u64::from(count);
+        queue.lost = time;
+    }
+
     /// Gives a client only the events that pass (pmdaEventSetFilter(3)). A client with a filter has
     /// access. The filter is dropped with the client, or when it gets another one.
     ///
@@ -203,12 +221,12 @@ impl EventQueue {
         self.reader(client).access = allowed;
     }
 
-    /// Events so far (pmdaEventQueueCounter(3)).
+    /// Events so far, with those that were lost (pmdaEventQueueCounter(3)).
     pub fn count(&self) -> u64 {
         self.0.borrow().count
     }
 
-    /// Bytes of all events so far (pmdaEventQueueBytes(3)).
+    /// Bytes of all events so far that came here (pmdaEventQueueBytes(3)).
     pub fn bytes(&self) -> u64 {
         self.0.borrow().bytes
     }
@@ -220,7 +238,7 @@ impl EventQueue {
 
     /// Clients that read (pmdaEventQueueClients(3)).
     pub fn clients(&self) -> usize {
-        self.0.borrow().readers.values().filter(|reader| reader.next.is_some()).count()
+        self.0.borrow().readers.values().filter(|reader| reader.reads()).count()
     }
 
     fn reader(&self, client: Client) -> RefMut<'_, Reader> {
@@ -246,8 +264,9 @@ impl Queue {
         }
     }
 
-    fn end(&self) -> u64 {
-        self.first + self.events.len() as u64
+    /// Number of the first event that waits.
+    fn first(&self) -> u64 {
+        self.waiting.front().map_or(self.next, |waiting| waiting.number)
     }
 
     fn push(&mut self, time: Stamp, flags: EventFlags) -> Result {
@@ -258,24 +277,23 @@ impl Queue {
             warn!("event of {size} bytes: the queue has {}", self.limit);
             return Err(Error::TOOBIG);
         }
-        if !self.keeps && self.readers.values().all(|reader| reader.next.is_none()) {
+        if !self.keeps && !self.readers.values().any(Reader::reads) {
             return Ok(());
         }
-        while self.size + size > self.limit {
-            let Some(oldest) = self.take_first() else { break };
-            self.dropped = oldest.time;
-        }
+        while self.size + size > self.limit && self.drop_first() {}
         self.size += size;
         // A copy has no room to spare.
-        self.events.push_back(Event { time, flags, params: self.buffer.clone() });
+        let event = Event { time, flags, params: self.buffer.clone() };
+        self.waiting.push_back(Waiting { number: self.next, event });
+        self.next += 1;
         Ok(())
     }
 
-    fn take_first(&mut self) -> Option<Event> {
-        let event = self.events.pop_front()?;
-        self.first += 1;
-        self.size -= event.size();
-        Some(event)
+    /// False when there is none.
+    fn drop_first(&mut self) -> bool {
+        let first = self.waiting.pop_front();
+        self.size -= first.as_ref().map_or(0, |waiting| size(&waiting.event.params));
+        first.is_some()
     }
 
     /// Drops what nobody is going to read.
@@ -283,35 +301,43 @@ impl Queue {
         if self.keeps {
             return;
         }
-        let read = self.readers.values().filter_map(|reader| reader.next).min().unwrap_or(self.end());
-        while self.first < read && self.take_first().is_some() {}
+        let read = self.readers.values().flat_map(|reader| reader.next).flatten().min();
+        while read.is_none_or(|read| self.first() < read) && self.drop_first() {}
     }
 
     fn pack(&mut self, client: Client, layout: Layout) -> Result {
-        let (first, end) = (self.first, self.end());
+        let first = self.first();
         let reader = self.readers.entry(client.number()).or_default();
-        let next = reader.next.unwrap_or(first).max(first);
-        let missed = next - reader.next.unwrap_or(next);
+        let [micro, nano] = &mut reader.next;
+        let position = if layout == Layout::Micro { micro } else { nano };
         self.array.start(layout);
         if self.restricted && !reader.access && reader.filter.is_none() {
-            reader.next = Some(end);
+            *position = Some(self.next);
             return Err(Error::PERMISSION);
         }
-        if missed > 0 {
-            self.array.missed(self.dropped, u32::try_from(missed).unwrap_or(u32::MAX))?;
-        }
-        reader.next = Some(end);
-        for (number, event) in (next..).zip(self.events.iter().skip((next - first) as usize)) {
-            if reader.filter.as_mut().is_none_or(|passes| passes(event))
-                && self.array.push(event.time, event.flags, &event.params).is_err()
-            {
-                // The value is full: the rest goes with the next.
-                reader.next = Some(number);
-                break;
+        let mut next = position.unwrap_or(first);
+        let from = self.waiting.partition_point(|waiting| waiting.number < next);
+        let Queue { array, waiting, .. } = self;
+        let packed = waiting.range(from..).try_for_each(|Waiting { number, event }| {
+            put_missed(array, event.time, number - next)?;
+            next = *number;
+            if reader.filter.as_mut().is_none_or(|passes| passes(event)) {
+                array.push(event.time, event.flags, &event.params)?;
             }
+            next = number + 1;
+            Ok(())
+        });
+        // When the value is full the rest goes with the next.
+        if packed.and_then(|()| put_missed(array, self.lost, self.next - next)).is_ok() {
+            next = self.next;
         }
+        *position = Some(next);
         Ok(())
     }
+}
+
+fn put_missed(array: &mut EventArray, time: Stamp, count: u64) -> Result {
+    if count == 0 { Ok(()) } else { array.missed(time, u32::try_from(count).unwrap_or(u32::MAX)) }
 }
 
 impl PerClient for RefCell<Queue> {
@@ -331,7 +357,7 @@ impl fmt::Debug for EventQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let queue = self.0.borrow();
         let mut out = f.debug_struct("EventQueue");
-        out.field("limit", &queue.limit).field("size", &queue.size).field("events", &queue.events.len());
+        out.field("limit", &queue.limit).field("size", &queue.size).field("events", &queue.waiting.len());
         out.field("clients", &queue.readers.len()).finish()
     }
 }

@@ -25,7 +25,7 @@ fn at(n: u32) -> Stamp {
     Stamp { seconds: n.into(), nanoseconds: 5000 }
 }
 
-const SIZE: usize = size_of::<Event>() + 16;
+const SIZE: usize = size_of::<Waiting>() + 16;
 
 /// What a client reads: numbers of events, negative for how many were missed.
 fn read(queue: &EventQueue, client: Client) -> Vec<i64> {
@@ -81,17 +81,64 @@ fn who_is_slow_misses_the_oldest_and_is_told() {
 }
 
 #[test]
-fn the_missed_ones_have_the_time_of_the_last() {
+fn the_missed_ones_have_the_time_of_the_next() {
     let (_ends, queue) = queue(SIZE);
-    read(&queue, A);
+    queue.read(A, Layout::Micro, |_| Ok(())).unwrap();
     (1..=3).for_each(|n| push(&queue, n));
+    queue.lost(at(4), 1);
     let put = |atom: Atom<'_>| {
         let Atom::Event(payload) = atom else { panic!("{atom:?}") };
         let found: Vec<_> = records(payload, Layout::Micro).unwrap().map(|r| (r.time, r.flags)).collect();
-        assert_eq!(found, [(at(2), EventFlags::MISSED), (at(3), EventFlags::POINT)]);
+        let missed = |n| (at(n), EventFlags::MISSED);
+        assert_eq!(found, [missed(3), (at(3), EventFlags::POINT), missed(4)]);
         Ok(())
     };
     queue.read(A, Layout::Micro, put).unwrap();
+}
+
+#[test]
+fn who_reads_is_told_of_what_was_lost_elsewhere() {
+    let (_ends, queue) = queue(3 * SIZE);
+    read(&queue, A);
+    queue.lost(at(1), 2);
+    // Nobody else was there.
+    assert_eq!((read(&queue, A), read(&queue, B)), (vec![-2], vec![]));
+    push(&queue, 1);
+    queue.lost(at(1), 3);
+    queue.lost(at(2), 4);
+    push(&queue, 2);
+    assert_eq!(read(&queue, A), [1, -7, 2]);
+    queue.lost(at(3), 5);
+    assert_eq!((read(&queue, A), read(&queue, A)), (vec![-5], vec![]));
+    // With those for which there was no room here.
+    (3..=6).for_each(|n| push(&queue, n));
+    assert_eq!((read(&queue, A), read(&queue, B)), (vec![-1, 4, 5, 6], vec![-15, 4, 5, 6]));
+    assert_eq!((queue.count(), queue.bytes(), queue.memory()), (20, 6 * SIZE as u64, 0));
+    // More than a record can tell.
+    (7..=8).for_each(|n| queue.lost(at(n), u32::MAX));
+    push(&queue, 9);
+    assert_eq!((read(&queue, A), read(&queue, A)), (vec![-i64::from(u32::MAX), 9], vec![]));
+}
+
+#[test]
+fn a_client_reads_each_event_once_in_either_layout() {
+    let (_ends, queue) = queue(100 * SIZE);
+    let read_micro = || {
+        let mut count = 0;
+        let put = |atom: Atom<'_>| {
+            let Atom::Event(payload) = atom else { panic!("{atom:?}") };
+            count = records(payload, Layout::Micro).unwrap().count();
+            Ok(())
+        };
+        queue.read(A, Layout::Micro, put).unwrap();
+        count
+    };
+    assert_eq!((read_micro(), queue.clients()), (0, 1));
+    push(&queue, 1);
+    assert_eq!((read(&queue, A), read_micro(), queue.memory()), (vec![1], 1, 0));
+    (2..=3).for_each(|n| push(&queue, n));
+    assert_eq!((read_micro(), queue.memory(), queue.clients()), (2, 2 * SIZE, 1));
+    assert_eq!((read(&queue, A), queue.memory()), (vec![2, 3], 0));
 }
 
 #[test]
@@ -184,41 +231,48 @@ fn a_queue_that_keeps_has_a_past_for_new_clients() {
     let queue = queue.keeping();
     (1..=3).for_each(|n| push(&queue, n));
     assert_eq!(read(&queue, A), [2, 3]);
-    assert_eq!((read(&queue, A), read(&queue, B)), (vec![], vec![2, 3]));
+    queue.lost(at(4), 5);
+    push(&queue, 4);
+    assert_eq!((read(&queue, A), read(&queue, B)), (vec![-5, 4], vec![3, -5, 4]));
 }
 
 proptest! {
     /// Against a model: what a client has read, in order, and what it was told to have missed are all
     /// events since its first fetch, and the memory keeps its bound.
     #[test]
-    fn nothing_is_lost_untold(steps in prop::collection::vec(0..5u8, 0..300), limit in 1..8usize) {
+    fn nothing_is_lost_untold(steps in prop::collection::vec(0..6u8, 0..300), limit in 1..8usize) {
         let (ends, queue) = queue(limit * SIZE);
-        let mut pushed = 0;
+        let mut last = 0;
         let mut read_to = [None::<i64>; 2];
         for step in steps {
             match step {
                 0..=2 => {
-                    pushed += 1;
-                    push(&queue, pushed);
+                    last += 1;
+                    push(&queue, last);
                 }
-                n @ 3..=4 => {
-                    let to = &mut read_to[usize::from(n - 3)];
+                3 => {
+                    last += 2;
+                    queue.lost(at(last), 2);
+                }
+                n => {
+                    let to = &mut read_to[usize::from(n - 4)];
                     let found = read(&queue, Client::new(n.into()));
-                    let Some(from) = *to else {
-                        // The first fetch: whatever waits, up to the last.
-                        prop_assert!(found.last().is_none_or(|last| *last == i64::from(pushed)));
-                        *to = Some(i64::from(pushed));
-                        continue;
-                    };
-                    let missed = found.first().filter(|n| **n < 0).map_or(0, |n| -n);
-                    let numbers = found.into_iter().filter(|n| *n > 0);
-                    prop_assert!(numbers.eq(from + missed + 1..=i64::from(pushed)));
-                    *to = Some(i64::from(pushed));
+                    // The first fetch: whatever waits.
+                    let mut at = to.unwrap_or_else(|| match found.first() {
+                        Some(first) => first - 1,
+                        None => last.into(),
+                    });
+                    for n in found {
+                        at += if n < 0 { -n } else { 1 };
+                        prop_assert!(n < 0 || n == at);
+                    }
+                    prop_assert_eq!(at, i64::from(last));
+                    *to = Some(at);
                 }
-                _ => unreachable!(),
             }
             prop_assert!(queue.memory() <= limit * SIZE);
         }
+        prop_assert_eq!(queue.count(), u64::from(last));
         ends.forget(None);
         prop_assert_eq!(queue.memory(), 0);
     }
