@@ -4,14 +4,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use pmda::pmapi::pdu::event::Layout;
 use pmda::prelude::*;
 use trace::light::{ReadError, Reader, Record, now};
 use trace::protocol::{Data, Kind};
 use tracing::warn;
 
 use crate::filter::{Filter, Key};
-use crate::records::Records;
 
 const CLUSTER: u16 = 1;
 /// The cluster of fields.
@@ -46,16 +44,13 @@ const ID_BITS: u32 = 42;
 /// The event metrics and their queue.
 #[derive(Debug)]
 pub(crate) struct Events {
-    records: Records,
+    queue: EventQueue,
     names: Dynamic,
     prefix: String,
     /// The items of fields; none when there is no more room for them.
     fields: HashMap<Box<str>, Option<Item>>,
     /// Records of all processes, to be sorted.
     pending: Vec<Pending>,
-    /// Somebody reads records.
-    wanted: bool,
-    count: u64,
     missed: u64,
 }
 
@@ -64,7 +59,7 @@ struct Pending {
     time: u64,
     flags: EventFlags,
     /// How many of its thread came before it, and were overwritten.
-    missed: u64,
+    missed: u32,
     kind: Kind,
     tag: String,
     duration: Option<u64>,
@@ -131,13 +126,11 @@ impl Events {
         param("field", FIELD, Type::String, Units::NONE, "Key and value of a field for which there is no metric");
         let names = setup.dynamic([format!("{prefix}.event.field")]);
         Events {
-            records: Records::new(setup.indom_id(Serial::new(0)).domain(), MEMORY_LIMIT),
+            queue: setup.event_queue(MEMORY_LIMIT).keeping(),
             names,
             prefix,
             fields: HashMap::new(),
             pending: Vec::new(),
-            wanted: false,
-            count: 0,
             missed: 0,
         }
     }
@@ -152,14 +145,11 @@ impl Events {
 
     pub(crate) fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
-            RECORDS | HIGHRES_RECORDS => {
-                self.wanted = true;
-                self.records.fetch(layout(item), out)
-            }
-            COUNT => out.put(self.count),
+            RECORDS | HIGHRES_RECORDS => out.put_events(&self.queue),
+            COUNT => out.put(self.queue.count() - self.missed),
             MISSED => out.put(self.missed),
-            MEMORY => out.put(self.records.size() as u64),
-            CLIENTS => out.put(self.records.readers() as u32),
+            MEMORY => out.put(self.queue.memory() as u64),
+            CLIENTS => out.put(self.queue.clients() as u32),
             _ => Err(Error::PMID),
         }
     }
@@ -172,32 +162,26 @@ impl Events {
             return Err(Error::PERMISSION);
         }
         if text.trim().is_empty() {
-            self.records.set_filter(client, layout(item), None);
+            self.queue.clear_filter(client);
             return Ok(());
         }
         let filter = Filter::parse(text, |field| self.field(field)).map_err(|e| {
             warn!("filter {text}: {e}");
             Error::BADSTORE
         })?;
-        self.records.set_filter(client, layout(item), Some(filter));
+        self.queue.set_filter(client, move |event| filter.passes(event));
         Ok(())
-    }
-
-    /// A client has gone.
-    pub(crate) fn forget(&mut self, client: Client) {
-        self.records.forget(client);
-        self.wanted = self.records.readers() > 0;
     }
 
     /// Whether somebody reads records.
     pub(crate) fn are_wanted(&self) -> bool {
-        self.wanted
+        self.queue.clients() > 0
     }
 
     /// What has come over TCP.
     #[inline]
     pub(crate) fn add(&mut self, data: &Data<'_>) {
-        if self.wanted {
+        if self.are_wanted() {
             self.pending.push(Pending::over_tcp(data));
             if self.pending.len() >= MOST_PENDING {
                 self.publish();
@@ -207,12 +191,10 @@ impl Events {
 
     /// Takes the records of a process that are new.
     pub(crate) fn read(&mut self, reader: &mut Reader) -> Result<(), ReadError> {
-        let limit = if self.wanted { WANTED } else { UNWANTED } / reader.lanes().max(1) as u64;
+        let limit = if self.are_wanted() { WANTED } else { UNWANTED } / reader.lanes().max(1) as u64;
         let process = reader.process().pid;
         let pending = &mut self.pending;
-        let missed =
-            reader.records(limit, |kind, tag, record| pending.push(Pending::new(kind, tag, record, process)))?;
-        self.missed = self.missed.saturating_add(missed);
+        reader.records(limit, |kind, tag, record| pending.push(Pending::new(kind, tag, record, process)))?;
         Ok(())
     }
 
@@ -251,8 +233,9 @@ impl Events {
         let params = params.chain(record.value.map(|value| (VALUE, value.into())));
         let params = params.chain((record.process != 0).then(|| (PROCESS, record.process.into())));
         let params = params.chain(fields.iter().map(|(item, value)| (*item, value.as_ref().into())));
-        self.count += 1;
-        if let Err(e) = self.records.push(record.missed, time, flags, params) {
+        self.queue.lost(time, record.missed);
+        self.missed += u64::from(record.missed);
+        if let Err(e) = self.queue.push(time, flags, params) {
             warn!("event record: {e}");
         }
     }
@@ -278,10 +261,6 @@ impl Events {
         self.fields.insert(key.into(), item);
         item
     }
-}
-
-fn layout(item: Item) -> Layout {
-    if item == HIGHRES_RECORDS { Layout::Nano } else { Layout::Micro }
 }
 
 /// A component of a metric's name.
@@ -313,7 +292,7 @@ impl Pending {
         Pending {
             time: record.time,
             flags,
-            missed: record.missed,
+            missed: record.missed.try_into().unwrap_or(u32::MAX),
             kind,
             tag: text(tag),
             duration: record.duration(),

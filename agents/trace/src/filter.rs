@@ -1,7 +1,5 @@
 //! What a client wants of the event records.
 
-use pmda::pmapi::PmId;
-use pmda::pmapi::pdu::event::Params;
 use pmda::prelude::*;
 use regex::bytes::Regex;
 
@@ -35,10 +33,9 @@ impl Filter {
         conditions.map(|condition| parse(condition.trim(), &mut field)).collect::<Result<_, _>>().map(Filter)
     }
 
-    /// Whether a record with these parameters meets all of them.
-    pub(crate) fn passes(&self, params: &Params) -> bool {
-        let is = |item| move |param: &(Option<PmId>, Atom<'_>)| param.0.is_some_and(|pmid| pmid.item() == item);
-        self.0.iter().all(|(item, test)| params.iter().find(is(*item)).is_some_and(|(_, value)| test.passes(&value)))
+    /// Whether a record meets all of them.
+    pub(crate) fn passes(&self, event: &Event) -> bool {
+        self.0.iter().all(|(item, test)| event.param(*item).is_some_and(|value| test.passes(&value)))
     }
 }
 

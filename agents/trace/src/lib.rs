@@ -18,7 +18,6 @@ mod light;
 mod metrics;
 mod options;
 mod processes;
-mod records;
 mod server;
 mod tags;
 mod turns;
@@ -142,10 +141,6 @@ impl Agent for Trace {
             // As PCP's agent says of the others.
             _ => Err(Error::PMID),
         }
-    }
-
-    fn close(&mut self, client: Client) {
-        self.events.forget(client);
     }
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
