@@ -40,7 +40,7 @@ fn fetch(collection: &mut Collection, items: &[Item]) -> u64 {
     collection.refresh();
     let mut values = 0;
     for item in items {
-        collection.fetch(*item, |_| true, |_, atom| values += u64::from(atom.ty().is_numeric())).unwrap();
+        collection.fetch(*item, |_| true, |_, value| values += u64::from(value.unwrap().ty().is_numeric())).unwrap();
     }
     values
 }

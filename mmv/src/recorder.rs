@@ -356,9 +356,9 @@ mod tests {
                 let instances = collection.instances(indom).unwrap();
                 instances.map(|(id, name)| (id, String::from_utf8_lossy(name).into_owned())).collect()
             });
-            let mut put = |inst: Option<_>, atom: pmapi::Atom<'_>| {
+            let mut put = |inst: Option<_>, value: pmapi::Result<pmapi::Atom<'_>>| {
                 let instance = inst.map_or(String::new(), |inst| format!("[{}]", names[&inst]));
-                values.insert(format!("{name}{instance}"), atom.print(0).to_string());
+                values.insert(format!("{name}{instance}"), value.unwrap().print(0).to_string());
             };
             collection.fetch(desc.item, |_| true, &mut put).unwrap();
         }

@@ -27,7 +27,7 @@ fn names(collection: &Collection) -> Vec<&str> {
 fn value(collection: &mut Collection, name: &str) -> Result<String, Error> {
     let item = collection.item(name)?;
     let mut values = Vec::new();
-    collection.fetch(item, |_| true, |_, atom| values.push(atom.print(0).to_string()))?;
+    collection.fetch(item, |_| true, |_, value| values.push(value.unwrap().print(0).to_string()))?;
     Ok(values.join(" "))
 }
 
@@ -212,7 +212,7 @@ fn many_values_of_one_file() {
         let mut values = Vec::new();
         let some = |inst: Inst| inst.word().is_multiple_of(2);
         collection
-            .fetch(Item::new(cluster, m), some, |inst, atom| values.push((inst, atom.print(0).to_string())))
+            .fetch(Item::new(cluster, m), some, |inst, value| values.push((inst, value.unwrap().print(0).to_string())))
             .unwrap();
         let expected: Vec<(Option<Inst>, String)> = (0..5000)
             .filter(|i| i % 2 == 0)

@@ -63,9 +63,16 @@ fn collection(dir: &Path, files: &[(&str, &Raw)]) -> Collection {
 type Fetched = Result<Vec<(Option<u32>, String)>, Error>;
 
 fn fetch(collection: &mut Collection, item: Item) -> Fetched {
-    let mut values = Vec::new();
-    collection.fetch(item, |_| true, |inst, atom| values.push((inst.map(Inst::word), atom.print(0).to_string())))?;
-    Ok(values)
+    let (mut values, mut missing) = (Vec::new(), Ok(()));
+    collection.fetch(
+        item,
+        |_| true,
+        |inst, value| match value {
+            Ok(atom) => values.push((inst.map(Inst::word), atom.print(0).to_string())),
+            Err(e) => missing = Err(e),
+        },
+    )?;
+    if values.is_empty() { missing.map(|()| values) } else { Ok(values) }
 }
 
 fn one(value: &str) -> Fetched {

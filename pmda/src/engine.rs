@@ -22,6 +22,7 @@ use crate::labels;
 use crate::names;
 use crate::options;
 use crate::schema::{Identity, Schema, Served};
+use crate::unserved::Unserved;
 use crate::values::Values;
 
 mod hosts;
@@ -50,6 +51,7 @@ pub struct Engine<A> {
     answered: Option<(Request, Client)>,
     out: Vec<u8>,
     result: ResultWriter,
+    unserved: Unserved,
 }
 
 /// Where an answer is.
@@ -95,6 +97,7 @@ impl<A: Agent> Engine<A> {
             answered: None,
             out: Vec::new(),
             result: ResultWriter::new(),
+            unserved: Unserved::default(),
         })
     }
 
@@ -225,6 +228,7 @@ impl<A: Agent> Engine<A> {
         let domain = self.schema.domain();
         let named = fetch.pmids().flatten().filter(|pmid| pmid.domain() == domain);
         self.agent.prepare(&mut named.map(PmId::item), client)?;
+        self.unserved.begin(self.agent.dynamic().map(Dynamic::version).unwrap_or_default());
         self.result.begin();
         for pmid in fetch.pmids() {
             // A request may name a large metric any number of times.
@@ -252,7 +256,7 @@ impl<A: Agent> Engine<A> {
                 continue;
             }
             let selection = metric.desc.indom.map_or(Selection::ALL, |indom| self.profile.selection(indom));
-            let mut values = Values::new(&mut self.result, &metric.desc, selection, client);
+            let mut values = Values::new(&mut self.result, &mut self.unserved, &metric.desc, selection, client);
             match self.agent.fetch(metric.item, &mut values) {
                 Ok(()) => {
                     let missing = values.missing();
@@ -266,7 +270,7 @@ impl<A: Agent> Engine<A> {
                     }
                 }
                 Err(e) => {
-                    report(metric.desc.pmid, e);
+                    self.unserved.log(metric.desc.pmid, None, e);
                     self.result.fail_set(e);
                 }
             }
@@ -422,17 +426,6 @@ fn stored_as(ty: Type) -> Type {
 /// A declared or dynamic metric.
 fn find<A: Agent>(agent: &A, schema: &Schema, pmid: PmId) -> Option<Served> {
     schema.find(pmid).or_else(|| agent.dynamic()?.find(pmid)).copied()
-}
-
-/// Logs that a metric has no values, as loudly as libpcp_pmda does.
-fn report(pmid: PmId, e: Error) {
-    match e {
-        Error::INST => warn!("metric {pmid}: {e}"),
-        Error::VALUE | Error::APPVERSION | Error::PERMISSION | Error::AGAIN | Error::NYI => {
-            debug!(target: "libpmda", "metric {pmid}: {e}");
-        }
-        _ => error!("metric {pmid}: {e}"),
-    }
 }
 
 /// A PMID for the log.

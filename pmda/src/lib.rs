@@ -63,6 +63,7 @@ pub mod poll;
 pub mod schema;
 pub mod session;
 mod transport;
+mod unserved;
 pub mod user;
 pub mod values;
 pub mod watch;

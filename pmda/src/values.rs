@@ -8,6 +8,7 @@ use pmapi::{Atom, Desc, Error, Inst, Item, PmId, Result, Type};
 use crate::cache::Cache;
 use crate::client::Client;
 use crate::event::EventQueue;
+use crate::unserved::Unserved;
 
 /// Takes the values of one metric, and puts those that the client wants into the answer.
 ///
@@ -15,6 +16,7 @@ use crate::event::EventQueue;
 #[derive(Debug)]
 pub struct Values<'a> {
     out: &'a mut ResultWriter,
+    unserved: &'a mut Unserved,
     desc: &'a Desc,
     selection: Selection<'a>,
     client: Client,
@@ -23,8 +25,14 @@ pub struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    pub(crate) fn new(out: &'a mut ResultWriter, desc: &'a Desc, selection: Selection<'a>, client: Client) -> Self {
-        Values { out, desc, selection, client, missing: Ok(()) }
+    pub(crate) fn new(
+        out: &'a mut ResultWriter,
+        unserved: &'a mut Unserved,
+        desc: &'a Desc,
+        selection: Selection<'a>,
+        client: Client,
+    ) -> Self {
+        Values { out, unserved, desc, selection, client, missing: Ok(()) }
     }
 
     pub(crate) fn missing(&self) -> Result {
@@ -76,7 +84,7 @@ impl<'a> Values<'a> {
 
     /// The events that the client has not read, of a metric of type [`Type::Event`] or
     /// [`Type::HighResEvent`]: no value when there are none (pmdaEventQueueRecords(3)). The client has
-    /// read them then, in whatever metric.
+    /// read them then, in all metrics of this type.
     ///
     /// `PM_ERR_PERMISSION` for a client that has no access to the queue.
     pub fn put_events(&mut self, queue: &EventQueue) -> Result {
@@ -107,7 +115,7 @@ impl<'a> Values<'a> {
     /// instance has a value.
     pub fn fail_inst(&mut self, inst: Inst, error: Error) {
         if self.selection.includes(inst) {
-            tracing::debug!(target: "libpmda", "metric {}: instance {inst}: {error}", self.desc.pmid);
+            self.unserved.log(self.desc.pmid, Some(inst), error);
             self.missing = Err(error);
         }
     }
@@ -184,7 +192,7 @@ mod tests {
         out.begin();
         out.begin_set(Some(desc.pmid));
         let selection = desc.indom.map_or(Selection::ALL, |indom| profile.selection(indom));
-        fill(&mut Values::new(&mut out, desc, selection, Client::new(0)))?;
+        fill(&mut Values::new(&mut out, &mut Unserved::default(), desc, selection, Client::new(0)))?;
         out.end_set(Ok(()));
         let (head, blocks) = out.seal(0, Changes::default())?;
         Ok([head, blocks].concat())

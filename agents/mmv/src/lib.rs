@@ -84,9 +84,14 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
             item,
             |inst| selection.includes(inst),
             |inst, value| {
-                let put = match inst {
-                    Some(inst) => out.put_inst(inst, value),
-                    None => out.put(value),
+                let put = match (inst, value) {
+                    (Some(inst), Ok(value)) => out.put_inst(inst, value),
+                    (None, Ok(value)) => out.put(value),
+                    (Some(inst), Err(e)) => {
+                        out.fail_inst(inst, e);
+                        Ok(())
+                    }
+                    (None, Err(e)) => Err(e),
                 };
                 done = done.and(put);
             },

@@ -7,21 +7,21 @@ use pmapi::{Atom, Error, Inst, Item};
 
 use super::Collection;
 use super::source::Source;
-use super::tables::Place;
+use super::tables::{Place, Values};
 use crate::format::{Flags, ValueRecord, ValueType};
 
 impl Collection {
-    /// Hands over the present values of a metric, those of the instances that are wanted.
+    /// Hands over the present values of a metric, those of the instances that are wanted, in the order of the
+    /// instances, and why others have none.
     ///
-    /// Without any value, the error says why there is none; it is no error that an application has
-    /// not set one yet.
+    /// It is no error that an application has not set a value yet: nothing is handed over then.
     pub fn fetch(
         &mut self,
         item: Item,
         wants: impl Fn(Inst) -> bool,
-        mut out: impl FnMut(Option<Inst>, Atom<'_>),
+        mut out: impl FnMut(Option<Inst>, Result<Atom<'_>, Error>),
     ) -> Result<(), Error> {
-        let (ty, places) = self.tables.values(item).ok_or(Error::PMID)?;
+        let Values { ty, places, missing } = self.tables.values(item).ok_or(Error::PMID)?;
         if ty == ValueType::NoSupport {
             return Err(Error::APPVERSION);
         }
@@ -29,25 +29,38 @@ impl Collection {
             ValueType::Elapsed => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             _ => Duration::ZERO,
         };
-        let mut values = 0;
-        let mut status = if places.is_empty() { Err(Error::INST) } else { Ok(()) };
-        for place in places.iter().filter(|place| place.inst.is_none_or(&wants)) {
-            let Some(source) = self.sources.get_mut(place.source as usize) else { continue };
-            match source.atom(place, ty, now, &mut self.buffer) {
-                Ok(Some(atom)) => {
-                    values += 1;
-                    out(place.inst, atom);
-                }
-                Ok(None) => status = Ok(()),
+        let (sources, buffer) = (&mut self.sources, &mut self.buffer);
+        let mut give = |place: &Place, out: &mut dyn FnMut(Option<Inst>, Result<Atom<'_>, Error>)| {
+            let Some(source) = sources.get_mut(place.source as usize) else { return };
+            match source.atom(place, ty, now, buffer) {
+                Ok(Some(atom)) => out(place.inst, Ok(atom)),
+                Ok(None) => {}
                 Err(e) => {
                     let name = self.tables.metric(item).map_or("", |entry| &entry.name);
                     tracing::error!("{}: {name}: {e}", self.prefix);
                     source.set_broken();
-                    status = Err(Error::GENERIC);
+                    out(place.inst, Err(Error::GENERIC));
                 }
             }
+        };
+        let Some(missing) = missing else {
+            places.iter().filter(|place| place.inst.is_none_or(&wants)).for_each(|place| give(place, &mut out));
+            return Ok(());
+        };
+        let instances = self.tables.instances_of(item);
+        if instances.is_empty() {
+            out(None, Err(missing));
         }
-        if values == 0 { status } else { Ok(()) }
+        let mut places = places.iter().peekable();
+        for inst in instances.iter().map(|instance| instance.id) {
+            let place = places.next_if(|place| place.inst == Some(inst));
+            match place {
+                _ if !wants(inst) => {}
+                Some(place) => give(place, &mut out),
+                None => out(Some(inst), Err(missing)),
+            }
+        }
+        Ok(())
     }
 }
 

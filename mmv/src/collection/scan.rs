@@ -76,6 +76,9 @@ impl Collection {
             match source {
                 Ok(mut source) => {
                     changed |= is_new;
+                    if is_new {
+                        source.report(&self.prefix);
+                    }
                     source.keep_open(handles > 0);
                     handles = handles.saturating_sub(1);
                     sources.push(source);

@@ -6,8 +6,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::format::ValueRecord;
-use crate::reader::{self, File, ReadError};
+use super::names::full_name;
+use crate::format::{ValueRecord, Version};
+use crate::reader::{self, File, Problem, ReadError};
 
 /// A file and what was in it.
 #[derive(Debug)]
@@ -57,13 +58,6 @@ impl Source {
         if let Some(owner) = file.header().owner().filter(|owner| !reader::process_exists(*owner)) {
             return Err(ReadError::Owner(owner));
         }
-        for problem in file.problems().first() {
-            tracing::error!("{}: {problem}", name.display());
-        }
-        let more = file.problems().count().saturating_sub(file.problems().first().len() as u64);
-        if more > 0 {
-            tracing::error!("{}: {more} problems more", name.display());
-        }
         let name = name.to_owned();
         Ok(Source {
             name,
@@ -75,6 +69,28 @@ impl Source {
             fresh: Fresh::Nothing,
             broken: false,
         })
+    }
+
+    /// Logs what is left out.
+    pub(super) fn report(&self, prefix: &str) {
+        let (file, problems) = (self.name.display(), self.file.problems());
+        let mut name = String::new();
+        for problem in problems.first() {
+            match *problem {
+                // The C agent's words, which PCP's tests look for.
+                Problem::Item { index, item }
+                    if full_name(prefix, self, self.file.record_name(index), &mut name).is_ok() =>
+                {
+                    let kind = if self.file.version() == Version::V1 { "" } else { "2" };
+                    tracing::warn!("MMV: verify_metric_item{kind}: invalid item {item} ({name}) in {file}, ignored");
+                }
+                problem => tracing::error!("{prefix}: {file}: {problem}"),
+            }
+        }
+        let more = problems.count().saturating_sub(problems.first().len() as u64);
+        if more > 0 {
+            tracing::error!("{prefix}: {file}: {more} problems more");
+        }
     }
 
     pub(super) fn keep_open(&mut self, open: bool) {

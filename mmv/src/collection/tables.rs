@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
-use pmapi::{Inst, Item, Semantics, Serial, Units};
+use pmapi::{Error, Inst, Item, Semantics, Serial, Units};
 
 use super::MetricDesc;
 use super::labels::LabelTable;
@@ -38,6 +38,8 @@ pub(super) struct Entry {
     pub source: usize,
     /// Its index in that file.
     pub metric: usize,
+    /// The last file that has its item.
+    last: usize,
 }
 
 /// A metric's type, and where its values are in the list of all places.
@@ -46,6 +48,17 @@ struct Fetched {
     ty: ValueType,
     start: u32,
     end: u32,
+    /// What becomes of instances without a value, if there are any; of the whole metric when it is singular.
+    missing: Option<Error>,
+}
+
+/// The values of a metric.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Values<'a> {
+    pub ty: ValueType,
+    /// In the order of the instances.
+    pub places: &'a [Place],
+    pub missing: Option<Error>,
 }
 
 /// No metric's place.
@@ -98,7 +111,7 @@ impl Tables {
                 }
             }
         }
-        let mut tables = builder.finish();
+        let mut tables = builder.finish(sources);
         tables.labels = LabelTable::build(sources);
         tables
     }
@@ -107,11 +120,16 @@ impl Tables {
         self.metrics.get(self.index(item)?)
     }
 
-    /// A metric's type and its values, in the order of the instances.
     #[inline]
-    pub(super) fn values(&self, item: Item) -> Option<(ValueType, &[Place])> {
-        let Fetched { ty, start, end } = *self.fetched.get(self.index(item)?)?;
-        Some((ty, self.places.get(start as usize..end as usize)?))
+    pub(super) fn values(&self, item: Item) -> Option<Values<'_>> {
+        let Fetched { ty, start, end, missing } = *self.fetched.get(self.index(item)?)?;
+        Some(Values { ty, places: self.places.get(start as usize..end as usize)?, missing })
+    }
+
+    /// The instances of a metric, none when it is singular.
+    pub(super) fn instances_of(&self, item: Item) -> &[InstanceEntry] {
+        let indom = self.metric(item).and_then(|entry| self.indoms.get(&entry.desc.indom?));
+        indom.map_or(&[], |indom| &indom.instances)
     }
 
     #[inline]
@@ -197,7 +215,8 @@ impl<'a> Builder<'a> {
         };
         let desc = MetricDesc { item, ty: metric.ty, indom, semantics: desc.0, units: desc.1 };
         let index = self.tables.index(item).unwrap_or(self.tables.metrics.len());
-        if let Some(entry) = self.tables.metrics.get(index) {
+        if let Some(entry) = self.tables.metrics.get_mut(index) {
+            entry.last = source;
             // Another part of the same metric, with other instances.
             if *entry.name != *self.name {
                 return Err(Refusal::ItemInUse(item));
@@ -208,7 +227,7 @@ impl<'a> Builder<'a> {
         } else {
             let name = self.tables.names.insert(&self.name, item)?;
             self.tables.set_index(item, index);
-            self.tables.metrics.push(Entry { name, desc, source, metric: metric_index });
+            self.tables.metrics.push(Entry { name, desc, source, metric: metric_index, last: source });
             self.values.push(Vec::new());
         }
         let Some(values) = self.values.get_mut(index) else { return Ok(()) };
@@ -226,19 +245,27 @@ impl<'a> Builder<'a> {
     }
 
     /// Puts values into the order of their instances; those of no known instance go.
-    fn finish(self) -> Tables {
+    fn finish(self, sources: &[Source]) -> Tables {
         let mut tables = self.tables;
+        let last: HashMap<u16, usize> = sources.iter().map(|source| source.cluster).zip(0..).collect();
         tables.places.reserve(self.values.iter().map(Vec::len).sum());
         for (entry, mut values) in tables.metrics.iter().zip(self.values) {
+            let mut wanted = 1;
             if let Some(indom) = entry.desc.indom {
                 let order = tables.indoms.get(&indom).map(|indom| &indom.order);
+                wanted = order.map_or(0, HashMap::len);
                 let position = |place: &Place| order?.get(&place.inst?).copied();
                 values.retain(|place| position(place).is_some());
                 values.sort_by_key(position);
             }
             let start = tables.places.len() as u32;
             tables.places.append(&mut values);
-            tables.fetched.push(Fetched { ty: entry.desc.ty, start, end: tables.places.len() as u32 });
+            let end = tables.places.len() as u32;
+            // As the C agent has it, the last file of the cluster has the last word.
+            let is_last = last.get(&entry.desc.item.cluster()) == Some(&entry.last);
+            let error = if is_last { Error::INST } else { Error::PMID };
+            let missing = ((end - start) as usize != wanted).then_some(error);
+            tables.fetched.push(Fetched { ty: entry.desc.ty, start, end, missing });
         }
         tables
     }

@@ -107,6 +107,7 @@ pub struct File {
     metrics: Vec<Metric>,
     indoms: Vec<Indom>,
     labels: Vec<Label>,
+    records: Table,
     values: Table,
     problems: Problems,
 }
@@ -130,6 +131,7 @@ impl File {
             metrics: Vec::new(),
             indoms: Vec::new(),
             labels: Vec::new(),
+            records: Table::default(),
             values: Table::default(),
             problems: Problems::default(),
         };
@@ -171,6 +173,13 @@ impl File {
     /// A metric's name without prefix.
     pub fn name(&self, metric: &Metric) -> &[u8] {
         self.text_at(metric.name)
+    }
+
+    /// The name in a metric's record, also of one that was left out.
+    pub(crate) fn record_name(&self, index: u32) -> &[u8] {
+        let at = self.records.record(index, self.version.metric_len());
+        let record = MetricRecord::read(self.view(), at, self.version);
+        record.map_or(&[], |record| self.text_at(record.name))
     }
 
     /// A metric's help.
@@ -247,6 +256,7 @@ impl File {
             tables.add(toc, self.version, bytes, &mut self.problems);
         }
         if let Some(table) = tables.metrics {
+            self.records = table;
             self.load_metrics(table, bytes);
         }
         if let Some(table) = tables.indoms {

@@ -59,8 +59,16 @@ fn help(out: &mut String, collection: &Collection, desc: &MetricDesc) {
 }
 
 fn values(out: &mut String, collection: &mut Collection, desc: &MetricDesc) {
-    let mut values = Vec::new();
-    let status = collection.fetch(desc.item, |_| true, |inst, atom| values.push((inst, atom.print(1).to_string())));
+    let (mut values, mut missing) = (Vec::new(), Ok(()));
+    let fetched = collection.fetch(
+        desc.item,
+        |_| true,
+        |inst, value| match value {
+            Ok(atom) => values.push((inst, atom.print(1).to_string())),
+            Err(e) => missing = Err(e),
+        },
+    );
+    let status = if values.is_empty() { fetched.and(missing) } else { fetched };
     let order: Vec<(Inst, String)> = match desc.indom {
         Some(indom) => collection.instances(indom).unwrap().map(|(id, name)| (id, text(name))).collect(),
         None => Vec::new(),

@@ -1,0 +1,96 @@
+//! What the agents say of files that contradict each other, line by line.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod scene;
+
+#[path = "../../../mmv/tests/common/raw.rs"]
+mod raw;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
+use scene::Scene;
+use testkit::built;
+
+/// Of cluster 7: a metric with a value of one of two instances, a singular one with and one without a value, and one
+/// with an impossible item.
+fn file(first_item: u32, instances: [(i32, &str); 2]) -> Raw {
+    let (metrics, indom, ids, values) = (104, 520, 552, 712);
+    let mut raw = Raw::new(776, 4);
+    raw.i32(36, 7).u32(28, 1);
+    raw.toc(0, METRICS, 4, metrics).toc(1, INDOMS, 1, indom).toc(2, INSTANCES, 2, ids).toc(3, VALUES, 2, values);
+    for (i, name) in (0u32..).zip(["each", "one", "none", "bad"]) {
+        let item = if i == 3 { 1024 } else { first_item + i };
+        let indom = if i == 0 { 5 } else { u32::MAX };
+        raw.metric(metrics + u64::from(i) * 104, &MetricV1 { name, item, indom, ..MetricV1::default() });
+    }
+    raw.indom(indom, 5, 2, ids);
+    for (at, (id, name)) in [ids, ids + 80].into_iter().zip(instances) {
+        raw.instance(at, indom, id, name);
+    }
+    raw.value(values, 11, 0, metrics, ids).value(values + 32, 12, 0, metrics + 104, 0);
+    raw
+}
+
+/// Both files have the same instance domain, the first one metrics of its own.
+fn write(directory: &Path) {
+    let first = file(1, [(1, "one"), (2, "two")]);
+    let mut second = file(11, [(3, "three"), (4, "four")]);
+    for (i, name) in (0u64..).zip(["other", "more", "gone", "worse"]) {
+        second.put(104 + i * 104, &[0; 64]).put(104 + i * 104, name.as_bytes());
+    }
+    fs::write(directory.join("a"), first.0).unwrap();
+    fs::write(directory.join("b"), second.0).unwrap();
+}
+
+/// What a tool prints and logs with an agent in it, without times and process.
+fn run(scene: &Scene, object: &Path, tool: &str, args: &[&str]) -> (String, Vec<String>) {
+    let names = scene.files().with_file_name("names");
+    fs::write(&names, "root {\n    mmv 70:*:*\n}\n").unwrap();
+    // Tools name an object without its suffix.
+    let object = object.with_extension("");
+    let mut tool = Command::new(tool);
+    tool.env("PCP_TMP_DIR", scene.files().parent().unwrap()).arg("-n").arg(names);
+    tool.args(["-L", "-Kclear", &format!("-Kadd,70,{},mmv_init", object.display())]).args(args);
+    let output = tool.output().unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    let without_start = |line: &str| line.split_once(") ").unwrap_or(("", line)).1.to_owned();
+    let lines = log.lines().filter(|line| !line.is_empty()).map(without_start).collect();
+    (String::from_utf8(output.stdout).unwrap(), lines)
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn what_has_no_value_is_in_the_log_as_under_c() {
+    let scene = Scene::new();
+    write(&scene.files());
+    let object = scene.pcp.path("PCP_PMDASADM_DIR").join("mmv/pmda_mmv.so");
+    let pminfo = |object: &Path| run(&scene, object, "pminfo", &["-f", "mmv"]);
+    let c = pminfo(&object);
+    for part in [
+        "Warning: MMV: verify_metric_item: invalid item 1024 (mmv.bad) in a, ignored",
+        "Error: pmdaFetch: PMID 70.7.1 not handled by fetch callback",
+        "Error: pmdaFetch: PMID 70.7.3 not handled by fetch callback",
+    ] {
+        assert!(c.1.iter().any(|line| line == part), "{part} is not in\n{c:#?}");
+    }
+    let ours = pminfo(&built("pmda_mmv"));
+    assert_eq!(ours.0, c.0);
+    // PCP 7 has lines for these, PCP 6 not.
+    let (instances, lines): (Vec<_>, Vec<_>) = ours.1.into_iter().partition(|line| line.contains(" Instance "));
+    let c: Vec<_> = c.1.into_iter().filter(|line| !line.contains(" Instance ")).collect();
+    assert_eq!(lines, c);
+    let expected = ["-1 of PMID 70.7.13", "1 of PMID 70.7.11", "2 of PMID 70.7.11", "4 of PMID 70.7.11"];
+    let line = |of| format!("Warning: pmdaFetch: Instance {of} not handled by fetch callback");
+    assert_eq!(instances, expected.map(line));
+
+    // C's log grows with every fetch.
+    let fetched = |object: &Path| {
+        let (values, log) = run(&scene, object, "pmval", &["-s", "5", "-t", "0.01", "mmv.each"]);
+        assert_eq!(values.lines().filter(|line| line.trim().starts_with("11 ")).count(), 5, "{values}");
+        log.iter().filter(|line| line.contains("PMID 70.7.1 not")).count()
+    };
+    assert_eq!((fetched(&object), fetched(&built("pmda_mmv"))), (15, 3));
+}
