@@ -2,6 +2,8 @@
 //!
 //! The installed 6.0.3 does not know what came later, so that is not generated.
 
+use crate::tokens;
+
 /// How many of the operands have no units and are no counters.
 const PLAIN: usize = 23;
 pub(crate) const OPERANDS: &[&str] = &[
@@ -143,65 +145,16 @@ impl Random {
 
     /// The expression with something changed, so that it is mostly no expression any more.
     fn spoil(&mut self, expr: &str) -> String {
-        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-        let mut tokens: Vec<String> = Vec::new();
-        for c in expr.chars() {
-            match tokens.last_mut() {
-                Some(last) if is_word(c) && last.ends_with(is_word) => last.push(c),
-                _ => tokens.push(c.to_string()),
-            }
-        }
-        let other = self.of(&[
-            "+",
-            "-",
-            "*",
-            "/",
-            "(",
-            ")",
-            "<",
-            "==",
-            "&&",
-            "||",
-            "!",
-            "?",
-            ":",
-            ",",
-            "=",
-            "[x]",
-            "\"s\"",
-            "5",
-            "1.5",
-            "a.b",
-            "#",
-            "$",
-            "&",
-            "|",
-            "4294967296",
-            "type",
-            "meta",
-            "avg(",
-            "count(",
-            "rescale(",
-            "matchinst(",
-            "scalar(",
-            "mkconst(",
-            "defined(",
-            "max",
-            "rate(",
-            "[",
-            "\"",
-            "1.2.3",
-            "5e3",
-            "é",
-        ]);
+        let tokens = tokens::split(expr);
+        let other = self.of(&tokens::all());
         let at = self.next(tokens.len());
+        let (before, after) = (tokens[..at].concat(), tokens[at + 1..].concat());
         match self.next(4) {
-            0 => drop(tokens.remove(at)),
-            1 => tokens.insert(at, format!(" {other} ")),
-            2 => tokens[at] = other.to_owned(),
-            _ => tokens.truncate(at),
+            0 => before + &after,
+            1 => format!("{before} {other} {}{after}", tokens[at]),
+            2 => format!("{before}{other}{after}"),
+            _ => before,
         }
-        tokens.concat()
     }
 }
 
@@ -223,7 +176,8 @@ pub(crate) fn expressions(count: usize) -> Vec<(String, String)> {
     expressions
 }
 
-/// What 6.0.3 does not understand: delta, rate and instant of anything but a name; and what it answers otherwise.
+/// What 6.0.3 does not understand: some functions, tags and units; delta, rate and instant of anything but a name; and
+/// what it answers otherwise.
 pub(crate) fn is_newer(expr: &str) -> bool {
     let takes_name = |rest: &str| {
         let name = rest.trim_start().trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.');
@@ -234,7 +188,9 @@ pub(crate) fn is_newer(expr: &str) -> bool {
     };
     let has_meta =
         expr.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.')).any(|word| word == "meta");
+    let newer = ["novalue", "indom", "temperature", "voltage", "current", "power"];
     has_meta
+        || newer.iter().any(|word| expr.contains(word))
         || ["delta(", "rate(", "instant("].iter().any(|word| expr.split(word).skip(1).any(|rest| !takes_name(rest)))
 }
 

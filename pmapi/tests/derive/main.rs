@@ -17,3 +17,4 @@ mod plans;
 mod properties;
 mod recorded;
 mod table;
+mod tokens;

@@ -12,100 +12,7 @@ use crate::cases;
 use crate::compare::differences;
 use crate::generator::{is_newer, is_newer_reason, listed};
 use crate::live::{Asked, Stage, compile, data};
-use crate::recorded;
-
-/// What is put among the tokens of an expression, or in place of one.
-const TOKENS: &[&str] = &[
-    "+",
-    "-",
-    "*",
-    "/",
-    "<",
-    "<=",
-    "==",
-    ">=",
-    ">",
-    "!=",
-    "&&",
-    "||",
-    "!",
-    "?",
-    ":",
-    "(",
-    ")",
-    ",",
-    "=",
-    "&",
-    "|",
-    "#",
-    "[x]",
-    "[",
-    "]",
-    "\"s\"",
-    "\"",
-    "7",
-    "1.5",
-    ".",
-    "4294967295",
-    "4294967296",
-    "a.b",
-    "a..b",
-    "_a",
-    "type",
-    "units",
-    "semantics",
-    "indom",
-    "meta",
-    "avg(",
-    "count(",
-    "delta(",
-    "max(",
-    "min(",
-    "sum(",
-    "anon(",
-    "rate(",
-    "instant(",
-    "defined(",
-    "rescale(",
-    "matchinst(",
-    "scalar(",
-    "mkconst(",
-    "novalue(",
-    "novalue()",
-    "avg",
-    "/x/",
-    "!/x/",
-    "sample.bin",
-    "mkconst(1, type=u32)",
-    "é",
-    "\\",
-    "\u{b}",
-    "''",
-    "5e3",
-];
-
-/// What the installed 6.0.3 does not know: functions, tags and units.
-const NEWER: &[&str] = &["novalue", "indom", "temperature", "voltage", "current", "power"];
-
-/// Each token of an expression, with the blanks before it.
-fn tokens(expr: &str) -> Vec<&str> {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-    let mut tokens = Vec::new();
-    let mut rest = expr;
-    while !rest.is_empty() {
-        let start = rest.len() - rest.trim_start().len();
-        let mut chars = rest[start..].char_indices();
-        let len = match chars.next() {
-            Some((_, c)) if is_word(c) => chars.find(|(_, c)| !is_word(*c)).map_or(rest.len() - start, |(at, _)| at),
-            Some((_, c)) => c.len_utf8(),
-            None => 0,
-        };
-        let (token, after) = rest.split_at(start + len);
-        tokens.push(token);
-        rest = after;
-    }
-    tokens
-}
+use crate::{recorded, tokens};
 
 /// Whether an expression is one of the corpus: all of them would take too long.
 fn chosen(number: &mut usize, one_of: usize) -> bool {
@@ -116,12 +23,13 @@ fn chosen(number: &mut usize, one_of: usize) -> bool {
 /// Every beginning of each expression; each without one token, with one twice, and with two exchanged; and each with
 /// another token before one, or in its place, some of all there are.
 fn mutations(one_of: usize) -> BTreeSet<String> {
+    let others = tokens::all();
     let mut all = BTreeSet::new();
     let mut number = 0;
     for (_, expr) in cases::expressions() {
         let expr = expr.trim();
         all.extend(expr.char_indices().map(|(at, _)| expr[..at].to_owned()));
-        let tokens = tokens(expr);
+        let tokens = tokens::split(expr);
         for at in 0..tokens.len() {
             let (before, after) = (tokens[..at].concat(), tokens[at + 1..].concat());
             all.insert(format!("{before}{after}"));
@@ -129,7 +37,7 @@ fn mutations(one_of: usize) -> BTreeSet<String> {
             if let Some(next) = tokens.get(at + 1) {
                 all.insert(format!("{before}{next}{}{}", tokens[at], tokens[at + 2..].concat()));
             }
-            for other in TOKENS {
+            for other in &others {
                 if chosen(&mut number, one_of) {
                     all.insert(format!("{before}{other}{after}"));
                     all.insert(format!("{before} {other} {}{after}", tokens[at]));
@@ -175,7 +83,7 @@ fn errors_and_their_places() {
     let newer = theirs(&BTreeSet::from(["1 ? 2 : novalue()".to_owned()])) == ["OK"];
     let one_of = std::env::var("DERIVE_ONE_OF").map_or(100, |number| number.parse().unwrap());
     let mut expressions = mutations(one_of);
-    expressions.retain(|expr| newer || !(NEWER.iter().any(|word| expr.contains(word)) || is_newer(expr)));
+    expressions.retain(|expr| newer || !is_newer(expr));
     let theirs = theirs(&expressions);
     assert_eq!(theirs.len(), expressions.len());
     let (mut wrong, mut died) = (Vec::new(), 0);
@@ -204,7 +112,7 @@ fn meanings() {
     let newer = !text.starts_with('E');
     let mut expressions = mutations(30);
     expressions.retain(|expr| Definition::new("x", expr, PmId::from_word(0).unwrap()).is_ok());
-    expressions.retain(|expr| newer || !(NEWER.iter().any(|word| expr.contains(word)) || is_newer(expr)));
+    expressions.retain(|expr| newer || !is_newer(expr));
     let mut number = 0;
     expressions.retain(|_| chosen(&mut number, 4));
     let expressions: Vec<(String, String)> =

@@ -7,6 +7,7 @@ use pmapi::{PmId, Semantics, Type, Units};
 use proptest::prelude::*;
 
 use crate::table::{One, Table};
+use crate::tokens;
 
 fn table() -> Table {
     Table::default()
@@ -18,50 +19,10 @@ fn table() -> Table {
 
 /// Words of the language in any order.
 fn soup() -> impl Strategy<Value = String> {
-    const WORDS: &[&str] = &[
-        "a",
-        "b",
-        "c",
-        "d",
-        "no.such",
-        "1",
-        "0.5",
-        "+",
-        "-",
-        "*",
-        "/",
-        "<",
-        "==",
-        "&&",
-        "||",
-        "!",
-        "?",
-        ":",
-        "(",
-        ")",
-        ",",
-        "=",
-        "[i1]",
-        "/i1/",
-        "\"byte\"",
-        "delta(",
-        "rate(",
-        "avg(",
-        "count(",
-        "max(",
-        "defined(",
-        "scalar(",
-        "rescale(",
-        "matchinst(",
-        "mkconst(1,",
-        "novalue(",
-        "type=u64",
-        "meta=a",
-        "indom=7.1",
-        "instant(",
-        "anon(",
-    ];
-    proptest::collection::vec(proptest::sample::select(WORDS), 0..30).prop_map(|words| words.join(" "))
+    const OPERANDS: &[&str] =
+        &["a", "b", "c", "d", "no.such", "1", "0.5", "[i1]", "/i1/", "\"byte\"", "type=u64", "meta=a", "indom=7.1"];
+    let words = [OPERANDS, tokens::OPERATORS, tokens::FUNCTIONS].concat();
+    proptest::collection::vec(proptest::sample::select(words), 0..30).prop_map(|words| words.join(" "))
 }
 
 /// Parses, binds and evaluates twice.
