@@ -10,3 +10,5 @@ mod generator;
 mod recorded;
 mod stage;
 mod texts;
+#[path = "../../../../pmapi/tests/derive/tokens.rs"]
+mod tokens;
