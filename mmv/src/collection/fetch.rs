@@ -21,7 +21,8 @@ impl Collection {
         wants: impl Fn(Inst) -> bool,
         mut out: impl FnMut(Option<Inst>, Result<Atom<'_>, Error>),
     ) -> Result<(), Error> {
-        let Values { ty, places, missing } = self.tables.values(item).ok_or(Error::PMID)?;
+        let Collection { tables, sources, buffer, prefix, .. } = self;
+        let Values { ty, places, missing } = tables.values(item).ok_or(Error::PMID)?;
         if ty == ValueType::NoSupport {
             return Err(Error::APPVERSION);
         }
@@ -29,35 +30,33 @@ impl Collection {
             ValueType::Elapsed => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             _ => Duration::ZERO,
         };
-        let (sources, buffer) = (&mut self.sources, &mut self.buffer);
-        let mut give = |place: &Place, out: &mut dyn FnMut(Option<Inst>, Result<Atom<'_>, Error>)| {
+        let mut give = |inst: Option<Inst>, place: Option<&Place>| {
+            let Some(place) = place else { return out(inst, Err(missing.unwrap_or(Error::INST))) };
             let Some(source) = sources.get_mut(place.source as usize) else { return };
             match source.atom(place, ty, now, buffer) {
-                Ok(Some(atom)) => out(place.inst, Ok(atom)),
+                Ok(Some(atom)) => out(inst, Ok(atom)),
                 Ok(None) => {}
                 Err(e) => {
-                    let name = self.tables.metric(item).map_or("", |entry| &entry.name);
-                    tracing::error!("{}: {name}: {e}", self.prefix);
+                    let name = tables.metric(item).map_or("", |entry| &entry.name);
+                    tracing::error!("{prefix}: {name}: {e}");
                     source.set_broken();
-                    out(place.inst, Err(Error::GENERIC));
+                    out(inst, Err(Error::GENERIC));
                 }
             }
         };
-        let Some(missing) = missing else {
-            places.iter().filter(|place| place.inst.is_none_or(&wants)).for_each(|place| give(place, &mut out));
-            return Ok(());
-        };
-        let instances = self.tables.instances_of(item);
+        let instances = if missing.is_some() { tables.instances_of(item) } else { &[] };
         if instances.is_empty() {
-            out(None, Err(missing));
+            let wanted = places.iter().filter(|place| place.inst.is_none_or(&wants));
+            wanted.for_each(|place| give(place.inst, Some(place)));
+            if missing.is_some() {
+                give(None, None);
+            }
         }
         let mut places = places.iter().peekable();
         for inst in instances.iter().map(|instance| instance.id) {
             let place = places.next_if(|place| place.inst == Some(inst));
-            match place {
-                _ if !wants(inst) => {}
-                Some(place) => give(place, &mut out),
-                None => out(Some(inst), Err(missing)),
+            if wants(inst) {
+                give(Some(inst), place);
             }
         }
         Ok(())
