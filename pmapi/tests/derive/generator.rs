@@ -168,8 +168,8 @@ pub(crate) fn expressions(count: usize) -> Vec<(String, String)> {
         if random.next(3) == 0 {
             expr = random.spoil(&expr);
         }
-        // Which instance has no name is up to the agent.
-        if !expr.trim().is_empty() && !is_newer(&expr) && !expr.contains("[]") {
+        // Which instance has no name is up to the agent; and in a file the next line would be a part of this one.
+        if !expr.trim().is_empty() && !is_newer(&expr) && !expr.contains("[]") && !expr.ends_with('\\') {
             expressions.push((format!("g.e{}", expressions.len()), expr.trim_start().to_owned()));
         }
     }
