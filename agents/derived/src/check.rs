@@ -15,7 +15,7 @@ use pmda::clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::config::{Config, Group, NameSpace, Operands, Place, Problem};
 use crate::operands::agents::Agents;
-use crate::{Derived, ROOT, options};
+use crate::{Derived, ROOT, metrics, options};
 
 /// How long agents that are started for their metrics may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -142,12 +142,9 @@ impl Report {
                 evaluator.evaluate(&plan, start.elapsed(), source);
             }
         }
-        for (number, definition) in group.definitions.iter().enumerate() {
+        for (number, definition, desc) in metrics::shown(group, &evaluator) {
             let name = definition.name();
-            if !group.shows(name) {
-                continue;
-            }
-            match evaluator.desc(number) {
+            match desc {
                 Ok(desc) => {
                     let values = outcome.and_then(|()| evaluator.values(number));
                     let values = (sampling.count > 0).then(|| values.map(|values| shown(values, &desc, source)));
@@ -155,7 +152,7 @@ impl Report {
                     let good = Good { place, name: name.to_owned(), shown: group.name_of(name), desc, values };
                     self.lines.push(Line::Good(good));
                 }
-                Err(why) => self.lines.extend(why.map(|why| Line::Bad(group.problem(name, why)))),
+                Err(problem) => self.lines.push(Line::Bad(problem)),
             }
         }
     }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use pmapi::derive::{Evaluator, Text, Values};
+use pmapi::derive::{Definition, Evaluator, Text, Values};
 use pmapi::{Desc, Inst};
 use pmda::prelude::{Instances, LabelSet};
 
-use crate::config::Group;
+use crate::config::{Group, Problem};
 
 /// Bound definitions: those that are metrics, and why the others are none.
 #[derive(PartialEq, Debug, Default)]
@@ -51,12 +51,9 @@ impl Metrics {
     /// What binding has made of a group's definitions.
     pub(crate) fn new(group: &Group, evaluator: &Evaluator) -> Metrics {
         let mut metrics = Metrics::default();
-        for (number, definition) in group.definitions.iter().enumerate() {
+        for (number, definition, desc) in shown(group, evaluator) {
             let name = definition.name();
-            if !group.shows(name) {
-                continue;
-            }
-            match evaluator.desc(number) {
+            match desc {
                 Ok(desc) => {
                     let text = |text| definition.text(text, true);
                     let (oneline, help) = (text(Text::OneLine), text(Text::Help).unwrap_or_default());
@@ -70,14 +67,26 @@ impl Metrics {
                         number,
                     });
                 }
-                Err(why) => {
-                    let problem = why.map(|why| group.problem(name, why).to_string());
-                    metrics.bad.push(Bad { name: name.to_owned(), message: problem.unwrap_or_default() });
-                }
+                Err(problem) => metrics.bad.push(Bad { name: name.to_owned(), message: problem.to_string() }),
             }
         }
         metrics
     }
+}
+
+/// The definitions of a group that clients are to see, with their numbers and what binding has made of each.
+pub(crate) fn shown<'a>(
+    group: &'a Group,
+    evaluator: &'a Evaluator,
+) -> impl Iterator<Item = (usize, &'a Definition, Result<Desc, Problem>)> {
+    let shown = group.definitions.iter().enumerate().filter(|(_, definition)| group.shows(definition.name()));
+    shown.filter_map(|(number, definition)| {
+        let desc = match evaluator.desc(number) {
+            Ok(desc) => Ok(desc),
+            Err(why) => Err(group.problem(definition.name(), why?)),
+        };
+        Some((number, definition, desc))
+    })
 }
 
 /// The instances of an operand's domain, in its order.
