@@ -7,19 +7,35 @@ pub(crate) fn probe(hash: u64, count: u64, taken: impl Fn(u64) -> bool) -> u64 {
     (start..count).chain(0..start).find(|n| !taken(*n)).unwrap_or(start)
 }
 
-/// FNV-1a: the same on every machine and in every version of this crate.
+/// A hash that is the same on every machine and in every version of this crate, all of whose bits depend on all
+/// of the name.
 pub(crate) fn hash(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    let (words, rest) = name.as_bytes().as_chunks();
+    let rest = rest.iter().rfold(name.len() as u64, |word, byte| word << 8 | u64::from(*byte));
+    words.iter().map(|word| u64::from_le_bytes(*word)).chain([rest]).fold(0, |hash, word| mix(hash ^ word))
+}
+
+/// Both halves of a product, in which every bit of `n` has a part.
+fn mix(n: u64) -> u64 {
+    let product = u128::from(n ^ 0xa076_1d64_78bd_642f) * 0xe703_7ed1_a0b4_28db;
+    product as u64 ^ (product >> 64) as u64
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
     fn stable() {
-        assert_eq!(hash(""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(hash("foobar"), 0x8594_4171_f739_67e8);
+        let names = ["", "a", "\0a", "requests", "requests.failed"];
+        let expected =
+            [0x1ff5c2923a788d2c, 0x1ce8f19f54715ba6, 0xd000bbd8a1853e53, 0x5824d8a878bdbc96, 0x61c3b428c3e3994b];
+        assert_eq!(names.map(hash), expected);
+        let numbers = (0..1000).map(|n| hash(&format!("metric{n}")));
+        let (first, last): (HashSet<_>, HashSet<_>) = numbers.map(|hash| (hash >> 54, hash % 1024)).unzip();
+        assert!(first.len() > 600 && last.len() > 600, "{} {}", first.len(), last.len());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
+use std::slice;
 
 use hashbrown::HashMap;
 
@@ -60,13 +61,10 @@ struct Place {
 }
 
 /// The version that a model needs.
-pub(crate) fn version(model: &Model) -> Version {
-    let long = |name: &str| name.len() > MAX_SHORT_NAME;
+fn version(model: &Model) -> Version {
     if !model.labels().is_empty() {
         Version::V3
-    } else if model.metrics().any(|(name, _)| long(name))
-        || model.indoms().any(|(_, indom)| indom.instances().any(|(name, _)| long(name)))
-    {
+    } else if model.longest_name() > MAX_SHORT_NAME {
         Version::V2
     } else {
         Version::V1
@@ -114,9 +112,8 @@ impl<'a> Layout<'a> {
         initial: impl Fn(&Metric) -> u64,
         file: &File,
     ) -> io::Result<()> {
-        let room = Sink::FULL.min(self.labels.at as usize + self.labels.count * LABEL_LEN) + Sink::SPARE;
-        let mut out = Sink { file, buffer: Vec::with_capacity(room), done: 0 };
-        self.write_head(owner, &mut out);
+        let mut out = Sink { file, buffer: [0; FULL], len: 0, done: 0 };
+        self.write_head(owner, &mut out)?;
         out.pad_to(self.values.at)?;
         self.write_values(seated, initial, &mut out)?;
         out.pad_to(self.indoms.at)?;
@@ -125,13 +122,13 @@ impl<'a> Layout<'a> {
         self.write_metrics(&mut out)?;
         out.pad_to(self.strings.at)?;
         for text in &self.strings.list {
-            push_padded(out.record()?, text, STRING_LEN);
+            out.put_padded::<STRING_LEN>(text)?;
         }
         self.write_labels(owner, &mut out)?;
         out.finish()
     }
 
-    fn write_head(&self, owner: &Owner, out: &mut Sink<'_>) {
+    fn write_head(&self, owner: &Owner, out: &mut Sink<'_>) -> io::Result<()> {
         let sections = [
             (Section::Indoms, self.indoms),
             (Section::Instances, self.instances),
@@ -156,11 +153,12 @@ impl<'a> Layout<'a> {
             process: owner.process,
             cluster: owner.cluster.into(),
         };
-        header.write(&mut out.buffer);
+        out.put(&header.bytes())?;
         for (section, place) in sections.iter().filter(needed) {
             let toc = Toc { section: *section as u32, count: place.count as i32, offset: place.at };
-            toc.write(&mut out.buffer);
+            out.put(&toc.bytes())?;
         }
+        Ok(())
     }
 
     fn write_values(
@@ -172,30 +170,32 @@ impl<'a> Layout<'a> {
         let firsts = self.first_instances();
         let instance_len = self.version.instance_len() as u64;
         let mut texts = (self.texts.at..).step_by(2 * STRING_LEN);
+        let mut parts = Parts { others: seated.iter(), other: 0..0 };
         for run in self.model.values().all() {
             let metric = self.model.metric(run.metric);
-            let initial = initial(metric);
-            let moving = match metric.kind {
-                Kind::Added | Kind::Text => (0, 0),
-                Kind::Set | Kind::Counted => (MARK, 0),
-                Kind::Interval => (MARK, MARK),
-            };
             let metric_at = self.metrics.at + (run.metric * self.version.metric_len()) as u64;
             let (mut instance, step) = metric.indom().map_or((0, 0), |indom| {
                 let first = firsts.get(indom).copied().unwrap_or_default() + run.instance;
                 (self.instances.at + first as u64 * instance_len, instance_len)
             });
-            for (values, moves) in cut(run.first..run.first + run.count, seated) {
-                for _ in values {
-                    let (word, extra) = match metric.kind {
-                        Kind::Text => (0, texts.next().unwrap_or_default()),
-                        _ if moves => moving,
-                        _ => (initial, 0),
-                    };
+            let (mut at, end) = (run.first, run.first + run.count);
+            while at < end {
+                let (until, seated) = parts.part(at, end);
+                let (word, mut extra) = match metric.kind {
+                    Kind::Added | Kind::Text if seated => (0, 0),
+                    Kind::Set | Kind::Counted if seated => (MARK, 0),
+                    Kind::Interval if seated => (MARK, MARK),
+                    _ => (initial(metric), 0),
+                };
+                out.put_all(until - at, || {
+                    if metric.kind == Kind::Text {
+                        extra = texts.next().unwrap_or_default();
+                    }
                     let value = ValueRecord { word, extra: extra.cast_signed(), metric: metric_at, instance };
-                    value.write(out.record()?);
                     instance += step;
-                }
+                    value.bytes()
+                })?;
+                at = until;
             }
         }
         Ok(())
@@ -216,7 +216,7 @@ impl<'a> Layout<'a> {
                 short: self.strings.help(indom.help.short),
                 long: self.strings.help(indom.help.long),
             };
-            record.write(out.record()?);
+            out.put(&record.bytes())?;
         }
         Ok(())
     }
@@ -225,11 +225,11 @@ impl<'a> Layout<'a> {
         for ((_, indom), i) in self.model.indoms().zip(0u64..) {
             let at = self.indoms.at + i * INDOM_LEN as u64;
             for (name, id) in indom.instances() {
-                let out = out.record()?;
-                out.extend(at.to_ne_bytes());
-                out.extend([0; 4]);
-                out.extend(id.to_ne_bytes());
-                self.write_name(name, out);
+                let mut bytes = [0; 16];
+                bytes[..8].copy_from_slice(&at.to_ne_bytes());
+                bytes[12..].copy_from_slice(&id.to_ne_bytes());
+                out.put(&bytes)?;
+                self.write_name(name, out)?;
             }
         }
         Ok(())
@@ -237,8 +237,7 @@ impl<'a> Layout<'a> {
 
     fn write_metrics(&self, out: &mut Sink<'_>) -> io::Result<()> {
         for (name, metric) in self.model.metrics() {
-            let out = out.record()?;
-            self.write_name(name, out);
+            self.write_name(name, out)?;
             let indom = metric.indom().map_or(u32::MAX, |i| self.model.indom(i).serial);
             let help = [metric.help.short, metric.help.long].map(|text| self.strings.help(text));
             let mut rest = [0; METRIC_REST];
@@ -249,92 +248,112 @@ impl<'a> Layout<'a> {
             rest[16..20].copy_from_slice(&indom.to_ne_bytes());
             rest[24..32].copy_from_slice(&help[0].to_ne_bytes());
             rest[32..].copy_from_slice(&help[1].to_ne_bytes());
-            out.extend_from_slice(&rest);
+            out.put(&rest)?;
         }
         Ok(())
     }
 
-    fn write_name(&self, name: &str, out: &mut Vec<u8>) {
+    fn write_name(&self, name: &str, out: &mut Sink<'_>) -> io::Result<()> {
         match self.version {
-            Version::V1 => push_padded(out, name, NAME_LEN),
-            Version::V2 | Version::V3 => out.extend(self.strings.offset(name).to_ne_bytes()),
+            Version::V1 => out.put_padded::<NAME_LEN>(name),
+            Version::V2 | Version::V3 => out.put(&self.strings.offset(name).to_ne_bytes()),
         }
     }
 
     fn write_labels(&self, owner: &Owner, out: &mut Sink<'_>) -> io::Result<()> {
         for label in self.model.labels() {
             let (identity, internal) = label.subject.numbers(self.model, owner.cluster);
-            let out = out.record()?;
-            out.extend(label.flags().to_ne_bytes());
-            out.extend(identity.to_ne_bytes());
-            out.extend(internal.to_ne_bytes());
-            push_padded(out, &label.json, PAYLOAD_LEN);
+            out.put(&label.flags().to_ne_bytes())?;
+            out.put(&identity.to_ne_bytes())?;
+            out.put(&internal.to_ne_bytes())?;
+            out.put_padded::<PAYLOAD_LEN>(&label.json)?;
         }
         Ok(())
     }
 }
 
-/// Cuts a range where it enters or leaves one of the `others`, which are in ascending order, and says of
-/// each part whether it is in one.
-fn cut(range: Range<usize>, others: &[Range<usize>]) -> impl Iterator<Item = (Range<usize>, bool)> {
-    let mut at = range.start;
-    let next = others.partition_point(|other| other.end <= at);
-    let mut others = others.iter().skip(next).filter(|other| !other.is_empty());
-    let mut other = others.next();
-    std::iter::from_fn(move || {
-        if at >= range.end {
-            return None;
-        }
-        let start = at;
-        let (end, inside) = match other {
-            Some(other) if other.start <= at => (other.end, true),
-            Some(other) => (other.start, false),
-            None => (range.end, false),
-        };
-        at = end.min(range.end);
-        if inside {
-            other = others.next();
-        }
-        Some((start..at, inside))
-    })
+/// Says of values, in ascending order, which are in one of some ranges, which are in ascending order too.
+struct Parts<'a> {
+    others: slice::Iter<'a, Range<usize>>,
+    other: Range<usize>,
 }
 
-/// Collects records and writes many at a time.
+impl Parts<'_> {
+    /// Up to where, but not beyond `end`, the values from `at` on are all in a range or all in none; and which.
+    fn part(&mut self, at: usize, end: usize) -> (usize, bool) {
+        while self.other.end <= at {
+            let Some(other) = self.others.next() else { return (end, false) };
+            self.other = other.clone();
+        }
+        let inside = self.other.start <= at;
+        (end.min(if inside { self.other.end } else { self.other.start }), inside)
+    }
+}
+
+/// Collects records and writes many at a time. On the stack, which is there already: touching new memory for
+/// a file's bytes takes nearly as long as writing them.
 struct Sink<'a> {
     file: &'a File,
-    buffer: Vec<u8>,
+    buffer: [u8; FULL],
+    len: usize,
     done: u64,
 }
 
-impl Sink<'_> {
-    const FULL: usize = 64 << 10;
-    /// More than a record.
-    const SPARE: usize = 4 << 10;
+/// Stacks of loom's threads are small.
+const FULL: usize = if cfg!(mmv_loom) { 2 << 10 } else { 32 << 10 };
 
-    /// Where to append a record.
-    fn record(&mut self) -> io::Result<&mut Vec<u8>> {
-        if self.buffer.len() >= Self::FULL {
+impl Sink<'_> {
+    /// Where so many bytes go, which are fewer than the buffer has.
+    fn place<const LEN: usize>(&mut self) -> io::Result<&mut [u8; LEN]> {
+        const { assert!(LEN <= FULL) };
+        if self.len + LEN > FULL {
             self.spill()?;
         }
-        Ok(&mut self.buffer)
+        let start = self.len;
+        self.len += LEN;
+        let place = self.buffer.get_mut(start..).and_then(|rest| rest.first_chunk_mut());
+        place.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    fn put<const LEN: usize>(&mut self, bytes: &[u8; LEN]) -> io::Result<()> {
+        *self.place()? = *bytes;
+        Ok(())
+    }
+
+    /// Appends so many records.
+    fn put_all<const LEN: usize>(&mut self, mut count: usize, mut next: impl FnMut() -> [u8; LEN]) -> io::Result<()> {
+        while count > 0 {
+            let places = self.buffer.get_mut(self.len..).unwrap_or_default().as_chunks_mut().0;
+            let room = places.len().min(count);
+            places.iter_mut().take(room).for_each(|place| *place = next());
+            (self.len, count) = (self.len + room * LEN, count - room);
+            if count > 0 {
+                self.spill()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a text, which is shorter than its room, with NULs behind it.
+    fn put_padded<const ROOM: usize>(&mut self, text: &str) -> io::Result<()> {
+        debug_assert!(text.len() < ROOM);
+        let place = self.place::<ROOM>()?;
+        *place = [0; ROOM];
+        place[..text.len()].copy_from_slice(text.as_bytes());
+        Ok(())
     }
 
     fn spill(&mut self) -> io::Result<()> {
         let mut file = self.file;
-        file.write_all(&self.buffer)?;
-        self.done += self.buffer.len() as u64;
-        self.buffer.clear();
+        file.write_all(&self.buffer[..self.len])?;
+        self.done += self.len as u64;
+        self.len = 0;
         Ok(())
     }
 
-    /// Appends zeros up to an offset in the file.
+    /// Appends zeros up to an offset in the file. All that come before sections are multiples of 8 bytes.
     fn pad_to(&mut self, at: u64) -> io::Result<()> {
-        while self.done + (self.buffer.len() as u64) < at {
-            let missing = at - self.done - self.buffer.len() as u64;
-            let buffer = self.record()?;
-            buffer.resize(buffer.len() + missing.min(Self::SPARE as u64) as usize, 0);
-        }
-        Ok(())
+        (self.done + self.len as u64..at).step_by(8).try_for_each(|_| self.put(&[0; 8]))
     }
 
     fn finish(mut self) -> io::Result<()> {
@@ -376,14 +395,6 @@ impl<'a> Strings<'a> {
     }
 }
 
-/// Appends a text, which is shorter than its room, with NULs behind it.
-fn push_padded(out: &mut Vec<u8>, text: &str, room: usize) {
-    debug_assert!(text.len() < room);
-    let end = out.len() + room;
-    out.extend(text.as_bytes());
-    out.resize(end, 0);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -391,11 +402,14 @@ mod tests {
     #[test]
     fn parts() {
         let seated = [0..3, 5..5, 7..9];
-        let parts = |range| cut(range, &seated).collect::<Vec<_>>();
-        assert_eq!(parts(0..10), [(0..3, true), (3..7, false), (7..9, true), (9..10, false)]);
-        assert_eq!(parts(1..2), [(1..2, true)]);
-        assert_eq!(parts(3..8), [(3..7, false), (7..8, true)]);
-        assert_eq!(parts(9..9), []);
-        assert_eq!(cut(2..4, &[]).collect::<Vec<_>>(), [(2..4, false)]);
+        let parts = |starts: &[usize], end| {
+            let mut parts = Parts { others: seated.iter(), other: 0..0 };
+            starts.iter().map(|at| parts.part(*at, end)).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(&[0, 3, 5, 7, 9], 10), [(3, true), (5, false), (7, false), (9, true), (10, false)]);
+        assert_eq!(parts(&[1], 2), [(2, true)]);
+        assert_eq!(parts(&[6, 7], 8), [(7, false), (8, true)]);
+        assert_eq!(parts(&[1, 2, 5, 6, 8], 9), [(3, true), (3, true), (7, false), (7, false), (9, true)]);
+        assert_eq!(Parts { others: [].iter(), other: 0..0 }.part(2, 4), (4, false));
     }
 }

@@ -1,10 +1,10 @@
-//! Records of a file. `read` is bounds-checked, `write` appends.
+//! Records of a file. `read` is bounds-checked.
 
 use std::time::Duration;
 
 use pmapi::Units;
 
-use super::{Flags, HEADER_LEN, LABEL_LEN, NAME_LEN, PAYLOAD_LEN, STRING_LEN, TOC_LEN, VALUE_LEN, Version};
+use super::{Flags, HEADER_LEN, INDOM_LEN, LABEL_LEN, NAME_LEN, PAYLOAD_LEN, STRING_LEN, TOC_LEN, VALUE_LEN, Version};
 
 /// A file's bytes, of which nothing is trusted.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +67,13 @@ impl<'a> Bytes<'a> {
     }
 }
 
+/// The bytes of a record's fields.
+fn record<const LEN: usize>(fields: &[&[u8]]) -> [u8; LEN] {
+    let mut bytes = [0; LEN];
+    bytes.iter_mut().zip(fields.iter().copied().flatten()).for_each(|(byte, field)| *byte = *field);
+    bytes
+}
+
 /// The header of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
@@ -103,16 +110,18 @@ impl Header {
         })
     }
 
-    /// Appends the header.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend(self.magic);
-        out.extend(self.version.to_ne_bytes());
-        out.extend(self.g1.to_ne_bytes());
-        out.extend(self.g2.to_ne_bytes());
-        out.extend(self.tocs.to_ne_bytes());
-        out.extend(self.flags.0.to_ne_bytes());
-        out.extend(self.process.to_ne_bytes());
-        out.extend(self.cluster.to_ne_bytes());
+    /// The header's bytes.
+    pub fn bytes(&self) -> [u8; HEADER_LEN] {
+        record(&[
+            &self.magic,
+            &self.version.to_ne_bytes(),
+            &self.g1.to_ne_bytes(),
+            &self.g2.to_ne_bytes(),
+            &self.tocs.to_ne_bytes(),
+            &self.flags.0.to_ne_bytes(),
+            &self.process.to_ne_bytes(),
+            &self.cluster.to_ne_bytes(),
+        ])
     }
 }
 
@@ -139,11 +148,9 @@ impl Toc {
         Some(Toc { section: bytes.u32(at, 0)?, count: bytes.i32(at, 4)?, offset: bytes.u64(at, 8)? })
     }
 
-    /// Appends the entry.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend(self.section.to_ne_bytes());
-        out.extend(self.count.to_ne_bytes());
-        out.extend(self.offset.to_ne_bytes());
+    /// The entry's bytes.
+    pub fn bytes(&self) -> [u8; TOC_LEN] {
+        record(&[&self.section.to_ne_bytes(), &self.count.to_ne_bytes(), &self.offset.to_ne_bytes()])
     }
 }
 
@@ -174,13 +181,15 @@ impl IndomRecord {
         })
     }
 
-    /// Appends the instance domain.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.extend(self.serial.to_ne_bytes());
-        out.extend(self.count.to_ne_bytes());
-        out.extend(self.offset.to_ne_bytes());
-        out.extend(self.short.to_ne_bytes());
-        out.extend(self.long.to_ne_bytes());
+    /// The instance domain's bytes.
+    pub fn bytes(&self) -> [u8; INDOM_LEN] {
+        record(&[
+            &self.serial.to_ne_bytes(),
+            &self.count.to_ne_bytes(),
+            &self.offset.to_ne_bytes(),
+            &self.short.to_ne_bytes(),
+            &self.long.to_ne_bytes(),
+        ])
     }
 }
 
@@ -316,14 +325,14 @@ impl ValueRecord {
         done.wrapping_add(now.as_micros() as i64).wrapping_add(self.extra)
     }
 
-    /// Appends the value.
-    pub fn write(&self, out: &mut Vec<u8>) {
+    /// The value's bytes.
+    pub fn bytes(&self) -> [u8; VALUE_LEN] {
+        let mut bytes = [0; VALUE_LEN];
         let words = [self.word, self.extra.cast_unsigned(), self.metric, self.instance];
-        let mut record = [0; VALUE_LEN];
-        for (place, word) in record.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_ne_bytes());
+        for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+            *place = word.to_ne_bytes();
         }
-        out.extend_from_slice(&record);
+        bytes
     }
 }
 

@@ -80,27 +80,15 @@ impl Chunk {
     }
 
     /// Maps a file, which must have all of the chunk's values and be mappable ([`probe`]), in place of
-    /// what was mapped, and gives `f` the two words that each value with a slot had until then. Updates
-    /// go on meanwhile: up to the moment of mapping to the old memory, which nobody else touches any
-    /// more after that, and then to the new one.
-    pub(crate) fn move_to(&mut self, file: &Arc<File>, mut f: impl FnMut(&Chunk, usize, u64, u64)) -> io::Result<()> {
+    /// what was mapped, and gives what that was. Updates go on meanwhile: up to the moment of mapping to
+    /// the old memory, which nobody else touches any more after that, and then to the new one.
+    pub(crate) fn move_to(&mut self, file: &Arc<File>) -> io::Result<Old> {
         if file.metadata()?.len() < value_at(self.range().end) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.pages.replace(file)?;
-        let old = std::mem::replace(&mut self.file, Arc::clone(file));
-        let mut buffer = [0; 128 * VALUE_LEN];
-        let values = self.slotted();
-        for first in values.clone().step_by(buffer.len() / VALUE_LEN) {
-            let len = buffer.len().min((values.end - first) * VALUE_LEN);
-            let Some(bytes) = buffer.get_mut(..len) else { continue };
-            old.read_exact_at(bytes, value_at(first))?;
-            for (value, bytes) in (first..).zip(bytes.chunks_exact(VALUE_LEN)) {
-                let mut words = bytes.as_chunks().0.iter().copied().map(u64::from_ne_bytes);
-                f(self, value, words.next().unwrap_or_default(), words.next().unwrap_or_default());
-            }
-        }
-        Ok(())
+        let file = std::mem::replace(&mut self.file, Arc::clone(file));
+        Ok(Old { file, end: self.slotted().end, held: 0..0, buffer: [0; _] })
     }
 
     /// The two words of a value that change.
@@ -119,6 +107,32 @@ impl Chunk {
     /// Other values have no place in the file that is mapped.
     fn check(&self, index: usize) {
         assert!(self.range().contains(&index), "value {index} is in another chunk");
+    }
+}
+
+/// Memory that was mapped behind a chunk's addresses.
+pub(crate) struct Old {
+    file: Arc<File>,
+    /// One more than the last value that was in use.
+    end: usize,
+    /// The values in the buffer.
+    held: Range<usize>,
+    buffer: [u8; Self::HELD * VALUE_LEN],
+}
+
+impl Old {
+    /// Stacks of loom's threads are small.
+    const HELD: usize = if cfg!(mmv_loom) { 8 } else { 256 };
+
+    /// The two words that a value had; best asked for in ascending order.
+    pub(crate) fn words(&mut self, value: usize) -> io::Result<(u64, u64)> {
+        if !self.held.contains(&value) {
+            self.held = value..self.end.min(value + Self::HELD);
+            let bytes = self.buffer.get_mut(..self.held.len() * VALUE_LEN).filter(|bytes| !bytes.is_empty());
+            self.file.read_exact_at(bytes.ok_or(io::ErrorKind::UnexpectedEof)?, value_at(value))?;
+        }
+        let words = &self.buffer.as_chunks().0[(value - self.held.start) * (VALUE_LEN / 8)..];
+        Ok((u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1])))
     }
 }
 
@@ -156,14 +170,12 @@ mod tests {
         let slot = chunk.slot(300);
         slot.word().store(11, Relaxed);
         let file = Arc::new(tempfile::tempfile().unwrap());
-        let mut old = Vec::new();
-        let mut moved =
-            |chunk: &mut Chunk| chunk.move_to(&file, |_, value, word, extra| old.push((value, word, extra)));
-        assert!(moved(&mut chunk).is_err(), "the file is too short");
+        assert!(chunk.move_to(&file).is_err(), "the file is too short");
         file.set_len(value_at(chunk.range().end)).unwrap();
         file.write_all_at(&22u64.to_ne_bytes(), value_at(300)).unwrap();
-        moved(&mut chunk).unwrap();
-        assert_eq!(old, [(300, 11, 0)]);
+        let mut old = chunk.move_to(&file).unwrap();
+        assert_eq!(old.words(300).unwrap(), (11, 0));
+        assert!(old.words(301).is_err(), "it was not in use");
         assert_eq!(slot.word().load(Relaxed), 22);
         slot.word().store(33, Relaxed);
         let mut word = [0; 8];

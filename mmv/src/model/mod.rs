@@ -102,6 +102,8 @@ pub(crate) struct Model {
     values: Runs,
     labels: Vec<Label>,
     texts: usize,
+    /// Length of the longest name of a metric or instance.
+    longest_name: usize,
     /// Names that have children.
     nodes: Named<()>,
     /// Length of the node above the last metric.
@@ -161,6 +163,11 @@ impl Model {
         self.texts
     }
 
+    /// Length of the longest name of a metric or instance, in bytes.
+    pub(crate) fn longest_name(&self) -> usize {
+        self.longest_name
+    }
+
     /// Help of these texts, the empty ones left out.
     pub(crate) fn help(&mut self, short: &str, long: &str) -> Result<Help, Error> {
         let last = self.last_help;
@@ -204,6 +211,7 @@ impl Model {
             return Err(Error::InUse { what: "metric", name: name.to_owned() });
         };
         self.last_above = above;
+        self.longest_name = self.longest_name.max(name.len());
         match item {
             Some(item) => _ = self.items.insert(item),
             None => self.unassigned.push(index),
@@ -309,6 +317,7 @@ impl Model {
             return Err(Error::InUse { what: "instance", name: name.to_owned() });
         };
         domain.ids.insert(id as i32);
+        self.longest_name = self.longest_name.max(name.len());
         let metrics = std::mem::take(&mut domain.metrics);
         metrics.iter().for_each(|metric| self.add_value(*metric, index));
         self.indoms[indom].metrics = metrics;

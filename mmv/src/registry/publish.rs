@@ -2,7 +2,6 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::iter::repeat_n;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -158,24 +157,28 @@ impl State {
     fn move_chunk(&mut self, index: usize, file: &Arc<File>) -> io::Result<()> {
         let State { chunks, model, .. } = self;
         let Some(chunk) = chunks.get_mut(index) else { return Ok(()) };
-        let mut metrics = model.values().within(chunk.slotted()).flat_map(|run| repeat_n(run.metric, run.count));
-        chunk.move_to(file, |chunk, value, old_word, old_extra| {
-            let Some(metric) = metrics.next().map(|index| model.metric(index)) else { return };
-            // Most were never updated, and pages that are not touched need no memory.
-            if metric.kind == Kind::Added && old_word == 0 {
-                return;
-            }
-            let (word, extra) = chunk.words(value);
-            match metric.kind {
-                Kind::Added => add(word, metric.ty, old_word),
-                Kind::Set | Kind::Counted => replace_mark(word, old_word),
-                Kind::Interval => {
-                    replace_mark(word, old_word);
-                    replace_mark(extra, old_extra);
+        let mut old = chunk.move_to(file)?;
+        for run in model.values().within(chunk.slotted()) {
+            let metric = model.metric(run.metric);
+            for value in run.first..run.first + run.count {
+                let (old_word, old_extra) = old.words(value)?;
+                // Most were never updated, and pages that are not touched need no memory.
+                if metric.kind == Kind::Added && old_word == 0 {
+                    continue;
                 }
-                Kind::Text => {}
+                let (word, extra) = chunk.words(value);
+                match metric.kind {
+                    Kind::Added => add(word, metric.ty, old_word),
+                    Kind::Set | Kind::Counted => replace_mark(word, old_word),
+                    Kind::Interval => {
+                        replace_mark(word, old_word);
+                        replace_mark(extra, old_extra);
+                    }
+                    Kind::Text => {}
+                }
             }
-        })
+        }
+        Ok(())
     }
 }
 
@@ -192,9 +195,12 @@ fn replace_mark(word: &Word, old: u64) {
     _ = word.compare_exchange(MARK, old, Relaxed, Relaxed);
 }
 
+/// Everybody may read a file, and its owner write it.
+const MODE: u32 = 0o644;
+
 /// A new file that only we write.
 fn create(path: &Path) -> io::Result<File> {
-    let open = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(path);
+    let open = || OpenOptions::new().read(true).write(true).create_new(true).mode(MODE).open(path);
     let file = match open() {
         // Left behind by a process that had our number.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
@@ -203,7 +209,10 @@ fn create(path: &Path) -> io::Result<File> {
         }
         opened => opened?,
     };
-    file.set_permissions(Permissions::from_mode(0o644))?;
+    // Readers are other users, whatever the process hides from them otherwise.
+    if file.metadata()?.mode() & 0o777 != MODE {
+        file.set_permissions(Permissions::from_mode(MODE))?;
+    }
     Ok(file)
 }
 
