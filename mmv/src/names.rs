@@ -24,7 +24,8 @@ pub(crate) fn check_file(name: &str, prefixed: bool) -> Result<(), Error> {
     if name == "control" || name.starts_with("control.") {
         return refuse("is the agent's own");
     }
-    if prefixed { check_components("file", name) } else { check_length("file", name) }
+    check_length("file", name)?;
+    if prefixed { check_components("file", name) } else { Ok(()) }
 }
 
 /// An instance's name: anything without control characters, but not only spaces. PCP matches a

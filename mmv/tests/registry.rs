@@ -187,6 +187,33 @@ fn files_go_or_stay_as_asked() {
 }
 
 #[test]
+fn two_registries_have_no_file_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = registry(dir.path());
+    let second = registry(dir.path());
+    let counter = second.counter("counter").register().unwrap();
+    first.try_start().unwrap();
+    assert!(matches!(second.try_start(), Err(Error::InUse { .. })));
+    assert_eq!(read(dir.path()).metrics().len(), 0);
+    drop(first);
+    counter.inc();
+    second.try_start().unwrap();
+    assert_eq!(read(dir.path()).value(0).map(|value| value.word), Some(1));
+}
+
+#[test]
+fn the_name_of_a_file_can_be_as_long_as_the_system_allows() {
+    let dir = tempfile::tempdir().unwrap();
+    for builder in [|n: &str| Registry::builder(n), |n: &str| Registry::builder(n).no_prefix()] {
+        let registry = builder(&"n".repeat(255)).directory(dir.path()).build().unwrap();
+        registry.try_start().unwrap();
+        registry.counter("added").register().unwrap();
+        assert_eq!(File::open(registry.path().unwrap()).unwrap().metrics().len(), 1);
+        assert!(matches!(builder(&"n".repeat(256)).build(), Err(Error::TooLong { .. })));
+    }
+}
+
+#[test]
 fn versions() {
     let version = |prepare: &dyn Fn(&Registry)| {
         let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,10 @@
 //! The directory that registries share.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::{HashMap, HashSet};
 use pmapi::Item;
@@ -33,13 +35,22 @@ fn clusters(directory: &Path, own: &str) -> HashSet<u16> {
     others.filter_map(|e| cluster(&e.path())).collect()
 }
 
-fn cluster(path: &Path) -> Option<u16> {
+fn header(path: &Path) -> Option<Header> {
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
     let mut bytes = Vec::with_capacity(HEADER_LEN);
     File::open(path).ok()?.take(HEADER_LEN as u64).read_to_end(&mut bytes).ok()?;
-    let header = Header::read(Bytes::new(&bytes)).filter(|h| h.magic == MAGIC)?;
+    Header::read(Bytes::new(&bytes)).filter(|h| h.magic == MAGIC)
+}
+
+/// The process that a file depends on, if it lives.
+pub(super) fn owner(path: &Path) -> Option<i32> {
+    header(path)?.owner().filter(|process| process_exists(*process))
+}
+
+fn cluster(path: &Path) -> Option<u16> {
+    let header = header(path)?;
     let alive = header.owner().is_none_or(process_exists);
     u16::try_from(header.cluster).ok().filter(|cluster| alive && *cluster != 0)
 }
@@ -53,4 +64,27 @@ pub(super) fn items_before(path: &Path) -> Option<(u16, HashMap<Box<str>, u16>)>
     };
     let cluster = u16::try_from(file.header().cluster).ok()?;
     Some((cluster, file.metrics().iter().filter_map(item).collect()))
+}
+
+/// A file that is one registry's alone in this process, while this lives: two would take its name away
+/// from each other with every metric that is added.
+#[derive(Debug)]
+pub(super) struct Claim(PathBuf);
+
+impl Claim {
+    /// Nothing when another registry has the file.
+    pub(super) fn new(path: &Path) -> Option<Claim> {
+        claimed().insert(path.to_owned()).then(|| Claim(path.to_owned()))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        claimed().remove(&self.0);
+    }
+}
+
+fn claimed() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    static CLAIMED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    CLAIMED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,6 +10,7 @@ use std::thread::Thread;
 use hashbrown::{HashMap, HashSet};
 
 use super::Builder;
+use super::directory::Claim;
 use super::publish::Published;
 use crate::Error;
 use crate::format::Flags;
@@ -33,6 +34,8 @@ pub(crate) struct State {
     pub model: Model,
     pub chunks: Vec<Chunk>,
     pub phase: Phase,
+    /// The file, from the start to the stop.
+    pub(super) claim: Option<Claim>,
     /// Items that metrics of this name had in the file of an earlier process.
     pub before: HashMap<Box<str>, u16>,
     pub cluster: u16,
@@ -62,6 +65,7 @@ impl Inner {
             model: Model::default(),
             chunks: Vec::new(),
             phase: Phase::Idle,
+            claim: None,
             before: HashMap::new(),
             cluster: 0,
             batches: 0,

@@ -142,7 +142,10 @@ impl Registry {
         }
     }
 
-    /// Begins to export (`mmv_stats_start(3)`).
+    /// Begins to export (`mmv_stats_start(3)`), under a name that no other registry of the process exports.
+    ///
+    /// A forked child updates its parent's file; what it registers is not seen, and the file stays when it
+    /// ends, unless it starts the export itself.
     pub fn try_start(&self) -> Result<(), Error> {
         self.inner().start()
     }

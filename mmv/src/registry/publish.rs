@@ -4,13 +4,14 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pmapi::Config;
 
 use super::Inner;
-use super::directory::{choose_cluster, items_before};
+use super::directory::{Claim, choose_cluster, items_before, owner};
 use super::inner::{Phase, State};
 use crate::Error;
 use crate::format::{Flags, G2_AT, ValueType};
@@ -18,6 +19,7 @@ use crate::handle::{Number, no_value};
 use crate::layout::{Layout, MARK, Owner};
 use crate::map::{Word, probe};
 use crate::model::{Kind, Metric};
+use crate::names::truncated;
 use crate::sync::atomic::Ordering::Relaxed;
 
 /// The file that readers see.
@@ -26,16 +28,25 @@ pub(crate) struct Published {
     file: Arc<File>,
     path: PathBuf,
     generation: u64,
+    /// The process that wrote it, which a fork of it is not.
+    process: i32,
 }
 
 impl Inner {
     pub(super) fn start(self: &Arc<Self>) -> Result<(), Error> {
         let mut state = self.lock();
-        if matches!(state.phase, Phase::Exporting(_)) {
+        if matches!(&state.phase, Phase::Exporting(published) if published.process == process()) {
             return Ok(());
         }
         let directory = self.directory();
         let path = directory.join(&self.options.name);
+        if state.claim.is_none() {
+            let in_use = || Error::InUse { what: "file", name: path.display().to_string() };
+            state.claim = Some(Claim::new(&path).ok_or_else(in_use)?);
+        }
+        if let Some(other) = owner(&path).filter(|other| *other != process()) {
+            tracing::warn!(target: "mmv", "{}: was the file of process {other}, which lives", path.display());
+        }
         let (cluster, before) = items_before(&path).unzip();
         state.before = before.unwrap_or_default();
         state.cluster = self.options.cluster.unwrap_or_else(|| choose_cluster(&directory, &self.options.name, cluster));
@@ -43,7 +54,10 @@ impl Inner {
         if let Some(chunk) = state.chunks.last_mut() {
             chunk.trim(values);
         }
-        self.publish(&mut state).map_err(|source| Error::Io { path, source })?;
+        if let Err(source) = self.publish(&mut state) {
+            state.claim = None;
+            return Err(Error::Io { path, source });
+        }
         self.ensure_thread(&mut state);
         Ok(())
     }
@@ -64,7 +78,9 @@ impl Inner {
     /// Writes a file with what was registered since the present one. An error is logged once: an
     /// application does not stop because it cannot be watched.
     pub(super) fn publish_if_stale(&self, state: &mut State) {
-        if !state.stale || !matches!(state.phase, Phase::Exporting(_)) {
+        // In a child of the process that started the export, the file stays the parent's.
+        let ours = matches!(&state.phase, Phase::Exporting(published) if published.process == process());
+        if !state.stale || !ours {
             return;
         }
         if let Err(e) = self.publish(state) {
@@ -84,9 +100,9 @@ impl Inner {
             Phase::Idle | Phase::Stopped => 0,
         };
         let generation = generation().max(last + 1);
-        let process = std::process::id().cast_signed();
+        let process = process();
         let owner = Owner { generation, flags: self.options.flags, process, cluster: state.cluster };
-        let temporary = path.with_file_name(format!(".{}.{process}", self.options.name));
+        let temporary = path.with_file_name(temporary_name(&self.options.name));
         let file = Arc::new(create(&temporary)?);
         let moved = self.write(state, &owner, &file).and_then(|texts_at| {
             probe(&file)?;
@@ -98,7 +114,7 @@ impl Inner {
         }
         (state.stale, state.warned) = (false, false);
         if let Phase::Exporting(old) =
-            std::mem::replace(&mut state.phase, Phase::Exporting(Published { file, path, generation }))
+            std::mem::replace(&mut state.phase, Phase::Exporting(Published { file, path, generation, process }))
         {
             // Readers that still have the old one see that it is over, even if the directory's time
             // of change has not advanced since they looked.
@@ -136,10 +152,12 @@ impl Inner {
         let phase = std::mem::replace(&mut state.phase, Phase::Stopped);
         if let Phase::Exporting(published) = phase
             && self.options.has(Flags::PROCESS)
+            && published.process == process()
             && published.is_ours()
         {
             _ = fs::remove_file(&published.path);
         }
+        state.claim = None;
     }
 }
 
@@ -195,6 +213,17 @@ fn replace_mark(word: &Word, old: u64) {
     _ = word.compare_exchange(MARK, old, Relaxed, Relaxed);
 }
 
+fn process() -> i32 {
+    std::process::id().cast_signed()
+}
+
+/// A name that agents skip and no other registry uses, in this process or another, and that is not too
+/// long where the file's own is not.
+fn temporary_name(name: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!(".{}.{}.{}", truncated(name, 200), process(), COUNT.fetch_add(1, Relaxed))
+}
+
 /// Everybody may read a file, and its owner write it.
 const MODE: u32 = 0o644;
 
@@ -220,4 +249,31 @@ fn create(path: &Path) -> io::Result<File> {
 fn generation() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_secs() << 32 | u64::from(now.subsec_micros())
+}
+
+#[cfg(all(test, not(mmv_loom)))]
+mod tests {
+    use super::*;
+    use crate::Registry;
+
+    #[test]
+    fn a_child_leaves_the_file_to_its_parent_unless_it_starts_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = Registry::builder("test").directory(dir.path()).build().unwrap();
+        registry.try_start().unwrap();
+        let path = registry.path().unwrap();
+        let fork = |registry: &Registry| {
+            let Phase::Exporting(published) = &mut registry.inner().lock().phase else { panic!("not started") };
+            published.process += 1;
+        };
+        let metrics = || crate::reader::File::open(&path).unwrap().metrics().len();
+        fork(&registry);
+        registry.counter("added").register().unwrap();
+        assert_eq!(metrics(), 0);
+        registry.try_start().unwrap();
+        assert_eq!(metrics(), 1);
+        fork(&registry);
+        drop(registry);
+        assert_eq!(metrics(), 1);
+    }
 }
