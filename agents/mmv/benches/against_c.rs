@@ -6,7 +6,9 @@
 mod driver;
 
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use driver::{Contest, Goal, Home, Program, Requests, Shape, no_peer};
 use mmv::{Counter, Family, Registry};
@@ -23,10 +25,24 @@ fn main() {
     if !driver::begin("agent mmv") {
         return;
     }
-    for (files, metrics, instances) in [(10, 1000, 0), (1, 10, 1000), (100, 100, 0), (1000, 10, 0), (1000, 10, 10)] {
-        Scene { files, metrics, instances }.measure();
+    // What is named, or all.
+    let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
+    if wanted("fetch") {
+        for (files, metrics, instances) in [(10, 1000, 0), (1, 10, 1000), (100, 100, 0), (1000, 10, 0), (1000, 10, 10)]
+        {
+            Scene { files, metrics, instances }.measure();
+        }
     }
-    Scene { files: 1000, metrics: 100, instances: 0 }.measure_start();
+    for (files, metrics) in [(1000, 100), (100, 1000)] {
+        let scene = Scene { files, metrics, instances: 0 };
+        if wanted("start") {
+            scene.measure_start();
+        }
+        if wanted("change") {
+            scene.measure_changes();
+        }
+    }
 }
 
 impl Scene {
@@ -43,12 +59,51 @@ impl Scene {
         (c, agent("Rust", env!("CARGO_BIN_EXE_pmdammv").as_ref()), registries)
     }
 
-    /// Start to the first answer, that to a fetch of one value.
+    fn title(&self) {
+        println!("\n{} values in {} files", u32::from(self.files) * u32::from(self.metrics), self.files);
+    }
+
+    /// Start to the first answer: that to a fetch of one value, and that with all names.
     fn measure_start(&self) {
         let home = Home::new();
         let (c, ours, _registries) = self.agents(&home);
-        println!("\n{} values in {} files", u32::from(self.files) * u32::from(self.metrics), self.files);
-        Contest::new(&home, c, ours, Requests::of(70).fetch(&[(self.files, 0)])).starts(7, Goal::Cpu(0.25));
+        self.title();
+        for (what, first) in
+            [("a value", Requests::of(70).fetch(&[(self.files, 0)])), ("all names", Requests::of(70).names("mmv"))]
+        {
+            print!("\nfirst answer: {what}");
+            Contest::new(&home, c.clone(), ours.clone(), first).starts(7, Goal::Cpu(0.25));
+        }
+    }
+
+    /// A fetch of one value when one file has come, gone or been written again.
+    fn measure_changes(&self) {
+        let home = Home::new();
+        let (c, ours, _registries) = self.agents(&home);
+        self.title();
+        let directory = home.path("tmp").join("mmv");
+        let (file, away) = (directory.join("file1"), home.path("tmp").join("away"));
+        let mut contest = Contest::new(&home, c, ours, Vec::new());
+        let fetch = Requests::of(70).fetch(&[(self.files, 0)]);
+        let (mut time, mut generation) = (0, 1 << 32);
+        let mut come_or_go = || {
+            let (from, to) = if file.exists() { (&file, &away) } else { (&away, &file) };
+            fs::rename(from, to).expect("a file that moves");
+            // The C agent knows seconds only.
+            time += 1;
+            let past = UNIX_EPOCH + Duration::from_secs(time);
+            let directory = fs::File::open(&directory).expect("a directory");
+            directory.set_modified(past).expect("a time");
+        };
+        contest.after("a file comes or goes", &mut come_or_go, &fetch, 20, Goal::Cpu(0.25));
+        let mut write = || {
+            generation += 1u64;
+            let open = fs::File::options().write(true).open(directory.join("file2")).expect("a file");
+            let generations = [generation.to_ne_bytes(), generation.to_ne_bytes()].concat();
+            open.write_all_at(&generations, 8).expect("generations");
+        };
+        contest.after("a file is written again", &mut write, &fetch, 20, Goal::Cpu(0.25));
+        contest.after("nothing has changed", || {}, &fetch, 20, Goal::Cpu(1.0));
     }
 
     fn measure(&self) {

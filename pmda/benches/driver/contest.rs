@@ -70,6 +70,22 @@ impl<'a> Contest<'a> {
         figures::show("start to first answer", Some(goal), &labels.zip(figures).collect::<Vec<_>>());
     }
 
+    /// A request after each of so many changes of what the agents look at.
+    pub(crate) fn after(&mut self, title: &str, mut change: impl FnMut(), request: &[u8], rounds: usize, goal: Goal) {
+        let mut figures: Vec<Figures> = self.agents.iter().map(|_| Figures::default()).collect();
+        for round in 0..=rounds {
+            change();
+            for (agent, figures) in self.agents.iter_mut().zip(&mut figures) {
+                let (times, cpu) = turn(agent, &[request.to_vec()], 1);
+                if round > 0 {
+                    figures.add(times, cpu);
+                }
+            }
+        }
+        let labels = self.programs.iter().map(|program| program.label);
+        figures::show(title, Some(goal), &labels.zip(figures).collect::<Vec<_>>());
+    }
+
     /// The floor for a request, with our agent's reply.
     fn floor(&mut self, request: &[u8]) -> Program {
         let record = self.home.path("reply");

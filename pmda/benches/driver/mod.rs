@@ -21,6 +21,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, alarm};
 use pmapi::pdu::instance::InstanceReq;
 use pmapi::pdu::metadata::{self, DescReq, Subject, TextKind, TextReq};
+use pmapi::pdu::names::Traverse;
 use pmapi::{Domain, InDom, Item, PmId, Serial};
 
 pub(crate) use contest::{Contest, Goal, Shape};
@@ -107,6 +108,10 @@ impl Requests {
 
     pub(crate) fn text(self, item: (u16, u16), kind: TextKind) -> Vec<u8> {
         encode(|out| TextReq::new(Subject::Metric(self.pmid(item)), kind).encode(out, 0))
+    }
+
+    pub(crate) fn names(self, below: &str) -> Vec<u8> {
+        encode(|out| Traverse { name: below.as_bytes() }.encode(out, 0))
     }
 
     pub(crate) fn instances(self, serial: u32) -> Vec<u8> {
