@@ -4,6 +4,9 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
 
 use mmv::collection::{Collection, Labelled};
 use mmv::{Builder, Counter, Family, Gauge, Registry, Text};
@@ -95,6 +98,30 @@ fn changes_within_one_tick_of_the_clock_are_seen() {
         collection.refresh();
         assert_eq!(collection.metric_count(), i + 1);
     }
+}
+
+#[test]
+fn nothing_goes_while_a_file_grows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (registry, _counter) = export(dir.path(), "a", "first");
+    let batch = registry.batch();
+    (0..500).for_each(|i| drop(registry.counter(&format!("m{i}")).register().unwrap()));
+    drop(batch);
+    let mut collection = Collection::new("mmv", dir.path());
+    let growing = AtomicBool::new(true);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0..400 {
+                registry.counter(&format!("n{i}")).register().unwrap();
+                thread::sleep(Duration::from_millis(1));
+            }
+            growing.store(false, Relaxed);
+        });
+        while growing.load(Relaxed) {
+            collection.refresh();
+            assert_eq!(collection.item("mmv.a.first").err(), None);
+        }
+    });
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Which files there are.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -71,7 +71,7 @@ impl Collection {
             let is_new = kept.is_none();
             let source = match kept {
                 Some(source) => Ok(source),
-                None => Source::load(&self.directory, &name, identity),
+                None => load(&self.directory, &name, identity),
             };
             match source {
                 Ok(mut source) => {
@@ -98,6 +98,24 @@ impl Collection {
         changed
     }
 }
+
+/// Reads a file. When it is no longer valid once it is open, another one may have taken its place
+/// meanwhile: then that one.
+fn load(directory: &Path, name: &OsStr, mut identity: Identity) -> Result<Source, ReadError> {
+    for _ in 0..REPLACED {
+        match Source::load(directory, name, identity) {
+            Err(e) if e.is_temporary() => {
+                let now = fs::metadata(directory.join(name)).map(|m| Identity::new(&m)).ok();
+                identity = now.filter(|now| *now != identity).ok_or(e)?;
+            }
+            loaded => return loaded,
+        }
+    }
+    Source::load(directory, name, identity)
+}
+
+/// How often in a row a file may be replaced while it is read.
+const REPLACED: usize = 4;
 
 /// Logs that a file is skipped: loudly if it is one of ours.
 fn report(prefix: &str, name: &OsString, e: &ReadError) {

@@ -38,9 +38,10 @@ impl File {
         let mut bytes = vec![0; metadata.len() as usize];
         let len = read_at(file, &mut bytes, 0)?;
         bytes.truncate(len);
-        let parsed = Self::parse(bytes)?;
         // Whoever writes a file in its place changes the generation first.
-        match generations(file)? {
+        let now = generations(file)?;
+        let parsed = Self::parse(bytes)?;
+        match now {
             (g1, g2) if g1 == parsed.header.g1 && g2 == g1 => Ok(parsed),
             (g1, g2) => Err(ReadError::InFlux { g1, g2 }),
         }
