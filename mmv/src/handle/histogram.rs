@@ -23,8 +23,11 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Counts a value.
+    /// Counts a value, if it is finite: a sum would never recover from another.
     pub fn record(&self, value: f64) {
+        if !value.is_finite() {
+            return;
+        }
         let bucket = self.bounds.partition_point(|bound| *bound < value);
         if let Some(counter) = self.buckets.get(bucket) {
             counter.inc();
@@ -64,7 +67,7 @@ impl Quantiles {
         Quantiles { recorder }
     }
 
-    /// Records a value; a negative one counts as 0.
+    /// Records a value, if it is finite; a negative one counts as 0.
     pub fn record(&self, value: f64) {
         self.recorder.record(value);
     }
@@ -129,10 +132,13 @@ impl Recorder {
     }
 
     fn record(&self, value: f64) {
+        if !value.is_finite() {
+            return;
+        }
         let Some(shard) = self.shards.get(thread_number() & (self.shards.len() - 1)) else { return };
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-        // A float too large for the integer, or none at all, becomes the nearest one, and the
-        // histogram resizes itself for any integer, so that recording does not fail.
+        // A float too large for the integer becomes the nearest one, and the histogram resizes itself for
+        // any integer, so that recording does not fail.
         _ = shard.values.record((value / self.resolution).round() as u64);
         shard.sum += value;
     }
