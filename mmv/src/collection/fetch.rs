@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pmapi::{Atom, Error, Inst, Item};
 
 use super::Collection;
+use super::group::Group;
 use super::source::Source;
 use super::tables::{Place, Values};
 use crate::format::{Flags, ValueRecord, ValueType};
@@ -21,7 +22,8 @@ impl Collection {
         wants: impl Fn(Inst) -> bool,
         mut out: impl FnMut(Option<Inst>, Result<Atom<'_>, Error>),
     ) -> Result<(), Error> {
-        let Collection { tables, sources, buffer, prefix, .. } = self;
+        let Collection { groups, buffer, prefix, .. } = self;
+        let Group { tables, sources, .. } = groups.of_cluster_mut(item.cluster()).ok_or(Error::PMID)?;
         let Values { ty, places, missing } = tables.values(item).ok_or(Error::PMID)?;
         if ty == ValueType::NoSupport {
             return Err(Error::APPVERSION);
@@ -37,7 +39,7 @@ impl Collection {
                 Ok(Some(atom)) => out(inst, Ok(atom)),
                 Ok(None) => {}
                 Err(e) => {
-                    let name = tables.metric(item).map_or("", |entry| &entry.name);
+                    let name = tables.metric(item).map_or("", |entry| tables.name(entry));
                     tracing::error!("{prefix}: {name}: {e}");
                     source.set_broken();
                     out(inst, Err(Error::GENERIC));

@@ -29,7 +29,12 @@ pub(super) struct LabelTable(HashMap<Labelled, LabelSet>);
 impl Collection {
     /// The labels of something, nothing when it has none.
     pub fn labels(&self, of: Labelled) -> Option<&LabelSet> {
-        self.tables.labels.0.get(&of)
+        let group = match of {
+            Labelled::Cluster(cluster) => self.groups.of_cluster(cluster),
+            Labelled::Item(item) => self.groups.of_cluster(item.cluster()),
+            Labelled::InDom(serial) | Labelled::Instance(serial, _) => self.groups.of_indom(serial),
+        };
+        group?.tables.labels.0.get(&of)
     }
 }
 

@@ -6,8 +6,10 @@
 //! concerned is left out and logged.
 
 mod fetch;
+mod group;
 mod labels;
 mod names;
+mod parts;
 mod scan;
 mod source;
 mod tables;
@@ -19,22 +21,22 @@ use hashbrown::HashMap;
 use pmapi::{Error, Inst, Item, Semantics, Serial, Units};
 
 pub use labels::Labelled;
+pub use parts::Part;
 
 pub use crate::reader::Help;
 
 use crate::format::ValueType;
+use group::{Group, Groups};
 use scan::Directory;
 use source::{Identity, Source};
-use tables::{Entry, Tables};
+use tables::{Entry, IndomEntry, InstanceEntry};
 
 /// The files of a directory.
 #[derive(Debug)]
 pub struct Collection {
     prefix: String,
     directory: PathBuf,
-    /// In the order of their names.
-    sources: Vec<Source>,
-    tables: Tables,
+    groups: Groups,
     seen: Directory,
     /// How many files stay open.
     open: usize,
@@ -70,8 +72,7 @@ impl Collection {
         Collection {
             prefix: prefix.to_owned(),
             directory: directory.into(),
-            sources: Vec::new(),
-            tables: Tables::default(),
+            groups: Groups::default(),
             seen: Directory::default(),
             open: Self::OPEN_FILES,
             reload: 0,
@@ -100,20 +101,16 @@ impl Collection {
     /// has changed, a process is gone or the directory has changed.
     pub fn refresh(&mut self) -> bool {
         let buffer = &mut self.buffer;
-        let valid = self.sources.iter_mut().map(|source| source.begin(buffer)).filter(|valid| *valid).count();
+        let valid = self.groups.sources_mut().map(|source| source.begin(buffer)).filter(|valid| *valid).count();
         let forced = self.reload != 0;
-        let broken = self.sources.iter_mut().any(Source::take_broken);
+        let broken = self.groups.sources_mut().any(Source::take_broken);
         let directory = Directory::look(&self.directory);
         let same = !forced && !broken && !self.pending && !self.seen.may_differ(&directory);
-        let same = same && valid == self.sources.len();
-        if same {
+        if same && valid == self.groups.file_count() {
             return false;
         }
         let changed = self.scan(forced);
         self.seen = directory;
-        if changed {
-            self.tables = Tables::build(&self.prefix, &self.sources);
-        }
         changed
     }
 
@@ -129,71 +126,84 @@ impl Collection {
 
     /// How many files are exported.
     pub fn file_count(&self) -> usize {
-        self.sources.len()
+        self.groups.file_count()
     }
 
     /// How many metrics are exported.
     pub fn metric_count(&self) -> usize {
-        self.tables.metrics.len()
+        self.groups.all().iter().map(|group| group.tables.metrics().len()).sum()
     }
 
     /// The metrics, in the order of the files.
     pub fn metrics(&self) -> impl Iterator<Item = (&str, MetricDesc)> {
-        self.tables.metrics.iter().map(|entry| (&*entry.name, entry.desc))
+        self.groups.metrics().map(|(group, entry)| (group.tables.name(entry), entry.desc))
     }
 
     /// The metric of a name.
     pub fn item(&self, name: &str) -> Result<Item, Error> {
-        self.tables.names.item(name).ok_or(Error::NAME)
+        self.group_of(name).and_then(|group| group.tables.item(name)).ok_or(Error::NAME)
     }
 
     /// The name of a metric.
     pub fn name(&self, item: Item) -> Result<&str, Error> {
-        Ok(&self.entry(item)?.name)
+        let (group, entry) = self.entry(item)?;
+        Ok(group.tables.name(entry))
     }
 
     /// What a metric is.
     pub fn desc(&self, item: Item) -> Result<MetricDesc, Error> {
-        Ok(self.entry(item)?.desc)
+        Ok(self.entry(item)?.1.desc)
     }
 
-    /// The instance domains.
+    /// The instance domains, by their numbers.
     pub fn indoms(&self) -> impl Iterator<Item = Serial> {
-        self.tables.indoms.keys().copied()
+        let mut all: Vec<Serial> =
+            self.groups.all().iter().flat_map(|group| group.tables.indoms.keys().copied()).collect();
+        all.sort_unstable();
+        all.into_iter()
     }
 
     /// The instances of a domain, in the order of the files.
     pub fn instances(&self, indom: Serial) -> Result<impl ExactSizeIterator<Item = (Inst, &[u8])>, Error> {
-        let indom = self.tables.indoms.get(&indom).ok_or(Error::INDOM)?;
-        Ok(indom
-            .instances
-            .iter()
-            .map(|i| (i.id, self.source(i.source).map_or(&[][..], |s| s.file.instance_name(&i.name)))))
+        let (group, indom) = self.indom(indom)?;
+        let name = |i: &InstanceEntry| group.sources.get(i.source).map_or(&[][..], |s| s.file.instance_name(&i.name));
+        Ok(indom.instances.iter().map(move |i| (i.id, name(i))))
     }
 
     /// A metric's help. As under PCP's agent there is no such metric when it has no type.
     pub fn help(&self, item: Item, which: Help) -> Result<&[u8], Error> {
-        let entry = self.entry(item).ok().filter(|entry| entry.desc.ty != ValueType::NoSupport).ok_or(Error::PMID)?;
-        let source = self.source(entry.source).ok_or(Error::TEXT)?;
-        let metric = source.file.metrics().get(entry.metric).ok_or(Error::TEXT)?;
-        source.file.help(metric, which).ok_or(Error::TEXT)
+        let (group, entry) = self.entry(item)?;
+        if entry.desc.ty == ValueType::NoSupport {
+            return Err(Error::PMID);
+        }
+        let file = &group.sources.get(entry.source as usize).ok_or(Error::TEXT)?.file;
+        let metric = file.metrics().get(entry.metric as usize).ok_or(Error::TEXT)?;
+        file.help(metric, which).ok_or(Error::TEXT)
     }
 
     /// An instance domain's help: that of the first file that has one.
     pub fn indom_help(&self, indom: Serial, which: Help) -> Result<&[u8], Error> {
-        let entry = self.tables.indoms.get(&indom).ok_or(Error::INDOM)?;
+        let (group, indom) = self.indom(indom)?;
         let of = |&(source, index): &(usize, usize)| {
-            let file = &self.source(source)?.file;
+            let file = &group.sources.get(source)?.file;
             file.indom_help(file.indoms().get(index)?, which)
         };
-        entry.parts.iter().find_map(of).ok_or(Error::TEXT)
+        indom.parts.iter().find_map(of).ok_or(Error::TEXT)
     }
 
-    fn entry(&self, item: Item) -> Result<&Entry, Error> {
-        self.tables.metric(item).ok_or(Error::PMID)
+    fn entry(&self, item: Item) -> Result<(&Group, &Entry), Error> {
+        let group = self.groups.of_cluster(item.cluster()).ok_or(Error::PMID)?;
+        Ok((group, group.tables.metric(item).ok_or(Error::PMID)?))
     }
 
-    fn source(&self, index: usize) -> Option<&Source> {
-        self.sources.get(index)
+    fn indom(&self, indom: Serial) -> Result<(&Group, &IndomEntry), Error> {
+        let group = self.groups.of_indom(indom).ok_or(Error::INDOM)?;
+        Ok((group, group.tables.indoms.get(&indom).ok_or(Error::INDOM)?))
+    }
+
+    /// The group of a name below the prefix.
+    fn group_of(&self, name: &str) -> Option<&Group> {
+        let own = name.strip_prefix(&*self.prefix)?.strip_prefix('.')?;
+        self.groups.of_head(names::head(own))
     }
 }

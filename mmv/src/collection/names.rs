@@ -1,8 +1,8 @@
 //! Names of metrics.
 
-use std::sync::Arc;
+use std::hash::BuildHasher;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::{DefaultHashBuilder, HashTable};
 use pmapi::Item;
 
 use super::source::Source;
@@ -34,8 +34,8 @@ pub(super) fn full_name(prefix: &str, source: &Source, name: &[u8], full: &mut S
     }
     full.push_str(name);
     check(full)?;
-    let own = full.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('.'));
-    if own.is_some_and(|own| CONTROL.contains(&own)) { Err(NameError::Reserved) } else { Ok(()) }
+    let own = full.get(prefix.len() + 1..).filter(|own| own.starts_with("control"));
+    if own.is_some_and(is_reserved) { Err(NameError::Reserved) } else { Ok(()) }
 }
 
 /// The C agent's rule, and that no component is empty.
@@ -49,42 +49,100 @@ fn check(name: &str) -> Result<(), NameError> {
     if syntax { Ok(()) } else { Err(NameError::Syntax) }
 }
 
-/// The name space.
+/// Whether a name without prefix is one of the agent's own metrics, above or below one.
+fn is_reserved(own: &str) -> bool {
+    let below = |control: &str| own.strip_prefix(control).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    own == "control" || CONTROL.iter().any(|control| below(control))
+}
+
+/// The first component of a name without prefix.
+pub(super) fn head(own: &str) -> &str {
+    own.split_once('.').map_or(own, |(head, _)| head)
+}
+
+/// A part of the name space. A name's text is in one allocation with all others.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    metrics: HashMap<Arc<str>, Item>,
-    /// The names of all nodes that metrics are below.
-    inner: HashSet<Box<str>>,
+    text: String,
+    /// Metrics, and the nodes that they are below.
+    nodes: HashTable<Node>,
+    hasher: DefaultHashBuilder,
+    /// The name that was added last, without its last component.
+    above: Name,
+}
+
+/// Where a name is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Name {
+    start: usize,
+    len: usize,
+}
+
+impl Name {
+    fn of(self, text: &str) -> &str {
+        text.get(self.start..self.start + self.len).unwrap_or_default()
+    }
+}
+
+#[derive(Debug)]
+struct Node {
+    name: Name,
+    /// Nothing for an inner node.
+    item: Option<Item>,
 }
 
 impl Names {
     pub(super) fn with_capacity(metrics: usize) -> Names {
-        Names { metrics: HashMap::with_capacity(metrics), inner: HashSet::new() }
+        Names { nodes: HashTable::with_capacity(metrics), ..Names::default() }
     }
 
     pub(super) fn item(&self, name: &str) -> Option<Item> {
-        self.metrics.get(name).copied()
+        self.node(name)?.item
+    }
+
+    pub(super) fn text(&self, name: Name) -> &str {
+        name.of(&self.text)
     }
 
     /// Adds a metric. Nothing has changed after an error.
-    pub(super) fn insert(&mut self, name: &str, item: Item) -> Result<Arc<str>, NameError> {
-        if self.metrics.contains_key(name) {
-            return Err(NameError::InUse);
+    pub(super) fn insert(&mut self, name: &str, item: Item) -> Result<Name, NameError> {
+        match self.node(name) {
+            Some(Node { item: Some(_), .. }) => return Err(NameError::InUse),
+            Some(_) => return Err(NameError::Leaf),
+            None => {}
         }
-        if self.inner.contains(name) {
-            return Err(NameError::Leaf);
+        let above = name.rfind('.').unwrap_or(0);
+        // Metrics come in the order of their file, where most are next to their siblings.
+        let mut new = Vec::new();
+        if name.get(..above) != Some(self.text(self.above)) {
+            for (dot, _) in name.rmatch_indices('.') {
+                match self.node(name.get(..dot).unwrap_or_default()) {
+                    None => new.push(dot),
+                    Some(Node { item: Some(_), .. }) => return Err(NameError::Leaf),
+                    // What is above an inner node is inner already.
+                    Some(_) => break,
+                }
+            }
         }
-        // What is above an inner node is inner already.
-        let ancestors = name.rmatch_indices('.').filter_map(|(dot, _)| name.get(..dot));
-        let new = ancestors.take_while(|ancestor| !self.inner.contains(*ancestor));
-        let new: Vec<&str> = new.collect();
-        if new.iter().any(|ancestor| self.metrics.contains_key(*ancestor)) {
-            return Err(NameError::Leaf);
+        let start = self.text.len();
+        self.text.push_str(name);
+        for len in new {
+            self.add(Node { name: Name { start, len }, item: None });
         }
-        self.inner.extend(new.into_iter().map(Box::from));
-        let name = Arc::from(name);
-        self.metrics.insert(Arc::clone(&name), item);
+        let name = Name { start, len: name.len() };
+        self.add(Node { name, item: Some(item) });
+        self.above = Name { start, len: above };
         Ok(name)
+    }
+
+    fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.find(self.hasher.hash_one(name), |node| self.text(node.name) == name)
+    }
+
+    fn add(&mut self, node: Node) {
+        let Names { text, nodes, hasher, .. } = self;
+        let hash = |node: &Node| hasher.hash_one(node.name.of(text));
+        nodes.insert_unique(hash(&node), node, hash);
     }
 }
 
@@ -99,6 +157,16 @@ mod tests {
         }
         for bad in ["", "9.a", "mmv.client-123.a", "mmv..a", "mmv.a.", "mmv.a b", "mmv.é"] {
             assert_eq!(check(bad), Err(NameError::Syntax), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_agents_own() {
+        for own in ["control", "control.files", "control.files.a"] {
+            assert!(is_reserved(own), "{own}");
+        }
+        for other in ["control.a", "control.files2", "controls", "a.control"] {
+            assert!(!is_reserved(other), "{other}");
         }
     }
 
@@ -118,8 +186,11 @@ mod tests {
             ("mmv.a.bc", Ok(())),
             ("mmv.d.e.f", Ok(())),
             ("mmv.d", Err(NameError::Leaf)),
+            ("mmv.d.e.f.g", Err(NameError::Leaf)),
         ] {
-            assert_eq!(names.insert(name, Item::new(1, 1)).map(|_| ()), outcome, "{name}");
+            let added = names.insert(name, Item::new(1, 1));
+            assert_eq!(added.map(|_| ()), outcome, "{name}");
+            assert!(added.is_err() || names.text(added.unwrap()) == name);
         }
         assert_eq!(names.item("mmv.d.e.f"), Some(Item::new(1, 1)));
         assert_eq!(names.item("mmv.d"), None);

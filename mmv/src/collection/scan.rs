@@ -59,7 +59,7 @@ impl Collection {
     /// says whether anything has changed.
     pub(super) fn scan(&mut self, all: bool) -> bool {
         let mut known: HashMap<OsString, Source> =
-            std::mem::take(&mut self.sources).into_iter().map(|s| (s.name.clone(), s)).collect();
+            self.groups.take_sources().into_iter().map(|s| (s.name.clone(), s)).collect();
         let before = known.len();
         let mut changed = all;
         (self.reload, self.pending) = (0, false);
@@ -94,7 +94,7 @@ impl Collection {
         }
         changed |= before != sources.len();
         assign_clusters(&mut sources);
-        self.sources = sources;
+        self.groups.put_sources(&self.prefix, sources);
         changed
     }
 }
@@ -154,7 +154,7 @@ fn assign_clusters(sources: &mut Vec<Source>) {
             return false;
         };
         used.insert(cluster);
-        source.cluster = cluster;
+        source.set_cluster(cluster);
         true
     });
 }

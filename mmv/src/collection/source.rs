@@ -6,8 +6,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::names::full_name;
-use crate::format::{ValueRecord, Version};
+use hashbrown::HashSet;
+use pmapi::label::LabelLevel;
+
+use super::group::{class_of_cluster, class_of_indom};
+use super::names::{full_name, head};
+use super::tables::exported_serial;
+use crate::format::{Flags, ValueRecord, Version};
 use crate::reader::{self, File, Problem, ReadError};
 
 /// A file and what was in it.
@@ -18,6 +23,12 @@ pub(super) struct Source {
     pub file: File,
     /// The cluster that its metrics have.
     pub cluster: u16,
+    /// A number for what it is, with this cluster, that no other has ever had; 0 when it has none yet.
+    pub stamp: u64,
+    /// The first components of its names.
+    heads: Vec<Box<str>>,
+    /// The numbers of instance domains that may be those of other clusters.
+    far: Vec<u32>,
     path: PathBuf,
     handle: Option<fs::File>,
     /// The values that were read since the request began.
@@ -58,17 +69,36 @@ impl Source {
         if let Some(owner) = file.header().owner().filter(|owner| !reader::process_exists(*owner)) {
             return Err(ReadError::Owner(owner));
         }
-        let name = name.to_owned();
         Ok(Source {
-            name,
+            name: name.to_owned(),
             identity,
+            heads: heads(name, &file),
+            far: far_indoms(&file),
             file,
             cluster: 0,
+            stamp: 0,
             path,
             handle: Some(handle),
             fresh: Fresh::Nothing,
             broken: false,
         })
+    }
+
+    pub(super) fn set_cluster(&mut self, cluster: u16) {
+        if self.cluster != cluster {
+            (self.cluster, self.stamp) = (cluster, 0);
+        }
+    }
+
+    /// The classes of its cluster and its instance domains.
+    pub(super) fn classes(&self) -> impl Iterator<Item = u16> {
+        let far = self.far.iter().map(|serial| class_of_indom(exported_serial(self.cluster, *serial)));
+        std::iter::once(class_of_cluster(self.cluster)).chain(far)
+    }
+
+    /// The first components of its names.
+    pub(super) fn heads(&self) -> impl Iterator<Item = &str> {
+        self.heads.iter().map(|head| &**head)
     }
 
     /// Logs what is left out.
@@ -180,3 +210,26 @@ impl Source {
         self.with_handle(|handle| self.file.reread_string(handle, at, buffer))
     }
 }
+
+fn heads(name: &OsStr, file: &File) -> Vec<Box<str>> {
+    if !file.header().flags.contains(Flags::NO_PREFIX) {
+        return name.to_str().map(|name| head(name).into()).into_iter().collect();
+    }
+    let names = file.metrics().iter().filter_map(|metric| str::from_utf8(file.name(metric)).ok());
+    let heads: HashSet<&str> = names.map(head).collect();
+    heads.into_iter().map(Box::from).collect()
+}
+
+fn far_indoms(file: &File) -> Vec<u32> {
+    let of_labels = LabelLevel::InDom.code() | LabelLevel::Instances.code();
+    let labels = file.labels().iter().filter(|label| label.flags & of_labels != 0).map(|label| label.identity);
+    let metrics = file.metrics().iter().filter_map(|metric| metric.indom);
+    let all = file.indoms().iter().map(|indom| indom.serial).chain(metrics).chain(labels);
+    let mut far: Vec<u32> = all.filter(|serial| *serial >= NEAR).collect();
+    far.sort_unstable();
+    far.dedup();
+    far
+}
+
+/// Lower numbers of instance domains are in the file's own class.
+const NEAR: u32 = 1 << 11;

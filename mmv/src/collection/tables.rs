@@ -1,26 +1,25 @@
-//! The files' metrics and instance domains, put together.
+//! The metrics and instance domains of some files, put together.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use pmapi::{Error, Inst, Item, Semantics, Serial, Units};
 
 use super::MetricDesc;
 use super::labels::LabelTable;
-use super::names::{NameError, Names, full_name};
+use super::names::{Name, NameError, Names, full_name};
 use super::source::Source;
 use crate::format::ValueType;
 use crate::reader::{Indom, Instance, Metric};
 
-/// What all files together have. Sources are meant by their index.
+/// What files together have. Sources are meant by their index.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    pub names: Names,
+    names: Names,
     /// In the order of the files.
-    pub metrics: Vec<Entry>,
-    /// Each metric's place among them, by cluster and item; [`NONE`] where there is none.
-    items: Vec<Vec<u32>>,
+    metrics: Vec<Entry>,
+    /// By cluster: each metric's place among them, by item; [`NONE`] where there is none.
+    items: Vec<(u16, Vec<u32>)>,
     /// What a fetch needs to know of each metric, close together.
     fetched: Vec<Fetched>,
     /// The values of all metrics, those of one together.
@@ -32,14 +31,14 @@ pub(super) struct Tables {
 /// A metric.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub name: Arc<str>,
+    pub name: Name,
     pub desc: MetricDesc,
     /// The first file that has it.
-    pub source: usize,
+    pub source: u32,
     /// Its index in that file.
-    pub metric: usize,
+    pub metric: u32,
     /// The last file that has its item.
-    last: usize,
+    last: u32,
 }
 
 /// A metric's type, and where its values are in the list of all places.
@@ -100,31 +99,44 @@ impl Tables {
         let mut builder = Builder::new(prefix, sources);
         for (index, source) in sources.iter().enumerate() {
             for (part, indom) in source.file.indoms().iter().enumerate() {
-                builder.add_indom(sources, index, part, indom);
+                builder.add_indom(index, part, indom);
             }
         }
-        for (index, source) in sources.iter().enumerate() {
-            for (metric_index, metric) in source.file.metrics().iter().enumerate() {
-                if let Err(e) = builder.add_metric(sources, index, metric_index, metric) {
-                    let name = String::from_utf8_lossy(source.file.name(metric)).into_owned();
-                    let file = source.name.display();
-                    match e {
-                        Refusal::Name(NameError::Syntax) | Refusal::Item => {
-                            tracing::error!("{prefix}: {file}: metric {name:?} is left out: {e}");
-                        }
-                        // PCP's agent has nothing to say, and PCP's tests want to see nothing.
-                        _ => tracing::debug!("{prefix}: {file}: metric {name:?} is left out: {e}"),
-                    }
+        for (index, source) in (0..).zip(sources) {
+            for (metric_index, metric) in (0..).zip(source.file.metrics()) {
+                if let Err(e) = builder.add_metric(index, source, metric_index, metric) {
+                    e.report(prefix, source, metric);
                 }
             }
         }
-        let mut tables = builder.finish(sources);
+        let mut tables = builder.finish();
         tables.labels = LabelTable::build(sources);
         tables
     }
 
+    /// All metrics, in the order of the files.
+    pub(super) fn metrics(&self) -> &[Entry] {
+        &self.metrics
+    }
+
+    /// The metrics whose first file is this one.
+    pub(super) fn metrics_of(&self, source: u32) -> &[Entry] {
+        let start = self.metrics.partition_point(|entry| entry.source < source);
+        let end = self.metrics.partition_point(|entry| entry.source <= source);
+        self.metrics.get(start..end).unwrap_or_default()
+    }
+
     pub(super) fn metric(&self, item: Item) -> Option<&Entry> {
         self.metrics.get(self.index(item)?)
+    }
+
+    /// The metric of a name.
+    pub(super) fn item(&self, name: &str) -> Option<Item> {
+        self.names.item(name)
+    }
+
+    pub(super) fn name(&self, entry: &Entry) -> &str {
+        self.names.text(entry.name)
     }
 
     #[inline]
@@ -141,16 +153,24 @@ impl Tables {
 
     #[inline]
     fn index(&self, item: Item) -> Option<usize> {
-        let index = *self.items.get(usize::from(item.cluster()))?.get(usize::from(item.item()))?;
+        let items = match &self.items[..] {
+            [(cluster, items)] if *cluster == item.cluster() => items,
+            many => &many.get(many.binary_search_by_key(&item.cluster(), |(cluster, _)| *cluster).ok()?)?.1,
+        };
+        let index = *items.get(usize::from(item.item()))?;
         (index != NONE).then_some(index as usize)
     }
 
     fn set_index(&mut self, item: Item, index: usize) {
-        let (cluster, item) = (usize::from(item.cluster()), usize::from(item.item()));
-        if self.items.len() <= cluster {
-            self.items.resize(cluster + 1, Vec::new());
-        }
-        if let Some(items) = self.items.get_mut(cluster) {
+        let at = match self.items.binary_search_by_key(&item.cluster(), |(cluster, _)| *cluster) {
+            Ok(at) => at,
+            Err(at) => {
+                self.items.insert(at, (item.cluster(), Vec::new()));
+                at
+            }
+        };
+        if let Some((_, items)) = self.items.get_mut(at) {
+            let item = usize::from(item.item());
             items.resize(items.len().max(item + 1), NONE);
             items[item] = index as u32;
         }
@@ -159,9 +179,10 @@ impl Tables {
 
 struct Builder<'a> {
     prefix: &'a str,
+    sources: &'a [Source],
     tables: Tables,
-    /// Of each metric.
-    values: Vec<Vec<Place>>,
+    /// Each with the index of its metric.
+    values: Vec<(u32, Place)>,
     /// Instances of a source whose identifier has another name in the domain.
     strangers: HashSet<(Serial, usize, Inst)>,
     /// For the name of one metric.
@@ -169,19 +190,21 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(prefix: &'a str, sources: &[Source]) -> Builder<'a> {
+    fn new(prefix: &'a str, sources: &'a [Source]) -> Builder<'a> {
         let metrics = sources.iter().map(|source| source.file.metrics().len()).sum();
+        let values = sources.iter().map(|source| source.file.value_count() as usize).sum();
         let tables = Tables {
             names: Names::with_capacity(metrics),
             metrics: Vec::with_capacity(metrics),
             fetched: Vec::with_capacity(metrics),
             ..Tables::default()
         };
-        Builder { prefix, tables, values: Vec::with_capacity(metrics), strangers: HashSet::new(), name: String::new() }
+        let values = Vec::with_capacity(values);
+        Builder { prefix, sources, tables, values, strangers: HashSet::new(), name: String::new() }
     }
 
-    fn add_indom(&mut self, sources: &[Source], source: usize, part: usize, indom: &Indom) {
-        let Some(own) = sources.get(source) else { return };
+    fn add_indom(&mut self, source: usize, part: usize, indom: &Indom) {
+        let Some(own) = self.sources.get(source) else { return };
         let serial = exported_serial(own.cluster, indom.serial);
         let entry = self.tables.indoms.entry(serial).or_default();
         entry.parts.push((source, part));
@@ -194,7 +217,7 @@ impl<'a> Builder<'a> {
             };
             let name = own.file.instance_name(instance);
             let same = entry.instances.get(known).is_some_and(|known| {
-                sources.get(known.source).is_some_and(|s| s.file.instance_name(&known.name) == name)
+                self.sources.get(known.source).is_some_and(|s| s.file.instance_name(&known.name) == name)
             });
             if !same {
                 let (prefix, file, name) = (self.prefix, own.name.display(), String::from_utf8_lossy(name));
@@ -204,14 +227,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn add_metric(
-        &mut self,
-        sources: &[Source],
-        source: usize,
-        metric_index: usize,
-        metric: &Metric,
-    ) -> Result<(), Refusal> {
-        let Some(own) = sources.get(source) else { return Ok(()) };
+    fn add_metric(&mut self, source: u32, own: &Source, metric_index: u32, metric: &Metric) -> Result<(), Refusal> {
         full_name(self.prefix, own, own.file.name(metric), &mut self.name)?;
         let item = u16::try_from(metric.item).ok().and_then(|item| Item::try_new(own.cluster, item));
         let item = item.ok_or(Refusal::Item)?;
@@ -225,7 +241,7 @@ impl<'a> Builder<'a> {
         if let Some(entry) = self.tables.metrics.get_mut(index) {
             entry.last = source;
             // Another part of the same metric, with other instances.
-            if *entry.name != *self.name {
+            if self.tables.names.text(entry.name) != self.name {
                 return Err(Refusal::ItemInUse(item));
             }
             if entry.desc != desc {
@@ -235,46 +251,70 @@ impl<'a> Builder<'a> {
             let name = self.tables.names.insert(&self.name, item)?;
             self.tables.set_index(item, index);
             self.tables.metrics.push(Entry { name, desc, source, metric: metric_index, last: source });
-            self.values.push(Vec::new());
         }
-        let Some(values) = self.values.get_mut(index) else { return Ok(()) };
-        values.reserve_exact(metric.values().len());
-        let only = values.is_empty() && metric.values().len() == 1;
-        let mut known: HashSet<Option<Inst>> = values.iter().map(|place| place.inst).collect();
         for value in metric.values() {
             let inst = indom.and_then(|_| Inst::from_word(value.instance.cast_unsigned()));
-            let stranger = indom.zip(inst).is_some_and(|(d, inst)| self.strangers.contains(&(d, source, inst)));
-            if inst.is_some() == indom.is_some() && !stranger && (only || known.insert(inst)) {
-                values.push(Place { inst, source: source as u32, metric: metric_index as u32, index: value.index });
+            let is_stranger =
+                |(indom, inst)| !self.strangers.is_empty() && self.strangers.contains(&(indom, source as usize, inst));
+            if inst.is_some() == indom.is_some() && !indom.zip(inst).is_some_and(is_stranger) {
+                self.values.push((index as u32, Place { inst, source, metric: metric_index, index: value.index }));
             }
         }
         Ok(())
     }
 
-    /// Puts values into the order of their instances; those of no known instance go.
-    fn finish(self, sources: &[Source]) -> Tables {
-        let mut tables = self.tables;
-        let last: HashMap<u16, usize> = sources.iter().map(|source| source.cluster).zip(0..).collect();
-        tables.places.reserve(self.values.iter().map(Vec::len).sum());
-        for (entry, mut values) in tables.metrics.iter().zip(self.values) {
-            let mut wanted = 1;
-            if let Some(indom) = entry.desc.indom {
-                let order = tables.indoms.get(&indom).map(|indom| &indom.order);
-                wanted = order.map_or(0, HashMap::len);
-                let position = |place: &Place| order?.get(&place.inst?).copied();
-                values.retain(|place| position(place).is_some());
-                values.sort_by_key(position);
-            }
-            let start = tables.places.len() as u32;
-            tables.places.append(&mut values);
-            let end = tables.places.len() as u32;
+    /// Puts values into the order of their metrics and instances. Those of no known instance go, and all but the first
+    /// of one.
+    fn finish(self) -> Tables {
+        let Builder { sources, mut tables, mut values, .. } = self;
+        let last: HashMap<u16, u32> = sources.iter().map(|source| source.cluster).zip(0..).collect();
+        if !values.is_sorted_by_key(|(metric, _)| *metric) {
+            values.sort_by_key(|(metric, _)| *metric);
+        }
+        let Tables { metrics, indoms, places, fetched, .. } = &mut tables;
+        places.reserve_exact(values.len());
+        let mut values = values.into_iter().peekable();
+        for (index, entry) in (0..).zip(&*metrics) {
+            let start = places.len();
+            places
+                .extend(std::iter::from_fn(|| values.next_if(|(metric, _)| *metric == index)).map(|(_, place)| place));
+            let wanted = match entry.desc.indom.map(|indom| indoms.get(&indom)) {
+                None => {
+                    places.truncate(start + 1);
+                    1
+                }
+                Some(None) => {
+                    places.truncate(start);
+                    0
+                }
+                Some(Some(indom)) => {
+                    indom.arrange(places, start);
+                    indom.instances.len()
+                }
+            };
             // As the C agent has it, the last file of the cluster has the last word.
             let is_last = last.get(&entry.desc.item.cluster()) == Some(&entry.last);
             let error = if is_last { Error::INST } else { Error::PMID };
-            let missing = ((end - start) as usize != wanted).then_some(error);
-            tables.fetched.push(Fetched { ty: entry.desc.ty, start, end, missing });
+            let missing = (places.len() - start != wanted).then_some(error);
+            fetched.push(Fetched { ty: entry.desc.ty, start: start as u32, end: places.len() as u32, missing });
         }
         tables
+    }
+}
+
+impl IndomEntry {
+    /// Puts the places from `start` on into the order of the instances.
+    fn arrange(&self, places: &mut Vec<Place>, start: usize) {
+        let ids = self.instances.iter().map(|instance| Some(instance.id));
+        if places.iter().skip(start).map(|place| place.inst).eq(ids) {
+            return;
+        }
+        let position = |place: &Place| self.order.get(&place.inst?).copied();
+        let mut known: Vec<(usize, Place)> =
+            places.drain(start..).filter_map(|place| Some((position(&place)?, place))).collect();
+        known.sort_by_key(|(position, _)| *position);
+        known.dedup_by_key(|(position, _)| *position);
+        places.extend(known.into_iter().map(|(_, place)| place));
     }
 }
 
@@ -289,4 +329,17 @@ enum Refusal {
     ItemInUse(Item),
     #[error("another file has it with another type, semantics, units or instance domain")]
     Contradiction,
+}
+
+impl Refusal {
+    fn report(&self, prefix: &str, source: &Source, metric: &Metric) {
+        let (file, name) = (source.name.display(), String::from_utf8_lossy(source.file.name(metric)));
+        match self {
+            Refusal::Name(NameError::Syntax) | Refusal::Item => {
+                tracing::error!("{prefix}: {file}: metric {name:?} is left out: {self}");
+            }
+            // PCP's agent has nothing to say, and PCP's tests want to see nothing.
+            _ => tracing::debug!("{prefix}: {file}: metric {name:?} is left out: {self}"),
+        }
+    }
 }

@@ -33,13 +33,35 @@ pub struct Metric {
     name: NameAt,
     short: u64,
     long: u64,
-    values: Vec<ValueOf>,
+    values: Values,
 }
 
 impl Metric {
     /// Where its values are, in the order of the file.
     pub fn values(&self) -> &[ValueOf] {
-        &self.values
+        match &self.values {
+            Values::None => &[],
+            Values::One(value) => std::slice::from_ref(value),
+            Values::Many(values) => values,
+        }
+    }
+}
+
+/// Most metrics have one value.
+#[derive(Clone, Debug)]
+enum Values {
+    None,
+    One(ValueOf),
+    Many(Vec<ValueOf>),
+}
+
+impl Values {
+    fn push(&mut self, value: ValueOf) {
+        match self {
+            Values::None => *self = Values::One(value),
+            Values::One(first) => *self = Values::Many(vec![*first, value]),
+            Values::Many(values) => values.push(value),
+        }
     }
 }
 
@@ -274,6 +296,7 @@ impl File {
     }
 
     fn load_metrics(&mut self, table: Table, bytes: Bytes<'_>) {
+        self.metrics.reserve_exact(table.count as usize);
         let mut seen = [false; format::MAX_METRICS + 1];
         for index in 0..table.count {
             let at = table.record(index, self.version.metric_len());
@@ -386,7 +409,7 @@ impl Metric {
             name: record.name,
             short: record.short,
             long: record.long,
-            values: Vec::new(),
+            values: Values::None,
         })
     }
 
@@ -401,7 +424,7 @@ impl Metric {
             name: NameAt { at: 0, room: 0 },
             short: 0,
             long: 0,
-            values: Vec::new(),
+            values: Values::None,
         }
     }
 

@@ -1,0 +1,216 @@
+//! Files that have nothing to do with each other, apart: what one of them changes concerns no other.
+
+use hashbrown::{HashMap, HashSet};
+use pmapi::Serial;
+
+use super::names::head;
+use super::source::Source;
+use super::tables::{Entry, Tables};
+
+/// Files that may have names, identifiers or instance domains in common, and what they have together.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// In the order of their names.
+    pub sources: Vec<Source>,
+    pub tables: Tables,
+    /// The first components of the names, in the order of the metrics, each with its first file.
+    heads: Vec<(u32, Box<str>)>,
+    /// What the tables were made from.
+    stamps: Vec<u64>,
+    /// A number that no group has had that was made of other files.
+    pub version: u64,
+}
+
+/// All files.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    all: Vec<Group>,
+    /// Where each file is, in the order of their names: its group, and its place there.
+    order: Vec<(u32, u32)>,
+    /// Groups by class; [`NONE`] where there is none.
+    classes: Vec<u32>,
+    /// The first components of all names in the order of the files: their groups, and their places there.
+    heads: Vec<(u32, u32)>,
+    by_head: HashMap<Box<str>, u32>,
+    /// The stamp or version that was given last.
+    stamp: u64,
+}
+
+/// Instance domains have the numbers of a cluster, modulo this, so that clusters of the same class can meet there.
+const CLASSES: u16 = 1 << 11;
+
+/// No group.
+const NONE: u32 = u32::MAX;
+
+pub(super) fn class_of_cluster(cluster: u16) -> u16 {
+    cluster % CLASSES
+}
+
+pub(super) fn class_of_indom(serial: Serial) -> u16 {
+    (serial.get() >> 11) as u16 % CLASSES
+}
+
+impl Group {
+    fn new(prefix: &str, sources: Vec<Source>, stamps: Vec<u64>, version: u64) -> Group {
+        let tables = Tables::build(prefix, &sources);
+        let mut heads: Vec<(u32, Box<str>)> = Vec::new();
+        let mut seen = HashSet::new();
+        for entry in tables.metrics() {
+            let head = head(tables.name(entry).get(prefix.len() + 1..).unwrap_or_default());
+            if heads.last().is_none_or(|(_, last)| **last != *head) && seen.insert(head) {
+                heads.push((entry.source, head.into()));
+            }
+        }
+        drop(seen);
+        Group { sources, tables, heads, stamps, version }
+    }
+}
+
+impl Groups {
+    /// How many files there are.
+    pub(super) fn file_count(&self) -> usize {
+        self.order.len()
+    }
+
+    pub(super) fn all(&self) -> &[Group] {
+        &self.all
+    }
+
+    pub(super) fn sources_mut(&mut self) -> impl Iterator<Item = &mut Source> {
+        self.all.iter_mut().flat_map(|group| &mut group.sources)
+    }
+
+    #[inline]
+    pub(super) fn of_cluster(&self, cluster: u16) -> Option<&Group> {
+        self.all.get(*self.classes.get(usize::from(class_of_cluster(cluster)))? as usize)
+    }
+
+    #[inline]
+    pub(super) fn of_cluster_mut(&mut self, cluster: u16) -> Option<&mut Group> {
+        self.all.get_mut(*self.classes.get(usize::from(class_of_cluster(cluster)))? as usize)
+    }
+
+    pub(super) fn of_indom(&self, serial: Serial) -> Option<&Group> {
+        self.all.get(*self.classes.get(usize::from(class_of_indom(serial)))? as usize)
+    }
+
+    /// The group with the names that begin so.
+    pub(super) fn of_head(&self, head: &str) -> Option<&Group> {
+        self.all.get(*self.by_head.get(head)? as usize)
+    }
+
+    /// The first components of all names, in the order of the files.
+    pub(super) fn heads(&self) -> impl DoubleEndedIterator<Item = (&str, &Group)> {
+        self.heads.iter().filter_map(|(group, head)| {
+            let group = self.all.get(*group as usize)?;
+            Some((&*group.heads.get(*head as usize)?.1, group))
+        })
+    }
+
+    /// All metrics in the order of the files.
+    pub(super) fn metrics(&self) -> impl Iterator<Item = (&Group, &Entry)> {
+        let of_file = |(group, source): &(u32, u32)| {
+            let group = self.all.get(*group as usize)?;
+            Some(group.tables.metrics_of(*source).iter().map(move |entry| (group, entry)))
+        };
+        self.order.iter().filter_map(of_file).flatten()
+    }
+
+    /// Takes the files out. What they had together is kept for those that are put back.
+    pub(super) fn take_sources(&mut self) -> Vec<Source> {
+        self.all.iter_mut().flat_map(|group| std::mem::take(&mut group.sources)).collect()
+    }
+
+    /// Puts files in, in the order of their names. Groups of the same files as before stay as they were.
+    pub(super) fn put_sources(&mut self, prefix: &str, mut sources: Vec<Source>) {
+        for source in sources.iter_mut().filter(|source| source.stamp == 0) {
+            self.stamp += 1;
+            source.stamp = self.stamp;
+        }
+        let mut old: HashMap<Vec<u64>, Group> =
+            std::mem::take(&mut self.all).into_iter().map(|group| (group.stamps.clone(), group)).collect();
+        let numbers = partition(&sources);
+        self.order.clear();
+        let mut parts: Vec<Vec<Source>> = Vec::new();
+        for (number, source) in numbers.into_iter().zip(sources) {
+            if number == parts.len() {
+                parts.push(Vec::new());
+            }
+            if let Some(part) = parts.get_mut(number) {
+                self.order.push((number as u32, part.len() as u32));
+                part.push(source);
+            }
+        }
+        for sources in parts {
+            let stamps: Vec<u64> = sources.iter().map(|source| source.stamp).collect();
+            self.all.push(match old.remove(&stamps) {
+                Some(group) => Group { sources, ..group },
+                None => {
+                    self.stamp += 1;
+                    Group::new(prefix, sources, stamps, self.stamp)
+                }
+            });
+        }
+        self.index();
+    }
+}
+
+impl Groups {
+    fn index(&mut self) {
+        self.classes.clear();
+        self.classes.resize(usize::from(CLASSES), NONE);
+        self.heads.clear();
+        self.by_head.clear();
+        // How many heads of each group are there already.
+        let mut done = vec![0; self.all.len()];
+        for &(number, place) in &self.order {
+            let Some(group) = self.all.get(number as usize) else { continue };
+            let Some(source) = group.sources.get(place as usize) else { continue };
+            for class in source.classes() {
+                self.classes[usize::from(class)] = number;
+            }
+            let Some(done) = done.get_mut(number as usize) else { continue };
+            while let Some((_, head)) = group.heads.get(*done).filter(|(source, _)| *source <= place) {
+                self.heads.push((number, *done as u32));
+                self.by_head.insert(head.clone(), number);
+                *done += 1;
+            }
+        }
+    }
+}
+
+/// The number of the group of each file, in the order in which groups appear.
+fn partition(sources: &[Source]) -> Vec<usize> {
+    let mut sets = Sets((0..sources.len()).collect());
+    let (mut classes, mut heads) = (HashMap::new(), HashMap::new());
+    for (index, source) in sources.iter().enumerate() {
+        source.classes().for_each(|class| sets.join(*classes.entry(class).or_insert(index), index));
+        source.heads().for_each(|head| sets.join(*heads.entry(head).or_insert(index), index));
+    }
+    let mut numbers: Vec<usize> = Vec::with_capacity(sources.len());
+    let mut groups = 0..;
+    for index in 0..sources.len() {
+        let number = numbers.get(sets.first(index)).copied().or_else(|| groups.next());
+        numbers.extend(number);
+    }
+    numbers
+}
+
+/// Disjoint sets of numbers: each has a smaller one of its set, the smallest itself.
+struct Sets(Vec<usize>);
+
+impl Sets {
+    /// The smallest of a number's set.
+    fn first(&mut self, mut number: usize) -> usize {
+        while self.0[number] != number {
+            self.0[number] = self.0[self.0[number]];
+            number = self.0[number];
+        }
+        number
+    }
+
+    fn join(&mut self, a: usize, b: usize) {
+        let (a, b) = (self.first(a), self.first(b));
+        self.0[a.max(b)] = a.min(b);
+    }
+}
