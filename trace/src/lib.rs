@@ -29,8 +29,8 @@
 //!
 //! * **[light]**: a call writes into a mapped file, which the agent on the same host reads: some 40 ns, without a system
 //!   call, a lock, or anything that is waited for. Besides counts and times the agent has then event records of
-//!   transactions and points, with their [`Fields`]. This is the way if the agent takes files, unless
-//!   [`Options::transport`] says otherwise;
+//!   transactions and points, with their [`Fields`]. This is the way if the agent takes files, or as soon as there is one
+//!   that does, unless [`Options::transport`] says otherwise;
 //! * **synchronous**: a call returns when the agent has counted. The very first waits for the connection, up to
 //!   [`Options::connect_timeout`], and one that the agent does not answer takes [`Options::request_timeout`];
 //! * **asynchronous** ([`State::ASYNC`]): a call puts aside what is to be sent, and a thread sends it some
@@ -56,6 +56,7 @@ mod status;
 mod tag;
 mod transaction;
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -72,7 +73,7 @@ pub use transaction::Transaction;
 use light::{Light, Mark};
 use link::Link;
 use protocol::Kind;
-use queue::Queue;
+use queue::{Queue, Refused};
 use status::Shared;
 
 /// How long the last handle waits until what has been put aside is sent.
@@ -86,8 +87,10 @@ pub struct Trace(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     shared: Arc<Shared>,
-    /// Chosen when something is marked for the first time; nothing for TCP.
+    /// Made when something is marked for the first time; nothing where TCP is the only way.
     light: OnceLock<Option<Light>>,
+    /// The light one is the way, and stays that.
+    is_light: AtomicBool,
     link: Mutex<Link>,
     queue: OnceLock<Arc<Queue>>,
 }
@@ -96,7 +99,8 @@ impl Trace {
     /// With options from elsewhere.
     pub fn new(options: Options) -> Trace {
         let shared = Arc::new(Shared::new(options));
-        Trace(Arc::new(Inner { shared, light: OnceLock::new(), link: Mutex::default(), queue: OnceLock::new() }))
+        let (light, is_light) = (OnceLock::new(), AtomicBool::new(false));
+        Trace(Arc::new(Inner { shared, light, is_light, link: Mutex::default(), queue: OnceLock::new() }))
     }
 
     /// With what the environment says.
@@ -144,8 +148,10 @@ impl Trace {
     /// What has become of what was traced.
     pub fn status(&self) -> Status {
         let mut status = self.0.shared.status();
-        if let Some(Some(light)) = self.0.light.get() {
-            (status.sent, status.connected) = light.status();
+        if let Some(light) = self.0.found() {
+            let (sent, connected) = light.status();
+            status.sent += sent;
+            status.connected = connected;
         }
         status
     }
@@ -164,9 +170,8 @@ impl Trace {
         if shared.state().has(State::NOAGENT) {
             return;
         }
-        match self.light() {
-            Some(light) => light.mark(shared, tag, kind, &Mark { time: light::now(), ..mark }, true),
-            None => self.send(kind, tag, value),
+        if let Some(light) = self.light().or_else(|| self.send(kind, tag, value)) {
+            light.mark(shared, tag, kind, &Mark { time: light::now(), ..mark }, true);
         }
     }
 
@@ -181,28 +186,61 @@ impl Trace {
         if shared.state().has(State::NOAGENT) {
             return;
         }
-        match self.light() {
-            Some(light) => {
-                let time = if mark.time == 0 { light::now() } else { mark.time };
-                light.mark(shared, tag, Kind::Transact, &Mark { time, ..mark }, counts);
-            }
-            None if counts => self.send(Kind::Transact, tag, mark.value as f64 / 1e9),
-            None => {}
+        let send = || if counts { self.send(Kind::Transact, tag, mark.value as f64 / 1e9) } else { None };
+        if let Some(light) = self.light().or_else(send) {
+            let time = if mark.time == 0 { light::now() } else { mark.time };
+            light.mark(shared, tag, Kind::Transact, &Mark { time, ..mark }, counts);
         }
     }
 
     /// The light transport, if that is the way.
     #[inline]
     fn light(&self) -> Option<&Light> {
-        self.0.light.get_or_init(|| self.0.choose()).as_ref()
+        self.0.light.get_or_init(|| self.0.choose());
+        self.0.found()
     }
 
-    fn send(&self, kind: Kind, tag: &Tag, value: f64) {
-        let Inner { shared, link, queue, .. } = &*self.0;
-        if !shared.choose() {
-            link.lock().unwrap_or_else(PoisonError::into_inner).send(shared, tag.prepared(), kind, value);
-        } else if !queue.get_or_init(|| start(shared)).push(tag.prepared(), kind, value) {
-            shared.add_missed(1);
+    /// Sends a mark over TCP; or gives the light way, if it has been found before that.
+    fn send(&self, kind: Kind, tag: &Tag, value: f64) -> Option<&Light> {
+        let Inner { shared, link, .. } = &*self.0;
+        if shared.choose() {
+            return self.put_aside(kind, tag, value);
+        }
+        let mut link = link.lock().unwrap_or_else(PoisonError::into_inner);
+        // Once more when the agent has closed the connection, for it may be back.
+        for _ in 0..2 {
+            if link.is_time_to_look(&shared.options)
+                && let Some(light) = self.0.look()
+            {
+                link.close();
+                return Some(light);
+            }
+            if link.send(shared, tag.prepared(), kind, value) {
+                return None;
+            }
+        }
+        shared.add_missed(1);
+        None
+    }
+
+    fn put_aside(&self, kind: Kind, tag: &Tag, value: f64) -> Option<&Light> {
+        let Inner { shared, queue, .. } = &*self.0;
+        let queue = queue.get_or_init(|| start(shared));
+        loop {
+            match queue.push(tag.prepared(), kind, value) {
+                Ok(()) => return None,
+                Err(Refused::Full) => {
+                    shared.add_missed(1);
+                    return None;
+                }
+                Err(Refused::Look) => {
+                    if let Some(light) = self.0.look() {
+                        // What it has is sent.
+                        queue.close();
+                        return Some(light);
+                    }
+                }
+            }
         }
     }
 }
@@ -210,16 +248,26 @@ impl Trace {
 impl Inner {
     fn choose(&self) -> Option<Light> {
         let options = &self.shared.options;
-        let light = || {
-            let directory = options.directory.clone().unwrap_or_else(|| light::path(&Config::load(), options.port));
-            Light::new(directory, options.ring_len)
-        };
-        match options.transport {
-            Transport::Tcp => None,
-            Transport::Light => light(),
-            Transport::Auto if !options.is_local() => None,
-            Transport::Auto => light().filter(|light| light.has_agent() && light.open(&self.shared)),
+        if options.transport == Transport::Tcp || options.transport == Transport::Auto && !options.is_local() {
+            return None;
         }
+        let directory = options.directory.clone().unwrap_or_else(|| light::path(&Config::load(), options.port));
+        let light = Light::new(directory, options.ring_len)?;
+        let is_light = options.transport == Transport::Light || light.is_there(&self.shared);
+        self.is_light.store(is_light, Relaxed);
+        Some(light)
+    }
+
+    #[inline]
+    fn found(&self) -> Option<&Light> {
+        if self.is_light.load(Relaxed) { self.light.get()?.as_ref() } else { None }
+    }
+
+    /// Looks whether the light one is the way by now.
+    fn look(&self) -> Option<&Light> {
+        let light = self.light.get()?.as_ref()?;
+        self.is_light.fetch_or(light.is_there(&self.shared), Relaxed);
+        self.found()
     }
 }
 

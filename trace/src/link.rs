@@ -110,6 +110,27 @@ impl Backoff {
     }
 }
 
+/// When the light way is looked for again: before a connection is made, and now and then while there is one.
+#[derive(Debug)]
+pub(crate) struct Looks(Instant);
+
+impl Default for Looks {
+    fn default() -> Self {
+        Looks(Instant::now())
+    }
+}
+
+impl Looks {
+    pub(crate) fn is_due(&mut self, connects: bool, options: &Options) -> bool {
+        let now = Instant::now();
+        let due = connects || now - self.0 >= options.look_every();
+        if due {
+            self.0 = now;
+        }
+        due
+    }
+}
+
 #[derive(Debug)]
 enum Connection {
     Down,
@@ -123,6 +144,7 @@ enum Connection {
 pub(crate) struct Link {
     connection: Connection,
     backoff: Backoff,
+    looks: Looks,
     /// Nobody has waited for a connection yet.
     first: bool,
     pdu: Vec<u8>,
@@ -130,33 +152,46 @@ pub(crate) struct Link {
 
 impl Default for Link {
     fn default() -> Self {
-        Link { connection: Connection::Down, backoff: Backoff::default(), first: true, pdu: Vec::new() }
+        let (connection, backoff, looks) = (Connection::Down, Backoff::default(), Looks::default());
+        Link { connection, backoff, looks, first: true, pdu: Vec::new() }
     }
 }
 
 impl Link {
-    /// Sends and waits for the acknowledgement; once more when the agent has closed the connection, for it
-    /// may be back.
-    pub(crate) fn send(&mut self, shared: &Shared, prepared: &[u8], kind: Kind, value: f64) {
+    pub(crate) fn is_time_to_look(&mut self, options: &Options) -> bool {
+        let connects = matches!(self.connection, Connection::Down) && self.backoff.is_due();
+        self.looks.is_due(connects, options)
+    }
+
+    /// Sends and waits for the acknowledgement; false when the agent has closed the connection, otherwise the mark is
+    /// sent or missed.
+    pub(crate) fn send(&mut self, shared: &Shared, prepared: &[u8], kind: Kind, value: f64) -> bool {
         self.pdu.clear();
         protocol::append(&mut self.pdu, prepared, kind, true, value);
-        for _ in 0..2 {
-            self.ensure(shared);
-            let Connection::Up(stream) = &mut self.connection else { break };
+        self.ensure(shared);
+        if let Connection::Up(stream) = &mut self.connection {
             shared.say(State::PDU, || format!("sending {} bytes: {:?}", self.pdu.len(), protocol::next(&self.pdu)));
             match exchange(stream, &self.pdu, kind) {
-                Ok(()) => return shared.add_sent(1),
+                Ok(()) => {
+                    shared.add_sent(1);
+                    return true;
+                }
                 Err(failure) => {
-                    let again = failure.is_end();
-                    self.connection = Connection::Down;
+                    let is_end = failure.is_end();
+                    self.close();
                     shared.down(failure);
-                    if !again {
-                        break;
+                    if is_end {
+                        return false;
                     }
                 }
             }
         }
         shared.add_missed(1);
+        true
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.connection = Connection::Down;
     }
 
     /// Sees to it that there is a connection, if there can be one now.

@@ -11,6 +11,9 @@ use thiserror::Error;
 
 use crate::protocol::PORT;
 
+/// Delays before a connection is tried again, in seconds.
+const RECONNECT: [u64; 5] = [5, 10, 20, 40, 80];
+
 /// How to reach the agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -38,7 +41,9 @@ pub struct Options {
 /// The way to the agent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Transport {
-    /// The light one if the agent is on this host and takes files when something is marked for the first time, else TCP.
+    /// The light one if the agent is on this host and takes files, else TCP. That is looked for when something is marked
+    /// for the first time, before each connection, and while marks go over one as often as after the first delay of
+    /// [`Options::reconnect`]. The light one stays.
     #[default]
     Auto,
     /// Through a mapped file (see the module [`light`](crate::light)). While there is no agent that takes it everything
@@ -68,7 +73,7 @@ impl Default for Options {
             port: PORT,
             connect_timeout: Duration::from_secs(3),
             request_timeout: Duration::from_secs(10),
-            reconnect: [5, 10, 20, 40, 80].map(Duration::from_secs).to_vec(),
+            reconnect: RECONNECT.map(Duration::from_secs).to_vec(),
             state: State::NONE,
             transport: Transport::Auto,
             directory: None,
@@ -130,6 +135,11 @@ impl Options {
     pub fn light(mut self) -> Options {
         self.transport = Transport::Light;
         self
+    }
+
+    /// How often the light way is looked for while another one is used.
+    pub(crate) fn look_every(&self) -> Duration {
+        self.reconnect.first().copied().unwrap_or(Duration::from_secs(RECONNECT[0]))
     }
 
     pub(crate) fn is_local(&self) -> bool {

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::link::{Backoff, connect};
+use crate::link::{Backoff, Looks, connect};
 use crate::options::State;
 use crate::protocol::{self, Kind};
 use crate::status::Shared;
@@ -33,19 +33,33 @@ struct Waiting {
     /// Somebody waits until everything is sent, or the queue is closed.
     hurry: bool,
     closed: bool,
+    /// The light way is to be looked for.
+    look: bool,
     /// The sender sleeps until there is something.
     asleep: bool,
     /// The sender has something that it has not sent yet.
     sending: bool,
 }
 
+/// Why a PDU is not taken.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// There is no room.
+    Full,
+    /// The light way is to be looked for before; it has been found if the queue is closed.
+    Look,
+}
+
 impl Queue {
-    /// Adds a PDU; false when there is no room.
-    pub(crate) fn push(&self, prepared: &[u8], kind: Kind, value: f64) -> bool {
+    /// Adds a PDU.
+    pub(crate) fn push(&self, prepared: &[u8], kind: Kind, value: f64) -> Result<(), Refused> {
         let mut waiting = self.lock();
+        if waiting.closed || std::mem::take(&mut waiting.look) {
+            return Err(Refused::Look);
+        }
         let before = waiting.pdus.len();
         if before + prepared.len() > LIMIT {
-            return false;
+            return Err(Refused::Full);
         }
         protocol::append(&mut waiting.pdus, prepared, kind, false, value);
         waiting.count += 1;
@@ -54,7 +68,7 @@ impl Queue {
             drop(waiting);
             self.filled.notify_one();
         }
-        true
+        Ok(())
     }
 
     /// Waits until everything is sent or missed; false when that takes longer.
@@ -104,11 +118,15 @@ impl Queue {
     /// Sends until the queue is closed.
     pub(crate) fn send_all(&self, shared: &Shared) {
         let mut connection: Option<TcpStream> = None;
-        let mut backoff = Backoff::default();
+        let (mut backoff, mut looks) = (Backoff::default(), Looks::default());
         let mut pdus = Vec::new();
         while let Some(count) = self.take(&mut pdus) {
             shared.say(State::PDUBUF, || format!("{count} PDUs, {} bytes to send", pdus.len()));
-            if connection.is_none() && backoff.is_due() {
+            let connects = connection.is_none() && backoff.is_due();
+            if looks.is_due(connects, &shared.options) {
+                self.lock().look = true;
+            }
+            if connects {
                 match connect(&shared.options) {
                     Ok(stream) => {
                         backoff.succeeded();

@@ -66,13 +66,13 @@ impl Light {
         Some(Light { id, directory, ring_len, pid: map::pid()?, file: Mutex::default() })
     }
 
-    pub(crate) fn has_agent(&self) -> bool {
+    fn has_agent(&self) -> bool {
         has_agent(&self.directory)
     }
 
-    /// Makes the file, if it can be made now.
-    pub(crate) fn open(&self, shared: &Shared) -> bool {
-        map::pid().is_some_and(|pid| self.writer(pid, shared).is_some())
+    /// Whether an agent takes files, and there is one for it.
+    pub(crate) fn is_there(&self, shared: &Shared) -> bool {
+        self.has_agent() && map::pid().is_some_and(|pid| self.writer(pid, shared).is_some())
     }
 
     /// A transaction begins: its identifier, or 0.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pmapi::Atom;
-use trace::{Options, Trace, Transport};
+use trace::{Options, State, Trace, Transport};
 
 use crate::scene::*;
 
@@ -35,6 +35,56 @@ fn both_transports_count_together() {
     assert_eq!(served.points("point"), 0);
     light.point(&tag("point"));
     assert_eq!(served.points("point"), 1);
+}
+
+/// Options of an application that is there before the agent that this starts.
+fn before_the_agent(state: State) -> (Options, impl FnOnce() -> Served) {
+    let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+    let directory = Some(dir.path().join(format!("trace/{port}")));
+    let reconnect = vec![Duration::from_millis(10)];
+    let options = Options { port, directory, state, reconnect, ..Options::default() };
+    (options, move || Served { agent: start(dir.path(), port, &[]), port, dir })
+}
+
+#[test]
+fn an_application_that_was_there_first_comes_the_light_way() {
+    for state in [State::NONE, State::ASYNC] {
+        let (options, agent) = before_the_agent(state);
+        let (trace, point) = (Trace::new(options), tag("point"));
+        trace.point(&point);
+        assert!(trace.flush(Duration::from_secs(30)));
+        assert_eq!(trace.status().missed, 1);
+        let mut served = agent();
+        let mut marked = 1;
+        until("the light way", || {
+            trace.point(&point);
+            marked += 1;
+            served.own(3, 0) == 1
+        });
+        (0..1000).for_each(|_| trace.point(&point));
+        assert!(trace.flush(Duration::from_secs(30)));
+        let status = trace.status();
+        assert_eq!((status.sent + status.missed, status.connected), (marked + 1000, true));
+        assert_eq!(served.points("point"), status.sent);
+    }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn after_pcps_agent_comes_this_one_and_each_mark_is_counted_once() {
+    let binary = testkit::Pcp::required().path("PCP_PMDAS_DIR").join("trace/pmdatrace");
+    let (options, agent) = before_the_agent(State::NONE);
+    let dir = tempfile::tempdir().unwrap();
+    let theirs = start_binary(&binary, dir.path(), options.port, &["-d", "10"]);
+    let mut theirs = Served { agent: theirs, port: options.port, dir };
+    let (trace, point) = (Trace::new(options), tag("point"));
+    (0..1000).for_each(|_| trace.point(&point));
+    assert_eq!(theirs.points("point"), 1000);
+    drop(theirs);
+    let mut served = agent();
+    (0..1000).for_each(|_| trace.point(&point));
+    assert_eq!((served.points("point"), served.own(3, 0)), (1000, 1));
+    assert_eq!((trace.status().sent, trace.status().missed), (2000, 0));
 }
 
 #[test]

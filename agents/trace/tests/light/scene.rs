@@ -21,8 +21,13 @@ pub(crate) struct Served {
 }
 
 pub(crate) fn start(dir: &Path, port: u16, args: &[&str]) -> Collector<Process> {
+    start_binary(env!("CARGO_BIN_EXE_pmdatrace").as_ref(), dir, port, args)
+}
+
+/// Ours or PCP's.
+pub(crate) fn start_binary(binary: &Path, dir: &Path, port: u16, args: &[&str]) -> Collector<Process> {
     let user = User::from_uid(geteuid()).unwrap().unwrap().name;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pmdatrace"));
+    let mut command = Command::new(binary);
     let user = if args.contains(&"-M") { &[][..] } else { &["-M", &user] };
     command.args(["-l", "trace.log", "-I", &port.to_string()]).args(user).args(args).current_dir(dir);
     command.env("PCP_RUN_DIR", dir);
@@ -38,7 +43,7 @@ impl Served {
     }
 
     pub(crate) fn in_directory(dir: tempfile::TempDir, args: &[&str]) -> Served {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         Served { agent: start(dir.path(), port, args), port, dir }
     }
 
@@ -102,6 +107,10 @@ pub(crate) struct Seen {
     pub(crate) flags: u32,
     pub(crate) time: i128,
     pub(crate) params: Vec<Item>,
+}
+
+pub(crate) fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 pub(crate) fn pmid(cluster: u16, item: u16) -> PmId {

@@ -1,0 +1,114 @@
+//! From one way to another: an agent that comes after the first mark.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pcp_trace::light::{Directory, Reader};
+use pcp_trace::protocol::{self, Pdu};
+use pcp_trace::{Options, State, Tag, Trace};
+
+/// Counts what comes over a connection until the other side closes it.
+fn serve(mut stream: TcpStream) -> u64 {
+    stream.write_all(&protocol::encode_ack(protocol::VERSION, 1)).unwrap();
+    let (mut bytes, mut count) = (Vec::new(), 0);
+    loop {
+        let mut more = [0; 4096];
+        match stream.read(&mut more) {
+            Ok(0) | Err(_) => return count,
+            Ok(n) => bytes.extend_from_slice(&more[..n]),
+        }
+        while let Some((Pdu::Data(data), len)) = protocol::next(&bytes).unwrap() {
+            if data.reply {
+                stream.write_all(&protocol::encode_ack(data.kind as i32, 1)).unwrap();
+            }
+            count += 1;
+            bytes.drain(..len);
+        }
+    }
+}
+
+/// What is counted in the only file.
+fn counted(directory: &Path) -> u64 {
+    let files: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let [file] = &files[..] else { panic!("{files:?}") };
+    let mut count = 0;
+    Reader::open(file).unwrap().changes(|_, _, change| count += change.count).unwrap();
+    count
+}
+
+/// Marks in two threads until it is enough.
+fn mark(trace: &Trace, enough: impl Fn() -> bool) -> u64 {
+    let (marked, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    thread::scope(|scope| {
+        for name in ["one", "two"] {
+            let (marked, done) = (&marked, &done);
+            scope.spawn(move || {
+                let tag = Tag::new(name).unwrap();
+                while !done.load(Relaxed) {
+                    (0..100).for_each(|_| trace.point(&tag));
+                    trace.begin(&tag).end();
+                    marked.fetch_add(101, Relaxed);
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+        }
+        while !enough() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        done.store(true, Relaxed);
+    });
+    assert!(enough() && trace.flush(Duration::from_secs(60)));
+    marked.into_inner()
+}
+
+#[test]
+fn an_agent_that_comes_later_is_used_the_light_way() {
+    for state in [State::NONE, State::ASYNC] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("4323");
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let reconnect = vec![Duration::from_millis(10), Duration::from_secs(3600)];
+        let trace = Trace::new(Options { port, directory: Some(path.clone()), state, reconnect, ..Options::default() });
+        let before = mark(&trace, || trace.status().missed > 0);
+        assert_eq!((trace.status().sent, trace.status().missed), (0, before));
+        let directory = Directory::open(path).unwrap();
+        let later = mark(&trace, || trace.status().sent > 1000);
+        let status = trace.status();
+        assert!(status.connected);
+        assert_eq!((counted(directory.path()), status.sent + status.missed), (status.sent, before + later));
+        // From here on nothing is missed.
+        let more = mark(&trace, || trace.status().sent > status.sent);
+        assert_eq!((trace.status().missed, counted(directory.path())), (status.missed, status.sent + more));
+    }
+}
+
+#[test]
+fn a_connection_is_left_for_the_light_way_and_each_mark_counts_once() {
+    for state in [State::NONE, State::ASYNC] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("4323");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let agent = thread::spawn(move || serve(listener.accept().unwrap().0));
+        let reconnect = vec![Duration::from_millis(10)];
+        let trace = Trace::new(Options { port, directory: Some(path.clone()), state, reconnect, ..Options::default() });
+        let before = mark(&trace, || trace.status().sent > 1000);
+        let directory = Directory::open(path).unwrap();
+        let files = || fs::read_dir(directory.path()).unwrap().count();
+        let later = mark(&trace, || files() > 0);
+        let more = mark(&trace, || counted(directory.path()) > 1000);
+        let status = trace.status();
+        assert_eq!((status.sent, status.missed), (before + later + more, 0));
+        // The connection is closed while the trace is still there.
+        assert_eq!(agent.join().unwrap() + counted(directory.path()), status.sent);
+        drop(trace);
+    }
+}
