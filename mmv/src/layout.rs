@@ -322,6 +322,10 @@ impl Sink<'_> {
 
     /// Appends so many records.
     fn put_all<const LEN: usize>(&mut self, mut count: usize, mut next: impl FnMut() -> [u8; LEN]) -> io::Result<()> {
+        if count == 1 {
+            *self.place()? = next();
+            return Ok(());
+        }
         while count > 0 {
             let places = self.buffer.get_mut(self.len..).unwrap_or_default().as_chunks_mut().0;
             let room = places.len().min(count);

@@ -88,7 +88,8 @@ impl Chunk {
         }
         self.pages.replace(file)?;
         let file = std::mem::replace(&mut self.file, Arc::clone(file));
-        Ok(Old { file, end: self.slotted().end, held: 0..0, buffer: [0; _] })
+        let touched = pages::is_touched(&file);
+        Ok(Old { file, touched, end: self.slotted().end, held: 0..0, buffer: [0; _] })
     }
 
     /// The two words of a value that change.
@@ -113,6 +114,8 @@ impl Chunk {
 /// Memory that was mapped behind a chunk's addresses.
 pub(crate) struct Old {
     file: Arc<File>,
+    /// Whether there is anything but zeros.
+    touched: bool,
     /// One more than the last value that was in use.
     end: usize,
     /// The values in the buffer.
@@ -126,6 +129,9 @@ impl Old {
 
     /// The two words that a value had; best asked for in ascending order.
     pub(crate) fn words(&mut self, value: usize) -> io::Result<(u64, u64)> {
+        if !self.touched {
+            return Ok((0, 0));
+        }
         if !self.held.contains(&value) {
             self.held = value..self.end.min(value + Self::HELD);
             let bytes = self.buffer.get_mut(..self.held.len() * VALUE_LEN).filter(|bytes| !bytes.is_empty());

@@ -16,10 +16,11 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::process;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use memmap2::{MmapMut, MmapOptions};
 use nix::sys::mman::{self, MapFlags, ProtFlags};
@@ -135,10 +136,15 @@ pub(crate) fn page_size() -> u64 {
     sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|n| u64::try_from(n).ok()).unwrap_or(4096)
 }
 
-/// Whether a file can be mapped at all.
+/// Whether a file can be mapped at all, which depends on its file system.
 pub(crate) fn probe(file: &File) -> io::Result<()> {
-    let len = page_size() as usize;
-    unmap(map(None, len, MapFlags::MAP_SHARED, file, 0)?, len);
+    static GOOD: AtomicU64 = AtomicU64::new(u64::MAX);
+    let device = file.metadata()?.dev();
+    if GOOD.load(Relaxed) != device {
+        let len = page_size() as usize;
+        unmap(map(None, len, MapFlags::MAP_SHARED, file, 0)?, len);
+        GOOD.store(device, Relaxed);
+    }
     Ok(())
 }
 
@@ -153,6 +159,19 @@ pub(super) fn nameless(len: u64) -> io::Result<File> {
 fn create_nameless() -> io::Result<File> {
     use nix::sys::memfd::{MFdFlags, memfd_create};
     Ok(File::from(memfd_create("mmv", MFdFlags::MFD_CLOEXEC)?))
+}
+
+/// Whether there may be anything but zeros in a nameless file.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+pub(super) fn is_touched(file: &File) -> bool {
+    use nix::errno::Errno;
+    use nix::unistd::{Whence, lseek};
+    lseek(file, 0, Whence::SeekData) != Err(Errno::ENXIO)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+pub(super) fn is_touched(_: &File) -> bool {
+    true
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
