@@ -6,6 +6,7 @@ use pmapi::pdu::metadata::{Subject, TextKind};
 use pmapi::pdu::result::Changes;
 use pmapi::{Atom, Error, Inst, Item, Result, Serial};
 
+use crate::catalog::Catalog;
 use crate::client::{Client, ClientAttribute};
 use crate::dynamic::Dynamic;
 use crate::indom::Instances;
@@ -94,6 +95,12 @@ pub trait Agent: Sized + 'static {
 
     /// The metrics that come and go, if there are such (pmdaDynamicPMNS(3)).
     fn dynamic(&self) -> Option<&Dynamic> {
+        None
+    }
+
+    /// Metrics that come and go, in tables of the agent's own: besides those of [`Agent::dynamic`], which is there then,
+    /// too. Everything but names and descriptors is asked as of the others.
+    fn catalog(&self) -> Option<&dyn Catalog> {
         None
     }
 

@@ -319,26 +319,7 @@ impl Dynamic {
 
     /// Gives the names of the metrics at or below a name, the newest first at each node (pmdaTreeChildren(3)).
     pub(crate) fn traverse(&self, name: &str, give: &mut dyn FnMut(&str)) -> Option<()> {
-        let top = self.node(name)?;
-        if top.pmid().is_some() {
-            give(name);
-            return Some(());
-        }
-        let mut path = name.to_owned();
-        let mut levels = vec![(top.children().rev(), path.len())];
-        while let Some((children, len)) = levels.last_mut() {
-            path.truncate(*len);
-            match children.next() {
-                None => _ = levels.pop(),
-                Some(node) => {
-                    path.extend([".", node.name()]);
-                    match node.pmid() {
-                        Some(_) => give(&path),
-                        None => levels.push((node.children().rev(), path.len())),
-                    }
-                }
-            }
-        }
+        self.node(name)?.each_name(give);
         Some(())
     }
 }

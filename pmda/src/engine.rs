@@ -19,7 +19,7 @@ use crate::client::{Client, ClientAttribute, Known};
 use crate::dynamic::{Dynamic, Version};
 use crate::indom::Instances;
 use crate::labels;
-use crate::names;
+use crate::names::Names;
 use crate::options;
 use crate::schema::{Identity, Schema, Served};
 use crate::unserved::Unserved;
@@ -83,7 +83,7 @@ impl<A: Agent> Engine<A> {
     pub fn with(identity: Identity, config: Config, options: ArgMatches) -> Start<Engine<A>> {
         let (schema, agent) = Schema::start::<A>(identity, config.clone(), options)?;
         let help = schema.compiled_help()?;
-        let told = agent.dynamic().map(Dynamic::version).unwrap_or_default();
+        let told = version(&agent);
         Ok(Engine {
             agent,
             schema,
@@ -228,7 +228,7 @@ impl<A: Agent> Engine<A> {
         let domain = self.schema.domain();
         let named = fetch.pmids().flatten().filter(|pmid| pmid.domain() == domain);
         self.agent.prepare(&mut named.map(PmId::item), client)?;
-        self.unserved.begin(self.agent.dynamic().map(Dynamic::version).unwrap_or_default());
+        self.unserved.begin(version(&self.agent));
         self.result.begin();
         for pmid in fetch.pmids() {
             // A request may name a large metric any number of times.
@@ -241,7 +241,7 @@ impl<A: Agent> Engine<A> {
             let dynamic;
             let metric = match pmid.and_then(|pmid| self.schema.find(pmid)) {
                 None => {
-                    dynamic = pmid.and_then(|pmid| self.agent.dynamic()?.find(pmid)).copied();
+                    dynamic = pmid.and_then(|pmid| undeclared(&self.agent, pmid));
                     dynamic.as_ref()
                 }
                 declared => declared,
@@ -334,7 +334,7 @@ impl<A: Agent> Engine<A> {
     /// What has changed since clients were told.
     fn news_for_clients(&mut self) -> Changes {
         let mut changes = std::mem::take(&mut self.changes).union(self.agent.changes());
-        let now = self.agent.dynamic().map_or(self.told, Dynamic::version);
+        let now = version(&self.agent);
         if now.names != self.told.names {
             changes = changes.union(Changes::NAMES);
         }
@@ -356,10 +356,9 @@ impl<A: Agent> Engine<A> {
         if self.agent.dynamic().is_some() {
             self.agent.refresh(Request::Names, client)?;
         }
-        if let Some(dynamic) = self.agent.dynamic() {
-            names::named(dynamic, &request, |items| self.agent.named(items));
-        }
-        names::answer(self.agent.dynamic(), request, &mut self.out)
+        let names = Names { dynamic: self.agent.dynamic(), catalog: self.agent.catalog() };
+        names.named(&request, |items| self.agent.named(items));
+        names.answer(request, &mut self.out)
     }
 
     fn label(&mut self, client: Client, req: LabelReq) -> Result {
@@ -425,7 +424,20 @@ fn stored_as(ty: Type) -> Type {
 
 /// A declared or dynamic metric.
 fn find<A: Agent>(agent: &A, schema: &Schema, pmid: PmId) -> Option<Served> {
-    schema.find(pmid).or_else(|| agent.dynamic()?.find(pmid)).copied()
+    schema.find(pmid).copied().or_else(|| undeclared(agent, pmid))
+}
+
+/// A dynamic metric.
+fn undeclared<A: Agent>(agent: &A, pmid: PmId) -> Option<Served> {
+    let dynamic = agent.dynamic().and_then(|dynamic| dynamic.find(pmid)).copied();
+    dynamic.or_else(|| agent.catalog()?.desc(pmid).map(Served::from))
+}
+
+/// The state of dynamic names and labels.
+fn version<A: Agent>(agent: &A) -> Version {
+    let dynamic = agent.dynamic().map(Dynamic::version).unwrap_or_default();
+    // Both only grow.
+    Version { names: dynamic.names + agent.catalog().map_or(0, |catalog| catalog.version()), ..dynamic }
 }
 
 /// A PMID for the log.

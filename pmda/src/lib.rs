@@ -43,6 +43,7 @@ pub mod background;
 #[doc = include_str!("c_api.md")]
 pub mod c_api {}
 pub mod cache;
+pub mod catalog;
 pub mod client;
 pub mod collector;
 mod daemon;
@@ -74,6 +75,7 @@ pub use pmapi;
 pub use agent::{Agent, Failure, Request, Start};
 pub use background::Background;
 pub use cache::Cache;
+pub use catalog::Catalog;
 pub use client::{Client, ClientAttribute, Clients};
 pub use daemon::{main, run};
 pub use dynamic::Dynamic;
@@ -94,6 +96,7 @@ pub mod prelude {
     pub use crate::agent::{Agent, Request, Start};
     pub use crate::background::Background;
     pub use crate::cache::Cache;
+    pub use crate::catalog::Catalog;
     pub use crate::client::{Client, ClientAttribute, Clients};
     pub use crate::dynamic::Dynamic;
     pub use crate::event::{Event, EventQueue};

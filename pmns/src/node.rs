@@ -62,6 +62,31 @@ impl<'a> Node<'a> {
         Leaves(Subtree { top: self, next: Some(self) })
     }
 
+    /// Gives the whole names of the metrics at and below the node, the newest first at each node (pmdaTreeChildren(3)).
+    pub fn each_name(self, give: &mut dyn FnMut(&str)) {
+        let mut path = self.path();
+        if self.pmid().is_some() {
+            give(&path);
+        }
+        let mut levels = vec![(self.children().rev(), path.len())];
+        while let Some((children, len)) = levels.last_mut() {
+            path.truncate(*len);
+            match children.next() {
+                None => _ = levels.pop(),
+                Some(node) => {
+                    if !path.is_empty() {
+                        path.push('.');
+                    }
+                    path.push_str(node.name());
+                    match node.pmid() {
+                        Some(_) => give(&path),
+                        None => levels.push((node.children().rev(), path.len())),
+                    }
+                }
+            }
+        }
+    }
+
     /// The node and those below it, each before its children.
     pub(crate) fn subtree(self) -> Subtree<'a> {
         Subtree { top: self, next: Some(self) }

@@ -24,7 +24,7 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
         let mut files = Metric::new(name("files"), FILES, Type::I32);
         files.help("Memory mapped file count", "Count of currently mapped and exported statistics files.\n");
         for metric in [reload, debug, files] {
-            if let Err(e) = self.names.insert(&metric) {
+            if let Err(e) = self.controls.insert(&metric) {
                 tracing::error!("{}: {e}", self.prefix);
             }
         }

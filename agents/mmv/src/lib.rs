@@ -7,6 +7,7 @@
 
 mod control;
 mod domain;
+mod names;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use domain::Domain;
 use mmv::collection::{Collection, Help, Labelled as Owner};
+use names::Trees;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use pmda::pmapi::Semantics;
+use pmda::pmapi;
 use pmda::prelude::*;
-use tracing::{debug, error};
+use tracing::debug;
 
 /// The agent of the files in `$PCP_TMP_DIR/mmv`.
 pub type Mmv = Files<70>;
@@ -27,10 +29,15 @@ pub type PmProxy = Files<4>;
 /// An agent that exports files, for a domain.
 #[derive(Debug)]
 pub struct Files<const DOMAIN: u16> {
+    domain: pmapi::Domain,
     files: Collection,
     /// The agent's name, with which all names begin.
     prefix: String,
-    names: Dynamic,
+    controls: Dynamic,
+    /// How often files have changed.
+    version: u64,
+    trees: Trees,
+    /// The instance domains that somebody has asked for.
     domains: HashMap<Serial, Domain>,
     debug: i32,
     /// When the files are to be looked at again for a request that wants no values. Those come by the thousand when
@@ -47,10 +54,19 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
         let prefix = setup.name().to_owned();
         let mut files = Collection::new(&prefix, setup.config().tmp_dir().join(&prefix));
         files.keep_open(OPEN_FILES.load(Relaxed));
-        let names = setup.dynamic([Self::NAME]);
-        let mut agent = Files { files, prefix, names, domains: HashMap::new(), debug: 0, due: None };
-        agent.files.refresh();
-        agent.rebuild();
+        files.refresh();
+        let mut agent = Files {
+            domain: setup.domain(),
+            files,
+            controls: setup.dynamic([Self::NAME]),
+            prefix,
+            version: 0,
+            trees: Trees::default(),
+            domains: HashMap::new(),
+            debug: 0,
+            due: None,
+        };
+        agent.add_controls();
         Ok(agent)
     }
 
@@ -59,15 +75,27 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
         let wants_now = matches!(request, Request::Fetch | Request::Store);
         if wants_now || self.due.is_none_or(|due| start >= due) {
             if self.files.refresh() {
-                self.rebuild();
+                self.version += 1;
+                self.trees.keep(&self.files);
+                self.domains.clear();
+                debug!("{}: {} metrics of {} files", self.prefix, self.files.metric_count(), self.files.file_count());
             }
             self.due = Some(Instant::now() + (9 * start.elapsed()).min(Duration::from_secs(1)));
+        }
+        if let Request::Instance(serial) | Request::InstanceLabels(serial) = request
+            && let Ok(instances) = self.files.instances(serial)
+        {
+            self.domains.entry(serial).or_insert_with(|| Domain::new(instances));
         }
         Ok(())
     }
 
     fn dynamic(&self) -> Option<&Dynamic> {
-        Some(&self.names)
+        Some(&self.controls)
+    }
+
+    fn catalog(&self) -> Option<&dyn Catalog> {
+        Some(self)
     }
 
     fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
@@ -127,33 +155,6 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
 
     fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
         Ok(self.files.labels(Owner::Instance(indom, inst)).cloned().unwrap_or_default())
-    }
-}
-
-impl<const DOMAIN: u16> Files<DOMAIN> {
-    /// Brings names and instances up to what is in the files.
-    fn rebuild(&mut self) {
-        self.names.clear();
-        self.add_controls();
-        for (name, desc) in self.files.metrics() {
-            let mut metric = Metric::new(name, desc.item, desc.ty.exported());
-            metric.units(desc.units);
-            match desc.semantics {
-                Semantics::Counter => _ = metric.counter(),
-                Semantics::Discrete => _ = metric.discrete(),
-                Semantics::Instant => {}
-            }
-            if let Some(indom) = desc.indom {
-                metric.indom(indom);
-            }
-            if let Err(e) = self.names.insert(&metric) {
-                error!("{}: {e}", self.prefix);
-            }
-        }
-        let domain = |serial| Some((serial, Domain::new(self.files.instances(serial).ok()?)));
-        self.domains = self.files.indoms().filter_map(domain).collect();
-        let (files, metrics) = (self.files.file_count(), self.names.len());
-        debug!("{}: {metrics} metrics of {files} files", self.prefix);
     }
 }
 

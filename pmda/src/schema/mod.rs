@@ -165,6 +165,11 @@ impl Setup {
         Clients::new(&mut self.ends)
     }
 
+    /// The domain that the agent runs under.
+    pub fn domain(&self) -> Domain {
+        self.domain
+    }
+
     /// The agent's name in PCP, which may be another than it declares.
     pub fn name(&self) -> &str {
         &self.name

@@ -12,6 +12,12 @@ pub(crate) struct Served {
     pub(crate) parameter: bool,
 }
 
+impl From<Desc> for Served {
+    fn from(desc: Desc) -> Self {
+        Served { desc, item: desc.pmid.item(), storable: false, parameter: false }
+    }
+}
+
 impl Served {
     /// The outcome of fetches that are not the agent's business.
     pub(crate) fn without_values(&self) -> Option<pmapi::Result> {
