@@ -2,10 +2,13 @@
 //!
 //! Each start is that of a process of its own with a directory of its own, the C library's and ours by
 //! turns. Nothing is removed meanwhile: file systems remember for minutes which inodes were in use, and
-//! look at all of them for each new file.
+//! look at all of them for each new file. The floor is what the files alone cost: as many bytes are written
+//! to as many new files, each of which is renamed.
 
 use std::env;
+use std::fs::{self, File};
 use std::hint::black_box;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -37,13 +40,13 @@ pub(crate) fn report(peer: Option<&Path>) {
         println!("Files in {}, milliseconds", place.display());
         for (shape, goal) in SHAPES {
             let goal = goal.map_or(String::new(), |goal| format!("{goal:.2}"));
-            for (what, [c, rust]) in ["registered and started", "started"].iter().zip(shape.contest(peer, place)) {
+            let (times, floor) = shape.contest(peer, place);
+            for (what, [c, rust]) in ["registered and started", "started"].iter().zip(times) {
                 let Shape { files, metrics, instances } = shape;
                 let (values, ratio) = (instances.max(1), rust / c);
+                let [rust, c, floor] = [rust, c, floor].map(|ns| ns / 1e6);
                 println!(
-                    "{files:>4} files x {metrics:>4} x {values:<6} {what:<24} Rust {:>7.2}  C {:>7.2}  ratio {ratio:.3} {goal:>5}",
-                    rust / 1e6,
-                    c / 1e6
+                    "{files:>4} files x {metrics:>4} x {values:<6} {what:<22} Rust {rust:>7.2}  C {c:>7.2}  ratio {ratio:.3} {goal:>5}  floor {floor:>6.2}"
                 );
             }
         }
@@ -57,24 +60,42 @@ impl Shape {
         Some(Shape { files: numbers.next()? as usize, metrics: numbers.next()? as usize, instances: numbers.next()? })
     }
 
-    /// The median times of C and Rust: with the registration, and without it.
-    fn contest(self, peer: &Path, place: &Path) -> [[f64; 2]; 2] {
+    /// The median times of C and Rust: with the registration, and without it. And that of the files alone.
+    fn contest(self, peer: &Path, place: &Path) -> ([[f64; 2]; 2], f64) {
         let dir = tempfile::tempdir_in(place).expect("a directory");
         let own = env::current_exe().expect("this program");
         let mut rounds = [[[0.0; 2]; 2]; ROUNDS];
-        for (n, round) in rounds.iter_mut().enumerate() {
+        let mut floors = [0.0; ROUNDS];
+        for ((n, round), floor) in rounds.iter_mut().enumerate().zip(&mut floors) {
             for side in if n % 2 == 0 { [0, 1] } else { [1, 0] } {
                 let dir = dir.path().join(format!("{n}.{side}"));
                 std::fs::create_dir_all(dir.join("mmv")).expect("a directory");
                 round[side] = self.start_of([peer, &own][side], &dir);
             }
+            let len = fs::metadata(dir.path().join(format!("{n}.1/mmv/file0"))).expect("a file").len();
+            *floor = self.files_alone(len as usize, &dir.path().join(format!("{n}.floor")));
         }
+        floors.sort_by(f64::total_cmp);
         let median = |what: usize, side: usize| {
             let mut times = rounds.map(|round| round[side][what]);
             times.sort_by(f64::total_cmp);
             times[ROUNDS / 2]
         };
-        [0, 1].map(|what| [0, 1].map(|side| median(what, side)))
+        ([0, 1].map(|what| [0, 1].map(|side| median(what, side))), floors[ROUNDS / 2])
+    }
+
+    /// The time that it takes to have so many files of a length.
+    fn files_alone(self, len: usize, dir: &Path) -> f64 {
+        fs::create_dir(dir).expect("a directory");
+        let bytes = vec![1; len];
+        let begin = crate::now();
+        for i in 0..self.files {
+            let (before, after) = (dir.join(format!(".file{i}")), dir.join(format!("file{i}")));
+            let mut file = File::create_new(&before).expect("a file");
+            bytes.chunks(64 << 10).for_each(|chunk| file.write_all(chunk).expect("written"));
+            fs::rename(before, after).expect("another name");
+        }
+        crate::now() - begin
     }
 
     fn start_of(self, program: &Path, dir: &Path) -> [f64; 2] {
