@@ -106,6 +106,8 @@ pub(crate) struct Model {
     longest_name: usize,
     /// Names that have children.
     nodes: Named<()>,
+    /// Length of the longest of them.
+    longest_node: usize,
     /// Length of the node above the last metric.
     last_above: usize,
     /// Help texts, equal ones once.
@@ -242,13 +244,13 @@ impl Model {
     /// Makes the ancestors of a name nodes that are no metrics, sees that the name is no node, and gives
     /// the length of the nearest ancestor.
     fn add_nodes(&mut self, name: &str) -> Result<usize, Error> {
-        if self.nodes.contains(name) {
+        if name.len() <= self.longest_node && self.nodes.contains(name) {
             return Err(Error::Leaf(name.to_owned()));
         }
-        let above =
-            name.as_bytes().iter().rposition(|b| *b == b'.').and_then(|dot| name.get(..dot)).unwrap_or_default();
         // Often the metric before has the same.
-        if self.metrics.name(self.metrics.len().wrapping_sub(1)).get(..self.last_above) == Some(above) {
+        let before = self.metrics.name(self.metrics.len().wrapping_sub(1)).as_bytes();
+        let (above, own) = name.as_bytes().split_at_checked(self.last_above).unwrap_or_default();
+        if before.starts_with(above) && own.first() == Some(&b'.') && !own.iter().skip(1).any(|b| *b == b'.') {
             return Ok(above.len());
         }
         // Whatever is a node already has ancestors that are.
@@ -257,7 +259,9 @@ impl Model {
             return Err(Error::Leaf(leaf.to_owned()));
         }
         ancestors(name).take(new).for_each(|ancestor| _ = self.nodes.insert(ancestor, ()));
-        Ok(above.len())
+        let above = ancestors(name).next().map_or(0, str::len);
+        self.longest_node = self.longest_node.max(above);
+        Ok(above)
     }
 
     fn add_value(&mut self, index: usize, instance: usize) {
