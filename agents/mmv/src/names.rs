@@ -52,6 +52,10 @@ impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
         let control = self.files.heads().filter(|(head, _)| *head == CONTROL);
         let others = self.files.heads().rev().filter(|(head, _)| *head != CONTROL);
         for (head, part) in others.chain(control) {
+            if part.is_in_order() {
+                part.metrics().rev().for_each(|(name, _)| give(name));
+                continue;
+            }
             let tree = self.trees.of(part, self.domain);
             tree.node(&format!("{name}.{head}"))?.each_name(give);
         }

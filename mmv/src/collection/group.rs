@@ -14,7 +14,7 @@ pub(super) struct Group {
     pub sources: Vec<Source>,
     pub tables: Tables,
     /// The first components of the names, in the order of the metrics, each with its first file.
-    heads: Vec<(u32, Box<str>)>,
+    pub heads: Vec<(u32, Box<str>)>,
     /// What the tables were made from.
     stamps: Vec<u64>,
     /// A number that no group has had that was made of other files.

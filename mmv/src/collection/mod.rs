@@ -43,7 +43,7 @@ pub struct Collection {
     /// What was stored in the control metric.
     reload: i32,
     /// Files that are skipped.
-    skipped: HashMap<OsString, Identity>,
+    skipped: HashMap<OsString, Option<Identity>>,
     /// Whether one of them is being written.
     pending: bool,
     buffer: Vec<u8>,

@@ -19,6 +19,8 @@ pub(super) enum NameError {
     InUse,
     #[error("is a node of the name space, or below a metric")]
     Leaf,
+    #[error("is too long, or one too many")]
+    TooMuch,
 }
 
 /// The agent's own metrics.
@@ -51,8 +53,11 @@ fn check(name: &str) -> Result<(), NameError> {
 
 /// Whether a name without prefix is one of the agent's own metrics, above or below one.
 fn is_reserved(own: &str) -> bool {
-    let below = |control: &str| own.strip_prefix(control).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    own == "control" || CONTROL.iter().any(|control| below(control))
+    own == "control" || CONTROL.iter().any(|control| is_at_or_below(own, control))
+}
+
+fn is_at_or_below(name: &str, node: &str) -> bool {
+    name.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// The first component of a name without prefix.
@@ -69,18 +74,21 @@ pub(super) struct Names {
     hasher: DefaultHashBuilder,
     /// The name that was added last, without its last component.
     above: Name,
+    /// Whether names have come back to a node after others.
+    mixed: bool,
 }
 
 /// Where a name is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Name {
-    start: usize,
-    len: usize,
+    start: u32,
+    len: u16,
 }
 
 impl Name {
     fn of(self, text: &str) -> &str {
-        text.get(self.start..self.start + self.len).unwrap_or_default()
+        let start = self.start as usize;
+        text.get(start..start + usize::from(self.len)).unwrap_or_default()
     }
 }
 
@@ -104,6 +112,11 @@ impl Names {
         name.of(&self.text)
     }
 
+    /// Whether the metrics below any node were added one after the other.
+    pub(super) fn are_in_order(&self) -> bool {
+        !self.mixed
+    }
+
     /// Adds a metric. Nothing has changed after an error.
     pub(super) fn insert(&mut self, name: &str, item: Item) -> Result<Name, NameError> {
         match self.node(name) {
@@ -113,26 +126,31 @@ impl Names {
         }
         let above = name.rfind('.').unwrap_or(0);
         // Metrics come in the order of their file, where most are next to their siblings.
-        let mut new = Vec::new();
+        let (mut new, mut mixed) = (Vec::new(), self.mixed);
         if name.get(..above) != Some(self.text(self.above)) {
             for (dot, _) in name.rmatch_indices('.') {
-                match self.node(name.get(..dot).unwrap_or_default()) {
+                let node = name.get(..dot).unwrap_or_default();
+                match self.node(node) {
                     None => new.push(dot),
                     Some(Node { item: Some(_), .. }) => return Err(NameError::Leaf),
                     // What is above an inner node is inner already.
-                    Some(_) => break,
+                    Some(_) => {
+                        mixed |= !is_at_or_below(self.text(self.above), node);
+                        break;
+                    }
                 }
             }
         }
-        let start = self.text.len();
+        let start = u32::try_from(self.text.len()).map_err(|_| NameError::TooMuch)?;
+        let part = |len| u16::try_from(len).map(|len| Name { start, len }).map_err(|_| NameError::TooMuch);
+        let (whole, above) = (part(name.len())?, part(above)?);
         self.text.push_str(name);
         for len in new {
-            self.add(Node { name: Name { start, len }, item: None });
+            self.add(Node { name: part(len)?, item: None });
         }
-        let name = Name { start, len: name.len() };
-        self.add(Node { name, item: Some(item) });
-        self.above = Name { start, len: above };
-        Ok(name)
+        self.add(Node { name: whole, item: Some(item) });
+        (self.above, self.mixed) = (above, mixed);
+        Ok(whole)
     }
 
     fn node(&self, name: &str) -> Option<&Node> {
@@ -194,5 +212,19 @@ mod tests {
         }
         assert_eq!(names.item("mmv.d.e.f"), Some(Item::new(1, 1)));
         assert_eq!(names.item("mmv.d"), None);
+    }
+
+    #[test]
+    fn order() {
+        for (list, expected) in [
+            (&["m.a.b", "m.a.c", "m.b", "m.c.d.e"][..], true),
+            (&["m.a.b", "m.b", "m.a.c"], false),
+            (&["m.a.b.c", "m.a.d"], true),
+            (&["m.a.b.c", "m.a.d", "m.a.b.e"], false),
+        ] {
+            let mut names = Names::default();
+            list.iter().for_each(|name| _ = names.insert(name, Item::new(1, 1)).unwrap());
+            assert_eq!(names.are_in_order(), expected, "{list:?}");
+        }
     }
 }

@@ -28,8 +28,13 @@ impl<'a> Part<'a> {
         self.0.version
     }
 
+    /// Whether the metrics below any name come one after the other, and all are below one component.
+    pub fn is_in_order(self) -> bool {
+        self.0.heads.len() == 1 && self.0.tables.names().are_in_order()
+    }
+
     /// Its metrics, in the order of the files.
-    pub fn metrics(self) -> impl Iterator<Item = (&'a str, Item)> {
+    pub fn metrics(self) -> impl DoubleEndedIterator<Item = (&'a str, Item)> {
         let tables = &self.0.tables;
         tables.metrics().iter().map(|entry| (tables.name(entry), entry.desc.item))
     }

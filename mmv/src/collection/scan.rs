@@ -66,12 +66,14 @@ impl Collection {
         let skipped = std::mem::take(&mut self.skipped);
         let mut sources = Vec::new();
         let mut handles = self.open;
-        for (name, identity) in list(&self.directory) {
-            let kept = known.remove(&name).filter(|s| !all && s.identity == identity && s.is_valid());
+        for name in list(&self.directory) {
+            let path = self.directory.join(&name);
+            let same = |source: &Source| Identity::of(&path).is_some_and(|now| now == source.identity);
+            let kept = known.remove(&name).filter(|source| !all && same(source) && source.is_valid());
             let is_new = kept.is_none();
             let source = match kept {
                 Some(source) => Ok(source),
-                None => load(&self.directory, &name, identity),
+                None => load(&path, &name),
             };
             match source {
                 Ok(mut source) => {
@@ -84,6 +86,7 @@ impl Collection {
                     sources.push(source);
                 }
                 Err(e) => {
+                    let identity = Identity::of(&path);
                     if skipped.get(&name) != Some(&identity) {
                         report(&self.prefix, &name, &e);
                     }
@@ -101,17 +104,21 @@ impl Collection {
 
 /// Reads a file. When it is no longer valid once it is open, another one may have taken its place
 /// meanwhile: then that one.
-fn load(directory: &Path, name: &OsStr, mut identity: Identity) -> Result<Source, ReadError> {
+fn load(path: &Path, name: &OsStr) -> Result<Source, ReadError> {
+    let mut failed = None;
     for _ in 0..REPLACED {
-        match Source::load(directory, name, identity) {
+        match Source::load(path, name) {
             Err(e) if e.is_temporary() => {
-                let now = fs::metadata(directory.join(name)).map(|m| Identity::new(&m)).ok();
-                identity = now.filter(|now| *now != identity).ok_or(e)?;
+                let now = Identity::of(path);
+                if now == failed {
+                    return Err(e);
+                }
+                failed = now;
             }
             loaded => return loaded,
         }
     }
-    Source::load(directory, name, identity)
+    Source::load(path, name)
 }
 
 /// How often in a row a file may be replaced while it is read.
@@ -128,27 +135,30 @@ fn report(prefix: &str, name: &OsString, e: &ReadError) {
     }
 }
 
-/// The regular files whose names don't begin with a dot, in the order of their names.
-fn list(directory: &Path) -> Vec<(OsString, Identity)> {
+/// The names of the regular files, but for those that begin with a dot, in their order.
+fn list(directory: &Path) -> Vec<OsString> {
+    let is_file = |entry: &fs::DirEntry| match entry.file_type() {
+        Ok(ty) if ty.is_symlink() => fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_file()),
+        ty => ty.is_ok_and(|ty| ty.is_file()),
+    };
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut files: Vec<(OsString, Identity)> = entries
-        .filter(|entry| !entry.file_name().as_bytes().starts_with(b"."))
-        .filter_map(|entry| {
-            let metadata = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file)?;
-            Some((entry.file_name(), Identity::new(&metadata)))
-        })
-        .collect();
-    files.sort_by(|a, b| a.0.cmp(&b.0));
-    files
+    let files = entries.filter(|entry| !entry.file_name().as_bytes().starts_with(b".") && is_file(entry));
+    let mut names: Vec<OsString> = files.map(|entry| entry.file_name()).collect();
+    names.sort_unstable();
+    names
 }
 
 /// A file that asks for a cluster gets it, whoever has it too. The others get the lowest that no
 /// file before them has.
 fn assign_clusters(sources: &mut Vec<Source>) {
     let mut used = HashSet::new();
+    let mut clusters = (1..=Item::MAX_CLUSTER).peekable();
     sources.retain_mut(|source| {
         let wanted = u16::try_from(source.file.header().cluster).unwrap_or_default();
-        let free = || (1..=Item::MAX_CLUSTER).find(|cluster| !used.contains(cluster));
+        let free = || {
+            while clusters.next_if(|cluster| used.contains(cluster)).is_some() {}
+            clusters.peek().copied()
+        };
         let Some(cluster) = Some(wanted).filter(|c| *c != 0).or_else(free) else {
             tracing::error!("{}: no cluster is free", source.name.display());
             return false;

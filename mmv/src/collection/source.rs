@@ -53,7 +53,12 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn new(metadata: &fs::Metadata) -> Identity {
+    /// That of the file with this name now.
+    pub(super) fn of(path: &Path) -> Option<Identity> {
+        fs::metadata(path).ok().map(|metadata| Identity::new(&metadata))
+    }
+
+    fn new(metadata: &fs::Metadata) -> Identity {
         Identity { device: metadata.dev(), inode: metadata.ino(), len: metadata.len() }
     }
 }
@@ -62,22 +67,22 @@ impl Identity {
 const FEW_VALUES: u32 = 4096;
 
 impl Source {
-    pub(super) fn load(directory: &Path, name: &OsStr, identity: Identity) -> Result<Source, ReadError> {
-        let path = directory.join(name);
-        let handle = reader::open(&path)?;
-        let file = File::read(&handle)?;
+    pub(super) fn load(path: &Path, name: &OsStr) -> Result<Source, ReadError> {
+        let handle = reader::open(path)?;
+        let metadata = handle.metadata()?;
+        let file = File::read_as(&handle, &metadata)?;
         if let Some(owner) = file.header().owner().filter(|owner| !reader::process_exists(*owner)) {
             return Err(ReadError::Owner(owner));
         }
         Ok(Source {
             name: name.to_owned(),
-            identity,
+            identity: Identity::new(&metadata),
             heads: heads(name, &file),
             far: far_indoms(&file),
             file,
             cluster: 0,
             stamp: 0,
-            path,
+            path: path.to_owned(),
             handle: Some(handle),
             fresh: Fresh::Nothing,
             broken: false,

@@ -130,6 +130,10 @@ impl Tables {
         self.metrics.get(self.index(item)?)
     }
 
+    pub(super) fn names(&self) -> &Names {
+        &self.names
+    }
+
     /// The metric of a name.
     pub(super) fn item(&self, name: &str) -> Option<Item> {
         self.names.item(name)

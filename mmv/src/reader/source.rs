@@ -28,7 +28,11 @@ impl File {
 
     /// Reads an open file.
     pub fn read(file: &fs::File) -> Result<File, ReadError> {
-        let metadata = file.metadata()?;
+        Self::read_as(file, &file.metadata()?)
+    }
+
+    /// Reads an open file that is described so.
+    pub(crate) fn read_as(file: &fs::File, metadata: &fs::Metadata) -> Result<File, ReadError> {
         if !metadata.is_file() {
             return Err(ReadError::NotRegular);
         }
