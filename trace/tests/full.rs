@@ -2,28 +2,37 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pcp_trace::light::Directory;
 use pcp_trace::{Options, Tag, Trace};
 
-/// This test again, with a small file system of its own.
-fn in_small_file_system(path: &Path) {
-    let script = "mount -t tmpfs -o size=1m small \"$SMALL\" && exec \"$0\" --include-ignored --nocapture";
+use common::serve;
+
+/// Where there is a small file system; nothing in a test that has run again, with one of its own.
+fn small_file_system(test: &str) -> Option<PathBuf> {
+    if let Some(small) = std::env::var_os("SMALL") {
+        return Some(small.into());
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let script =
+        "mount -t tmpfs -o size=1m small \"$SMALL\" && exec \"$0\" --include-ignored --nocapture --exact \"$1\"";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script]).arg(std::env::current_exe().unwrap()).env("SMALL", path);
-    assert!(command.status().unwrap().success());
+    command.args(["--mount", "sh", "-c", script]).arg(std::env::current_exe().unwrap()).arg(test);
+    assert!(command.env("SMALL", dir.path()).status().unwrap().success());
+    None
 }
 
 #[test]
 #[ignore = "needs PCP"]
 fn a_mark_without_room_is_missed_until_there_is_some() {
-    let Some(small) = std::env::var_os("SMALL").map(PathBuf::from) else {
-        return in_small_file_system(tempfile::tempdir().unwrap().path());
-    };
+    let Some(small) = small_file_system("a_mark_without_room_is_missed_until_there_is_some") else { return };
     let directory = Directory::open(small.join("4323")).unwrap();
     let trace = Trace::new(Options { directory: Some(directory.path().to_owned()), ..Options::default() }.light());
     let tag = Tag::new("tag").unwrap();
@@ -42,4 +51,33 @@ fn a_mark_without_room_is_missed_until_there_is_some() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(trace.status().missed > 100);
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn without_room_for_a_thread_marks_go_over_tcp_until_there_is_some() {
+    let Some(small) = small_file_system("without_room_for_a_thread_marks_go_over_tcp_until_there_is_some") else {
+        return;
+    };
+    let directory = Directory::open(small.join("4323")).unwrap();
+    let other = small.join("other");
+    fs::write(&other, vec![1; (1 << 20) - (64 << 10)]).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let agent = std::thread::spawn(move || serve(listener.accept().unwrap().0));
+    let (directory, reconnect) = (Some(directory.path().to_owned()), vec![Duration::from_millis(10)]);
+    let trace = Trace::new(Options { port, directory, reconnect, ..Options::default() });
+    let tag = Tag::new("tag").unwrap();
+    (0..100).for_each(|_| trace.point(&tag));
+    assert_eq!((trace.status().sent, trace.status().missed), (100, 0));
+    fs::remove_file(other).unwrap();
+    // The end of the connection.
+    let mut marked = 100;
+    while !agent.is_finished() {
+        trace.point(&tag);
+        marked += 1;
+    }
+    trace.point(&tag);
+    assert_eq!((trace.status().sent, trace.status().missed), (marked + 1, 0));
+    assert!((100..=marked).contains(&agent.join().unwrap()));
 }

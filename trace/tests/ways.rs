@@ -2,37 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pcp_trace::light::{Directory, Reader};
-use pcp_trace::protocol::{self, Pdu};
 use pcp_trace::{Options, State, Tag, Trace};
 
-/// Counts what comes over a connection until the other side closes it.
-fn serve(mut stream: TcpStream) -> u64 {
-    stream.write_all(&protocol::encode_ack(protocol::VERSION, 1)).unwrap();
-    let (mut bytes, mut count) = (Vec::new(), 0);
-    loop {
-        let mut more = [0; 4096];
-        match stream.read(&mut more) {
-            Ok(0) | Err(_) => return count,
-            Ok(n) => bytes.extend_from_slice(&more[..n]),
-        }
-        while let Some((Pdu::Data(data), len)) = protocol::next(&bytes).unwrap() {
-            if data.reply {
-                stream.write_all(&protocol::encode_ack(data.kind as i32, 1)).unwrap();
-            }
-            count += 1;
-            bytes.drain(..len);
-        }
-    }
-}
+use common::serve;
 
 /// What is counted in the only file.
 fn counted(directory: &Path) -> u64 {

@@ -70,9 +70,11 @@ impl Light {
         has_agent(&self.directory)
     }
 
-    /// Whether an agent takes files, and there is one for it.
+    /// Whether an agent takes files, and there is one for it, with room for a thread.
     pub(crate) fn is_there(&self, shared: &Shared) -> bool {
-        self.has_agent() && map::pid().is_some_and(|pid| self.writer(pid, shared).is_some())
+        let writer = || self.writer(map::pid()?, shared);
+        let has_room = |writer: Arc<Writer>| writer.lane().map(|lane| writer.give_back(lane)).is_ok();
+        self.has_agent() && writer().is_some_and(has_room)
     }
 
     /// A transaction begins: its identifier, or 0.
