@@ -12,7 +12,8 @@ use crate::format::{
     NameAt, STRING_LEN, Section, TOC_LEN, Toc, VALUE_LEN, ValueRecord, ValueType, Version, is_singular,
 };
 
-/// Writes what is in a file, and says whether it is valid. `name` is printed as the file's name.
+/// Writes what is in a file, and says whether it is valid. `name` is printed as the file's name. Errors
+/// are those of `out`.
 pub fn dump(out: &mut impl Write, name: &[u8], bytes: &[u8]) -> io::Result<bool> {
     let bytes = Bytes::new(bytes);
     let Some((header, version)) = head(out, name, bytes)? else { return Ok(false) };

@@ -75,7 +75,7 @@ struct Running {
 }
 
 impl PcpLayer {
-    /// A layer whose metrics are in this registry.
+    /// A layer whose metrics are in this registry; [`Error::InUse`] for a second one in a registry.
     pub fn new(registry: &Registry) -> Result<PcpLayer, Error> {
         let _batch = registry.batch();
         let indom = registry.indom("tracing.levels").help("levels of events");

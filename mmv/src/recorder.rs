@@ -72,12 +72,12 @@ const WINDOW: Duration = Duration::from_secs(60);
 const RESOLUTION: f64 = 1e-6;
 
 impl Recorder {
-    /// A recorder whose metrics are called `mmv.<name>.…`.
+    /// A recorder whose metrics are called `mmv.<name>.…`; errors as from [`Registry::new`].
     pub fn new(name: &str) -> Result<Recorder, Error> {
         Self::of(Registry::builder(name))
     }
 
-    /// A recorder with options.
+    /// A recorder with options; errors as from [`Builder::build`].
     pub fn of(builder: Builder) -> Result<Recorder, Error> {
         // Metrics are registered when they are first used, on paths where time may matter.
         let registry = builder.lazy().build()?;
@@ -89,7 +89,7 @@ impl Recorder {
         &self.registry
     }
 
-    /// Begins to export, and makes this the program's recorder.
+    /// Begins to export, and makes this the program's recorder; [`Error::InUse`] when there is one.
     pub fn install(self) -> Result<Exported, Error> {
         let exported = Exported(self.registry.clone());
         let in_use = |_| Error::InUse { what: "the recorder of the", name: "metrics facade".to_owned() };

@@ -136,23 +136,24 @@ impl Collection {
 
     /// The metrics, in the order of the files.
     pub fn metrics(&self) -> impl Iterator<Item = (&str, MetricDesc)> {
-        self.groups.metrics().map(|(group, entry)| (group.tables.name(entry), entry.desc))
+        self.groups.metrics().filter_map(|(group, entry)| Some((group.tables.name(entry), entry.desc(&group.sources)?)))
     }
 
-    /// The metric of a name.
+    /// The metric of a name (`pmLookupName(3)`), or `PM_ERR_NAME`.
     pub fn item(&self, name: &str) -> Result<Item, Error> {
         self.group_of(name).and_then(|group| group.tables.item(name)).ok_or(Error::NAME)
     }
 
-    /// The name of a metric.
+    /// The name of a metric (`pmNameID(3)`), or `PM_ERR_PMID`.
     pub fn name(&self, item: Item) -> Result<&str, Error> {
         let (group, entry) = self.entry(item)?;
         Ok(group.tables.name(entry))
     }
 
-    /// What a metric is.
+    /// What a metric is (`pmLookupDesc(3)`), or `PM_ERR_PMID`.
     pub fn desc(&self, item: Item) -> Result<MetricDesc, Error> {
-        Ok(self.entry(item)?.1.desc)
+        let (group, entry) = self.entry(item)?;
+        entry.desc(&group.sources).ok_or(Error::PMID)
     }
 
     /// The instance domains, by their numbers.
@@ -163,25 +164,27 @@ impl Collection {
         all.into_iter()
     }
 
-    /// The instances of a domain, in the order of the files.
+    /// The instances of a domain (`pmGetInDom(3)`), in the order of the files, or `PM_ERR_INDOM`.
     pub fn instances(&self, indom: Serial) -> Result<impl ExactSizeIterator<Item = (Inst, &[u8])>, Error> {
         let (group, indom) = self.indom(indom)?;
         let name = |i: &InstanceEntry| group.sources.get(i.source).map_or(&[][..], |s| s.file.instance_name(&i.name));
         Ok(indom.instances.iter().map(move |i| (i.id, name(i))))
     }
 
-    /// A metric's help. As under PCP's agent there is no such metric when it has no type.
+    /// A metric's help (`pmLookupText(3)`), `PM_ERR_TEXT` without one. As under PCP's agent there is no such
+    /// metric when it has no type.
     pub fn help(&self, item: Item, which: Help) -> Result<&[u8], Error> {
         let (group, entry) = self.entry(item)?;
-        if entry.desc.ty == ValueType::NoSupport {
-            return Err(Error::PMID);
-        }
         let file = &group.sources.get(entry.source as usize).ok_or(Error::TEXT)?.file;
         let metric = file.metrics().get(entry.metric as usize).ok_or(Error::TEXT)?;
+        if metric.ty == ValueType::NoSupport {
+            return Err(Error::PMID);
+        }
         file.help(metric, which).ok_or(Error::TEXT)
     }
 
-    /// An instance domain's help: that of the first file that has one.
+    /// An instance domain's help (`pmLookupInDomText(3)`): that of the first file that has one, or
+    /// `PM_ERR_TEXT`.
     pub fn indom_help(&self, indom: Serial, which: Help) -> Result<&[u8], Error> {
         let (group, indom) = self.indom(indom)?;
         let of = |&(source, index): &(usize, usize)| {

@@ -63,6 +63,8 @@ impl HistogramBuilder {
 
     /// Registers counts of values in buckets with these ascending upper boundaries, and of those
     /// above. A bucket counts the values above the boundary before it, up to and with its own.
+    /// [`Error::Histogram`] when they do not ascend, and the errors of
+    /// [`MetricBuilder::register`](crate::MetricBuilder::register).
     pub fn buckets(self, bounds: &[f64]) -> Result<Buckets, Error> {
         if !bounds.is_sorted_by(|a, b| a < b) || bounds.iter().any(|b| !b.is_finite()) {
             return Err(self.error("boundaries must be finite and ascend"));
@@ -81,7 +83,8 @@ impl HistogramBuilder {
         })
     }
 
-    /// Registers quantiles between 0 and 1, for instance 0.5 for the median, and the maximum.
+    /// Registers quantiles between 0 and 1, for instance 0.5 for the median, and the maximum; errors as
+    /// from [`buckets`](HistogramBuilder::buckets).
     pub fn quantiles(self, quantiles: &[f64]) -> Result<Quantiles, Error> {
         if !quantiles.is_sorted_by(|a, b| a < b) || quantiles.iter().any(|q| !(0.0..=1.0).contains(q)) {
             return Err(self.error("quantiles must ascend between 0 and 1"));

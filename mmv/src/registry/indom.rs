@@ -68,6 +68,10 @@ impl<'n> InDomBuilder<'n> {
     }
 
     /// Registers the domain.
+    ///
+    /// [`Error::InUse`] for its name or number, [`Error::Range`] for its number or after 2,047 domains,
+    /// [`Error::TooLong`] for its help, and the errors of [`InDom::add`] and
+    /// [`Registry::label`](crate::Registry::label).
     pub fn register(self) -> Result<InDom, Error> {
         let InDomBuilder { inner, name, serial, help: [short, long], instances, labels } = self;
         let labels = all(labels)?;
@@ -94,17 +98,21 @@ pub struct InDom {
 impl InDom {
     /// Adds an instance, and a value for it to every metric over the domain
     /// (`mmv_stats_add_instance(3)`). Its identifier follows from its name.
+    ///
+    /// [`Error::Name`] for a name that is empty, begins with a space or has control characters, [`Error::TooLong`]
+    /// for more than 255 bytes, [`Error::InUse`] for one that there is.
     pub fn add(&self, instance: &str) -> Result<(), Error> {
         self.inner.change(|state| state.model.add_instance(self.index, instance, None), |_, _| ())
     }
 
-    /// Adds an instance with an identifier.
+    /// Adds an instance with an identifier, 0 to 2147483647; errors as from [`InDom::add`], and [`Error::Range`].
     pub fn add_numbered(&self, id: u32, instance: &str) -> Result<(), Error> {
         self.inner.change(|state| state.model.add_instance(self.index, instance, Some(id)), |_, _| ())
     }
 
     /// Labels an instance, which is added if there is none of the name
-    /// (`mmv_stats_add_instance_label(3)`).
+    /// (`mmv_stats_add_instance_label(3)`); errors as from [`Registry::label`](crate::Registry::label) and
+    /// [`InDom::add`].
     pub fn label_instance(&self, instance: &str, name: &str, value: impl Serialize) -> Result<(), Error> {
         self.label_instance_all(instance, vec![Label::new(Subject::Registry, false, name, value)])
     }
@@ -159,8 +167,8 @@ impl<H: Handle> Family<H> {
         Family { inner, metric, indom, handle: PhantomData }
     }
 
-    /// The handle for an instance, which is added to the domain if there is none of the name. The
-    /// only writer of a value can be had once.
+    /// The handle for an instance, which is added to the domain if there is none of the name; errors as
+    /// from [`InDom::add`]. The only writer of a value can be had once, and is [`Error::InUse`] then.
     pub fn instance(&self, name: &str) -> Result<H, Error> {
         if self.inner.lock().model.indom(self.indom).instance(name).is_none() {
             let added = self.inner.change(|state| state.model.add_instance(self.indom, name, None), |_, _| ());

@@ -87,6 +87,10 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     }
 
     /// Registers a metric with one value.
+    ///
+    /// [`Error::Name`], [`Error::TooLong`], [`Error::InUse`], [`Error::Leaf`] and [`Error::TooManyMetrics`] for its
+    /// name, help and place in the name space, [`Error::Range`] and [`Error::InUse`] for its item, and the errors of
+    /// [`Registry::label`](crate::Registry::label). What was refused is not there, and can be registered otherwise.
     pub fn register(self) -> Result<H, Error> {
         let inner = self.inner;
         let seat = |state: &mut State, metric: usize| {
@@ -96,7 +100,8 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
         self.add(None, seat)?
     }
 
-    /// Registers a metric with a value for each instance of a domain.
+    /// Registers a metric with a value for each instance of a domain; errors as from
+    /// [`register`](MetricBuilder::register), and [`Error::ForeignInDom`].
     pub fn over(self, indom: &InDom) -> Result<Family<H>, Error> {
         let inner = self.inner;
         if !Arc::ptr_eq(inner, indom.inner()) {

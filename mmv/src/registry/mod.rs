@@ -58,7 +58,8 @@ impl Drop for Owner {
 }
 
 impl Registry {
-    /// A registry whose metrics are called `mmv.<name>.…`.
+    /// A registry whose metrics are called `mmv.<name>.…`; [`Error::Name`] or [`Error::TooLong`] when no file or
+    /// no metric can have such a name.
     pub fn new(name: &str) -> Result<Registry, Error> {
         Self::builder(name).build()
     }
@@ -126,7 +127,10 @@ impl Registry {
         Some(Family::new(Arc::clone(inner), metric, indom))
     }
 
-    /// Labels every metric of the registry (`mmv_stats_add_registry_label(3)`).
+    /// Labels every metric of the registry (`mmv_stats_add_registry_label(3)`) with what JSON has a text for.
+    ///
+    /// [`Error::Label`] for a name that no label can have, [`Error::TooLong`] for more than 243 bytes of JSON,
+    /// [`Error::TooManyLabels`] after 255 in the registry.
     pub fn label(&self, name: &str, value: impl serde::Serialize) -> Result<(), Error> {
         let label = Label::new(Subject::Registry, false, name, value)?;
         self.inner().change(|state| state.model.add_label(label), |_, ()| ())
@@ -146,6 +150,8 @@ impl Registry {
     ///
     /// A forked child updates its parent's file; what it registers is not seen, and the file stays when it
     /// ends, unless it starts the export itself.
+    ///
+    /// [`Error::Io`] where the file cannot be written, [`Error::InUse`] while another registry has it.
     pub fn try_start(&self) -> Result<(), Error> {
         self.inner().start()
     }
@@ -248,7 +254,7 @@ impl Builder {
         self
     }
 
-    /// The registry.
+    /// The registry; errors as from [`Registry::new`], and [`Error::Range`] for the cluster.
     pub fn build(self) -> Result<Registry, Error> {
         check_file(&self.name, !self.flags.contains(Flags::NO_PREFIX))?;
         if let Some(number) = self.cluster.filter(|c| *c == 0 || *c > pmapi::Item::MAX_CLUSTER) {
