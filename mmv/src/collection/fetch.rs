@@ -32,6 +32,7 @@ impl Collection {
             ValueType::Elapsed => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             _ => Duration::ZERO,
         };
+        let instances = if missing.is_some() { tables.instances_of(sources, item) } else { &[] };
         let mut give = |inst: Option<Inst>, place: Option<&Place>| {
             let Some(place) = place else { return out(inst, Err(missing.unwrap_or(Error::INST))) };
             let Some(source) = sources.get_mut(place.source as usize) else { return };
@@ -46,7 +47,6 @@ impl Collection {
                 }
             }
         };
-        let instances = if missing.is_some() { tables.instances_of(item) } else { &[] };
         if instances.is_empty() {
             let wanted = places.iter().filter(|place| place.inst.is_none_or(&wants));
             wanted.for_each(|place| give(place.inst, Some(place)));

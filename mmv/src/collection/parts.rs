@@ -36,6 +36,6 @@ impl<'a> Part<'a> {
     /// Its metrics, in the order of the files.
     pub fn metrics(self) -> impl DoubleEndedIterator<Item = (&'a str, Item)> {
         let tables = &self.0.tables;
-        tables.metrics().iter().map(|entry| (tables.name(entry), entry.desc.item))
+        tables.metrics().iter().map(|entry| (tables.name(entry), entry.item))
     }
 }

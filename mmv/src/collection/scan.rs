@@ -80,6 +80,7 @@ impl Collection {
                     changed |= is_new;
                     if is_new {
                         source.report(&self.prefix);
+                        source.file.drop_records();
                     }
                     source.keep_open(handles > 0);
                     handles = handles.saturating_sub(1);

@@ -31,8 +31,8 @@ pub(super) struct Tables {
 /// A metric.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub name: Name,
-    pub desc: MetricDesc,
+    name: Name,
+    pub item: Item,
     /// The first file that has it.
     pub source: u32,
     /// Its index in that file.
@@ -47,8 +47,16 @@ struct Fetched {
     ty: ValueType,
     start: u32,
     end: u32,
-    /// What becomes of instances without a value, if there are any; of the whole metric when it is singular.
-    missing: Option<Error>,
+    missing: Missing,
+}
+
+/// What becomes of instances without a value, or of a singular metric.
+#[derive(Clone, Copy, Debug)]
+enum Missing {
+    /// There are none.
+    None,
+    Inst,
+    Pmid,
 }
 
 /// The values of a metric.
@@ -57,6 +65,7 @@ pub(super) struct Values<'a> {
     pub ty: ValueType,
     /// In the order of the instances.
     pub places: &'a [Place],
+    /// What becomes of instances without a value, if there are any; of the whole metric when it is singular.
     pub missing: Option<Error>,
 }
 
@@ -92,6 +101,24 @@ pub(super) struct InstanceEntry {
 pub(super) fn exported_serial(cluster: u16, serial: u32) -> Serial {
     let number = (u32::from(cluster) << 11 | serial) & Serial::MAX;
     Serial::try_new(number).unwrap_or(const { Serial::new(0) })
+}
+
+impl Entry {
+    pub(super) fn desc(&self, sources: &[Source]) -> Option<MetricDesc> {
+        let source = sources.get(self.source as usize)?;
+        describe(source, source.file.metrics().get(self.metric as usize)?)
+    }
+}
+
+/// What a file says of a metric; nothing when the item is out of range.
+fn describe(source: &Source, metric: &Metric) -> Option<MetricDesc> {
+    let item = u16::try_from(metric.item).ok().and_then(|item| Item::try_new(source.cluster, item))?;
+    let indom = metric.indom.map(|serial| exported_serial(source.cluster, serial));
+    let (semantics, units) = match metric.ty {
+        ValueType::Elapsed => (Semantics::Counter, Units::MICROSECONDS),
+        _ => (metric.semantics, metric.units),
+    };
+    Some(MetricDesc { item, ty: metric.ty, indom, semantics, units })
 }
 
 impl Tables {
@@ -146,12 +173,17 @@ impl Tables {
     #[inline]
     pub(super) fn values(&self, item: Item) -> Option<Values<'_>> {
         let Fetched { ty, start, end, missing } = *self.fetched.get(self.index(item)?)?;
+        let missing = match missing {
+            Missing::None => None,
+            Missing::Inst => Some(Error::INST),
+            Missing::Pmid => Some(Error::PMID),
+        };
         Some(Values { ty, places: self.places.get(start as usize..end as usize)?, missing })
     }
 
     /// The instances of a metric, none when it is singular.
-    pub(super) fn instances_of(&self, item: Item) -> &[InstanceEntry] {
-        let indom = self.metric(item).and_then(|entry| self.indoms.get(&entry.desc.indom?));
+    pub(super) fn instances_of(&self, sources: &[Source], item: Item) -> &[InstanceEntry] {
+        let indom = self.metric(item).and_then(|entry| self.indoms.get(&entry.desc(sources)?.indom?));
         indom.map_or(&[], |indom| &indom.instances)
     }
 
@@ -233,14 +265,8 @@ impl<'a> Builder<'a> {
 
     fn add_metric(&mut self, source: u32, own: &Source, metric_index: u32, metric: &Metric) -> Result<(), Refusal> {
         full_name(self.prefix, own, own.file.name(metric), &mut self.name)?;
-        let item = u16::try_from(metric.item).ok().and_then(|item| Item::try_new(own.cluster, item));
-        let item = item.ok_or(Refusal::Item)?;
-        let indom = metric.indom.map(|serial| exported_serial(own.cluster, serial));
-        let desc = match metric.ty {
-            ValueType::Elapsed => (Semantics::Counter, Units::MICROSECONDS),
-            _ => (metric.semantics, metric.units),
-        };
-        let desc = MetricDesc { item, ty: metric.ty, indom, semantics: desc.0, units: desc.1 };
+        let desc = describe(own, metric).ok_or(Refusal::Item)?;
+        let MetricDesc { item, indom, .. } = desc;
         let index = self.tables.index(item).unwrap_or(self.tables.metrics.len());
         if let Some(entry) = self.tables.metrics.get_mut(index) {
             entry.last = source;
@@ -248,13 +274,13 @@ impl<'a> Builder<'a> {
             if self.tables.names.text(entry.name) != self.name {
                 return Err(Refusal::ItemInUse(item));
             }
-            if entry.desc != desc {
+            if entry.desc(self.sources) != Some(desc) {
                 return Err(Refusal::Contradiction);
             }
         } else {
             let name = self.tables.names.insert(&self.name, item)?;
             self.tables.set_index(item, index);
-            self.tables.metrics.push(Entry { name, desc, source, metric: metric_index, last: source });
+            self.tables.metrics.push(Entry { name, item, source, metric: metric_index, last: source });
         }
         for value in metric.values() {
             let inst = indom.and_then(|_| Inst::from_word(value.instance.cast_unsigned()));
@@ -279,10 +305,10 @@ impl<'a> Builder<'a> {
         places.reserve_exact(values.len());
         let mut values = values.into_iter().peekable();
         for (index, entry) in (0..).zip(&*metrics) {
-            let start = places.len();
+            let (start, desc) = (places.len(), entry.desc(sources));
             places
                 .extend(std::iter::from_fn(|| values.next_if(|(metric, _)| *metric == index)).map(|(_, place)| place));
-            let wanted = match entry.desc.indom.map(|indom| indoms.get(&indom)) {
+            let wanted = match desc.and_then(|desc| desc.indom).map(|indom| indoms.get(&indom)) {
                 None => {
                     places.truncate(start + 1);
                     1
@@ -297,10 +323,13 @@ impl<'a> Builder<'a> {
                 }
             };
             // As the C agent has it, the last file of the cluster has the last word.
-            let is_last = last.get(&entry.desc.item.cluster()) == Some(&entry.last);
-            let error = if is_last { Error::INST } else { Error::PMID };
-            let missing = (places.len() - start != wanted).then_some(error);
-            fetched.push(Fetched { ty: entry.desc.ty, start: start as u32, end: places.len() as u32, missing });
+            let missing = match last.get(&entry.item.cluster()) {
+                _ if places.len() - start == wanted => Missing::None,
+                Some(last) if *last == entry.last => Missing::Inst,
+                _ => Missing::Pmid,
+            };
+            let ty = desc.map_or(ValueType::NoSupport, |desc| desc.ty);
+            fetched.push(Fetched { ty, start: start as u32, end: places.len() as u32, missing });
         }
         tables
     }

@@ -3,11 +3,13 @@
 //! A file is copied, never mapped: whoever truncates or replaces it while it is read cannot hurt the
 //! reader. What is in it and makes no sense is left out and listed as a [`Problem`].
 
+mod cut;
 mod problem;
 mod source;
 
 use pmapi::{Semantics, Units};
 
+use cut::Cut;
 pub use problem::{Problem, Problems, ReadError};
 pub use source::{MAX_LEN, process_exists};
 pub(crate) use source::{generations, open};
@@ -30,9 +32,9 @@ pub struct Metric {
     pub units: Units,
     /// Number of its instance domain, if it has one.
     pub indom: Option<u32>,
-    name: NameAt,
-    short: u64,
-    long: u64,
+    /// Where its name begins and ends in the names of the file.
+    name: (u32, u32),
+    help: HelpAt,
     values: Values,
 }
 
@@ -44,6 +46,21 @@ impl Metric {
             Values::One(value) => std::slice::from_ref(value),
             Values::Many(values) => values,
         }
+    }
+}
+
+/// Where the help texts are, 0 for none.
+#[derive(Clone, Copy, Debug)]
+struct HelpAt {
+    short: u32,
+    long: u32,
+}
+
+impl HelpAt {
+    fn new(short: u64, long: u64) -> HelpAt {
+        // No file is so large: there is nothing.
+        let at = |at: u64| u32::try_from(at).unwrap_or(0);
+        HelpAt { short: at(short), long: at(long) }
     }
 }
 
@@ -79,8 +96,7 @@ pub struct ValueOf {
 pub struct Indom {
     /// Its number.
     pub serial: u32,
-    short: u64,
-    long: u64,
+    help: HelpAt,
     instances: Vec<Instance>,
 }
 
@@ -123,9 +139,11 @@ pub enum Help {
 /// A file as it was when it was read.
 #[derive(Debug)]
 pub struct File {
-    bytes: Vec<u8>,
+    bytes: Cut,
     header: Header,
     version: Version,
+    /// Those of all metrics.
+    names: Vec<u8>,
     metrics: Vec<Metric>,
     indoms: Vec<Indom>,
     labels: Vec<Label>,
@@ -142,14 +160,15 @@ struct Table {
 }
 
 impl File {
-    /// The file with these bytes.
+    /// The file with these bytes; the error says why nothing of it can be shown.
     pub fn parse(bytes: Vec<u8>) -> Result<File, ReadError> {
         let view = Bytes::new(&bytes);
         let (header, version) = check_header(view)?;
         let mut file = File {
-            bytes: Vec::new(),
+            bytes: Cut::default(),
             header,
             version,
+            names: Vec::new(),
             metrics: Vec::new(),
             indoms: Vec::new(),
             labels: Vec::new(),
@@ -158,7 +177,7 @@ impl File {
             problems: Problems::default(),
         };
         file.load(view);
-        file.bytes = bytes;
+        file.bytes = Cut::from(bytes);
         Ok(file)
     }
 
@@ -194,24 +213,26 @@ impl File {
 
     /// A metric's name without prefix.
     pub fn name(&self, metric: &Metric) -> &[u8] {
-        self.text_at(metric.name)
+        let (start, end) = metric.name;
+        self.names.get(start as usize..end as usize).unwrap_or_default()
     }
 
     /// The name in a metric's record, also of one that was left out.
     pub(crate) fn record_name(&self, index: u32) -> &[u8] {
         let at = self.records.record(index, self.version.metric_len());
-        let record = MetricRecord::read(self.view(), at, self.version);
+        let (bytes, at) = self.bytes.at(at);
+        let record = MetricRecord::read(bytes, at, self.version);
         record.map_or(&[], |record| self.text_at(record.name))
     }
 
     /// A metric's help.
     pub fn help(&self, metric: &Metric, which: Help) -> Option<&[u8]> {
-        self.help_at(metric.short, metric.long, which)
+        self.help_at(metric.help, which)
     }
 
     /// An instance domain's help.
     pub fn indom_help(&self, indom: &Indom, which: Help) -> Option<&[u8]> {
-        self.help_at(indom.short, indom.long, which)
+        self.help_at(indom.help, which)
     }
 
     /// An instance's name.
@@ -229,25 +250,29 @@ impl File {
         if index >= self.values.count {
             return None;
         }
-        ValueRecord::read(self.view(), self.values.at + u64::from(index) * VALUE_LEN as u64)
+        let (bytes, at) = self.bytes.at(self.values.at + u64::from(index) * VALUE_LEN as u64);
+        ValueRecord::read(bytes, at)
     }
 
     /// The string of a string value, as it was when the file was read.
     pub fn string(&self, value: &ValueRecord) -> Option<&[u8]> {
-        self.view().string(u64::try_from(value.extra).ok()?)
+        let (bytes, at) = self.bytes.at(u64::try_from(value.extra).ok()?);
+        bytes.string(at)
     }
 
-    fn view(&self) -> Bytes<'_> {
-        Bytes::new(&self.bytes)
+    fn text_at(&self, NameAt { at, room }: NameAt) -> &[u8] {
+        let (bytes, at) = self.bytes.at(at);
+        bytes.text(at, room).unwrap_or_default()
     }
 
-    fn text_at(&self, name: NameAt) -> &[u8] {
-        name.text(self.view()).unwrap_or_default()
-    }
-
-    fn help_at(&self, short: u64, long: u64, which: Help) -> Option<&[u8]> {
-        let at = if which == Help::Short { short } else { long };
-        if at == 0 { None } else { self.view().string(at) }
+    fn help_at(&self, HelpAt { short, long }: HelpAt, which: Help) -> Option<&[u8]> {
+        match if which == Help::Short { short } else { long } {
+            0 => None,
+            at => {
+                let (bytes, at) = self.bytes.at(at.into());
+                bytes.string(at)
+            }
+        }
     }
 }
 
@@ -302,7 +327,7 @@ impl File {
             let at = table.record(index, self.version.metric_len());
             let metric = MetricRecord::read(bytes, at, self.version);
             let checked = metric.ok_or(Problem::MetricName { index }).and_then(|record| {
-                let metric = Metric::new(&record, index, bytes)?;
+                let metric = Metric::new(&record, index, bytes, &mut self.names)?;
                 let seen = seen.get_mut(metric.item as usize).ok_or(Problem::Item { index, item: metric.item })?;
                 if std::mem::replace(seen, true) {
                     Err(Problem::DuplicateItem { index, item: metric.item })
@@ -364,7 +389,8 @@ impl File {
             }
             room -= u64::from(record.count);
             let instances = self.load_instances(&record, bytes);
-            self.indoms.push(Indom { serial: record.serial, short: record.short, long: record.long, instances });
+            let help = HelpAt::new(record.short, record.long);
+            self.indoms.push(Indom { serial: record.serial, help, instances });
         }
     }
 
@@ -395,10 +421,10 @@ impl File {
 }
 
 impl Metric {
-    fn new(record: &MetricRecord, index: u32, bytes: Bytes<'_>) -> Result<Metric, Problem> {
-        if record.name.at == 0 || record.name.text(bytes).is_none() {
-            return Err(Problem::MetricName { index });
-        }
+    fn new(record: &MetricRecord, index: u32, bytes: Bytes<'_>, names: &mut Vec<u8>) -> Result<Metric, Problem> {
+        let name = record.name.text(bytes).filter(|_| record.name.at != 0).ok_or(Problem::MetricName { index })?;
+        let start = names.len() as u32;
+        names.extend_from_slice(name);
         Ok(Metric {
             item: record.item,
             ty: ValueType::from_code(record.ty).map_err(|_| Problem::Type { index, code: record.ty })?,
@@ -406,9 +432,8 @@ impl Metric {
                 .map_err(|_| Problem::Semantics { index, code: record.semantics })?,
             units: record.units,
             indom: (!is_singular(record.indom)).then_some(record.indom),
-            name: record.name,
-            short: record.short,
-            long: record.long,
+            name: (start, names.len() as u32),
+            help: HelpAt::new(record.short, record.long),
             values: Values::None,
         })
     }
@@ -421,9 +446,8 @@ impl Metric {
             semantics: Semantics::Counter,
             units: Units::NONE,
             indom: None,
-            name: NameAt { at: 0, room: 0 },
-            short: 0,
-            long: 0,
+            name: (0, 0),
+            help: HelpAt::new(0, 0),
             values: Values::None,
         }
     }

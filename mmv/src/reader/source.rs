@@ -21,12 +21,12 @@ pub const MAX_LEN: u64 = 256 << 20;
 const FRONT: usize = 4 << 10;
 
 impl File {
-    /// Reads a file.
+    /// Reads a file; the error says why nothing of it can be shown.
     pub fn open(path: impl AsRef<Path>) -> Result<File, ReadError> {
         Self::read(&open(path.as_ref())?)
     }
 
-    /// Reads an open file.
+    /// Reads an open file, as [`open`](File::open) does.
     pub fn read(file: &fs::File) -> Result<File, ReadError> {
         Self::read_as(file, &file.metadata()?)
     }
@@ -51,12 +51,11 @@ impl File {
         }
     }
 
-    /// Reads values again.
+    /// Reads values again; the error of a file that has become shorter is that of its end.
     pub fn reread_values(&mut self, file: &fs::File, first: u32, count: u32) -> io::Result<()> {
         let count = count.min(self.values.count.saturating_sub(first));
         let at = self.values.record(first, VALUE_LEN);
-        let range = usize::try_from(at).ok().and_then(|at| self.bytes.get_mut(at..at + count as usize * VALUE_LEN));
-        match range {
+        match self.bytes.range_mut(at, count as usize * VALUE_LEN) {
             Some(range) => file.read_exact_at(range, at),
             None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
@@ -71,7 +70,7 @@ impl File {
         buffer.resize(if near { end.max(HEADER_LEN) } else { HEADER_LEN }, 0);
         file.read_exact_at(buffer, 0)?;
         let header = Header::read(Bytes::new(buffer)).ok_or(io::ErrorKind::UnexpectedEof)?;
-        if near && let (Some(old), Some(new)) = (self.bytes.get_mut(at..end), buffer.get(at..end)) {
+        if near && let (Some(old), Some(new)) = (self.bytes.range_mut(at as u64, end - at), buffer.get(at..end)) {
             old.copy_from_slice(new);
         }
         Ok(((header.g1, header.g2), near))
@@ -82,7 +81,7 @@ impl File {
         self.values.count
     }
 
-    /// The string at an offset as it is now, up to its NUL.
+    /// The string at an offset as it is now, up to its NUL; an error when it is not in the file.
     pub fn reread_string(&self, file: &fs::File, at: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
         buffer.resize(STRING_LEN, 0);
         file.read_exact_at(buffer, at)?;
