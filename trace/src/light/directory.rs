@@ -1,14 +1,13 @@
 //! The directory in which an agent finds the files of processes.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::Duration;
 
-use super::process::now;
 use pmapi::config::Config;
+
+use system::{is_locked, lock};
 
 /// Where files are for the agent that waits on this port: `$PCP_RUN_DIR/trace/PORT`.
 pub fn path(config: &Config, port: u16) -> PathBuf {
@@ -17,15 +16,15 @@ pub fn path(config: &Config, port: u16) -> PathBuf {
 
 /// Whether an agent takes what is there.
 pub(crate) fn has_agent(path: &Path) -> bool {
-    // It has locked the directory. Somebody who looks at the same time as this one does no harm.
-    File::open(path).is_ok_and(|directory| matches!(directory.try_lock(), Err(TryLockError::WouldBlock)))
+    File::open(path).is_ok_and(|directory| is_locked(&directory))
 }
 
 /// An agent's directory: as long as this is there processes use it.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    lock: File,
+    /// Locked.
+    directory: File,
 }
 
 impl Directory {
@@ -40,13 +39,11 @@ impl Directory {
         if !metadata.is_dir() || (metadata.uid() != uid && uid != 0) {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the directory is not the agent's"));
         }
-        let lock = match lock(&path, 100)? {
-            Some(lock) => lock,
-            None => replace(&path)?,
-        };
+        let directory = File::open(&path)?;
+        lock(&directory)?;
         // Beyond the umask.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o1777))?;
-        Ok(Directory { path, lock })
+        Ok(Directory { path, directory })
     }
 
     /// Where it is.
@@ -58,43 +55,56 @@ impl Directory {
 /// Without another agent and files of processes it is not needed any more.
 impl Drop for Directory {
     fn drop(&mut self) {
-        if self.lock.try_lock().is_ok() {
+        if !is_locked(&self.directory) {
             let _ = fs::remove_dir(&self.path);
         }
     }
-}
-
-/// Locks a directory; nothing if somebody else has locked it for longer than it takes to see whether there is an agent.
-fn lock(path: &Path, milliseconds: u32) -> io::Result<Option<File>> {
-    let lock = File::open(path)?;
-    for _ in 0..=milliseconds {
-        match lock.try_lock_shared() {
-            Ok(()) => return Ok(Some(lock)),
-            Err(TryLockError::WouldBlock) => sleep(Duration::from_millis(1)),
-            Err(TryLockError::Error(e)) => return Err(e),
-        }
-    }
-    Ok(None)
-}
-
-/// Puts another directory, which is locked already, in the place of one that any user may lock, and has. Files go with it.
-fn replace(path: &Path) -> io::Result<File> {
-    let [new, old] = ["new", "old"].map(|what| path.with_extension(format!("{what}.{:x}", now())));
-    make(&new, 0o700)?;
-    let lock = lock(&new, 0)?.ok_or(io::ErrorKind::WouldBlock)?;
-    fs::rename(path, &old)?;
-    fs::rename(&new, path)?;
-    for file in fs::read_dir(&old)?.flatten() {
-        let _ = fs::rename(file.path(), path.join(file.file_name()));
-    }
-    let _ = fs::remove_dir_all(&old);
-    Ok(lock)
 }
 
 fn make(path: &Path, mode: u32) -> io::Result<()> {
     match fs::DirBuilder::new().mode(mode).create(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         done => done,
+    }
+}
+
+/// Locks of open files (fcntl(2)): nobody has to take one to see whether there is one, and on a directory none keeps
+/// another one out.
+#[cfg(target_os = "linux")]
+mod system {
+    use std::fs::File;
+    use std::io;
+
+    use nix::fcntl::{FcntlArg, fcntl};
+    use nix::libc::{F_RDLCK, F_UNLCK, F_WRLCK, SEEK_SET, flock};
+
+    fn whole(kind: i32) -> flock {
+        flock { l_type: kind as i16, l_whence: SEEK_SET as i16, l_start: 0, l_len: 0, l_pid: 0 }
+    }
+
+    pub(super) fn lock(file: &File) -> io::Result<()> {
+        fcntl(file, FcntlArg::F_OFD_SETLK(&whole(F_RDLCK)))?;
+        Ok(())
+    }
+
+    /// Whether somebody else has locked it.
+    pub(super) fn is_locked(file: &File) -> bool {
+        let mut found = whole(F_WRLCK);
+        fcntl(file, FcntlArg::F_OFD_GETLK(&mut found)).is_ok() && found.l_type != F_UNLCK as i16
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use std::fs::File;
+    use std::io;
+
+    pub(super) fn lock(_: &File) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn is_locked(_: &File) -> bool {
+        false
     }
 }
 
@@ -117,21 +127,12 @@ mod tests {
         fs::create_dir(&path).unwrap();
         assert!(!has_agent(&path));
     }
+
     #[test]
-    fn nobody_else_s_lock_keeps_an_agent_out() {
+    fn any_number_that_look_see_no_agent_where_there_is_none() {
         let run = tempfile::tempdir().unwrap();
-        let path = run.path().join("4323");
-        fs::create_dir(&path).unwrap();
-        fs::write(path.join("file"), "of a process").unwrap();
-        let other = File::open(&path).unwrap();
-        other.try_lock().unwrap();
-        let directory = Directory::open(path.clone()).unwrap();
-        assert!(has_agent(&path) && fs::metadata(&path).unwrap().permissions().mode() & 0o7777 == 0o1777);
-        assert_eq!(fs::read(path.join("file")).unwrap(), b"of a process");
-        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 1);
-        other.unlock().unwrap();
-        fs::remove_file(path.join("file")).unwrap();
-        drop(directory);
-        assert!(!path.exists());
+        let look = || (0..20_000).filter(|_| has_agent(run.path())).count();
+        let seen = std::thread::scope(|scope| [0; 4].map(|_| scope.spawn(look)).map(|thread| thread.join().unwrap()));
+        assert_eq!(seen, [0; 4]);
     }
 }
