@@ -26,29 +26,47 @@ pub(super) enum NameError {
 /// The agent's own metrics.
 const CONTROL: [&str; 4] = ["control.reload", "control.debug", "control.files", "control.metrics"];
 
-/// Puts the full name of a metric into `full`.
-pub(super) fn full_name(prefix: &str, source: &Source, name: &[u8], full: &mut String) -> Result<(), NameError> {
-    let name = str::from_utf8(name).map_err(|_| NameError::Syntax)?;
-    full.clear();
-    full.extend([prefix, "."]);
-    if !source.file.header().flags.contains(Flags::NO_PREFIX) {
-        full.extend([source.name.to_str().ok_or(NameError::Syntax)?, "."]);
+/// The full names of the metrics of a file, one after the other.
+#[derive(Debug)]
+pub(super) struct FullName {
+    text: String,
+    /// How much of it all names have in common.
+    front: usize,
+    /// Where the name without prefix begins.
+    own: usize,
+}
+
+impl FullName {
+    pub(super) fn new(prefix: &str, source: &Source) -> Result<FullName, NameError> {
+        let mut text = format!("{prefix}.");
+        if !source.file.header().flags.contains(Flags::NO_PREFIX) {
+            text.extend([source.name.to_str().ok_or(NameError::Syntax)?, "."]);
+        }
+        let front = text.strip_suffix('.').unwrap_or_default();
+        if !are_components(front.as_bytes()) || !front.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return Err(NameError::Syntax);
+        }
+        Ok(FullName { front: text.len(), own: prefix.len() + 1, text })
     }
-    full.push_str(name);
-    check(full)?;
-    let own = full.get(prefix.len() + 1..).filter(|own| own.starts_with("control"));
-    if own.is_some_and(is_reserved) { Err(NameError::Reserved) } else { Ok(()) }
+
+    /// That of a metric.
+    pub(super) fn of(&mut self, name: &[u8]) -> Result<&str, NameError> {
+        let name = str::from_utf8(name).ok().filter(|name| are_components(name.as_bytes())).ok_or(NameError::Syntax)?;
+        self.text.truncate(self.front);
+        self.text.push_str(name);
+        let own = self.text.get(self.own..).filter(|own| own.starts_with("control"));
+        if own.is_some_and(is_reserved) { Err(NameError::Reserved) } else { Ok(&self.text) }
+    }
 }
 
 /// The C agent's rule, and that no component is empty.
-fn check(name: &str) -> Result<(), NameError> {
+fn are_components(name: &[u8]) -> bool {
     let mut before = b'.';
-    let mut good = |b: u8| match std::mem::replace(&mut before, b) {
-        b'.' if b == b'.' => false,
-        _ => b.is_ascii_alphanumeric() || b == b'_' || b == b'.',
+    let mut good = |b: &u8| match std::mem::replace(&mut before, *b) {
+        b'.' if *b == b'.' => false,
+        _ => b.is_ascii_alphanumeric() || *b == b'_' || *b == b'.',
     };
-    let syntax = name.bytes().all(&mut good) && before != b'.' && name.starts_with(|c: char| c.is_ascii_alphabetic());
-    if syntax { Ok(()) } else { Err(NameError::Syntax) }
+    name.iter().all(&mut good) && before != b'.'
 }
 
 /// Whether a name without prefix is one of the agent's own metrics, above or below one.
@@ -170,11 +188,11 @@ mod tests {
 
     #[test]
     fn syntax() {
-        for good in ["mmv.a", "mmv.a.b_9", "mmv.9"] {
-            assert_eq!(check(good), Ok(()), "{good}");
+        for good in ["mmv.a", "mmv.a.b_9", "mmv.9", "9.a"] {
+            assert!(are_components(good.as_bytes()), "{good}");
         }
-        for bad in ["", "9.a", "mmv.client-123.a", "mmv..a", "mmv.a.", "mmv.a b", "mmv.é"] {
-            assert_eq!(check(bad), Err(NameError::Syntax), "{bad}");
+        for bad in ["", "mmv.client-123.a", "mmv..a", "mmv.a.", ".a", "mmv.a b", "mmv.é"] {
+            assert!(!are_components(bad.as_bytes()), "{bad}");
         }
     }
 

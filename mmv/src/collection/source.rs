@@ -10,7 +10,7 @@ use hashbrown::HashSet;
 use pmapi::label::LabelLevel;
 
 use super::group::{class_of_cluster, class_of_indom};
-use super::names::{full_name, head};
+use super::names::{FullName, head};
 use super::tables::exported_serial;
 use crate::format::{Flags, ValueRecord, Version};
 use crate::reader::{self, File, Problem, ReadError};
@@ -109,17 +109,19 @@ impl Source {
     /// Logs what is left out.
     pub(super) fn report(&self, prefix: &str) {
         let (file, problems) = (self.name.display(), self.file.problems());
-        let mut name = String::new();
+        let mut names = FullName::new(prefix, self).ok();
         for problem in problems.first() {
-            match *problem {
+            let Problem::Item { index, item } = *problem else {
+                tracing::error!("{prefix}: {file}: {problem}");
+                continue;
+            };
+            match names.as_mut().and_then(|names| names.of(self.file.record_name(index)).ok()) {
                 // The C agent's words, which PCP's tests look for.
-                Problem::Item { index, item }
-                    if full_name(prefix, self, self.file.record_name(index), &mut name).is_ok() =>
-                {
+                Some(name) => {
                     let kind = if self.file.version() == Version::V1 { "" } else { "2" };
                     tracing::warn!("MMV: verify_metric_item{kind}: invalid item {item} ({name}) in {file}, ignored");
                 }
-                problem => tracing::error!("{prefix}: {file}: {problem}"),
+                None => tracing::error!("{prefix}: {file}: {problem}"),
             }
         }
         let more = problems.count().saturating_sub(problems.first().len() as u64);

@@ -7,7 +7,7 @@ use pmapi::{Error, Inst, Item, Semantics, Serial, Units};
 
 use super::MetricDesc;
 use super::labels::LabelTable;
-use super::names::{Name, NameError, Names, full_name};
+use super::names::{FullName, Name, NameError, Names};
 use super::source::Source;
 use crate::format::ValueType;
 use crate::reader::{Indom, Instance, Metric};
@@ -130,8 +130,12 @@ impl Tables {
             }
         }
         for (index, source) in (0..).zip(sources) {
+            let mut names = FullName::new(prefix, source);
             for (metric_index, metric) in (0..).zip(source.file.metrics()) {
-                if let Err(e) = builder.add_metric(index, source, metric_index, metric) {
+                let name = names.as_mut().map_err(|e| *e).and_then(|names| names.of(source.file.name(metric)));
+                let added = name.map_err(Refusal::Name);
+                let added = added.and_then(|name| builder.add_metric(name, index, source, metric_index, metric));
+                if let Err(e) = added {
                     e.report(prefix, source, metric);
                 }
             }
@@ -221,8 +225,6 @@ struct Builder<'a> {
     values: Vec<(u32, Place)>,
     /// Instances of a source whose identifier has another name in the domain.
     strangers: HashSet<(Serial, usize, Inst)>,
-    /// For the name of one metric.
-    name: String,
 }
 
 impl<'a> Builder<'a> {
@@ -236,7 +238,7 @@ impl<'a> Builder<'a> {
             ..Tables::default()
         };
         let values = Vec::with_capacity(values);
-        Builder { prefix, sources, tables, values, strangers: HashSet::new(), name: String::new() }
+        Builder { prefix, sources, tables, values, strangers: HashSet::new() }
     }
 
     fn add_indom(&mut self, source: usize, part: usize, indom: &Indom) {
@@ -263,22 +265,28 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn add_metric(&mut self, source: u32, own: &Source, metric_index: u32, metric: &Metric) -> Result<(), Refusal> {
-        full_name(self.prefix, own, own.file.name(metric), &mut self.name)?;
+    fn add_metric(
+        &mut self,
+        name: &str,
+        source: u32,
+        own: &Source,
+        metric_index: u32,
+        metric: &Metric,
+    ) -> Result<(), Refusal> {
         let desc = describe(own, metric).ok_or(Refusal::Item)?;
         let MetricDesc { item, indom, .. } = desc;
         let index = self.tables.index(item).unwrap_or(self.tables.metrics.len());
         if let Some(entry) = self.tables.metrics.get_mut(index) {
             entry.last = source;
             // Another part of the same metric, with other instances.
-            if self.tables.names.text(entry.name) != self.name {
+            if self.tables.names.text(entry.name) != name {
                 return Err(Refusal::ItemInUse(item));
             }
             if entry.desc(self.sources) != Some(desc) {
                 return Err(Refusal::Contradiction);
             }
         } else {
-            let name = self.tables.names.insert(&self.name, item)?;
+            let name = self.tables.names.insert(name, item)?;
             self.tables.set_index(item, index);
             self.tables.metrics.push(Entry { name, item, source, metric: metric_index, last: source });
         }
