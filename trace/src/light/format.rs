@@ -1,10 +1,10 @@
 //! The file of a process that traces over the light transport: version 1.
 //!
 //! # Where
-//! `$PCP_RUN_DIR/trace/PORT/`, where the port is the agent's: an agent makes the directory (mode 1777), holds a shared
-//! flock(2) on it, and removes files of processes that have ended. A process makes one file, of any name that does not
-//! begin with a dot; while it is being made it has such a name. It holds an exclusive flock(2) on the file as long as it is
-//! there.
+//! `$PCP_RUN_DIR/trace/PORT/`, where the port is the agent's: an agent makes the directory (mode 1777), holds a read lock
+//! on it (`F_OFD_SETLK` of fcntl(2); a process asks with `F_OFD_GETLK` whether there is one), and removes files of
+//! processes that have ended. A process makes one file, of any name that does not begin with a dot; while it is being made
+//! it has such a name. It holds an exclusive flock(2) on the file as long as it is there.
 //!
 //! # Layout
 //! Everything is in words of 64 bits in the host's byte order; numbers in brackets are words. The file has a header, and
