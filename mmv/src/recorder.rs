@@ -107,12 +107,28 @@ impl Recorder {
         self.state().descriptions.insert(name.as_str().to_owned(), (unit.map_or(Units::NONE, units), help));
     }
 
-    /// What cannot be exported is logged, and does nothing.
-    fn log<T: Clone>(key: &Key, result: Result<T, Error>, nothing: T) -> T {
-        result.unwrap_or_else(|e| {
+    /// What there is for a key, or something new. What cannot be exported is logged, and does nothing.
+    fn handle<T: Clone>(
+        &self,
+        key: &Key,
+        handles: fn(&mut State) -> &mut HashMap<Key, T>,
+        new: impl FnOnce(&mut State, &Key) -> Result<T, Error>,
+        nothing: T,
+    ) -> T {
+        let key = sorted(key);
+        let mut state = self.state();
+        if let Some(known) = handles(&mut state).get(&key) {
+            return known.clone();
+        }
+        let new = new(&mut state, &key);
+        let handle = new.as_ref().unwrap_or(&nothing).clone();
+        handles(&mut state).insert(key.clone(), handle.clone());
+        // The log may be counted through the facade.
+        drop(state);
+        if let Err(e) = new {
             tracing::warn!(target: "mmv", "{} is not exported to PCP: {e}", key.name());
-            nothing
-        })
+        }
+        handle
     }
 }
 
@@ -143,37 +159,28 @@ impl metrics::Recorder for Recorder {
     }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> metrics::Counter {
-        let key = &sorted(key);
-        let mut state = self.state();
-        if let Some(known) = state.counters.get(key) {
-            return known.clone();
-        }
-        let counter = state.place(&self.registry, key, Units::COUNT).and_then(|place| place.handle(""));
-        let setting = Arc::clone(&self.setting);
-        let counter = counter.map(|counter| metrics::Counter::from_arc(Arc::new(FacadeCounter { counter, setting })));
-        state.counters.entry(key.clone()).or_insert(Self::log(key, counter, metrics::Counter::noop())).clone()
+        let new = |state: &mut State, key: &Key| {
+            let counter = state.place(&self.registry, key, Units::COUNT)?.handle("")?;
+            let setting = Arc::clone(&self.setting);
+            Ok(metrics::Counter::from_arc(Arc::new(FacadeCounter { counter, setting })))
+        };
+        self.handle(key, |state| &mut state.counters, new, metrics::Counter::noop())
     }
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> metrics::Gauge {
-        let key = &sorted(key);
-        let mut state = self.state();
-        if let Some(known) = state.gauges.get(key) {
-            return known.clone();
-        }
-        let gauge = state.place(&self.registry, key, Units::NONE).and_then(|place| place.handle(""));
-        let gauge = gauge.map(|gauge| metrics::Gauge::from_arc(Arc::new(FacadeGauge(gauge))));
-        state.gauges.entry(key.clone()).or_insert(Self::log(key, gauge, metrics::Gauge::noop())).clone()
+        let new = |state: &mut State, key: &Key| {
+            let gauge = state.place(&self.registry, key, Units::NONE)?.handle("")?;
+            Ok(metrics::Gauge::from_arc(Arc::new(FacadeGauge(gauge))))
+        };
+        self.handle(key, |state| &mut state.gauges, new, metrics::Gauge::noop())
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> metrics::Histogram {
-        let key = &sorted(key);
-        let mut state = self.state();
-        if let Some(known) = state.histograms.get(key) {
-            return known.clone();
-        }
-        let values = state.place(&self.registry, key, Units::NONE).and_then(|place| place.histogram());
-        let values = values.map(|values| metrics::Histogram::from_arc(Arc::new(FacadeHistogram(values))));
-        state.histograms.entry(key.clone()).or_insert(Self::log(key, values, metrics::Histogram::noop())).clone()
+        let new = |state: &mut State, key: &Key| {
+            let values = state.place(&self.registry, key, Units::NONE)?.histogram()?;
+            Ok(metrics::Histogram::from_arc(Arc::new(FacadeHistogram(values))))
+        };
+        self.handle(key, |state| &mut state.histograms, new, metrics::Histogram::noop())
     }
 }
 
@@ -226,9 +233,7 @@ impl State {
             let name = sanitize(name).replace('.', "_");
             Label::new(Subject::Registry, false, &name, value)
         };
-        if let Err(e) = indom.label_instance_all(&instance, labels.iter().map(label).collect()) {
-            tracing::debug!(target: "mmv", "{name}: {instance} has no labels: {e}");
-        }
+        _ = indom.label_instance_all(&instance, labels.iter().map(label).collect());
         Ok((indom.clone(), instance))
     }
 }

@@ -2,9 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
 
-use mmv::Registry;
+use mmv::recorder::Recorder;
+use mmv::{Counter, Registry};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
@@ -37,6 +42,56 @@ fn logged(work: impl FnOnce()) -> Vec<String> {
     tracing::subscriber::with_default(tracing_subscriber::registry().with(lines.clone()), work);
     let lines = lines.0.lock().unwrap();
     lines.clone()
+}
+
+/// Counts the lines of a log through the facade, each in a metric of its own.
+struct Counted(AtomicU32);
+
+impl<S: Subscriber> Layer<S> for Counted {
+    fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+        let line = self.0.fetch_add(1, Relaxed);
+        metrics::counter!(format!("line{line}")).increment(1);
+    }
+}
+
+#[test]
+fn a_log_may_be_counted_by_what_writes_it() {
+    let (done, ends) = mpsc::channel();
+    let work = move || {
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = Recorder::of(Registry::builder("shop").directory(dir.path())).unwrap();
+        let log = tracing_subscriber::registry().with(Counted(AtomicU32::default()));
+        tracing::subscriber::with_default(log, || {
+            metrics::with_local_recorder(&recorder, || {
+                metrics::counter!("sales.books").increment(1);
+                // It cannot be there: a line.
+                metrics::counter!("sales").increment(1);
+                recorder.registry().try_start().unwrap();
+                fs::remove_dir_all(dir.path()).unwrap();
+                // Nor can anything: another one.
+                metrics::counter!("more").increment(1);
+                recorder.registry().flush();
+            });
+        });
+        let lines = ["line0", "line1"].map(|name| recorder.registry().find::<Counter>(name).unwrap().get());
+        done.send(lines).unwrap();
+    };
+    thread::spawn(work);
+    assert_eq!(ends.recv_timeout(Duration::from_secs(60)), Ok([1, 1]));
+}
+
+#[test]
+fn a_file_of_another_process_is_not_taken_in_silence() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = || Registry::builder("shop").directory(dir.path()).build().unwrap().try_start().unwrap();
+    let first = Registry::builder("shop").directory(dir.path()).build().unwrap();
+    first.try_start().unwrap();
+    let mut bytes = fs::read(dir.path().join("shop")).unwrap();
+    drop(first);
+    assert_eq!(logged(start), [""; 0]);
+    bytes[32..36].copy_from_slice(&1i32.to_ne_bytes());
+    fs::write(dir.path().join("shop"), bytes).unwrap();
+    assert_eq!(logged(start), ["WARN: shop: the file was that of process 1, which lives"]);
 }
 
 #[test]

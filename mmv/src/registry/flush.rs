@@ -16,9 +16,9 @@ impl Inner {
         let flushes = self.lock().shared.flushes();
         flushes.iter().for_each(|what| what.flush());
         let mut state = self.lock();
-        if state.batches == 0 {
-            self.publish_if_stale(&mut state);
-        }
+        let error = if state.batches == 0 { self.publish_if_stale(&mut state) } else { None };
+        drop(state);
+        self.log(error);
     }
 
     /// Has something flushed.

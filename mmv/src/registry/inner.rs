@@ -97,10 +97,11 @@ impl Inner {
         self.settle(&mut state, values, texts)?;
         state.stale = true;
         let result = then(&mut state, changed?);
-        if state.batches == 0 && !self.options.lazy {
-            self.publish_if_stale(&mut state);
-        }
+        let now = state.batches == 0 && !self.options.lazy;
+        let error = if now { self.publish_if_stale(&mut state) } else { None };
         self.ensure_thread(&mut state);
+        drop(state);
+        self.log(error);
         Ok(result)
     }
 
@@ -176,9 +177,10 @@ impl Inner {
     pub(super) fn end_batch(self: &Arc<Self>) {
         let mut state = self.lock();
         state.batches = state.batches.saturating_sub(1);
-        if state.batches == 0 && !self.options.lazy {
-            self.publish_if_stale(&mut state);
-        }
+        let now = state.batches == 0 && !self.options.lazy;
+        let error = if now { self.publish_if_stale(&mut state) } else { None };
+        drop(state);
+        self.log(error);
     }
 }
 

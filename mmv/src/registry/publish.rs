@@ -44,9 +44,7 @@ impl Inner {
             let in_use = || Error::InUse { what: "file", name: path.display().to_string() };
             state.claim = Some(Claim::new(&path).ok_or_else(in_use)?);
         }
-        if let Some(other) = owner(&path).filter(|other| *other != process()) {
-            tracing::warn!(target: "mmv", "{}: was the file of process {other}, which lives", path.display());
-        }
+        let other = owner(&path).filter(|other| *other != process());
         let (cluster, before) = items_before(&path).unzip();
         state.before = before.unwrap_or_default();
         state.cluster = self.options.cluster.unwrap_or_else(|| choose_cluster(&directory, &self.options.name, cluster));
@@ -59,6 +57,11 @@ impl Inner {
             return Err(Error::Io { path, source });
         }
         self.ensure_thread(&mut state);
+        drop(state);
+        if let Some(other) = other {
+            let name = &self.options.name;
+            tracing::warn!(target: "mmv", "{name}: the file was that of process {other}, which lives");
+        }
         Ok(())
     }
 
@@ -75,19 +78,22 @@ impl Inner {
         }
     }
 
-    /// Writes a file with what was registered since the present one. An error is logged once: an
-    /// application does not stop because it cannot be watched.
-    pub(super) fn publish_if_stale(&self, state: &mut State) {
+    /// Writes a file with what was registered since the present one. Gives the first error in a row, which
+    /// is to be [logged](Inner::log) when nothing is locked: whoever looks at the log may register something.
+    #[must_use]
+    pub(super) fn publish_if_stale(&self, state: &mut State) -> Option<io::Error> {
         // In a child of the process that started the export, the file stays the parent's.
         let ours = matches!(&state.phase, Phase::Exporting(published) if published.process == process());
         if !state.stale || !ours {
-            return;
+            return None;
         }
-        if let Err(e) = self.publish(state) {
-            let already = std::mem::replace(&mut state.warned, true);
-            if !already {
-                tracing::warn!(target: "mmv", "{}: new metrics are not exported to PCP: {e}", self.options.name);
-            }
+        self.publish(state).err().filter(|_| !std::mem::replace(&mut state.warned, true))
+    }
+
+    /// Logs an error: an application does not stop because it cannot be watched.
+    pub(super) fn log(&self, error: Option<io::Error>) {
+        if let Some(e) = error {
+            tracing::warn!(target: "mmv", "{}: new metrics are not exported to PCP: {e}", self.options.name);
         }
     }
 
