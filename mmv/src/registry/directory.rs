@@ -20,13 +20,17 @@ pub(super) fn choose_cluster(directory: &Path, name: &str, before: Option<u16>) 
     if let Some(before) = before.filter(|cluster| *cluster != 0 && !used.contains(cluster)) {
         return before;
     }
-    let indoms_clash = |cluster| used.contains(&cluster) || used.contains(&(cluster + CLUSTERS + 1));
-    1 + ids::probe(ids::hash(name), CLUSTERS.into(), |number| indoms_clash(1 + number as u16)) as u16
+    let indoms_clash = |cluster| used.contains(&cluster) || used.contains(&(cluster + LAST + 1));
+    let count = u64::from(LAST - FIRST) + 1;
+    FIRST + ids::probe(ids::hash(name), count, |number| indoms_clash(FIRST + number as u16)) as u16
 }
 
+/// Clusters below this one are left to the files that ask for none: they get the lowest, whoever asks
+/// for it, and then one of two metrics with an identifier is hidden.
+const FIRST: u16 = 256;
 /// Clusters above this one share the numbers of their instance domains with those below: the agent
 /// puts the cluster beside 11 bits, and the 22 bits that there are lose the highest of it.
-const CLUSTERS: u16 = (1 << 11) - 1;
+const LAST: u16 = (1 << 11) - 1;
 
 /// Clusters that the other files of the directory ask for.
 fn clusters(directory: &Path, own: &str) -> HashSet<u16> {
