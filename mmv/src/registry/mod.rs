@@ -230,8 +230,8 @@ impl Builder {
     }
 
     /// Metrics that were not set yet, or were [cleared](Gauge::clear), have no value rather than 0
-    /// (`MMV_FLAG_SENTINEL`). What stands for that is NaN, the empty text, and for 64-bit integers
-    /// all ones, which is -1 or the largest number: those are no values then.
+    /// (`MMV_FLAG_SENTINEL`). What stands for that is NaN, which the agent of PCP 6.0 shows all the same, the
+    /// empty text, and for 64-bit integers all ones, which is -1 or the largest number: those are no values then.
     #[must_use]
     pub fn sentinels(mut self) -> Builder {
         self.flags = self.flags.with(Flags::SENTINEL);
