@@ -17,8 +17,8 @@ use crate::values::convert;
 ///
 /// A client takes part from its first fetch on. Without clients events are counted and dropped. When
 /// the memory is used up the oldest give way, and a client that has not read them is told how many it
-/// has missed: before the next, and those that have been [lost elsewhere](EventQueue::lost) with them.
-/// Metrics of both types may show a queue; each client reads each event once of either.
+/// has missed, with those that were [lost elsewhere](EventQueue::lost): before the next event, at the time
+/// of that. Metrics of both types may show a queue; each client reads each event once of either.
 ///
 /// The values of an event are those of metrics, its parameters: declare them with
 /// [`Metric::parameter`](crate::schema::Metric::parameter), and clients know their names and units.
