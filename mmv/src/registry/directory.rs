@@ -39,35 +39,39 @@ fn clusters(directory: &Path, own: &str) -> HashSet<u16> {
     others.filter_map(|e| cluster(&e.path())).collect()
 }
 
-fn header(path: &Path) -> Option<Header> {
+fn cluster(path: &Path) -> Option<u16> {
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
     let mut bytes = Vec::with_capacity(HEADER_LEN);
     File::open(path).ok()?.take(HEADER_LEN as u64).read_to_end(&mut bytes).ok()?;
-    Header::read(Bytes::new(&bytes)).filter(|h| h.magic == MAGIC)
-}
-
-/// The process that a file depends on, if it lives.
-pub(super) fn owner(path: &Path) -> Option<i32> {
-    header(path)?.owner().filter(|process| process_exists(*process))
-}
-
-fn cluster(path: &Path) -> Option<u16> {
-    let header = header(path)?;
+    let header = Header::read(Bytes::new(&bytes)).filter(|h| h.magic == MAGIC)?;
     let alive = header.owner().is_none_or(process_exists);
     u16::try_from(header.cluster).ok().filter(|cluster| alive && *cluster != 0)
 }
 
-/// Cluster and items of the file that an earlier process left.
-pub(super) fn items_before(path: &Path) -> Option<(u16, HashMap<Box<str>, u16>)> {
-    let file = reader::File::open(path).ok()?;
-    let item = |m: &reader::Metric| {
-        let name = str::from_utf8(file.name(m)).ok()?;
-        Some((name.into(), u16::try_from(m.item).ok().filter(|item| *item <= Item::MAX_ITEM)?))
-    };
-    let cluster = u16::try_from(file.header().cluster).ok()?;
-    Some((cluster, file.metrics().iter().filter_map(item).collect()))
+/// What another process has left in the file.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    /// That process, if the file depends on it and it lives.
+    pub owner: Option<i32>,
+    pub cluster: Option<u16>,
+    pub items: HashMap<Box<str>, u16>,
+}
+
+impl Before {
+    pub(super) fn read(path: &Path) -> Before {
+        let Ok(file) = reader::File::open(path) else { return Before::default() };
+        let item = |m: &reader::Metric| {
+            let name = str::from_utf8(file.name(m)).ok()?;
+            Some((name.into(), u16::try_from(m.item).ok().filter(|item| *item <= Item::MAX_ITEM)?))
+        };
+        Before {
+            owner: file.header().owner().filter(|process| process_exists(*process)),
+            cluster: u16::try_from(file.header().cluster).ok(),
+            items: file.metrics().iter().filter_map(item).collect(),
+        }
+    }
 }
 
 /// A file that is one registry's alone in this process, while this lives: two would take its name away

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pmapi::Config;
 
 use super::Inner;
-use super::directory::{Claim, choose_cluster, items_before, owner};
+use super::directory::{Before, Claim, choose_cluster};
 use super::inner::{Phase, State};
 use crate::Error;
 use crate::format::{Flags, G2_AT, ValueType};
@@ -44,9 +44,8 @@ impl Inner {
             let in_use = || Error::InUse { what: "file", name: path.display().to_string() };
             state.claim = Some(Claim::new(&path).ok_or_else(in_use)?);
         }
-        let other = owner(&path).filter(|other| *other != process());
-        let (cluster, before) = items_before(&path).unzip();
-        state.before = before.unwrap_or_default();
+        let Before { owner, cluster, items } = Before::read(&path);
+        state.before = items;
         state.cluster = self.options.cluster.unwrap_or_else(|| choose_cluster(&directory, &self.options.name, cluster));
         let values = state.model.values().len();
         if let Some(chunk) = state.chunks.last_mut() {
@@ -58,7 +57,7 @@ impl Inner {
         }
         self.ensure_thread(&mut state);
         drop(state);
-        if let Some(other) = other {
+        if let Some(other) = owner.filter(|owner| *owner != process()) {
             let name = &self.options.name;
             tracing::warn!(target: "mmv", "{name}: the file was that of process {other}, which lives");
         }
