@@ -64,7 +64,7 @@ impl Collection {
         let mut changed = all;
         (self.reload, self.pending) = (0, false);
         let skipped = std::mem::take(&mut self.skipped);
-        let mut sources = Vec::new();
+        let (mut sources, mut buffer) = (Vec::new(), Vec::new());
         let mut handles = self.open;
         for name in list(&self.directory) {
             let path = self.directory.join(&name);
@@ -73,14 +73,13 @@ impl Collection {
             let is_new = kept.is_none();
             let source = match kept {
                 Some(source) => Ok(source),
-                None => load(&path, &name),
+                None => load(&path, &name, &mut buffer),
             };
             match source {
                 Ok(mut source) => {
                     changed |= is_new;
                     if is_new {
                         source.report(&self.prefix);
-                        source.file.drop_records();
                     }
                     source.keep_open(handles > 0);
                     handles = handles.saturating_sub(1);
@@ -105,10 +104,10 @@ impl Collection {
 
 /// Reads a file. When it is no longer valid once it is open, another one may have taken its place
 /// meanwhile: then that one.
-fn load(path: &Path, name: &OsStr) -> Result<Source, ReadError> {
+fn load(path: &Path, name: &OsStr, buffer: &mut Vec<u8>) -> Result<Source, ReadError> {
     let mut failed = None;
     for _ in 0..REPLACED {
-        match Source::load(path, name) {
+        match Source::load(path, name, buffer) {
             Err(e) if e.is_temporary() => {
                 let now = Identity::of(path);
                 if now == failed {
@@ -119,7 +118,7 @@ fn load(path: &Path, name: &OsStr) -> Result<Source, ReadError> {
             loaded => return loaded,
         }
     }
-    Source::load(path, name)
+    Source::load(path, name, buffer)
 }
 
 /// How often in a row a file may be replaced while it is read.

@@ -67,10 +67,11 @@ impl Identity {
 const FEW_VALUES: u32 = 4096;
 
 impl Source {
-    pub(super) fn load(path: &Path, name: &OsStr) -> Result<Source, ReadError> {
+    /// Opens and reads a file. `buffer` is for the time being.
+    pub(super) fn load(path: &Path, name: &OsStr, buffer: &mut Vec<u8>) -> Result<Source, ReadError> {
         let handle = reader::open(path)?;
         let metadata = handle.metadata()?;
-        let file = File::read_as(&handle, &metadata)?;
+        let file = File::read_lean(&handle, &metadata, buffer)?;
         if let Some(owner) = file.header().owner().filter(|owner| !reader::process_exists(*owner)) {
             return Err(ReadError::Owner(owner));
         }

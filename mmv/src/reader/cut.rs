@@ -22,6 +22,14 @@ impl From<Vec<u8>> for Cut {
 }
 
 impl Cut {
+    /// A copy without this range, if there is one, which is in the file.
+    pub(super) fn new(bytes: &[u8], without: Option<Range<usize>>) -> Cut {
+        match without.and_then(|Range { start, end }| Some((bytes.get(..start)?, bytes.get(end..)?, end))) {
+            Some((front, back, end)) => Cut { front: front.to_vec(), back: back.to_vec(), start: end as u64 },
+            None => Cut::from(bytes.to_vec()),
+        }
+    }
+
     /// The bytes with those at an offset in the file, and where these are.
     #[inline]
     pub(super) fn at(&self, at: u64) -> (Bytes<'_>, u64) {
@@ -39,23 +47,12 @@ impl Cut {
         let at = usize::try_from(at).ok()?;
         bytes.get_mut(at..at.checked_add(len)?)
     }
-
-    /// Drops what is in this range, of a file that is whole.
-    pub(super) fn drop(&mut self, range: Range<u64>) {
-        let (Ok(start), Ok(end)) = (usize::try_from(range.start), usize::try_from(range.end)) else { return };
-        if self.start == u64::MAX && start <= end && end <= self.front.len() {
-            self.back = self.front.split_off(end);
-            self.start = range.end;
-            self.front.truncate(start);
-            self.front.shrink_to_fit();
-        }
-    }
 }
 
 impl File {
-    /// Drops the records of the metrics, most of many files, from memory: all that they say is known. They stay where
-    /// something else lies in them.
-    pub(crate) fn drop_records(&mut self) {
+    /// Where the records of the metrics are, most of many files: all that they say is known. Nothing when something else
+    /// lies in them, or is to be said about them.
+    pub(super) fn dispensable(&self) -> Option<Range<usize>> {
         let size = |table: Table, size: usize| u64::from(table.count) * size as u64;
         let gap = self.records.at..self.records.at + size(self.records, self.version.metric_len());
         let apart = |at: u64, len: u64| at >= gap.end || at.saturating_add(len) <= gap.start;
@@ -63,13 +60,13 @@ impl File {
             [short, long].into_iter().all(|at| at == 0 || apart(at.into(), STRING_LEN as u64))
         };
         let mut instances = self.indoms.iter().flat_map(|indom| &indom.instances).map(|instance| instance.name);
-        let apart = apart(self.values.at, size(self.values, VALUE_LEN))
+        let all_apart = self.problems.count() == 0
+            && apart(self.values.at, size(self.values, VALUE_LEN))
             && self.metrics.iter().map(|metric| metric.help).all(help)
             && self.indoms.iter().map(|indom| indom.help).all(help)
             && instances.all(|name| apart(name.at, name.room as u64))
             && self.labels.iter().all(|label| apart(label.payload.at, label.payload.room as u64));
-        if apart {
-            self.bytes.drop(gap);
-        }
+        all_apart.then_some(())?;
+        Some(usize::try_from(gap.start).ok()?..usize::try_from(gap.end).ok()?)
     }
 }

@@ -3,20 +3,22 @@
 //! A file is copied, never mapped: whoever truncates or replaces it while it is read cannot hurt the
 //! reader. What is in it and makes no sense is left out and listed as a [`Problem`].
 
+mod contents;
 mod cut;
 mod problem;
 mod source;
 
 use pmapi::{Semantics, Units};
 
+use contents::{Table, Tables};
 use cut::Cut;
 pub use problem::{Problem, Problems, ReadError};
 pub use source::{MAX_LEN, process_exists};
 pub(crate) use source::{generations, open};
 
 use crate::format::{
-    self, Bytes, Header, INDOM_LEN, IndomRecord, InstanceRecord, LABEL_LEN, LabelRecord, MAGIC, MAX_LABELS,
-    MAX_METRICS, MetricRecord, NameAt, Section, Toc, VALUE_LEN, ValueRecord, ValueType, Version, is_singular,
+    self, Bytes, Header, INDOM_LEN, IndomRecord, InstanceRecord, LABEL_LEN, LabelRecord, MAGIC, MetricRecord, NameAt,
+    Toc, VALUE_LEN, ValueRecord, ValueType, Version, is_singular,
 };
 
 /// A metric of a file.
@@ -152,17 +154,16 @@ pub struct File {
     problems: Problems,
 }
 
-/// The records of a section, all inside the file.
-#[derive(Clone, Copy, Debug, Default)]
-struct Table {
-    at: u64,
-    count: u32,
-}
-
 impl File {
     /// The file with these bytes; the error says why nothing of it can be shown.
     pub fn parse(bytes: Vec<u8>) -> Result<File, ReadError> {
-        let view = Bytes::new(&bytes);
+        let mut file = Self::parse_in(Bytes::new(&bytes))?;
+        file.bytes = Cut::from(bytes);
+        Ok(file)
+    }
+
+    /// All but the bytes.
+    fn parse_in(view: Bytes<'_>) -> Result<File, ReadError> {
         let (header, version) = check_header(view)?;
         let mut file = File {
             bytes: Cut::default(),
@@ -177,7 +178,6 @@ impl File {
             problems: Problems::default(),
         };
         file.load(view);
-        file.bytes = Cut::from(bytes);
         Ok(file)
     }
 
@@ -454,45 +454,5 @@ impl Metric {
 
     fn is_nothing(&self) -> bool {
         self.item == u32::MAX
-    }
-}
-
-impl Table {
-    fn record(self, index: u32, size: usize) -> u64 {
-        self.at + u64::from(index) * size as u64
-    }
-}
-
-/// The first section of each kind.
-#[derive(Default)]
-struct Tables {
-    metrics: Option<Table>,
-    indoms: Option<Table>,
-    values: Option<Table>,
-    labels: Option<Table>,
-}
-
-impl Tables {
-    fn add(&mut self, toc: Toc, version: Version, bytes: Bytes<'_>, problems: &mut Problems) {
-        let Some(section) = Section::from_code(toc.section) else {
-            return problems.push(Problem::Section { code: toc.section });
-        };
-        let (slot, size, max) = match section {
-            Section::Metrics => (&mut self.metrics, version.metric_len(), MAX_METRICS),
-            Section::Indoms => (&mut self.indoms, INDOM_LEN, pmapi::Serial::MAX as usize),
-            Section::Values => (&mut self.values, VALUE_LEN, i32::MAX as usize),
-            Section::Labels => (&mut self.labels, LABEL_LEN, MAX_LABELS),
-            // Found from what refers to them.
-            Section::Instances | Section::Strings => return,
-        };
-        let count = u32::try_from(toc.count).ok().filter(|count| *count as usize <= max);
-        let Some(count) = count else { return problems.push(Problem::Count { section, count: toc.count }) };
-        if !bytes.has(toc.offset, count.into(), size) {
-            return problems.push(Problem::BeyondEnd { section, offset: toc.offset, count: toc.count });
-        }
-        if slot.is_some() {
-            return problems.push(Problem::Repeated { section });
-        }
-        *slot = Some(Table { at: toc.offset, count });
     }
 }

@@ -10,7 +10,7 @@ use nix::fcntl::OFlag;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-use super::{File, ReadError};
+use super::{Cut, File, ReadError};
 use crate::format::{Bytes, Flags, HEADER_LEN, Header, STRING_LEN, VALUE_LEN};
 
 /// The largest file that is read: two million values and more. The directory is open to others,
@@ -28,23 +28,34 @@ impl File {
 
     /// Reads an open file, as [`open`](File::open) does.
     pub fn read(file: &fs::File) -> Result<File, ReadError> {
-        Self::read_as(file, &file.metadata()?)
+        let mut bytes = Vec::new();
+        let mut read = Self::read_with(file, &file.metadata()?, &mut bytes)?;
+        read.bytes = Cut::from(bytes);
+        Ok(read)
     }
 
-    /// Reads an open file that is described so.
-    pub(crate) fn read_as(file: &fs::File, metadata: &fs::Metadata) -> Result<File, ReadError> {
+    /// Reads an open file that is described so, for who knows with that what the records of the metrics say: they are
+    /// not in memory then. `buffer` is for the time being.
+    pub(crate) fn read_lean(file: &fs::File, metadata: &fs::Metadata, buffer: &mut Vec<u8>) -> Result<File, ReadError> {
+        let mut read = Self::read_with(file, metadata, buffer)?;
+        read.bytes = Cut::new(buffer, read.dispensable());
+        Ok(read)
+    }
+
+    /// All but the bytes, which are in the buffer.
+    fn read_with(file: &fs::File, metadata: &fs::Metadata, buffer: &mut Vec<u8>) -> Result<File, ReadError> {
         if !metadata.is_file() {
             return Err(ReadError::NotRegular);
         }
         if metadata.len() > MAX_LEN {
             return Err(ReadError::TooLong { len: metadata.len() });
         }
-        let mut bytes = vec![0; metadata.len() as usize];
-        let len = read_at(file, &mut bytes, 0)?;
-        bytes.truncate(len);
+        buffer.resize(metadata.len() as usize, 0);
+        let len = read_at(file, buffer, 0)?;
+        buffer.truncate(len);
         // Whoever writes a file in its place changes the generation first.
         let now = generations(file)?;
-        let parsed = Self::parse(bytes)?;
+        let parsed = Self::parse_in(Bytes::new(buffer))?;
         match now {
             (g1, g2) if g1 == parsed.header.g1 && g2 == g1 => Ok(parsed),
             (g1, g2) => Err(ReadError::InFlux { g1, g2 }),
