@@ -75,24 +75,25 @@ impl Before {
 }
 
 /// A file that is one registry's alone in this process, while this lives: two would take its name away
-/// from each other with every metric that is added.
+/// from each other with every metric that is added. What a parent has claimed is free for its fork.
 #[derive(Debug)]
-pub(super) struct Claim(PathBuf);
+pub(super) struct Claim(u32, PathBuf);
 
 impl Claim {
     /// Nothing when another registry has the file.
     pub(super) fn new(path: &Path) -> Option<Claim> {
-        claimed().insert(path.to_owned()).then(|| Claim(path.to_owned()))
+        let (process, path) = (std::process::id(), path.to_owned());
+        claimed().insert((process, path.clone())).then(|| Claim(process, path))
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        claimed().remove(&self.0);
+        claimed().remove(&(self.0, std::mem::take(&mut self.1)));
     }
 }
 
-fn claimed() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    static CLAIMED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+fn claimed() -> MutexGuard<'static, BTreeSet<(u32, PathBuf)>> {
+    static CLAIMED: Mutex<BTreeSet<(u32, PathBuf)>> = Mutex::new(BTreeSet::new());
     CLAIMED.lock().unwrap_or_else(PoisonError::into_inner)
 }
