@@ -7,6 +7,8 @@
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pmapi::Units;
+
 use crate::format::{
     Bytes, HEADER_LEN, Header, INDOM_LEN, IndomRecord, InstanceRecord, LABEL_LEN, LabelRecord, MAGIC, MetricRecord,
     NameAt, STRING_LEN, Section, TOC_LEN, Toc, VALUE_LEN, ValueRecord, ValueType, Version, is_singular,
@@ -220,7 +222,7 @@ impl<'a, W: Write> Table<'a, W> {
             "       type={ty} (0x{:x}), sem={sem} (0x{:x}), pad=0x{:x}",
             metric.ty, metric.semantics, metric.padding
         )?;
-        writeln!(self.out, "       units={}", metric.units)?;
+        writeln!(self.out, "       units={}", units_text(metric.units))?;
         if is_singular(metric.indom) {
             writeln!(self.out, "       (no indom)")?;
         } else {
@@ -335,6 +337,15 @@ fn float(value: f64) -> String {
         return format!("{sign}nan");
     }
     format!("{value:.6}")
+}
+
+/// As PCP 6.0 has it, which knows no extra units, and has no word for a scale of nothing.
+fn units_text(units: Units) -> String {
+    const EXTRA: u32 = 0xff;
+    let units = Units::from_word(units.word() & !EXTRA);
+    let text = units.to_string();
+    let nothing = [units.dim_space(), units.dim_time(), units.dim_count()] == [0; 3];
+    text.strip_prefix("count ").filter(|_| nothing).map(str::to_owned).unwrap_or(text)
 }
 
 fn type_name(code: i32) -> &'static str {

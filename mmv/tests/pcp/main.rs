@@ -127,6 +127,18 @@ fn what_we_write_c_reads() {
 
 #[test]
 #[ignore = "needs PCP"]
+fn units_of_every_kind_are_dumped() {
+    let scene = Scene::new();
+    let registry = Registry::builder("units").directory(scene.files()).build().unwrap();
+    for word in (0..32).map(|bit| 1 << bit).chain([0x0000_0f00, 0x5741_eb0e, 0xb914_4117, 0x9382_d0af]) {
+        registry.gauge(&format!("u{word:x}")).units(Units::from_word(word)).register().unwrap();
+    }
+    registry.try_start().unwrap();
+    same_dump(&scene.files().join("units"));
+}
+
+#[test]
+#[ignore = "needs PCP"]
 fn a_running_interval_is_seen_running() {
     let scene = Scene::new();
     let registry = Registry::builder("ours").directory(scene.files()).build().unwrap();
