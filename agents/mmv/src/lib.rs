@@ -78,7 +78,7 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
                 self.version += 1;
                 self.trees.keep(&self.files);
                 self.domains.clear();
-                debug!("{}: {} metrics of {} files", self.prefix, self.files.metric_count(), self.files.file_count());
+                debug!("{}: {} files", self.prefix, self.files.file_count());
             }
             self.due = Some(Instant::now() + (9 * start.elapsed()).min(Duration::from_secs(1)));
         }

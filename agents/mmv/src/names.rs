@@ -79,7 +79,7 @@ pub(crate) struct Trees(RefCell<HashMap<u64, Rc<Tree>>>);
 impl Trees {
     /// Keeps the trees of parts that are as they were.
     pub(crate) fn keep(&self, files: &Collection) {
-        let versions: HashSet<u64> = files.heads().map(|(_, part)| part.version()).collect();
+        let versions: HashSet<u64> = files.versions().collect();
         self.0.borrow_mut().retain(|version, _| versions.contains(version));
     }
 

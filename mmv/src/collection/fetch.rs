@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pmapi::{Atom, Error, Inst, Item};
 
 use super::Collection;
-use super::group::Group;
 use super::source::Source;
 use super::tables::{Place, Values};
 use crate::format::{Flags, ValueRecord, ValueType};
@@ -23,7 +22,8 @@ impl Collection {
         mut out: impl FnMut(Option<Inst>, Result<Atom<'_>, Error>),
     ) -> Result<(), Error> {
         let Collection { groups, buffer, prefix, .. } = self;
-        let Group { tables, sources, .. } = groups.of_cluster_mut(item.cluster()).ok_or(Error::PMID)?;
+        let group = groups.of_cluster_mut(item.cluster()).ok_or(Error::PMID)?;
+        let (sources, tables) = group.parts_mut(prefix);
         let Values { ty, places, missing } = tables.values(item).ok_or(Error::PMID)?;
         if ty == ValueType::NoSupport {
             return Err(Error::APPVERSION);

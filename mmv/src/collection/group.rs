@@ -1,20 +1,20 @@
 //! Files that have nothing to do with each other, apart: what one of them changes concerns no other.
 
-use hashbrown::{HashMap, HashSet};
+use std::cell::OnceCell;
+
+use hashbrown::HashMap;
 use pmapi::Serial;
 
-use super::names::head;
 use super::source::Source;
-use super::tables::{Entry, Tables};
+use super::tables::Tables;
 
 /// Files that may have names, identifiers or instance domains in common, and what they have together.
 #[derive(Debug)]
 pub(super) struct Group {
     /// In the order of their names.
     pub sources: Vec<Source>,
-    pub tables: Tables,
-    /// The first components of the names, in the order of the metrics, each with its first file.
-    pub heads: Vec<(u32, Box<str>)>,
+    /// Made when somebody asks.
+    tables: OnceCell<Tables>,
     /// What the tables were made from.
     stamps: Vec<u64>,
     /// A number that no group has had that was made of other files.
@@ -29,9 +29,8 @@ pub(super) struct Groups {
     order: Vec<(u32, u32)>,
     /// Groups by class; [`NONE`] where there is none.
     classes: Vec<u32>,
-    /// The first components of all names in the order of the files: their groups, and their places there.
-    heads: Vec<(u32, u32)>,
-    by_head: HashMap<Box<str>, u32>,
+    /// Groups by the first components of the names that there may be.
+    heads: HashMap<Box<str>, u32>,
     /// The stamp or version that was given last.
     stamp: u64,
 }
@@ -51,18 +50,13 @@ pub(super) fn class_of_indom(serial: Serial) -> u16 {
 }
 
 impl Group {
-    fn new(prefix: &str, sources: Vec<Source>, stamps: Vec<u64>, version: u64) -> Group {
-        let tables = Tables::build(prefix, &sources);
-        let mut heads: Vec<(u32, Box<str>)> = Vec::new();
-        let mut seen = HashSet::new();
-        for entry in tables.metrics() {
-            let head = head(tables.name(entry).get(prefix.len() + 1..).unwrap_or_default());
-            if heads.last().is_none_or(|(_, last)| **last != *head) && seen.insert(head) {
-                heads.push((entry.source, head.into()));
-            }
-        }
-        drop(seen);
-        Group { sources, tables, heads, stamps, version }
+    pub(super) fn tables(&self, prefix: &str) -> &Tables {
+        self.tables.get_or_init(|| Tables::build(prefix, &self.sources))
+    }
+
+    pub(super) fn parts_mut(&mut self, prefix: &str) -> (&mut [Source], &Tables) {
+        let tables = self.tables.get_or_init(|| Tables::build(prefix, &self.sources));
+        (&mut self.sources, tables)
     }
 }
 
@@ -96,24 +90,12 @@ impl Groups {
 
     /// The group with the names that begin so.
     pub(super) fn of_head(&self, head: &str) -> Option<&Group> {
-        self.all.get(*self.by_head.get(head)? as usize)
+        self.all.get(*self.heads.get(head)? as usize)
     }
 
-    /// The first components of all names, in the order of the files.
-    pub(super) fn heads(&self) -> impl DoubleEndedIterator<Item = (&str, &Group)> {
-        self.heads.iter().filter_map(|(group, head)| {
-            let group = self.all.get(*group as usize)?;
-            Some((&*group.heads.get(*head as usize)?.1, group))
-        })
-    }
-
-    /// All metrics in the order of the files.
-    pub(super) fn metrics(&self) -> impl Iterator<Item = (&Group, &Entry)> {
-        let of_file = |(group, source): &(u32, u32)| {
-            let group = self.all.get(*group as usize)?;
-            Some(group.tables.metrics_of(*source).iter().map(move |entry| (group, entry)))
-        };
-        self.order.iter().filter_map(of_file).flatten()
+    /// Each file in the order of their names, by its place in its group.
+    pub(super) fn files(&self) -> impl DoubleEndedIterator<Item = (&Group, u32)> {
+        self.order.iter().filter_map(|(group, place)| Some((self.all.get(*group as usize)?, *place)))
     }
 
     /// Takes the files out. What they had together is kept for those that are put back.
@@ -122,7 +104,7 @@ impl Groups {
     }
 
     /// Puts files in, in the order of their names. Groups of the same files as before stay as they were.
-    pub(super) fn put_sources(&mut self, prefix: &str, mut sources: Vec<Source>) {
+    pub(super) fn put_sources(&mut self, mut sources: Vec<Source>) {
         for source in sources.iter_mut().filter(|source| source.stamp == 0) {
             self.stamp += 1;
             source.stamp = self.stamp;
@@ -147,7 +129,7 @@ impl Groups {
                 Some(group) => Group { sources, ..group },
                 None => {
                     self.stamp += 1;
-                    Group::new(prefix, sources, stamps, self.stamp)
+                    Group { sources, tables: OnceCell::new(), stamps, version: self.stamp }
                 }
             });
         }
@@ -160,20 +142,14 @@ impl Groups {
         self.classes.clear();
         self.classes.resize(usize::from(CLASSES), NONE);
         self.heads.clear();
-        self.by_head.clear();
-        // How many heads of each group are there already.
-        let mut done = vec![0; self.all.len()];
-        for &(number, place) in &self.order {
-            let Some(group) = self.all.get(number as usize) else { continue };
-            let Some(source) = group.sources.get(place as usize) else { continue };
-            for class in source.classes() {
-                self.classes[usize::from(class)] = number;
-            }
-            let Some(done) = done.get_mut(number as usize) else { continue };
-            while let Some((_, head)) = group.heads.get(*done).filter(|(source, _)| *source <= place) {
-                self.heads.push((number, *done as u32));
-                self.by_head.insert(head.clone(), number);
-                *done += 1;
+        for (number, group) in (0..).zip(&self.all) {
+            for source in &group.sources {
+                source.classes().for_each(|class| self.classes[usize::from(class)] = number);
+                for head in source.heads() {
+                    if !self.heads.contains_key(head) {
+                        self.heads.insert(head.into(), number);
+                    }
+                }
             }
         }
     }

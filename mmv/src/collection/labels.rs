@@ -34,7 +34,7 @@ impl Collection {
             Labelled::Item(item) => self.groups.of_cluster(item.cluster()),
             Labelled::InDom(serial) | Labelled::Instance(serial, _) => self.groups.of_indom(serial),
         };
-        group?.tables.labels.0.get(&of)
+        group?.tables(&self.prefix).labels.0.get(&of)
     }
 }
 

@@ -131,23 +131,27 @@ impl Collection {
 
     /// How many metrics are exported.
     pub fn metric_count(&self) -> usize {
-        self.groups.all().iter().map(|group| group.tables.metrics().len()).sum()
+        self.groups.all().iter().map(|group| group.tables(&self.prefix).metrics().len()).sum()
     }
 
     /// The metrics, in the order of the files.
     pub fn metrics(&self) -> impl Iterator<Item = (&str, MetricDesc)> {
-        self.groups.metrics().filter_map(|(group, entry)| Some((group.tables.name(entry), entry.desc(&group.sources)?)))
+        self.groups.files().flat_map(|(group, place)| {
+            let tables = group.tables(&self.prefix);
+            let desc = |entry: &Entry| entry.desc(&group.sources);
+            tables.metrics_of(place).iter().filter_map(move |entry| Some((tables.name(entry), desc(entry)?)))
+        })
     }
 
     /// The metric of a name (`pmLookupName(3)`), or `PM_ERR_NAME`.
     pub fn item(&self, name: &str) -> Result<Item, Error> {
-        self.group_of(name).and_then(|group| group.tables.item(name)).ok_or(Error::NAME)
+        self.group_of(name).and_then(|group| group.tables(&self.prefix).item(name)).ok_or(Error::NAME)
     }
 
     /// The name of a metric (`pmNameID(3)`), or `PM_ERR_PMID`.
     pub fn name(&self, item: Item) -> Result<&str, Error> {
         let (group, entry) = self.entry(item)?;
-        Ok(group.tables.name(entry))
+        Ok(group.tables(&self.prefix).name(entry))
     }
 
     /// What a metric is (`pmLookupDesc(3)`), or `PM_ERR_PMID`.
@@ -159,7 +163,7 @@ impl Collection {
     /// The instance domains, by their numbers.
     pub fn indoms(&self) -> impl Iterator<Item = Serial> {
         let mut all: Vec<Serial> =
-            self.groups.all().iter().flat_map(|group| group.tables.indoms.keys().copied()).collect();
+            self.groups.all().iter().flat_map(|group| group.tables(&self.prefix).indoms.keys().copied()).collect();
         all.sort_unstable();
         all.into_iter()
     }
@@ -196,12 +200,12 @@ impl Collection {
 
     fn entry(&self, item: Item) -> Result<(&Group, &Entry), Error> {
         let group = self.groups.of_cluster(item.cluster()).ok_or(Error::PMID)?;
-        Ok((group, group.tables.metric(item).ok_or(Error::PMID)?))
+        Ok((group, group.tables(&self.prefix).metric(item).ok_or(Error::PMID)?))
     }
 
     fn indom(&self, indom: Serial) -> Result<(&Group, &IndomEntry), Error> {
         let group = self.groups.of_indom(indom).ok_or(Error::INDOM)?;
-        Ok((group, group.tables.indoms.get(&indom).ok_or(Error::INDOM)?))
+        Ok((group, group.tables(&self.prefix).indoms.get(&indom).ok_or(Error::INDOM)?))
     }
 
     /// The group of a name below the prefix.

@@ -97,7 +97,7 @@ impl Collection {
         }
         changed |= before != sources.len();
         assign_clusters(&mut sources);
-        self.groups.put_sources(&self.prefix, sources);
+        self.groups.put_sources(sources);
         changed
     }
 }

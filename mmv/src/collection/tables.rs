@@ -7,7 +7,7 @@ use pmapi::{Error, Inst, Item, Semantics, Serial, Units};
 
 use super::MetricDesc;
 use super::labels::LabelTable;
-use super::names::{FullName, Name, NameError, Names};
+use super::names::{FullName, Name, NameError, Names, head};
 use super::source::Source;
 use crate::format::ValueType;
 use crate::reader::{Indom, Instance, Metric};
@@ -26,6 +26,8 @@ pub(super) struct Tables {
     places: Vec<Place>,
     pub indoms: BTreeMap<Serial, IndomEntry>,
     pub labels: LabelTable,
+    /// Each with its first file.
+    heads: Vec<(u32, Box<str>)>,
 }
 
 /// A metric.
@@ -142,12 +144,25 @@ impl Tables {
         }
         let mut tables = builder.finish();
         tables.labels = LabelTable::build(sources);
+        tables.heads = tables.find_heads(prefix);
         tables
     }
 
     /// All metrics, in the order of the files.
     pub(super) fn metrics(&self) -> &[Entry] {
         &self.metrics
+    }
+
+    /// How many first components the names without prefix have.
+    pub(super) fn head_count(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// The first components whose first file is this one, in the order of the metrics.
+    pub(super) fn heads_of(&self, source: u32) -> impl DoubleEndedIterator<Item = &str> {
+        let start = self.heads.partition_point(|(first, _)| *first < source);
+        let end = self.heads.partition_point(|(first, _)| *first <= source);
+        self.heads.get(start..end).unwrap_or_default().iter().map(|(_, head)| &**head)
     }
 
     /// The metrics whose first file is this one.
@@ -189,6 +204,18 @@ impl Tables {
     pub(super) fn instances_of(&self, sources: &[Source], item: Item) -> &[InstanceEntry] {
         let indom = self.metric(item).and_then(|entry| self.indoms.get(&entry.desc(sources)?.indom?));
         indom.map_or(&[], |indom| &indom.instances)
+    }
+
+    fn find_heads(&self, prefix: &str) -> Vec<(u32, Box<str>)> {
+        let mut heads: Vec<(u32, Box<str>)> = Vec::new();
+        let mut seen = HashSet::new();
+        for entry in &self.metrics {
+            let head = head(self.name(entry).get(prefix.len() + 1..).unwrap_or_default());
+            if heads.last().is_none_or(|(_, last)| **last != *head) && seen.insert(head) {
+                heads.push((entry.source, head.into()));
+            }
+        }
+        heads
     }
 
     #[inline]
