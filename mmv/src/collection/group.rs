@@ -104,14 +104,26 @@ impl Groups {
     }
 
     /// Puts files in, in the order of their names. Groups of the same files as before stay as they were.
-    pub(super) fn put_sources(&mut self, mut sources: Vec<Source>) {
+    pub(super) fn put_sources(&mut self, sources: Vec<Source>) {
+        self.put(partition(&sources), sources);
+    }
+
+    /// Puts all files into one group.
+    #[cfg(test)]
+    pub(super) fn join(&mut self) {
+        let mut sources = self.take_sources();
+        sources.sort_by(|a, b| a.name.cmp(&b.name));
+        self.all.clear();
+        self.put(vec![0; sources.len()], sources);
+    }
+
+    fn put(&mut self, numbers: Vec<usize>, mut sources: Vec<Source>) {
         for source in sources.iter_mut().filter(|source| source.stamp == 0) {
             self.stamp += 1;
             source.stamp = self.stamp;
         }
         let mut old: HashMap<Vec<u64>, Group> =
             std::mem::take(&mut self.all).into_iter().map(|group| (group.stamps.clone(), group)).collect();
-        let numbers = partition(&sources);
         self.order.clear();
         let mut parts: Vec<Vec<Source>> = Vec::new();
         for (number, source) in numbers.into_iter().zip(sources) {

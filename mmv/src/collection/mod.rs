@@ -13,6 +13,8 @@ mod parts;
 mod scan;
 mod source;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

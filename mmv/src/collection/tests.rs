@@ -1,0 +1,121 @@
+//! Files that come, change and go: what is left as it was, and what is made anew, is together what a first look finds, and
+//! what all files have when none is apart.
+
+#[path = "../../tests/common/raw.rs"]
+mod raw;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use super::Collection;
+use proptest::prelude::*;
+use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
+
+const FILES: [&str; 5] = ["a", "a.b", "b", "control", "x"];
+const METRIC_NAMES: [&str; 7] = ["x", "x.y", "b.x", "a.b.c", "control.z", "control.files", "a"];
+
+/// A file of which each part may be that of another one, too.
+#[derive(Clone, Debug)]
+struct Described {
+    is_prefixed: bool,
+    cluster: u32,
+    /// With two instances, of which metrics have a value of the first.
+    serial: Option<u32>,
+    second: &'static str,
+    /// Name, item, and whether it has instances.
+    metrics: Vec<(usize, u32, bool)>,
+}
+
+fn described() -> impl Strategy<Value = Described> {
+    // Numbers of domains that are those of other clusters, too.
+    let serial = prop::option::of(prop::sample::select(vec![1, 1 << 11 | 1, 2 << 11 | 1]));
+    let metrics = prop::collection::vec((0..METRIC_NAMES.len(), 1..4u32, any::<bool>()), 0..4);
+    let cluster = prop::sample::select(vec![0, 1, 2, 3, 2049]);
+    (any::<bool>(), cluster, serial, prop::sample::select(vec!["two", "zwei"]), metrics).prop_map(
+        |(is_prefixed, cluster, serial, second, metrics)| Described { is_prefixed, cluster, serial, second, metrics },
+    )
+}
+
+impl Described {
+    fn bytes(&self, generation: u64) -> Vec<u8> {
+        let count = self.metrics.len() as u64;
+        let (indom, instances, metrics) = (104, 136, 296);
+        let values = metrics + 104 * count;
+        let mut raw = Raw::new((values + 32 * count) as usize, 4);
+        raw.u64(8, generation).u64(16, generation).u32(28, u32::from(!self.is_prefixed)).u32(36, self.cluster);
+        raw.toc(0, METRICS, count as i32, metrics).toc(1, VALUES, count as i32, values);
+        raw.toc(2, INDOMS, i32::from(self.serial.is_some()), indom).toc(3, INSTANCES, 2, instances);
+        raw.indom(indom, self.serial.unwrap_or(1), 2, instances);
+        raw.instance(instances, indom, 1, "one").instance(instances + 80, indom, 2, self.second);
+        for (i, &(name, item, is_each)) in (0..).zip(&self.metrics) {
+            let at = metrics + 104 * i;
+            let indom = self.serial.filter(|_| is_each).unwrap_or(u32::MAX);
+            raw.metric(at, &MetricV1 { name: METRIC_NAMES[name], item, indom, ..MetricV1::default() });
+            raw.value(values + 32 * i, generation * 10 + i, 0, at, instances);
+        }
+        raw.0
+    }
+}
+
+/// Everything that there is.
+fn all(collection: &mut Collection) -> String {
+    let mut text = format!("{} files\n", collection.file_count());
+    let metrics: Vec<_> = collection.metrics().map(|(name, desc)| (name.to_owned(), desc)).collect();
+    assert_eq!(metrics.len(), collection.metric_count());
+    for (name, desc) in metrics {
+        assert_eq!((collection.item(&name), collection.name(desc.item)), (Ok(desc.item), Ok(&*name)));
+        assert_eq!(collection.desc(desc.item), Ok(desc));
+        let mut values = Vec::new();
+        let fetched = collection.fetch(
+            desc.item,
+            |_| true,
+            |inst, value| values.push((inst, value.map(|v| v.print(0).to_string()))),
+        );
+        writeln!(text, "{name} {desc:?} {fetched:?} {values:?}").unwrap();
+    }
+    for indom in collection.indoms() {
+        let instances: Vec<_> = collection.instances(indom).unwrap().collect();
+        writeln!(text, "{indom} {instances:?}").unwrap();
+    }
+    let heads: Vec<&str> = collection.heads().map(|(head, _)| head).collect();
+    writeln!(text, "{heads:?}").unwrap();
+    for (head, part) in collection.heads() {
+        let below = format!("mmv.{head}.");
+        let metrics: Vec<_> = part.metrics().filter(|(name, _)| format!("{name}.").starts_with(&below)).collect();
+        assert!(!metrics.is_empty());
+        writeln!(text, "{head} {metrics:?}").unwrap();
+    }
+    text
+}
+
+fn write(directory: &Path, name: &str, bytes: &[u8]) {
+    let new = directory.join(".new");
+    fs::write(&new, bytes).unwrap();
+    fs::rename(new, directory.join(name)).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_change_shows_what_a_first_look_shows(
+        changes in prop::collection::vec((0..FILES.len(), prop::option::weighted(0.8, described())), 1..12)
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut collection = Collection::new("mmv", dir.path());
+        for (generation, (file, change)) in (1..).zip(changes) {
+            match change {
+                Some(described) => write(dir.path(), FILES[file], &described.bytes(generation)),
+                None => _ = fs::remove_file(dir.path().join(FILES[file])),
+            }
+            collection.refresh();
+            let mut first = Collection::new("mmv", dir.path());
+            first.refresh();
+            let found = all(&mut first);
+            prop_assert_eq!(&all(&mut collection), &found);
+            first.groups.join();
+            prop_assert_eq!(&all(&mut first), &found);
+        }
+    }
+}
