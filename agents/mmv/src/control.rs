@@ -1,6 +1,9 @@
 //! The metrics that control the agent itself. Names, types and help are those of PCP's agent, which
 //! PCP's tests look for.
 
+use std::ffi::OsStr;
+
+use pmda::pmapi::Config;
 use pmda::prelude::*;
 
 use crate::Files;
@@ -10,6 +13,13 @@ pub(crate) const CLUSTER: u16 = 0;
 const RELOAD: Item = Item::new(CLUSTER, 0);
 const DEBUG: Item = Item::new(CLUSTER, 1);
 const FILES: Item = Item::new(CLUSTER, 2);
+const METRICS: Item = Item::new(CLUSTER, 3);
+
+/// Whether this is PCP 7 or later, whose agent knows debug options by their names and counts metrics.
+pub(crate) fn is_newer(config: &Config) -> bool {
+    let version = config.var("PCP_VERSION").and_then(OsStr::to_str).unwrap_or_default();
+    version.split('.').next().and_then(|major| major.parse().ok()).is_some_and(|major: u32| major >= 7)
+}
 
 impl<const DOMAIN: u16> Files<DOMAIN> {
     pub(crate) fn add_controls(&mut self) {
@@ -19,11 +29,13 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
             "Control maps reloading",
             "Writing anything other then 0 to this metric will result in\nre-reading directory and re-mapping files.\n",
         );
-        let mut debug = Metric::new(name("debug"), DEBUG, Type::I32);
+        let mut debug = Metric::new(name("debug"), DEBUG, if self.newer { Type::String } else { Type::I32 });
         debug.storable().help("Debug flag", "See pmdbg(1).  pmstore into this metric to change the debug value.\n");
         let mut files = Metric::new(name("files"), FILES, Type::I32);
         files.help("Memory mapped file count", "Count of currently mapped and exported statistics files.\n");
-        for metric in [reload, debug, files] {
+        let mut metrics = Metric::new(name("metrics"), METRICS, Type::I32);
+        metrics.help("Number of metrics", "How many metrics of files are exported.");
+        for metric in [reload, debug, files].into_iter().chain(self.newer.then_some(metrics)) {
             if let Err(e) = self.controls.insert(&metric) {
                 tracing::error!("{}: {e}", self.prefix);
             }
@@ -33,13 +45,20 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
     pub(crate) fn control(&self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
             RELOAD => out.put(self.files.reload()),
+            DEBUG if self.newer => out.put(pmda::log::debug_options().to_string().as_str()),
             DEBUG => out.put(self.debug),
             FILES => out.put(i32::try_from(self.files.file_count()).unwrap_or(i32::MAX)),
+            METRICS if self.newer => out.put(i32::try_from(self.files.metric_count()).unwrap_or(i32::MAX)),
             _ => Err(Error::PMID),
         }
     }
 
     pub(crate) fn store_control(&mut self, item: Item, value: Atom<'_>) -> Result {
+        if let (DEBUG, Atom::String(options)) = (item, value) {
+            let options = str::from_utf8(options).ok().and_then(|options| options.parse().ok());
+            pmda::log::set_debug_options(options.ok_or(Error::CONV)?);
+            return Ok(());
+        }
         let Atom::I32(value) = value else { return Err(Error::CONV) };
         match item {
             RELOAD => self.files.set_reload(value),

@@ -40,6 +40,8 @@ pub struct Files<const DOMAIN: u16> {
     /// The instance domains that somebody has asked for.
     domains: HashMap<Serial, Domain>,
     debug: i32,
+    /// Whether the control metrics are those of PCP 7.
+    newer: bool,
     /// When the files are to be looked at again for a request that wants no values. Those come by the thousand when
     /// somebody asks for everything about many metrics: looking at many files for them takes a tenth of the time, but
     /// after a second they see what is new.
@@ -64,6 +66,7 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
             trees: Trees::default(),
             domains: HashMap::new(),
             debug: 0,
+            newer: control::is_newer(setup.config()),
             due: None,
         };
         agent.add_controls();
