@@ -1,8 +1,8 @@
 //! The directory that registries share.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs::{self, DirEntry, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -36,18 +36,21 @@ const LAST: u16 = (1 << 11) - 1;
 fn clusters(directory: &Path, own: &str) -> HashSet<u16> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let others = entries.filter(|e| e.file_name() != own && !e.file_name().as_encoded_bytes().starts_with(b"."));
-    others.filter_map(|e| cluster(&e.path())).collect()
+    others.filter_map(|e| cluster(&e)).collect()
 }
 
-fn cluster(path: &Path) -> Option<u16> {
-    if !fs::metadata(path).ok()?.is_file() {
+/// There can be thousands of files, so that each costs as few system calls as can be.
+fn cluster(entry: &DirEntry) -> Option<u16> {
+    let (ty, path) = (entry.file_type().ok()?, entry.path());
+    let regular = ty.is_file() || ty.is_symlink() && path.is_file();
+    if !regular {
         return None;
     }
-    let mut bytes = Vec::with_capacity(HEADER_LEN);
-    File::open(path).ok()?.take(HEADER_LEN as u64).read_to_end(&mut bytes).ok()?;
+    let mut bytes = [0; HEADER_LEN];
+    File::open(path).ok()?.read_exact_at(&mut bytes, 0).ok()?;
     let header = Header::read(Bytes::new(&bytes)).filter(|h| h.magic == MAGIC)?;
-    let alive = header.owner().is_none_or(process_exists);
-    u16::try_from(header.cluster).ok().filter(|cluster| alive && *cluster != 0)
+    let cluster = u16::try_from(header.cluster).ok().filter(|cluster| *cluster != 0)?;
+    header.owner().is_none_or(process_exists).then_some(cluster)
 }
 
 /// What another process has left in the file.
