@@ -19,7 +19,6 @@ use names::Trees;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use pmda::pmapi;
 use pmda::prelude::*;
-use tracing::debug;
 
 /// The agent of the files in `$PCP_TMP_DIR/mmv`.
 pub type Mmv = Files<70>;
@@ -42,10 +41,12 @@ pub struct Files<const DOMAIN: u16> {
     debug: i32,
     /// Whether the control metrics are those of PCP 7.
     newer: bool,
-    /// When the files are to be looked at again for a request that wants no values. Those come by the thousand when
-    /// somebody asks for everything about many metrics: looking at many files for them takes a tenth of the time, but
-    /// after a second they see what is new.
+    /// When all files are to be looked at again. Requests come by the thousand when somebody asks for everything about
+    /// many metrics: looking at many files for them takes a tenth of the time, but after a second they see what is new.
+    /// A fetch looks at the directory, and at the files that it wants values of.
     due: Option<Instant>,
+    /// Whether all files were looked at for the request that is being answered.
+    is_fresh: bool,
 }
 
 impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
@@ -68,6 +69,7 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
             debug: 0,
             newer: control::is_newer(setup.config()),
             due: None,
+            is_fresh: false,
         };
         agent.add_controls();
         Ok(agent)
@@ -75,20 +77,24 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
 
     fn refresh(&mut self, request: Request, _: Client) -> Result {
         let start = Instant::now();
-        let wants_now = matches!(request, Request::Fetch | Request::Store);
-        if wants_now || self.due.is_none_or(|due| start >= due) {
-            if self.files.refresh() {
-                self.version += 1;
-                self.trees.keep(&self.files);
-                self.domains.clear();
-                debug!("{}: {} files", self.prefix, self.files.file_count());
-            }
+        self.is_fresh = request == Request::Store || self.due.is_none_or(|due| start >= due);
+        if self.is_fresh {
+            let changed = self.files.refresh();
+            self.take_note(changed);
             self.due = Some(Instant::now() + (9 * start.elapsed()).min(Duration::from_secs(1)));
         }
         if let Request::Instance(serial) | Request::InstanceLabels(serial) = request
             && let Ok(instances) = self.files.instances(serial)
         {
             self.domains.entry(serial).or_insert_with(|| Domain::new(instances));
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self, items: &mut dyn Iterator<Item = Item>, _: Client) -> Result {
+        if !self.is_fresh {
+            let changed = self.files.refresh_for(items);
+            self.take_note(changed);
         }
         Ok(())
     }

@@ -67,6 +67,16 @@ impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
 const CONTROL: &str = "control";
 
 impl<const DOMAIN: u16> Files<DOMAIN> {
+    /// Files have been looked at.
+    pub(crate) fn take_note(&mut self, changed: bool) {
+        if changed {
+            self.version += 1;
+            self.trees.keep(&self.files);
+            self.domains.clear();
+            tracing::debug!("{}: {} files", self.prefix, self.files.file_count());
+        }
+    }
+
     fn item(&self, pmid: PmId) -> Option<Item> {
         (pmid.domain() == self.domain).then(|| pmid.item())
     }

@@ -21,8 +21,10 @@ impl Collection {
         wants: impl Fn(Inst) -> bool,
         mut out: impl FnMut(Option<Inst>, Result<Atom<'_>, Error>),
     ) -> Result<(), Error> {
-        let Collection { groups, buffer, prefix, .. } = self;
+        let Collection { groups, buffer, prefix, request, .. } = self;
         let group = groups.of_cluster_mut(item.cluster()).ok_or(Error::PMID)?;
+        // Values may have changed since the last request; and a group may be new.
+        group.begin(*request, buffer);
         let (sources, tables) = group.parts_mut(prefix);
         let Values { ty, places, missing } = tables.values(item).ok_or(Error::PMID)?;
         if ty == ValueType::NoSupport {

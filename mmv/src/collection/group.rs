@@ -19,6 +19,8 @@ pub(super) struct Group {
     stamps: Vec<u64>,
     /// A number that no group has had that was made of other files.
     pub version: u64,
+    /// The request in which the files were looked at last.
+    begun: u64,
 }
 
 /// All files.
@@ -54,6 +56,17 @@ impl Group {
         self.tables.get_or_init(|| Tables::build(prefix, &self.sources))
     }
 
+    /// A request begins, unless it has already: whether all files are still what was read, and may be shown.
+    pub(super) fn begin(&mut self, request: u64, buffer: &mut Vec<u8>) -> bool {
+        if self.begun == request {
+            return true;
+        }
+        self.begun = request;
+        // Each of them: what it has read for the last request is old.
+        let valid = self.sources.iter_mut().map(|source| source.begin(buffer));
+        valid.filter(|valid| !valid).count() == 0
+    }
+
     pub(super) fn parts_mut(&mut self, prefix: &str) -> (&mut [Source], &Tables) {
         let tables = self.tables.get_or_init(|| Tables::build(prefix, &self.sources));
         (&mut self.sources, tables)
@@ -70,8 +83,8 @@ impl Groups {
         &self.all
     }
 
-    pub(super) fn sources_mut(&mut self) -> impl Iterator<Item = &mut Source> {
-        self.all.iter_mut().flat_map(|group| &mut group.sources)
+    pub(super) fn all_mut(&mut self) -> &mut [Group] {
+        &mut self.all
     }
 
     #[inline]
@@ -141,7 +154,7 @@ impl Groups {
                 Some(group) => Group { sources, ..group },
                 None => {
                     self.stamp += 1;
-                    Group { sources, tables: OnceCell::new(), stamps, version: self.stamp }
+                    Group { sources, tables: OnceCell::new(), stamps, version: self.stamp, begun: 0 }
                 }
             });
         }

@@ -48,6 +48,8 @@ pub struct Collection {
     skipped: HashMap<OsString, Option<Identity>>,
     /// Whether one of them is being written.
     pending: bool,
+    /// The number of the request that is being answered.
+    request: u64,
     buffer: Vec<u8>,
 }
 
@@ -80,6 +82,7 @@ impl Collection {
             reload: 0,
             skipped: HashMap::new(),
             pending: false,
+            request: 0,
             buffer: Vec::new(),
         }
     }
@@ -102,13 +105,32 @@ impl Collection {
     /// Files are read again when that was asked for, one of them was being written, a generation
     /// has changed, a process is gone or the directory has changed.
     pub fn refresh(&mut self) -> bool {
-        let buffer = &mut self.buffer;
-        let valid = self.groups.sources_mut().map(|source| source.begin(buffer)).filter(|valid| *valid).count();
+        self.request += 1;
+        let (request, buffer) = (self.request, &mut self.buffer);
+        let valid = self.groups.all_mut().iter_mut().all(|group| group.begin(request, buffer));
+        self.scan_unless(valid)
+    }
+
+    /// As [`refresh`](Collection::refresh), for a fetch of these metrics: of the files that are known, only those are
+    /// looked at that have to do with them.
+    pub fn refresh_for(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
+        self.request += 1;
+        let mut valid = true;
+        for item in items {
+            if let Some(group) = self.groups.of_cluster_mut(item.cluster()) {
+                valid &= group.begin(self.request, &mut self.buffer);
+            }
+        }
+        self.scan_unless(valid)
+    }
+
+    /// Reads files again unless all that were looked at are valid, and nothing else speaks for it.
+    fn scan_unless(&mut self, valid: bool) -> bool {
         let forced = self.reload != 0;
-        let broken = self.groups.sources_mut().any(Source::take_broken);
+        let broken = self.groups.all_mut().iter_mut().flat_map(|group| &mut group.sources);
+        let broken = broken.map(Source::take_broken).filter(|broken| *broken).count() > 0;
         let directory = Directory::look(&self.directory);
-        let same = !forced && !broken && !self.pending && !self.seen.may_differ(&directory);
-        if same && valid == self.groups.file_count() {
+        if valid && !forced && !broken && !self.pending && !self.seen.may_differ(&directory) {
             return false;
         }
         let changed = self.scan(forced);

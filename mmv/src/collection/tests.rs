@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use pmapi::Item;
+
 use super::Collection;
 use proptest::prelude::*;
 use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
@@ -109,7 +111,8 @@ proptest! {
                 Some(described) => write(dir.path(), FILES[file], &described.bytes(generation)),
                 None => _ = fs::remove_file(dir.path().join(FILES[file])),
             }
-            collection.refresh();
+            // New and other files are seen at every request.
+            _ = if generation % 2 == 0 { collection.refresh() } else { collection.refresh_for(&mut [].into_iter()) };
             let mut first = Collection::new("mmv", dir.path());
             first.refresh();
             let found = all(&mut first);
@@ -118,4 +121,39 @@ proptest! {
             prop_assert_eq!(&all(&mut first), &found);
         }
     }
+}
+
+#[test]
+fn a_fetch_looks_at_the_files_of_its_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let described = |cluster| {
+        let metrics = vec![(0, 1, false)];
+        Described { is_prefixed: true, cluster, serial: None, second: "two", metrics }
+    };
+    write(dir.path(), "a", &described(1).bytes(1));
+    write(dir.path(), "b", &described(2).bytes(2));
+    // So long ago that no further change can have the same time.
+    fs::File::open(dir.path()).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    let mut collection = Collection::new("mmv", dir.path());
+    assert!(collection.refresh());
+    let [a, b] = [Item::new(1, 1), Item::new(2, 1)];
+    let value = |collection: &mut Collection, item| {
+        let mut values = Vec::new();
+        collection.fetch(item, |_| true, |_, value| values.push(value.unwrap().print(0).to_string())).unwrap();
+        values
+    };
+    // In its place.
+    fs::write(dir.path().join("b"), described(2).bytes(3)).unwrap();
+    assert!(!collection.refresh_for(&mut [a].into_iter()));
+    assert_eq!(value(&mut collection, a), ["10"]);
+    assert!(collection.refresh_for(&mut [a, b, b].into_iter()));
+    assert_eq!(value(&mut collection, b), ["30"]);
+    assert!(!collection.refresh_for(&mut [a, b].into_iter()));
+    // Values alone are those of the request.
+    let mut bytes = described(2).bytes(3);
+    let at = bytes.len() - 32;
+    bytes[at..at + 8].copy_from_slice(&7u64.to_ne_bytes());
+    fs::write(dir.path().join("b"), bytes).unwrap();
+    assert!(!collection.refresh_for(&mut [b].into_iter()));
+    assert_eq!(value(&mut collection, b), ["7"]);
 }
