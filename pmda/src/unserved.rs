@@ -28,23 +28,45 @@ impl Unserved {
         }
     }
 
+    fn is_new(&mut self, pmid: PmId, inst: Option<Inst>) -> bool {
+        self.unknown.len() < MOST && self.unknown.insert((pmid, inst))
+    }
+
     pub(crate) fn log(&mut self, pmid: PmId, inst: Option<Inst>, e: Error) {
         let number = inst.map_or(-1, |inst| i64::from(inst.word()));
         match e {
-            Error::PMID | Error::INST => {
-                if self.unknown.len() >= MOST || !self.unknown.insert((pmid, inst)) {
-                    return;
-                }
-                if e == Error::PMID {
-                    error!("pmdaFetch: PMID {pmid} not handled by fetch callback");
-                } else {
-                    warn!("pmdaFetch: Instance {number} of PMID {pmid} not handled by fetch callback");
-                }
-            }
+            Error::PMID | Error::INST if !self.is_new(pmid, inst) => {}
+            Error::PMID => error!("pmdaFetch: PMID {pmid} not handled by fetch callback"),
+            Error::INST => warn!("pmdaFetch: Instance {number} of PMID {pmid} not handled by fetch callback"),
             Error::VALUE | Error::APPVERSION | Error::PERMISSION | Error::AGAIN | Error::NYI => {
                 debug!(target: "libpmda", "Fetch callback error from metric PMID {pmid}[{number}]: {e}");
             }
             _ => error!("pmdaFetch: Fetch callback error from metric PMID {pmid}[{number}]: {e}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pmapi::{Domain, Item};
+
+    #[test]
+    fn each_is_new_once_until_names_change() {
+        let pmid = |item| PmId::new(Domain::new(400).unwrap(), Item::new(0, item));
+        let mut unserved = Unserved::default();
+        let all = [(pmid(0), None), (pmid(1), None), (pmid(1), Some(Inst::new(0))), (pmid(1), Some(Inst::new(1)))];
+        let mut are_new = |names, expected| {
+            unserved.begin(Version { names, ..Version::default() });
+            for (pmid, inst) in all {
+                assert_eq!(unserved.is_new(pmid, inst), expected, "{names} {pmid} {inst:?}");
+            }
+        };
+        are_new(0, true);
+        are_new(0, false);
+        are_new(1, true);
+        are_new(1, false);
+        let insts = (0..2 * MOST as u32).map(Inst::new);
+        assert_eq!(insts.filter(|inst| unserved.is_new(pmid(2), Some(*inst))).count(), MOST - all.len());
     }
 }
