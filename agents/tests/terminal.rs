@@ -17,6 +17,8 @@ use nix::unistd::Pid;
 struct Terminal {
     child: Child,
     screen: File,
+    /// What was read of the screen since the last text that was waited for.
+    seen: Vec<u8>,
     /// Keeps the terminal when the program has ended.
     inside: OwnedFd,
 }
@@ -38,25 +40,24 @@ impl Terminal {
             .stderr(inside())
             .spawn()
             .unwrap();
-        Terminal { child, screen: pty.master.into(), inside: pty.slave }
+        Terminal { child, screen: pty.master.into(), seen: Vec::new(), inside: pty.slave }
     }
 
-    /// Reads the screen until a text comes.
+    /// Reads the screen until a text comes, and gives what came up to its end.
     fn until(&mut self, text: &str) -> String {
-        let mut seen = Vec::new();
         // The screen changes all the time: waiting for the next change would never end.
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
-            assert!(Instant::now() < deadline, "no {text:?} in {:?}", String::from_utf8_lossy(&seen));
+            if let Some(at) = self.seen.windows(text.len()).position(|part| part == text.as_bytes()) {
+                return String::from_utf8_lossy(&self.seen.drain(..at + text.len()).collect::<Vec<_>>()).into_owned();
+            }
+            let missing = || format!("no {text:?} in {:?}", String::from_utf8_lossy(&self.seen));
+            assert!(Instant::now() < deadline, "{}", missing());
             let mut ready = [PollFd::new(self.screen.as_fd(), PollFlags::POLLIN)];
-            assert_ne!(poll(&mut ready, 60_000u16).unwrap(), 0, "no {text:?} in {:?}", String::from_utf8_lossy(&seen));
+            assert_ne!(poll(&mut ready, 60_000u16).unwrap(), 0, "{}", missing());
             let mut some = [0; 4096];
             let n = self.screen.read(&mut some).unwrap();
-            seen.extend_from_slice(&some[..n]);
-            let seen = String::from_utf8_lossy(&seen);
-            if seen.contains(text) {
-                return seen.into_owned();
-            }
+            self.seen.extend_from_slice(&some[..n]);
         }
     }
 
