@@ -74,6 +74,13 @@ impl Terminal {
     }
 }
 
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
 #[test]
 fn q_ends_it() {
     let mut terminal = Terminal::start();
