@@ -9,6 +9,7 @@ use std::time::Duration;
 use mmv::format::{Flags, ValueType, Version};
 use mmv::reader::{File, Help};
 use mmv::{Buckets, Counter, CounterWriter, Error, Family, Gauge, Interval, Registry, Semantics, Text, Timer, Units};
+use nix::sys::stat::{Mode, umask};
 
 fn registry(dir: &Path) -> Registry {
     Registry::builder("test").directory(dir).build().unwrap()
@@ -179,13 +180,34 @@ fn files_go_or_stay_as_asked() {
     fs::remove_file(&path).unwrap();
 
     let stays = Registry::builder("test").directory(dir.path()).persistent().build().unwrap();
+    // Who hides everything else does not hide its metrics.
+    let hidden = umask(Mode::from_bits_truncate(0o077));
     stays.try_start().unwrap();
+    umask(hidden);
     drop(stays);
     assert_eq!(read(dir.path()).header().flags, Flags::default());
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, ["test"], "no temporary files are left");
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o644);
+}
+
+#[test]
+fn many_values_of_one_metric_are_all_in_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::builder("test").directory(dir.path()).build().unwrap();
+    let names: Vec<String> = (0..5000).map(|i| format!("i{i}")).collect();
+    let indom = registry.indom("d").numbered((0..).zip(names.iter().map(String::as_str))).register().unwrap();
+    let family: Family<Gauge<u32>> = registry.metric("m").over(&indom).unwrap();
+    registry.counter("last").help("one line").register().unwrap();
+    registry.try_start().unwrap();
+    family.get("i4999").unwrap().set(7);
+    let file = read(dir.path());
+    assert_eq!((file.problems().count(), file.metrics().len()), (0, 2));
+    assert!(file.metrics()[0].values().iter().map(|value| value.instance).eq(0..5000));
+    let instances = file.indoms()[0].instances();
+    assert!(instances.iter().map(|i| file.instance_name(i)).eq(names.iter().map(|name| name.as_bytes())));
+    assert_eq!(file.help(&file.metrics()[1], Help::Short), Some(&b"one line"[..]));
 }
 
 #[test]

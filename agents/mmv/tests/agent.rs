@@ -21,8 +21,13 @@ type Asked<A> = Collector<Local<A>>;
 
 /// An agent whose `$PCP_TMP_DIR` this is.
 fn agent<A: pmda::Agent>(tmp: &TempDir) -> Asked<A> {
+    agent_of(b"", tmp)
+}
+
+/// An agent of the PCP with this `pcp.conf`.
+fn agent_of<A: pmda::Agent>(conf: &[u8], tmp: &TempDir) -> Asked<A> {
     let tmp = tmp.path().as_os_str().to_owned();
-    let config = Config::new(b"", [("PCP_TMP_DIR".into(), tmp)]);
+    let config = Config::new(conf, [("PCP_TMP_DIR".into(), tmp)]);
     Collector::new(Local::with(Domain::new(A::DOMAIN).unwrap(), config).unwrap())
 }
 
@@ -85,6 +90,18 @@ fn only_the_controls_can_be_stored() {
     assert_eq!(mmv.value(control(1)).unwrap(), Atom::I32(1 << 11));
     assert_eq!(pmda::log::debug_options().names(), ["appl0"]);
     assert_eq!(mmv.value(control(2)).unwrap(), Atom::I32(1));
+    assert_eq!(mmv.desc(control(3)).unwrap_err().code(), Error::PMID);
+
+    // PCP 7 has options by their names, and a metric more.
+    let mut newer = agent_of::<Mmv>(b"PCP_VERSION=7.2.1\n", &tmp);
+    assert_eq!(newer.value(control(1)).unwrap(), Atom::String(b"appl0"));
+    newer.store(control(1), None, Atom::String(b"fetch,libpmda")).unwrap();
+    assert_eq!(newer.value(control(1)).unwrap(), Atom::String(b"fetch,libpmda"));
+    let refused = newer.store(control(1), None, Atom::String(b"nonsense")).unwrap_err();
+    assert_eq!((refused.code(), newer.value(control(1)).unwrap()), (Error::CONV, Atom::String(b"fetch,libpmda")));
+    let metrics = mmv.traverse("mmv").unwrap().len() - 3;
+    assert_eq!(newer.value(control(3)).unwrap(), Atom::I32(metrics as i32));
+    assert_eq!(newer.pmid("mmv.control.metrics").unwrap(), control(3));
 }
 
 #[test]
