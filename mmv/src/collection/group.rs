@@ -160,9 +160,7 @@ impl Groups {
         }
         self.index();
     }
-}
 
-impl Groups {
     fn index(&mut self) {
         self.classes.clear();
         self.classes.resize(usize::from(CLASSES), NONE);
