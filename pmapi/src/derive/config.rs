@@ -1,14 +1,17 @@
 //! Configuration files (pmLoadDerivedConfig(3)).
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::control::Severity;
 use super::definitions::is_name;
 use super::lexer::is_space;
 use super::{Controls, Definitions, RegisterError, Setter, SyntaxError, Text};
+use crate::file;
 
 /// What loading a configuration came to.
 #[derive(Clone, Debug, Default)]
@@ -80,23 +83,50 @@ impl Definitions {
 
 /// Reads the files of a configuration, as [`Definitions::load`] does: each file's bytes, or why it, or a directory,
 /// cannot be read. What is neither file nor directory is passed over.
+///
+/// A directory to which several ways lead, for instance by symbolic links in a circle, is read once. What is more than
+/// 10,000 files and directories, deeper than 100 directories, or a file of more than 16 MiB, is an error.
 pub fn read_files(paths: &str, found: &mut dyn FnMut(&Path, io::Result<Vec<u8>>)) {
-    paths.split(':').filter(|path| !path.is_empty()).for_each(|path| read_below(Path::new(path), found));
+    let mut walk = Walk { found, read: HashSet::new(), count: 0 };
+    paths.split(':').filter(|path| !path.is_empty()).for_each(|path| walk.read_below(Path::new(path), 0));
 }
 
-fn read_below(path: &Path, found: &mut dyn FnMut(&Path, io::Result<Vec<u8>>)) {
-    let entries = match fs::metadata(path) {
-        Ok(data) if data.is_dir() => fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>),
-        Ok(data) if data.is_file() => return found(path, fs::read(path)),
-        Ok(_) => return,
-        Err(e) => Err(e),
-    };
-    match entries {
-        Ok(mut entries) => {
-            entries.sort_by_key(fs::DirEntry::file_name);
-            entries.iter().for_each(|entry| read_below(&entry.path(), found));
+/// Files and directories of a configuration.
+const MOST: usize = 10_000;
+/// Directories, one below the other.
+const DEEPEST: usize = 100;
+/// Bytes of a file.
+const LONGEST: u64 = 1 << 24;
+
+struct Walk<'a> {
+    found: &'a mut dyn FnMut(&Path, io::Result<Vec<u8>>),
+    /// Device and number of the directories that have been read.
+    read: HashSet<(u64, u64)>,
+    count: usize,
+}
+
+impl Walk<'_> {
+    fn read_below(&mut self, path: &Path, depth: usize) {
+        self.count += 1;
+        if self.count == MOST || depth > DEEPEST {
+            return (self.found)(path, Err(io::Error::other("too many files or directories in a configuration")));
         }
-        Err(e) => found(path, Err(e)),
+        let entries = match fs::metadata(path) {
+            _ if self.count > MOST => return,
+            Ok(data) if data.is_dir() && !self.read.insert((data.dev(), data.ino())) => return,
+            Ok(data) if data.is_dir() => fs::read_dir(path).and_then(|dir| dir.take(MOST).collect()),
+            Ok(data) if data.is_file() => return (self.found)(path, file::read(path, LONGEST)),
+            Ok(_) => return,
+            Err(e) => Err(e),
+        };
+        match entries {
+            Ok(entries) => {
+                let mut entries: Vec<fs::DirEntry> = entries;
+                entries.sort_by_key(fs::DirEntry::file_name);
+                entries.iter().for_each(|entry| self.read_below(&entry.path(), depth + 1));
+            }
+            Err(e) => (self.found)(path, Err(e)),
+        }
     }
 }
 

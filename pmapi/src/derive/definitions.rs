@@ -47,6 +47,16 @@ pub struct Definition {
     help: Option<String>,
 }
 
+/// Two are equal when they define the same metric by the same text.
+impl PartialEq for Definition {
+    fn eq(&self, other: &Definition) -> bool {
+        // The expression follows from its text.
+        let Definition { name, text, expr: _, pmid, alias, oneline, help } = self;
+        (name, text, pmid) == (&other.name, &other.text, &other.pmid)
+            && (alias, oneline, help) == (&other.alias, &other.oneline, &other.help)
+    }
+}
+
 impl Definition {
     /// Parses an expression.
     ///
@@ -127,7 +137,7 @@ pub(crate) fn is_name(text: &str) -> bool {
 /// Names and identifiers are unique in it. Where a set for all contexts and one for a context are used together, a
 /// metric that is not derived hides a definition of the same name, and a definition of the context one for all
 /// contexts: so bind those of the context first ([`Evaluator::bind`](super::Evaluator::bind)).
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Definitions {
     scope: Scope,
     list: Vec<Definition>,

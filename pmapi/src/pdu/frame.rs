@@ -88,6 +88,8 @@ impl Default for Frames {
 
 impl Frames {
     const INITIAL: usize = 16 * 1024;
+    /// As much memory is kept whatever it is used for.
+    const KEPT: usize = 1 << 20;
 
     /// An empty buffer.
     pub fn new() -> Self {
@@ -97,6 +99,10 @@ impl Frames {
     /// Room to read into, never empty. Say with [`Frames::filled`] how much arrived.
     pub fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
+            // One large PDU is no reason to keep its memory.
+            if self.buf.len() > Self::KEPT && self.end < self.buf.len() / 16 {
+                self.buf = vec![0; Self::INITIAL];
+            }
             self.start = 0;
             self.end = 0;
         } else if self.end == self.buf.len() {
@@ -228,5 +234,20 @@ mod tests {
         assert_eq!(parse(-1, 0x7000), Err(FrameError::TooShort(-1)));
         assert_eq!(parse(i32::MAX, 0x7000), Err(FrameError::TooLong(i32::MAX)));
         assert_eq!(parse(12, -5), Err(FrameError::BadType(-5)));
+    }
+
+    #[test]
+    fn memory_of_a_large_pdu_is_given_back() {
+        let mut frames = Frames::new();
+        let len = 8 << 20;
+        let large = Header { len, pdu: PduType::FETCH, from: 1 };
+        feed(&mut frames, &[&large.to_bytes()[..], &vec![0; len as usize - HEADER]].concat());
+        assert_eq!(frames.next_pdu().unwrap().unwrap().0, large);
+        // As long as such PDUs come it stays.
+        let kept = frames.space().len();
+        assert!(kept >= len as usize);
+        feed(&mut frames, &DESC_REQ);
+        assert!(frames.next_pdu().unwrap().is_some());
+        assert_eq!(frames.space().len(), Frames::INITIAL);
     }
 }

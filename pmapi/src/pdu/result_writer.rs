@@ -44,6 +44,15 @@ impl ResultWriter {
         Self::default()
     }
 
+    /// Gives memory back that is far more than the PDU has needed, if it is over `kept` bytes.
+    pub fn give_back(&mut self, kept: usize) {
+        for part in [&mut self.lists, &mut self.blocks] {
+            if part.capacity() > kept && part.len() < part.capacity() / 16 {
+                part.shrink_to(kept);
+            }
+        }
+    }
+
     /// Starts a PDU.
     pub fn begin(&mut self) {
         self.lists.clear();

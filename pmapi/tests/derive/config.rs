@@ -194,3 +194,32 @@ fn a_removed_definition_leaves_the_others() {
     let evaluator = Evaluator::bind(&definitions, &mut &answers, false);
     assert_eq!((evaluator.len(), evaluator.find("b")), (3, Some(2)));
 }
+
+#[test]
+fn links_in_a_circle_and_what_is_no_file() {
+    use std::os::unix::fs::symlink;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("one.conf"), "a.one = 1\n").unwrap();
+    std::fs::create_dir(dir.path().join("below")).unwrap();
+    std::fs::write(dir.path().join("below/two.conf"), "a.two = 2\n").unwrap();
+    nix::unistd::mkfifo(&dir.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for name in ["a", "b", "c", "below/a", "below/b"] {
+        symlink(dir.path(), dir.path().join(name)).unwrap();
+    }
+    let mut definitions = Definitions::new(Scope::Global);
+    let loaded = definitions.load(dir.path().to_str().unwrap(), &mut Controls::default()).unwrap();
+    assert_eq!((loaded.count, loaded.messages.len()), (2, 0));
+}
+
+#[test]
+fn a_configuration_has_an_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let deep: std::path::PathBuf = std::iter::once(dir.path()).chain(std::iter::repeat_n("d".as_ref(), 200)).collect();
+    std::fs::create_dir_all(&deep).unwrap();
+    std::fs::write(deep.join("conf"), "a.one = 1\n").unwrap();
+    let load = |paths: &str| Definitions::new(Scope::Global).load(paths, &mut Controls::default());
+    assert!(load(dir.path().to_str().unwrap()).is_err());
+    let sparse = dir.path().join("sparse");
+    std::fs::File::create(&sparse).unwrap().set_len(1 << 40).unwrap();
+    assert!(load(sparse.to_str().unwrap()).is_err());
+}

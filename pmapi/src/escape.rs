@@ -1,0 +1,180 @@
+//! Text of strangers on its way to a log or a terminal.
+//!
+//! Names of files, metrics, instances and users may hold line ends, which forge lines of a log, and sequences that steer
+//! a terminal. Here such characters become what they are in a Rust string: `\n`, `\u{1b}`.
+//!
+//! ```
+//! use pmapi::escape::Escaped;
+//!
+//! assert_eq!(Escaped("a\nb\x1b[2J\u{202e}é").to_string(), r"a\nb\u{1b}[2J\u{202e}é");
+//! ```
+
+use std::fmt::{self, Write as _};
+use std::io;
+
+/// Returns whether a character is shown as itself and steers nothing: no control character (C0, DEL, C1), no line or
+/// paragraph separator, no invisible or directional format character, no space other than U+0020, and assigned.
+pub fn is_plain(c: char) -> bool {
+    match c {
+        ' '..='~' => true,
+        '\0'..='\u{9f}' => false,
+        _ => {
+            // A character that combines with the one before it is plain, which one at the beginning of a text is not.
+            let mut text = [b'a'; 5];
+            let len = c.encode_utf8(&mut text[1..]).len();
+            std::str::from_utf8(&text[..=len]).is_ok_and(|text| text.escape_debug().nth(1) == Some(c))
+        }
+    }
+}
+
+/// Writes what it holds with every character that is not [plain](is_plain) escaped.
+#[derive(Clone, Copy, Debug)]
+pub struct Escaped<T>(pub T);
+
+impl<T: fmt::Display> fmt::Display for Escaped<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(Escaping(f), "{}", self.0)
+    }
+}
+
+/// Passes text on with every character that is not [plain](is_plain) escaped.
+#[derive(Debug)]
+pub struct Escaping<W>(pub W);
+
+impl<W: fmt::Write> fmt::Write for Escaping<W> {
+    fn write_str(&mut self, mut text: &str) -> fmt::Result {
+        while let Some((at, c)) = text.char_indices().find(|(_, c)| !is_plain(*c)) {
+            self.0.write_str(&text[..at])?;
+            write!(self.0, "{}", c.escape_debug())?;
+            text = &text[at + c.len_utf8()..];
+        }
+        self.0.write_str(text)
+    }
+}
+
+/// Writes lines for a terminal: everything but line ends and tabs is escaped as by [`Escaped`], and bytes that are not
+/// UTF-8 as `\xNN`.
+#[derive(Debug)]
+pub struct TerminalWriter<W> {
+    to: W,
+    /// The beginning of a character whose end has not been written yet.
+    begun: Vec<u8>,
+    line: String,
+}
+
+impl<W: io::Write> TerminalWriter<W> {
+    /// A writer to `to`.
+    pub fn new(to: W) -> Self {
+        TerminalWriter { to, begun: Vec::new(), line: String::new() }
+    }
+}
+
+impl<W: io::Write> io::Write for TerminalWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.begun.extend_from_slice(bytes);
+        let mut rest = self.begun.len();
+        self.line.clear();
+        for chunk in self.begun.utf8_chunks() {
+            for part in chunk.valid().split_inclusive(['\n', '\t']) {
+                let end = part.strip_suffix(['\n', '\t']).unwrap_or(part);
+                let _ = write!(Escaping(&mut self.line), "{end}");
+                self.line.push_str(&part[end.len()..]);
+            }
+            rest -= chunk.valid().len();
+            // Only the last chunk may go on with the next write.
+            if rest == chunk.invalid().len()
+                && std::str::from_utf8(chunk.invalid()).is_err_and(|e| e.error_len().is_none())
+            {
+                break;
+            }
+            for byte in chunk.invalid() {
+                let _ = write!(self.line, "\\x{byte:02x}");
+            }
+            rest -= chunk.invalid().len();
+        }
+        self.begun.drain(..self.begun.len() - rest);
+        self.to.write_all(self.line.as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// What a command prints: as it is to a file or a pipe, and by a [`TerminalWriter`] to a terminal.
+#[derive(Debug)]
+pub enum Output<W> {
+    /// No terminal.
+    Plain(W),
+    /// A terminal.
+    Terminal(TerminalWriter<W>),
+}
+
+impl<W: io::Write + io::IsTerminal> Output<W> {
+    /// Output to `to`, usually standard output or standard error.
+    pub fn to(to: W) -> Self {
+        if to.is_terminal() { Output::Terminal(TerminalWriter::new(to)) } else { Output::Plain(to) }
+    }
+}
+
+impl<W: io::Write> io::Write for Output<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Output::Plain(to) => to.write(bytes),
+            Output::Terminal(to) => to.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Output::Plain(to) => to.flush(),
+            Output::Terminal(to) => to.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn what_steers_a_terminal_or_cannot_be_seen_is_escaped() {
+        for c in ('\0'..='\u{1f}').chain('\u{7f}'..='\u{9f}') {
+            assert!(!is_plain(c), "{c:?}");
+        }
+        // Marks of direction and their overrides, joiners, separators, a byte order mark, a tag, what is unassigned.
+        for c in "\u{61c}\u{200b}\u{200d}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2060}\u{2066}\u{2069}\u{feff}\u{ad}\u{e0041}\u{fffb}\u{a0}\u{e000}\u{10ffff}".chars()
+        {
+            assert!(!is_plain(c), "{c:?}");
+        }
+        for c in "aZ~ é\"\\'ß漢字🦀\u{301}".chars() {
+            assert!(is_plain(c), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn text_keeps_its_plain_part() {
+        assert_eq!(Escaped("e\u{301} \"x\"\\").to_string(), "e\u{301} \"x\"\\");
+        assert_eq!(Escaped("\0\r\n\t\x7f\u{9b}").to_string(), r"\0\r\n\t\u{7f}\u{9b}");
+        assert_eq!(Escaped("").to_string(), "");
+    }
+
+    #[test]
+    fn a_terminal_gets_lines_and_nothing_else() {
+        let text = "a\tb\nc\x1b]0;x\x07é\u{202e}".as_bytes();
+        let all = [text, b"\xff\xc3", b"(\xe2\x82"].concat();
+        let plain = r"c\u{1b}]0;x\u{7}é\u{202e}\xff\xc3(";
+        for cut in 0..=all.len() {
+            let mut out = Vec::new();
+            let mut writer = TerminalWriter::new(&mut out);
+            writer.write_all(&all[..cut]).unwrap();
+            writer.write_all(&all[cut..]).unwrap();
+            // The beginning of a character may still get its end.
+            writer.write_all(b"\xac\n").unwrap();
+            writer.flush().unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), format!("a\tb\n{plain}€\n"), "{cut}");
+        }
+    }
+}

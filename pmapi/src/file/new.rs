@@ -1,0 +1,215 @@
+//! New content of a file.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::sys::stat::{FileStat, SFlag};
+
+use super::{Dir, walk};
+
+/// The new content of a file, in a temporary file beside it that takes its place with [`NewFile::commit`]. Without that
+/// the temporary file goes when this is dropped.
+///
+/// The temporary file of `NAME` is `.NAME.new`, which the process holds a lock on (flock(2)): one without a lock was
+/// left by a process that was killed, and is removed by the next that writes the file.
+#[derive(Debug)]
+pub struct NewFile {
+    dir: Dir,
+    name: OsString,
+    temporary: OsString,
+    file: Flock<File>,
+    /// The file whose place it takes, if there is one.
+    old: Option<FileStat>,
+    mode: Option<u32>,
+    committed: bool,
+}
+
+/// How often a name that somebody else has taken is tried again.
+const TRIES: usize = 100;
+
+impl NewFile {
+    /// Begins the new content of a file.
+    ///
+    /// # Errors
+    /// Those of opening the directory, and of creating a file in it.
+    pub fn create(path: &Path) -> io::Result<NewFile> {
+        let (dir, name) = Dir::of(path)?;
+        Self::create_in(&dir, name)
+    }
+
+    /// Begins the new content of a file of a directory.
+    ///
+    /// # Errors
+    /// Those of creating a file.
+    pub fn create_in(dir: &Dir, name: &OsStr) -> io::Result<NewFile> {
+        // Seen only when it takes its place, it would be too late for what has to be replaced together.
+        if dir.kind(name).is_ok_and(|kind| kind == SFlag::S_IFDIR) {
+            return Err(Errno::EISDIR.into());
+        }
+        let mut temporary = temporary(name);
+        for _ in 0..TRIES {
+            if let Some(file) = take(dir, &temporary, 0o666)? {
+                return Ok(Self::with(dir, name, temporary, file));
+            }
+            temporary = format!(".{:016x}.new", RandomState::new().build_hasher().finish()).into();
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Begins the new content of a file, after waiting for every process that has begun so and has not ended yet: from
+    /// here on the file is read, changed and written by one at a time.
+    ///
+    /// Until it is committed nobody but this user may open the temporary file, so that nobody else can hold its lock.
+    ///
+    /// # Errors
+    /// Those of [`NewFile::create`], and `TimedOut`.
+    pub fn lock(path: &Path, wait: Duration) -> io::Result<NewFile> {
+        let (dir, name) = Dir::of(path)?;
+        let temporary = temporary(name);
+        let start = Instant::now();
+        loop {
+            if let Some(file) = take(&dir, &temporary, 0o600)? {
+                let mut new = Self::with(&dir, name, temporary, file);
+                new.mode = new.old.is_none().then_some(0o644);
+                return Ok(new);
+            }
+            if start.elapsed() > wait {
+                let text = format!("another process has been changing it for {} seconds", wait.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn with(dir: &Dir, name: &OsStr, temporary: OsString, file: Flock<File>) -> NewFile {
+        let old = dir.stat(name).ok().filter(|old| walk::kind(old) == SFlag::S_IFREG);
+        NewFile { dir: dir.clone(), name: name.to_owned(), temporary, file, old, mode: None, committed: false }
+    }
+
+    /// Sets the mode of the file, in place of that of the file whose place it takes.
+    pub fn set_mode(&mut self, mode: u32) {
+        self.mode = Some(mode);
+    }
+
+    /// The temporary file.
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join(&self.temporary)
+    }
+
+    /// The temporary file, open for reading and writing.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Puts the new content in place of the old one, and waits until that is on the disk.
+    ///
+    /// # Errors
+    /// Those of fsync(2), fchmod(2) and rename(2). The old content stays then; but not if only syncing the directory
+    /// fails.
+    pub fn commit(mut self) -> io::Result<()> {
+        if let Some(old) = &self.old {
+            let new = self.file.metadata()?;
+            if (old.st_uid, old.st_gid) != (new.uid(), new.gid()) {
+                // Only root may give files away: the file of anybody else becomes the writer's.
+                match fchown(&*self.file, Some(old.st_uid), Some(old.st_gid)) {
+                    Err(e) if e.kind() != io::ErrorKind::PermissionDenied => return Err(e),
+                    _ => {}
+                }
+            }
+        }
+        if let Some(mode) = self.mode.or(self.old.map(|old| old.st_mode)) {
+            self.file.set_permissions(Permissions::from_mode(mode & 0o777))?;
+        }
+        self.file.sync_all()?;
+        self.dir.rename(&self.temporary, &self.name)?;
+        self.committed = true;
+        self.dir.sync()
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self.file).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.committed {
+            // What kept it from being committed is told already.
+            let _ = self.dir.remove(&self.temporary);
+        }
+    }
+}
+
+fn temporary(name: &OsStr) -> OsString {
+    let mut temporary = OsString::from(".");
+    temporary.push(name);
+    temporary.push(".new");
+    temporary
+}
+
+/// Creates a file and locks it; `None` while another process has one of this name.
+fn take(dir: &Dir, name: &OsStr, mode: u32) -> io::Result<Option<Flock<File>>> {
+    for _ in 0..TRIES {
+        match dir.new_file(name, mode) {
+            Ok(file) => {
+                // Before it is locked it may be taken for one that was left.
+                let Ok(file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(None) };
+                if is_at(dir, name, &file) {
+                    return Ok(Some(file));
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                if !remove_left(dir, name)? {
+                    return Ok(None);
+                }
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(None)
+}
+
+/// Removes a temporary file that no process holds; whether there is none now.
+fn remove_left(dir: &Dir, name: &OsStr) -> io::Result<bool> {
+    let removed = match dir.file(name, OFlag::O_RDONLY | OFlag::O_NONBLOCK, 0) {
+        Ok(file) => {
+            let Ok(file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(false) };
+            // Held until it is removed. What has taken its place meanwhile is another's.
+            if is_at(dir, name, &file) { dir.remove(name) } else { Ok(()) }
+        }
+        Err(e) if e.raw_os_error() == Some(Errno::ELOOP as i32) => dir.remove(name),
+        Err(e) => Err(e),
+    };
+    match removed {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+        // Another user's, or no file.
+        Err(e) if [Errno::EACCES, Errno::EPERM, Errno::EISDIR, Errno::ENXIO].iter().any(|errno| is(&e, *errno)) => {
+            Ok(false)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno as i32)
+}
+
+fn is_at(dir: &Dir, name: &OsStr, file: &File) -> bool {
+    let (Ok(stat), Ok(metadata)) = (dir.stat(name), file.metadata()) else { return false };
+    (stat.st_dev, stat.st_ino) == (metadata.dev(), metadata.ino())
+}

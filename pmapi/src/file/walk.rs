@@ -1,0 +1,132 @@
+//! The way to a directory.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path};
+
+use nix::errno::Errno;
+use nix::fcntl::{self, AtFlags, OFlag};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
+use nix::unistd::{Uid, geteuid};
+
+/// Symbolic links on one way, as many as the kernel follows.
+const LINKS: usize = 40;
+
+/// Whether the process follows symbolic links and writes to FIFOs of a user: root only those of root.
+pub fn is_trusted(owner: u32) -> bool {
+    owner == 0 || !geteuid().is_root()
+}
+
+/// The kind of a file.
+pub(super) fn kind(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
+}
+
+/// Opens a directory for reading and syncing, or only as a place where reading is not allowed. `create`: makes the
+/// directories that are missing.
+pub(super) fn open(path: &Path, create: bool, trusts: impl Fn(u32) -> bool) -> io::Result<OwnedFd> {
+    let start = if path.is_absolute() { "/" } else { "." };
+    let mut at = fcntl::open(start, PLACE | OFlag::O_DIRECTORY, Mode::empty())?;
+    let mut links = 0;
+    let mut rest = names(path);
+    while let Some(name) = rest.pop() {
+        let next = match fcntl::openat(&at, &*name, PLACE | OFlag::O_NOFOLLOW, Mode::empty()) {
+            Err(Errno::ENOENT) if create => {
+                match mkdirat(&at, &*name, Mode::from_bits_truncate(0o777)) {
+                    Ok(()) | Err(Errno::EEXIST) => {}
+                    Err(e) => return Err(e.into()),
+                }
+                fcntl::openat(&at, &*name, PLACE | OFlag::O_NOFOLLOW, Mode::empty())?
+            }
+            opened => opened?,
+        };
+        let stat = fstat(&next)?;
+        match kind(&stat) {
+            SFlag::S_IFDIR => at = next,
+            SFlag::S_IFLNK => {
+                links += 1;
+                if links > LINKS {
+                    return Err(Errno::ELOOP.into());
+                }
+                let target = follow(&next, &stat, &name, &trusts)?;
+                if target.as_bytes().starts_with(b"/") {
+                    at = fcntl::open("/", PLACE | OFlag::O_DIRECTORY, Mode::empty())?;
+                }
+                rest.append(&mut names(Path::new(&target)));
+            }
+            _ => return Err(Errno::ENOTDIR.into()),
+        }
+    }
+    match fcntl::openat(&at, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()) {
+        Err(Errno::EACCES) => Ok(at),
+        opened => Ok(opened?),
+    }
+}
+
+const PLACE: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
+
+/// The names of a path, the last first.
+fn names(path: &Path) -> Vec<OsString> {
+    let name = |component: Component<'_>| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
+    };
+    path.components().rev().filter_map(name).collect()
+}
+
+fn follow(link: &OwnedFd, stat: &FileStat, name: &OsStr, trusts: impl Fn(u32) -> bool) -> io::Result<OsString> {
+    if !trusts(stat.st_uid) {
+        let (name, owner) = (name.display(), Uid::from_raw(stat.st_uid));
+        let refusal = format!("{name} is a symbolic link of user {owner}, which root does not follow");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, refusal));
+    }
+    Ok(fcntl::readlinkat(link, "")?)
+}
+
+/// What a name in a directory is, without following a symbolic link.
+pub(super) fn stat(dir: &OwnedFd, name: &OsStr) -> io::Result<FileStat> {
+    Ok(fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+
+    use super::*;
+
+    fn inode(fd: &OwnedFd) -> u64 {
+        fstat(fd).unwrap().st_ino
+    }
+
+    #[test]
+    fn the_way_to_a_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/../b/c");
+        assert_eq!(open(&path, false, |_| true).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let made = open(&path, true, |_| true).unwrap();
+        assert_eq!(inode(&made), fs::metadata(dir.path().join("b/c")).unwrap().ino());
+        symlink("../b", dir.path().join("a/relative")).unwrap();
+        symlink(dir.path().join("a"), dir.path().join("absolute")).unwrap();
+        let by_links = open(&dir.path().join("absolute/relative/c"), false, |_| true).unwrap();
+        assert_eq!(inode(&by_links), inode(&made));
+        symlink("loop", dir.path().join("loop")).unwrap();
+        let looped = open(&dir.path().join("loop"), false, |_| true).unwrap_err();
+        assert_eq!(looped.raw_os_error(), Some(Errno::ELOOP as i32));
+        fs::write(dir.path().join("file"), "").unwrap();
+        assert_eq!(open(&dir.path().join("file"), true, |_| true).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+    }
+
+    #[test]
+    fn a_link_of_a_stranger_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("target")).unwrap();
+        symlink("target", dir.path().join("link")).unwrap();
+        let refused = open(&dir.path().join("link"), false, |_| false).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        assert!(refused.to_string().starts_with("link is a symbolic link of user "), "{refused}");
+    }
+}

@@ -1,0 +1,153 @@
+//! Files that are replaced, and read, where others may write.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
+use pmapi::file::{self, Dir, NewFile};
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn replaced_files_keep_their_mode() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    file::replace(&path, b"one").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    file::replace(&path, b"two").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"two");
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o640);
+    assert_eq!(names(dir.path()), ["file"]);
+}
+
+#[test]
+fn a_failure_leaves_the_old_content_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, "old").unwrap();
+    let mut new = NewFile::create(&path).unwrap();
+    new.write_all(b"new").unwrap();
+    drop(new);
+    fs::create_dir_all(dir.path().join("directory/full")).unwrap();
+    assert!(file::replace(&dir.path().join("directory"), b"new").is_err());
+    assert_eq!(fs::read(&path).unwrap(), b"old");
+    assert_eq!(names(dir.path()), ["directory", "file"]);
+}
+
+#[test]
+fn what_a_killed_process_has_left_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let left = dir.path().join(".file.new");
+    for make in [|left: &Path| fs::write(left, "half"), |left: &Path| symlink("nowhere", left)] {
+        make(&left).unwrap();
+        file::replace(&path, b"whole").unwrap();
+        assert_eq!(names(dir.path()), ["file"]);
+    }
+}
+
+#[test]
+fn a_lock_of_a_stranger_delays_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let _held = Flock::lock(File::create(dir.path().join(".file.new")).unwrap(), FlockArg::LockExclusive).unwrap();
+    let _directory = Flock::lock(File::open(dir.path()).unwrap(), FlockArg::LockExclusive).unwrap();
+    file::replace(&path, b"new").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"new");
+    let late = NewFile::lock(&path, Duration::ZERO).unwrap_err();
+    assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+}
+
+#[test]
+fn one_at_a_time_changes_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, "0").unwrap();
+    let count = || {
+        for _ in 0..20 {
+            let mut new = NewFile::lock(&path, Duration::from_secs(60)).unwrap();
+            assert_eq!(new.file().metadata().unwrap().mode() & 0o077, 0, "nobody else may open it");
+            let n: u32 = fs::read_to_string(&path).unwrap().parse().unwrap();
+            write!(new, "{}", n + 1).unwrap();
+            new.commit().unwrap();
+        }
+    };
+    thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(count))));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "80");
+}
+
+#[test]
+fn a_link_that_is_swapped_in_is_not_followed() {
+    let attacker = testkit::Attacker::swaps(["file", "file.new", ".file.new"]);
+    let path = attacker.dir().join("file");
+    for _ in 0..200 {
+        // Others may rename and remove what is in their directory, so that it may fail.
+        let _ = file::replace(&path, b"new");
+    }
+    attacker.has_failed();
+}
+
+#[test]
+fn a_directory_stays_the_one_that_was_opened() {
+    let parent = tempfile::tempdir().unwrap();
+    let [path, away, other] = ["dir", "away", "other"].map(|name| parent.path().join(name));
+    fs::create_dir(&path).unwrap();
+    fs::create_dir(&other).unwrap();
+    let dir = Dir::open(&path).unwrap();
+    fs::rename(&path, &away).unwrap();
+    symlink(&other, &path).unwrap();
+    let mut new = NewFile::create_in(&dir, "file".as_ref()).unwrap();
+    new.write_all(b"new").unwrap();
+    new.commit().unwrap();
+    assert_eq!(names(&away), ["file"]);
+    assert!(names(&other).is_empty());
+}
+
+#[test]
+#[ignore = "needs root, whom alone strangers' links do not lead"]
+fn root_does_not_follow_a_link_of_another_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let [target, link] = ["target", "link"].map(|name| dir.path().join(name));
+    fs::create_dir(&target).unwrap();
+    symlink(&target, &link).unwrap();
+    assert!(Dir::open(&link).is_ok());
+    std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+    assert_eq!(Dir::open(&link).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    assert!(file::replace(&link.join("file"), b"").is_err() && names(&target).is_empty());
+}
+
+#[test]
+fn only_regular_files_of_bounded_size_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, fifo] = ["file", "fifo"].map(|name| dir.path().join(name));
+    fs::write(&path, "1234").unwrap();
+    assert_eq!(file::read(&path, 4).unwrap(), b"1234");
+    assert_eq!(file::read(&path, 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    assert!(!file::read("/proc/self/status".as_ref(), 1 << 20).unwrap().is_empty());
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for other in [&*fifo, dir.path(), "/dev/zero".as_ref()] {
+        assert_eq!(file::read(other, 4).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}
+
+#[test]
+fn directories_change_places_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let [one, other] = ["one", "other"].map(|name| dir.path().join(name));
+    fs::create_dir_all(one.join("first")).unwrap();
+    fs::create_dir_all(other.join("second")).unwrap();
+    file::exchange(&one, &other).unwrap();
+    assert_eq!((names(&one), names(&other)), (vec!["second".into()], vec!["first".into()]));
+    assert!(file::exchange(&one, &dir.path().join("missing")).is_err());
+}
