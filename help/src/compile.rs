@@ -6,9 +6,10 @@
 
 use crate::bytes::{trim_newlines_end, trim_space_start};
 use crate::{Entry, Error, Target};
+use pmapi::file::NewFile;
 use std::collections::HashSet;
-use std::path::Path;
-use std::{fs, io};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 
 /// `PcPh`
 pub(crate) const MAGIC: u32 = 0x5063_5068;
@@ -31,22 +32,29 @@ pub struct Files {
 }
 
 impl Files {
-    /// Writes `base.dir` and `base.pag`. Each is complete under a temporary name before it takes its
-    /// place, so that a running agent never sees half a file.
+    /// Writes `base.dir` and `base.pag`. Both are on the disk under temporary names before the first takes its place, so
+    /// that a full disk leaves the old pair, and a running agent never sees half a file.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when one cannot be written.
     pub fn write(&self, base: &Path) -> Result<(), Error> {
-        replace(&with_suffix(base, ".pag"), &self.pag)?;
-        replace(&with_suffix(base, ".dir"), &self.dir)
+        let pag = prepare(&with_suffix(base, ".pag"), &self.pag)?;
+        let dir = prepare(&with_suffix(base, ".dir"), &self.dir)?;
+        [pag, dir].into_iter().try_for_each(|(path, new)| new.commit().map_err(at(path)))
     }
 }
 
-fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
-    let new = with_suffix(path, &format!(".{}.new", std::process::id()));
-    let written = fs::write(&new, content).and_then(|()| fs::rename(&new, path));
-    written.map_err(|source| {
-        // The first error is the one to tell.
-        let _: io::Result<()> = fs::remove_file(&new);
-        Error::Io { path: path.to_path_buf(), source }
-    })
+fn prepare(path: &Path, content: &[u8]) -> Result<(PathBuf, NewFile), Error> {
+    let prepared = NewFile::create(path).and_then(|mut new| {
+        new.write_all(content)?;
+        new.file().sync_all()?;
+        Ok(new)
+    });
+    prepared.map(|new| (path.to_owned(), new)).map_err(at(path.to_owned()))
+}
+
+fn at(path: PathBuf) -> impl FnOnce(io::Error) -> Error {
+    |source| Error::Io { path, source }
 }
 
 /// `base.dir` from `base`, also when `base` has a dot.

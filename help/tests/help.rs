@@ -185,3 +185,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_link_in_the_place_of_compiled_help_is_not_followed() {
+    let name = |suffix: &str| format!("help.{suffix}.{}.new", std::process::id());
+    let (pag, dir) = (name("pag"), name("dir"));
+    let attacker = testkit::Attacker::swaps(["help.pag", "help.dir", ".help.pag.new", ".help.dir.new", &pag, &dir]);
+    let files = help::Files { dir: vec![1; 100], pag: vec![2; 100] };
+    for _ in 0..200 {
+        // Others may remove what is in their directory, so that it may fail.
+        let _ = files.write(&attacker.dir().join("help"));
+    }
+    attacker.has_failed();
+}
+
+#[test]
+fn help_that_cannot_be_written_leaves_the_old_pair() {
+    let dir = tempfile::tempdir().unwrap();
+    let [base, pag, index] = ["help", "help.pag", "help.dir"].map(|name| dir.path().join(name));
+    help::Files { dir: vec![1; 100], pag: vec![2; 100] }.write(&base).unwrap();
+    // What cannot be begun is seen before the first takes its place.
+    std::fs::remove_file(&index).unwrap();
+    std::fs::create_dir_all(index.join("full")).unwrap();
+    assert!(help::Files { dir: vec![3; 100], pag: vec![4; 100] }.write(&base).is_err());
+    assert_eq!(std::fs::read(&pag).unwrap(), [2; 100]);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+}

@@ -1,7 +1,7 @@
 //! pmnsmerge, pmnsadd and pmnsdel against those of the installed PCP: the same files, output and
 //! exit codes.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -250,4 +250,68 @@ fn no_update_is_lost() {
     }
     let tree = pmns::Loader::new().load(&dir.path().join("root")).unwrap();
     assert_eq!(tree.root().leaves().count(), 16);
+}
+
+#[test]
+fn a_link_in_the_place_of_a_name_space_is_not_followed() {
+    let attacker = testkit::Attacker::swaps(["root.new", ".root.new", "merged"]);
+    let dir = attacker.dir();
+    fs::write(dir.join("one"), FILES[1].1).unwrap();
+    for _ in 0..30 {
+        // It may be a link by now, which the attacker has given the name of the temporary file.
+        let _ = fs::remove_file(dir.join("root"));
+        fs::write(dir.join("root"), FILES[1].1).unwrap();
+        for (program, args) in [
+            (env!("CARGO_BIN_EXE_pmnsdel"), &["-n", "root", "one"][..]),
+            (env!("CARGO_BIN_EXE_pmnsmerge"), &["-f", "one", "merged"]),
+        ] {
+            // Others may remove what is in their directory, so that it may fail.
+            Command::new(program).args(args).current_dir(dir).stderr(Stdio::null()).status().unwrap();
+        }
+    }
+    attacker.has_failed();
+}
+
+/// A lock that anybody may take, on the directory or on the name space, is none that others wait for.
+#[test]
+fn a_lock_of_a_stranger_delays_no_update() {
+    use nix::fcntl::{Flock, FlockArg};
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    fs::write(&root, FILES[1].1).unwrap();
+    let _held = [dir.path(), &root]
+        .map(|path| Flock::lock(fs::File::open(path).unwrap(), FlockArg::LockExclusive).map_err(|(_, e)| e).unwrap());
+    let mut pmnsdel = Command::new(env!("CARGO_BIN_EXE_pmnsdel"));
+    let mut child = pmnsdel.args(["-n", "root", "two"]).current_dir(dir.path()).spawn().unwrap();
+    // As long as it may take on a machine that is busy.
+    for _ in 0..300 {
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success() && !fs::read_to_string(&root).unwrap().contains("two"));
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    child.kill().unwrap();
+    panic!("it waits for the lock");
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_name_space() {
+    let dir = tempfile::tempdir().unwrap();
+    let text: String = (0..200).map(|n| format!("name{n} 1:1:{n}\n")).collect();
+    let text = format!("root {{\n{text}}}\n");
+    fs::write(dir.path().join("root"), &text).unwrap();
+    fs::write(dir.path().join("agent"), "foo {\nm 7:1:1\n}\n").unwrap();
+    for command in ["pmnsdel -n root name0", "pmnsadd -n root agent"] {
+        let (program, args) = command.split_once(' ').unwrap();
+        let program = if program == "pmnsadd" { env!("CARGO_BIN_EXE_pmnsadd") } else { env!("CARGO_BIN_EXE_pmnsdel") };
+        // A limit of a kilobyte in place of the disk: the write ends with an error, or with a signal.
+        let script = format!("ulimit -f 1; trap '' XFSZ; exec {program} {args}");
+        let output = Command::new("sh").args(["-c", &script]).current_dir(dir.path()).output().unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        assert_eq!(fs::read_to_string(dir.path().join("root")).unwrap(), text);
+        let mut names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["agent", "root"]);
+    }
 }

@@ -3,7 +3,7 @@
 use clap::Parser;
 use nix::unistd::{AccessFlags, access};
 use pmns::Tree;
-use pmns::cli::{self, Lock, Order, Program, Update};
+use pmns::cli::{self, Order, Program, Update};
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,21 +59,21 @@ fn run(program: &Program) -> Result<(), ExitCode> {
     if !file.is_file() {
         return Err(tell(program, format_args!("cannot find input file \"{}\"", file.display())));
     }
-    let _lock = Lock::acquire(&name_space);
-    add(program, &name_space, file).inspect_err(|_| {
+    let update = Update::begin(program, &name_space)?;
+    add(program, update, &name_space, file).inspect_err(|_| {
         tell(program, format_args!("No changes have been made to the PMNS file \"{name}\""));
     })
 }
 
-fn add(program: &Program, name_space: &Path, file: &Path) -> Result<(), ExitCode> {
+fn add(program: &Program, mut update: Update<'_>, name_space: &Path, file: &Path) -> Result<(), ExitCode> {
     let mut files = vec![name_space.to_path_buf(), file.to_path_buf()];
     Order::Stamp.apply(program, &mut files, 0)?;
     let merged = cli::merge(program, &files, |input| match input == file {
         true => load_subtree(program, input),
         false => program.load(Some(input), false),
     })?;
-    let update = Update::write(program, name_space, &pmns::write::root(&merged))?;
-    program.load(Some(update.path()), false)?;
+    update.write(&pmns::write::root(&merged))?;
+    program.load(Some(&update.path()), false)?;
     update.commit()
 }
 

@@ -1,7 +1,7 @@
 //! pmnsdel(1): removes subtrees from a name space.
 
 use clap::Parser;
-use pmns::cli::{self, Debug, Lock, Program, Update};
+use pmns::cli::{self, Debug, Program, Update};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -41,12 +41,13 @@ fn run(program: &Program) -> Result<(), ExitCode> {
         return Err(program.usage());
     }
     let file = args.namespace.unwrap_or_else(cli::default_name_space);
-    let _lock = Lock::acquire(&file);
+    let mut update = Update::begin(program, &file)?;
     let mut tree = program.load(Some(&file), false)?;
     for path in &args.paths {
         if !tree.remove(path) {
             return Err(program.fail(format_args!("Error: metricpath \"{path}\" not defined in the PMNS")));
         }
     }
-    Update::write(program, &file, &pmns::write::root(&tree))?.commit()
+    update.write(&pmns::write::root(&tree))?;
+    update.commit()
 }

@@ -2,10 +2,11 @@
 
 use clap::{ArgAction, Parser};
 use nix::sys::stat::{Mode, umask};
+use pmapi::file::{Dir, NewFile};
+use pmns::Tree;
 use pmns::cli::{self, Debug, Order, Program};
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -52,10 +53,8 @@ fn run(program: &Program) -> Result<(), ExitCode> {
     }
     let out = args.files.pop().filter(|_| !args.files.is_empty()).ok_or_else(|| program.usage())?;
     let name = out.display();
-    if args.force {
-        // What keeps it from being removed keeps it from being created, or does not matter.
-        let _: std::io::Result<()> = fs::remove_file(&out);
-    } else if out.exists() {
+    let exists = out.exists();
+    if exists && !args.force {
         return Err(program.fail(format_args!(
             "Error: output PMNS file \"{name}\" already exists!\n\
              You must either remove it first, or use -f"
@@ -63,20 +62,31 @@ fn run(program: &Program) -> Result<(), ExitCode> {
     }
     cli::ignore_signals();
     umask(Mode::S_IWGRP | Mode::S_IWOTH);
-    let cannot_create = |e| {
-        let e = pmapi::Error::from(e);
-        program.fail(format_args!("Error: cannot create output PMNS file \"{name}\": {e}"))
-    };
-    let mut file = File::create(&out).map_err(cannot_create)?;
+    let mut new = NewFile::create(&out).map_err(|e| cannot_create(program, &out, e))?;
+    new.set_mode(0o644);
+    let merged = merge(program, &mut args).inspect_err(|_| {
+        // As PCP's does, which creates it first.
+        if !exists && let Ok((dir, name)) = Dir::of(&out) {
+            let _ = dir.new_file(name, 0o666);
+        }
+    })?;
+    let written = new.write_all(pmns::write::root(&merged).as_bytes()).and_then(|()| new.commit());
+    written.map_err(|e| cannot_create(program, &out, e))?;
+    program.load(Some(&out), args.nodups).map(|_| ())
+}
 
+fn merge(program: &Program, args: &mut Args) -> Result<Tree, ExitCode> {
     let order = if args.as_given { Order::Given } else { Order::Stamp };
     order.apply(program, &mut args.files, args.verbose)?;
-    let merged = cli::merge(program, &args.files, |input| {
+    cli::merge(program, &args.files, |input| {
         if args.verbose > 0 {
             println!("{}:", input.display());
         }
         program.load(Some(input), args.nodups)
-    })?;
-    file.write_all(pmns::write::root(&merged).as_bytes()).map_err(cannot_create)?;
-    program.load(Some(&out), args.nodups).map(|_| ())
+    })
+}
+
+fn cannot_create(program: &Program, out: &Path, e: io::Error) -> ExitCode {
+    let e = pmapi::Error::from(e);
+    program.fail(format_args!("Error: cannot create output PMNS file \"{}\": {e}", out.display()))
 }

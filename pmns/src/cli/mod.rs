@@ -7,11 +7,13 @@ mod update;
 
 pub use args::{Debug, debug};
 pub use merge::{Order, merge};
-pub use update::{Lock, Update, ignore_signals};
+pub use update::{Update, ignore_signals};
 
 use crate::{Error, Loader, Tree};
 use pmapi::config::Config;
-use std::fmt::Display;
+use pmapi::escape::Output;
+use std::fmt::{Arguments, Display};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -46,7 +48,7 @@ impl Program {
 
     /// Prints `NAME: message` to stderr.
     pub fn say(&self, message: impl Display) {
-        eprintln!("{}: {message}", self.name);
+        print(format_args!("{}: {message}\n", self.name));
     }
 
     /// Prints `NAME: message` to stderr; the exit code of a failure.
@@ -94,11 +96,11 @@ impl Program {
     }
 
     fn not_loaded(&self, error: Error, path: Option<&Path>, unique_pmids: bool) -> ExitCode {
-        eprint!("{}", error.diagnostics());
+        print(format_args!("{}", error.diagnostics()));
         let path = path.map_or_else(|| "(null)".into(), |path| path.display().to_string());
         let dupok = i32::from(!unique_pmids);
         let error = pmapi::Error::from(error);
-        eprintln!("{}pmLoadASCIINameSpace({path}, {dupok}): {error}", self.load_prefix);
+        print(format_args!("{}pmLoadASCIINameSpace({path}, {dupok}): {error}\n", self.load_prefix));
         self.failure()
     }
 }
@@ -117,4 +119,9 @@ pub fn default_name_space() -> PathBuf {
         Some(path) => path.into(),
         None => Config::load().var_dir().join("pmns").join("root"),
     }
+}
+
+/// Prints to stderr. What stands in files steers no terminal.
+fn print(text: Arguments<'_>) {
+    let _ = Output::to(io::stderr()).write_fmt(text);
 }

@@ -1,0 +1,29 @@
+//! What strangers choose steers no terminal.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// Texts of help files come from whoever has written the agent.
+#[test]
+fn help_texts_steer_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("root"), "root { x 250:0:0 }\n").unwrap();
+    let help = "@ x one \x1b[2Jline\u{9b}\nAll\tof\x07 it.\n";
+    fs::write(dir.path().join("help"), help).unwrap();
+    let command = |program: &str| {
+        let mut command = Command::new(program);
+        command.current_dir(dir.path()).stdin(Stdio::null());
+        command
+    };
+    let status = command(env!("CARGO_BIN_EXE_newhelp")).args(["-n", "root", "-o", "out", "help"]).status().unwrap();
+    assert!(status.success());
+    let chkhelp = format!("{} -OH -n root out x", env!("CARGO_BIN_EXE_chkhelp"));
+    // script(1) gives the command a terminal.
+    let terminal = command("script").args(["-qec", &chkhelp, "/dev/null"]).output().unwrap();
+    let text = String::from_utf8(terminal.stdout).unwrap();
+    assert!(text.contains(r"one \u{1b}[2Jline\u{9b}") && text.contains("All\tof\\u{7} it."), "{text}");
+    let pipe = command("sh").args(["-c", &chkhelp]).output().unwrap();
+    assert!(String::from_utf8(pipe.stdout).unwrap().contains("one \x1b[2Jline\u{9b}"));
+}
