@@ -1,12 +1,12 @@
 //! Instance domains that change while an agent runs (pmdaCache(3)).
 
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pmapi::config::Config;
+use pmapi::file::Dir;
 use pmapi::{InDom, Inst};
 
 use crate::indom::Instances;
@@ -359,7 +359,7 @@ impl<T> Cache<T> {
     /// as `FILE.damaged`.
     pub fn load(&mut self) -> Result<(), FileError> {
         let Some(path) = self.file.clone() else { return Ok(()) };
-        let bytes = match fs::read(&path) {
+        let bytes = match pmapi::file::read(&path, file::LONGEST) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             read => read.map_err(|source| FileError::Io { path: path.clone(), source })?,
         };
@@ -411,6 +411,12 @@ impl<T> Cache<T> {
     }
 
     /// Writes the file (`PMDA_CACHE_WRITE`). A memory-only domain has none.
+    ///
+    /// Whatever happens meanwhile, the file has the old content or the new one; when this returns, the new one is on the
+    /// disk. Its directory has to be one that the agent may write to.
+    ///
+    /// # Errors
+    /// When the directory or the file cannot be written.
     pub fn write(&mut self) -> Result<(), FileError> {
         let Some(path) = self.file.clone() else { return Ok(()) };
         // `$PCP_VAR_DIR/config/pmda`, of which PCP need not have made the last part yet. Without PCP
@@ -419,7 +425,7 @@ impl<T> Cache<T> {
             if !var.exists() {
                 return Ok(());
             }
-            fs::create_dir_all(dir).map_err(|source| FileError::Io { path: dir.to_owned(), source })?;
+            Dir::create(dir).map_err(|source| FileError::Io { path: dir.to_owned(), source })?;
         }
         if self.damaged {
             let aside = file::keep_aside(&path).map_err(|source| FileError::Io { path: path.clone(), source })?;
@@ -431,7 +437,7 @@ impl<T> Cache<T> {
         let now = now();
         self.table.stamp(u32::try_from(now).unwrap_or(u32::MAX));
         self.table.iter().for_each(|(instance, entry)| entry.write(instance.number, &mut text));
-        file::replace(&path, &text).map_err(|source| FileError::Io { path, source })?;
+        pmapi::file::replace(&path, text.as_bytes()).map_err(|source| FileError::Io { path, source })?;
         (self.changed, self.touched) = (false, false);
         Ok(())
     }

@@ -115,6 +115,9 @@ impl<'a> ClientAttribute<'a> {
     }
 }
 
+/// Clients of whom something is kept.
+const MOST: usize = 65_536;
+
 /// Who the clients are, as far as pmcd has told.
 #[derive(Default, Debug)]
 pub(crate) struct Known(HashMap<i32, Who>);
@@ -134,7 +137,10 @@ impl Known {
             ClientAttribute::ProcessId(pid) => who.pid = Some(pid),
             _ => return,
         }
-        self.0.insert(number, who);
+        // pmcd has far fewer; one that is not known here may do less.
+        if self.0.len() < MOST || self.0.contains_key(&number) {
+            self.0.insert(number, who);
+        }
     }
 
     pub(crate) fn forget(&mut self, number: i32) {
@@ -174,6 +180,7 @@ impl<T: 'static> Clients<T> {
     where
         T: Default,
     {
+        self.make_room(client.number);
         RefMut::map(self.states.borrow_mut(), |states| states.entry(client.number).or_default())
     }
 
@@ -184,7 +191,20 @@ impl<T: 'static> Clients<T> {
 
     /// Sets the state of a client and gives the one before.
     pub fn set(&self, client: Client, state: T) -> Option<T> {
+        self.make_room(client.number);
         self.states.borrow_mut().insert(client.number, state)
+    }
+
+    /// Drops one of the states if there are too many to add another: clients have not been told to be gone.
+    fn make_room(&self, number: i32) {
+        let states = self.states.borrow();
+        if states.len() >= MOST && !states.contains_key(&number) {
+            let any = states.keys().next().copied();
+            drop(states);
+            // Nothing is borrowed when it is dropped: a state may have a handle of its own kind.
+            let dropped = any.and_then(|any| self.states.borrow_mut().remove(&any));
+            drop(dropped);
+        }
     }
 
     /// Takes the state of a client away.
@@ -261,6 +281,21 @@ mod tests {
         ] {
             assert_eq!(ClientAttribute::decode(attribute, value), decoded);
         }
+    }
+
+    #[test]
+    fn clients_without_number_cost_a_limited_amount() {
+        let mut known = Known::default();
+        let clients = Clients::<u8>::new(&mut Ends::default());
+        for number in 0..2 * MOST as i32 {
+            known.tell(number, ClientAttribute::UserId(7));
+            *clients.of(Client::new(number)) += 1;
+        }
+        known.tell(1, ClientAttribute::UserId(8));
+        assert_eq!((known.0.len(), clients.len()), (MOST, MOST));
+        assert_eq!([1, -1].map(|number| known.client(number).uid()), [Some(8), None]);
+        assert_eq!(clients.set(Client::new(-5), 1), None);
+        assert_eq!(clients.len(), MOST);
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::engine::Engine;
 use crate::options::Options;
 use crate::schema::{Identity, Schema};
 use crate::session::Session;
+use crate::transport::Bound;
+use crate::user::UserError;
 use crate::{log, user};
 
 /// The `main` of an agent's binary: parses the command line, opens the log, connects to pmcd and
@@ -28,7 +30,7 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(options) => options,
         Err(refused) => return refused.complain().into(),
     };
-    if options.write_pmda.is_some() || options.write_help.is_some() {
+    if options.write_pmda.is_some() || options.write_help.is_some() || options.exchange.is_some() {
         return match write::<A>(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(e) => {
@@ -39,15 +41,17 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let file =
         options.log.clone().unwrap_or_else(|| format!("{}.log", options.name.as_deref().unwrap_or(A::NAME)).into());
-    log::open(&options.program, &file);
+    let config = Config::load();
+    let user = intended_user(&options, &config);
+    log::open(&options.program, &file, user);
     log::subscribe(&options.program, options.debug.clone());
     log::panics();
     for operand in &options.operands {
         warn!("ignoring the argument {operand:?}");
     }
     // A panic has its line already; the log is to have its end as well.
-    let served =
-        catch_unwind(AssertUnwindSafe(|| serve::<A>(&options))).unwrap_or_else(|_| Err("the agent panicked".into()));
+    let served = catch_unwind(AssertUnwindSafe(|| serve::<A>(&options, config, user)))
+        .unwrap_or_else(|_| Err("the agent panicked".into()));
     if let Err(e) = &served {
         error!(critical = !e.is::<NotOpened>(), "{e}");
     }
@@ -67,32 +71,57 @@ fn identity<A: Agent>(options: &Options) -> Start<Identity> {
 }
 
 /// Sockets are made before the user changes, and the version goes out before the agent looks at its
-/// source: pmcd waits for it.
-fn serve<A: Agent>(options: &Options) -> Start<()> {
-    let config = Config::load();
-    let bound = options.transport.bind(&config).map_err(|e| format!("{}: {e}", options.transport))?;
-    become_user(options, &config)?;
-    let connection = bound.accept().map_err(|e| format!("{}: {e}", options.transport))?;
+/// source: pmcd waits for it. Where it takes time to look users up, it goes out before that over a pipe.
+fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::Ids>) -> Start<()> {
+    let bound = options.transport.bind(&config, user).map_err(|e| format!("{}: {e}", options.transport))?;
+    let waits = matches!(bound, Bound::Pipe) && !user::is_quick();
+    if !waits {
+        become_user(options, &config)?;
+    }
+    let connection = bound.accept(&config).map_err(|e| format!("{}: {e}", options.transport))?;
     let mut session = Session::open(connection.input, connection.output, A::WANTS)?;
+    if waits {
+        become_user(options, &config)?;
+    }
     let mut engine = Engine::<A>::with(identity::<A>(options)?, config, options.matches.clone())?;
     if let Some(base) = &options.helpfile {
         engine.open_help(base).unwrap_or_else(|e| warn!("unable to open help text files: {e}"));
+    }
+    if options.open_control {
+        engine.access_mut().open();
     }
     engine.agent_mut().open().map_err(NotOpened)?;
     Ok(session.serve(&mut engine, options.not_ready)?)
 }
 
-/// `-U`, or else PCP's user if there is one and the process may become it.
-fn become_user(options: &Options, config: &Config) -> Start<()> {
-    match &options.username {
-        Some(name) => user::switch(name)?,
-        None if user::is_root() => user::switch(&config.user()).unwrap_or_else(|e| warn!("stays root: {e}")),
-        None => {}
+/// The user that root is going to be: what that user may do is done as that user.
+fn intended_user(options: &Options, config: &Config) -> Option<user::Ids> {
+    if !user::is_root() {
+        return None;
     }
-    Ok(())
+    options.username.as_deref().map_or_else(|| user::find(&config.user()), user::find)
+}
+
+/// `-U`, or else PCP's user. Root stays root when told so (`-U root`), and on a host without PCP.
+fn become_user(options: &Options, config: &Config) -> Start<()> {
+    let switched = match &options.username {
+        Some(name) => user::switch(name),
+        None if user::is_root() => user::switch(&config.user()),
+        None => Ok(()),
+    };
+    match switched {
+        Err(e @ UserError::Unknown(_)) if options.username.is_none() && !Config::path().exists() => {
+            warn!("stays root: {e}");
+            Ok(())
+        }
+        other => Ok(other?),
+    }
 }
 
 fn write<A: Agent>(options: &Options) -> Start<()> {
+    if let Some([one, other]) = options.exchange.as_deref() {
+        return Ok(pmapi::file::exchange(one, other)?);
+    }
     let (schema, _) = Schema::start::<A>(identity::<A>(options)?, Config::load(), options.matches.clone())?;
     if let Some(dir) = &options.write_pmda {
         schema.write_dir(dir, &std::env::current_exe()?)?;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use hashbrown::HashMap;
 use help::Target;
 use pmapi::label::LabelSet;
+use pmapi::pdu::handshake::Flags;
 use pmapi::pdu::metadata::TextKind;
 use pmapi::{Domain, Item, PmId, Serial};
 use pmns::{InsertError, Node, Tree};
@@ -60,6 +61,8 @@ pub struct Dynamic {
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(crate) own_name: &'static str,
+    /// What the agent is told of its clients.
+    pub(crate) wants: Flags,
     pub(crate) name: String,
     pub(crate) domain: Domain,
     /// The names, in the agent's own terms, below which dynamic metrics are.
@@ -128,6 +131,7 @@ impl Dynamic {
             return Err(Mistake::SameItem(other.to_owned(), name.into(), item));
         }
         check_help(&name, metric.oneline(), metric.text())?;
+        metric.check_restriction(self.scope.wants)?;
         let labels = metric.label_set().map_err(|e| Mistake::Labels(format!("metric {name}"), e))?;
         let served = metric.served(self.scope.domain);
         self.tree.insert_dynamic(&name, served.desc.pmid).map_err(mistake)?;

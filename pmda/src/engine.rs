@@ -14,11 +14,13 @@ use pmapi::pdu::{FROM_AGENT, Header, Pdu};
 use pmapi::{Error, InDom, PmId, Result, Type};
 use tracing::{debug, error, warn};
 
+use crate::access::Access;
 use crate::agent::{Agent, Failure, Request, Start};
 use crate::client::{Client, ClientAttribute, Known};
 use crate::dynamic::{Dynamic, Version};
 use crate::indom::Instances;
 use crate::labels;
+use crate::log;
 use crate::names::Names;
 use crate::options;
 use crate::schema::{Identity, Schema, Served};
@@ -52,10 +54,13 @@ pub struct Engine<A> {
     out: Vec<u8>,
     result: ResultWriter,
     unserved: Unserved,
+    access: Access,
+    /// Where the last answer is.
+    last: Answer,
 }
 
 /// Where an answer is.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Answer {
     None,
     /// In `out`.
@@ -84,6 +89,7 @@ impl<A: Agent> Engine<A> {
         let (schema, agent) = Schema::start::<A>(identity, config.clone(), options)?;
         let help = schema.compiled_help()?;
         let told = version(&agent);
+        let access = Access::new(&config);
         Ok(Engine {
             agent,
             schema,
@@ -98,6 +104,8 @@ impl<A: Agent> Engine<A> {
             out: Vec::new(),
             result: ResultWriter::new(),
             unserved: Unserved::default(),
+            access,
+            last: Answer::None,
         })
     }
 
@@ -121,11 +129,18 @@ impl<A: Agent> Engine<A> {
     ///
     /// A panic of the agent is logged, and `PM_ERR_GENERIC` the answer to the request.
     pub fn handle(&mut self, header: Header, bytes: &[u8]) -> Reply<'_> {
+        log::tick();
         let answer = self.guard(|engine| engine.answer(header, bytes)).unwrap_or_else(|e| match header.pdu {
             pdu if hosts::is_request(pdu) => self.fail(e),
             _ => Answer::None,
         });
-        match answer {
+        self.last = answer;
+        self.reply()
+    }
+
+    /// The reply to the last PDU, until the next one is handled.
+    pub(crate) fn reply(&self) -> Reply<'_> {
+        match self.last {
             Answer::None => Reply::None,
             Answer::Out => Reply::Pdu(&self.out, &[]),
             Answer::Values => {
@@ -182,6 +197,10 @@ impl<A: Agent> Engine<A> {
             }
         };
         match done {
+            Ok(()) if self.out.len() > MAX_REPLY => {
+                error!("the answer to a {} PDU is over {MAX_REPLY} bytes", header.pdu);
+                self.fail(Error::TOOBIG)
+            }
             Ok(()) => Answer::Out,
             Err(e) => self.fail_with(e),
         }
@@ -379,6 +398,9 @@ impl<A: Agent> Engine<A> {
         if !metric.storable {
             return Err(Error::PERMISSION);
         }
+        if metric.restricted {
+            self.access.check(client, metric.desc.pmid)?;
+        }
         if set.is_empty() {
             return Err(set.error.unwrap_or(Error::BADSTORE));
         }
@@ -404,8 +426,8 @@ fn asks_nothing(pdu: &Pdu<'_>) -> bool {
     }
 }
 
-/// No answer to a fetch goes on beyond this many bytes.
-const MAX_REPLY: usize = 256 << 20;
+/// No answer goes on beyond this many bytes.
+const MAX_REPLY: usize = 64 << 20;
 
 /// The instances of a domain: those that the agent gives, else those that it has declared or added.
 pub(crate) fn instances<'a, A: Agent>(

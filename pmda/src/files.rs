@@ -1,11 +1,11 @@
 //! The files that PCP needs beside an agent's binary, written from what the agent declares.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use help::{Compiled, Entry};
+use pmapi::file::{Dir, NewFile};
 use pmapi::{InDom, PmId};
 
 use crate::agent::Failure;
@@ -83,22 +83,21 @@ impl Schema {
             ("@SYMBOL@", &self.symbol()),
             ("@ARGS@", &args),
         ];
-        replace.iter().fold(template.to_owned(), |text, (mark, value)| text.replace(mark, value))
+        let text = template.replace("@STEPS@", include_str!("dir/steps.in"));
+        replace.iter().fold(text, |text, (mark, value)| text.replace(mark, value))
     }
 
     /// Writes the agent's complete PCP directory, which then needs nothing else: scripts, name space,
-    /// help, and `binary` under the name of the agent.
+    /// help, and `binary` under the name of the agent. Each file has its old content or its new one at any moment.
+    ///
+    /// # Errors
+    /// When a file cannot be written, with its path.
     pub fn write_dir(&self, dir: &Path, binary: &Path) -> Result<(), Failure> {
         let pmns = self.pmns()?;
+        let top = Dir::create(dir).map_err(at(dir))?;
         let write = |name: &Path, text: &str, mode: u32| {
-            let path = dir.join(name);
-            fs::create_dir_all(path.parent().unwrap_or(dir))
-                .and_then(|()| fs::write(&path, text))
-                .and_then(|()| fs::set_permissions(&path, PermissionsExt::from_mode(mode)))
-                .map_err(at(&path))
+            write(&top, name, mode, |new| new.write_all(text.as_bytes())).map_err(at(&dir.join(name)))
         };
-        write("Install".as_ref(), &self.script(include_str!("dir/Install.in")), 0o755)?;
-        write("Remove".as_ref(), &self.script(include_str!("dir/Remove.in")), 0o755)?;
         write("pmns".as_ref(), &pmns.pmns, 0o644)?;
         write("root".as_ref(), &pmns.root, 0o644)?;
         write("help".as_ref(), &self.help()?, 0o644)?;
@@ -107,11 +106,25 @@ impl Schema {
         for (name, text) in self.files() {
             write(name, text, 0o644)?;
         }
-        // By way of another name: the agent that is running there keeps its file.
-        let target = dir.join(format!("pmda{}", self.name()));
-        let fresh = target.with_extension("new");
-        fs::copy(binary, &fresh).and_then(|_| fs::rename(&fresh, &target)).map_err(at(&target))
+        write("Install".as_ref(), &self.script(include_str!("dir/Install.in")), 0o755)?;
+        write("Remove".as_ref(), &self.script(include_str!("dir/Remove.in")), 0o755)?;
+        let name = format!("pmda{}", self.name());
+        let copy = |new: &mut NewFile| io::copy(&mut File::open(binary)?, &mut new.file()).map(drop);
+        self::write(&top, name.as_ref(), 0o755, copy).map_err(at(&dir.join(name)))
     }
+}
+
+/// Writes a file of a directory, or of a directory in it, which is no symbolic link.
+fn write(top: &Dir, path: &Path, mode: u32, content: impl FnOnce(&mut NewFile) -> io::Result<()>) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut dir = top.clone();
+    for component in path.parent().into_iter().flat_map(Path::components) {
+        dir = dir.subdir(component.as_os_str(), 0o777)?;
+    }
+    let mut new = NewFile::create_in(&dir, name)?;
+    content(&mut new)?;
+    new.set_mode(mode);
+    new.commit()
 }
 
 /// An error of a file, with its path.

@@ -38,6 +38,7 @@
 //! how log lines and debug options go, and [`collector`] is the other side: what dbpmda(1) and pmcd(1)
 //! ask an agent.
 
+mod access;
 pub mod agent;
 pub mod background;
 #[doc = include_str!("c_api.md")]
@@ -56,10 +57,13 @@ mod files;
 mod hangups;
 pub mod indom;
 mod labels;
+pub mod limits;
 pub mod local;
 pub mod log;
+mod log_file;
 mod names;
 mod options;
+mod peer;
 pub mod poll;
 pub mod schema;
 pub mod session;

@@ -31,6 +31,7 @@ impl<A: Agent> Local<A> {
     /// Starts an agent under a domain, with a configuration.
     pub fn with(domain: Domain, config: Config) -> Start<Self> {
         let mut engine = Engine::<A>::new(domain, config)?;
+        engine.access_mut().trust_collector();
         engine.agent_mut().open()?;
         Ok(Local { engine, frames: Frames::new(), replies: VecDeque::new(), open: true })
     }

@@ -1,18 +1,47 @@
 //! The log file, as PCP's daemons write it: pmOpenLog(3) and pmNotifyErr(3).
+//!
+//! An event of `tracing` is a line: `[time] program(pid) Severity: message name=value`. What strangers choose may be in
+//! it as it is: characters that would end the line or steer a terminal are [escaped](pmapi::escape), and a line is cut
+//! after 1 KiB.
+//!
+//! Lines are limited, too, so that nobody fills the disk: of each place in the program 20 at once and then one in ten
+//! seconds; in all 500 at once and then two a second. A later line says how many were left out. An event whose cause is
+//! a stranger names it in the field `source`, which is not printed: each source has a limit of its own then, and
+//! together they have one apart from that of the agent's own lines.
+//!
+//! ```
+//! # let (path, uid) = ("x", 1000);
+//! tracing::warn!(source = %format_args!("uid {uid}"), "{path}: no MMV file, left alone");
+//! ```
+//!
+//! The field `critical` marks why the agent ends: that line is always written. So is the debug output that `-D` asks
+//! for; options that are set while the agent runs make at most 50 KiB a second, unless stderr is a terminal.
 
 use std::any::Any;
-use std::fmt::{self, Write as _};
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use chrono::Local;
 use pmapi::debug::{Debug, OPTIONS};
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Metadata, Subscriber};
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing::{Level, Metadata};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::log_file;
+use crate::user::Ids;
+
+use lines::Lines;
+
+mod limit;
+mod lines;
+
+#[cfg(test)]
+pub(crate) mod testing;
+
+/// The log of this process, unless it has a subscriber of its own.
+static LINES: OnceLock<Lines> = OnceLock::new();
 
 /// What `-D` said, or was set since; unknown in a process that has a subscriber of its own.
 static OPTIONS_SET: RwLock<Debug> = RwLock::new(Debug::NONE);
@@ -22,8 +51,18 @@ pub fn debug_options() -> Debug {
     OPTIONS_SET.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Sets debug options in place of those that were set (pmClearDebug(3), pmSetDebug(3)).
+/// Sets debug options in place of those that were set (pmClearDebug(3), pmSetDebug(3)). Their output is limited from now
+/// on, since it may be a client that sets them.
 pub fn set_debug_options(options: Debug) {
+    if let Some(lines) = LINES.get()
+        && !std::io::stderr().is_terminal()
+    {
+        lines.limit_debug();
+    }
+    set(options);
+}
+
+fn set(options: Debug) {
     *OPTIONS_SET.write().unwrap_or_else(PoisonError::into_inner) = options;
     tracing::callsite::rebuild_interest_cache();
 }
@@ -39,36 +78,30 @@ fn shows(options: &Debug, metadata: &Metadata<'_>) -> bool {
 }
 
 /// Points stderr to a log file, keeping the previous one as `FILE.prev`, and writes the header.
-/// When the file cannot be written, stderr stays and says so. `-` is stderr.
-pub(crate) fn open(program: &str, path: &Path) {
+/// When the file cannot be written, stderr stays and says so. `-` is stderr. `user`: the user that the process is going
+/// to be.
+pub(crate) fn open(program: &str, path: &Path, user: Option<Ids>) {
     if path.as_os_str() != "-"
-        && let Err(e) = redirect(path)
+        && let Err(e) = log_file::open(path, user).and_then(|file| Ok(nix::unistd::dup2_stderr(&file)?))
     {
-        eprintln!("{program}: cannot open log \"{}\" for writing : {e}", path.display());
+        let reason =
+            e.raw_os_error().map_or_else(|| e.to_string(), |errno| pmapi::Error::from_errno(errno).to_string());
+        eprintln!("{program}: cannot open log \"{}\" for writing : {reason}", path.display());
     }
     let host = nix::unistd::gethostname().unwrap_or_default();
     put(&format!("Log for {program} on {} started {}\n\n", host.display(), now()));
 }
 
-fn redirect(path: &Path) -> Result<(), pmapi::Error> {
-    // A terminal or /dev/null is written to where it is: root could move it away.
-    let file = if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-        File::options().append(true).open(path)?
-    } else {
-        let mut previous = path.as_os_str().to_owned();
-        previous.push(".prev");
-        // Neither matters if it fails: then there is no file, or the new one takes the place of the old.
-        let _ = fs::remove_file(&previous);
-        if fs::rename(path, &previous).is_err() {
-            let _ = fs::remove_file(path);
-        }
-        File::create(path)?
-    };
-    nix::unistd::dup2_stderr(&file).map_err(|e| pmapi::Error::from_errno(e as i32))
+/// Writes how many lines have been left out, at the end of what logs.
+pub(crate) fn finish() {
+    if let Some(lines) = LINES.get() {
+        lines.report(true);
+    }
 }
 
 /// Writes the last line of the log.
 pub(crate) fn close() {
+    finish();
     put(&format!("\nLog finished {}\n", now()));
 }
 
@@ -78,24 +111,54 @@ fn put(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
+/// Whether the process runs its exit functions (atexit(3)).
+static IS_EXITING: AtomicBool = AtomicBool::new(false);
+
+/// Makes the log usable in an exit function of the process.
+pub(crate) fn begin_exit() {
+    IS_EXITING.store(true, Ordering::Relaxed);
+}
+
+/// Returns the local time in a format of strftime(3).
+fn local_time(format: &'static str) -> String {
+    let text = move || Local::now().format(format).to_string();
+    if !IS_EXITING.load(Ordering::Relaxed) {
+        return text();
+    }
+    // chrono keeps the time zone in a thread-local. Those of the thread that exits are gone by now, and one that is used
+    // nevertheless panics, the log line of that panic panics again, and that aborts the process. A new thread has its own.
+    let thread = std::thread::Builder::new().spawn(text);
+    thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
+}
+
 /// Local time as ctime(3) writes it, without the newline.
-fn now() -> impl fmt::Display {
-    Local::now().format("%a %b %e %H:%M:%S %Y")
+fn now() -> String {
+    local_time("%a %b %e %H:%M:%S %Y")
 }
 
 /// Sends tracing's events to stderr, a line each: `[time] program(pid) Severity: message`.
 ///
 /// When the process has a subscriber already, as a test or an embedding program may, that one stays.
 pub(crate) fn subscribe(program: &str, debug: Debug) {
-    set_debug_options(debug);
-    let _ = tracing_subscriber::registry().with(Lines { program: program.to_owned() }).try_init();
+    set(debug);
+    let lines = Lines::new(program, put);
+    if tracing_subscriber::registry().with(lines.clone()).try_init().is_ok() {
+        let _ = LINES.set(lines);
+    }
+}
+
+/// Writes how many lines have been left out, when that is due: called often, and cheap.
+pub(crate) fn tick() {
+    if let Some(lines) = LINES.get() {
+        lines.report(false);
+    }
 }
 
 /// Gives each panic a line in the log. What goes on after it is decided elsewhere.
 pub(crate) fn panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(|place| format!(" at {place}")).unwrap_or_default();
-        tracing::error!("panic{place}: {}", panic_message(panic.payload()));
+        tracing::error!(source = place, "panic{place}: {}", panic_message(panic.payload()));
     }));
 }
 
@@ -103,57 +166,4 @@ pub(crate) fn panics() {
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
-}
-
-struct Lines {
-    program: String,
-}
-
-impl<S: Subscriber> Layer<S> for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        shows(&debug_options(), metadata)
-    }
-
-    fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
-        let most = if debug_options().is_empty() { Level::INFO } else { Level::TRACE };
-        Some(most.into())
-    }
-
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut line = Line::default();
-        event.record(&mut line);
-        let severity = match *event.metadata().level() {
-            Level::ERROR if line.critical => "Critical",
-            Level::ERROR => "Error",
-            Level::WARN => "Warning",
-            Level::INFO => "Info",
-            _ => "Debug",
-        };
-        let time = Local::now().format("%a %b %e %H:%M:%S");
-        let text =
-            format!("[{time}] {}({}) {severity}: {}{}\n", self.program, std::process::id(), line.message, line.fields);
-        put(&text);
-    }
-}
-
-/// The message, and the fields behind it as `name=value`.
-#[derive(Default)]
-struct Line {
-    message: String,
-    fields: String,
-    /// The field `critical` marks what ends the agent.
-    critical: bool,
-}
-
-impl Visit for Line {
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        if field.name() == "critical" { self.critical = value } else { self.record_debug(field, &value) }
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let _ = match field.name() {
-            "message" => write!(self.message, "{value:?}"),
-            name => write!(self.fields, " {name}={value:?}"),
-        };
-    }
 }

@@ -40,12 +40,18 @@ struct Given {
     /// pmcd's configuration has this agent as notready: tell pmcd when it is ready
     #[arg(long)]
     notready: bool,
+    /// Let every client that pmcd lets store change what is for administrators
+    #[arg(long)]
+    open_control: bool,
     /// Write the agent's PCP directory to DIR and end
     #[arg(long, value_name = "DIR", group = "task")]
     write_pmda: Option<PathBuf>,
     /// Write the compiled help to BASE.dir and BASE.pag and end
     #[arg(long, value_name = "BASE", group = "task")]
     write_help: Option<PathBuf>,
+    /// Exchange the names of two files or directories and end: for Install and Remove
+    #[arg(long, hide = true, num_args = 2, value_name = "FILE", group = "task")]
+    exchange: Option<Vec<PathBuf>>,
     /// Show this and end
     #[arg(short = '?', long, action = ArgAction::Help)]
     help: Option<bool>,
@@ -81,8 +87,10 @@ pub(crate) struct Options {
     pub(crate) username: Option<String>,
     pub(crate) transport: Transport,
     pub(crate) not_ready: bool,
+    pub(crate) open_control: bool,
     pub(crate) write_pmda: Option<PathBuf>,
     pub(crate) write_help: Option<PathBuf>,
+    pub(crate) exchange: Option<Vec<PathBuf>>,
     /// Arguments that are no options, where the agent has none such: they mean nothing, as in C agents.
     pub(crate) operands: Vec<OsString>,
     /// Those of the agent itself among them.
@@ -136,8 +144,10 @@ impl Options {
             username: given.username,
             transport,
             not_ready: given.notready,
+            open_control: given.open_control,
             write_pmda: given.write_pmda,
             write_help: given.write_help,
+            exchange: given.exchange,
             operands,
             matches,
         })

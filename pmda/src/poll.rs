@@ -74,12 +74,32 @@ pub(crate) struct Poll {
     fds: Vec<PollFd<'static>>,
     wakes: Vec<Option<Wake>>,
     due: Vec<Wake>,
+    /// The agent has had sources.
+    serves: bool,
+}
+
+/// What pmcd is waited for.
+#[derive(Debug)]
+pub(crate) enum Pmcd<'a, R, W> {
+    /// A request.
+    Sends(&'a R),
+    /// That it reads what it is sent.
+    Reads(&'a W),
 }
 
 impl Poll {
-    /// Waits until something happens and wakes the agent for what is its own. True when pmcd has sent
-    /// something, and at once for an agent without sources: reading then waits.
-    pub(crate) fn wait<A: Agent>(&mut self, pmcd: &impl AsFd, engine: &mut Engine<A>) -> io::Result<bool> {
+    /// Whether the agent has something to do while pmcd does nothing.
+    pub(crate) fn serves(&self) -> bool {
+        self.serves
+    }
+
+    /// Waits until something happens and wakes the agent for what is its own. True when it has happened to pmcd, and
+    /// at once for an agent that has never had sources: reading then waits.
+    pub(crate) fn wait<A: Agent>(
+        &mut self,
+        pmcd: &Pmcd<'_, impl AsFd, impl AsFd>,
+        engine: &mut Engine<A>,
+    ) -> io::Result<bool> {
         let mut set = PollSet { fds: recycle(std::mem::take(&mut self.fds)), ..PollSet::default() };
         set.wakes = std::mem::take(&mut self.wakes);
         set.wakes.clear();
@@ -87,10 +107,14 @@ impl Poll {
         // pmcd is silent as long as the agent is not ready: someone has to look.
         let look = engine.is_waited_for().then(|| Instant::now() + PATIENCE);
         let until = [set.until, look].into_iter().flatten().min();
-        if set.fds.is_empty() && until.is_none() {
+        self.serves |= !set.fds.is_empty() || until.is_some();
+        if !self.serves {
             return Ok(true);
         }
-        set.add(pmcd, PollFlags::POLLIN, None);
+        match pmcd {
+            Pmcd::Sends(input) => set.add(*input, PollFlags::POLLIN, None),
+            Pmcd::Reads(output) => set.add(*output, PollFlags::POLLOUT, None),
+        }
         let asked = wait(&mut set.fds, until)?;
         let ready = set.fds.iter().zip(&set.wakes).filter(|(fd, _)| fd.any().unwrap_or(true));
         self.due.extend(ready.filter_map(|(_, wake)| *wake));
@@ -171,6 +195,10 @@ mod tests {
         }
     }
 
+    fn sends(pmcd: &UnixStream) -> Pmcd<'_, UnixStream, UnixStream> {
+        Pmcd::Sends(pmcd)
+    }
+
     fn engine() -> Engine<Listening> {
         Engine::new(Domain::new(400).unwrap(), Config::new(b"", [])).unwrap()
     }
@@ -180,14 +208,14 @@ mod tests {
         let (pmcd, _silent) = UnixStream::pair().unwrap();
         let mut engine = engine();
         // Nothing has come from pmcd: with a poll this would never return.
-        assert!(Poll::default().wait(&pmcd, &mut engine).unwrap());
+        assert!(Poll::default().wait(&sends(&pmcd), &mut engine).unwrap());
         // Nor is there anything to wait for once a source has been read.
         let source = Background::spawn(Duration::from_secs(3600), || Ok(())).unwrap();
         let first = engine.agent_mut().source.insert(source);
         while !first.is_ready() {
             std::thread::yield_now();
         }
-        assert!(Poll::default().wait(&pmcd, &mut engine).unwrap());
+        assert!(Poll::default().wait(&sends(&pmcd), &mut engine).unwrap());
     }
 
     #[test]
@@ -198,7 +226,7 @@ mod tests {
         engine.agent_mut().socket = Some(ours);
         engine.agent_mut().times = vec![Instant::now() + Duration::from_secs(3600)];
         let mut wait = |engine: &mut Engine<Listening>| {
-            let asked = poll.wait(&pmcd, engine).unwrap();
+            let asked = poll.wait(&sends(&pmcd), engine).unwrap();
             (asked, std::mem::take(&mut engine.agent_mut().woken))
         };
         assert_eq!(wait(&mut engine), (false, vec![Wake::Writable(8)]));
@@ -214,7 +242,7 @@ mod tests {
         let later = Duration::from_secs(3600);
         for times in [[Duration::ZERO, later], [later, Duration::ZERO]] {
             engine.agent_mut().times = times.map(|time| Instant::now() + time).into();
-            assert!(!poll.wait(&pmcd, &mut engine).unwrap());
+            assert!(!poll.wait(&sends(&pmcd), &mut engine).unwrap());
             assert_eq!(std::mem::take(&mut engine.agent_mut().woken), [Wake::Time]);
         }
     }
@@ -225,7 +253,7 @@ mod tests {
         engine.can_tell(true);
         let (pmcd, _silent) = UnixStream::pair().unwrap();
         // Nothing comes, and still this returns.
-        assert!(!Poll::default().wait(&pmcd, &mut engine).unwrap());
+        assert!(!Poll::default().wait(&sends(&pmcd), &mut engine).unwrap());
         assert!(engine.becomes_ready() && !engine.is_waited_for());
     }
 

@@ -3,14 +3,21 @@
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::AsFd;
 
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
 use pmapi::pdu::handshake::{self, Flags};
-use pmapi::pdu::{FrameError, Frames, Pdu, PduType};
+use pmapi::pdu::{FrameError, Frames, Header, Pdu, PduType};
 use thiserror::Error;
 use tracing::{debug, error, warn};
 
 use crate::agent::Agent;
 use crate::engine::{Engine, Reply};
-use crate::poll::Poll;
+use crate::log;
+use crate::poll::{Pmcd, Poll};
+
+/// Longest PDU of pmcd, in bytes: its clients may send it 64 KiB, unless its option -L says otherwise.
+const LONGEST: u32 = 64 << 20;
 
 /// A connection with pmcd.
 #[derive(Debug)]
@@ -19,6 +26,10 @@ pub struct Session<R, W> {
     output: W,
     frames: Frames,
     greeted: bool,
+    /// The engine has an answer that has not gone out as a whole.
+    unsent: bool,
+    /// Bytes of the answer that have.
+    written: usize,
 }
 
 /// Why a session ended before its end of file.
@@ -51,36 +62,75 @@ impl<R: Read, W: Write> Session<R, W> {
         let pid = std::process::id() as i32;
         handshake::encode_creds(&mut creds, pid, flags).map_err(|e| SessionError::Write(io::Error::other(e)))?;
         output.write_all(&creds).and_then(|()| output.flush()).map_err(SessionError::Write)?;
-        Ok(Session { input, output, frames: Frames::new(), greeted: false })
+        Ok(Session { input, output, frames: Frames::new(), greeted: false, unsent: false, written: 0 })
     }
 
     /// Answers PDUs until the end of file, and nothing else: the agent's
     /// [sources](Agent::sources) are not waited for.
     pub fn run<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<(), SessionError> {
-        while self.receive(engine)? {}
+        while self.receive(engine)? {
+            if self.unsent {
+                return Err(SessionError::Write(io::ErrorKind::WouldBlock.into()));
+            }
+        }
         Ok(())
     }
 
     /// Answers PDUs until the end of file, wakes the agent for its [sources](Agent::sources), and tells
     /// pmcd when it becomes ready (pmdaMain(3)). `not_ready`: pmcd waits for that before it asks
     /// anything (`notready` in pmcd.conf).
+    ///
+    /// While pmcd does not read an answer, sources are served all the same, and pmcd's further requests wait.
     pub fn serve<A: Agent>(&mut self, engine: &mut Engine<A>, not_ready: bool) -> Result<(), SessionError>
     where
         R: AsFd,
+        W: AsFd,
     {
         engine.can_tell(not_ready);
         let mut poll = Poll::default();
+        let mut blocks = true;
         loop {
-            if self.greeted && engine.becomes_ready() {
-                let mut ready = Vec::new();
-                let encoded = handshake::encode_ready(&mut ready).map_err(io::Error::other);
-                debug!(target: "pdu", "sending that the agent is ready");
-                encoded.and_then(|()| write_both(&mut self.output, &ready, &[])).map_err(SessionError::Write)?;
+            log::tick();
+            if self.unsent {
+                let pmcd = Pmcd::<R, W>::Reads(&self.output);
+                if poll.wait(&pmcd, engine).map_err(SessionError::Write)? {
+                    self.send(engine)?;
+                    while self.step(engine)? {}
+                }
+                continue;
             }
-            if poll.wait(&self.input, engine).map_err(SessionError::Read)? && !self.receive(engine)? {
+            if self.greeted && engine.becomes_ready() {
+                self.tell_ready()?;
+            }
+            let pmcd = Pmcd::<R, W>::Sends(&self.input);
+            let asked = poll.wait(&pmcd, engine).map_err(SessionError::Read)?;
+            if blocks && poll.serves() {
+                set_nonblocking(&self.output).map_err(SessionError::Write)?;
+                blocks = false;
+            }
+            if asked && !self.receive(engine)? {
                 return Ok(());
             }
         }
+    }
+
+    fn tell_ready(&mut self) -> Result<(), SessionError>
+    where
+        W: AsFd,
+    {
+        let mut ready = Vec::new();
+        handshake::encode_ready(&mut ready).map_err(|e| SessionError::Write(io::Error::other(e)))?;
+        debug!(target: "pdu", "sending that the agent is ready");
+        let mut written = 0;
+        while !write(&mut self.output, &mut written, &ready, &[]).map_err(SessionError::Write)? {
+            // A few bytes, for which there is room soon.
+            let mut fds = [PollFd::new(self.output.as_fd(), PollFlags::POLLOUT)];
+            match nix::poll::poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(e) => return Err(SessionError::Write(e.into())),
+            }
+        }
+        Ok(())
     }
 
     /// Reads once and answers the PDUs that are whole; false at the end of file.
@@ -94,23 +144,35 @@ impl<R: Read, W: Write> Session<R, W> {
                 return Ok(false);
             }
             Ok(n) => n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => return Ok(true),
             Err(e) => return Err(SessionError::Read(e)),
         };
         self.frames.filled(n);
         while self.step(engine)? {}
-        Ok(true)
+        match Header::parse(self.frames.unread())? {
+            Some(header) if header.len > LONGEST => Err(FrameError::TooLong(header.len.cast_signed()).into()),
+            _ => Ok(true),
+        }
     }
 
-    /// Answers one PDU if a whole one has arrived.
+    /// Answers one PDU if a whole one has arrived, and the answer to the one before has gone out.
     fn step<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<bool, SessionError> {
+        if self.unsent {
+            return Ok(false);
+        }
         let Some((header, bytes)) = self.frames.next_pdu()? else { return Ok(false) };
         debug!(target: "pdu", "got {} PDU, {} bytes, from {}", header.pdu, header.len, header.from);
         if !self.greeted {
             self.greeted = true;
             return match Pdu::decode(header, bytes) {
                 Ok(Pdu::Creds(creds)) => match creds.version() {
-                    Some((handshake::VERSION, _)) => Ok(true),
+                    Some((handshake::VERSION, flags)) => {
+                        // dbpmda(1), which has no clients.
+                        if !flags.contains(Flags::AUTHORIZE) {
+                            engine.access_mut().trust_collector();
+                        }
+                        Ok(true)
+                    }
                     Some((version, _)) => Err(SessionError::Version(version)),
                     None => {
                         warn!("CREDS PDU without a version");
@@ -126,30 +188,51 @@ impl<R: Read, W: Write> Session<R, W> {
         }
         if let Reply::Pdu(head, rest) = engine.handle(header, bytes) {
             debug!(target: "pdu", "sending {} bytes", head.len() + rest.len());
-            write_both(&mut self.output, head, rest).map_err(SessionError::Write)?;
-            engine.sent();
+            self.written = 0;
+            self.send(engine)?;
         }
         Ok(true)
     }
+
+    /// Writes what is left of the answer, as far as pmcd takes it without delay.
+    fn send<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<(), SessionError> {
+        if let Reply::Pdu(head, rest) = engine.reply() {
+            self.unsent = !write(&mut self.output, &mut self.written, head, rest).map_err(SessionError::Write)?;
+        }
+        if !self.unsent {
+            engine.sent();
+        }
+        Ok(())
+    }
 }
 
-/// Writes two parts with one system call, if the other side takes them.
-fn write_both(output: &mut impl Write, mut head: &[u8], mut rest: &[u8]) -> io::Result<()> {
-    while !head.is_empty() && !rest.is_empty() {
-        match output.write_vectored(&[IoSlice::new(head), IoSlice::new(rest)]) {
+fn set_nonblocking(fd: &impl AsFd) -> io::Result<()> {
+    let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
+    fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    Ok(())
+}
+
+/// Writes two parts from a byte on, both with one system call if the other side takes them; false when it takes no more
+/// for now.
+fn write(output: &mut impl Write, written: &mut usize, head: &[u8], rest: &[u8]) -> io::Result<bool> {
+    while *written < head.len() + rest.len() {
+        let of_head = (*written).min(head.len());
+        let (head, rest) = (&head[of_head..], &rest[*written - of_head..]);
+        let wrote = match (head.is_empty(), rest.is_empty()) {
+            (false, false) => output.write_vectored(&[IoSlice::new(head), IoSlice::new(rest)]),
+            (false, true) => output.write(head),
+            (true, _) => output.write(rest),
+        };
+        match wrote {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => {
-                let of_head = n.min(head.len());
-                head = &head[of_head..];
-                rest = &rest[n - of_head..];
-            }
+            Ok(n) => *written += n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(e) => return Err(e),
         }
     }
-    output.write_all(head)?;
-    output.write_all(rest)?;
-    output.flush()
+    output.flush()?;
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -172,10 +255,34 @@ mod tests {
     }
 
     #[test]
+    fn a_pdu_that_no_pmcd_sends_is_not_waited_for() {
+        use crate::agent::Start;
+        struct None;
+        impl Agent for None {
+            const NAME: &'static str = "none";
+            const DOMAIN: u16 = 400;
+            fn new(_: &mut crate::Setup) -> Start<Self> {
+                Ok(None)
+            }
+            fn fetch(&mut self, _: pmapi::Item, _: &mut crate::Values<'_>) -> pmapi::Result {
+                Ok(())
+            }
+        }
+        let mut input = Vec::new();
+        handshake::encode_creds(&mut input, 1, Flags::default()).unwrap();
+        input.extend(Header { len: LONGEST + 4, pdu: PduType::FETCH, from: 1 }.to_bytes());
+        let domain = pmapi::Domain::new(400).unwrap();
+        let mut engine = Engine::<None>::new(domain, pmapi::Config::new(b"", [])).unwrap();
+        let mut session = Session::open(&input[..], Vec::new(), Flags::default()).unwrap();
+        let ended = session.run(&mut engine);
+        assert!(matches!(ended, Err(SessionError::Frame(FrameError::TooLong(_)))), "{ended:?}");
+    }
+
+    #[test]
     fn parts_arrive_whole_however_few_bytes_are_taken() {
         for chunk in 1..12 {
             let mut out = Slow(Vec::new(), chunk);
-            write_both(&mut out, b"0123456", b"789abcde").unwrap();
+            assert!(write(&mut out, &mut 0, b"0123456", b"789abcde").unwrap());
             assert_eq!(out.0, b"0123456789abcde");
         }
     }

@@ -1,18 +1,24 @@
 //! How an agent talks to pmcd: pipe, inet, ipv6 or unix socket.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{AtFlags, renameat};
+use nix::sys::stat::{Mode, SFlag, fstat, umask};
+use nix::unistd::{fchownat, geteuid};
 use pmapi::config::Config;
+use pmapi::file::Dir;
 use tracing::{debug, warn};
 
-use crate::user;
+use crate::log_file::as_user;
+use crate::peer;
+use crate::user::{self, Ids};
 
 /// How an agent talks to pmcd.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -55,31 +61,34 @@ pub(crate) struct Connection {
 }
 
 impl Transport {
-    /// Makes sockets ready to be connected to.
-    pub(crate) fn bind(&self, config: &Config) -> io::Result<Bound> {
+    /// Makes sockets ready to be connected to. `user`: the user that the process is going to be.
+    pub(crate) fn bind(&self, config: &Config, user: Option<Ids>) -> io::Result<Bound> {
         let tcp = |name: &str, at: fn(u16) -> SocketAddr| inet_port(name).and_then(|p| TcpListener::bind(at(p)));
         Ok(match self {
             Transport::Pipe => Bound::Pipe,
             Transport::Inet(name) => Bound::Tcp(tcp(name, |port| (Ipv4Addr::LOCALHOST, port).into())?),
             Transport::Ipv6(name) => Bound::Tcp(tcp(name, |port| (Ipv6Addr::LOCALHOST, port).into())?),
-            Transport::Unix(path) => Bound::Unix(unix(path, config)?),
+            Transport::Unix(path) => Bound::Unix(unix(path, config, user)?),
         })
     }
 }
 
 impl Bound {
-    /// Waits for pmcd, and closes what it has connected to: an agent has one connection.
-    pub(crate) fn accept(self) -> io::Result<Connection> {
+    /// Waits for pmcd, and closes what it has connected to: an agent has one connection. Those of others than root, PCP's
+    /// user and the agent's own are closed.
+    pub(crate) fn accept(self, config: &Config) -> io::Result<Connection> {
+        let pcp = config.user();
+        let admits = |uid| user::is_admin(uid, &pcp);
         let socket = match self {
             Bound::Pipe => return pipe(),
             Bound::Tcp(listener) => {
-                let (socket, from) = listener.accept()?;
+                let (socket, from) = peer::accept_tcp(&listener, admits)?;
                 // A request and its answer shall not wait for each other's acknowledgement.
                 socket.set_nodelay(true)?;
                 debug!(target: "libpmda", "connected from {from}");
                 OwnedFd::from(socket)
             }
-            Bound::Unix(listener) => OwnedFd::from(listener.accept()?.0),
+            Bound::Unix(listener) => OwnedFd::from(peer::accept_unix(&listener, admits)?),
         };
         Ok(Connection { input: File::from(socket.try_clone()?), output: File::from(socket) })
     }
@@ -95,28 +104,82 @@ fn pipe() -> io::Result<Connection> {
     Ok(Connection { input: input.into(), output: output.into() })
 }
 
-/// The socket can be reached by pmcd's user and group.
-fn unix(path: &Path, config: &Config) -> io::Result<UnixListener> {
-    match fs::remove_file(path) {
-        Ok(()) => warn!("socket {} exists, unlinked it", path.display()),
+/// Makes a socket that pmcd's user and group can reach, in place of one that is there.
+///
+/// Its directory may be another user's, who may swap what is in it at any moment: neither mode nor owner are set by a
+/// name there. `user`: the user that the process is going to be.
+fn unix(path: &Path, config: &Config, user: Option<Ids>) -> io::Result<UnixListener> {
+    let name = config.user();
+    let owner = user::find(&name);
+    if owner.is_none() {
+        warn!("there is no user {name} to own socket {}", path.display());
+    }
+    if !user::is_root() {
+        return replace(path, || with_mode(|| UnixListener::bind(path)));
+    }
+    if owner.is_some() && owner == user {
+        let whole = || if user::is_root() { give(path, owner) } else { with_mode(|| UnixListener::bind(path)) };
+        return as_user(user, || replace(path, whole));
+    }
+    replace(path, || give(path, owner))
+}
+
+/// Makes a socket after removing one that is there. What is no socket stays.
+fn replace(path: &Path, make: impl Fn() -> io::Result<UnixListener>) -> io::Result<UnixListener> {
+    let (dir, name) = Dir::of(path)?;
+    match dir.kind(name) {
+        Ok(SFlag::S_IFSOCK) => {
+            dir.remove(name)?;
+            warn!("socket {} exists, unlinked it", path.display());
+        }
+        Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket")),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         Err(e) => return Err(e),
     }
-    let listener = UnixListener::bind(path)?;
-    // Without the right to do this the agent may still be reached, for instance by a test.
-    if let Err(e) = fs::set_permissions(path, PermissionsExt::from_mode(0o660)) {
-        debug!(target: "libpmda", "mode of {}: {e}", path.display());
+    make()
+}
+
+/// Makes a socket of another user: in a directory that only root may enter, which it leaves when it is complete.
+fn give(path: &Path, owner: Option<Ids>) -> io::Result<UnixListener> {
+    let (dir, name) = Dir::of(path)?;
+    let hidden = OsString::from(format!(".{}.{}", name.display(), std::process::id()));
+    // One that a killed process has left.
+    let _ = dir.subdir(&hidden, 0o700).map(|left| left.remove(SOCKET.as_ref()));
+    let _ = dir.remove_dir(&hidden);
+    let inner = dir.subdir(&hidden, 0o700)?;
+    let given = give_by(&inner, owner).and_then(|listener| {
+        renameat(&inner, SOCKET, &dir, name)?;
+        Ok(listener)
+    });
+    if given.is_err() {
+        let _ = inner.remove(SOCKET.as_ref());
     }
-    let name = config.user();
-    match user::find(&name) {
-        Some(user) => {
-            if let Err(e) = nix::unistd::chown(path, Some(user.uid), Some(user.gid)) {
-                debug!(target: "libpmda", "owner of {}: {e}", path.display());
-            }
-        }
-        None => warn!("there is no user {name} to own socket {}", path.display()),
+    let _ = dir.remove_dir(&hidden);
+    given
+}
+
+const SOCKET: &str = "socket";
+
+fn give_by(inner: &Dir, owner: Option<Ids>) -> io::Result<UnixListener> {
+    let stat = fstat(inner)?;
+    if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user may enter its directory"));
+    }
+    // Nothing else leads there for sure, and the name of a socket has 107 bytes at most.
+    let path = format!("/proc/self/fd/{}/{SOCKET}", inner.as_fd().as_raw_fd());
+    let listener = with_mode(|| UnixListener::bind(path))?;
+    if let Some(owner) = owner {
+        fchownat(inner, SOCKET, Some(owner.uid), Some(owner.gid), AtFlags::AT_SYMLINK_NOFOLLOW)?;
     }
     Ok(listener)
+}
+
+/// Makes something with mode 0660.
+fn with_mode<T>(make: impl FnOnce() -> T) -> T {
+    let before = umask(Mode::from_bits_truncate(0o117));
+    let made = make();
+    umask(before);
+    made
 }
 
 /// A TCP port by its number, or its name in `/etc/services`.
@@ -145,10 +208,10 @@ mod tests {
 
     #[test]
     fn answers_do_not_wait_for_each_other() {
-        let bound = Transport::Inet("0".into()).bind(&Config::new(b"", [])).unwrap();
+        let bound = Transport::Inet("0".into()).bind(&Config::new(b"", []), None).unwrap();
         let Bound::Tcp(listener) = &bound else { panic!("{bound:?}") };
         let _pmcd = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let connection = bound.accept().unwrap();
+        let connection = bound.accept(&Config::new(b"", [])).unwrap();
         let undelayed = |file: &File| getsockopt(file, TcpNoDelay).unwrap();
         assert!(undelayed(&connection.input) && undelayed(&connection.output));
     }

@@ -1,6 +1,7 @@
 //! The user that an agent runs as (pmSetProcessIdentity(3)).
 
 use std::ffi::CString;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgid, setgroups, setuid};
@@ -34,14 +35,18 @@ pub(crate) struct Ids {
 /// Looks a user up: in `/etc/passwd`, where PCP's own user is, and else wherever the host keeps users.
 /// The first is cheap at a time when pmcd waits for the agent.
 pub(crate) fn find(name: &str) -> Option<Ids> {
-    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let elsewhere = || User::from_name(name).ok().flatten().map(|user| Ids { uid: user.uid, gid: user.gid });
+    in_file(Path::new("/etc/passwd"), name).or_else(elsewhere)
+}
+
+/// Looks a user up in a file as of passwd(5).
+fn in_file(path: &Path, name: &str) -> Option<Ids> {
     let entry = |line: &str| {
         let mut fields = line.strip_prefix(name)?.strip_prefix(':')?.split(':');
         let (_, uid, gid) = (fields.next()?, fields.next()?, fields.next()?);
         Some(Ids { uid: Uid::from_raw(uid.parse().ok()?), gid: Gid::from_raw(gid.parse().ok()?) })
     };
-    let elsewhere = || User::from_name(name).ok().flatten().map(|user| Ids { uid: user.uid, gid: user.gid });
-    passwd.lines().find_map(entry).or_else(elsewhere)
+    std::fs::read_to_string(path).unwrap_or_default().lines().find_map(entry)
 }
 
 /// Becomes a user, with its groups. A process that is not root's can only stay what it is.
@@ -60,16 +65,22 @@ pub fn switch(name: &str) -> Result<(), UserError> {
 
 fn set_groups(name: &str, gid: Gid) -> Result<(), Errno> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    if are_in_file(&read("/etc/nsswitch.conf")) {
+    if are_in_file(&read("/etc/nsswitch.conf"), "group:") {
         return setgroups(&groups(&read("/etc/group"), name, gid));
     }
     initgroups(&CString::new(name).map_err(|_| Errno::EINVAL)?, gid)
 }
 
-/// Whether the host keeps groups in their file, as nsswitch.conf(5) says: then reading it is enough, and
+/// Whether to look users up is a matter of reading files.
+pub(crate) fn is_quick() -> bool {
+    let nsswitch = std::fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default();
+    ["passwd:", "group:"].iter().all(|database| are_in_file(&nsswitch, database))
+}
+
+/// Whether the host keeps users or groups in their file, as nsswitch.conf(5) says: then reading it is enough, and
 /// cheaper at a time when pmcd waits for the agent. systemd only adds users of its own.
-fn are_in_file(nsswitch: &str) -> bool {
-    let sources = nsswitch.lines().find_map(|line| line.strip_prefix("group:"));
+fn are_in_file(nsswitch: &str, database: &str) -> bool {
+    let sources = nsswitch.lines().find_map(|line| line.strip_prefix(database));
     sources.is_some_and(|sources| {
         sources.contains("files") && sources.split_whitespace().all(|source| ["files", "systemd"].contains(&source))
     })
@@ -84,6 +95,12 @@ fn groups(file: &str, name: &str, gid: Gid) -> Vec<Gid> {
     };
     let others = file.lines().filter_map(of).filter(|other| *other != gid);
     std::iter::once(gid).chain(others).collect()
+}
+
+/// Whether a user may administrate agents: root, PCP's user, and the user of this process.
+pub(crate) fn is_admin(uid: u32, pcp: &str) -> bool {
+    let is_pcp = || in_file(Path::new("/etc/passwd"), pcp).is_some_and(|pcp| pcp.uid.as_raw() == uid);
+    uid == 0 || uid == geteuid().as_raw() || is_pcp()
 }
 
 /// Whether the process may become another user.
@@ -114,7 +131,7 @@ mod tests {
             ("# group: files\n", false),
             ("", false),
         ] {
-            assert_eq!(are_in_file(text), file, "{text}");
+            assert_eq!(are_in_file(text, "group:"), file, "{text}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! A configuration file that is read again when it changes.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A file, and what was last seen of it.
 #[derive(Debug)]
@@ -16,9 +16,20 @@ pub struct Watch {
 #[derive(Debug)]
 enum Seen {
     Nothing,
-    /// The open file, its state, and when its path was last looked up.
-    Content(File, State, Instant),
+    Content(Content),
     Failure(Option<i32>),
+}
+
+/// The content that was read last.
+#[derive(Debug)]
+struct Content {
+    /// The open file, and its state before it was read.
+    file: File,
+    state: State,
+    /// When its path was last looked up.
+    looked_up: Instant,
+    /// What was read, and until when the file may be written again without another state.
+    recent: Option<(Instant, Vec<u8>)>,
 }
 
 /// Changes whenever a file is written, replaced, renamed or removed.
@@ -41,10 +52,29 @@ impl State {
             links: m.nlink(),
         }
     }
+
+    /// For how long the file may be written again without another state: its times are those of a clock that ticks, and
+    /// which may be ahead of this one, or may be set back.
+    fn tick(&self) -> Option<Duration> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = u64::try_from(self.changed.0).unwrap_or_default();
+        let nanoseconds = u32::try_from(self.changed.1).unwrap_or_default();
+        let tick = if nanoseconds == 0 { SECONDS } else { TICK };
+        (now < Duration::new(seconds, nanoseconds).saturating_add(tick)).then_some(tick)
+    }
 }
 
 /// How long a directory or a symbolic link on the way may change unnoticed.
 const PATH: Duration = Duration::from_secs(1);
+
+/// The coarsest clock that the kernel has for files ticks a hundred times a second; twice that.
+const TICK: Duration = Duration::from_millis(20);
+
+/// The times of some file systems are whole seconds, or even ones.
+const SECONDS: Duration = Duration::from_secs(2);
+
+/// Longest file that is read, in bytes.
+const LONGEST: u64 = 1 << 26;
 
 impl Watch {
     /// Watches a file that may be there or not.
@@ -53,26 +83,23 @@ impl Watch {
     }
 
     /// The content, if the file is not what it was at the last call: at first always. A failure,
-    /// such as the absence of the file, comes once, until there is another one or the file is back.
+    /// such as the absence of the file, comes once, until there is another one or the file is back. What is no regular
+    /// file, or longer than 64 MiB, is a failure.
     ///
     /// While nothing changes this costs one system call, which looks at the open file and not at its
     /// path: another file in its place is seen at once, another directory or symbolic link on the way
-    /// to it within a second.
+    /// to it within a second. Just after a change the file is read again at each call, because it may have been written
+    /// once more within one tick of its file system's clock.
     pub fn changed(&mut self) -> Option<io::Result<Vec<u8>>> {
-        if let Seen::Content(file, state, looked_up) = &mut self.seen {
-            let same = file.metadata().is_ok_and(|m| State::of(&m) == *state);
-            if same && looked_up.elapsed() < PATH {
-                return None;
-            }
-            if same && std::fs::metadata(&self.path).is_ok_and(|m| State::of(&m) == *state) {
-                *looked_up = Instant::now();
-                return None;
-            }
+        if let Seen::Content(content) = &mut self.seen
+            && content.is_same(&self.path)
+        {
+            return None;
         }
         match self.read() {
-            Ok((content, seen)) => {
-                self.seen = seen;
-                Some(Ok(content))
+            Ok((bytes, content)) => {
+                self.seen = Seen::Content(content);
+                Some(Ok(bytes))
             }
             Err(e) => {
                 let news = !matches!(self.seen, Seen::Failure(code) if code == e.raw_os_error());
@@ -82,18 +109,61 @@ impl Watch {
         }
     }
 
-    fn read(&self) -> io::Result<(Vec<u8>, Seen)> {
-        let mut file = File::open(&self.path)?;
+    fn read(&self) -> io::Result<(Vec<u8>, Content)> {
+        let file = pmapi::file::open(&self.path)?;
         // Before the content: what is written in between counts as a change.
         let state = State::of(&file.metadata()?);
-        let mut content = Vec::new();
-        file.read_to_end(&mut content)?;
-        Ok((content, Seen::Content(file, state, Instant::now())))
+        let bytes = pmapi::file::read_from(&file, LONGEST)?;
+        let recent = state.tick().map(|tick| (Instant::now() + tick, bytes.clone()));
+        Ok((bytes, Content { file, state, looked_up: Instant::now(), recent }))
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl Content {
+    /// Whether the file is what it was.
+    fn is_same(&mut self, path: &Path) -> bool {
+        if !self.file.metadata().is_ok_and(|m| State::of(&m) == self.state) {
+            return false;
+        }
+        if let Some((until, bytes)) = &self.recent {
+            // Looked at before the file is read: what is written later has another state.
+            let is_last = Instant::now() >= *until;
+            if !holds(&self.file, bytes) {
+                return false;
+            }
+            if is_last {
+                self.recent = None;
+            }
+        }
+        if self.looked_up.elapsed() >= PATH {
+            if !std::fs::metadata(path).is_ok_and(|m| State::of(&m) == self.state) {
+                return false;
+            }
+            self.looked_up = Instant::now();
+        }
+        true
+    }
+}
+
+/// Whether a file has this content.
+fn holds(file: &File, mut bytes: &[u8]) -> bool {
+    let mut buffer = [0; 4096];
+    let mut at = 0;
+    loop {
+        match file.read_at(&mut buffer, at) {
+            Ok(0) => return bytes.is_empty(),
+            Ok(n) => match bytes.strip_prefix(buffer.get(..n).unwrap_or_default()) {
+                Some(rest) => (bytes, at) = (rest, at + n as u64),
+                None => return false,
+            },
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
     }
 }
 
@@ -124,6 +194,43 @@ mod tests {
         assert_eq!(watch.changed().unwrap().unwrap(), b"back");
         fs::remove_file(&path).unwrap();
         assert!(watch.changed().unwrap().is_err());
+    }
+
+    #[test]
+    fn changes_within_a_tick_are_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("conf");
+        fs::write(&path, "0000").unwrap();
+        let mut watch = Watch::new(&path);
+        assert_eq!(watch.changed().unwrap().unwrap(), b"0000");
+        for n in 1..1000 {
+            let text = format!("{n:04}");
+            fs::write(&path, &text).unwrap();
+            assert_eq!(watch.changed().unwrap().unwrap(), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_no_more_when_its_time_has_passed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("conf");
+        fs::write(&path, "text").unwrap();
+        let mut watch = Watch::new(&path);
+        assert_eq!(watch.changed().unwrap().unwrap(), b"text");
+        std::thread::sleep(TICK);
+        assert!(watch.changed().is_none());
+        let Seen::Content(content) = &watch.seen else { panic!() };
+        assert!(content.recent.is_none());
+    }
+
+    #[test]
+    fn a_fifo_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("conf");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut watch = Watch::new(&path);
+        assert_eq!(watch.changed().unwrap().unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert!(watch.changed().is_none());
     }
 
     #[test]

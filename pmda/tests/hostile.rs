@@ -146,7 +146,8 @@ fn what_is_no_pdu_ends_the_session() {
     assert!(matches!(then(&[0, 0, 0, 11, 0, 0, 0x70, 3, 0, 0, 0, 0]), Err(SessionError::Frame(_))));
     assert!(matches!(then(&[0x7f, 0xff, 0xff, 0xff, 0, 0, 0x70, 3, 0, 0, 0, 0]), Err(SessionError::Frame(_))));
     assert!(matches!(then(&[0, 0, 0, 16, 0x80, 0, 0x70, 3, 0, 0, 0, 0]), Err(SessionError::Frame(_))));
-    assert!(matches!(then(&[0x7f, 0, 0, 0, 0, 0, 0x70, 3, 0, 0, 0, 0, 1]), Err(SessionError::Cut(13))));
+    assert!(matches!(then(&[0, 1, 0, 0, 0, 0, 0x70, 3, 0, 0, 0, 0, 1]), Err(SessionError::Cut(13))));
+    assert!(matches!(then(&[0x7f, 0, 0, 0, 0, 0, 0x70, 3, 0, 0, 0, 0, 1]), Err(SessionError::Frame(_))));
     assert!(matches!(then(&[0, 0, 0]), Err(SessionError::Cut(3))));
     let version = [0, 0, 0, 20, 0, 0, 0x70, 0x0c, 0, 0, 0, 1, 0, 0, 0, 1, 1, 7, 0, 0];
     assert!(matches!(session(&version), Err(SessionError::Version(7))));

@@ -19,6 +19,7 @@ impl Agent for Careless {
         setup.metric("careless.b", Item::new(0, 2), Type::U32);
         setup.metric("careless.a.below", Item::new(0, 3), Type::U32).indom(Serial::new(9));
         setup.metric("careless.c", Item::new(0, 4), Type::U32).help("two\nlines", "").labels(json!(["none"]));
+        setup.metric("careless.d", Item::new(0, 5), Type::U32).restricted();
         setup.indom(Serial::new(1)).instances([(1, "x y"), (1, "z"), (2, "x")]);
         setup.indom(Serial::new(1)).instances([(0, "")]);
         setup.labels(json!({"1st": 1}));
@@ -41,6 +42,7 @@ fn every_mistake_is_named() {
         "metric careless.a.below: instance domain 9 is not declared",
         "careless.c: the help in one line has several",
         "labels of metric careless.c: label text is not a JSON object",
+        "metric careless.d: restricted, but Agent::WANTS has no Flags::AUTHORIZE",
         "instance domain 1: instance 1 (\"z\") is there twice",
         "instance domain 1: instance 2 (\"x\") is there twice",
         "instance domain 1: declared twice",

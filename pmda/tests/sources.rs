@@ -12,6 +12,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use pmapi::pdu::Pdu;
+use pmapi::pdu::metadata::DescReq;
 use pmapi::{Domain, PmId, config::Config};
 use pmda::collector::{self, Channel, Collector, State, Stream};
 use pmda::prelude::*;
@@ -173,6 +175,37 @@ fn answers_while_its_source_hangs(agent: &mut Collector<impl Channel>, feed: &Se
     until(agent, Ok(1), Err(Error::NOAGENT));
     feed.send(Ok(2)).unwrap();
     until(agent, Err(Error::NOAGENT), Ok(2));
+}
+
+/// The answer is larger than what the socket takes.
+#[test]
+fn sources_are_served_while_pmcd_does_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_feed, config) = feed(&dir);
+    let (thread, mut agent) = start(config);
+    let many = vec![pmid(LINES); 300_000];
+    agent
+        .send_raw(|out, from| pmapi::pdu::metadata::encode_fetch(out, from, from, many.iter().copied().map(Some)))
+        .unwrap();
+    // So is one that comes meanwhile, though not answered.
+    agent.send_raw(|out, from| DescReq { pmid: Some(pmid(LINES)) }.encode(out, from)).unwrap();
+    let mut peer = BufReader::new(UnixStream::connect(dir.path().join("socket")).unwrap());
+    for _ in 0..100 {
+        peer.get_mut().write_all(b"line\n").unwrap();
+        let mut line = String::new();
+        peer.read_line(&mut line).unwrap();
+        assert_eq!(line, "line\n");
+    }
+    let (_, answer) = agent.receive_raw().unwrap();
+    let Pdu::Result(result) = answer else { panic!("{answer:?}") };
+    // As it was when it was asked for.
+    assert!(result.sets().all(|set| set.values().all(|(_, raw)| raw.atom(Type::U32) == Ok(Atom::U32(0)))));
+    assert_eq!(result.sets().count(), many.len());
+    let (_, answer) = agent.receive_raw().unwrap();
+    assert!(matches!(answer, Pdu::Desc(_)), "{answer:?}");
+    assert_eq!(agent.value(pmid(LINES)).unwrap(), Atom::U32(100));
+    drop(agent);
+    thread.join().unwrap();
 }
 
 #[test]

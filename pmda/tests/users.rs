@@ -53,3 +53,49 @@ fn an_agent_becomes_another_user() {
         assert_eq!(identity(command, user), is(user));
     }
 }
+
+/// Root that may not become PCP's user, and has its group by then.
+#[test]
+fn an_agent_that_cannot_become_pcps_user_ends() {
+    let has_pcp = nix::unistd::User::from_name("pcp").unwrap().is_some() && pmapi::Config::path().exists();
+    if !nix::unistd::geteuid().is_root() || !has_pcp {
+        return;
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-setuid", "--inh-caps=-setuid"]).arg(stage::example("stage")).args(["-l", "-"]);
+    let output = command.output().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{log}");
+    assert!(log.contains("Critical: setuid for user \"pcp\": EPERM"), "{log}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+}
+
+/// Whoever is neither root nor PCP's user nor the agent's is not served, and pmcd still is.
+#[test]
+fn strangers_who_connect_before_pmcd_are_refused() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("stage.log");
+    let mut agent = Command::new(stage::example("stage"));
+    agent.args(["-U", "root", "-i", &port.to_string(), "-l"]).arg(&log);
+    let mut agent = agent.spawn().unwrap();
+    let listens =
+        || std::fs::read_to_string("/proc/net/tcp").unwrap().contains(&format!(":{port:04X} 00000000:0000 0A"));
+    while !listens() {
+        std::thread::yield_now();
+    }
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && head -c 1 <&3 | wc -c");
+    for _ in 0..3 {
+        let mut stranger = Command::new("setpriv");
+        let output = stranger.args(["--reuid=54321", "--clear-groups", "bash", "-c", &script]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0", "{output:?}");
+    }
+    let pmcd = Launch::socket(pmda::collector::Address::Inet(port)).start().unwrap();
+    drop(pmcd);
+    assert!(agent.wait().unwrap().success());
+    let log = std::fs::read_to_string(log).unwrap();
+    assert_eq!(log.matches("user 54321 has connected, who is not pmcd").count(), 3, "{log}");
+}

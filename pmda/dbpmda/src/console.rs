@@ -5,6 +5,8 @@ use std::fmt::Arguments;
 use std::io::{self, Write};
 use std::rc::Rc;
 
+use pmapi::escape::Output;
+
 /// Standard output and standard error, or what a test puts in their place.
 ///
 /// Lines of both appear in the order in which they were ended. What cannot be written is dropped: a
@@ -16,9 +18,9 @@ pub struct Console {
 }
 
 impl Console {
-    /// Of this process.
+    /// Of this process. What agents choose steers no terminal.
     pub fn standard() -> Self {
-        Self::new(io::stdout(), io::stderr())
+        Self::new(Output::to(io::stdout()), Output::to(io::stderr()))
     }
 
     /// With other writers.

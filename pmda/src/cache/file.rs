@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, str};
+use std::str;
 
+use pmapi::file::Dir;
 use thiserror::Error;
 
 use super::entries::Entry;
@@ -133,37 +134,38 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
-/// Puts a new file in the place of the old one, so that there is always a whole one; where only the
-/// file itself may be written, writes into it.
-pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(".new");
-    match fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path)) {
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => fs::write(path, text),
-        done => done,
-    }
-}
+/// Longest file that is read, in bytes.
+pub(super) const LONGEST: u64 = 1 << 28;
+
+/// Most damaged files that are kept of a cache.
+const MOST_ASIDE: usize = 8;
 
 /// Gives a file another name, `FILE.damaged` or `FILE.damaged.2` and so on, that it keeps when a new
-/// one takes its place; files that have such names stay.
+/// one takes its place. Files that have such names stay, but for the last one when there are eight.
 pub(super) fn keep_aside(path: &Path) -> io::Result<PathBuf> {
-    for n in 1.. {
-        let mut aside = path.as_os_str().to_owned();
+    let (dir, name) = Dir::of(path)?;
+    let aside = |n: usize| {
+        let mut aside = name.to_owned();
         aside.push(".damaged");
         if n > 1 {
             aside.push(format!(".{n}"));
         }
-        let linked = match fs::hard_link(path, &aside) {
+        aside
+    };
+    for aside in (1..=MOST_ASIDE).map(aside) {
+        let linked = match dir.link(name, &aside) {
             // Not everybody may give a name to another user's file.
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !Path::new(&aside).exists() => {
-                fs::rename(path, &aside)
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied && dir.stat(&aside).is_err() => {
+                dir.rename(name, &aside)
             }
             done => done,
         };
         match linked {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            done => return done.map(|()| aside.into()),
+            done => return done.map(|()| path.with_file_name(aside)),
         }
     }
-    Err(io::ErrorKind::AlreadyExists.into())
+    let last = aside(MOST_ASIDE);
+    dir.rename(name, &last)?;
+    Ok(path.with_file_name(last))
 }

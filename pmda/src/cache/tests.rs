@@ -1,3 +1,4 @@
+use std::fs;
 use std::path::Path;
 
 use pmapi::{Domain, Serial};
@@ -141,6 +142,32 @@ fn unused_instances_are_purged() {
 }
 
 #[test]
+fn a_link_in_the_place_of_its_file_is_not_followed() {
+    let attacker = testkit::Attacker::swaps(["253.1", "253.1.new", ".253.1.new", "253.1.damaged"]);
+    let mut cache = Cache::<()> { file: Some(attacker.dir().join("253.1")), ..Cache::new(indom()) };
+    for n in 0..300 {
+        cache.damaged = n % 10 == 0;
+        cache.store(&format!("i{n}"), ()).unwrap();
+        // Others may remove the temporary file at any moment; there is always a whole file.
+        let _ = cache.write();
+        let _ = cache.load();
+    }
+    attacker.has_failed();
+}
+
+#[test]
+fn what_is_no_file_is_not_waited_for() {
+    let (_dir, file, config) = home("");
+    fs::remove_file(&file).unwrap();
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut cache = Cache::<()>::open(indom(), &config);
+    assert!(matches!(cache.load(), Err(FileError::Io { .. })));
+    let sparse = fs::remove_file(&file).and_then(|()| fs::File::create(&file)).unwrap();
+    sparse.set_len(file::LONGEST + 1).unwrap();
+    assert!(matches!(cache.load(), Err(FileError::Io { .. })));
+}
+
+#[test]
 fn a_damaged_file_is_kept_and_the_rest_of_it_used() {
     let damages = [
         ("x\n1 2 y\n", 1, 0),
@@ -172,6 +199,21 @@ fn a_damaged_file_is_kept_and_the_rest_of_it_used() {
         cache.write().unwrap();
         assert!(!aside(".3").exists());
     }
+}
+
+#[test]
+fn damaged_files_that_are_kept_have_a_number() {
+    let (dir, file, config) = home("");
+    for n in 0..20 {
+        fs::write(&file, format!("{n}\n")).unwrap();
+        let mut cache = Cache::open(indom(), &config);
+        cache.store("a", 1).unwrap();
+        cache.save().unwrap();
+    }
+    let aside = |n: &str| read(&file.with_extension(format!("1.damaged{n}")));
+    assert_eq!((aside(""), aside(".2"), aside(".8")), ("0\n".into(), "1\n".into(), "19\n".into()));
+    assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 9);
+    drop(dir);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::isolate::{self, Group};
 use super::process::reap;
 use super::{Collector, End, Error, Process, Result, Stream};
 
@@ -61,6 +62,7 @@ pub struct Launch {
     handshake: Option<Duration>,
     timeout: Option<Duration>,
     limit: Option<u32>,
+    isolated: bool,
 }
 
 impl Launch {
@@ -70,7 +72,7 @@ impl Launch {
     fn new(address: Option<Address>, command: Option<Command>) -> Launch {
         let handshake = Some(Collector::<Process>::HANDSHAKE_TIMEOUT);
         let timeout = Some(Collector::<Process>::TIMEOUT);
-        Launch { address, command, not_ready: false, handshake, timeout, limit: None }
+        Launch { address, command, not_ready: false, handshake, timeout, limit: None, isolated: false }
     }
 
     /// `pipe binary`: the agent's standard input and output. Standard error goes where the command
@@ -115,6 +117,14 @@ impl Launch {
         self
     }
 
+    /// The agent inherits no descriptor but its standard input, output and error, and is killed with everything that it
+    /// has started when its connection is dropped or this process ends, even by a signal that cannot be caught. To be
+    /// started by a thread that stays.
+    pub fn isolated(mut self) -> Launch {
+        self.isolated = true;
+        self
+    }
+
     /// Starts the agent, connects, and makes the version exchange.
     pub fn start(self) -> Result<Collector<Process>> {
         let handshake = self.handshake;
@@ -131,26 +141,36 @@ impl Launch {
 
     /// Starts the agent and connects, without the version exchange.
     pub fn open(mut self) -> Result<Process> {
-        let command = self.command.take();
+        let isolated = self.isolated;
+        let mut command = self.command.take();
+        if let Some(command) = command.as_mut().filter(|_| isolated) {
+            isolate::isolate(command);
+        }
+        let group = |child: &Child| isolated.then(|| Group::of(child));
         match self.address {
             None => {
                 let mut command = command.ok_or(Error::Closed)?;
                 command.stdin(Stdio::piped()).stdout(Stdio::piped());
                 let mut child = spawn(command)?;
+                let group = group(&child);
                 match (child.stdout.take(), child.stdin.take()) {
                     (Some(from), Some(to)) => {
                         let stream = Stream::new(OwnedFd::from(from), OwnedFd::from(to))?;
-                        Ok(Process::new(stream, Some(child)))
+                        Ok(Process::new(stream, Some(child), group))
                     }
                     _ => Err(Error::Closed),
                 }
             }
             Some(address) => match command {
                 None => match address.connect() {
-                    Ok(stream) => Ok(Process::new(stream, None)),
+                    Ok(stream) => Ok(Process::new(stream, None, None)),
                     Err(source) => Err(Error::Connect { address, source }),
                 },
-                Some(command) => connect_to(spawn(command)?, address),
+                Some(command) => {
+                    let child = spawn(command)?;
+                    let group = group(&child);
+                    connect_to(child, group, address)
+                }
             },
         }
     }
@@ -198,12 +218,12 @@ fn spawn(mut command: Command) -> Result<Child> {
 
 /// Connects to an agent that has just been started, when it listens. It accepts a single connection,
 /// so that there is no way to find out but to connect.
-fn connect_to(mut child: Child, address: Address) -> Result<Process> {
+fn connect_to(mut child: Child, group: Option<Group>, address: Address) -> Result<Process> {
     let end = Instant::now() + Launch::LISTEN;
     let mut pause = Duration::from_millis(2);
     loop {
         match address.connect() {
-            Ok(stream) => return Ok(Process::new(stream, Some(child))),
+            Ok(stream) => return Ok(Process::new(stream, Some(child), group)),
             Err(e)
                 if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) && Instant::now() < end =>
             {

@@ -27,6 +27,8 @@
 
 mod channel;
 mod error;
+mod guard;
+mod isolate;
 mod launch;
 mod process;
 mod reply;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use pmapi::pdu::Header;
 
+use super::isolate::Group;
 use super::{Channel, Collector, Result, Stream};
 
 /// The connection to an agent, and its process if the collector has started it.
@@ -16,6 +17,8 @@ use super::{Channel, Collector, Result, Stream};
 pub struct Process {
     stream: Stream,
     child: Option<Child>,
+    /// The processes that go with it.
+    group: Option<Group>,
 }
 
 /// How an agent ended after its connection had been closed.
@@ -35,8 +38,8 @@ impl Process {
     /// What pmcd grants its agents when it stops.
     const GRACE: Duration = Duration::from_millis(150);
 
-    pub(super) fn new(stream: Stream, child: Option<Child>) -> Process {
-        Process { stream, child }
+    pub(super) fn new(stream: Stream, child: Option<Child>, group: Option<Group>) -> Process {
+        Process { stream, child, group }
     }
 
     pub(super) fn set_limit(&mut self, bytes: u32) {
@@ -46,7 +49,9 @@ impl Process {
     /// Closes the connection and waits for the end of the process.
     pub(super) fn end(&mut self) -> End {
         self.stream.close();
-        self.child.take().map_or(End::NotStarted, |child| reap(child, Self::GRACE))
+        let killed = self.group.take().is_some_and(|group| !group.end(Instant::now() + Self::GRACE));
+        let end = self.child.take().map_or(End::NotStarted, |child| reap(child, Self::GRACE));
+        if killed && matches!(end, End::Exited(_)) { End::Killed } else { end }
     }
 }
 

@@ -107,11 +107,13 @@ extern "C" fn end_all() {
     if PROCESS.get() != Some(&std::process::id()) {
         return;
     }
+    crate::log::begin_exit();
     let all: Vec<_> = hosts().iter().map(|made| (made.ext, made.end)).collect();
     for (ext, end) in all {
         // SAFETY: hosts live for ever.
         _ = catch_unwind(AssertUnwindSafe(|| unsafe { end(ext) }));
     }
+    _ = catch_unwind(crate::log::finish);
 }
 
 /// The name of the process, as PCP's log lines have it.

@@ -21,6 +21,7 @@
 pub(crate) mod abi;
 pub(crate) mod block;
 mod calls;
+pub(crate) mod child;
 mod host;
 pub(crate) mod memory;
 mod reply;

@@ -11,6 +11,7 @@ use pmapi::{Error, InDom, Result};
 use tracing::{debug, error};
 
 use super::Engine;
+use crate::access::Access;
 use crate::agent::{Agent, Request};
 use crate::client::Client;
 use crate::log::panic_message;
@@ -32,6 +33,11 @@ impl<A: Agent> Engine<A> {
     /// The agent.
     pub fn agent(&self) -> &A {
         &self.agent
+    }
+
+    /// Who may store what is for administrators.
+    pub(crate) fn access_mut(&mut self) -> &mut Access {
+        &mut self.access
     }
 
     /// The host can tell pmcd between requests that the agent is ready. `not_ready`: pmcd waits for
@@ -66,6 +72,11 @@ impl<A: Agent> Engine<A> {
 
     /// The host has sent the reply that [`Engine::handle`] gave.
     pub fn sent(&mut self) {
+        // What one large answer has needed others do not need.
+        self.result.give_back(KEPT);
+        if self.out.capacity() > KEPT && self.out.len() < self.out.capacity() / 16 {
+            self.out.shrink_to(KEPT);
+        }
         if let Some((request, client)) = self.answered.take() {
             let _ = self.guard(|engine| engine.agent.done(request, client));
         }
@@ -130,6 +141,9 @@ fn request(pdu: &Pdu<'_>) -> Option<Request> {
         _ => return None,
     })
 }
+
+/// Memory for answers that stays, in bytes.
+const KEPT: usize = 4 << 20;
 
 /// The bits of a label request for the labels of instances, and of an instance domain.
 const INSTANCES: i32 = 32;

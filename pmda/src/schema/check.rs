@@ -47,6 +47,9 @@ pub enum Mistake {
     /// A number that no instance can have.
     #[error("instance domain {0}: {1:?} has the number of no instance, 4294967295")]
     InstanceNumber(Serial, String),
+    /// A metric that administrators alone may store, of an agent that is not told who its clients are.
+    #[error("metric {0}: restricted, but Agent::WANTS has no Flags::AUTHORIZE")]
+    Restricted(String),
     /// Labels that are none.
     #[error("{0}: {1}")]
     Labels(String, String),
@@ -65,6 +68,7 @@ impl Setup {
         let mut names: BTreeMap<&str, &Metric> = BTreeMap::new();
         let mut items: HashMap<Item, &Metric> = HashMap::new();
         for m in &self.metrics {
+            mistakes.extend(m.check_restriction(self.wants).err());
             if !pmns::is_name(&m.name) {
                 mistakes.push(Mistake::Name(m.name.clone()));
             }

@@ -1,10 +1,11 @@
 //! Metrics and instance domains as an agent declares them.
 
 use pmapi::label::{LabelError, LabelSet};
+use pmapi::pdu::handshake::Flags;
 use pmapi::{Desc, Domain, InDom, Item, PmId, Semantics, Serial, Type, Units};
 use serde::Serialize;
 
-use super::Served;
+use super::{Mistake, Served};
 use crate::indom::Fixed;
 
 /// Labels, or what is wrong with them.
@@ -23,6 +24,7 @@ pub struct Metric {
     pub(super) oneline: String,
     pub(super) text: String,
     pub(super) storable: bool,
+    pub(super) restricted: bool,
     pub(super) parameter: bool,
     pub(super) labels: Labels,
 }
@@ -60,6 +62,7 @@ impl Metric {
             oneline: String::new(),
             text: String::new(),
             storable: false,
+            restricted: false,
             parameter: false,
             labels: Ok(LabelSet::new()),
         }
@@ -109,6 +112,17 @@ impl Metric {
         self
     }
 
+    /// Administrators may store values: root, PCP's user, and the user that the agent runs as. Everybody else gets
+    /// `PM_ERR_PERMISSION`, and so does a client that pmcd does not know the user of, unless the agent was started with
+    /// `--open-control` or has `PMDA_OPEN_CONTROL` in its environment or in pcp.conf. For what changes the agent for all its clients.
+    ///
+    /// [`Agent::WANTS`](crate::Agent::WANTS) has to have [`Flags::AUTHORIZE`](pmapi::pdu::handshake::Flags::AUTHORIZE).
+    pub fn restricted(&mut self) -> &mut Self {
+        self.storable = true;
+        self.restricted = true;
+        self
+    }
+
     /// Labels of the metric: a value that serializes to an object, for instance `json!({"a": 1})`, or
     /// the JSON text of one (pmdaAddLabels(3)).
     pub fn labels(&mut self, labels: impl Serialize) -> &mut Self {
@@ -154,11 +168,18 @@ impl Metric {
     }
 
     pub(crate) fn served(&self, domain: Domain) -> Served {
-        Served { desc: self.desc(domain), item: self.item, storable: self.storable, parameter: self.parameter }
+        let Metric { item, storable, restricted, parameter, .. } = *self;
+        Served { desc: self.desc(domain), item, storable, restricted, parameter }
     }
 
     pub(crate) fn label_set(&self) -> Labels {
         self.labels.clone()
+    }
+
+    /// Returns the mistake of restricting stores without asking who clients are.
+    pub(crate) fn check_restriction(&self, wants: Flags) -> Result<(), Mistake> {
+        let known = !self.restricted || wants.contains(Flags::AUTHORIZE);
+        if known { Ok(()) } else { Err(Mistake::Restricted(self.name.clone())) }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use clap::ArgMatches;
 use pmapi::config::Config;
 use pmapi::label::LabelSet;
+use pmapi::pdu::handshake::Flags;
 use pmapi::{Domain, InDom, Item, PmId, Serial, Type};
 use serde::Serialize;
 
@@ -50,6 +51,7 @@ impl Identity {
 #[derive(Debug)]
 pub struct Setup {
     own_name: &'static str,
+    wants: Flags,
     name: String,
     domain: Domain,
     config: Config,
@@ -73,6 +75,7 @@ impl Setup {
     pub(crate) fn new<A: Agent>(identity: Identity, config: Config, options: ArgMatches) -> Setup {
         Setup {
             own_name: A::NAME,
+            wants: A::WANTS,
             name: identity.name,
             domain: identity.domain,
             config,
@@ -111,6 +114,7 @@ impl Setup {
         self.dynamic.extend_from_slice(&roots);
         Dynamic::new(Scope {
             own_name: self.own_name,
+            wants: self.wants,
             name: self.name.clone(),
             domain: self.domain,
             roots,

@@ -9,12 +9,13 @@ pub(crate) struct Served {
     pub(crate) desc: Desc,
     pub(crate) item: Item,
     pub(crate) storable: bool,
+    pub(crate) restricted: bool,
     pub(crate) parameter: bool,
 }
 
 impl From<Desc> for Served {
     fn from(desc: Desc) -> Self {
-        Served { desc, item: desc.pmid.item(), storable: false, parameter: false }
+        Served { desc, item: desc.pmid.item(), storable: false, restricted: false, parameter: false }
     }
 }
 

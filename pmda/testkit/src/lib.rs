@@ -19,6 +19,7 @@
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used)]
 
 mod agent;
+mod attacker;
 mod c_agent;
 mod name_space;
 mod output;
@@ -26,6 +27,7 @@ mod pcp;
 mod pmcd;
 
 pub use agent::Agent;
+pub use attacker::Attacker;
 pub use c_agent::{CAgent, built};
 pub use name_space::NameSpace;
 pub use output::{Output, normalise};

@@ -179,7 +179,9 @@ impl Pmcd {
         self.launch();
     }
 
-    fn pid(&self) -> Pid {
+    /// The process of pmcd.
+    #[track_caller]
+    pub fn pid(&self) -> Pid {
         let child = self.child.as_ref().expect("a running pmcd");
         Pid::from_raw(i32::try_from(child.id()).expect("a process id"))
     }

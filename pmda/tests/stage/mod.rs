@@ -47,6 +47,8 @@ pub const PID: Item = Item::new(2, 2);
 /// Fetches of this metric by this client.
 pub const VISITS: Item = Item::new(2, 3);
 pub const VISITORS: Item = Item::new(2, 4);
+/// Administrators may store.
+pub const RULE: Item = Item::new(2, 7);
 /// Root alone may store.
 pub const SECRET: Item = Item::new(2, 5);
 pub const CONTAINER: Item = Item::new(2, 6);
@@ -143,6 +145,7 @@ impl Agent for Stage {
         setup.metric("stage.client.visits", VISITS, Type::U32);
         setup.metric("stage.client.visitors", VISITORS, Type::U64);
         setup.metric("stage.client.secret", SECRET, Type::U32).storable();
+        setup.metric("stage.client.rule", RULE, Type::U32).restricted();
         setup.metric("stage.client.container", CONTAINER, Type::String);
         setup.metric("stage.panic", PANIC, Type::U32).storable();
         setup.metric("stage.not_ready", NOT_READY, Type::U32).storable();
@@ -257,6 +260,7 @@ impl Agent for Stage {
                 self.restricted.set_filter(client, move |event| event.param(P_U64) == Some(wanted));
             }
             (SECRET, _) if client.uid() != Some(0) => return Err(Error::PERMISSION),
+            (RULE, _) => {}
             (SECRET, Atom::U32(n)) => self.secret = n,
             (PANIC, _) => (self.panics, self.panicking) = (self.panics + 1, true),
             (NOT_READY, Atom::U32(n)) => self.until = Some(Instant::now() + Duration::from_millis(n.into())),

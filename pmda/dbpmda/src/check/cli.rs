@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::Parser;
+use pmapi::escape::Escaped;
 use pmapi::{Domain, PmId};
 use pmda::collector::{Address, Launch};
 use pmda::dso::SharedObject;
@@ -91,7 +92,7 @@ fn try_run(args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
 
 fn report(findings: &[Finding]) -> ExitCode {
     for finding in findings {
-        println!("{finding}");
+        println!("{}", Escaped(finding));
     }
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }

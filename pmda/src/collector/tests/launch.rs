@@ -46,6 +46,32 @@ fn an_agent_that_ignores_the_end_is_killed() {
     assert!(!process_exists(pid));
 }
 
+/// The descriptors of a host of shared objects are not close-on-exec.
+#[test]
+fn an_isolated_agent_inherits_three_descriptors_and_goes_with_its_children() {
+    let (_from, to) = nix::unistd::pipe().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let list = dir.path().join("list");
+    let script =
+        format!("ls -l /proc/$$/fd >{0}.new; sleep 1000 & echo $! >>{0}.new; mv {0}.new {0}; wait", list.display());
+    let target = std::fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&to))).unwrap();
+    let process = Launch::pipe(shell(&script)).isolated().open().unwrap();
+    let text = loop {
+        if let Ok(text) = std::fs::read_to_string(&list) {
+            break text;
+        }
+        std::thread::yield_now();
+    };
+    assert!(!text.contains(target.to_str().unwrap()), "{text}");
+    let child: u32 = text.lines().last().unwrap().parse().unwrap();
+    assert!(process_exists(child));
+    drop(process);
+    // Nobody here waits for it: it may stay as a zombie.
+    while std::fs::read_to_string(format!("/proc/{child}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn an_agent_that_somebody_else_has_waited_for() {
     let agent = Launch::pipe(shell(&format!("printf '{CREDS}'; exec sleep 1000"))).start().unwrap();

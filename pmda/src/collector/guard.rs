@@ -1,0 +1,84 @@
+//! Process groups that end with this process, however it ends.
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tracing::warn;
+
+use super::isolate;
+
+/// Kills the groups that are left when its input ends, which is when this process does.
+const SCRIPT: &str = r#"
+all=
+while read -r what group
+do
+    case $what in
+        +) all="$all $group" ;;
+        *) rest=; for one in $all; do [ "$one" = "$group" ] || rest="$rest $one"; done; all=$rest ;;
+    esac
+done
+for one in $all; do kill -s KILL -- "-$one"; done
+"#;
+
+/// A process beside this one, which outlives it by a moment: a signal that cannot be caught leaves no time to end others.
+struct Guard {
+    groups: Vec<u32>,
+    child: Option<Child>,
+}
+
+static GUARD: Mutex<Guard> = Mutex::new(Guard { groups: Vec::new(), child: None });
+
+fn lock() -> MutexGuard<'static, Guard> {
+    GUARD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has a group killed when this process ends.
+pub(super) fn add(group: u32) {
+    let mut guard = lock();
+    guard.groups.push(group);
+    guard.tell(&format!("+ {group}\n"));
+}
+
+/// Lets a group be: it is gone.
+pub(super) fn remove(group: u32) {
+    let mut guard = lock();
+    guard.groups.retain(|one| *one != group);
+    if guard.child.is_some() {
+        guard.tell(&format!("- {group}\n"));
+    }
+}
+
+impl Guard {
+    fn tell(&mut self, line: &str) {
+        let told = self.child.as_mut().and_then(|child| child.stdin.as_mut()?.write_all(line.as_bytes()).ok());
+        if told.is_some() {
+            return;
+        }
+        // The first time, or somebody has killed it.
+        if let Some(mut dead) = self.child.take() {
+            let _ = dead.kill();
+            let _ = dead.wait();
+        }
+        if self.groups.is_empty() {
+            return;
+        }
+        let lines: String = self.groups.iter().map(|group| format!("+ {group}\n")).collect();
+        let started = start().and_then(|mut child| {
+            child.stdin.as_mut().map_or(Ok(()), |to| to.write_all(lines.as_bytes()))?;
+            Ok(child)
+        });
+        match started {
+            Ok(child) => self.child = Some(child),
+            Err(e) => warn!("processes of agents may outlive this one if it is killed: sh: {e}"),
+        }
+    }
+}
+
+fn start() -> std::io::Result<Child> {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    isolate::descriptors(&mut command);
+    command.process_group(0).spawn()
+}

@@ -1,0 +1,209 @@
+//! Limits of what strangers may cost an agent: what a limit has left out, and whom it is charged to.
+//!
+//! An agent decides what its limits are. A [`Budget`] counts what one of them has left out and tells the log, once for
+//! each source. [`Accounts`] says which user a process or a file is charged to.
+//!
+//! ```
+//! use pmda::limits::Budget;
+//!
+//! let mut names = Budget::new("names of transactions, 100 for each user");
+//! for uid in [1000, 1000, 1001] {
+//!     names.leave_out(&format_args!("uid {uid}"), 1); // a line for each of the two users
+//! }
+//! assert_eq!(names.left_out(), 3); // what a control metric exports
+//! ```
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+
+mod accounts;
+
+pub use accounts::Accounts;
+
+/// Counts what a limit has left out, in all and for each source.
+///
+/// The log has a line when a source exceeds the limit for the first time, and then at most one in ten minutes with what
+/// was left out since. Sources beyond 64 at a time share one line. A budget that is dropped logs what it has not yet.
+#[derive(Debug)]
+pub struct Budget {
+    what: Cow<'static, str>,
+    left_out: u64,
+    sources: Vec<Source>,
+    /// What the sources without an entry have in common.
+    others: Source,
+    /// The text of the source that is looked for; its memory stays.
+    who: String,
+}
+
+/// What is left out of one source.
+#[derive(Debug, Default)]
+struct Source {
+    who: String,
+    /// Left out since the last line about it.
+    pending: u64,
+    /// Time of the last line.
+    logged: Option<Instant>,
+}
+
+/// Most sources that are told apart at a time.
+const SOURCES: usize = 64;
+/// Time between two lines about a source.
+const PERIOD: Duration = Duration::from_secs(600);
+/// Longest text of a source, in bytes.
+const WHO: usize = 256;
+
+impl Budget {
+    /// A budget of `what`, such as "connections of one host, 256 at most", with which its lines begin.
+    pub fn new(what: impl Into<Cow<'static, str>>) -> Self {
+        Budget {
+            what: what.into(),
+            left_out: 0,
+            sources: Vec::new(),
+            others: Source { who: "another source".to_owned(), ..Source::default() },
+            who: String::new(),
+        }
+    }
+
+    /// Counts `n` more that `who` wanted and did not get. Texts of sources that agree in their first 256 bytes are one
+    /// source.
+    pub fn leave_out(&mut self, who: &dyn fmt::Display, n: u64) {
+        self.leave_out_at(Instant::now(), who, n);
+    }
+
+    /// Returns what has been left out of all sources since the start.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    fn leave_out_at(&mut self, now: Instant, who: &dyn fmt::Display, n: u64) {
+        self.left_out = self.left_out.saturating_add(n);
+        self.who.clear();
+        // A text that is longer ends with an error, which is what cuts it.
+        let _ = write!(Cut(&mut self.who, WHO), "{who}");
+        let source = match self.sources.iter().position(|source| source.who == self.who) {
+            Some(known) => &mut self.sources[known],
+            None => match self.vacant(now) {
+                Some(place) => {
+                    self.sources[place].who.clone_from(&self.who);
+                    &mut self.sources[place]
+                }
+                None => &mut self.others,
+            },
+        };
+        source.leave_out(&self.what, now, n);
+    }
+
+    /// Returns an entry for a new source: one more, or that of a source that has been within the limit for a period.
+    fn vacant(&mut self, now: Instant) -> Option<usize> {
+        if self.sources.len() < SOURCES {
+            self.sources.push(Source::default());
+            return Some(self.sources.len() - 1);
+        }
+        let place = self.sources.iter().position(|source| source.rests(now))?;
+        self.sources[place].close(&self.what);
+        self.sources[place] = Source::default();
+        Some(place)
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        let what = &self.what;
+        self.sources.iter_mut().chain([&mut self.others]).for_each(|source| source.close(what));
+    }
+}
+
+impl Source {
+    fn rests(&self, now: Instant) -> bool {
+        self.logged.is_none_or(|logged| now.duration_since(logged) >= PERIOD)
+    }
+
+    fn leave_out(&mut self, what: &str, now: Instant, n: u64) {
+        self.pending = self.pending.saturating_add(n);
+        if self.rests(now) {
+            let since = if self.logged.is_some() { " more" } else { "" };
+            warn!(source = %self.who, "{what}: {} is over its limit, {}{since} left out", self.who, self.pending);
+            self.pending = 0;
+            self.logged = Some(now);
+        }
+    }
+
+    /// Logs what is pending.
+    fn close(&mut self, what: &str) {
+        if self.pending > 0 {
+            warn!(source = %self.who, "{what}: {} was over its limit, {} more left out", self.who, self.pending);
+            self.pending = 0;
+        }
+    }
+}
+
+/// Appends text up to a length in bytes.
+pub(crate) struct Cut<'a>(pub(crate) &'a mut String, pub(crate) usize);
+
+impl fmt::Write for Cut<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.1.saturating_sub(self.0.len());
+        let end = text.floor_char_boundary(room);
+        self.0.push_str(&text[..end]);
+        if end < text.len() { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::testing::lines;
+
+    #[test]
+    fn a_source_over_its_limit_is_one_line_in_a_period() {
+        let start = Instant::now();
+        let text = lines(|| {
+            let mut budget = Budget::new("tags, 2 for each user");
+            for second in 0..100 {
+                budget.leave_out_at(start + Duration::from_secs(second), &"uid 7", 2);
+                budget.leave_out_at(start + Duration::from_secs(second), &"uid 8", 1);
+            }
+            budget.leave_out_at(start + PERIOD, &"uid 7", 1);
+            assert_eq!(budget.left_out(), 301);
+        });
+        assert_eq!(
+            text,
+            [
+                "tags, 2 for each user: uid 7 is over its limit, 2 left out",
+                "tags, 2 for each user: uid 8 is over its limit, 1 left out",
+                "tags, 2 for each user: uid 7 is over its limit, 199 more left out",
+                "tags, 2 for each user: uid 8 was over its limit, 99 more left out",
+            ]
+        );
+    }
+
+    #[test]
+    fn sources_without_number_are_a_bounded_number_of_lines() {
+        let start = Instant::now();
+        let text = lines(|| {
+            let mut budget = Budget::new("files");
+            (0..10_000).for_each(|n| budget.leave_out_at(start, &n, 1));
+            assert_eq!((budget.left_out(), budget.sources.len()), (10_000, SOURCES));
+            // Those that are quiet for a period make room.
+            budget.leave_out_at(start + PERIOD, &"late", 1);
+            assert_eq!(budget.sources.len(), SOURCES);
+            assert!(budget.sources.iter().any(|source| source.who == "late"));
+        });
+        assert_eq!(text.len(), SOURCES + 3, "{text:?}");
+        assert_eq!(text[SOURCES], "files: another source is over its limit, 1 left out");
+        assert_eq!(text[SOURCES + 1], "files: late is over its limit, 1 left out");
+        assert_eq!(text[SOURCES + 2], "files: another source was over its limit, 9935 more left out");
+    }
+
+    #[test]
+    fn a_source_with_a_long_text_costs_a_part_of_it() {
+        let mut budget = Budget::new("files");
+        budget.leave_out(&"é".repeat(10_000), u64::MAX);
+        budget.leave_out(&"é".repeat(20_000), 5);
+        assert_eq!((budget.left_out(), budget.sources.len()), (u64::MAX, 1));
+        assert_eq!(budget.sources[0].who, "é".repeat(WHO / 2));
+    }
+}

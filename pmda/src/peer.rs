@@ -1,0 +1,166 @@
+//! Who has connected to an agent that waits for pmcd.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use tracing::warn;
+
+/// Connections that are looked at together: as many as may wait to be accepted. A flood of them costs one look at the
+/// kernel's table, so that pmcd's turn comes.
+const TOGETHER: usize = 128;
+
+/// Accepts the first connection of a user who is admitted, and closes all others.
+pub(crate) fn accept_unix(listener: &UnixListener, admits: impl Fn(u32) -> bool) -> io::Result<UnixStream> {
+    loop {
+        let (socket, _) = listener.accept()?;
+        match getsockopt(&socket, PeerCredentials) {
+            Ok(peer) if admits(peer.uid()) => return Ok(socket),
+            Ok(peer) => refused(Some(peer.uid())),
+            Err(_) => refused(None),
+        }
+    }
+}
+
+/// Accepts the first connection of a user of this host who is admitted, and closes all others.
+pub(crate) fn accept_tcp(listener: &TcpListener, admits: impl Fn(u32) -> bool) -> io::Result<(TcpStream, SocketAddr)> {
+    loop {
+        listener.set_nonblocking(false)?;
+        let mut waiting = vec![listener.accept()?];
+        listener.set_nonblocking(true)?;
+        while waiting.len() < TOGETHER {
+            match listener.accept() {
+                Ok(one) => waiting.push(one),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // Errors come again when there is nothing else to accept.
+                Err(_) => break,
+            }
+        }
+        let to = listener.local_addr()?;
+        let path = if to.is_ipv4() { "/proc/net/tcp" } else { "/proc/net/tcp6" };
+        let table = match std::fs::read_to_string(path) {
+            Ok(table) => table,
+            Err(e) => {
+                warn!("{path}: {e}: whoever has connected first is taken for pmcd");
+                return waiting.into_iter().next().ok_or(ErrorKind::NotConnected.into());
+            }
+        };
+        for (socket, from) in waiting {
+            match owner(&table, from, to) {
+                Some(uid) if admits(uid) => {
+                    socket.set_nonblocking(false)?;
+                    return Ok((socket, from));
+                }
+                uid => refused(uid),
+            }
+        }
+    }
+}
+
+fn refused(uid: Option<u32>) {
+    match uid {
+        Some(uid) => {
+            warn!(source = %format_args!("uid {uid}"), "user {uid} has connected, who is not pmcd: connection closed");
+        }
+        None => warn!(source = "unknown users", "an unknown user has connected: connection closed"),
+    }
+}
+
+/// Returns the user of the socket at the other end of a connection, by the kernel's table. One that is closed already
+/// has none.
+fn owner(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u32> {
+    const ESTABLISHED: &str = "01";
+    let (from, to) = (address(from), address(to));
+    table.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let is_it = fields.next() == Some(&from) && fields.next() == Some(&to) && fields.next() == Some(ESTABLISHED);
+        let (uid, inode) = (fields.nth(3)?, fields.nth(1)?);
+        if is_it && inode != "0" { uid.parse().ok() } else { None }
+    })
+}
+
+/// An address as the table has it: words of the host's byte order.
+fn address(address: SocketAddr) -> String {
+    let mut text: String = match address.ip() {
+        IpAddr::V4(ip) => format!("{:08X}", u32::from_ne_bytes(ip.octets())),
+        IpAddr::V6(ip) => {
+            let words = ip.octets().as_chunks::<4>().0.to_vec();
+            words.into_iter().map(|word| format!("{:08X}", u32::from_ne_bytes(word))).collect()
+        }
+    };
+    text.push_str(&format!(":{:04X}", address.port()));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    fn own() -> u32 {
+        nix::unistd::geteuid().as_raw()
+    }
+
+    #[test]
+    fn the_user_at_the_other_end_of_a_tcp_connection() {
+        for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+            // Hosts without IPv6 cannot have the other one.
+            let Ok(listener) = TcpListener::bind((ip, 0)) else { continue };
+            let to = listener.local_addr().unwrap();
+            let stranger = TcpStream::connect(to).unwrap();
+            // The first look refuses whoever is there.
+            let looks = std::cell::Cell::new(0);
+            let pmcd = std::thread::spawn(move || {
+                // Ends when it is refused.
+                let _ = io::Read::read(&mut &stranger, &mut [0]);
+                TcpStream::connect(to).unwrap()
+            });
+            let admits = |uid| {
+                assert_eq!(uid, own());
+                looks.set(looks.get() + 1);
+                looks.get() == 2
+            };
+            let (socket, from) = accept_tcp(&listener, admits).unwrap();
+            let pmcd = pmcd.join().unwrap();
+            assert_eq!(pmcd.local_addr().unwrap(), from);
+            // Reading waits.
+            socket.set_read_timeout(Some(std::time::Duration::from_millis(10))).unwrap();
+            assert_eq!(io::Read::read(&mut &socket, &mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        }
+    }
+
+    #[test]
+    fn connections_that_are_closed_are_nobodys() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let to = listener.local_addr().unwrap();
+        let gone = TcpStream::connect(to).unwrap().local_addr().unwrap();
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        assert_eq!(owner(&table, gone, to), None);
+        let line = |state: &str, inode: &str| {
+            let (from, to) = (address(gone), address(to));
+            format!(
+                "  sl  local_address\n   7: {from} {to} {state} 00000000:00000000 00:00000000 00000000  1000 0 {inode} 1 0"
+            )
+        };
+        assert_eq!(owner(&line("01", "4711"), gone, to), Some(1000));
+        for (state, inode) in [("06", "0"), ("05", "0"), ("01", "0"), ("06", "4711")] {
+            assert_eq!(owner(&line(state, inode), gone, to), None, "{state} {inode}");
+        }
+    }
+
+    #[test]
+    fn the_user_at_the_other_end_of_a_unix_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let both = [UnixStream::connect(&path).unwrap(), UnixStream::connect(&path).unwrap()];
+        let looks = std::cell::Cell::new(0);
+        let admits = |uid| {
+            looks.set(looks.get() + 1);
+            uid == own() && looks.get() == 2
+        };
+        let _accepted = accept_unix(&listener, admits).unwrap();
+        assert_eq!(io::Read::read(&mut &both[0], &mut [0]).unwrap(), 0);
+    }
+}

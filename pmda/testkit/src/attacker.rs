@@ -1,0 +1,90 @@
+//! Another user who may write where a test's programs write.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// The user that attacks, `nobody` on every Linux.
+const USER: u32 = 65534;
+
+/// Swaps names of a directory for symbolic links to a file outside of it, over and over, until dropped: whoever follows
+/// one writes to that file, or changes its mode or owner.
+///
+/// Run by root, directory and links belong to user nobody. Everything is in temporary directories, so that even a
+/// program that falls for it does no harm.
+#[derive(Debug)]
+pub struct Attacker {
+    dir: tempfile::TempDir,
+    _elsewhere: tempfile::TempDir,
+    target: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+const CONTENT: &str = "not to be touched\n";
+
+impl Attacker {
+    /// Begins to swap names in a new directory.
+    pub fn swaps<const N: usize>(names: [&str; N]) -> Attacker {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let target = elsewhere.path().join("target");
+        fs::write(&target, CONTENT).unwrap();
+        if nix::unistd::geteuid().is_root() {
+            chown(dir.path(), Some(USER), Some(USER)).unwrap();
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let paths = names.map(|name| dir.path().join(name)).to_vec();
+        let (link, done, to) = (dir.path().join(".link"), Arc::clone(&stop), target.clone());
+        let attack = move || {
+            while !done.load(Ordering::Relaxed) {
+                for path in &paths {
+                    swap(&link, &to, path);
+                }
+            }
+        };
+        let thread = Some(thread::spawn(attack));
+        Attacker { dir, _elsewhere: elsewhere, target, stop, thread }
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Ends the attack; what was written to, or has another mode or owner, is told by a panic.
+    pub fn has_failed(mut self) {
+        self.end();
+        let metadata = fs::metadata(&self.target).unwrap();
+        assert_eq!(metadata.mode() & 0o777, 0o644, "the mode of the target has changed");
+        assert_eq!(metadata.uid(), nix::unistd::geteuid().as_raw(), "the owner of the target has changed");
+        assert_eq!(fs::read_to_string(&self.target).unwrap(), CONTENT);
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Attacker {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A link for a moment, then nothing for a moment. What fails is tried again soon.
+fn swap(link: &Path, target: &Path, path: &Path) {
+    let _ = symlink(target, link);
+    let _ = lchown(link, Some(USER), Some(USER));
+    let _ = fs::rename(link, path);
+    thread::yield_now();
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        let _ = fs::remove_file(path);
+    }
+    thread::yield_now();
+}

@@ -1,0 +1,105 @@
+//! Metrics that administrators alone may store: who that is, for each host of an agent.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod stage;
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+use pmapi::pdu::handshake::{self, Attr, Attribute, Flags};
+use pmapi::{Atom, Domain, Error, PmId, config::Config};
+use pmda::collector::{self, Channel, Collector, Launch, Stream};
+use pmda::dso::SharedObject;
+use pmda::session::Session;
+use pmda::{Agent, Engine, Local};
+use stage::{RULE, Stage, example};
+
+fn domain() -> Domain {
+    Domain::new(stage::DOMAIN).unwrap()
+}
+
+/// Whether the agent lets a client store, of whom pmcd tells the user or nothing.
+fn stores(agent: &mut Collector<impl Channel>, client: i32, uid: Option<u32>) -> bool {
+    agent.as_client(client);
+    if let Some(uid) = uid {
+        let value = uid.to_string();
+        let attr = Attr { attribute: Attribute::USERID, value: value.as_bytes() };
+        agent.send_raw(|out, from| attr.encode(out, from)).unwrap();
+    }
+    match agent.store(PmId::new(domain(), RULE), None, Atom::U32(1)) {
+        Ok(()) => true,
+        Err(collector::Error::Agent(Error::PERMISSION)) => false,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// What administrators may and others may not; `unknown`: a client of whom nothing is told may.
+fn rule(agent: &mut Collector<impl Channel>, unknown: bool) {
+    assert_eq!(stores(agent, 1, None), unknown);
+    assert!(stores(agent, 2, Some(0)));
+    assert!(stores(agent, 3, Some(nix::unistd::geteuid().as_raw())));
+    assert!(!stores(agent, 4, Some(54_321)));
+    if let Some(pcp) = nix::unistd::User::from_name("pcp").unwrap() {
+        assert!(stores(agent, 5, Some(pcp.uid.as_raw())));
+    }
+    // The number of an administrator that has gone is another's.
+    agent.send_raw(|out, _| handshake::encode_error(out, 2, Err(Error::NOTCONN))).unwrap();
+    assert_eq!(stores(agent, 2, None), unknown);
+}
+
+fn process() -> Command {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
+    let mut command = Command::new(example("stage"));
+    command.args(["-l", "-", "-U", &user]).env_remove("PMDA_OPEN_CONTROL");
+    command
+}
+
+#[test]
+fn a_program_that_embeds_the_agent_is_the_client() {
+    rule(&mut Collector::new(Local::<Stage>::new().unwrap()), true);
+}
+
+#[test]
+fn unknown_clients_of_pmcd_are_refused() {
+    rule(&mut Launch::pipe(process()).start().unwrap(), false);
+}
+
+#[test]
+fn unknown_clients_of_a_shared_objects_host_are_refused() {
+    rule(&mut SharedObject::collector(&example("libpmda_stage.so"), "stage_init", domain()).unwrap(), false);
+}
+
+#[test]
+fn an_option_and_the_environment_open_it_to_all() {
+    let mut option = process();
+    option.arg("--open-control");
+    let mut environment = process();
+    environment.env("PMDA_OPEN_CONTROL", "1");
+    for command in [option, environment] {
+        let mut agent = Launch::pipe(command).start().unwrap();
+        assert!(stores(&mut agent, 1, None) && stores(&mut agent, 2, Some(54_321)));
+    }
+    let mut closed = process();
+    closed.env("PMDA_OPEN_CONTROL", "0");
+    assert!(!stores(&mut Launch::pipe(closed).start().unwrap(), 1, None));
+}
+
+/// dbpmda(1) answers the version exchange without the flag that pmcd sends back.
+#[test]
+fn a_collector_that_tells_of_no_clients_is_the_client() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let agent = std::thread::spawn(move || {
+        let mut session = Session::open(ours.try_clone().unwrap(), ours, Stage::WANTS).unwrap();
+        let mut engine = Engine::<Stage>::new(domain(), Config::new(b"", [])).unwrap();
+        session.run(&mut engine).unwrap();
+    });
+    let input = OwnedFd::from(theirs.try_clone().unwrap());
+    let mut dbpmda = Collector::new(Stream::new(input, theirs.into()).unwrap());
+    dbpmda.receive_raw().unwrap();
+    dbpmda.send_raw(|out, from| handshake::encode_creds(out, from, Flags::default())).unwrap();
+    rule(&mut dbpmda, true);
+    drop(dbpmda);
+    agent.join().unwrap();
+}
