@@ -16,9 +16,46 @@ use crate::format::{
 
 /// Writes what is in a file, and says whether it is valid. `name` is printed as the file's name. Errors
 /// are those of `out`.
+///
+/// Texts of the file come as they are, whatever is in them: [`dump_to_terminal`] is for a terminal.
 pub fn dump(out: &mut impl Write, name: &[u8], bytes: &[u8]) -> io::Result<bool> {
+    write(out, name, bytes, Texts::Raw)
+}
+
+/// Writes what [`dump`] writes, but for control characters in texts, which a terminal would obey: each of their bytes is
+/// escaped, as `\x1b`.
+pub fn dump_to_terminal(out: &mut impl Write, name: &[u8], bytes: &[u8]) -> io::Result<bool> {
+    write(out, name, bytes, Texts::Escaped)
+}
+
+/// How texts are written that the file holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Texts {
+    Raw,
+    Escaped,
+}
+
+impl Texts {
+    fn write(self, out: &mut impl Write, text: &[u8]) -> io::Result<()> {
+        if self == Texts::Raw {
+            return out.write_all(text);
+        }
+        for chunk in text.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                match c.is_control() {
+                    true => c.encode_utf8(&mut [0; 4]).bytes().try_for_each(|byte| write!(out, "\\x{byte:02x}"))?,
+                    false => write!(out, "{c}")?,
+                }
+            }
+            chunk.invalid().iter().try_for_each(|byte| write!(out, "\\x{byte:02x}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn write(out: &mut impl Write, name: &[u8], bytes: &[u8], texts: Texts) -> io::Result<bool> {
     let bytes = Bytes::new(bytes);
-    let Some((header, version)) = head(out, name, bytes)? else { return Ok(false) };
+    let Some((header, version)) = head(out, name, bytes, texts)? else { return Ok(false) };
     let mut valid = true;
     for index in 0..header.tocs as usize {
         let Some(toc) = Toc::read(bytes, index) else { return Ok(false) };
@@ -31,7 +68,7 @@ pub fn dump(out: &mut impl Write, name: &[u8], bytes: &[u8]) -> io::Result<bool>
             valid = false;
             continue;
         };
-        let mut table = Table { out: &mut *out, bytes, version, index, toc };
+        let mut table = Table { out: &mut *out, texts, bytes, version, index, toc };
         table.title(section)?;
         match (0..u64::try_from(toc.count).unwrap_or_default()).try_for_each(|i| table.entry(section, i)) {
             Ok(()) => {}
@@ -46,14 +83,14 @@ pub fn dump(out: &mut impl Write, name: &[u8], bytes: &[u8]) -> io::Result<bool>
 }
 
 /// The header, or nothing when that is all there is to say.
-fn head(out: &mut impl Write, name: &[u8], bytes: Bytes<'_>) -> io::Result<Option<(Header, Version)>> {
+fn head(out: &mut impl Write, name: &[u8], bytes: Bytes<'_>, texts: Texts) -> io::Result<Option<(Header, Version)>> {
     let Some(header) = Header::read(bytes) else {
         writeln!(out, "Bad file size: too small for a header")?;
         return Ok(None);
     };
     if header.magic != MAGIC {
         out.write_all(b"Bad magic: ")?;
-        out.write_all(header.magic.get(..3).unwrap_or_default())?;
+        texts.write(out, header.magic.get(..3).unwrap_or_default())?;
         writeln!(out)?;
         return Ok(None);
     }
@@ -62,7 +99,7 @@ fn head(out: &mut impl Write, name: &[u8], bytes: Bytes<'_>) -> io::Result<Optio
         return Ok(None);
     };
     out.write_all(b"MMV file   = ")?;
-    out.write_all(name)?;
+    texts.write(out, name)?;
     writeln!(out, "\nVersion    = {}\nGenerated  = {}", header.version, header.g1)?;
     if header.g1 != header.g2 {
         writeln!(out, "Generated2 = {}", header.g2)?;
@@ -103,6 +140,7 @@ impl From<io::Error> for Stop {
 
 struct Table<'a, W> {
     out: &'a mut W,
+    texts: Texts,
     bytes: Bytes<'a>,
     version: Version,
     index: usize,
@@ -181,7 +219,7 @@ impl<'a, W: Write> Table<'a, W> {
             }
             let Some(text) = self.bytes.string(at) else { return Err(self.too_small(what, i, missing)) };
             write!(self.out, "       {name}=")?;
-            self.out.write_all(cut(text))?;
+            self.texts.write(self.out, cut(text))?;
             writeln!(self.out)?;
         }
         Ok(())
@@ -202,7 +240,7 @@ impl<'a, W: Write> Table<'a, W> {
         // C counts in instances of version 1, whatever the version is.
         let shown = self.at(i, Version::V1.instance_len()).cast_signed();
         write!(self.out, "  [{}/{shown}] instance = [{} or \"", indom.serial, instance.internal)?;
-        self.out.write_all(cut(name))?;
+        self.texts.write(self.out, cut(name))?;
         writeln!(self.out, "\"]")?;
         Ok(())
     }
@@ -214,7 +252,7 @@ impl<'a, W: Write> Table<'a, W> {
         };
         let name = self.metric_name(&metric, "metric", i, " name")?;
         write!(self.out, "  [{}/{}] ", metric.item, at.cast_signed())?;
-        self.out.write_all(name)?;
+        self.texts.write(self.out, name)?;
         writeln!(self.out)?;
         let (ty, sem) = (type_name(metric.ty), semantics_name(metric.semantics));
         writeln!(
@@ -245,7 +283,7 @@ impl<'a, W: Write> Table<'a, W> {
         };
         let name = self.metric_name(&metric, "value", i, " mname")?;
         write!(self.out, "  [{}/{at}] ", metric.item)?;
-        self.out.write_all(name)?;
+        self.texts.write(self.out, name)?;
         if !is_singular(metric.indom) {
             self.value_instance(&value, i)?;
         }
@@ -264,7 +302,7 @@ impl<'a, W: Write> Table<'a, W> {
             return Err(self.invalid_offset("metric", i, " iname"));
         }
         write!(self.out, "[{} or \"", instance.internal)?;
-        self.out.write_all(cut(name))?;
+        self.texts.write(self.out, cut(name))?;
         write!(self.out, "\"]")?;
         Ok(())
     }
@@ -289,7 +327,7 @@ impl<'a, W: Write> Table<'a, W> {
             return writeln!(self.out, " = ?\nBad file size: toc[{}] str value[{i}] extra", self.index);
         };
         write!(self.out, " = \"")?;
-        self.out.write_all(text)?;
+        self.texts.write(self.out, text)?;
         writeln!(self.out, "\"")
     }
 
@@ -309,7 +347,7 @@ impl<'a, W: Write> Table<'a, W> {
             return Err(Stop::Bad(format!("Bad file size: toc[{}] string[{i}]", self.index)));
         };
         write!(self.out, "  [{}/{at}] ", i + 1)?;
-        self.out.write_all(text)?;
+        self.texts.write(self.out, text)?;
         writeln!(self.out)?;
         Ok(())
     }
@@ -318,7 +356,7 @@ impl<'a, W: Write> Table<'a, W> {
         let at = self.at(i, LABEL_LEN);
         let Some(label) = LabelRecord::read(self.bytes, at) else { return Err(self.too_small("metric", i, "")) };
         write!(self.out, "  [{}/{at}] ", i + 1)?;
-        self.out.write_all(label.payload.text(self.bytes).unwrap_or_default())?;
+        self.texts.write(self.out, label.payload.text(self.bytes).unwrap_or_default())?;
         writeln!(self.out, "\n        flags=0x{:x}, identity=0x{:x}", label.flags, label.identity)?;
         writeln!(self.out, "        internal=0x{:x}", label.internal)?;
         Ok(())

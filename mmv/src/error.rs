@@ -81,6 +81,9 @@ pub enum Error {
         /// What is wrong.
         reason: &'static str,
     },
+    /// A process that was forked from the one that made the registry cannot do this.
+    #[error("not in a forked child: {0}")]
+    Forked(&'static str),
     /// The file could not be written.
     #[error("{path:?}: {source}")]
     Io {
@@ -89,4 +92,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+}
+
+impl Error {
+    /// Something was locked for more than a second when the process was forked.
+    pub(crate) const TORN: Error = Error::Forked("another thread was writing the file when the process was forked");
 }

@@ -1,10 +1,21 @@
 //! Numbers that follow from names, so that they are the same in every run.
 
 /// The first number from the one that a name's hash leads to, below `count`, that is not taken.
-/// There must be one.
+/// There must be one, and `count` must be small: names can be chosen so that all numbers have to be tried.
 pub(crate) fn probe(hash: u64, count: u64, taken: impl Fn(u64) -> bool) -> u64 {
+    from(hash, count).find(|n| !taken(*n)).unwrap_or(hash % count)
+}
+
+/// As [`probe`], in few tries; nothing if these fail, as they do for names that were chosen for that.
+pub(crate) fn probe_near(hash: u64, count: u64, taken: impl Fn(u64) -> bool) -> Option<u64> {
+    from(hash, count).take(TRIES).find(|n| !taken(*n))
+}
+
+const TRIES: usize = 64;
+
+fn from(hash: u64, count: u64) -> impl Iterator<Item = u64> {
     let start = hash % count;
-    (start..count).chain(0..start).find(|n| !taken(*n)).unwrap_or(start)
+    (start..count).chain(0..start)
 }
 
 /// A hash that is the same on every machine and in every version of this crate, all of whose bits depend on all
@@ -43,5 +54,7 @@ mod tests {
         let first = probe(hash("x"), 10, |_| false);
         assert_eq!(probe(hash("x"), 10, |n| n == first), (first + 1) % 10);
         assert_eq!(probe(hash("x"), 10, |n| n != 3), 3);
+        assert_eq!(probe_near(hash("x"), 10, |n| n != 3), Some(3));
+        assert_eq!(probe_near(5, 1000, |n| n < 5 + TRIES as u64), None);
     }
 }

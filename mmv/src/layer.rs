@@ -21,7 +21,8 @@
 //! | `tracing.spans.busy` | | while they were entered |
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use tracing::callsite::Identifier;
@@ -31,6 +32,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::map::fork::{self, Forked};
 use crate::{Counter, Error, Family, Gauge, Registry, Timer, Units};
 
 /// Counts events and times spans.
@@ -38,8 +40,14 @@ use crate::{Counter, Error, Family, Gauge, Registry, Timer, Units};
 pub struct PcpLayer {
     levels: [Counter; LEVELS.len()],
     families: Families,
-    spans: RwLock<HashMap<Identifier, Option<Arc<SpanMetrics>>>>,
+    spans: Arc<Spans>,
 }
+
+type Known = HashMap<Identifier, Option<Arc<SpanMetrics>>>;
+
+/// The metrics of the spans that there were, which no child of a fork finds locked.
+#[derive(Debug, Default)]
+struct Spans(RwLock<Known>);
 
 const LEVELS: [(Level, &str); 5] = [
     (Level::ERROR, "error"),
@@ -93,31 +101,66 @@ impl PcpLayer {
             time: registry.timer("tracing.spans.time").help("time from beginning to end").over(&spans)?,
             busy: registry.timer("tracing.spans.busy").help("time in which spans were entered").over(&spans)?,
         };
-        Ok(PcpLayer { levels: [a?, b?, c?, d?, e?], families, spans: RwLock::default() })
+        let known = Arc::<Spans>::default();
+        fork::watch(Arc::downgrade(&known) as _);
+        Ok(PcpLayer { levels: [a?, b?, c?, d?, e?], families, spans: known })
     }
 
     fn metrics(&self, metadata: &Metadata<'_>) -> Option<Arc<SpanMetrics>> {
         let place = metadata.callsite();
-        let known = self.spans.read().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
-        known.unwrap_or_else(|| {
-            let metrics = self.families.instance(metadata).map(Arc::new);
-            self.spans.write().unwrap_or_else(PoisonError::into_inner).entry(place).or_insert(metrics).clone()
-        })
+        if let Some(known) = self.spans.read(|spans| spans.get(&place).cloned())? {
+            return known;
+        }
+        let name = crate::names::sanitize_instance(&format!("{}::{}", metadata.target(), metadata.name()));
+        let metrics = self.families.instance(&name);
+        let (is_new, known) = self.spans.write(|spans| match spans.entry(place) {
+            Entry::Occupied(known) => (false, known.get().clone()),
+            Entry::Vacant(new) => (true, new.insert(metrics.as_ref().ok().cloned()).clone()),
+        })?;
+        // Whoever writes the log may begin such a span.
+        if let (true, Err(e)) = (is_new, metrics) {
+            tracing::warn!(target: "mmv", "span {name} is not timed: {e}");
+        }
+        known
+    }
+}
+
+impl Spans {
+    fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> Option<T> {
+        let acquire = || match self.0.try_read() {
+            Err(TryLockError::WouldBlock) if fork::is_torn() => None,
+            Err(_) => Some(self.0.read().unwrap_or_else(PoisonError::into_inner)),
+            Ok(spans) => Some(spans),
+        };
+        let (spans, _inside) = fork::enter(acquire)?;
+        Some(read(&spans))
+    }
+
+    fn write<T>(&self, write: impl FnOnce(&mut Known) -> T) -> Option<T> {
+        let acquire = || match self.0.try_write() {
+            Err(TryLockError::WouldBlock) if fork::is_torn() => None,
+            Err(_) => Some(self.0.write().unwrap_or_else(PoisonError::into_inner)),
+            Ok(spans) => Some(spans),
+        };
+        let (mut spans, _inside) = fork::enter(acquire)?;
+        Some(write(&mut spans))
+    }
+}
+
+impl Forked for Spans {
+    fn is_quiet(&self) -> bool {
+        self.0.try_write().is_ok()
     }
 }
 
 impl Families {
-    fn instance(&self, metadata: &Metadata<'_>) -> Option<SpanMetrics> {
-        let name = crate::names::sanitize_instance(&format!("{}::{}", metadata.target(), metadata.name()));
-        let metrics = || {
-            Ok::<SpanMetrics, Error>(SpanMetrics {
-                count: self.count.instance(&name)?,
-                active: self.active.instance(&name)?,
-                time: self.time.instance(&name)?,
-                busy: self.busy.instance(&name)?,
-            })
-        };
-        metrics().inspect_err(|e| tracing::warn!(target: "mmv", "span {name} is not timed: {e}")).ok()
+    fn instance(&self, name: &str) -> Result<Arc<SpanMetrics>, Error> {
+        Ok(Arc::new(SpanMetrics {
+            count: self.count.instance(name)?,
+            active: self.active.instance(name)?,
+            time: self.time.instance(name)?,
+            busy: self.busy.instance(name)?,
+        }))
     }
 }
 

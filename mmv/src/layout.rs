@@ -82,7 +82,7 @@ impl<'a> Layout<'a> {
             model.metrics().for_each(|(name, _)| strings.add(name));
         }
 
-        let mut end = VALUES_AT + (capacity * VALUE_LEN) as u64;
+        let mut end = VALUES_AT + (capacity.max(model.values().len()) * VALUE_LEN) as u64;
         let mut section = |count: usize, size: usize| {
             let at = end;
             end += (count * size) as u64;
@@ -96,6 +96,11 @@ impl<'a> Layout<'a> {
         let values = Place { at: VALUES_AT, count: model.values().len() };
         strings.at = texts.at + (2 * model.texts() * STRING_LEN) as u64;
         Layout { model, version, strings, values, indoms, instances, metrics, texts, labels }
+    }
+
+    /// Length of the file.
+    pub(crate) fn len(&self) -> u64 {
+        self.labels.at + (self.labels.count * LABEL_LEN) as u64
     }
 
     /// Where the strings of text values are.

@@ -45,6 +45,11 @@ pub mod layer;
 #[cfg(feature = "metrics")]
 pub mod recorder;
 
+#[cfg(all(test, target_os = "linux", not(mmv_loom)))]
+#[path = "../tests/common/child.rs"]
+#[allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
+mod child;
+
 pub use error::Error;
 pub use handle::{
     Buckets, Counter, CounterWriter, Gauge, GaugeWriter, Handle, Interval, Number, Quantiles, Running, ShardedCounter,

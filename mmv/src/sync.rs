@@ -1,10 +1,86 @@
 //! Locks and atomics: the standard library's, or those of loom, which tries every order of accesses
 //! (`tests/loom.rs`, with `--cfg mmv_loom`).
 
-#[cfg(mmv_loom)]
-pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
+use std::sync::PoisonError;
+
+use crate::map::fork;
+
 #[cfg(not(mmv_loom))]
-pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
+use std::sync::{Mutex, MutexGuard};
+
+#[cfg(mmv_loom)]
+pub(crate) use loom::sync::atomic;
+#[cfg(mmv_loom)]
+use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(mmv_loom))]
+pub(crate) use std::sync::atomic;
+
+/// A lock that no thread holds while another one forks the process: what it protects is whole in the child, where
+/// nobody would ever let go of it.
+#[derive(Debug, Default)]
+pub(crate) struct Lock<T>(Mutex<T>);
+
+/// What a [`Lock`] protects, for as long as it is held.
+pub(crate) struct Held<'a, T> {
+    // Dropped before the other one.
+    guard: MutexGuard<'a, T>,
+    _inside: fork::Inside,
+}
+
+impl<T> Lock<T> {
+    pub(crate) fn new(value: T) -> Lock<T> {
+        Lock(Mutex::new(value))
+    }
+
+    /// Waits until no other thread holds the lock. Nothing in a child that was forked while somebody [could not be
+    /// waited for](fork::is_torn), if that was the holder of this lock.
+    #[inline]
+    pub(crate) fn lock(&self) -> Option<Held<'_, T>> {
+        let acquire = || self.0.try_lock().ok().or_else(|| self.wait());
+        let (guard, inside) = fork::enter(acquire)?;
+        Some(Held { guard, _inside: inside })
+    }
+
+    #[cold]
+    fn wait(&self) -> Option<MutexGuard<'_, T>> {
+        if fork::is_torn() {
+            self.try_long_enough()
+        } else {
+            Some(self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        }
+    }
+
+    /// Tries for as long as another thread of this process may hold the lock.
+    fn try_long_enough(&self) -> Option<MutexGuard<'_, T>> {
+        (0..1000).find_map(|_| {
+            let guard = self.0.try_lock();
+            if guard.is_err() {
+                std::thread::yield_now();
+            }
+            guard.ok()
+        })
+    }
+}
+
+impl<T: Send> fork::Forked for Lock<T> {
+    fn is_quiet(&self) -> bool {
+        self.0.try_lock().is_ok()
+    }
+}
+
+impl<T> std::ops::Deref for Held<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> std::ops::DerefMut for Held<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
 
 /// A number for each thread, the next one for each new thread.
 #[cfg(not(mmv_loom))]
@@ -37,4 +113,45 @@ pub(crate) fn thread_number() -> usize {
         static NUMBER: usize = NEXT.fetch_add(1, Relaxed);
     }
     NUMBER.with(|number| *number)
+}
+
+#[cfg(all(test, target_os = "linux", not(mmv_loom)))]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+
+    use super::*;
+    use crate::Registry;
+    use crate::child::Child;
+
+    #[test]
+    fn a_child_does_without_what_stayed_locked_for_too_long() {
+        let lock = Arc::new(Lock::new(7));
+        fork::watch(Arc::downgrade(&lock) as _);
+        let registry = Registry::new("test").unwrap();
+        let (holds, is_held) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let holder = {
+            let lock = Arc::clone(&lock);
+            thread::spawn(move || {
+                let held = lock.lock().unwrap();
+                holds.send(()).unwrap();
+                released.recv().unwrap();
+                drop(held);
+            })
+        };
+        is_held.recv().unwrap();
+        let child = Child::new(|| {
+            assert!(fork::is_torn() && lock.lock().is_none());
+            // What was not locked works, in children of its own too.
+            registry.counter("counter").register().unwrap().inc();
+            Child::new(|| assert!(fork::is_torn() && registry.find::<crate::Counter>("counter").unwrap().get() == 1))
+                .ends();
+        });
+        release.send(()).unwrap();
+        holder.join().unwrap();
+        child.ends();
+        assert!(!fork::is_torn());
+        Child::new(|| assert!(!fork::is_torn() && *lock.lock().unwrap() == 7)).ends();
+    }
 }

@@ -42,6 +42,74 @@ impl Scene {
     }
 }
 
+/// As [`check`], where the larger file cannot have its name, so that all values move back.
+fn check_back(test: impl Fn(Scene) + Send + Sync + 'static) {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, name) = (dir.path().to_owned(), dir.path().join("loom"));
+    let mut model = Builder::new();
+    model.preemption_bound = Some(2);
+    model.max_branches = 10_000;
+    model.check(move || {
+        _ = std::fs::remove_dir(&name);
+        test(Scene::new(&path));
+    });
+}
+
+/// Puts something in the way of a file.
+fn obstruct(scene: &Scene) {
+    let path = scene.0.path().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+}
+
+#[test]
+fn additions_are_exact_when_values_move_back() {
+    check_back(|scene| {
+        let counter: Counter = scene.value();
+        obstruct(&scene);
+        counter.add(10);
+        let add = |counter: Counter| {
+            work(move || {
+                counter.inc();
+                assert!((11..=12).contains(&counter.get()));
+            })
+        };
+        scene.move_beside([add(counter.clone()), add(counter.clone())]);
+        assert_eq!(counter.get(), 12);
+    });
+}
+
+#[test]
+fn values_of_one_owner_move_back() {
+    check_back(|scene| {
+        let mut counter: CounterWriter = scene.value();
+        obstruct(&scene);
+        counter.add(10);
+        let own = work(move || {
+            counter.inc();
+            counter.inc();
+            counter
+        });
+        let [counter] = scene.move_beside([own]);
+        assert_eq!(counter.get(), 12);
+    });
+}
+
+#[test]
+fn the_last_value_set_stays_when_values_move_back() {
+    check_back(|scene| {
+        let gauge: Gauge<u64> = scene.value();
+        obstruct(&scene);
+        gauge.set(1);
+        let set = gauge.clone();
+        scene.move_beside([work(move || {
+            set.set(2);
+            set.set(3);
+        })]);
+        assert_eq!(gauge.get(), 3);
+    });
+}
+
 type Work<T> = Box<dyn FnOnce() -> T>;
 
 fn work<T>(work: impl FnOnce() -> T + Send + 'static) -> Work<T> {

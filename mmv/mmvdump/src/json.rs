@@ -18,9 +18,20 @@ pub(crate) fn dump(out: &mut impl Write, path: &Path, bytes: Vec<u8>) -> io::Res
         Ok(file) => (Shown::new(name, &file), file.problems().count() == 0),
         Err(e) => (Shown { file: name, error: Some(e.to_string()), ..Shown::default() }, false),
     };
-    serde_json::to_writer_pretty(&mut *out, &shown)?;
+    let text = serde_json::to_string_pretty(&shown)?;
+    // JSON escapes the other control characters itself, and begins its lines with them.
+    for part in text.split_inclusive(is_other_control) {
+        let end = part.chars().next_back().filter(|c| is_other_control(*c));
+        out.write_all(part.strip_suffix(is_other_control).unwrap_or(part).as_bytes())?;
+        end.map_or(Ok(()), |c| write!(out, "\\u{:04x}", u32::from(c)))?;
+    }
     writeln!(out)?;
     Ok(valid)
+}
+
+/// Whether a character is a control character that JSON needs not escape.
+fn is_other_control(c: char) -> bool {
+    matches!(c, '\x7f'..='\u{9f}')
 }
 
 #[derive(Serialize, Default)]

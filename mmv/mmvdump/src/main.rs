@@ -3,13 +3,16 @@
 mod json;
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use pmapi::escape::Output;
 
 /// Shows what is in a memory mapped values file (mmv(5)), as PCP's mmvdump does.
 #[derive(Parser, Debug)]
@@ -33,11 +36,12 @@ fn main() -> ExitCode {
     };
     let file = options.file.unwrap_or_else(|| pmapi::Config::load().tmp_dir().join("mmv/test"));
     let shown = read(&file).and_then(|bytes| {
+        let is_terminal = io::stdout().is_terminal();
         let mut out = BufWriter::new(io::stdout().lock());
-        let valid = if options.json {
-            json::dump(&mut out, &file, bytes)?
-        } else {
-            mmv::dump::dump(&mut out, file.as_os_str().as_bytes(), &bytes)?
+        let valid = match (options.json, is_terminal) {
+            (true, _) => json::dump(&mut out, &file, bytes)?,
+            (false, true) => mmv::dump::dump_to_terminal(&mut out, file.as_os_str().as_bytes(), &bytes)?,
+            (false, false) => mmv::dump::dump(&mut out, file.as_os_str().as_bytes(), &bytes)?,
         };
         out.flush()?;
         Ok(valid)
@@ -49,14 +53,15 @@ fn main() -> ExitCode {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         Err(e) => {
             let text = e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_owned());
-            eprintln!("{}: {text}", file.display());
+            let _ = writeln!(Output::to(io::stderr()), "{}: {text}", file.display());
             ExitCode::FAILURE
         }
     }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+    // A FIFO that has no writer must not block.
+    let mut file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     let metadata: fs::Metadata = file.metadata()?;
     if metadata.is_dir() {
         return Err(Errno::ENODEV.into());

@@ -107,3 +107,24 @@ fn the_same_as_pcps() {
     assert!(output.status.success());
     assert_eq!(output, theirs(&[], dir.path()));
 }
+
+#[test]
+fn what_is_no_file_of_values_does_not_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let output = ours(&[fifo.to_str().unwrap()], dir.path());
+    let complaint = text(&output.stderr);
+    assert!(!output.status.success() && complaint.contains("Invalid argument"), "{complaint}");
+}
+
+#[test]
+fn json_has_no_control_character() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a\u{9b}\u{7f}\u{1b}");
+    fs::write(&path, "").unwrap();
+    fs::write(&path, [0; 50]).unwrap();
+    let shown = text(&ours(&["--json", path.to_str().unwrap()], dir.path()).stdout);
+    assert!(shown.lines().all(|line| line.chars().all(|c| !c.is_control())), "{shown}");
+    assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["file"], path.to_str().unwrap());
+}

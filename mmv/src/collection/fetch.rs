@@ -43,8 +43,7 @@ impl Collection {
                 Ok(None) => {}
                 Err(e) => {
                     let name = tables.metric(item).map_or("", |entry| tables.name(entry));
-                    tracing::error!("{prefix}: {name}: {e}");
-                    source.set_broken();
+                    source.fail(prefix, name, &e);
                     out(inst, Err(Error::GENERIC));
                 }
             }
@@ -68,6 +67,16 @@ impl Collection {
 }
 
 impl Source {
+    /// A value could not be read.
+    #[cold]
+    #[inline(never)]
+    fn fail(&mut self, prefix: &str, name: &str, e: &io::Error) {
+        self.log(prefix, format_args!("{name}: {e}"));
+        if e.kind() != io::ErrorKind::InvalidInput {
+            self.set_broken();
+        }
+    }
+
     /// A value; nothing when the application says that it has none.
     #[inline]
     fn atom<'b>(

@@ -21,6 +21,8 @@ pub(super) struct Group {
     pub version: u64,
     /// The request in which the files were looked at last.
     begun: u64,
+    /// Whether those who have brought the files together were charged for that.
+    is_settled: bool,
 }
 
 /// All files.
@@ -29,6 +31,8 @@ pub(super) struct Groups {
     all: Vec<Group>,
     /// Where each file is, in the order of their names: its group, and its place there.
     order: Vec<(u32, u32)>,
+    /// What they are, in the same order.
+    stamps: Vec<u64>,
     /// Groups by class; [`NONE`] where there is none.
     classes: Vec<u32>,
     /// Groups by the first components of the names that there may be.
@@ -117,7 +121,17 @@ impl Groups {
     }
 
     /// Puts files in, in the order of their names. Groups of the same files as before stay as they were.
-    pub(super) fn put_sources(&mut self, sources: Vec<Source>) {
+    pub(super) fn put_sources(&mut self, mut sources: Vec<Source>) {
+        for source in sources.iter_mut().filter(|source| source.stamp == 0) {
+            self.stamp += 1;
+            source.stamp = self.stamp;
+        }
+        if sources.iter().map(|source| source.stamp).eq(self.stamps.iter().copied()) {
+            for (source, (group, _)) in sources.into_iter().zip(&self.order) {
+                self.all[*group as usize].sources.push(source);
+            }
+            return;
+        }
         self.put(partition(&sources), sources);
     }
 
@@ -130,14 +144,25 @@ impl Groups {
         self.put(vec![0; sources.len()], sources);
     }
 
-    fn put(&mut self, numbers: Vec<usize>, mut sources: Vec<Source>) {
-        for source in sources.iter_mut().filter(|source| source.stamp == 0) {
-            self.stamp += 1;
-            source.stamp = self.stamp;
+    /// Tells the users of files that were put into another group how many records that group has.
+    pub(super) fn settle(&mut self, mut charge: impl FnMut(u32, u64)) {
+        for group in self.all.iter_mut().filter(|group| !group.is_settled) {
+            group.is_settled = true;
+            let records = group.sources.iter().map(|source| source.cost.values).sum();
+            for source in &mut group.sources {
+                if source.company == 0 {
+                    charge(source.uid, records);
+                }
+                source.company = records;
+            }
         }
+    }
+
+    fn put(&mut self, numbers: Vec<usize>, sources: Vec<Source>) {
         let mut old: HashMap<Vec<u64>, Group> =
             std::mem::take(&mut self.all).into_iter().map(|group| (group.stamps.clone(), group)).collect();
         self.order.clear();
+        self.stamps = sources.iter().map(|source| source.stamp).collect();
         let mut parts: Vec<Vec<Source>> = Vec::new();
         for (number, source) in numbers.into_iter().zip(sources) {
             if number == parts.len() {
@@ -154,7 +179,7 @@ impl Groups {
                 Some(group) => Group { sources, ..group },
                 None => {
                     self.stamp += 1;
-                    Group { sources, tables: OnceCell::new(), stamps, version: self.stamp, begun: 0 }
+                    Group { sources, tables: OnceCell::new(), stamps, version: self.stamp, begun: 0, is_settled: false }
                 }
             });
         }
@@ -180,7 +205,7 @@ impl Groups {
 
 /// The number of the group of each file, in the order in which groups appear.
 fn partition(sources: &[Source]) -> Vec<usize> {
-    let mut sets = Sets((0..sources.len()).collect());
+    let mut sets = Sets::new(sources.len());
     let (mut classes, mut heads) = (HashMap::new(), HashMap::new());
     for (index, source) in sources.iter().enumerate() {
         source.classes().for_each(|class| sets.join(*classes.entry(class).or_insert(index), index));
@@ -196,11 +221,16 @@ fn partition(sources: &[Source]) -> Vec<usize> {
 }
 
 /// Disjoint sets of numbers: each has a smaller one of its set, the smallest itself.
-struct Sets(Vec<usize>);
+pub(super) struct Sets(Vec<usize>);
 
 impl Sets {
+    /// Each number is a set.
+    pub(super) fn new(count: usize) -> Sets {
+        Sets((0..count).collect())
+    }
+
     /// The smallest of a number's set.
-    fn first(&mut self, mut number: usize) -> usize {
+    pub(super) fn first(&mut self, mut number: usize) -> usize {
         while self.0[number] != number {
             self.0[number] = self.0[self.0[number]];
             number = self.0[number];
@@ -208,7 +238,7 @@ impl Sets {
         number
     }
 
-    fn join(&mut self, a: usize, b: usize) {
+    pub(super) fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.first(a), self.first(b));
         self.0[a.max(b)] = a.min(b);
     }

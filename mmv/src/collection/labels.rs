@@ -1,5 +1,7 @@
 //! Labels of files.
 
+use std::cell::OnceCell;
+
 use hashbrown::HashMap;
 use pmapi::label::{LabelFlags, LabelLevel, LabelSet};
 use pmapi::{Inst, Item, Serial};
@@ -24,7 +26,18 @@ pub enum Labelled {
 
 /// The labels of all files.
 #[derive(Debug, Default)]
-pub(super) struct LabelTable(HashMap<Labelled, LabelSet>);
+pub(super) struct LabelTable(HashMap<Labelled, Labels>);
+
+/// The labels of something, which are put together when they are asked for.
+#[derive(Debug, Default)]
+struct Labels {
+    /// Source and index of each.
+    parts: Vec<(u32, u32)>,
+    set: OnceCell<LabelSet>,
+}
+
+/// Labels of one thing that are put together, of all files: twice as many as a set holds. Further ones are left out.
+const MOST: usize = 512;
 
 impl Collection {
     /// The labels of something, nothing when it has none.
@@ -33,34 +46,47 @@ impl Collection {
             Labelled::Cluster(cluster) => self.groups.of_cluster(cluster),
             Labelled::Item(item) => self.groups.of_cluster(item.cluster()),
             Labelled::InDom(serial) | Labelled::Instance(serial, _) => self.groups.of_indom(serial),
-        };
-        group?.tables(&self.prefix).labels.0.get(&of)
+        }?;
+        let labels = group.tables(&self.prefix).labels.0.get(&of)?;
+        Some(labels.set.get_or_init(|| labels.merge(&self.prefix, &group.sources))).filter(|set| !set.is_empty())
     }
 }
 
 impl LabelTable {
     pub(super) fn build(sources: &[Source]) -> LabelTable {
         let mut table = LabelTable::default();
-        for source in sources {
-            for label in source.file.labels() {
-                table.add(source, label);
+        for (number, source) in (0..).zip(sources) {
+            for (index, label) in (0..).zip(source.file.labels()) {
+                for subject in subjects(source, label) {
+                    let parts = &mut table.0.entry(subject).or_default().parts;
+                    if parts.len() < MOST {
+                        parts.push((number, index));
+                    }
+                }
             }
         }
         table
     }
+}
 
-    fn add(&mut self, source: &Source, label: &Label) {
-        let optional = label.flags & u32::from(LabelFlags::OPTIONAL.bits()) != 0;
-        let flags = if optional { LabelFlags::OPTIONAL } else { LabelFlags::NONE };
-        let Some(set) = str::from_utf8(source.file.payload(label)).ok().and_then(|json| parse(json, flags)) else {
-            tracing::error!("{}: a label is no JSON object of labels", source.name.display());
-            return;
-        };
-        for subject in subjects(source, label) {
-            if let Err(e) = self.0.entry(subject).or_default().merge(&set) {
-                tracing::error!("{}: {e}", source.name.display());
+impl Labels {
+    fn merge(&self, prefix: &str, sources: &[Source]) -> LabelSet {
+        let mut all = LabelSet::new();
+        for (number, index) in &self.parts {
+            let Some(source) = sources.get(*number as usize) else { continue };
+            let Some(label) = source.file.labels().get(*index as usize) else { continue };
+            let optional = label.flags & u32::from(LabelFlags::OPTIONAL.bits()) != 0;
+            let flags = if optional { LabelFlags::OPTIONAL } else { LabelFlags::NONE };
+            match str::from_utf8(source.file.payload(label)).ok().and_then(|json| parse(json, flags)) {
+                None => source.log(prefix, format_args!("a label is no JSON object of labels")),
+                Some(set) => {
+                    if let Err(e) = all.merge(&set) {
+                        source.log(prefix, format_args!("{e}"));
+                    }
+                }
             }
         }
+        all
     }
 }
 

@@ -8,6 +8,8 @@
 mod fetch;
 mod group;
 mod labels;
+mod limits;
+mod listing;
 mod names;
 mod parts;
 mod scan;
@@ -15,22 +17,27 @@ mod source;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod users;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use pmapi::{Error, Inst, Item, Semantics, Serial, Units};
 
 pub use labels::Labelled;
+pub use limits::{LeftOut, Limit, Limits};
 pub use parts::Part;
 
 pub use crate::reader::Help;
 
 use crate::format::ValueType;
+use crate::reader::Directory;
 use group::{Group, Groups};
-use scan::Directory;
-use source::{Identity, Source};
+use limits::Accounts;
+use listing::{Listing, Look};
+use scan::Skipped;
+use source::Source;
 use tables::{Entry, IndomEntry, InstanceEntry};
 
 /// The files of a directory.
@@ -39,15 +46,27 @@ pub struct Collection {
     prefix: String,
     directory: PathBuf,
     groups: Groups,
-    seen: Directory,
+    seen: Look,
+    /// The directory, when it has more names than a request looks at.
+    listing: Option<Listing>,
+    opened: Option<Arc<Directory>>,
+    accounts: Accounts,
+    /// How many files of each user there is no room for.
+    crowd: HashMap<u32, u64>,
     /// How many files stay open.
     open: usize,
     /// What was stored in the control metric.
     reload: i32,
-    /// Files that are skipped.
-    skipped: HashMap<OsString, Option<Identity>>,
-    /// Whether one of them is being written.
-    pending: bool,
+    /// Files that are skipped, in the order of their names.
+    skipped: Vec<Skipped>,
+    /// Where the next request begins to look at them.
+    polled: usize,
+    /// Whether something was left to the next request.
+    is_delayed: bool,
+    /// Whether the directory could not be read.
+    is_unreadable: bool,
+    /// Whether the directory has been read.
+    has_scanned: bool,
     /// The number of the request that is being answered.
     request: u64,
     buffer: Vec<u8>,
@@ -77,11 +96,18 @@ impl Collection {
             prefix: prefix.to_owned(),
             directory: directory.into(),
             groups: Groups::default(),
-            seen: Directory::default(),
+            seen: Look::default(),
+            listing: None,
+            opened: None,
+            accounts: Accounts::default(),
+            crowd: HashMap::new(),
             open: Self::OPEN_FILES,
             reload: 0,
-            skipped: HashMap::new(),
-            pending: false,
+            skipped: Vec::new(),
+            polled: 0,
+            is_delayed: false,
+            is_unreadable: false,
+            has_scanned: false,
             request: 0,
             buffer: Vec::new(),
         }
@@ -93,6 +119,26 @@ impl Collection {
     /// How many files stay open from now on; the others are opened whenever they are looked at.
     pub fn keep_open(&mut self, files: usize) {
         self.open = files;
+    }
+
+    /// Sets what files may cost from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.accounts.limits = limits;
+    }
+
+    /// What files may cost.
+    pub fn limits(&self) -> Limits {
+        self.accounts.limits
+    }
+
+    /// Sets which user is charged for the files of a user: for those of a subordinate uid the one whom it was given to.
+    pub fn charge(&mut self, payer: impl FnMut(u32) -> u32 + Send + Sync + 'static) {
+        self.accounts.charge(payer);
+    }
+
+    /// The files that limits have left out since the last call, for each user and limit.
+    pub fn take_left_out(&mut self) -> Vec<LeftOut> {
+        self.accounts.take_left_out()
     }
 
     /// The directory.
@@ -126,21 +172,22 @@ impl Collection {
 
     /// Reads files again unless all that were looked at are valid, and nothing else speaks for it.
     fn scan_unless(&mut self, valid: bool) -> bool {
+        self.accounts.begin();
         let forced = self.reload != 0;
         let broken = self.groups.all_mut().iter_mut().flat_map(|group| &mut group.sources);
         let broken = broken.map(Source::take_broken).filter(|broken| *broken).count() > 0;
-        let directory = Directory::look(&self.directory);
-        if valid && !forced && !broken && !self.pending && !self.seen.may_differ(&directory) {
+        let look = Look::at(&self.directory, &self.seen);
+        let differs = look.as_ref().is_ok_and(|look| self.seen.may_differ(look));
+        let goes_on = self.listing.is_some() || self.is_delayed || self.is_unreadable;
+        if valid && !forced && !broken && !goes_on && !differs && look.is_ok() && !self.poll() {
             return false;
         }
-        let changed = self.scan(forced);
-        self.seen = directory;
-        changed
+        self.scan(look, forced)
     }
 
     /// What the control metric `reload` shows: also 1 while a file is being written.
     pub fn reload(&self) -> i32 {
-        if self.reload == 0 { self.pending.into() } else { self.reload }
+        if self.reload == 0 { self.skipped.iter().any(Skipped::is_in_flux).into() } else { self.reload }
     }
 
     /// What a store to the control metric `reload` does: anything but 0 has all files read again.

@@ -24,7 +24,7 @@ pub(super) enum NameError {
 }
 
 /// The agent's own metrics.
-const CONTROL: [&str; 4] = ["control.reload", "control.debug", "control.files", "control.metrics"];
+const CONTROL: [&str; 5] = ["control.reload", "control.debug", "control.files", "control.metrics", "control.limits"];
 
 /// The full names of the metrics of a file, one after the other.
 #[derive(Debug)]

@@ -1,25 +1,39 @@
 //! A file of the directory.
 
+use std::cell::Cell;
+use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fmt, fs, io};
 
 use hashbrown::HashSet;
 use pmapi::label::LabelLevel;
 
 use super::group::{class_of_cluster, class_of_indom};
+use super::limits::Cost;
 use super::names::{FullName, head};
 use super::tables::exported_serial;
-use crate::format::{Flags, ValueRecord, Version};
-use crate::reader::{self, File, Problem, ReadError};
+use crate::format::{Flags, STRING_LEN, VALUE_LEN, ValueRecord, ValueType, Version};
+use crate::reader::{self, Directory, File, Identity, Indom, Metric, Problem, Process, ReadError, Stamp};
 
 /// A file and what was in it.
 #[derive(Debug)]
 pub(super) struct Source {
     pub name: OsString,
     pub identity: Identity,
+    /// What it was when it was read.
+    pub seen: Stamp,
+    /// The user who is charged for it.
+    pub uid: u32,
+    pub cost: Cost,
+    /// The request in which it was read.
+    pub loaded: u64,
+    /// The request in which the first file of this user with its name was read.
+    pub since: u64,
+    /// How many records its group had when it was put there.
+    pub company: u64,
+    /// Whether it was what was read when a request last looked.
+    pub is_valid: bool,
     pub file: File,
     /// The cluster that its metrics have.
     pub cluster: u16,
@@ -29,12 +43,17 @@ pub(super) struct Source {
     heads: Vec<Box<str>>,
     /// The numbers of instance domains that may be those of other clusters.
     far: Vec<u32>,
-    path: PathBuf,
+    directory: Arc<Directory>,
     handle: Option<fs::File>,
+    process: Option<Process>,
     /// The values that were read since the request began.
     fresh: Fresh,
+    /// How many they are, with those that were read more than once.
+    reread: u32,
     /// Whether something that was in the file could not be read any more.
     broken: bool,
+    /// How many lines the log has about its contents.
+    logged: Cell<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,50 +63,87 @@ enum Fresh {
     All,
 }
 
-/// What tells one file from another of the same name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Identity {
-    device: u64,
-    inode: u64,
-    len: u64,
-}
-
-impl Identity {
-    /// That of the file with this name now.
-    pub(super) fn of(path: &Path) -> Option<Identity> {
-        fs::metadata(path).ok().map(|metadata| Identity::new(&metadata))
-    }
-
-    fn new(metadata: &fs::Metadata) -> Identity {
-        Identity { device: metadata.dev(), inode: metadata.ino(), len: metadata.len() }
-    }
-}
-
 /// Up to this many values are read together when one of them is asked for.
 const FEW_VALUES: u32 = 4096;
 
+/// Lines that the log has about the contents of a file.
+const LINES: u32 = 8;
+
+/// What a value counts that is a text: reading it takes a system call.
+const TEXT_VALUES: u64 = 8;
+
+/// What a label counts: it is parsed.
+const LABEL_VALUES: u64 = 40;
+
 impl Source {
-    /// Opens and reads a file. `buffer` is for the time being.
-    pub(super) fn load(path: &Path, name: &OsStr, buffer: &mut Vec<u8>) -> Result<Source, ReadError> {
-        let handle = reader::open(path)?;
+    /// Opens and reads a file that holds no more than `most` bytes. The user is the one to be charged; `buffer` is for the
+    /// time being.
+    pub(super) fn load(
+        directory: &Arc<Directory>,
+        name: &OsStr,
+        uid: u32,
+        most: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Source, ReadError> {
+        let handle = directory.read(name)?;
         let metadata = handle.metadata()?;
-        let file = File::read_lean(&handle, &metadata, buffer)?;
-        if let Some(owner) = file.header().owner().filter(|owner| !reader::process_exists(*owner)) {
-            return Err(ReadError::Owner(owner));
-        }
+        let seen = Stamp::new(&metadata);
+        let file = File::read_lean(&handle, &metadata, most, buffer)?;
+        let process = match file.header().owner() {
+            Some(owner) => Some(Process::find(owner).ok_or(ReadError::Owner(owner))?),
+            None => None,
+        };
+        let (heads, far) = (heads(name, &file), far_indoms(&file));
+        let texts = heads.iter().map(|head| head.len() + HEAD_COST).sum::<usize>();
+        let names = file.metrics().iter().map(|metric| name.len() + 2 * file.name(metric).len()).sum::<usize>();
+        let instances = file.indoms().iter().flat_map(Indom::instances);
+        let named = instances.map(|instance| file.instance_name(instance).len()).sum::<usize>();
+        let memory = file.memory() + (SOURCE_COST + texts + names + named) as u64;
         Ok(Source {
             name: name.to_owned(),
-            identity: Identity::new(&metadata),
-            heads: heads(name, &file),
-            far: far_indoms(&file),
+            identity: seen.identity,
+            seen,
+            uid,
+            cost: Cost { memory, values: values(&file) + (4 * heads.len() + file.nodes()) as u64 },
+            loaded: 0,
+            since: 0,
+            company: 0,
+            is_valid: true,
+            heads,
+            far,
             file,
             cluster: 0,
             stamp: 0,
-            path: path.to_owned(),
+            directory: Arc::clone(directory),
             handle: Some(handle),
+            process,
             fresh: Fresh::Nothing,
+            reread: 0,
             broken: false,
+            logged: Cell::new(0),
         })
+    }
+
+    /// Says something about the contents of the file in the log, unless that was often enough.
+    pub(super) fn log(&self, prefix: &str, text: fmt::Arguments<'_>) {
+        let (file, uid, logged) = (self.name.display(), self.uid, self.logged.get());
+        self.logged.set(logged.saturating_add(1));
+        match logged.cmp(&LINES) {
+            Ordering::Less => tracing::error!(source = %format_args!("uid {uid}"), "{prefix}: {file}: {text}"),
+            Ordering::Equal => {
+                tracing::error!(source = %format_args!("uid {uid}"), "{prefix}: {file}: has more problems like these");
+            }
+            Ordering::Greater => {}
+        }
+    }
+
+    /// Takes over what the log has about a file of the same name, unless there is something else to be said.
+    pub(super) fn is_known_from(&self, before: &Source) -> bool {
+        let (now, then) = (self.file.problems(), before.file.problems());
+        if now.first() == then.first() {
+            self.logged.set(before.logged.get());
+        }
+        now.first() == then.first()
     }
 
     pub(super) fn set_cluster(&mut self, cluster: u16) {
@@ -111,23 +167,34 @@ impl Source {
     pub(super) fn report(&self, prefix: &str) {
         let (file, problems) = (self.name.display(), self.file.problems());
         let mut names = FullName::new(prefix, self).ok();
-        for problem in problems.first() {
+        for problem in problems.first().iter().take(LINES as usize) {
             let Problem::Item { index, item } = *problem else {
-                tracing::error!("{prefix}: {file}: {problem}");
+                self.log(prefix, format_args!("{problem}"));
                 continue;
             };
             match names.as_mut().and_then(|names| names.of(self.file.record_name(index)).ok()) {
                 // The C agent's words, which PCP's tests look for.
                 Some(name) => {
-                    let kind = if self.file.version() == Version::V1 { "" } else { "2" };
-                    tracing::warn!("MMV: verify_metric_item{kind}: invalid item {item} ({name}) in {file}, ignored");
+                    let (kind, uid) = (if self.file.version() == Version::V1 { "" } else { "2" }, self.uid);
+                    tracing::warn!(
+                        source = %format_args!("uid {uid}"),
+                        "MMV: verify_metric_item{kind}: invalid item {item} ({name}) in {file}, ignored"
+                    );
                 }
-                None => tracing::error!("{prefix}: {file}: {problem}"),
+                None => self.log(prefix, format_args!("{problem}")),
             }
         }
-        let more = problems.count().saturating_sub(problems.first().len() as u64);
+        let more = problems.count().saturating_sub(LINES.into());
         if more > 0 {
-            tracing::error!("{prefix}: {file}: {more} problems more");
+            self.logged.set(LINES);
+            self.log(prefix, format_args!("{more} problems more"));
+        }
+    }
+
+    /// Sets where it is found.
+    pub(super) fn set_directory(&mut self, directory: &Arc<Directory>) {
+        if !Arc::ptr_eq(&self.directory, directory) {
+            self.directory = Arc::clone(directory);
         }
     }
 
@@ -138,25 +205,22 @@ impl Source {
     }
 
     /// A request begins, and values may have changed: whether the file is still the one that was read,
-    /// and may be shown. `buffer` is for the time being.
+    /// and may be shown. What cannot be found out stays as it was. `buffer` is for the time being.
     pub(super) fn begin(&mut self, buffer: &mut Vec<u8>) -> bool {
         let front = match &self.handle {
             Some(handle) => self.file.reread_front(handle, buffer),
             None => self.reopen().and_then(|handle| self.file.reread_front(&handle, buffer)),
         };
         self.fresh = if front.as_ref().is_ok_and(|(_, all)| *all) { Fresh::All } else { Fresh::Nothing };
-        front.is_ok_and(|(generations, _)| self.shows(generations))
-    }
-
-    /// As [`begin`](Source::begin), for a file that is found again in the directory.
-    pub(super) fn is_valid(&self) -> bool {
-        let generations = self.with_handle(|handle| reader::generations(handle).map_err(io::Error::other));
-        generations.is_ok_and(|generations| self.shows(generations))
-    }
-
-    fn shows(&self, (g1, g2): (u64, u64)) -> bool {
+        self.reread = 0;
         let generation = self.file.header().g1;
-        g1 == generation && g2 == generation && self.file.header().owner().is_none_or(reader::process_exists)
+        self.is_valid = match front {
+            Ok(((g1, g2), _)) => {
+                g1 == generation && g2 == generation && self.process.as_mut().is_none_or(Process::lives)
+            }
+            Err(e) => self.is_valid && reader::is_temporary(&e),
+        };
+        self.is_valid
     }
 
     /// Whether something could not be read since it was asked last.
@@ -173,15 +237,15 @@ impl Source {
     }
 
     fn reopen(&self) -> io::Result<fs::File> {
-        let handle = reader::open(&self.path)?;
-        if Identity::new(&handle.metadata()?) == self.identity {
+        let handle = self.directory.read(&self.name)?;
+        if Stamp::new(&handle.metadata()?).identity == self.identity {
             Ok(handle)
         } else {
             Err(io::ErrorKind::NotFound.into())
         }
     }
 
-    /// A request could not read what it expected: the next one looks whether it is another file.
+    /// Has the next request look whether it is another file, after a failed read.
     pub(super) fn set_broken(&mut self) {
         self.broken = true;
     }
@@ -193,30 +257,56 @@ impl Source {
         if is_fresh { Ok(()) } else { self.reread_metric(metric) }
     }
 
+    #[inline(never)]
     fn reread_metric(&mut self, metric: usize) -> io::Result<()> {
-        let all = self.file.value_count();
-        let values = self.file.metrics().get(metric).map_or(&[][..], reader::Metric::values);
-        let (Some(first), Some(last)) = (values.iter().map(|v| v.index).min(), values.iter().map(|v| v.index).max())
-        else {
-            return Ok(());
-        };
-        let (first, count) = if all <= FEW_VALUES { (0, all) } else { (first, last - first + 1) };
-        match &self.handle {
-            Some(handle) => self.file.reread_values(handle, first, count)?,
+        let opened;
+        let handle = match &self.handle {
+            Some(handle) => handle,
             None => {
-                let handle = self.reopen()?;
-                self.file.reread_values(&handle, first, count)?;
+                opened = self.reopen()?;
+                &opened
             }
+        };
+        // Once a request has read as many as there are, it reads them all.
+        let all = self.file.value_count();
+        if all <= FEW_VALUES || u64::from(self.reread) * VALUE_LEN as u64 >= self.file.data_len() {
+            self.file.reread_values(handle, 0, all)?;
+            self.fresh = Fresh::All;
+        } else {
+            let count = self.file.reread_metric(handle, metric)?;
+            self.reread = self.reread.saturating_add(count);
+            self.fresh = Fresh::Metric(metric);
         }
-        self.fresh = if count == all { Fresh::All } else { Fresh::Metric(metric) };
         Ok(())
     }
 
     /// Reads the string of a value as it is now.
+    ///
+    /// # Errors
+    /// `InvalidInput` when it was not in the file when that was read: only the application can change that.
     pub(super) fn reread_string(&self, value: &ValueRecord, buffer: &mut Vec<u8>) -> io::Result<()> {
-        let at = u64::try_from(value.extra).map_err(io::Error::other)?;
+        let at = u64::try_from(value.extra).ok();
+        let is_inside = |at: &u64| at.checked_add(STRING_LEN as u64).is_some_and(|end| end <= self.identity.len);
+        let at = at
+            .filter(is_inside)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its text is not in the file"))?;
         self.with_handle(|handle| self.file.reread_string(handle, at, buffer))
     }
+}
+
+/// Memory of a file, beside that of its contents.
+const SOURCE_COST: usize = 2048;
+/// Memory of a first component of names.
+const HEAD_COST: usize = 160;
+
+/// How many values a file has, as [`Limits::user_values`](super::Limits::user_values) counts them.
+fn values(file: &File) -> u64 {
+    let of = |metric: &Metric| {
+        let weight = if metric.ty == ValueType::String { TEXT_VALUES } else { 1 };
+        metric.values().len() as u64 * weight
+    };
+    let instances: usize = file.indoms().iter().map(|indom| 1 + indom.instances().len()).sum();
+    file.metrics().iter().map(of).sum::<u64>() + instances as u64 + file.labels().len() as u64 * LABEL_VALUES
 }
 
 fn heads(name: &OsStr, file: &File) -> Vec<Box<str>> {

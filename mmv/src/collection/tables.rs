@@ -285,8 +285,8 @@ impl<'a> Builder<'a> {
                 self.sources.get(known.source).is_some_and(|s| s.file.instance_name(&known.name) == name)
             });
             if !same {
-                let (prefix, file, name) = (self.prefix, own.name.display(), String::from_utf8_lossy(name));
-                tracing::error!("{prefix}: {file}: instance {id} of {serial} has another name than {name:?}");
+                let name = String::from_utf8_lossy(name);
+                own.log(self.prefix, format_args!("instance {id} of {serial} has another name than {name:?}"));
                 self.strangers.insert((serial, source, id));
             }
         }
@@ -401,13 +401,16 @@ enum Refusal {
 
 impl Refusal {
     fn report(&self, prefix: &str, source: &Source, metric: &Metric) {
-        let (file, name) = (source.name.display(), String::from_utf8_lossy(source.file.name(metric)));
+        let name = String::from_utf8_lossy(source.file.name(metric));
         match self {
             Refusal::Name(NameError::Syntax) | Refusal::Item => {
-                tracing::error!("{prefix}: {file}: metric {name:?} is left out: {self}");
+                source.log(prefix, format_args!("metric {name:?} is left out: {self}"));
             }
             // PCP's agent has nothing to say, and PCP's tests want to see nothing.
-            _ => tracing::debug!("{prefix}: {file}: metric {name:?} is left out: {self}"),
+            _ => {
+                let (file, uid) = (source.name.display(), source.uid);
+                tracing::debug!(source = %format_args!("uid {uid}"), "{prefix}: {file}: metric {name:?} is left out: {self}");
+            }
         }
     }
 }

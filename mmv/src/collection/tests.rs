@@ -157,3 +157,59 @@ fn a_fetch_looks_at_the_files_of_its_metrics() {
     assert!(!collection.refresh_for(&mut [b].into_iter()));
     assert_eq!(value(&mut collection, b), ["7"]);
 }
+
+/// Reads files as those of users.
+fn load_of_users(dir: &Path, files: &[(&str, u32)]) -> Vec<super::source::Source> {
+    let directory = std::sync::Arc::new(crate::reader::Directory::open(dir).unwrap());
+    let load = |(name, uid): &(&str, u32)| {
+        super::source::Source::load(&directory, name.as_ref(), *uid, 1 << 20, &mut Vec::new()).unwrap()
+    };
+    files.iter().map(load).collect()
+}
+
+#[test]
+fn a_file_of_one_user_takes_no_cluster_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let described =
+        Described { is_prefixed: true, cluster: 0, serial: None, second: "two", metrics: vec![(0, 1, false)] };
+    let names = ["a", "b", "c", "d"];
+    names.iter().for_each(|name| write(dir.path(), name, &described.bytes(1)));
+    let clusters = |sources: &[super::source::Source]| sources.iter().map(|source| source.cluster).collect::<Vec<_>>();
+    for (uids, expected) in [([1, 1, 1, 1], [1, 2, 3, 4]), ([2, 1, 2, 1], [3, 1, 4, 2])] {
+        let files: Vec<(&str, u32)> = names.into_iter().zip(uids).collect();
+        let mut sources = load_of_users(dir.path(), &[files[1], files[3]]);
+        super::users::assign_clusters(&mut sources);
+        assert_eq!(clusters(&sources), [1, 2]);
+        // Others come whose names are before and between.
+        let more = load_of_users(dir.path(), &[files[0], files[2]]);
+        sources.extend(more);
+        sources.sort_by(|a, b| a.name.cmp(&b.name));
+        super::users::assign_clusters(&mut sources);
+        assert_eq!(clusters(&sources), expected);
+    }
+}
+
+#[test]
+fn a_user_joins_few_files_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..40).map(|i| format!("f{i}")).collect();
+    let of = |cluster, is_prefixed, metrics| Described { is_prefixed, cluster, serial: None, second: "two", metrics };
+    for (name, cluster) in names.iter().zip(1..) {
+        write(dir.path(), name, &of(cluster, true, vec![(0, 1, false)]).bytes(1));
+        // Each has the cluster of one file, and the name of all files of its user.
+        write(dir.path(), &format!("z{name}"), &of(cluster, false, vec![(0, 2, false)]).bytes(1));
+    }
+    let mut files: Vec<(String, u32)> = names.iter().map(|name| (name.clone(), 1)).collect();
+    files.extend(names.iter().map(|name| (format!("z{name}"), 2)));
+    let files: Vec<(&str, u32)> = files.iter().map(|(name, uid)| (&**name, *uid)).collect();
+    let mut sources = load_of_users(dir.path(), &files);
+    super::users::assign_clusters(&mut sources);
+    // Those of the first user were there before.
+    sources.iter_mut().for_each(|source| source.since = u64::from(source.uid));
+    assert_eq!(super::users::intruders(&sources), (57..80).collect::<Vec<_>>());
+    // Root may, and a user alone.
+    for uids in [[1, 0], [3, 3]] {
+        sources.iter_mut().zip(0..).for_each(|(source, i)| source.uid = uids[i / 40]);
+        assert_eq!(super::users::intruders(&sources), [0; 0]);
+    }
+}

@@ -9,6 +9,7 @@ use pmapi::{Error, Semantics, Type};
 
 mod record;
 
+pub(crate) use record::Extent;
 pub use record::{Bytes, Header, IndomRecord, InstanceRecord, LabelRecord, MetricRecord, NameAt, Toc, ValueRecord};
 
 /// First bytes of every file.

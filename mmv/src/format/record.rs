@@ -1,35 +1,122 @@
 //! Records of a file. `read` is bounds-checked.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use pmapi::Units;
 
 use super::{Flags, HEADER_LEN, INDOM_LEN, LABEL_LEN, NAME_LEN, PAYLOAD_LEN, STRING_LEN, TOC_LEN, VALUE_LEN, Version};
 
-/// A file's bytes, of which nothing is trusted.
+/// A file's bytes, of which nothing is trusted. Those of a sparse file are its data alone: the rest reads as zeros.
 #[derive(Clone, Copy, Debug)]
-pub struct Bytes<'a>(&'a [u8]);
+pub struct Bytes<'a> {
+    /// From the beginning on.
+    front: &'a [u8],
+    /// What comes behind a hole, in ascending order.
+    rest: &'a [Extent],
+    /// One that is kept apart.
+    apart: Option<&'a Extent>,
+    len: u64,
+}
+
+/// Bytes at an offset of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Extent {
+    pub(crate) at: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Extent {
+    pub(crate) fn end(&self) -> u64 {
+        self.at + self.bytes.len() as u64
+    }
+
+    #[inline]
+    pub(crate) fn slice(&self, at: u64, len: usize) -> Option<&[u8]> {
+        let start = usize::try_from(at.checked_sub(self.at)?).ok()?;
+        self.bytes.get(start..start.checked_add(len)?)
+    }
+}
+
+/// What a hole holds. No record is longer.
+static ZEROS: [u8; STRING_LEN] = [0; STRING_LEN];
 
 impl<'a> Bytes<'a> {
     /// The bytes of a file.
     pub const fn new(bytes: &'a [u8]) -> Bytes<'a> {
-        Bytes(bytes)
+        Bytes { front: bytes, rest: &[], apart: None, len: bytes.len() as u64 }
+    }
+
+    /// The bytes of a file of this length, of which only the extents are known, and one that is kept apart.
+    pub(crate) fn sparse(extents: &'a [Extent], apart: Option<&'a Extent>, len: u64) -> Bytes<'a> {
+        match extents.split_first() {
+            Some((first, rest)) if first.at == 0 => Bytes { front: &first.bytes, rest, apart, len },
+            _ => Bytes { front: &[], rest: extents, apart, len },
+        }
     }
 
     /// How many there are.
     pub const fn len(self) -> u64 {
-        self.0.len() as u64
+        self.len
     }
 
     /// Whether there are none.
     pub const fn is_empty(self) -> bool {
-        self.0.is_empty()
+        self.len == 0
     }
 
-    /// So many bytes at an offset, if the file has them.
+    /// How many bytes there are outside of holes.
+    pub(crate) fn data_len(self) -> u64 {
+        self.front.len() as u64 + self.rest.iter().map(|extent| extent.bytes.len() as u64).sum::<u64>()
+    }
+
+    /// This many bytes at an offset, if the file has them. Records are read one by one: more bytes than the longest
+    /// record has must be in one extent.
+    #[inline]
     pub fn slice(self, at: u64, len: usize) -> Option<&'a [u8]> {
         let start = usize::try_from(at).ok()?;
-        self.0.get(start..start.checked_add(len)?)
+        match self.front.get(start..start.checked_add(len)?) {
+            None if !self.rest.is_empty() || self.apart.is_some() => self.slice_behind(at, len),
+            found => found,
+        }
+    }
+
+    #[cold]
+    fn slice_behind(self, at: u64, len: usize) -> Option<&'a [u8]> {
+        let end = at.checked_add(len as u64).filter(|end| *end <= self.len)?;
+        if let Some(apart) = self.apart.filter(|apart| at < apart.end() && end > apart.at) {
+            return apart.slice(at, len);
+        }
+        let before = self.rest.partition_point(|extent| extent.at <= at);
+        if let Some(extent) = before.checked_sub(1).and_then(|index| self.rest.get(index)) {
+            if let Some(found) = extent.slice(at, len) {
+                return Some(found);
+            }
+            if at < extent.end() {
+                return None;
+            }
+        }
+        let is_hole = at >= self.front.len() as u64 && self.rest.get(before).is_none_or(|next| next.at >= end);
+        is_hole.then(|| ZEROS.get(..len)).flatten()
+    }
+
+    /// The indexes of the records of a table that are in extents, in ascending order. An extent begins and ends with more
+    /// zeros than a record has, except at the ends of the file, so that one that is there in part is zeros.
+    pub(crate) fn records(self, at: u64, count: u32, size: usize) -> impl Iterator<Item = Range<u32>> + use<'a> {
+        let size = size as u64;
+        let indexes = move |start: u64, end: u64| {
+            let first = start.saturating_sub(at).div_ceil(size);
+            let last = end.saturating_sub(at) / size;
+            first.min(count.into()) as u32..last.min(count.into()) as u32
+        };
+        let rest = self.rest.iter().map(move |extent| indexes(extent.at, extent.end()));
+        let mut next = 0;
+        std::iter::once(indexes(0, self.front.len() as u64)).chain(rest).map(move |range| {
+            // A record that is in two extents comes once.
+            let range = range.start.max(next)..range.end.max(next);
+            next = range.end;
+            range
+        })
     }
 
     /// Whether the file has this many records of a size at an offset.
@@ -41,8 +128,24 @@ impl<'a> Bytes<'a> {
     /// The text that begins at an offset, up to its NUL; all of its room must be in the file, and
     /// all of it is text when there is no NUL.
     pub fn text(self, at: u64, room: usize) -> Option<&'a [u8]> {
-        let room = self.slice(at, room)?;
+        let room = match self.slice(at, room) {
+            Some(room) => room,
+            None => self.beginning(at, room)?,
+        };
         room.split(|&b| b == 0).next()
+    }
+
+    /// What an extent has of bytes whose rest is in a hole.
+    fn beginning(self, at: u64, len: usize) -> Option<&'a [u8]> {
+        at.checked_add(len as u64).filter(|end| *end <= self.len)?;
+        let before = self.rest.partition_point(|extent| extent.at <= at);
+        let apart = self.apart.filter(|apart| (apart.at..apart.end()).contains(&at));
+        let (bytes, start) = match apart.or_else(|| self.rest.get(before.checked_sub(1)?)) {
+            Some(extent) => (&*extent.bytes, at - extent.at),
+            None => (self.front, at),
+        };
+        let rest = bytes.get(usize::try_from(start).ok()?..).unwrap_or_default();
+        Some(rest.get(..len).unwrap_or(rest))
     }
 
     /// A string of the strings section.
@@ -50,20 +153,24 @@ impl<'a> Bytes<'a> {
         self.text(at, STRING_LEN)
     }
 
-    fn array<const N: usize>(self, at: u64, field: usize) -> Option<[u8; N]> {
-        self.slice(at.checked_add(field as u64)?, N)?.try_into().ok()
+    #[inline]
+    fn array<const N: usize>(self, field: usize) -> Option<[u8; N]> {
+        self.front.get(field..field + N)?.try_into().ok()
     }
 
-    fn u32(self, at: u64, field: usize) -> Option<u32> {
-        self.array(at, field).map(u32::from_ne_bytes)
+    #[inline]
+    fn u32(self, field: usize) -> Option<u32> {
+        self.array(field).map(u32::from_ne_bytes)
     }
 
-    fn i32(self, at: u64, field: usize) -> Option<i32> {
-        self.array(at, field).map(i32::from_ne_bytes)
+    #[inline]
+    fn i32(self, field: usize) -> Option<i32> {
+        self.array(field).map(i32::from_ne_bytes)
     }
 
-    fn u64(self, at: u64, field: usize) -> Option<u64> {
-        self.array(at, field).map(u64::from_ne_bytes)
+    #[inline]
+    fn u64(self, field: usize) -> Option<u64> {
+        self.array(field).map(u64::from_ne_bytes)
     }
 }
 
@@ -98,15 +205,16 @@ pub struct Header {
 impl Header {
     /// The header, `None` in a file too short for one.
     pub fn read(bytes: Bytes<'_>) -> Option<Header> {
+        let bytes = Bytes::new(bytes.slice(0, HEADER_LEN)?);
         Some(Header {
-            magic: bytes.array(0, 0)?,
-            version: bytes.i32(0, 4)?,
-            g1: bytes.u64(0, 8)?,
-            g2: bytes.u64(0, 16)?,
-            tocs: bytes.i32(0, 24)?,
-            flags: Flags(bytes.u32(0, 28)?),
-            process: bytes.i32(0, 32)?,
-            cluster: bytes.i32(0, 36)?,
+            magic: bytes.array(0)?,
+            version: bytes.i32(4)?,
+            g1: bytes.u64(8)?,
+            g2: bytes.u64(16)?,
+            tocs: bytes.i32(24)?,
+            flags: Flags(bytes.u32(28)?),
+            process: bytes.i32(32)?,
+            cluster: bytes.i32(36)?,
         })
     }
 
@@ -144,8 +252,8 @@ impl Toc {
 
     /// The entry with this index.
     pub fn read(bytes: Bytes<'_>, index: usize) -> Option<Toc> {
-        let at = Self::at(index);
-        Some(Toc { section: bytes.u32(at, 0)?, count: bytes.i32(at, 4)?, offset: bytes.u64(at, 8)? })
+        let bytes = Bytes::new(bytes.slice(Self::at(index), TOC_LEN)?);
+        Some(Toc { section: bytes.u32(0)?, count: bytes.i32(4)?, offset: bytes.u64(8)? })
     }
 
     /// The entry's bytes.
@@ -172,12 +280,13 @@ pub struct IndomRecord {
 impl IndomRecord {
     /// The instance domain at an offset.
     pub fn read(bytes: Bytes<'_>, at: u64) -> Option<IndomRecord> {
+        let bytes = Bytes::new(bytes.slice(at, INDOM_LEN)?);
         Some(IndomRecord {
-            serial: bytes.u32(at, 0)?,
-            count: bytes.u32(at, 4)?,
-            offset: bytes.u64(at, 8)?,
-            short: bytes.u64(at, 16)?,
-            long: bytes.u64(at, 24)?,
+            serial: bytes.u32(0)?,
+            count: bytes.u32(4)?,
+            offset: bytes.u64(8)?,
+            short: bytes.u64(16)?,
+            long: bytes.u64(24)?,
         })
     }
 
@@ -231,12 +340,12 @@ pub struct InstanceRecord {
 impl InstanceRecord {
     /// The instance at an offset.
     pub fn read(bytes: Bytes<'_>, at: u64, version: Version) -> Option<InstanceRecord> {
+        let bytes = Bytes::new(bytes.slice(at, version.instance_len())?);
         let name = match version {
             Version::V1 => NameAt::inline(at.checked_add(16)?),
-            Version::V2 | Version::V3 => NameAt::string(bytes.u64(at, 16)?),
+            Version::V2 | Version::V3 => NameAt::string(bytes.u64(16)?),
         };
-        bytes.slice(at, version.instance_len())?;
-        Some(InstanceRecord { indom: bytes.u64(at, 0)?, internal: bytes.i32(at, 12)?, name })
+        Some(InstanceRecord { indom: bytes.u64(0)?, internal: bytes.i32(12)?, name })
     }
 }
 
@@ -266,20 +375,21 @@ pub struct MetricRecord {
 impl MetricRecord {
     /// The metric at an offset.
     pub fn read(bytes: Bytes<'_>, at: u64, version: Version) -> Option<MetricRecord> {
+        let bytes = Bytes::new(bytes.slice(at, version.metric_len())?);
         let (name, rest) = match version {
             Version::V1 => (NameAt::inline(at), NAME_LEN),
-            Version::V2 | Version::V3 => (NameAt::string(bytes.u64(at, 0)?), 8),
+            Version::V2 | Version::V3 => (NameAt::string(bytes.u64(0)?), 8),
         };
         Some(MetricRecord {
             name,
-            item: bytes.u32(at, rest)?,
-            ty: bytes.i32(at, rest + 4)?,
-            semantics: bytes.i32(at, rest + 8)?,
-            units: Units::from_word(bytes.u32(at, rest + 12)?),
-            indom: bytes.u32(at, rest + 16)?,
-            padding: bytes.u32(at, rest + 20)?,
-            short: bytes.u64(at, rest + 24)?,
-            long: bytes.u64(at, rest + 32)?,
+            item: bytes.u32(rest)?,
+            ty: bytes.i32(rest + 4)?,
+            semantics: bytes.i32(rest + 8)?,
+            units: Units::from_word(bytes.u32(rest + 12)?),
+            indom: bytes.u32(rest + 16)?,
+            padding: bytes.u32(rest + 20)?,
+            short: bytes.u64(rest + 24)?,
+            long: bytes.u64(rest + 32)?,
         })
     }
 }
@@ -300,7 +410,13 @@ pub struct ValueRecord {
 impl ValueRecord {
     /// The value at an offset.
     pub fn read(bytes: Bytes<'_>, at: u64) -> Option<ValueRecord> {
-        let [word, extra, metric, instance] = bytes.slice(at, VALUE_LEN)?.as_chunks().0 else { return None };
+        Self::of(bytes.slice(at, VALUE_LEN)?)
+    }
+
+    /// The value that these bytes are.
+    #[inline]
+    pub(crate) fn of(bytes: &[u8]) -> Option<ValueRecord> {
+        let [word, extra, metric, instance] = bytes.as_chunks().0 else { return None };
         let word_of = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
         Some(ValueRecord {
             word: word_of(word),
@@ -352,11 +468,11 @@ pub struct LabelRecord {
 impl LabelRecord {
     /// The label at an offset.
     pub fn read(bytes: Bytes<'_>, at: u64) -> Option<LabelRecord> {
-        bytes.slice(at, LABEL_LEN)?;
+        let bytes = Bytes::new(bytes.slice(at, LABEL_LEN)?);
         Some(LabelRecord {
-            flags: bytes.u32(at, 0)?,
-            identity: bytes.u32(at, 4)?,
-            internal: bytes.i32(at, 8)?,
+            flags: bytes.u32(0)?,
+            identity: bytes.u32(4)?,
+            internal: bytes.i32(8)?,
             payload: NameAt { at: at.checked_add(12)?, room: PAYLOAD_LEN },
         })
     }

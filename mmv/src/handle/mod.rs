@@ -4,9 +4,11 @@ mod counter;
 mod gauge;
 mod histogram;
 mod number;
+mod quantiles;
 mod sharded;
 mod text;
 mod timer;
+mod window;
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -16,13 +18,14 @@ use pmapi::{Semantics, Units};
 
 pub use counter::{Counter, CounterWriter};
 pub use gauge::{Gauge, GaugeWriter};
-pub use histogram::{Buckets, Quantiles};
-pub(crate) use histogram::{Output, Recorder};
+pub use histogram::Buckets;
 pub use number::Number;
 pub(crate) use number::no_value;
+pub use quantiles::Quantiles;
+pub(crate) use quantiles::{Distributions, Output};
 pub use sharded::ShardedCounter;
 pub use text::Text;
-pub(crate) use text::Texts;
+pub(crate) use text::{Room, Texts};
 pub use timer::{Interval, Running, Timer};
 
 use crate::format::ValueType;
@@ -86,6 +89,9 @@ impl Seat<'_> {
 pub(crate) trait Flush: Send + Sync {
     /// Brings it up to date in the file.
     fn flush(&self);
+
+    /// Leaves what a flush would bring to the parent, in a child that was forked just now.
+    fn forget(&self);
 }
 
 /// What handles leave with their registry.
@@ -114,6 +120,11 @@ impl Shared {
     pub(crate) fn flushes(&mut self) -> Vec<Arc<dyn Flush>> {
         self.flushes.retain(|flush| flush.strong_count() > 0);
         self.flushes.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// See [`Flush::forget`]; it does not allocate.
+    pub(crate) fn forget(&self) {
+        self.flushes.iter().filter_map(Weak::upgrade).for_each(|what| what.forget());
     }
 
     pub(crate) fn has_flushes(&self) -> bool {

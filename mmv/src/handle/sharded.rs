@@ -2,17 +2,19 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::thread::available_parallelism;
 
 use pmapi::{Semantics, Units};
 
 use super::{Flush, Number, Seat, Seated};
 use crate::format::ValueType;
+use crate::map::fork::is_torn;
 use crate::map::{Slot, Word};
 use crate::model::Kind;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::{Mutex, thread_number};
+use crate::sync::thread_number;
 
 /// A count that goes up, for when many threads count the same thing all the time.
 ///
@@ -53,7 +55,7 @@ impl<T: Number> Seated for ShardedCounter<T> {
 
     fn seated(mut seat: Seat<'_>) -> Self {
         let slot = seat.slot.clone();
-        let new = || Shards { places: places(), slot, flushing: Mutex::new(()), number: PhantomData::<T> };
+        let new = || Shards { places: places(), slot, number: PhantomData::<T> };
         ShardedCounter { shards: seat.flushed_companion(new) }
     }
 }
@@ -67,8 +69,6 @@ impl<T: Number> fmt::Debug for ShardedCounter<T> {
 struct Shards<T> {
     places: Box<[Place]>,
     slot: Slot,
-    /// Held while a sum is on its way, so that nobody reads what lacks it.
-    flushing: Mutex<()>,
     number: PhantomData<T>,
 }
 
@@ -83,10 +83,15 @@ fn places() -> Box<[Place]> {
 }
 
 pub(super) fn shard_count() -> usize {
+    // The system has to be asked for the limits of containers, too, which takes files.
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
     if cfg!(mmv_loom) {
         return 2;
     }
-    available_parallelism().map_or(8, |n| n.get()).next_power_of_two().min(128)
+    if COUNT.load(Relaxed) == 0 {
+        COUNT.store(available_parallelism().map_or(8, |n| n.get()).next_power_of_two().min(128), Relaxed);
+    }
+    COUNT.load(Relaxed)
 }
 
 impl<T: Number> Shards<T> {
@@ -102,12 +107,23 @@ impl<T: Number> Shards<T> {
 
 impl<T: Number> Flush for Shards<T> {
     fn flush(&self) {
-        let _held = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        // What a torn child finds may be its parent's.
+        if is_torn() {
+            return;
+        }
+        // While a sum is on its way, nobody reads what lacks it.
+        let _held = self.slot.gate().hold();
         for place in &self.places {
             let word = place.0.swap(T::ZERO.word(), Relaxed);
             if word != T::ZERO.word() {
                 T::from_word(word).add_to(self.slot.word());
             }
         }
+    }
+
+    fn forget(&self) {
+        // Writing would copy the page.
+        let pending = self.places.iter().filter(|place| place.0.load(Relaxed) != T::ZERO.word());
+        pending.for_each(|place| place.0.store(T::ZERO.word(), Relaxed));
     }
 }

@@ -3,18 +3,20 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use memmap2::MmapMut;
 use pmapi::{Semantics, Units};
 
 use super::{Seat, Seated};
 use crate::format::{STRING_LEN, ValueType};
+use crate::map::fork::{self, Forked};
 use crate::map::{Slot, map_range, page_size};
 use crate::model::Kind;
 use crate::names::truncated;
 use crate::sync::atomic::Ordering::{Relaxed, Release};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Held, Lock};
 
 /// Longest text in bytes; C's library takes no longer one.
 const MAX_LEN: usize = STRING_LEN - 2;
@@ -31,14 +33,17 @@ pub struct Text {
 
 impl Text {
     /// Sets the text. What is over 254 bytes, or behind a NUL, is cut off.
+    #[inline]
     pub fn set(&self, text: &str) {
-        self.texts.lock().set(self.index, text);
+        if let Some(mut texts) = self.texts.lock() {
+            texts.set(self.index, text);
+        }
     }
 
     /// The text.
     pub fn get(&self) -> String {
         let texts = self.texts.lock();
-        texts.list.get(self.index).map(|text| text.now.clone()).unwrap_or_default()
+        texts.and_then(|texts| Some(texts.list.get(self.index)?.now.clone())).unwrap_or_default()
     }
 }
 
@@ -50,7 +55,9 @@ impl Seated for Text {
 
     fn seated(seat: Seat<'_>) -> Self {
         let index = seat.text;
-        seat.texts.lock().seat(index, seat.slot);
+        if let Some(mut texts) = seat.texts.lock() {
+            texts.seat(index, seat.slot);
+        }
         Text { texts: Arc::clone(seat.texts), index }
     }
 }
@@ -63,7 +70,7 @@ impl fmt::Debug for Text {
 
 /// The texts of a registry.
 #[derive(Debug, Default)]
-pub(crate) struct Texts(Mutex<TextList>);
+pub(crate) struct Texts(Lock<TextList>);
 
 #[derive(Debug, Default)]
 pub(crate) struct TextList {
@@ -74,6 +81,8 @@ pub(crate) struct TextList {
 #[derive(Debug, Default)]
 struct One {
     now: String,
+    /// Whether the file, where it is not mapped, has another text.
+    stale: bool,
     /// Which of its two strings is the present one.
     second: bool,
     slot: Option<Slot>,
@@ -81,18 +90,31 @@ struct One {
 
 /// The strings in the file of the first texts.
 #[derive(Debug)]
-struct Room {
-    map: MmapMut,
-    /// Offset of the first string in the map.
-    skew: usize,
+pub(crate) struct Room {
+    strings: Strings,
     /// Offset of the first string in the file.
     at: u64,
     texts: usize,
+    /// How many forks there had been: a child leaves the strings to its parent, which writes them too.
+    forks: u32,
+}
+
+#[derive(Debug)]
+enum Strings {
+    /// The map of the file, and the offset of the first string in it.
+    Mapped(MmapMut, usize),
+    /// A file that must not be mapped, and gets what is new with a flush.
+    Copied(Arc<File>),
 }
 
 impl Texts {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, TextList> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    #[inline]
+    pub(crate) fn lock(&self) -> Option<Held<'_, TextList>> {
+        self.0.lock()
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.0.is_quiet()
     }
 }
 
@@ -108,24 +130,56 @@ impl TextList {
         }
     }
 
+    #[inline]
     fn set(&mut self, index: usize, text: &str) {
         let Some(one) = self.list.get_mut(index) else { return };
         one.now.clear();
         one.now.push_str(cut(text));
-        one.second = !one.second;
-        self.show(index);
+        if let Some(Room { strings: Strings::Copied(_), .. }) = self.room {
+            one.stale = true;
+        } else {
+            one.second = !one.second;
+            self.show(index);
+        }
+    }
+
+    /// Writes the texts that are new to a file that is not mapped.
+    pub(crate) fn copy(&mut self) {
+        if let Some(Room { strings: Strings::Copied(_), .. }) = self.room {
+            for index in 0..self.list.len() {
+                let Some(one) = self.list.get_mut(index) else { return };
+                if std::mem::take(&mut one.stale) {
+                    one.second = !one.second;
+                    self.show(index);
+                }
+            }
+        }
     }
 
     /// Writes the present text to the file and points the value to it.
+    #[inline]
     fn show(&mut self, index: usize) {
         let (Some(one), Some(room)) = (self.list.get(index), &mut self.room) else { return };
-        if index >= room.texts {
+        if index >= room.texts || room.forks != fork::count() {
             return;
         }
         let place = (2 * index + usize::from(one.second)) * STRING_LEN;
-        if let Some(string) = room.map.get_mut(room.skew + place..room.skew + place + STRING_LEN) {
-            string.fill(0);
-            string.iter_mut().zip(one.now.bytes()).for_each(|(to, from)| *to = from);
+        match &mut room.strings {
+            Strings::Mapped(map, skew) => {
+                let start = *skew + place;
+                if let Some(string) = map.get_mut(start..).and_then(<[u8]>::first_chunk_mut::<STRING_LEN>) {
+                    *string = [0; _];
+                    string.iter_mut().zip(one.now.bytes()).for_each(|(to, from)| *to = from);
+                }
+            }
+            Strings::Copied(file) => {
+                let mut string = [0; STRING_LEN];
+                string.iter_mut().zip(one.now.bytes()).for_each(|(to, from)| *to = from);
+                if file.write_all_at(&string, room.at + place as u64).is_err() {
+                    // The text that is seen stays.
+                    return;
+                }
+            }
         }
         if let Some(slot) = &one.slot {
             slot.word().store(one.now.len() as u64, Relaxed);
@@ -133,22 +187,31 @@ impl TextList {
         }
     }
 
-    /// Maps the strings at an offset of a new file, and writes all texts there.
-    pub(crate) fn move_to(&mut self, file: &File, at: u64) -> io::Result<()> {
+    /// Strings at an offset of a file, mapped or not, for [`TextList::exchange`]; nothing when there are no texts.
+    pub(crate) fn prepare(&self, file: &Arc<File>, at: u64, mapped: bool) -> io::Result<Option<Room>> {
         let texts = self.list.len();
         if texts == 0 {
-            return Ok(());
+            return Ok(None);
         }
-        let skew = (at % page_size()) as usize;
-        let map = map_range(file, at - skew as u64, skew + 2 * texts * STRING_LEN)?;
-        self.room = Some(Room { map, skew, at, texts });
-        for index in 0..texts {
+        let strings = if mapped {
+            let skew = (at % page_size()) as usize;
+            Strings::Mapped(map_range(file, at - skew as u64, skew + 2 * texts * STRING_LEN)?, skew)
+        } else {
+            Strings::Copied(Arc::clone(file))
+        };
+        Ok(Some(Room { strings, at, texts, forks: fork::count() }))
+    }
+
+    /// Writes all texts to other strings, and gives those where they were.
+    pub(crate) fn exchange(&mut self, room: Option<Room>) -> Option<Room> {
+        let old = std::mem::replace(&mut self.room, room);
+        for index in 0..self.list.len() {
             if let Some(one) = self.list.get_mut(index) {
                 one.second = false;
             }
             self.show(index);
         }
-        Ok(())
+        old
     }
 }
 

@@ -65,8 +65,12 @@ impl Pages {
         Ok((Pages { cells, offset, file: Mutex::new(file.try_clone()?), gate }, file))
     }
 
+    pub(super) fn prepare(&self, file: &Arc<File>, _: bool) -> io::Result<Prepared> {
+        Ok(Prepared(Arc::clone(file)))
+    }
+
     /// What the cells hold goes to the file that was mapped, and what the new one holds to the cells.
-    pub(super) fn replace(&self, file: &File) -> io::Result<()> {
+    pub(super) fn replace(&self, Prepared(file): Prepared) -> io::Result<()> {
         let mut old = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         for ((word, extra), n) in self.cells.iter().zip(0..) {
             let at = self.offset + n * VALUE_LEN as u64;
@@ -90,6 +94,9 @@ impl Pages {
         ((at - self.offset) / VALUE_LEN as u64) as usize
     }
 }
+
+/// A file that is to take the place of another.
+pub(super) struct Prepared(Arc<File>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {

@@ -1,22 +1,27 @@
 //! What an update does that must not happen while values move.
 
-use std::sync::PoisonError;
-
+use super::fork::Forked;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Held, Lock};
 
 /// Lets an update that cannot do without wait until the values are in their new file.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    lock: Mutex<()>,
+    lock: Lock<()>,
     /// Odd while values move.
     moves: AtomicU64,
 }
 
 impl Gate {
-    /// While this guard lives no value moves.
-    pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    /// While this guard lives no value moves, and nobody else holds the gate. Without a guard, in a
+    /// [torn](crate::map::fork::is_torn) child, none moves ever again.
+    pub(crate) fn hold(&self) -> Option<Held<'_, ()>> {
+        self.lock.lock()
+    }
+
+    /// Whether nobody holds it.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.lock.is_quiet()
     }
 
     /// Moves values: `f` may move chunks and settle their values.

@@ -10,6 +10,7 @@
 
 #[cfg(mmv_loom)]
 mod cells;
+pub(crate) mod fork;
 mod gate;
 #[cfg_attr(mmv_loom, allow(dead_code))]
 mod pages;
@@ -24,15 +25,15 @@ use std::sync::Arc;
 pub(crate) use std::sync::atomic::AtomicU64 as Word;
 
 #[cfg(mmv_loom)]
-use cells::Pages;
+use cells::{Pages, Prepared as PreparedPages};
 #[cfg(mmv_loom)]
 pub(crate) use cells::{Slot, Word};
 pub(crate) use gate::Gate;
 #[cfg(not(mmv_loom))]
-use pages::Pages;
-#[cfg(not(mmv_loom))]
 pub(crate) use pages::Slot;
-pub(crate) use pages::{map_range, page_size, probe};
+#[cfg(not(mmv_loom))]
+use pages::{Pages, Prepared as PreparedPages};
+pub(crate) use pages::{map_range, may_map, page_size};
 
 use crate::format::VALUE_LEN;
 use crate::layout::VALUES_AT;
@@ -50,15 +51,21 @@ pub(crate) struct Chunk {
 }
 
 /// Offset in the file of a value.
-const fn value_at(index: usize) -> u64 {
+pub(crate) const fn value_at(index: usize) -> u64 {
     VALUES_AT + (index * VALUE_LEN) as u64
 }
 
 impl Chunk {
     /// Addresses for at least `at_least` values from `first` on, over memory that is no file yet.
-    pub(crate) fn new(first: usize, at_least: usize, gate: Arc<Gate>) -> io::Result<Chunk> {
+    pub(crate) fn new(
+        first: usize,
+        at_least: usize,
+        gate: Arc<Gate>,
+        check_size: impl FnOnce(u64) -> io::Result<()>,
+    ) -> io::Result<Chunk> {
         let page = page_size();
         let end = value_at(first + at_least).next_multiple_of(page);
+        check_size(end)?;
         let (pages, file) = Pages::new(value_at(first) / page * page..end, gate)?;
         let capacity = usize::try_from(end - value_at(first)).map_err(io::Error::other)? / VALUE_LEN;
         Ok(Chunk { pages: Arc::new(pages), file: Arc::new(file), first, capacity, slotted: 0 })
@@ -79,17 +86,33 @@ impl Chunk {
         self.capacity = self.capacity.min(end.saturating_sub(self.first).max(self.slotted));
     }
 
-    /// Maps a file, which must have all of the chunk's values and be mappable ([`probe`]), in place of
-    /// what was mapped, and gives what that was. Updates go on meanwhile: up to the moment of mapping to
-    /// the old memory, which nobody else touches any more after that, and then to the new one.
-    pub(crate) fn move_to(&mut self, file: &Arc<File>) -> io::Result<Old> {
-        if file.metadata()?.len() < value_at(self.range().end) {
+    /// Prepares the move to a file of this length, which must have all of the chunk's values and be mappable ([`may_map`]).
+    /// Whatever the system can refuse, it refuses here, unless this is the only chunk that moves.
+    pub(crate) fn prepare(&self, file: &Arc<File>, len: u64, alone: bool) -> io::Result<Prepared> {
+        if len < value_at(self.range().end) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.pages.replace(file)?;
-        let file = std::mem::replace(&mut self.file, Arc::clone(file));
-        let touched = pages::is_touched(&file);
-        Ok(Old { file, touched, end: self.slotted().end, held: 0..0, buffer: [0; _] })
+        Ok(Prepared { pages: self.pages.prepare(file, alone)?, file: Arc::clone(file) })
+    }
+
+    /// Maps a file in place of what was mapped, and gives what that was. Updates go on meanwhile: up to the moment
+    /// of mapping to the old memory, which nobody else touches any more after that, and then to the new one. When
+    /// it fails, the old memory stays.
+    pub(crate) fn move_to(&mut self, new: Prepared) -> io::Result<Old> {
+        self.pages.replace(new.pages)?;
+        let file = std::mem::replace(&mut self.file, new.file);
+        Ok(self.contents(&file))
+    }
+
+    /// What a file has of the values that may have slots.
+    pub(crate) fn contents(&self, file: &Arc<File>) -> Old {
+        let touched = pages::is_touched(file);
+        Old { file: Arc::clone(file), touched, end: self.slotted().end, held: 0..0, buffer: [0; _] }
+    }
+
+    /// What is mapped.
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
     }
 
     /// The two words of a value that change.
@@ -111,6 +134,12 @@ impl Chunk {
     }
 }
 
+/// A file that is to be mapped behind a chunk's addresses.
+pub(crate) struct Prepared {
+    pages: PreparedPages,
+    file: Arc<File>,
+}
+
 /// Memory that was mapped behind a chunk's addresses.
 pub(crate) struct Old {
     file: Arc<File>,
@@ -126,6 +155,11 @@ pub(crate) struct Old {
 impl Old {
     /// Stacks of loom's threads are small.
     const HELD: usize = if cfg!(mmv_loom) { 8 } else { 256 };
+
+    /// Whether any value may be anything but zero.
+    pub(crate) fn is_touched(&self) -> bool {
+        self.touched
+    }
 
     /// The two words that a value had; best asked for in ascending order.
     pub(crate) fn words(&mut self, value: usize) -> io::Result<(u64, u64)> {
@@ -150,7 +184,7 @@ mod tests {
 
     #[test]
     fn slots_do_not_overlap() {
-        let mut chunk = Chunk::new(7, 200, Arc::default()).unwrap();
+        let mut chunk = Chunk::new(7, 200, Arc::default(), |_| Ok(())).unwrap();
         assert!(chunk.range().len() >= 200);
         let slots: Vec<Slot> = chunk.range().map(|i| chunk.slot(i)).collect();
         drop(chunk);
@@ -166,20 +200,21 @@ mod tests {
     #[test]
     #[should_panic(expected = "another chunk")]
     fn slot_of_another_chunk() {
-        let mut chunk = Chunk::new(0, 1, Arc::default()).unwrap();
+        let mut chunk = Chunk::new(0, 1, Arc::default(), |_| Ok(())).unwrap();
         chunk.slot(chunk.range().end);
     }
 
     #[test]
     fn addresses_outlive_their_memory() {
-        let mut chunk = Chunk::new(300, 1, Arc::default()).unwrap();
+        let mut chunk = Chunk::new(300, 1, Arc::default(), |_| Ok(())).unwrap();
         let slot = chunk.slot(300);
         slot.word().store(11, Relaxed);
         let file = Arc::new(tempfile::tempfile().unwrap());
-        assert!(chunk.move_to(&file).is_err(), "the file is too short");
+        assert!(chunk.prepare(&file, 0, false).is_err(), "the file is too short");
         file.set_len(value_at(chunk.range().end)).unwrap();
         file.write_all_at(&22u64.to_ne_bytes(), value_at(300)).unwrap();
-        let mut old = chunk.move_to(&file).unwrap();
+        let prepared = chunk.prepare(&file, value_at(chunk.range().end), false).unwrap();
+        let mut old = chunk.move_to(prepared).unwrap();
         assert_eq!(old.words(300).unwrap(), (11, 0));
         assert!(old.words(301).is_err(), "it was not in use");
         assert_eq!(slot.word().load(Relaxed), 22);

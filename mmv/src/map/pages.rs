@@ -1,10 +1,11 @@
-//! The one module with unsafe code: pages of files at addresses of this process.
+//! The one module with unsafe code: pages of files at addresses of this process (and the registration for forks).
 //!
 //! # Invariants
 //! 1. From `Pages::new` until its drop, `base..base + len` is mapped shared, readable and writable,
 //!    by this `Pages` alone. `replace` replaces the mapping in one system call; an access meanwhile
-//!    waits in the kernel and then meets the old or the new pages. When that call fails, the process
-//!    ends, because handles would point to nothing.
+//!    waits in the kernel and then meets the old or the new pages. When that call fails, the old pages
+//!    stay: the kernel refuses before it unmaps. Where several `Pages` move, what it could refuse was
+//!    granted to the new pages at other addresses before the first one.
 //! 2. What is mapped is `offset..offset + len` of a file. `Chunk` sees that every file has the values
 //!    that have slots, or there would be a signal.
 //! 3. The pages are touched as `AtomicU64` only; no reference to anything else in them exists.
@@ -17,13 +18,15 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::process;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use memmap2::{MmapMut, MmapOptions};
-use nix::sys::mman::{self, MapFlags, ProtFlags};
+use nix::errno::Errno;
+#[cfg(target_os = "linux")]
+use nix::sys::mman::MRemapFlags;
+use nix::sys::mman::{self, MapFlags, MsFlags, ProtFlags};
 use nix::unistd::{SysconfVar, sysconf};
 
 use super::Gate;
@@ -53,14 +56,27 @@ impl Pages {
         Ok((Pages { base, len, offset: range.start, gate }, file))
     }
 
-    /// Maps a file, which [`probe`] has seen, in place of what was mapped.
-    pub(super) fn replace(&self, file: &File) -> io::Result<()> {
-        let fixed = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
-        if let Err(e) = map(Some(self.base), self.len, fixed, file, self.offset) {
-            tracing::error!("cannot map values at their place: {e}");
-            process::abort();
+    /// Maps a file, which [`may_map`] approves of, at other addresses, from where [`Pages::replace`] takes it. Pages that are
+    /// `alone` need none: there is nothing that would have to go back if the system refuses.
+    pub(super) fn prepare(&self, file: &Arc<File>, alone: bool) -> io::Result<Prepared> {
+        let elsewhere = cfg!(target_os = "linux") && !alone;
+        let base = elsewhere.then(|| map(None, self.len, MapFlags::MAP_SHARED, file, self.offset)).transpose()?;
+        Ok(Prepared { base, len: self.len, offset: self.offset, file: Arc::clone(file) })
+    }
+
+    /// Puts what was prepared for these addresses in place of what is mapped there, which stays when that fails.
+    pub(super) fn replace(&self, mut new: Prepared) -> io::Result<()> {
+        assert_eq!(new.len, self.len, "it was prepared for other addresses");
+        let result = new.move_to(self.base);
+        if result.is_err() {
+            // The kernel checks what it may refuse before it unmaps anything. No reason is known for it to give up later.
+            // SAFETY: it writes nothing, and fails if the range is not mapped.
+            let is_mapped = unsafe { mman::msync(self.base.cast(), self.len, MsFlags::MS_ASYNC) };
+            if is_mapped.is_err() {
+                _ = new.map_at(self.base);
+            }
         }
-        Ok(())
+        result
     }
 
     /// The first two words of the value at an offset of the file.
@@ -82,6 +98,47 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         unmap(self.base, self.len);
+    }
+}
+
+/// Pages of a file that are to take the place of others.
+pub(super) struct Prepared {
+    /// Where they are mapped meanwhile.
+    base: Option<NonNull<u8>>,
+    len: usize,
+    offset: u64,
+    file: Arc<File>,
+}
+
+impl Prepared {
+    /// Moves the pages, with all that they were granted, to the addresses of others.
+    #[cfg(target_os = "linux")]
+    fn move_to(&mut self, place: NonNull<u8>) -> io::Result<()> {
+        let Some(base) = self.base else { return self.map_at(place) };
+        let flags = MRemapFlags::MREMAP_MAYMOVE | MRemapFlags::MREMAP_FIXED;
+        // SAFETY: both ranges are mapped and of this length; the source is this one's alone, and the destination belongs
+        // to the `Pages` that replaces its own (invariant 1).
+        unsafe { mman::mremap(base.cast(), self.len, self.len, flags, Some(place.cast())) }?;
+        self.base = None;
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn move_to(&mut self, place: NonNull<u8>) -> io::Result<()> {
+        self.map_at(place)
+    }
+
+    fn map_at(&self, place: NonNull<u8>) -> io::Result<()> {
+        let fixed = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
+        map(Some(place), self.len, fixed, &self.file, self.offset).map(drop)
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if let Some(base) = self.base {
+            unmap(base, self.len);
+        }
     }
 }
 
@@ -131,21 +188,82 @@ pub(crate) fn map_range(file: &File, offset: u64, len: usize) -> io::Result<Mmap
 
 const READ_WRITE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
+/// Has functions called in the thread that forks the process: before, and afterwards in the parent and in the child.
+pub(super) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
+    // SAFETY: the functions are there for as long as the process is, and do not unwind.
+    _ = unsafe { nix::libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+}
+
 /// Size of a page.
 pub(crate) fn page_size() -> u64 {
     sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|n| u64::try_from(n).ok()).unwrap_or(4096)
 }
 
-/// Whether a file can be mapped at all, which depends on its file system.
-pub(crate) fn probe(file: &File) -> io::Result<()> {
+/// Whether a new file may be mapped: not if its file system cannot do that, nor if it copies on write. There, each store
+/// may need new room on the disk, and ends the process when that is full (SIGBUS).
+pub(crate) fn may_map(file: &File) -> io::Result<bool> {
     static GOOD: AtomicU64 = AtomicU64::new(u64::MAX);
     let device = file.metadata()?.dev();
     if GOOD.load(Relaxed) != device {
+        if system::copies_on_write(file) {
+            return Ok(false);
+        }
         let len = page_size() as usize;
-        unmap(map(None, len, MapFlags::MAP_SHARED, file, 0)?, len);
+        match map(None, len, MapFlags::MAP_SHARED, file, 0) {
+            Ok(base) => unmap(base, len),
+            // Other errors may pass.
+            Err(e) if e.raw_os_error() == Some(Errno::ENODEV as i32) => return Ok(false),
+            Err(e) => return Err(e),
+        }
         GOOD.store(device, Relaxed);
     }
-    Ok(())
+    Ok(true)
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    use nix::libc::{c_int, c_long};
+    use nix::sys::statfs::{BTRFS_SUPER_MAGIC, FsType, NILFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, fstatfs};
+
+    const BCACHEFS: FsType = FsType(0xca45_1a4e_u32 as _);
+    const ZFS: FsType = FsType(0x2fc1_2fc1);
+    /// The attribute of a file that is not copied on write (`FS_NOCOW_FL`).
+    const NO_COPIES: c_int = 0x0080_0000;
+
+    nix::ioctl_read!(attributes, b'f', 1, c_long);
+    nix::ioctl_write_ptr!(set_attributes, b'f', 2, c_long);
+
+    pub(super) fn copies_on_write(file: &File) -> bool {
+        match fstatfs(file).map(|statfs| statfs.filesystem_type()) {
+            Ok(BTRFS_SUPER_MAGIC | NILFS_SUPER_MAGIC | BCACHEFS | ZFS) => true,
+            // It does as the file system below, which does not tell its name; but only one that copies on write knows of
+            // files that are not.
+            Ok(OVERLAYFS_SUPER_MAGIC) => has_no_copies(file),
+            _ => false,
+        }
+    }
+
+    fn has_no_copies(file: &File) -> bool {
+        let mut flags: c_int = 0;
+        // SAFETY: both read or write an `int`, whatever their numbers say.
+        unsafe {
+            if attributes(file.as_raw_fd(), (&raw mut flags).cast()).is_err() {
+                return false;
+            }
+            flags |= NO_COPIES;
+            set_attributes(file.as_raw_fd(), (&raw const flags).cast()).is_ok()
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    pub(super) fn copies_on_write(_: &std::fs::File) -> bool {
+        false
+    }
 }
 
 /// A new file without a name.
@@ -164,7 +282,6 @@ fn create_nameless() -> io::Result<File> {
 /// Whether there may be anything but zeros in a nameless file.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 pub(super) fn is_touched(file: &File) -> bool {
-    use nix::errno::Errno;
     use nix::unistd::{Whence, lseek};
     lseek(file, 0, Whence::SeekData) != Err(Errno::ENXIO)
 }
@@ -178,7 +295,7 @@ pub(super) fn is_touched(_: &File) -> bool {
 fn create_nameless() -> io::Result<File> {
     use std::sync::atomic::Ordering;
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let name = format!(".mmv.{}.{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let name = format!(".mmv.{}.{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let path = std::env::temp_dir().join(name);
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(path)?;

@@ -25,7 +25,7 @@ impl Subject {
             Subject::Indom(i) => (model.indom(i).serial, -1),
             Subject::Instance(i, instance) => {
                 let indom = model.indom(i);
-                (indom.serial, indom.instances().nth(instance).map_or(-1, |(_, id)| id))
+                (indom.serial, indom.id(instance))
             }
         }
     }

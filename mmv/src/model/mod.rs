@@ -79,9 +79,14 @@ pub(crate) struct Indom {
     pub help: Help,
     instances: Named<i32>,
     ids: HashSet<i32>,
+    /// How many of the highest identifiers are known to be taken.
+    passed: i32,
     /// The metrics that have values for it.
     metrics: Vec<usize>,
 }
+
+/// How many identifiers there can be.
+const IDS: u64 = 1 << 31;
 
 impl Indom {
     pub(crate) fn instances(&self) -> impl ExactSizeIterator<Item = (&str, i32)> {
@@ -90,6 +95,34 @@ impl Indom {
 
     pub(crate) fn instance(&self, name: &str) -> Option<usize> {
         self.instances.find(name)
+    }
+
+    /// How many values an instance has.
+    pub(crate) fn values(&self) -> usize {
+        self.metrics.len()
+    }
+
+    /// The identifier of the instance with this index.
+    pub(crate) fn id(&self, instance: usize) -> i32 {
+        self.instances[instance]
+    }
+
+    /// An identifier that follows from a name, or the highest free one if too many names lead to the same one. All
+    /// names together look at each of the highest ones once.
+    fn free_id(&mut self, name: &str) -> u32 {
+        let hash = ids::hash(name);
+        let taken = |id: u64| self.ids.contains(&(id as i32));
+        // Nearly always the first one is free.
+        if !taken(hash % IDS) {
+            return (hash % IDS) as u32;
+        }
+        if let Some(near) = ids::probe_near(hash, IDS, taken) {
+            return near as u32;
+        }
+        let free = |id: &i32| !self.ids.contains(id);
+        let highest = (0..=i32::MAX - self.passed).rev().find(free).unwrap_or_default();
+        self.passed = i32::MAX - highest;
+        highest.cast_unsigned()
     }
 }
 
@@ -315,8 +348,7 @@ impl Model {
                 return Err(Error::InUse { what: "instance", name: number.to_string() });
             }
         }
-        let ids = &domain.ids;
-        let id = id.unwrap_or_else(|| ids::probe(ids::hash(name), 1 << 31, |id| ids.contains(&(id as i32))) as u32);
+        let id = id.unwrap_or_else(|| domain.free_id(name));
         let Some(index) = domain.instances.insert(name, id as i32) else {
             return Err(Error::InUse { what: "instance", name: name.to_owned() });
         };
@@ -371,4 +403,27 @@ const INDEX: u64 = MAX_METRICS as u64;
 /// The nodes above a name, the nearest first.
 fn ancestors(name: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(name.rsplit_once('.'), |(above, _)| above.rsplit_once('.')).map(|(above, _)| above)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_whose_identifiers_are_taken_gets_a_high_one() {
+        let mut model = Model::default();
+        let indom = model.add_indom("indom", None, Help::default()).unwrap();
+        let max = i32::MAX as u32;
+        // Names can be chosen so that thousands lead to the same identifier: here the neighbours are taken by number.
+        for name in ["a", "b", "c"] {
+            let start = (ids::hash(name) % (1 << 31)) as u32;
+            (0..64).for_each(|n| _ = model.add_instance(indom, &format!("{name}{n}"), Some(start + n)).unwrap());
+        }
+        model.add_instance(indom, "high", Some(max - 1)).unwrap();
+        let ids = ["a", "b", "c"].map(|name| {
+            let index = model.add_instance(indom, name, None).unwrap();
+            model.indom(indom).id(index).cast_unsigned()
+        });
+        assert_eq!(ids, [max, max - 2, max - 3]);
+    }
 }

@@ -1,7 +1,9 @@
 //! Where the sections of a file are.
 
 use super::{Problem, Problems};
-use crate::format::{Bytes, INDOM_LEN, LABEL_LEN, MAX_LABELS, MAX_METRICS, Section, Toc, VALUE_LEN, Version};
+use crate::format::{
+    Bytes, HEADER_LEN, INDOM_LEN, LABEL_LEN, MAX_LABELS, MAX_METRICS, Section, Toc, VALUE_LEN, Version,
+};
 
 /// The records of a section, all inside the file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +42,9 @@ impl Tables {
         };
         let count = u32::try_from(toc.count).ok().filter(|count| *count as usize <= max);
         let Some(count) = count else { return problems.push(Problem::Count { section, count: toc.count }) };
+        if toc.offset < HEADER_LEN as u64 {
+            return problems.push(Problem::OverHeader { section });
+        }
         if !bytes.has(toc.offset, count.into(), size) {
             return problems.push(Problem::BeyondEnd { section, offset: toc.offset, count: toc.count });
         }

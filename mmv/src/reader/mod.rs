@@ -4,22 +4,30 @@
 //! reader. What is in it and makes no sense is left out and listed as a [`Problem`].
 
 mod contents;
-mod cut;
+mod directory;
+mod image;
 mod problem;
+mod process;
 mod source;
 
 use pmapi::{Semantics, Units};
 
 use contents::{Table, Tables};
-use cut::Cut;
+pub(crate) use directory::{Directory, Identity, Stamp};
+use image::Image;
 pub use problem::{Problem, Problems, ReadError};
+pub(crate) use problem::{is_of_system, is_temporary};
+pub(crate) use process::Process;
+pub(crate) use source::peek;
 pub use source::{MAX_LEN, process_exists};
-pub(crate) use source::{generations, open};
 
 use crate::format::{
     self, Bytes, Header, INDOM_LEN, IndomRecord, InstanceRecord, LABEL_LEN, LabelRecord, MAGIC, MetricRecord, NameAt,
     Toc, VALUE_LEN, ValueRecord, ValueType, Version, is_singular,
 };
+
+/// Most entries of a table of contents. The format has six kinds of sections.
+pub const MAX_TOCS: usize = 1024;
 
 /// A metric of a file.
 #[derive(Clone, Debug)]
@@ -141,7 +149,7 @@ pub enum Help {
 /// A file as it was when it was read.
 #[derive(Debug)]
 pub struct File {
-    bytes: Cut,
+    image: Image,
     header: Header,
     version: Version,
     /// Those of all metrics.
@@ -158,15 +166,15 @@ impl File {
     /// The file with these bytes; the error says why nothing of it can be shown.
     pub fn parse(bytes: Vec<u8>) -> Result<File, ReadError> {
         let mut file = Self::parse_in(Bytes::new(&bytes))?;
-        file.bytes = Cut::from(bytes);
+        file.image = Image::from(bytes);
         Ok(file)
     }
 
     /// All but the bytes.
     fn parse_in(view: Bytes<'_>) -> Result<File, ReadError> {
-        let (header, version) = check_header(view)?;
+        let (header, version) = check_header(view, view.len())?;
         let mut file = File {
-            bytes: Cut::default(),
+            image: Image::default(),
             header,
             version,
             names: Vec::new(),
@@ -220,8 +228,7 @@ impl File {
     /// The name in a metric's record, also of one that was left out.
     pub(crate) fn record_name(&self, index: u32) -> &[u8] {
         let at = self.records.record(index, self.version.metric_len());
-        let (bytes, at) = self.bytes.at(at);
-        let record = MetricRecord::read(bytes, at, self.version);
+        let record = MetricRecord::read(self.image.bytes(), at, self.version);
         record.map_or(&[], |record| self.text_at(record.name))
     }
 
@@ -250,34 +257,29 @@ impl File {
         if index >= self.values.count {
             return None;
         }
-        let (bytes, at) = self.bytes.at(self.values.at + u64::from(index) * VALUE_LEN as u64);
-        ValueRecord::read(bytes, at)
+        ValueRecord::of(self.image.value(self.values.record(index, VALUE_LEN))?)
     }
 
     /// The string of a string value, as it was when the file was read.
     pub fn string(&self, value: &ValueRecord) -> Option<&[u8]> {
-        let (bytes, at) = self.bytes.at(u64::try_from(value.extra).ok()?);
-        bytes.string(at)
+        self.image.bytes().string(u64::try_from(value.extra).ok()?)
     }
 
     fn text_at(&self, NameAt { at, room }: NameAt) -> &[u8] {
-        let (bytes, at) = self.bytes.at(at);
-        bytes.text(at, room).unwrap_or_default()
+        self.image.bytes().text(at, room).unwrap_or_default()
     }
 
     fn help_at(&self, HelpAt { short, long }: HelpAt, which: Help) -> Option<&[u8]> {
         match if which == Help::Short { short } else { long } {
             0 => None,
-            at => {
-                let (bytes, at) = self.bytes.at(at.into());
-                bytes.string(at)
-            }
+            at => self.image.bytes().string(at.into()),
         }
     }
 }
 
-fn check_header(bytes: Bytes<'_>) -> Result<(Header, Version), ReadError> {
-    let header = Header::read(bytes).ok_or(ReadError::TooShort { len: bytes.len() })?;
+/// The header of a file of a length, of which these are the first bytes.
+fn check_header(bytes: Bytes<'_>, len: u64) -> Result<(Header, Version), ReadError> {
+    let header = Header::read(bytes).ok_or(ReadError::TooShort { len })?;
     if header.magic != MAGIC {
         return Err(ReadError::Magic(header.magic));
     }
@@ -285,9 +287,12 @@ fn check_header(bytes: Bytes<'_>) -> Result<(Header, Version), ReadError> {
         return Err(ReadError::InFlux { g1: header.g1, g2: header.g2 });
     }
     let version = Version::from_code(header.version).ok_or(ReadError::Version(header.version))?;
-    let tocs = u64::try_from(header.tocs).ok().filter(|tocs| *tocs >= 2).ok_or(ReadError::Contents(header.tocs))?;
-    if !bytes.has(Toc::at(0), tocs, format::TOC_LEN) {
-        return Err(ReadError::ContentsBeyondEnd { tocs: header.tocs, len: bytes.len() });
+    let tocs = usize::try_from(header.tocs).ok().filter(|tocs| *tocs >= 2).ok_or(ReadError::Contents(header.tocs))?;
+    if Toc::at(tocs) > len {
+        return Err(ReadError::ContentsBeyondEnd { tocs: header.tocs, len });
+    }
+    if tocs > MAX_TOCS {
+        return Err(ReadError::Contents(header.tocs));
     }
     if !(0..=i32::from(pmapi::Item::MAX_CLUSTER)).contains(&header.cluster) {
         return Err(ReadError::Cluster(header.cluster));
@@ -348,32 +353,43 @@ impl File {
 
     fn load_values(&mut self, table: Table, metrics: Table, bytes: Bytes<'_>) {
         let metric_len = self.version.metric_len() as u64;
-        for index in 0..table.count {
-            let Some(value) = ValueRecord::read(bytes, table.record(index, VALUE_LEN)) else { break };
-            let from = value.metric.checked_sub(metrics.at).filter(|from| from.is_multiple_of(metric_len));
-            let metric = from.and_then(|from| usize::try_from(from / metric_len).ok());
-            let Some(metric) = metric.and_then(|i| self.metrics.get_mut(i)) else {
-                self.problems.push(Problem::ValueMetric { index });
-                continue;
-            };
-            let instance = match metric.indom {
-                None => -1,
-                Some(_) => match InstanceRecord::read(bytes, value.instance, self.version) {
-                    Some(instance) => instance.internal,
-                    None => {
-                        self.problems.push(Problem::ValueInstance { index });
-                        continue;
-                    }
-                },
-            };
-            metric.values.push(ValueOf { index, instance });
+        for range in bytes.records(table.at, table.count, VALUE_LEN) {
+            for index in range {
+                let Some(value) = ValueRecord::read(bytes, table.record(index, VALUE_LEN)) else { break };
+                if let Err(problem) = self.load_value(index, &value, metrics.at, metric_len, bytes) {
+                    self.problems.push(problem);
+                }
+            }
         }
+    }
+
+    #[inline]
+    fn load_value(
+        &mut self,
+        index: u32,
+        value: &ValueRecord,
+        metrics: u64,
+        metric_len: u64,
+        bytes: Bytes<'_>,
+    ) -> Result<(), Problem> {
+        let from = value.metric.checked_sub(metrics).filter(|from| from.is_multiple_of(metric_len));
+        let metric = from.and_then(|from| usize::try_from(from / metric_len).ok());
+        let metric = metric.and_then(|i| self.metrics.get_mut(i)).ok_or(Problem::ValueMetric { index })?;
+        let instance = match metric.indom {
+            None => -1,
+            Some(_) => {
+                let instance = InstanceRecord::read(bytes, value.instance, self.version);
+                instance.ok_or(Problem::ValueInstance { index })?.internal
+            }
+        };
+        metric.values.push(ValueOf { index, instance });
+        Ok(())
     }
 
     fn load_indoms(&mut self, table: Table, bytes: Bytes<'_>) {
         // Instance domains that lie over each other could ask for more instances than there are.
-        let mut room = bytes.len() / self.version.instance_len() as u64;
-        for index in 0..table.count {
+        let mut room = bytes.data_len() / self.version.instance_len() as u64;
+        for index in bytes.records(table.at, table.count, INDOM_LEN).flatten() {
             let Some(record) = IndomRecord::read(bytes, table.record(index, INDOM_LEN)) else { break };
             let inside = bytes.has(record.offset, record.count.into(), self.version.instance_len());
             let problem = if is_singular(record.serial) || record.serial > pmapi::Serial::MAX {
@@ -397,7 +413,7 @@ impl File {
     fn load_instances(&mut self, indom: &IndomRecord, bytes: Bytes<'_>) -> Vec<Instance> {
         let table = Table { at: indom.offset, count: indom.count };
         let mut instances = Vec::with_capacity(indom.count as usize);
-        for index in 0..indom.count {
+        for index in bytes.records(table.at, table.count, self.version.instance_len()).flatten() {
             let at = table.record(index, self.version.instance_len());
             match InstanceRecord::read(bytes, at, self.version) {
                 Some(record) if record.name.text(bytes).is_some() && record.name.at != 0 => {

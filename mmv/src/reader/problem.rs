@@ -2,6 +2,8 @@
 
 use std::io;
 
+use nix::errno::Errno;
+
 use crate::format::Section;
 
 /// Why a file has nothing to offer.
@@ -14,10 +16,10 @@ pub enum ReadError {
     /// It is no regular file.
     #[error("is no regular file")]
     NotRegular,
-    /// It is larger than [`MAX_LEN`](super::MAX_LEN).
+    /// It is larger than [`MAX_LEN`](super::MAX_LEN), or holds more than its reader accepts.
     #[error("has {len} bytes, more than a reader takes")]
     TooLong {
-        /// Its size.
+        /// Its size, or the bytes that it holds.
         len: u64,
     },
     /// It has no room for a header.
@@ -40,8 +42,8 @@ pub enum ReadError {
         /// The second generation number.
         g2: u64,
     },
-    /// It lacks sections.
-    #[error("has {0} sections, less than two")]
+    /// It has too few sections, or too many.
+    #[error("has {0} sections, not 2 to {max}", max = super::MAX_TOCS)]
     Contents(i32),
     /// Its contents don't fit.
     #[error("{tocs} sections don't fit into {len} bytes")]
@@ -54,16 +56,42 @@ pub enum ReadError {
     /// The process that it depends on is gone.
     #[error("its process {0} is gone")]
     Owner(i32),
+    /// Its owner has used up a quota.
+    #[error("is left out: its owner has too many {what}", what = .what)]
+    LeftOut {
+        /// What there is too much of.
+        what: String,
+    },
     /// Its cluster has more than 12 bits.
     #[error("cluster {0} is not in 0 to 4095")]
     Cluster(i32),
 }
 
 impl ReadError {
-    /// Whether it may be better at the next time.
+    /// Whether the next attempt may succeed although the file stays as it is, or as its writer is about to make it: the
+    /// file is being written, or the system lacks memory or descriptors.
     pub fn is_temporary(&self) -> bool {
-        matches!(self, ReadError::InFlux { .. })
+        match self {
+            // Zeros are what a file begins with before its writer has come to the header.
+            ReadError::InFlux { .. } | ReadError::TooShort { .. } | ReadError::Magic([0, 0, 0, 0]) => true,
+            ReadError::Io(e) => is_of_system(e) || e.kind() == io::ErrorKind::WouldBlock,
+            _ => false,
+        }
     }
+}
+
+/// Whether a system call may succeed at the next attempt, although the file is as it was.
+pub(crate) fn is_temporary(e: &io::Error) -> bool {
+    let code = e.raw_os_error().map(Errno::from_raw);
+    is_of_system(e)
+        || matches!(code, Some(Errno::EAGAIN | Errno::EACCES | Errno::EPERM | Errno::ETXTBSY | Errno::EBUSY))
+}
+
+/// Whether the system lacks something, or fails, whatever the file is.
+pub(crate) fn is_of_system(e: &io::Error) -> bool {
+    let code = e.raw_os_error().map(Errno::from_raw);
+    let all = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ENOBUFS, Errno::EIO, Errno::EINTR, Errno::ESTALE];
+    code.is_some_and(|code| all.contains(&code))
 }
 
 /// Something in a file that was left out. Indexes are those of the records in their section.
@@ -77,6 +105,8 @@ pub enum Problem {
     Count { section: Section, count: i32 },
     #[error("{section:?}: {count} records at offset {offset} are not all in the file")]
     BeyondEnd { section: Section, offset: u64, count: i32 },
+    #[error("{section:?}: its records lie over the header")]
+    OverHeader { section: Section },
     #[error("{section:?}: more than one section")]
     Repeated { section: Section },
     #[error("metric {index}: its name is not in the file")]

@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -10,15 +11,30 @@ use nix::fcntl::OFlag;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-use super::{Cut, File, ReadError};
+use super::{File, Image, Metric, ReadError, check_header};
 use crate::format::{Bytes, Flags, HEADER_LEN, Header, STRING_LEN, VALUE_LEN};
 
 /// The largest file that is read: two million values and more. The directory is open to others,
 /// and a file without contents can claim any size.
 pub const MAX_LEN: u64 = 256 << 20;
 
-/// What is read of a file at once, rather than in two steps.
+/// Values are read together when no more than this many others are between them.
+const GAP: u32 = 128;
+
+/// Memory of a record of each kind, in bytes, with what a collection's tables and the agent keep of it.
+const METRIC_COST: usize = 192;
+const VALUE_COST: usize = 40;
+/// Memory of a node of the name space.
+const NODE_COST: usize = 256;
+const INDOM_COST: usize = 224;
+const INSTANCE_COST: usize = 128;
+const LABEL_COST: usize = 768;
+
+/// What is read of a file at once at the beginning of a request: the header, and the values that are near.
 const FRONT: usize = 4 << 10;
+
+/// A file up to this length is read as a whole. Of a longer one the header comes first.
+const WHOLE: u64 = 64 << 10;
 
 impl File {
     /// Reads a file; the error says why nothing of it can be shown.
@@ -28,48 +44,119 @@ impl File {
 
     /// Reads an open file, as [`open`](File::open) does.
     pub fn read(file: &fs::File) -> Result<File, ReadError> {
-        let mut bytes = Vec::new();
-        let mut read = Self::read_with(file, &file.metadata()?, &mut bytes)?;
-        read.bytes = Cut::from(bytes);
+        let mut buffer = Vec::new();
+        let (mut read, image) = Self::read_with(file, &file.metadata()?, MAX_LEN, &mut buffer)?;
+        read.image = image.unwrap_or_else(|| Image::from(buffer));
         Ok(read)
     }
 
-    /// Reads an open file that is described so, for who knows with that what the records of the metrics say: they are
-    /// not in memory then. `buffer` is for the time being.
-    pub(crate) fn read_lean(file: &fs::File, metadata: &fs::Metadata, buffer: &mut Vec<u8>) -> Result<File, ReadError> {
-        let mut read = Self::read_with(file, metadata, buffer)?;
-        read.bytes = Cut::new(buffer, read.dispensable());
+    /// Reads an open file that is described so, for a caller that knows with that what the records of the metrics say:
+    /// they are not in memory then. `buffer` is for the time being.
+    ///
+    /// # Errors
+    /// [`ReadError::TooLong`] when the file holds more than `most` bytes.
+    pub(crate) fn read_lean(
+        file: &fs::File,
+        metadata: &fs::Metadata,
+        most: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<File, ReadError> {
+        let (mut read, image) = Self::read_with(file, metadata, most, buffer)?;
+        let end = read.values.record(read.values.count, VALUE_LEN);
+        read.image = image.unwrap_or_else(|| Image::copy(buffer, read.dispensable(), read.values.at..end));
         Ok(read)
     }
 
-    /// All but the bytes, which are in the buffer.
-    fn read_with(file: &fs::File, metadata: &fs::Metadata, buffer: &mut Vec<u8>) -> Result<File, ReadError> {
+    /// All but the bytes, which are in the buffer unless the file has holes.
+    fn read_with(
+        file: &fs::File,
+        metadata: &fs::Metadata,
+        most: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(File, Option<Image>), ReadError> {
+        let len = metadata.len();
         if !metadata.is_file() {
             return Err(ReadError::NotRegular);
         }
-        if metadata.len() > MAX_LEN {
-            return Err(ReadError::TooLong { len: metadata.len() });
+        if len > MAX_LEN {
+            return Err(ReadError::TooLong { len });
         }
-        buffer.resize(metadata.len() as usize, 0);
-        let len = read_at(file, buffer, 0)?;
-        buffer.truncate(len);
+        if len > WHOLE {
+            let mut header = [0; HEADER_LEN];
+            file.read_exact_at(&mut header, 0)?;
+            check_header(Bytes::new(&header), len)?;
+        }
+        let image = Image::read(file, metadata, most, buffer)?;
         // Whoever writes a file in its place changes the generation first.
         let now = generations(file)?;
-        let parsed = Self::parse_in(Bytes::new(buffer))?;
+        let parsed = Self::parse_in(image.as_ref().map_or(Bytes::new(buffer), Image::bytes))?;
         match now {
-            (g1, g2) if g1 == parsed.header.g1 && g2 == g1 => Ok(parsed),
+            (g1, g2) if g1 == parsed.header.g1 && g2 == g1 => Ok((parsed, image)),
             (g1, g2) => Err(ReadError::InFlux { g1, g2 }),
         }
     }
 
-    /// Reads values again; the error of a file that has become shorter is that of its end.
+    /// Bytes of memory that the file takes, and those of a collection's tables that are made of it.
+    pub(crate) fn memory(&self) -> u64 {
+        let texts = self.names.capacity() + self.image.memory() + self.nodes() * NODE_COST;
+        let instances: usize = self.indoms.iter().map(|indom| indom.instances.capacity()).sum();
+        let records = self.metrics.len() * METRIC_COST
+            + self.indoms.len() * INDOM_COST
+            + instances * INSTANCE_COST
+            + self.metrics.iter().map(|metric| metric.values().len()).sum::<usize>() * VALUE_COST
+            + self.labels.len() * LABEL_COST;
+        (texts + records) as u64
+    }
+
+    /// How many nodes the name space has above the metrics, as far as metrics that are next to each other share them.
+    pub(crate) fn nodes(&self) -> usize {
+        let mut before = &[][..];
+        let nodes = self.metrics.iter().map(|metric| {
+            let name = self.name(metric);
+            let shared = name.iter().zip(before).take_while(|(a, b)| a == b).count();
+            before = name;
+            name.iter().skip(shared).filter(|byte| **byte == b'.').count()
+        });
+        nodes.sum()
+    }
+
+    /// Bytes of the file that are in memory.
+    pub(crate) fn data_len(&self) -> u64 {
+        self.image.data_len()
+    }
+
+    /// Reads values again that are one after the other; the error of a file that has become shorter is that of its end.
     pub fn reread_values(&mut self, file: &fs::File, first: u32, count: u32) -> io::Result<()> {
         let count = count.min(self.values.count.saturating_sub(first));
         let at = self.values.record(first, VALUE_LEN);
-        match self.bytes.range_mut(at, count as usize * VALUE_LEN) {
-            Some(range) => file.read_exact_at(range, at),
-            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        self.image.reread(file, at..at + u64::from(count) * VALUE_LEN as u64)
+    }
+
+    /// Reads the values of a metric again, and says how many were read: those between two that are near are, too.
+    pub(crate) fn reread_metric(&mut self, file: &fs::File, metric: usize) -> io::Result<u32> {
+        let (values, image) = (self.values, &mut self.image);
+        let of = self.metrics.get(metric).map_or(&[][..], Metric::values);
+        let ([first, ..], [.., last]) = (of, of) else { return Ok(0) };
+        let mut total = 0;
+        let mut read = |range: Range<u32>| {
+            total += range.end - range.start;
+            image.reread(file, values.record(range.start, VALUE_LEN)..values.record(range.end, VALUE_LEN))
+        };
+        // They are in ascending order.
+        let all = first.index..last.index + 1;
+        if all.len() <= of.len() + GAP as usize {
+            read(all)?;
+            return Ok(total);
         }
+        let mut run = all.start..all.start;
+        for value in of {
+            if value.index > run.end + GAP {
+                read(std::mem::replace(&mut run, value.index..value.index))?;
+            }
+            run.end = value.index + 1;
+        }
+        read(run)?;
+        Ok(total)
     }
 
     /// Reads the generation numbers as they are now and, when they are near, all values: whether they
@@ -81,9 +168,14 @@ impl File {
         buffer.resize(if near { end.max(HEADER_LEN) } else { HEADER_LEN }, 0);
         file.read_exact_at(buffer, 0)?;
         let header = Header::read(Bytes::new(buffer)).ok_or(io::ErrorKind::UnexpectedEof)?;
-        if near && let (Some(old), Some(new)) = (self.bytes.range_mut(at as u64, end - at), buffer.get(at..end)) {
-            old.copy_from_slice(new);
-        }
+        let range = at as u64..end as u64;
+        let near = match (self.image.range_mut(range), buffer.get(at..end)) {
+            (Some(old), Some(new)) if near => {
+                old.copy_from_slice(new);
+                true
+            }
+            _ => false,
+        };
         Ok(((header.g1, header.g2), near))
     }
 
@@ -107,8 +199,16 @@ pub(crate) fn open(path: &Path) -> io::Result<fs::File> {
     OpenOptions::new().read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits()).open(path)
 }
 
+/// Whether the header of a file that could not be shown is one of a file that could be.
+pub(crate) fn peek(file: &fs::File) -> io::Result<bool> {
+    let mut bytes = [0; HEADER_LEN];
+    let len = read_at(file, &mut bytes, 0)?;
+    let header = Header::read(Bytes::new(bytes.get(..len).unwrap_or_default()));
+    Ok(header.is_some_and(|header| header.magic != [0; 4] && header.g1 != 0 && header.g1 == header.g2))
+}
+
 /// The two generation numbers as they are now.
-pub(crate) fn generations(file: &fs::File) -> Result<(u64, u64), ReadError> {
+fn generations(file: &fs::File) -> Result<(u64, u64), ReadError> {
     let mut bytes = [0; HEADER_LEN];
     let len = read_at(file, &mut bytes, 0)?;
     let bytes = Bytes::new(bytes.get(..len).unwrap_or_default());
@@ -116,7 +216,7 @@ pub(crate) fn generations(file: &fs::File) -> Result<(u64, u64), ReadError> {
     Ok((header.g1, header.g2))
 }
 
-fn read_at(file: &fs::File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+pub(super) fn read_at(file: &fs::File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
     let mut done = 0;
     while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, at + done as u64) {

@@ -14,7 +14,9 @@ pub struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     pub(super) fn new(inner: &'a Arc<Inner>) -> Batch<'a> {
-        inner.lock().batches += 1;
+        if let Some(mut state) = inner.lock() {
+            state.batches += 1;
+        }
         Batch { inner }
     }
 }

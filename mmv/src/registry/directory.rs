@@ -1,102 +1,234 @@
-//! The directory that registries share.
+//! The directory that registries share with those of other users, who may put anything there at any time.
+//!
+//! It is opened once for each change of a file, so that all of that happens in one directory, whatever its path leads to
+//! meanwhile. Nothing in it is followed, waited for, or read beyond what a registry would have written.
 
-use std::collections::BTreeSet;
-use std::fs::{self, DirEntry, File};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ffi::CStr;
+use std::fmt;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use hashbrown::{HashMap, HashSet};
-use pmapi::Item;
+use nix::dir::{Dir, Type};
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::unistd::{LinkatFlags, UnlinkatFlags, geteuid, linkat, unlinkat};
 
 use crate::format::{Bytes, HEADER_LEN, Header, MAGIC};
-use crate::ids;
-use crate::reader::{self, process_exists};
+use crate::names::truncated;
+use crate::reader::process_exists;
+use crate::sync::atomic::Ordering::Relaxed;
 
-/// The cluster for a file: the one that it had, or the one that its name leads to, away from those
-/// of other files.
-pub(super) fn choose_cluster(directory: &Path, name: &str, before: Option<u16>) -> u16 {
-    let used = clusters(directory, name);
-    if let Some(before) = before.filter(|cluster| *cluster != 0 && !used.contains(cluster)) {
-        return before;
-    }
-    let indoms_clash = |cluster| used.contains(&cluster) || used.contains(&(cluster + LAST + 1));
-    let count = u64::from(LAST - FIRST) + 1;
-    FIRST + ids::probe(ids::hash(name), count, |number| indoms_clash(FIRST + number as u16)) as u16
-}
+/// A directory that is open.
+pub(super) struct Directory(OwnedFd);
 
-/// Clusters below this one are left to the files that ask for none: they get the lowest, whoever asks
-/// for it, and then one of two metrics with an identifier is hidden.
-const FIRST: u16 = 256;
-/// Clusters above this one share the numbers of their instance domains with those below: the agent
-/// puts the cluster beside 11 bits, and the 22 bits that there are lose the highest of it.
-const LAST: u16 = (1 << 11) - 1;
+/// Everybody may read a file, and its owner write it.
+const MODE: u32 = 0o644;
+/// Most names that are looked at: more than there are honest ones, and few enough to take some milliseconds.
+const MOST_NAMES: usize = 4096;
+/// Tries to find a free temporary name: whoever takes all of them is not waited for.
+const TRIES: u32 = 16;
 
-/// Clusters that the other files of the directory ask for.
-fn clusters(directory: &Path, own: &str) -> HashSet<u16> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let others = entries.filter(|e| e.file_name() != own && !e.file_name().as_encoded_bytes().starts_with(b"."));
-    others.filter_map(|e| cluster(&e)).collect()
-}
+/// The directory itself, which need not be readable.
+#[cfg(target_os = "linux")]
+const HANDLE: OFlag = OFlag::O_PATH;
+#[cfg(not(target_os = "linux"))]
+const HANDLE: OFlag = OFlag::O_RDONLY;
 
-/// There can be thousands of files, so that each costs as few system calls as can be.
-fn cluster(entry: &DirEntry) -> Option<u16> {
-    let (ty, path) = (entry.file_type().ok()?, entry.path());
-    let regular = ty.is_file() || ty.is_symlink() && path.is_file();
-    if !regular {
-        return None;
-    }
-    let mut bytes = [0; HEADER_LEN];
-    File::open(path).ok()?.read_exact_at(&mut bytes, 0).ok()?;
-    let header = Header::read(Bytes::new(&bytes)).filter(|h| h.magic == MAGIC)?;
-    let cluster = u16::try_from(header.cluster).ok().filter(|cluster| *cluster != 0)?;
-    header.owner().is_none_or(process_exists).then_some(cluster)
-}
-
-/// What another process has left in the file.
-#[derive(Debug, Default)]
-pub(super) struct Before {
-    /// That process, if the file depends on it and it lives.
-    pub owner: Option<i32>,
-    pub cluster: Option<u16>,
-    pub items: HashMap<Box<str>, u16>,
-}
-
-impl Before {
-    pub(super) fn read(path: &Path) -> Before {
-        let Ok(file) = reader::File::open(path) else { return Before::default() };
-        let item = |m: &reader::Metric| {
-            let name = str::from_utf8(file.name(m)).ok()?;
-            Some((name.into(), u16::try_from(m.item).ok().filter(|item| *item <= Item::MAX_ITEM)?))
-        };
-        Before {
-            owner: file.header().owner().filter(|process| process_exists(*process)),
-            cluster: u16::try_from(file.header().cluster).ok(),
-            items: file.metrics().iter().filter_map(item).collect(),
+impl Directory {
+    /// Opens a directory. A symbolic link at the end of the path is followed, but for root only one of root's own.
+    pub(super) fn open(path: &Path) -> io::Result<Directory> {
+        let flags = HANDLE | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        match openat(AT_FDCWD, path, flags, Mode::empty()) {
+            Err(Errno::ENOTDIR | Errno::ELOOP) => Self::open_link(path, flags),
+            opened => Ok(Directory(opened?)),
         }
     }
-}
 
-/// A file that is one registry's alone in this process, while this lives: two would take its name away
-/// from each other with every metric that is added. What a parent has claimed is free for its fork.
-#[derive(Debug)]
-pub(super) struct Claim(u32, PathBuf);
+    #[cfg(target_os = "linux")]
+    fn open_link(path: &Path, flags: OFlag) -> io::Result<Directory> {
+        let link = openat(AT_FDCWD, path, HANDLE | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())?;
+        let stat = fstat(&link)?;
+        if file_type(&stat) != SFlag::S_IFLNK {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if geteuid().is_root() && stat.st_uid != 0 {
+            return Err(Errno::EPERM.into());
+        }
+        // Where this very link leads to, even if there is another one by now.
+        let target = readlinkat(&link, "")?;
+        let target = path.parent().unwrap_or(Path::new("")).join(target);
+        Ok(Directory(openat(AT_FDCWD, &target, flags, Mode::empty())?))
+    }
 
-impl Claim {
-    /// Nothing when another registry has the file.
-    pub(super) fn new(path: &Path) -> Option<Claim> {
-        let (process, path) = (std::process::id(), path.to_owned());
-        claimed().insert((process, path.clone())).then(|| Claim(process, path))
+    #[cfg(not(target_os = "linux"))]
+    fn open_link(path: &Path, flags: OFlag) -> io::Result<Directory> {
+        if geteuid().is_root() {
+            return Err(Errno::EPERM.into());
+        }
+        Ok(Directory(openat(AT_FDCWD, path, flags & !OFlag::O_NOFOLLOW, Mode::empty())?))
+    }
+
+    /// A new file that only this process writes, under a name that agents skip and no other registry uses, in this
+    /// process or another, and that is not too long where the file's own is not.
+    pub(super) fn create(&self, name: &str) -> io::Result<(String, File)> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let mut result = Err(Errno::EEXIST);
+        for attempt in 0..TRIES {
+            // Names that others expect may be taken, whoever did that.
+            let number = if attempt == 0 { COUNT.fetch_add(1, Relaxed) } else { now_nanos() };
+            let temporary = format!("{}{}.{number}", temporary_start(name), Process::own());
+            result = openat(&self.0, &*temporary, flags, Mode::from_bits_truncate(MODE)).map(|file| (temporary, file));
+            if !matches!(result, Err(Errno::EEXIST)) {
+                break;
+            }
+        }
+        let (temporary, file) = result.map(|(name, file)| (name, File::from(file)))?;
+        // Readers are other users, whatever the process hides from them otherwise.
+        let set_mode = || {
+            let right = file.metadata()?.mode() & 0o777 == MODE;
+            if right { Ok(()) } else { file.set_permissions(Permissions::from_mode(MODE)) }
+        };
+        if let Err(e) = set_mode() {
+            self.remove(&temporary);
+            return Err(e);
+        }
+        Ok((temporary, file))
+    }
+
+    /// Opens a regular file, and nothing else, without waiting.
+    pub(super) fn read(&self, name: &str) -> io::Result<File> {
+        self.open_regular(name)
+    }
+
+    fn open_regular<P: nix::NixPath + ?Sized>(&self, name: &P) -> io::Result<File> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let file = File::from(openat(&self.0, name, flags, Mode::empty())?);
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    }
+
+    /// Gives a file another name, in place of whatever has that one.
+    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(renameat(&self.0, from, &self.0, to)?)
+    }
+
+    /// Gives a file another name that nothing has.
+    pub(super) fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        linkat(&self.0, from, &self.0, to, LinkatFlags::empty())?;
+        self.remove(from);
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, name: &str) {
+        _ = unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir);
+    }
+
+    /// Whether a name leads to a file; nothing when it leads to none.
+    pub(super) fn leads_to(&self, name: &str, file: &File) -> Option<bool> {
+        let named = fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+        let own = fstat(file).ok()?;
+        Some((named.st_dev, named.st_ino) == (own.st_dev, own.st_ino))
+    }
+
+    /// Whether a name leads to a regular file of this user.
+    pub(super) fn is_own(&self, name: &str) -> bool {
+        self.read(name).and_then(|file| file.metadata()).is_ok_and(|file| file.uid() == geteuid().as_raw())
+    }
+
+    /// The headers of the regular files, as far as these are headers, but for those of a name.
+    pub(super) fn headers(&self, but: &str) -> Vec<Header> {
+        let mut headers = Vec::new();
+        self.each_name(|name, ty| {
+            let regular = ty.is_none_or(|ty| ty == Type::File);
+            if regular && name.to_bytes() != but.as_bytes() && !name.to_bytes().starts_with(b".") {
+                headers.extend(self.open_regular(name).ok().and_then(|file| header(&file)));
+            }
+        });
+        headers
+    }
+
+    /// The names for which something can be done.
+    pub(super) fn names(&self, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut names = Vec::new();
+        self.each_name(|name, _| names.extend(name.to_str().ok().filter(|name| wanted(name)).map(str::to_owned)));
+        names
+    }
+
+    fn each_name(&self, mut each: impl FnMut(&CStr, Option<Type>)) {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let Ok(mut dir) = Dir::openat(&self.0, ".", flags, Mode::empty()) else { return };
+        dir.iter().take(MOST_NAMES).flatten().for_each(|entry| each(entry.file_name(), entry.file_type()));
     }
 }
 
-impl Drop for Claim {
-    fn drop(&mut self) {
-        claimed().remove(&(self.0, std::mem::take(&mut self.1)));
+/// A process, as temporary names have it: processes of different containers have the same numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Process {
+    number: u32,
+    /// The name space of the number.
+    space: u64,
+}
+
+impl Process {
+    pub(super) fn own() -> Process {
+        static OWN: Mutex<Process> = Mutex::new(Process { number: 0, space: 0 });
+        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = std::process::id();
+        if own.number != number {
+            let space = fs::metadata("/proc/self/ns/pid").map_or(0, |space| space.ino());
+            *own = Process { number, space };
+        }
+        *own
+    }
+
+    /// The process of what is displayed as `number.space`.
+    pub(super) fn parse(text: &str) -> Option<Process> {
+        let (number, space) = text.split_once('.')?;
+        Some(Process { number: digits(number)?, space: digits(space)? })
+    }
+
+    /// Whether it is known that there is no such process any more.
+    pub(super) fn is_gone(self) -> bool {
+        self.space == Self::own().space && !process_exists(self.number.cast_signed())
     }
 }
 
-fn claimed() -> MutexGuard<'static, BTreeSet<(u32, PathBuf)>> {
-    static CLAIMED: Mutex<BTreeSet<(u32, PathBuf)>> = Mutex::new(BTreeSet::new());
-    CLAIMED.lock().unwrap_or_else(PoisonError::into_inner)
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.number, self.space)
+    }
+}
+
+/// The number of a text that has digits only.
+pub(super) fn digits<T: FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// What all temporary names of a registry's file begin with, before the process and a number.
+pub(super) fn temporary_start(name: &str) -> String {
+    format!(".{}.", truncated(name, 200))
+}
+
+/// The header of a file of mmv(5).
+pub(super) fn header(file: &File) -> Option<Header> {
+    let mut bytes = [0; HEADER_LEN];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    Header::read(Bytes::new(&bytes)).filter(|header| header.magic == MAGIC)
+}
+
+#[cfg(target_os = "linux")]
+fn file_type(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
+}
+
+fn now_nanos() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos()
 }

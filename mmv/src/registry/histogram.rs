@@ -7,7 +7,7 @@ use pmapi::Units;
 
 use super::Registry;
 use crate::Error;
-use crate::handle::{Buckets, Counter, Gauge, Output, Quantiles, Recorder};
+use crate::handle::{Buckets, Counter, Gauge, Output, Quantiles};
 
 /// A distribution about to be registered.
 ///
@@ -54,8 +54,7 @@ impl HistogramBuilder {
         self
     }
 
-    /// The smallest value that quantiles tell from 0; one millionth without this. Larger values are
-    /// told apart when they differ by 1 %.
+    /// The smallest value that quantiles tell from 0; one millionth without this.
     pub fn resolution(mut self, resolution: f64) -> Self {
         self.resolution = resolution;
         self
@@ -102,11 +101,7 @@ impl HistogramBuilder {
         let max = family.instance("max")?;
         let quantiles = quantiles.iter().copied().zip(gauges).collect();
         let output = Output { quantiles, max, count: self.count()?, sum: self.sum()? };
-        let recorder = Recorder::new(self.window, self.resolution, output)
-            .map_err(|_| self.error("hdrhistogram does not accept its own precision"))?;
-        let recorder = Arc::new(recorder);
-        self.registry.inner().add_flush(&recorder);
-        Ok(Quantiles::new(recorder))
+        Ok(self.registry.inner().add_distribution(self.window, self.resolution, output))
     }
 
     fn count(&self) -> Result<Counter, Error> {

@@ -11,7 +11,7 @@ use super::inner::State;
 use super::metric::all;
 use crate::Error;
 use crate::handle::Handle;
-use crate::model::{Label, Subject};
+use crate::model::{Label, Model, Subject};
 
 /// An instance domain about to be registered (`mmv_stats_add_indom(3)`).
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl<'n> InDomBuilder<'n> {
             state.add_labels(labels, Subject::Indom(index))?;
             Ok(index)
         };
-        inner.change(add, |_, index| InDom { inner: Arc::clone(inner), index })
+        inner.change(|_| 0, add, |_, index| InDom { inner: Arc::clone(inner), index })
     }
 }
 
@@ -102,12 +102,12 @@ impl InDom {
     /// [`Error::Name`] for a name that is empty, begins with a space or has control characters, [`Error::TooLong`]
     /// for more than 255 bytes, [`Error::InUse`] for one that there is.
     pub fn add(&self, instance: &str) -> Result<(), Error> {
-        self.inner.change(|state| state.model.add_instance(self.index, instance, None), |_, _| ())
+        self.change(|state| state.model.add_instance(self.index, instance, None).map(drop))
     }
 
     /// Adds an instance with an identifier, 0 to 2147483647; errors as from [`InDom::add`], and [`Error::Range`].
     pub fn add_numbered(&self, id: u32, instance: &str) -> Result<(), Error> {
-        self.inner.change(|state| state.model.add_instance(self.index, instance, Some(id)), |_, _| ())
+        self.change(|state| state.model.add_instance(self.index, instance, Some(id)).map(drop))
     }
 
     /// Labels an instance, which is added if there is none of the name
@@ -129,18 +129,23 @@ impl InDom {
             };
             state.add_labels(labels, Subject::Instance(self.index, index))
         };
-        self.inner.change(label, |_, ()| ())
+        self.change(label)
+    }
+
+    /// Makes a change that may add an instance.
+    fn change(&self, change: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
+        self.inner.change(|model| model.indom(self.index).values(), change, |_, ()| ())
     }
 
     /// The names of the instances.
     pub fn names(&self) -> Vec<String> {
-        let state = self.inner.lock();
-        state.model.indom(self.index).instances().map(|(name, _)| name.to_owned()).collect()
+        let names = |model: &Model| model.indom(self.index).instances().map(|(name, _)| name.to_owned()).collect();
+        self.inner.lock().map(|state| names(&state.model)).unwrap_or_default()
     }
 
     /// The name under which it was registered.
     pub fn name(&self) -> String {
-        self.inner.lock().model.indom_name(self.index).to_owned()
+        self.inner.lock().map(|state| state.model.indom_name(self.index).to_owned()).unwrap_or_default()
     }
 
     pub(super) fn inner(&self) -> &Arc<Inner> {
@@ -170,9 +175,12 @@ impl<H: Handle> Family<H> {
     /// The handle for an instance, which is added to the domain if there is none of the name; errors as
     /// from [`InDom::add`]. The only writer of a value can be had once, and is [`Error::InUse`] then.
     pub fn instance(&self, name: &str) -> Result<H, Error> {
-        if self.inner.lock().model.indom(self.indom).instance(name).is_none() {
-            let added = self.inner.change(|state| state.model.add_instance(self.indom, name, None), |_, _| ());
-            match added {
+        let state = self.inner.lock().ok_or(Error::TORN)?;
+        let is_new = state.model.indom(self.indom).instance(name).is_none();
+        drop(state);
+        if is_new {
+            let indom = InDom { inner: Arc::clone(&self.inner), index: self.indom };
+            match indom.add(name) {
                 // Another thread was faster.
                 Ok(()) | Err(Error::InUse { .. }) => {}
                 Err(e) => return Err(e),
@@ -187,11 +195,13 @@ impl<H: Handle> Family<H> {
     }
 
     fn find(&self, name: &str) -> Option<Result<H, Error>> {
-        let mut state = self.inner.lock();
+        let mut state = self.inner.lock()?;
         let instance = state.model.indom(self.indom).instance(name)?;
         let value = state.model.values().find(self.metric, instance)?;
         let handle = self.inner.seat(&mut state, value);
-        self.inner.ensure_thread(&mut state);
+        let no_thread = self.inner.ensure_thread(&mut state);
+        drop(state);
+        self.inner.log_no_thread(no_thread);
         Some(handle)
     }
 }

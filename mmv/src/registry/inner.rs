@@ -4,21 +4,23 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Weak};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 
 use super::Builder;
-use super::directory::Claim;
-use super::publish::Published;
+use super::others::Claim;
+use super::publish::{Published, check_size, generation, process};
 use crate::Error;
 use crate::format::Flags;
-use crate::handle::{Handle, Seat, Shared, Texts, no_value};
+use crate::handle::{Distributions, Handle, Seat, Shared, Texts, no_value};
+use crate::map::fork::{self, Forked};
 use crate::map::{Chunk, Gate};
 use crate::model::{Kind, Model};
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Held, Lock};
 
 /// The fewest values that get addresses at a time: about what a page holds.
 const LEAST_VALUES: usize = 120;
@@ -27,7 +29,11 @@ pub(crate) struct Inner {
     pub(super) options: Builder,
     pub(super) gate: Arc<Gate>,
     pub(super) texts: Arc<Texts>,
-    state: Mutex<State>,
+    pub(super) distributions: Arc<Distributions>,
+    /// The process that made it, and when.
+    pub(super) process: i32,
+    pub(super) made: u64,
+    state: Lock<State>,
 }
 
 pub(crate) struct State {
@@ -36,6 +42,8 @@ pub(crate) struct State {
     pub phase: Phase,
     /// The file, from the start to the stop.
     pub(super) claim: Option<Claim>,
+    /// The name of the file.
+    pub file: String,
     /// Items that metrics of this name had in the file of an earlier process.
     pub before: HashMap<Box<str>, u16>,
     pub cluster: u16,
@@ -45,8 +53,15 @@ pub(crate) struct State {
     pub stale: bool,
     /// Whether the log says already that the file cannot be written.
     pub warned: bool,
+    /// Whether the log says already that values cannot be written.
+    pub warned_of_copy: bool,
+    /// Whether the log says already that there is no thread.
+    pub warned_of_thread: bool,
+    /// Until when writing the file is not tried again by itself, and how long that was put off.
+    pub rest: Option<(Instant, Duration)>,
     pub shared: Shared,
-    pub thread: Option<Thread>,
+    /// What flushes, and the process in which it does.
+    pub thread: Option<(i32, Thread)>,
     /// Number of each text, by its value.
     texts: HashMap<usize, usize>,
     /// Values that have their only handle.
@@ -60,38 +75,59 @@ pub(crate) enum Phase {
 }
 
 impl Inner {
-    pub(super) fn new(options: Builder) -> Inner {
+    pub(super) fn new(options: Builder) -> Arc<Inner> {
         let state = State {
             model: Model::default(),
             chunks: Vec::new(),
             phase: Phase::Idle,
             claim: None,
+            file: String::new(),
             before: HashMap::new(),
             cluster: 0,
             batches: 0,
             stale: false,
             warned: false,
+            warned_of_copy: false,
+            warned_of_thread: false,
+            rest: None,
             shared: Shared::default(),
             thread: None,
             texts: HashMap::new(),
             taken: HashSet::new(),
         };
-        Inner { options, gate: Arc::default(), texts: Arc::default(), state: Mutex::new(state) }
+        let inner = Arc::new(Inner {
+            options,
+            gate: Arc::default(),
+            texts: Arc::default(),
+            distributions: Arc::default(),
+            process: process(),
+            made: generation(),
+            state: Lock::new(state),
+        });
+        let watcher: Weak<dyn Forked> = Arc::downgrade(&inner) as _;
+        fork::watch(watcher);
+        inner
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Nothing in a [torn](fork::is_torn) child, if the state was locked.
+    pub(crate) fn lock(&self) -> Option<Held<'_, State>> {
+        self.state.lock()
     }
 
     /// Changes the model, gives new values addresses, does what comes `then`, and sees that the file
-    /// follows.
+    /// follows. It `needs` so many values: if there is no memory for them, nothing changes.
     pub(crate) fn change<T, U>(
         self: &Arc<Self>,
+        needs: impl FnOnce(&Model) -> usize,
         change: impl FnOnce(&mut State) -> Result<T, Error>,
         then: impl FnOnce(&mut State, T) -> U,
     ) -> Result<U, Error> {
-        let mut state = self.lock();
+        let mut state = self.lock().ok_or(Error::TORN)?;
         let (values, texts) = (state.model.values().len(), state.model.texts());
+        let needed = needs(&state.model);
+        if needed > 0 {
+            self.extend(&mut state, values + needed).map_err(no_memory)?;
+        }
         let changed = change(&mut state);
         // Also what a change that failed in the end has added needs its place.
         self.settle(&mut state, values, texts)?;
@@ -99,9 +135,10 @@ impl Inner {
         let result = then(&mut state, changed?);
         let now = state.batches == 0 && !self.options.lazy;
         let error = if now { self.publish_if_stale(&mut state) } else { None };
-        self.ensure_thread(&mut state);
+        let no_thread = self.ensure_thread(&mut state);
         drop(state);
         self.log(error);
+        self.log_no_thread(no_thread);
         Ok(result)
     }
 
@@ -111,7 +148,7 @@ impl Inner {
         if values == first {
             return Ok(());
         }
-        self.extend(state, values).map_err(|source| Error::Io { path: PathBuf::from("memory"), source })?;
+        self.extend(state, values).map_err(no_memory)?;
         if state.model.texts() > texts {
             self.number_texts(state, first);
         }
@@ -128,7 +165,8 @@ impl Inner {
             // What is left over at the start is given up; later it takes room in the file.
             let least = if matches!(state.phase, Phase::Idle) { 32 * LEAST_VALUES } else { LEAST_VALUES };
             let more = (values - capacity).max(capacity / 2).max(least);
-            state.chunks.push(Chunk::new(capacity, more, Arc::clone(&self.gate))?);
+            let chunk = Chunk::new(capacity, more, Arc::clone(&self.gate), check_size)?;
+            state.chunks.push(chunk);
         }
         Ok(())
     }
@@ -142,7 +180,9 @@ impl Inner {
                 }
             }
         }
-        self.texts.lock().grow(state.texts.len());
+        if let Some(mut texts) = self.texts.lock() {
+            texts.grow(state.texts.len());
+        }
     }
 
     /// The handle of a value.
@@ -152,7 +192,7 @@ impl Inner {
         }
         let chunk = state.chunks.partition_point(|chunk| chunk.range().end <= value);
         let Some(chunk) = state.chunks.get_mut(chunk) else {
-            return Err(Error::Io { path: PathBuf::from("memory"), source: io::ErrorKind::OutOfMemory.into() });
+            return Err(no_memory(io::ErrorKind::OutOfMemory.into()));
         };
         let seat = Seat {
             slot: chunk.slot(value),
@@ -167,7 +207,7 @@ impl Inner {
 
     /// Another handle of a metric without instances.
     pub(super) fn find<H: Handle>(&self, name: &str) -> Option<H> {
-        let mut state = self.lock();
+        let mut state = self.lock()?;
         let (index, metric) = state.model.find_metric(name)?;
         let value = state.model.values().find(index, 0)?;
         let same = metric.ty == H::TYPE && metric.kind == H::KIND && metric.indom().is_none();
@@ -175,13 +215,30 @@ impl Inner {
     }
 
     pub(super) fn end_batch(self: &Arc<Self>) {
-        let mut state = self.lock();
+        let Some(mut state) = self.lock() else { return };
         state.batches = state.batches.saturating_sub(1);
         let now = state.batches == 0 && !self.options.lazy;
         let error = if now { self.publish_if_stale(&mut state) } else { None };
         drop(state);
         self.log(error);
     }
+}
+
+impl Forked for Inner {
+    fn is_quiet(&self) -> bool {
+        self.state.is_quiet() && self.gate.is_quiet() && self.texts.is_quiet() && self.distributions.is_quiet()
+    }
+
+    fn forked(&self) {
+        if let Some(state) = self.lock() {
+            state.shared.forget();
+        }
+        self.distributions.forget();
+    }
+}
+
+fn no_memory(source: io::Error) -> Error {
+    Error::Io { path: PathBuf::from("memory"), source }
 }
 
 impl State {

@@ -11,7 +11,7 @@ use super::{Family, InDom};
 use crate::Error;
 use crate::format::{Flags, MAX_LABELS};
 use crate::handle::Handle;
-use crate::model::{Label, Metric, Subject};
+use crate::model::{Label, Metric, Model, Subject};
 
 /// A metric about to be registered (`mmv_stats_add_metric(3)`).
 #[must_use = "a metric exists once it is registered"]
@@ -125,7 +125,8 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
             state.add_labels(labels, Subject::Metric(index))?;
             Ok(index)
         };
-        inner.change(add, then)
+        let needs = |model: &Model| indom.map_or(1, |indom| model.indom(indom).instances().len());
+        inner.change(needs, add, then)
     }
 }
 

@@ -7,6 +7,8 @@ mod histogram;
 mod indom;
 mod inner;
 mod metric;
+mod moving;
+mod others;
 mod publish;
 
 use std::fmt;
@@ -120,7 +122,7 @@ impl Registry {
     /// A registered metric with instances, if it has such handles.
     pub fn find_family<H: Handle>(&self, name: &str) -> Option<Family<H>> {
         let inner = self.inner();
-        let (metric, indom) = inner.lock().model.find_metric(name).and_then(|(index, metric)| {
+        let (metric, indom) = inner.lock()?.model.find_metric(name).and_then(|(index, metric)| {
             let same = metric.ty == H::TYPE && metric.kind == H::KIND;
             Some((index, metric.indom().filter(|_| same)?))
         })?;
@@ -133,7 +135,7 @@ impl Registry {
     /// [`Error::TooManyLabels`] after 255 in the registry.
     pub fn label(&self, name: &str, value: impl serde::Serialize) -> Result<(), Error> {
         let label = Label::new(Subject::Registry, false, name, value)?;
-        self.inner().change(|state| state.model.add_label(label), |_, ()| ())
+        self.inner().change(|_| 0, |state| state.model.add_label(label), |_, ()| ())
     }
 
     /// Begins to export. Metrics and instances can be registered before and after.
@@ -149,9 +151,12 @@ impl Registry {
     /// Begins to export (`mmv_stats_start(3)`), under a name that no other registry of the process exports.
     ///
     /// A forked child updates its parent's file; what it registers is not seen, and the file stays when it
-    /// ends, unless it starts the export itself.
+    /// ends, unless it starts the export itself. Then it has a file of its own, which begins with the values that its
+    /// parent's has at that moment: `NAME.pPID` if the parent, or another of its children, exports under the registry's name,
+    /// and the registry's name otherwise, as after a daemon has left its parent.
     ///
-    /// [`Error::Io`] where the file cannot be written, [`Error::InUse`] while another registry has it.
+    /// [`Error::Io`] where the file cannot be written, [`Error::InUse`] while another registry has it, and
+    /// [`Error::Forked`] for a child [without prefix](Builder::no_prefix), whose metrics would have its parent's names.
     pub fn try_start(&self) -> Result<(), Error> {
         self.inner().start()
     }
@@ -168,7 +173,7 @@ impl Registry {
 
     /// Brings sharded counters and quantiles to the file.
     pub fn flush(&self) {
-        self.inner().flush();
+        self.inner().flush(true);
     }
 
     /// Ends the export (`mmv_stats_stop(3)`).
@@ -238,8 +243,8 @@ impl Builder {
         self
     }
 
-    /// How often sharded counters and quantiles are brought to the file: every second without this,
-    /// by [`Registry::flush`] only when it is zero.
+    /// How often sharded counters and quantiles are brought to the file, and on file systems that copy on write all
+    /// values: every second without this, by [`Registry::flush`] only when it is zero.
     #[must_use]
     pub fn flush_every(mut self, period: Duration) -> Builder {
         self.flush_every = Some(period);
@@ -261,7 +266,7 @@ impl Builder {
             let max = pmapi::Item::MAX_CLUSTER.into();
             return Err(Error::Range { what: "cluster", number: number.into(), min: 1, max });
         }
-        Ok(Registry { owner: Arc::new(Owner(Arc::new(Inner::new(self)))) })
+        Ok(Registry { owner: Arc::new(Owner(Inner::new(self))) })
     }
 
     pub(crate) fn has(&self, flag: format::Flags) -> bool {

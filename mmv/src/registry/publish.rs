@@ -1,78 +1,153 @@
 //! Writing the file, and changing to a larger one.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU32;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use nix::sys::resource::{Resource, getrlimit};
 use pmapi::Config;
 
 use super::Inner;
-use super::directory::{Before, Claim, choose_cluster};
+use super::directory::{Directory, header};
 use super::inner::{Phase, State};
+use super::moving::Copies;
+use super::others::{Before, Claim, choose_cluster, name_of_child, remove_leftovers};
 use crate::Error;
-use crate::format::{Flags, G2_AT, ValueType};
-use crate::handle::{Number, no_value};
-use crate::layout::{Layout, MARK, Owner};
-use crate::map::{Word, probe};
+use crate::format::{Flags, G2_AT};
+use crate::handle::no_value;
+use crate::layout::{Layout, Owner};
+use crate::map::may_map;
 use crate::model::{Kind, Metric};
-use crate::names::truncated;
-use crate::sync::atomic::Ordering::Relaxed;
+use crate::reader::process_exists;
+use std::os::unix::fs::FileExt;
 
 /// The file that readers see.
 #[derive(Debug)]
 pub(crate) struct Published {
     file: Arc<File>,
-    path: PathBuf,
     generation: u64,
     /// The process that wrote it, which a fork of it is not.
     process: i32,
+    /// What was written of the values, if it is not mapped.
+    pub(super) copies: Option<Copies>,
 }
+
+/// A name for the file.
+struct Target {
+    name: String,
+    /// Whether another process may have it first.
+    contended: bool,
+}
+
+/// The longest time between attempts to write a file.
+const LONGEST_REST: Duration = Duration::from_secs(64);
+/// Processes that start at once wait for each other so often.
+const TRIES: usize = 8;
 
 impl Inner {
     pub(super) fn start(self: &Arc<Self>) -> Result<(), Error> {
-        let mut state = self.lock();
-        if matches!(&state.phase, Phase::Exporting(published) if published.process == process()) {
+        let mut state = self.lock().ok_or(Error::TORN)?;
+        let process = process();
+        if matches!(&state.phase, Phase::Exporting(published) if published.process == process) {
             return Ok(());
         }
-        let directory = self.directory();
-        let path = directory.join(&self.options.name);
-        if state.claim.is_none() {
-            let in_use = || Error::InUse { what: "file", name: path.display().to_string() };
-            state.claim = Some(Claim::new(&path).ok_or_else(in_use)?);
-        }
-        let Before { owner, cluster, items } = Before::read(&path);
-        state.before = items;
-        state.cluster = self.options.cluster.unwrap_or_else(|| choose_cluster(&directory, &self.options.name, cluster));
+        let path = self.directory();
+        let io_error = |name: &str, source| Error::Io { path: path.join(name), source };
+        let directory = Directory::open(&path).map_err(|e| io_error(&self.options.name, e))?;
+        remove_leftovers(&directory, &path, &self.options.name);
         let values = state.model.values().len();
         if let Some(chunk) = state.chunks.last_mut() {
             chunk.trim(values);
         }
-        if let Err(source) = self.publish(&mut state) {
-            state.claim = None;
-            return Err(Error::Io { path, source });
-        }
-        self.ensure_thread(&mut state);
+        let mut tries = 1;
+        let owner = loop {
+            let target = self.target(&state, &directory, process)?;
+            match self.start_as(&mut state, &directory, &target) {
+                Err(Error::Io { source, .. })
+                    if target.contended && source.kind() == io::ErrorKind::AlreadyExists && tries < TRIES =>
+                {
+                    tries += 1;
+                }
+                started => break started?,
+            }
+        };
+        let no_thread = self.ensure_thread(&mut state);
         drop(state);
-        if let Some(other) = owner.filter(|owner| *owner != process()) {
+        self.log_no_thread(no_thread);
+        if let Some(other) = owner.filter(|owner| *owner != process) {
             let name = &self.options.name;
             tracing::warn!(target: "mmv", "{name}: the file was that of process {other}, which lives");
         }
         Ok(())
     }
 
-    fn directory(&self) -> PathBuf {
+    /// Starts under a name, and gives the process that had it.
+    fn start_as(&self, state: &mut State, directory: &Directory, target: &Target) -> Result<Option<i32>, Error> {
+        let path = self.directory().join(&target.name);
+        let in_use = || Error::InUse { what: "file", name: path.display().to_string() };
+        state.claim = None;
+        state.claim = Some(Claim::new(&path).ok_or_else(in_use)?);
+        let Before { owner, cluster, items } =
+            directory.read(&target.name).map_or_else(|_| Before::default(), |file| Before::read(&file));
+        state.before = items;
+        let own_cluster = self.options.cluster.filter(|_| target.name == self.options.name);
+        state.cluster = own_cluster.unwrap_or_else(|| choose_cluster(directory, &target.name, cluster));
+        state.file.clone_from(&target.name);
+        if let Err(source) = self.publish(state, directory, target.contended) {
+            state.claim = None;
+            return Err(Error::Io { path, source });
+        }
+        Ok(owner)
+    }
+
+    /// The name under which this process exports: the registry's own, but not where a process that this one was forked
+    /// from, or another child of that one, has it.
+    fn target(&self, state: &State, directory: &Directory, process: i32) -> Result<Target, Error> {
+        let name = &self.options.name;
+        if self.process == process {
+            return Ok(Target { name: name.clone(), contended: false });
+        }
+        let lives = |process| !self.options.has(Flags::PROCESS) || process_exists(process);
+        let parents = matches!(&state.phase, Phase::Exporting(published) if lives(published.process));
+        if !parents && self.is_free(directory) {
+            return Ok(Target { name: name.clone(), contended: true });
+        }
+        if self.options.has(Flags::NO_PREFIX) {
+            return Err(Error::Forked("its metrics would have the names of its parent's, as they have no prefix"));
+        }
+        Ok(Target { name: name_of_child(name, process.cast_unsigned()), contended: false })
+    }
+
+    /// Whether no other child of the process that made this registry has its name. What an earlier process has left under
+    /// it is removed. Only the sibling that locks that file may do so, while the name leads to it: so none removes what a
+    /// faster one has written meanwhile.
+    fn is_free(&self, directory: &Directory) -> bool {
+        let name = &self.options.name;
+        let file = match directory.read(name) {
+            Ok(file) => file,
+            Err(e) => return e.kind() == io::ErrorKind::NotFound,
+        };
+        let is_left = header(&file)
+            .is_some_and(|header| header.owner().map_or(header.g1 < self.made, |owner| !process_exists(owner)));
+        let removes = is_left && file.try_lock().is_ok() && directory.leads_to(name, &file) == Some(true);
+        if removes {
+            directory.remove(name);
+        }
+        removes
+    }
+
+    pub(super) fn directory(&self) -> PathBuf {
         static DEFAULT: OnceLock<PathBuf> = OnceLock::new();
         let default = || DEFAULT.get_or_init(|| Config::load().tmp_dir().join("mmv")).clone();
         self.options.directory.clone().unwrap_or_else(default)
     }
 
     pub(super) fn path(&self) -> Option<PathBuf> {
-        match &self.lock().phase {
-            Phase::Exporting(published) => Some(published.path.clone()),
+        let state = self.lock()?;
+        match &state.phase {
+            Phase::Exporting(_) => Some(self.directory().join(&state.file)),
             Phase::Idle | Phase::Stopped => None,
         }
     }
@@ -82,11 +157,25 @@ impl Inner {
     #[must_use]
     pub(super) fn publish_if_stale(&self, state: &mut State) -> Option<io::Error> {
         // In a child of the process that started the export, the file stays the parent's.
-        let ours = matches!(&state.phase, Phase::Exporting(published) if published.process == process());
-        if !state.stale || !ours {
+        if !state.stale || !state.exports() {
             return None;
         }
-        self.publish(state).err().filter(|_| !std::mem::replace(&mut state.warned, true))
+        let published = Directory::open(&self.directory()).and_then(|directory| self.publish(state, &directory, false));
+        let error = published.err()?;
+        let rest = state.rest.map_or(Duration::from_secs(1), |(_, rest)| LONGEST_REST.min(2 * rest));
+        state.rest = Some((Instant::now() + rest, rest));
+        Some(error).filter(|_| !std::mem::replace(&mut state.warned, true))
+    }
+
+    /// Sees that the file is written anew if somebody has removed it, alone or with its directory.
+    pub(super) fn look_for_file(&self, state: &mut State) {
+        if let Phase::Exporting(published) = &state.phase
+            && state.exports()
+            && !state.stale
+            && let Ok(directory) = Directory::open(&self.directory())
+        {
+            state.stale = directory.leads_to(&state.file, &published.file).is_none();
+        }
     }
 
     /// Logs an error: an application does not stop because it cannot be watched.
@@ -96,10 +185,10 @@ impl Inner {
         }
     }
 
-    /// Writes the file anew, moves all values there and puts it in the place of the present one.
-    fn publish(&self, state: &mut State) -> io::Result<()> {
+    /// Writes the file anew, moves all values there and puts it in the place of the present one. When any of that fails,
+    /// all is as it was.
+    fn publish(&self, state: &mut State, directory: &Directory, contended: bool) -> io::Result<()> {
         state.model.assign_items(&state.before);
-        let path = self.directory().join(&self.options.name);
         let last = match &state.phase {
             Phase::Exporting(published) => published.generation,
             Phase::Idle | Phase::Stopped => 0,
@@ -107,19 +196,34 @@ impl Inner {
         let generation = generation().max(last + 1);
         let process = process();
         let owner = Owner { generation, flags: self.options.flags, process, cluster: state.cluster };
-        let temporary = path.with_file_name(temporary_name(&self.options.name));
-        let file = Arc::new(create(&temporary)?);
-        let moved = self.write(state, &owner, &file).and_then(|texts_at| {
-            probe(&file)?;
-            self.gate.while_moving(|| self.move_values(state, &file, texts_at))
+        let (temporary, file) = directory.create(&self.options.name)?;
+        let file = Arc::new(file);
+        let moved = may_map(&file).and_then(|mapped| {
+            let (len, texts_at) = self.write(state, &owner, &file, mapped)?;
+            if mapped {
+                Ok((self.move_values(state, &file, len, texts_at)?, None))
+            } else {
+                let (places, copies) = self.copy_all(state, &file, texts_at)?;
+                Ok((places, Some(copies)))
+            }
         });
-        if let Err(e) = moved.and_then(|()| fs::rename(&temporary, &path)) {
-            _ = fs::remove_file(&temporary);
+        let (places, copies) = match moved {
+            Ok(moved) => moved,
+            Err(e) => {
+                directory.remove(&temporary);
+                return Err(e);
+            }
+        };
+        let rename = if contended { Directory::rename_new } else { Directory::rename };
+        if let Err(e) = rename(directory, &temporary, &state.file) {
+            self.move_back(state, places);
+            directory.remove(&temporary);
             return Err(e);
         }
-        (state.stale, state.warned) = (false, false);
+        (state.stale, state.warned, state.rest) = (false, false, None);
         if let Phase::Exporting(old) =
-            std::mem::replace(&mut state.phase, Phase::Exporting(Published { file, path, generation, process }))
+            std::mem::replace(&mut state.phase, Phase::Exporting(Published { file, generation, process, copies }))
+            && old.process == process
         {
             // Readers that still have the old one see that it is over, even if the directory's time
             // of change has not advanced since they looked.
@@ -128,18 +232,13 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes a file, and says where the strings of text values are.
-    fn write(&self, state: &State, owner: &Owner, file: &File) -> io::Result<u64> {
+    /// Writes a file, and gives its length and where the strings of text values are.
+    fn write(&self, state: &State, owner: &Owner, file: &File, mapped: bool) -> io::Result<(u64, u64)> {
         let layout = Layout::new(&state.model, state.capacity());
-        layout.write(owner, &state.seated(), |metric| self.initial(metric), file)?;
-        Ok(layout.texts_at())
-    }
-
-    fn move_values(&self, state: &mut State, file: &Arc<File>, texts_at: u64) -> io::Result<()> {
-        for index in 0..state.chunks.len() {
-            state.move_chunk(index, file)?;
-        }
-        self.texts.lock().move_to(file, texts_at)
+        check_size(layout.len())?;
+        let seated = if mapped { state.seated() } else { Vec::new() };
+        layout.write(owner, &seated, |metric| self.initial(metric), file)?;
+        Ok((layout.len(), layout.texts_at()))
     }
 
     /// The word of a value that was never set.
@@ -149,136 +248,58 @@ impl Inner {
     }
 
     pub(super) fn stop(&self) {
-        self.flush();
-        let mut state = self.lock();
-        if let Some(thread) = state.thread.take() {
+        self.flush_last();
+        let Some(mut state) = self.lock() else { return };
+        if let Some((_, thread)) = state.thread.take().filter(|(owner, _)| *owner == process()) {
             thread.unpark();
         }
-        let phase = std::mem::replace(&mut state.phase, Phase::Stopped);
-        if let Phase::Exporting(published) = phase
+        let exports = state.exports();
+        if let Phase::Exporting(published) = std::mem::replace(&mut state.phase, Phase::Stopped)
+            && exports
             && self.options.has(Flags::PROCESS)
-            && published.process == process()
-            && published.is_ours()
+            && let Ok(directory) = Directory::open(&self.directory())
+            && directory.leads_to(&state.file, &published.file) == Some(true)
         {
-            _ = fs::remove_file(&published.path);
+            directory.remove(&state.file);
         }
         state.claim = None;
     }
 }
 
 impl Published {
-    /// Whether the name still leads to this file.
-    fn is_ours(&self) -> bool {
-        let inode = |m: fs::Metadata| (m.dev(), m.ino());
-        let (named, own) = (fs::metadata(&self.path).map(inode), self.file.metadata().map(inode));
-        named.is_ok_and(|named| own.is_ok_and(|own| named == own))
+    pub(super) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether it shows only what a flush has brought there.
+    pub(super) fn is_copied(&self) -> bool {
+        self.copies.is_some()
     }
 }
 
 impl State {
-    /// Maps the file behind a chunk's addresses; then brings over what the old memory has.
-    fn move_chunk(&mut self, index: usize, file: &Arc<File>) -> io::Result<()> {
-        let State { chunks, model, .. } = self;
-        let Some(chunk) = chunks.get_mut(index) else { return Ok(()) };
-        let mut old = chunk.move_to(file)?;
-        for run in model.values().within(chunk.slotted()) {
-            let metric = model.metric(run.metric);
-            for value in run.first..run.first + run.count {
-                let (old_word, old_extra) = old.words(value)?;
-                // Most were never updated, and pages that are not touched need no memory.
-                if metric.kind == Kind::Added && old_word == 0 {
-                    continue;
-                }
-                let (word, extra) = chunk.words(value);
-                match metric.kind {
-                    Kind::Added => add(word, metric.ty, old_word),
-                    Kind::Set | Kind::Counted => replace_mark(word, old_word),
-                    Kind::Interval => {
-                        replace_mark(word, old_word);
-                        replace_mark(extra, old_extra);
-                    }
-                    Kind::Text => {}
-                }
-            }
-        }
-        Ok(())
+    /// Whether this process exports, and not one that it was forked from.
+    pub(super) fn exports(&self) -> bool {
+        matches!(&self.phase, Phase::Exporting(published) if published.process == process())
     }
 }
 
-fn add(word: &Word, ty: ValueType, old: u64) {
-    match ty {
-        ValueType::Double => f64::from_word(old).add_to(word),
-        ValueType::Float => f32::from_word(old).add_to(word),
-        _ => old.add_to(word),
-    }
+/// Sees that a file may become so long: writing more than the process may write would end it (SIGXFSZ).
+pub(super) fn check_size(len: u64) -> io::Result<()> {
+    let (most, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
+    if len <= most { Ok(()) } else { Err(io::ErrorKind::FileTooLarge.into()) }
 }
 
-/// Sets a word unless somebody has set it since the file was made.
-fn replace_mark(word: &Word, old: u64) {
-    _ = word.compare_exchange(MARK, old, Relaxed, Relaxed);
-}
-
-fn process() -> i32 {
+pub(super) fn process() -> i32 {
     std::process::id().cast_signed()
 }
 
-/// A name that agents skip and no other registry uses, in this process or another, and that is not too
-/// long where the file's own is not.
-fn temporary_name(name: &str) -> String {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    format!(".{}.{}.{}", truncated(name, 200), process(), COUNT.fetch_add(1, Relaxed))
-}
-
-/// Everybody may read a file, and its owner write it.
-const MODE: u32 = 0o644;
-
-/// A new file that only we write.
-fn create(path: &Path) -> io::Result<File> {
-    let open = || OpenOptions::new().read(true).write(true).create_new(true).mode(MODE).open(path);
-    let file = match open() {
-        // Left behind by a process that had our number.
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(path)?;
-            open()?
-        }
-        opened => opened?,
-    };
-    // Readers are other users, whatever the process hides from them otherwise.
-    if file.metadata()?.mode() & 0o777 != MODE {
-        file.set_permissions(Permissions::from_mode(MODE))?;
-    }
-    Ok(file)
-}
-
 /// Seconds and microseconds, as C's library has it.
-fn generation() -> u64 {
+pub(super) fn generation() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_secs() << 32 | u64::from(now.subsec_micros())
-}
-
-#[cfg(all(test, not(mmv_loom)))]
-mod tests {
-    use super::*;
-    use crate::Registry;
-
-    #[test]
-    fn a_child_leaves_the_file_to_its_parent_unless_it_starts_itself() {
-        let dir = tempfile::tempdir().unwrap();
-        let registry = Registry::builder("test").directory(dir.path()).build().unwrap();
-        registry.try_start().unwrap();
-        let path = registry.path().unwrap();
-        let fork = |registry: &Registry| {
-            let Phase::Exporting(published) = &mut registry.inner().lock().phase else { panic!("not started") };
-            published.process += 1;
-        };
-        let metrics = || crate::reader::File::open(&path).unwrap().metrics().len();
-        fork(&registry);
-        registry.counter("added").register().unwrap();
-        assert_eq!(metrics(), 0);
-        registry.try_start().unwrap();
-        assert_eq!(metrics(), 1);
-        fork(&registry);
-        drop(registry);
-        assert_eq!(metrics(), 1);
-    }
 }

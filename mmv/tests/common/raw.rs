@@ -173,3 +173,11 @@ fn bad_metrics() -> Vec<(&'static str, Raw)> {
         ("metrics_short_line", three(&MetricV1 { short: 224, ..MetricV1::default() }, 0)),
     ]
 }
+
+/// A file without a cluster, with one metric.
+pub(crate) fn one_metric(name: &'static str) -> Raw {
+    let mut raw = Raw::new(72 + 104 + 32, 2);
+    raw.toc(0, METRICS, 1, 72).toc(1, VALUES, 1, 176);
+    raw.metric(72, &MetricV1 { name, ..MetricV1::default() }).value(176, 1, 0, 72, 0);
+    raw
+}

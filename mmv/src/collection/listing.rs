@@ -1,0 +1,176 @@
+//! The names of a directory, read in parts.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use hashbrown::{HashMap, HashSet};
+
+use super::limits::{Accounts, Limit};
+use crate::reader::Stamp;
+
+/// A directory as it was when it was looked at.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Look {
+    state: State,
+    /// Changed so shortly before that another change could show the same time.
+    is_racy: bool,
+    /// When it was seen with a time that was yet to come.
+    since: Option<Instant>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+enum State {
+    #[default]
+    Unknown,
+    /// There is no directory.
+    Absent,
+    /// Device, inode, time of modification and of change.
+    There(u64, u64, (i64, i64), (i64, i64)),
+}
+
+/// Coarser than any clock that file systems take their times from.
+pub(super) const COARSE: Duration = Duration::from_millis(50);
+
+impl Look {
+    /// Looks at a directory after it was seen `before`.
+    ///
+    /// # Errors
+    /// It cannot be looked at now, which says nothing about its files.
+    pub(super) fn at(path: &Path, before: &Look) -> io::Result<Look> {
+        let m = match fs::metadata(path) {
+            Ok(m) => m,
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(Look { state: State::Absent, ..Look::default() });
+            }
+            Err(e) => return Err(e),
+        };
+        let state = State::There(m.dev(), m.ino(), (m.mtime(), m.mtime_nsec()), (m.ctime(), m.ctime_nsec()));
+        let age = m.modified().ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
+        Ok(match age {
+            Some(age) => Look { state, is_racy: age < COARSE, since: None },
+            // The clock was set back, or the time is none that a change gives: our own time tells how old it is.
+            None => {
+                let since = before.since.filter(|_| before.state == state).unwrap_or_else(Instant::now);
+                Look { state, is_racy: since.elapsed() < COARSE, since: Some(since) }
+            }
+        })
+    }
+
+    pub(super) fn is_absent(&self) -> bool {
+        self.state == State::Absent
+    }
+
+    /// Whether it may have changed since.
+    pub(super) fn may_differ(&self, now: &Look) -> bool {
+        self.is_racy || self.state != now.state
+    }
+}
+
+/// A name that was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub name: OsString,
+    /// The user who is charged for what is new, and what it was when it was found; of a link it is not known.
+    pub new: Option<(u32, Option<Stamp>)>,
+}
+
+/// A directory of which a part has been read.
+#[derive(Debug)]
+pub(super) struct Listing {
+    entries: fs::ReadDir,
+    /// What it was at the beginning.
+    pub look: Look,
+    known: HashSet<OsString>,
+    found: Vec<Found>,
+    /// New files by the user who is charged: those found, and those that have no room.
+    users: HashMap<u32, (u64, u64)>,
+}
+
+impl Listing {
+    /// Begins to read a directory of which some names are known.
+    pub(super) fn begin(path: &Path, look: Look, known: impl Iterator<Item = OsString>) -> io::Result<Listing> {
+        let entries = fs::read_dir(path)?;
+        Ok(Listing { entries, look, known: known.collect(), found: Vec::new(), users: HashMap::new() })
+    }
+
+    /// Reads so many names more, and says whether these were the last ones.
+    pub(super) fn go_on(&mut self, names: u64, accounts: &mut Accounts) -> io::Result<bool> {
+        for _ in 0..names {
+            let Some(entry) = self.entries.next() else { return Ok(true) };
+            let entry = entry?;
+            let name = entry.file_name();
+            if name.as_bytes().starts_with(b".") {
+                continue;
+            }
+            if self.known.contains(&name) {
+                self.found.push(Found { name, new: None });
+                continue;
+            }
+            if !entry.file_type().is_ok_and(|ty| ty.is_file() || ty.is_symlink()) {
+                continue;
+            }
+            // It may be gone.
+            let Ok(metadata) = entry.metadata() else { continue };
+            let uid = accounts.payer(metadata.uid());
+            let (found, without_room) = self.users.entry(uid).or_default();
+            if accounts.has_room(uid, *found + 1) {
+                *found += 1;
+                let stamp = (!metadata.is_symlink()).then(|| Stamp::new(&metadata));
+                self.found.push(Found { name, new: Some((uid, stamp)) });
+            } else {
+                *without_room += 1;
+            }
+        }
+        Ok(false)
+    }
+
+    /// What was found, in the order of the names, and how many files of each user there is no room for.
+    pub(super) fn finish(mut self) -> (Vec<Found>, HashMap<u32, u64>) {
+        self.found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let crowd = self.users.into_iter().map(|(uid, (_, without_room))| (uid, without_room));
+        (self.found, crowd.filter(|(_, without_room)| *without_room > 0).collect())
+    }
+}
+
+impl Accounts {
+    /// Counts what more there is no room for than before.
+    pub(super) fn count_crowd(&mut self, before: &HashMap<u32, u64>, now: &HashMap<u32, u64>) {
+        for (uid, count) in now {
+            let known = before.get(uid).copied().unwrap_or_default();
+            self.leave_out(*uid, Limit::Files, count.saturating_sub(known));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_of_the_future_comes_to_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+        fs::File::open(dir.path()).unwrap().set_modified(tomorrow).unwrap();
+        let first = Look::at(dir.path(), &Look::default()).unwrap();
+        assert!(first.is_racy, "another change may come with the same time");
+        let later = Look { since: Instant::now().checked_sub(2 * COARSE), ..first };
+        let again = Look::at(dir.path(), &later).unwrap();
+        assert!(!again.may_differ(&again));
+        fs::write(dir.path().join("a"), "").unwrap();
+        let changed = Look::at(dir.path(), &again).unwrap();
+        assert!(again.may_differ(&changed));
+    }
+
+    #[test]
+    fn only_a_directory_that_is_not_there_has_no_files() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Look::at(&dir.path().join("none"), &Look::default()).unwrap().is_absent());
+        let long = "x".repeat(300);
+        assert!(Look::at(&dir.path().join(long), &Look::default()).is_err());
+    }
+}

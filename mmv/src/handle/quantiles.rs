@@ -1,0 +1,249 @@
+//! Quantiles of recent values, in bounded memory.
+//!
+//! A thread leaves its values in a buffer, which it shares with few others and with all distributions of the registry;
+//! a full buffer, and the flush, bring them to their distributions. So a distribution costs what its values need,
+//! whatever the number of threads.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use super::sharded::shard_count;
+use super::window::Window;
+use super::{Counter, Gauge};
+use crate::map::fork::{self, Forked};
+use crate::sync::{Held, Lock, thread_number};
+
+/// A distribution as quantiles of the recent values.
+///
+/// Each thread records to a buffer; the registry's [`flush`](crate::Registry::flush) computes the quantiles. They differ
+/// by less than 1 % from values that were recorded. Made by
+/// [`HistogramBuilder::quantiles`](crate::HistogramBuilder::quantiles).
+///
+/// The values of a power of two and the next take 256 bytes, twice, while there are any: 4 KiB for values that differ up
+/// to 256-fold. When all distributions of the process take 64 MiB for that, further values count as such of about their
+/// size: their quantiles are within one half then, until others are past. Counts, sums and maxima stay exact.
+#[derive(Clone)]
+pub struct Quantiles {
+    distributions: Arc<Distributions>,
+    index: u32,
+}
+
+impl Quantiles {
+    /// Records a value, if it is finite; a negative one counts as 0.
+    pub fn record(&self, value: f64) {
+        self.distributions.record(self.index, value);
+    }
+
+    /// Records a duration, in seconds.
+    pub fn record_duration(&self, time: Duration) {
+        self.record(time.as_secs_f64());
+    }
+}
+
+impl fmt::Debug for Quantiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quantiles").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+/// The distributions of a registry.
+pub(crate) struct Distributions {
+    buffers: Box<[Mutex<Vec<Value>>]>,
+    list: Lock<List>,
+    /// How many forks there had been when it was made.
+    forks: u32,
+}
+
+/// A value, and the index of the distribution that it is for.
+type Value = (u32, f64);
+
+/// Values of a buffer.
+const FULL: usize = 256;
+/// A child that was forked while some buffers were locked does without these.
+const LEAST_BUFFERS: usize = 8;
+
+struct List {
+    list: Vec<Distribution>,
+    /// How many forks there had been before the values came.
+    forks: u32,
+}
+
+/// The values of one to two periods, and where the flush writes what they are.
+struct Distribution {
+    resolution: f64,
+    period: Duration,
+    output: Output,
+    /// When the present period began.
+    since: Instant,
+    now: Window,
+    before: Window,
+    /// Values since the last flush, and their sum.
+    count: u64,
+    sum: f64,
+    /// Whether the output does not show what there is.
+    stale: bool,
+}
+
+/// The handles that show a distribution.
+pub(crate) struct Output {
+    pub quantiles: Vec<(f64, Gauge)>,
+    pub max: Gauge,
+    pub count: Counter,
+    pub sum: Counter<f64>,
+}
+
+impl Default for Distributions {
+    fn default() -> Self {
+        let forks = fork::count();
+        let buffers = (0..shard_count().max(LEAST_BUFFERS)).map(|_| Mutex::default()).collect();
+        Distributions { buffers, list: Lock::new(List { list: Vec::new(), forks }), forks }
+    }
+}
+
+impl Distributions {
+    /// Adds a distribution of values that count as equal within a resolution.
+    pub(crate) fn add(self: &Arc<Self>, period: Duration, resolution: f64, output: Output) -> Quantiles {
+        let since = Instant::now();
+        let (now, before) = Default::default();
+        let new = Distribution { resolution, period, output, since, now, before, count: 0, sum: 0.0, stale: true };
+        // A torn child's quantiles are none.
+        let mut index = u32::MAX;
+        if let Some(mut list) = self.list() {
+            index = list.list.len() as u32;
+            list.list.push(new);
+        }
+        Quantiles { distributions: Arc::clone(self), index }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list().is_none_or(|list| list.list.is_empty())
+    }
+
+    #[inline]
+    fn record(&self, index: u32, value: f64) {
+        if !value.is_finite() {
+            return;
+        }
+        let Some(mut buffer) = self.buffer() else { return };
+        buffer.push((index, value));
+        if buffer.len() >= FULL {
+            self.empty(&mut buffer);
+        }
+    }
+
+    /// A buffer that no other thread uses now, the thread's own first.
+    #[inline]
+    fn buffer(&self) -> Option<MutexGuard<'_, Vec<Value>>> {
+        let own = thread_number();
+        // The number of buffers is a power of two.
+        let buffer = |n: usize| self.buffers.get(n & (self.buffers.len() - 1));
+        match buffer(own)?.try_lock() {
+            Ok(buffer) => return Some(buffer),
+            Err(TryLockError::Poisoned(buffer)) => return Some(buffer.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        let free = (1..self.buffers.len()).find_map(|n| buffer(own + n)?.try_lock().ok());
+        // In a child, it may be locked for ever.
+        let wait = || Some(buffer(own)?.lock().unwrap_or_else(PoisonError::into_inner));
+        free.or_else(|| if self.forks == fork::count() { wait() } else { None })
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.list.is_quiet()
+    }
+
+    /// The distributions, without any values of the parent.
+    fn list(&self) -> Option<Held<'_, List>> {
+        let mut list = self.list.lock()?;
+        let forks = fork::count();
+        if list.forks != forks {
+            list.forks = forks;
+            list.list.iter_mut().for_each(Distribution::reset);
+        }
+        Some(list)
+    }
+
+    /// Brings the values of a buffer to their distributions.
+    fn empty(&self, buffer: &mut Vec<Value>) {
+        if let Some(mut list) = self.list() {
+            for (index, value) in buffer.iter() {
+                if let Some(distribution) = list.list.get_mut(*index as usize) {
+                    distribution.add(*value);
+                }
+            }
+        }
+        buffer.clear();
+    }
+
+    /// Brings all distributions up to date in the file. The list is free in between, for buffers that are full.
+    pub(crate) fn flush(&self) {
+        for buffer in &self.buffers {
+            let buffer = match buffer.try_lock() {
+                Err(TryLockError::WouldBlock) if self.forks == fork::count() => Some(buffer.lock()),
+                Err(TryLockError::WouldBlock) => None,
+                Err(TryLockError::Poisoned(buffer)) => Some(Err(buffer)),
+                Ok(buffer) => Some(Ok(buffer)),
+            };
+            if let Some(buffer) = buffer {
+                self.empty(&mut buffer.unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+        for index in 0.. {
+            let Some(mut list) = self.list() else { return };
+            let Some(distribution) = list.list.get_mut(index) else { return };
+            distribution.flush();
+        }
+    }
+
+    /// Leaves what threads of the parent have recorded to it, in a child that was forked just now.
+    pub(crate) fn forget(&self) {
+        self.buffers.iter().filter_map(|buffer| buffer.try_lock().ok()).for_each(|mut buffer| buffer.clear());
+    }
+}
+
+impl Distribution {
+    fn add(&mut self, value: f64) {
+        // A float too large for the integer becomes the nearest one, and a negative one 0.
+        self.now.add((value / self.resolution).round() as u64);
+        self.count += 1;
+        self.sum += value;
+        self.stale = true;
+    }
+
+    fn flush(&mut self) {
+        if self.since.elapsed() >= self.period {
+            std::mem::swap(&mut self.now, &mut self.before);
+            self.stale |= !self.now.is_empty();
+            self.now = Window::default();
+            self.since = Instant::now();
+        }
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        let Output { quantiles, max, count, sum } = &self.output;
+        count.add(std::mem::take(&mut self.count));
+        sum.add(std::mem::take(&mut self.sum));
+        let both = [&self.before, &self.now];
+        if both.iter().all(|window| window.is_empty()) {
+            quantiles.iter().map(|(_, gauge)| gauge).chain([max]).for_each(Gauge::clear);
+            return;
+        }
+        let values = Window::quantiles(both, quantiles.iter().map(|(quantile, _)| *quantile));
+        for ((_, gauge), value) in quantiles.iter().zip(values) {
+            gauge.set(value as f64 * self.resolution);
+        }
+        max.set(Window::max(both) as f64 * self.resolution);
+    }
+
+    fn reset(&mut self) {
+        (self.now, self.before) = Default::default();
+        (self.count, self.sum, self.stale) = (0, 0.0, true);
+    }
+}
+
+impl fmt::Debug for Distributions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Distributions").finish_non_exhaustive()
+    }
+}

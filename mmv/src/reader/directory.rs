@@ -1,0 +1,140 @@
+//! Files of a directory that anybody may write.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::{fs, process};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
+use nix::unistd::geteuid;
+
+/// A directory that is open.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    handle: fs::File,
+    owner: u32,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+/// What tells one file from another of the same name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    pub len: u64,
+}
+
+/// What tells whether a file may have changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stamp {
+    pub identity: Identity,
+    modified: (i64, i64),
+    /// Set by the kernel alone.
+    pub changed: (i64, i64),
+    pub owner: u32,
+    pub is_file: bool,
+}
+
+impl Stamp {
+    pub(crate) fn new(m: &fs::Metadata) -> Stamp {
+        Stamp {
+            identity: Identity { device: m.dev(), inode: m.ino(), len: m.len() },
+            modified: (m.mtime(), m.mtime_nsec()),
+            changed: (m.ctime(), m.ctime_nsec()),
+            owner: m.uid(),
+            is_file: m.is_file(),
+        }
+    }
+
+    fn of(m: &FileStat) -> Stamp {
+        Stamp {
+            identity: Identity { device: m.st_dev, inode: m.st_ino, len: m.st_size.cast_unsigned() },
+            modified: (m.st_mtime, m.st_mtime_nsec),
+            changed: (m.st_ctime, m.st_ctime_nsec),
+            owner: m.st_uid,
+            is_file: kind(m) == SFlag::S_IFREG,
+        }
+    }
+}
+
+fn kind(m: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(m.st_mode) & SFlag::S_IFMT
+}
+
+/// A file must neither block when it is opened nor do anything.
+const READ: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC).union(OFlag::O_NOCTTY);
+
+impl Directory {
+    pub(crate) fn open(path: &Path) -> io::Result<Directory> {
+        let flags = (OFlag::O_DIRECTORY | OFlag::O_CLOEXEC).bits();
+        let handle = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let m = handle.metadata()?;
+        Ok(Directory { handle, owner: m.uid(), identity: (m.dev(), m.ino()) })
+    }
+
+    pub(crate) fn is_same(&self, other: &Directory) -> bool {
+        (self.identity, self.owner) == (other.identity, other.owner)
+    }
+
+    /// What the file with this name is now.
+    pub(crate) fn stat(&self, name: &OsStr) -> io::Result<Stamp> {
+        let stat = self.lstat(name)?;
+        if kind(&stat) != SFlag::S_IFLNK {
+            return Ok(Stamp::of(&stat));
+        }
+        Ok(Stamp::new(&self.follow(name)?.metadata()?))
+    }
+
+    /// Opens a file for reading. What is no regular file is no error here.
+    pub(crate) fn read(&self, name: &OsStr) -> io::Result<fs::File> {
+        let how = OpenHow::new().flags(READ).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_XDEV);
+        let opened = match openat2(self.handle.as_fd(), name, how) {
+            // The kernel is old, or a sandbox around the process is.
+            Err(Errno::ENOSYS | Errno::EPERM) => {
+                openat(self.handle.as_fd(), name, READ | OFlag::O_NOFOLLOW, Mode::empty())
+            }
+            opened => opened,
+        };
+        match opened {
+            Err(Errno::ELOOP) => {
+                let target = self.follow(name)?;
+                let path = format!("/proc/{}/fd/{}", process::id(), target.as_raw_fd());
+                fs::OpenOptions::new().read(true).custom_flags(READ.bits()).open(path)
+            }
+            opened => Ok(fs::File::from(opened?)),
+        }
+    }
+
+    fn lstat(&self, name: &OsStr) -> io::Result<FileStat> {
+        Ok(fstatat(self.handle.as_fd(), name, AtFlags::AT_SYMLINK_NOFOLLOW)?)
+    }
+
+    /// The regular file that a symbolic link names, without opening it for anything. Root, the user of this process and
+    /// the owner of the directory may link to any file. A link by others must name a file of its own owner in the same
+    /// file system: it would show what they cannot read, or hang on a file system of theirs.
+    fn follow(&self, name: &OsStr) -> io::Result<fs::File> {
+        let link = self.lstat(name)?;
+        let is_trusted = [0, geteuid().as_raw(), self.owner].contains(&link.st_uid);
+        let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+        let resolve = ResolveFlag::RESOLVE_NO_XDEV | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+        let how = OpenHow::new().flags(flags).resolve(if is_trusted { ResolveFlag::empty() } else { resolve });
+        let target = match openat2(self.handle.as_fd(), name, how) {
+            Err(Errno::ENOSYS | Errno::EPERM) if is_trusted => openat(self.handle.as_fd(), name, flags, Mode::empty())?,
+            opened => opened?,
+        };
+        let target = fs::File::from(target);
+        let metadata = target.metadata()?;
+        let now = self.lstat(name)?;
+        let is_same = (now.st_dev, now.st_ino, now.st_ctime, now.st_ctime_nsec)
+            == (link.st_dev, link.st_ino, link.st_ctime, link.st_ctime_nsec);
+        if !is_same || !metadata.is_file() || !is_trusted && metadata.uid() != link.st_uid {
+            return Err(Errno::ELOOP.into());
+        }
+        Ok(target)
+    }
+}

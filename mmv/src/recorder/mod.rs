@@ -1,0 +1,215 @@
+//! A recorder for the `metrics` facade: what a program and its libraries count is exported to PCP.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), mmv::Error> {
+//! let _exported = mmv::recorder::Recorder::new("shop")?.install()?;
+//!
+//! metrics::counter!("sales", "kind" => "books").increment(1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A metric keeps its name, with underscores for what no name in PCP can have. Labels make an
+//! instance domain: `method=GET+status=200` is an instance, which has them as labels too, as long as
+//! the file has room for labels. A metric with and without labels becomes two: the one that comes
+//! second is called `…_labelled` or `…_unlabelled`. Of a histogram there are `count`, `sum`, `p50`,
+//! `p90`, `p95`, `p99`, `p999` and `max`. What is described before it is first used has the
+//! description as help, and the unit as far as PCP has it.
+//!
+//! # Limits
+//!
+//! What labels say often comes from requests, and so from strangers. A metric has at most 2,000 label sets, a recorder
+//! at most 10,000 metrics and label sets, and a label set at most 4,096 bytes; [`Recorder::limits`] changes the first two.
+//! Counters and histograms count the label sets beyond in the instance `other` of their metric; gauges leave them out. The
+//! log says so once, and the metric `recorder.left_out` counts how often such a label set was looked up.
+
+mod facade;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use metrics::{Key, KeyName, Metadata, SharedString, Unit, set_global_recorder};
+
+use crate::format::MAX_METRICS;
+use crate::map::fork;
+use crate::names::{MAX_TEXT, truncated};
+use crate::sync::Lock;
+use crate::{Builder, Error, Registry, Units};
+use facade::{FacadeCounter, FacadeGauge, FacadeHistogram, sorted, units};
+use state::{Handles, Place, State};
+
+/// Exports what is recorded through the `metrics` facade.
+#[derive(Debug)]
+pub struct Recorder {
+    registry: Registry,
+    limits: Limits,
+    state: Arc<Lock<State>>,
+    /// Held while a counter is set.
+    setting: Arc<Lock<()>>,
+}
+
+/// Ends the export when dropped.
+#[derive(Debug)]
+#[must_use = "the export ends when this is dropped"]
+pub struct Exported(Registry);
+
+/// How many label sets there can be.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Label sets of a metric.
+    metric: usize,
+    /// Metrics and label sets.
+    all: usize,
+}
+
+/// What is particular to counters, gauges and histograms.
+struct Kind<T> {
+    handles: fn(&mut State) -> &mut Handles<T>,
+    units: Units,
+    /// A handle that does nothing.
+    nothing: T,
+    /// Whether label sets beyond the limits have a handle together.
+    shared: bool,
+}
+
+const LIMITS: Limits = Limits { metric: 2_000, all: 10_000 };
+
+impl Recorder {
+    /// A recorder whose metrics are called `mmv.<name>.…`; errors as from [`Registry::new`].
+    pub fn new(name: &str) -> Result<Recorder, Error> {
+        Self::of(Registry::builder(name))
+    }
+
+    /// A recorder with options; errors as from [`Builder::build`].
+    pub fn of(builder: Builder) -> Result<Recorder, Error> {
+        // Metrics are registered when they are first used, on paths where time may matter.
+        let registry = builder.lazy().build()?;
+        let recorder = Recorder { registry, limits: LIMITS, state: Arc::default(), setting: Arc::default() };
+        fork::watch(Arc::downgrade(&recorder.state) as _);
+        fork::watch(Arc::downgrade(&recorder.setting) as _);
+        Ok(recorder)
+    }
+
+    /// Sets how many label sets a metric can have, and how many metrics and label sets there can be in all: 2,000 and
+    /// 10,000 without this. A label set of a histogram takes eight values in the file.
+    #[must_use]
+    pub fn limits(mut self, of_a_metric: usize, in_all: usize) -> Recorder {
+        self.limits = Limits { metric: of_a_metric, all: in_all };
+        self
+    }
+
+    /// The registry, for metrics of one's own beside those of the facade.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Begins to export, and makes this the program's recorder; [`Error::InUse`] when there is one.
+    pub fn install(self) -> Result<Exported, Error> {
+        let exported = Exported(self.registry.clone());
+        let in_use = |_| Error::InUse { what: "the recorder of the", name: "metrics facade".to_owned() };
+        set_global_recorder(self).map_err(in_use)?;
+        exported.0.start();
+        Ok(exported)
+    }
+
+    fn describe(&self, name: &KeyName, unit: Option<Unit>, text: &str) {
+        if let Some(mut state) = self.state.lock() {
+            state.describe(name.as_str(), unit.map_or(Units::NONE, units), text);
+        }
+    }
+
+    /// The handle of a key: the known one, or a new one, or that of all keys beyond the limits. What cannot be exported is
+    /// logged, and does nothing.
+    fn handle<T: Clone>(&self, key: &Key, kind: Kind<T>, new: impl FnOnce(Place<'_>) -> Result<T, Error>) -> T {
+        let key = sorted(key);
+        let Some(mut state) = self.state.lock() else { return kind.nothing };
+        if let Some(known) = (kind.handles)(&mut state).known.get(&key) {
+            return known.clone();
+        }
+        let own = state.admits(&key, self.limits);
+        let first = !own && state.leave_out(&self.registry);
+        let others = &mut (kind.handles)(&mut state).others;
+        let shared = others.get(key.name()).cloned();
+        let shared = shared.or_else(|| {
+            (!kind.shared || key.labels().len() == 0 || others.len() >= MAX_METRICS).then(|| kind.nothing.clone())
+        });
+        let new = match shared.filter(|_| !own) {
+            Some(shared) => Ok(shared),
+            None => state.place(&self.registry, &key, kind.units, !own).and_then(new),
+        };
+        let handle = new.as_ref().unwrap_or(&kind.nothing).clone();
+        let line = if new.is_err() { state.line() } else { None };
+        let handles = (kind.handles)(&mut state);
+        if own {
+            handles.known.insert(key.clone(), handle.clone());
+        } else if handles.others.len() < MAX_METRICS {
+            handles.others.insert(key.name().to_owned(), handle.clone());
+        }
+        // The log may be counted through the facade.
+        drop(state);
+        if first {
+            let Limits { metric, all } = self.limits;
+            tracing::warn!(
+                target: "mmv",
+                "{}: more than {metric} label sets of a metric, or {all} in all: the others are counted together",
+                truncated(key.name(), MAX_TEXT)
+            );
+        }
+        if let (Err(e), Some(last)) = (new, line) {
+            let more = if last { "; more such metrics are not logged" } else { "" };
+            tracing::warn!(target: "mmv", "{} is not exported to PCP: {e}{more}", truncated(key.name(), MAX_TEXT));
+        }
+        handle
+    }
+}
+
+impl Exported {
+    /// The registry, for metrics of one's own beside those of the facade.
+    pub fn registry(&self) -> &Registry {
+        &self.0
+    }
+}
+
+impl Drop for Exported {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+impl metrics::Recorder for Recorder {
+    fn describe_counter(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(&key, unit.or(Some(Unit::Count)), &description);
+    }
+
+    fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(&key, unit, &description);
+    }
+
+    fn describe_histogram(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(&key, unit, &description);
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> metrics::Counter {
+        let nothing = metrics::Counter::noop();
+        let kind = Kind { handles: |state| &mut state.counters, units: Units::COUNT, nothing, shared: true };
+        self.handle(key, kind, |place| {
+            let (counter, setting) = (place.handle("")?, Arc::clone(&self.setting));
+            Ok(metrics::Counter::from_arc(Arc::new(FacadeCounter { counter, setting })))
+        })
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> metrics::Gauge {
+        let nothing = metrics::Gauge::noop();
+        // The last one of the values that many label sets have means nothing.
+        let kind = Kind { handles: |state| &mut state.gauges, units: Units::NONE, nothing, shared: false };
+        self.handle(key, kind, |place| Ok(metrics::Gauge::from_arc(Arc::new(FacadeGauge(place.handle("")?)))))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> metrics::Histogram {
+        let nothing = metrics::Histogram::noop();
+        let kind = Kind { handles: |state| &mut state.histograms, units: Units::NONE, nothing, shared: true };
+        self.handle(key, kind, |place| Ok(metrics::Histogram::from_arc(Arc::new(FacadeHistogram(place.histogram()?)))))
+    }
+}

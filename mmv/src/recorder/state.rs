@@ -1,0 +1,258 @@
+//! What the facade's keys are in PCP, and how many of them there can be.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use metrics::Key;
+
+use super::Limits;
+use crate::handle::Output;
+use crate::model::{Label, Subject};
+use crate::names::{MAX_TEXT, sanitize, sanitize_instance, truncated};
+use crate::{Counter, Error, Handle, InDom, Quantiles, Registry, Units, ids};
+
+/// The instance of the label sets beyond the limits. A label set's own name has an equals sign.
+const OTHER: &str = "other";
+/// Longest name and labels of a key that has an instance of its own, in bytes: the key is kept.
+const MAX_KEY: usize = 4096;
+/// Most metrics that can be described.
+const MAX_DESCRIPTIONS: usize = 4096;
+/// Most lines in the log about metrics that cannot be exported.
+const MAX_LINES: u32 = 10;
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// By the facade's name.
+    descriptions: HashMap<String, (Units, String)>,
+    /// PCP's names for the facade's, without and with labels.
+    names: HashMap<(String, bool), String>,
+    used: Names,
+    /// The domains of labels, by PCP's name.
+    domains: HashMap<String, Domain>,
+    pub counters: Handles<metrics::Counter>,
+    pub gauges: Handles<metrics::Gauge>,
+    pub histograms: Handles<metrics::Histogram>,
+    /// Counts uses of label sets beyond the limits, once there are some.
+    left_out: Option<Counter>,
+    /// Lines in the log about metrics that cannot be exported.
+    lines: u32,
+}
+
+/// The handles of one kind.
+#[derive(Debug)]
+pub(super) struct Handles<T> {
+    pub known: HashMap<Key, T>,
+    /// Those of the label sets beyond the limits, by the facade's name.
+    pub others: HashMap<String, T>,
+}
+
+impl<T> Default for Handles<T> {
+    fn default() -> Self {
+        Handles { known: HashMap::new(), others: HashMap::new() }
+    }
+}
+
+#[derive(Debug)]
+struct Domain {
+    indom: InDom,
+    names: Names,
+}
+
+/// Where a metric of the facade is in PCP.
+pub(super) struct Place<'a> {
+    registry: &'a Registry,
+    name: String,
+    /// The instance of its labels.
+    instance: Option<(InDom, String)>,
+    units: Units,
+    help: String,
+}
+
+pub(super) const QUANTILES: [(f64, &str); 5] =
+    [(0.5, ".p50"), (0.9, ".p90"), (0.95, ".p95"), (0.99, ".p99"), (0.999, ".p999")];
+/// How long values count for the quantiles, at least.
+const WINDOW: Duration = Duration::from_secs(60);
+/// The smallest value that quantiles tell from 0.
+const RESOLUTION: f64 = 1e-6;
+
+impl State {
+    pub(super) fn describe(&mut self, name: &str, units: Units, text: &str) {
+        if self.descriptions.len() < MAX_DESCRIPTIONS || self.descriptions.contains_key(name) {
+            let help = truncated(text, MAX_TEXT).replace('\0', " ");
+            self.descriptions.insert(truncated(name, MAX_KEY).to_owned(), (units, help));
+        }
+    }
+
+    /// Whether a new key may have a metric or an instance of its own.
+    pub(super) fn admits(&self, key: &Key, limits: Limits) -> bool {
+        let len = key.labels().fold(key.name().len(), |len, label| len + label.key().len() + label.value().len());
+        let keys = self.counters.known.len() + self.gauges.known.len() + self.histograms.known.len();
+        let instances = self.names.get(&(key.name().to_owned(), true)).and_then(|name| self.domains.get(name));
+        let full = key.labels().len() > 0 && instances.is_some_and(|domain| domain.names.len() >= limits.metric);
+        len <= MAX_KEY && keys < limits.all && !full
+    }
+
+    /// Counts a use of a key beyond the limits, and says whether it is the first one.
+    pub(super) fn leave_out(&mut self, registry: &Registry) -> bool {
+        let first = self.left_out.is_none();
+        if first {
+            let counter = registry.counter("recorder.left_out");
+            let counter = counter.help("Uses of label sets beyond the limits of the recorder");
+            self.left_out = counter.register().ok().or_else(|| registry.find("recorder.left_out"));
+        }
+        if let Some(counter) = &self.left_out {
+            counter.inc();
+        }
+        first
+    }
+
+    /// Whether the log is to have another line, and whether it is the last one.
+    pub(super) fn line(&mut self) -> Option<bool> {
+        self.lines = self.lines.saturating_add(1);
+        (self.lines <= MAX_LINES).then_some(self.lines == MAX_LINES)
+    }
+
+    pub(super) fn place<'a>(
+        &mut self,
+        registry: &'a Registry,
+        key: &Key,
+        units: Units,
+        other: bool,
+    ) -> Result<Place<'a>, Error> {
+        let name = self.name(key);
+        let (units, help) = self.descriptions.get(key.name()).cloned().unwrap_or((units, String::new()));
+        let instance = match key.labels().len() {
+            0 => None,
+            _ => Some(self.instance(registry, &name, key, other)?),
+        };
+        Ok(Place { registry, name, instance, units, help })
+    }
+
+    /// A name in PCP, none that another metric has.
+    fn name(&mut self, key: &Key) -> String {
+        let labelled = key.labels().len() > 0;
+        let known = |labelled| self.names.get(&(key.name().to_owned(), labelled));
+        if let Some(name) = known(labelled) {
+            return name.clone();
+        }
+        let mut name = sanitize(key.name());
+        if known(!labelled).is_some() {
+            name.push_str(if labelled { "_labelled" } else { "_unlabelled" });
+        }
+        // Parts of a histogram have an ending each.
+        let name = self.used.unique(&name, key.name(), MAX_TEXT - 8, '_');
+        self.names.insert((key.name().to_owned(), labelled), name.clone());
+        name
+    }
+
+    /// The instance for a set of labels, one that no other set has, or the one of all other sets.
+    fn instance(&mut self, registry: &Registry, name: &str, key: &Key, other: bool) -> Result<(InDom, String), Error> {
+        if !self.domains.contains_key(name) {
+            let indom = registry.indom(name).help("labels of the metric").register()?;
+            self.domains.insert(name.to_owned(), Domain { indom, names: Names::default() });
+        }
+        let Some(Domain { indom, names }) = self.domains.get_mut(name) else {
+            return Err(Error::InUse { what: "instance domain", name: name.to_owned() });
+        };
+        if other {
+            return Ok((indom.clone(), OTHER.to_owned()));
+        }
+        let labels: Vec<(&str, &str)> = key.labels().map(|label| (label.key(), label.value())).collect();
+        let parts: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let instance = names.unique(&sanitize_instance(&parts.join("+")), &parts.join("\0"), MAX_TEXT, '~');
+        // Its name says it all the same when there is no room for labels.
+        let label = |(name, value): &(&str, &str)| {
+            let name = sanitize(name).replace('.', "_");
+            Label::new(Subject::Registry, false, &name, value)
+        };
+        _ = indom.label_instance_all(&instance, labels.iter().map(label).collect());
+        Ok((indom.clone(), instance))
+    }
+}
+
+impl Place<'_> {
+    /// The handle of a part of the metric.
+    pub(super) fn handle<H: Handle>(&self, part: &str) -> Result<H, Error> {
+        let name = format!("{}{part}", self.name);
+        let metric = || self.registry.metric::<H>(&name).units(self.units).help(&self.help);
+        match &self.instance {
+            None => metric().register(),
+            Some((indom, instance)) => {
+                let known = self.registry.find_family::<H>(&name);
+                known.map_or_else(|| metric().over(indom), Ok)?.instance(instance)
+            }
+        }
+    }
+
+    pub(super) fn histogram(mut self) -> Result<Quantiles, Error> {
+        let _batch = self.registry.batch();
+        let quantiles = QUANTILES.iter().map(|(quantile, part)| Ok((*quantile, self.handle(part)?)));
+        let quantiles = quantiles.collect::<Result<_, Error>>()?;
+        let (max, sum) = (self.handle(".max")?, self.handle(".sum")?);
+        self.units = Units::COUNT;
+        let output = Output { quantiles, max, count: self.handle(".count")?, sum };
+        Ok(self.registry.inner().add_distribution(WINDOW, RESOLUTION, output))
+    }
+}
+
+/// Names that are in use.
+#[derive(Debug, Default)]
+struct Names {
+    used: HashSet<String>,
+    /// How many endings have been tried.
+    endings: u64,
+}
+
+impl Names {
+    fn len(&self) -> usize {
+        self.used.len()
+    }
+
+    /// A name of at most `max` bytes that is not in use yet, for what `text` tells apart: the name itself, or with
+    /// the mark behind it, or with the mark and the text's hash; or with a number behind these, and no number is
+    /// tried twice. All names together thus take fewer tries than there are names and numbers.
+    fn unique(&mut self, name: &str, text: &str, max: usize, mark: char) -> String {
+        let hash = ids::hash(text);
+        let mut endings = ["".to_owned(), mark.to_string(), format!("{mark}{hash:016x}")].into_iter();
+        loop {
+            let ending = endings.next().unwrap_or_else(|| {
+                self.endings += 1;
+                format!("{mark}{hash:016x}{mark}{}", self.endings)
+            });
+            let start = truncated(name, max - ending.len());
+            let unique = format!("{}{ending}", if ending.is_empty() { start } else { start.trim_end_matches('.') });
+            if self.used.insert(unique.clone()) {
+                return unique;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::check_metric;
+
+    #[test]
+    fn unique_names_are_found_in_few_tries() {
+        let mut names = Names::default();
+        for (name, max) in [("a".repeat(300), 247), (".é~_".repeat(80), 255), ("x".to_owned(), 255)] {
+            for n in 0..2000 {
+                let unique = names.unique(&name, &n.to_string(), max, '~');
+                assert!(unique.len() <= max && unique.starts_with(name.get(..1).unwrap()), "{unique}");
+            }
+            // Even if the texts have one hash.
+            (0..2000).for_each(|_| assert!(names.unique(&name, "the same", max, '~').len() <= max));
+        }
+        assert_eq!(names.len(), 12_000);
+        assert!(names.endings < 6_000, "{}", names.endings);
+    }
+
+    #[test]
+    fn a_name_that_is_made_unique_is_valid() {
+        let mut names = Names::default();
+        // The place to cut is behind a dot.
+        let name = format!("{}.{}", "a".repeat(229), "b".repeat(20));
+        (0..5).for_each(|_| check_metric(&names.unique(&name, "the same", 247, '_')).unwrap());
+    }
+}

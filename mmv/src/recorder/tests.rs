@@ -1,0 +1,218 @@
+//! What is recorded through the facade is seen in the file, whatever its names.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use metrics::{counter, describe_counter, describe_histogram, gauge, histogram, with_local_recorder};
+
+use super::state::QUANTILES;
+use super::*;
+use crate::collection::{Collection, Help};
+
+/// Values by metric and instance, and help by metric.
+fn seen(dir: &Path) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
+    let mut collection = Collection::new("mmv", dir);
+    collection.refresh();
+    let (mut values, mut help) = (BTreeMap::new(), BTreeMap::new());
+    let metrics: Vec<_> = collection.metrics().map(|(name, desc)| (name.to_owned(), desc)).collect();
+    for (name, desc) in metrics {
+        let name = name.trim_start_matches("mmv.test.");
+        if let Ok(text) = collection.help(desc.item, Help::Short) {
+            help.insert(name.to_owned(), format!("{} [{}]", String::from_utf8_lossy(text), desc.units));
+        }
+        let names: BTreeMap<_, _> = desc.indom.map_or_else(BTreeMap::new, |indom| {
+            let instances = collection.instances(indom).unwrap();
+            instances.map(|(id, name)| (id, String::from_utf8_lossy(name).into_owned())).collect()
+        });
+        let mut put = |inst: Option<_>, value: pmapi::Result<pmapi::Atom<'_>>| {
+            let instance = inst.map_or(String::new(), |inst| format!("[{}]", names[&inst]));
+            values.insert(format!("{name}{instance}"), value.unwrap().print(0).to_string());
+        };
+        collection.fetch(desc.item, |_| true, &mut put).unwrap();
+    }
+    (values, help)
+}
+
+fn recorder(dir: &Path) -> Recorder {
+    let builder = Registry::builder("test").directory(dir).flush_every(Duration::ZERO);
+    let recorder = Recorder::of(builder).unwrap();
+    recorder.registry().try_start().unwrap();
+    recorder
+}
+
+#[test]
+fn what_is_recorded_is_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = recorder(dir.path());
+    with_local_recorder(&recorder, || {
+        describe_counter!("http_requests_total", "Requests served");
+        describe_histogram!("latency", Unit::Milliseconds, "Time to serve");
+        counter!("http_requests_total", "method" => "GET", "status" => "200").increment(3);
+        counter!("http_requests_total", "status" => "200", "method" => "GET").increment(1);
+        counter!("http_requests_total", "method" => "a b,c", "status" => "404").absolute(7);
+        counter!("http_requests_total", "method" => "a b,c", "status" => "404").absolute(5);
+        counter!("http_requests_total").increment(1);
+        gauge!("queue::depth").set(4.0);
+        gauge!("queue::depth").increment(1.5);
+        gauge!("queue::depth").decrement(2.0);
+        for i in 1..=100 {
+            histogram!("latency", "path" => "/").record(f64::from(i));
+        }
+    });
+    recorder.registry().flush();
+    let (values, help) = seen(dir.path());
+    let expected = [
+        ("http_requests_total[method=GET+status=200]", "4"),
+        ("http_requests_total[method=a_b_c+status=404]", "7"),
+        ("http_requests_total_unlabelled", "1"),
+        ("latency.count[path=/]", "100"),
+        ("latency.sum[path=/]", "5050"),
+        ("queue__depth", "3.5"),
+    ];
+    for (name, value) in expected {
+        assert_eq!(values.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    assert_eq!(values.len(), expected.len() + QUANTILES.len() + 1);
+    let p90: f64 = values["latency.p90[path=/]"].parse().unwrap();
+    assert!((p90 / 90.0 - 1.0).abs() < 0.01, "{p90}");
+    assert_eq!(help["http_requests_total"], "Requests served [count]");
+    assert_eq!(help["latency.max"], "Time to serve [millisec]");
+    assert_eq!(help["latency.count"], "Time to serve [count]");
+}
+
+#[test]
+fn labels_are_labels() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = recorder(dir.path());
+    with_local_recorder(&recorder, || {
+        counter!("c", "tier" => "web", "2nd" => "x\"y").increment(1);
+    });
+    recorder.registry().flush();
+    let file = crate::reader::File::open(dir.path().join("test")).unwrap();
+    let labels: Vec<_> = file.labels().iter().map(|label| (file.payload(label), label.flags)).collect();
+    assert_eq!(labels, [(&br#"{"m2nd":"x\"y"}"#[..], 32), (&br#"{"tier":"web"}"#[..], 32)]);
+}
+
+#[test]
+fn more_labels_than_fit_are_instances_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = recorder(dir.path());
+    with_local_recorder(&recorder, || {
+        for i in 0..300 {
+            counter!("c", "id" => i.to_string()).increment(i);
+        }
+    });
+    recorder.registry().flush();
+    let (values, _) = seen(dir.path());
+    assert_eq!(values.len(), 300);
+    assert_eq!(values["c[id=299]"], "299");
+}
+
+#[test]
+fn names_that_become_the_same_stay_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = recorder(dir.path());
+    with_local_recorder(&recorder, || {
+        counter!("a-b").increment(1);
+        counter!("a_b").increment(2);
+        counter!("l", "k" => "a b").increment(3);
+        counter!("l", "k" => "a_b").increment(4);
+        // A gauge of the name of a counter is logged and does nothing.
+        gauge!("a_b").set(9.0);
+    });
+    recorder.registry().flush();
+    let (values, _) = seen(dir.path());
+    let expected = [("a_b", "1"), ("a_b_", "2"), ("l[k=a_b]", "3"), ("l[k=a_b~]", "4")];
+    assert_eq!(values, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+}
+
+/// Runs something that must end, whatever names it is given.
+fn ends(work: impl FnOnce() + Send + 'static) {
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || {
+        work();
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(60)).expect("it goes on for ever, or panicked");
+}
+
+#[test]
+fn label_sets_that_agree_in_all_that_a_name_holds_stay_apart() {
+    ends(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = recorder(dir.path());
+        let starts = ["/".repeat(300), "é".repeat(300), "~".repeat(255), format!("{}a", "€".repeat(84))];
+        with_local_recorder(&recorder, || {
+            for start in &starts {
+                (0..20u64).for_each(|n| counter!("c", "path" => format!("{start}{n}")).increment(n + 1));
+            }
+        });
+        recorder.registry().flush();
+        let (values, _) = seen(dir.path());
+        assert_eq!(values.len(), 20 * starts.len());
+        let sum: u64 = values.values().map(|value| value.parse::<u64>().unwrap()).sum();
+        assert_eq!(sum, 210 * starts.len() as u64);
+    });
+}
+
+#[test]
+fn names_that_all_become_the_same_take_no_longer_than_others() {
+    ends(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = recorder(dir.path());
+        // Twelve characters, each of two that become one.
+        let name =
+            |n: u32, [a, b]: [char; 2]| (0..12).map(|bit| if n >> bit & 1 == 0 { a } else { b }).collect::<String>();
+        with_local_recorder(&recorder, || {
+            for n in 0..1500 {
+                counter!("c", "k" => name(n, [' ', ','])).increment(1);
+                counter!(format!("a{}", name(n, ['-', '+']))).increment(1);
+            }
+        });
+        recorder.registry().flush();
+        let (values, _) = seen(dir.path());
+        // The file holds no more metrics than these.
+        assert_eq!(values.len(), 1500 + 1022);
+        assert!(values.values().all(|value| value == "1"));
+    });
+}
+
+#[test]
+fn label_sets_beyond_the_limits_are_counted_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let builder = Registry::builder("test").directory(dir.path()).flush_every(Duration::ZERO);
+    let recorder = Recorder::of(builder).unwrap().limits(3, 7);
+    recorder.registry().try_start().unwrap();
+    with_local_recorder(&recorder, || {
+        for user in 0..10u32 {
+            counter!("requests", "user" => user.to_string()).increment(2);
+            histogram!("latency", "user" => user.to_string()).record(1.0);
+            gauge!("open", "user" => user.to_string()).set(f64::from(user));
+        }
+        // A label set that was there before the others goes on.
+        counter!("requests", "user" => "1").increment(1);
+    });
+    recorder.registry().flush();
+    let (values, _) = seen(dir.path());
+    let value = |name: &str| values.get(name).map(String::as_str);
+    assert_eq!([value("requests[user=0]"), value("requests[user=1]")], [Some("2"), Some("3")]);
+    assert_eq!([value("requests[user=9]"), value("requests[other]")], [None, Some("14")]);
+    assert_eq!([value("latency.count[user=1]"), value("latency.count[other]")], [Some("1"), Some("8")]);
+    assert_eq!([value("open[user=1]"), value("open[user=2]"), value("open[other]")], [Some("1"), None, None]);
+    assert_eq!(value("recorder.left_out"), Some("23"));
+}
+
+#[test]
+fn a_label_set_too_long_to_be_kept_is_one_of_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = recorder(dir.path());
+    with_local_recorder(&recorder, || {
+        (0..5).for_each(|n| counter!("c", "body" => format!("{}{n}", "x".repeat(5000))).increment(1));
+    });
+    recorder.registry().flush();
+    let (values, _) = seen(dir.path());
+    assert_eq!(values.get("c[other]").map(String::as_str), Some("5"));
+}

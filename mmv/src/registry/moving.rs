@@ -1,0 +1,238 @@
+//! Moving all values to another file, or back.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use super::Inner;
+use super::inner::{Phase, State};
+use crate::format::{G2_AT, ValueType};
+use crate::handle::{Number, Room};
+use crate::layout::MARK;
+use crate::map::{Chunk, Old, Prepared, Word, value_at};
+use crate::model::{Kind, Model};
+use crate::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// Where values were.
+pub(super) struct Places {
+    /// What was mapped behind each chunk.
+    files: Vec<Arc<File>>,
+    room: Option<Room>,
+}
+
+impl Inner {
+    /// Moves all values to a file of this length, or, if that fails, none.
+    pub(super) fn move_values(
+        &self,
+        state: &mut State,
+        file: &Arc<File>,
+        len: u64,
+        texts_at: u64,
+    ) -> io::Result<Places> {
+        let alone = state.chunks.len() == 1;
+        let prepared =
+            state.chunks.iter().map(|chunk| chunk.prepare(file, len, alone)).collect::<io::Result<Vec<_>>>()?;
+        let room = self.texts.lock().map_or(Ok(None), |texts| texts.prepare(file, texts_at, true))?;
+        let mut files = Vec::with_capacity(prepared.len());
+        let moved = self.gate.while_moving(|| {
+            for (index, new) in prepared.into_iter().enumerate() {
+                files.extend(state.chunks.get(index).map(|chunk| Arc::clone(chunk.file())));
+                state.move_chunk(index, new)?;
+            }
+            Ok(self.texts.lock().and_then(|mut texts| texts.exchange(room)))
+        });
+        match moved {
+            Ok(room) => Ok(Places { files, room }),
+            Err(e) => {
+                files.pop();
+                self.move_chunks_back(state, &files);
+                Err(e)
+            }
+        }
+    }
+
+    /// Writes all values to a file that must not be mapped, from where they are.
+    pub(super) fn copy_all(&self, state: &State, file: &Arc<File>, texts_at: u64) -> io::Result<(Places, Copies)> {
+        let mut copies = Copies { file: Arc::clone(file), written: vec![None; state.model.values().len()] };
+        let mut texts = self.texts.lock();
+        let room = texts.as_ref().map_or(Ok(None), |texts| texts.prepare(file, texts_at, false))?;
+        let room = texts.as_mut().and_then(|texts| texts.exchange(room));
+        let places = Places { files: Vec::new(), room };
+        match copies.write(state) {
+            Ok(()) => Ok((places, copies)),
+            Err(e) => {
+                texts.and_then(|mut texts| texts.exchange(places.room));
+                Err(e)
+            }
+        }
+    }
+
+    /// Brings what has changed since to a file that is not mapped. Gives the first error in a row.
+    pub(super) fn copy_changes(&self, state: &mut State) -> Option<io::Error> {
+        let Phase::Exporting(published) = &mut state.phase else { return None };
+        let mut copies = published.copies.take()?;
+        if let Some(mut texts) = self.texts.lock() {
+            texts.copy();
+        }
+        let result = copies.write(state);
+        if let Phase::Exporting(published) = &mut state.phase {
+            published.copies = Some(copies);
+        }
+        let warned = std::mem::replace(&mut state.warned_of_copy, result.is_err());
+        result.err().filter(|_| !warned)
+    }
+
+    /// Moves all values back to where they were. Those whose memory the system refuses to map again stay where they are.
+    pub(super) fn move_back(&self, state: &mut State, Places { files, room }: Places) {
+        self.move_chunks_back(state, &files);
+        if let Some(mut texts) = self.texts.lock() {
+            texts.exchange(room);
+        }
+    }
+
+    fn move_chunks_back(&self, state: &mut State, files: &[Arc<File>]) {
+        let published = match &state.phase {
+            Phase::Exporting(published) => Some((Arc::clone(published.file()), published.generation())),
+            Phase::Idle | Phase::Stopped => None,
+        };
+        // Readers wait while marks stand for values.
+        let tell = |generation: u64, file: &File| _ = file.write_all_at(&generation.to_ne_bytes(), G2_AT);
+        if let Some((file, _)) = &published {
+            tell(0, file);
+        }
+        self.gate.while_moving(|| (0..files.len()).for_each(|index| _ = state.move_chunk_back(index, &files[index])));
+        if let Some((file, generation)) = &published {
+            tell(*generation, file);
+        }
+    }
+}
+
+/// What was written to a file that must not be mapped.
+#[derive(Debug)]
+pub(super) struct Copies {
+    file: Arc<File>,
+    /// The two words of each value.
+    written: Vec<Option<(u64, u64)>>,
+}
+
+impl Copies {
+    /// Writes the values that have changed.
+    fn write(&mut self, state: &State) -> io::Result<()> {
+        for chunk in &state.chunks {
+            for value in chunk.slotted() {
+                let (word, extra) = chunk.words(value);
+                let now = (word.load(Relaxed), extra.load(Acquire));
+                let Some(written) = self.written.get_mut(value).filter(|written| **written != Some(now)) else {
+                    continue;
+                };
+                let words = [now.0.to_ne_bytes(), now.1.to_ne_bytes()];
+                self.file.write_all_at(words.as_flattened(), value_at(value))?;
+                *written = Some(now);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Maps the file behind a chunk's addresses; then brings over what the old memory has.
+    fn move_chunk(&mut self, index: usize, new: Prepared) -> io::Result<()> {
+        let State { chunks, model, .. } = self;
+        let Some(chunk) = chunks.get_mut(index) else { return Ok(()) };
+        let old = chunk.move_to(new)?;
+        settle(chunk, model, old, &[]);
+        Ok(())
+    }
+
+    /// As [`State::move_chunk`], to a file that has the values as they were when they left it.
+    fn move_chunk_back(&mut self, index: usize, file: &Arc<File>) -> io::Result<()> {
+        let State { chunks, model, .. } = self;
+        let Some(chunk) = chunks.get_mut(index) else { return Ok(()) };
+        let new = chunk.prepare(file, file.metadata()?.len(), false)?;
+        mark(chunk, model, file);
+        // Before anybody adds to it again.
+        let mut base = chunk.contents(file);
+        let base: Vec<u64> = chunk.slotted().map(|value| base.words(value).unwrap_or_default().0).collect();
+        match chunk.move_to(new) {
+            Ok(old) => settle(chunk, model, old, &base),
+            Err(e) => {
+                let old = chunk.contents(chunk.file());
+                restore(chunk, model, old, file);
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Brings over what the old memory has. The `base` of a value that is added to is what the new memory had of it already:
+/// nothing, unless it was there before.
+fn settle(chunk: &Chunk, model: &Model, mut old: Old, base: &[u64]) {
+    for run in model.values().within(chunk.slotted()) {
+        let metric = model.metric(run.metric);
+        if metric.kind == Kind::Added && base.is_empty() && !old.is_touched() {
+            continue;
+        }
+        for value in run.first..run.first + run.count {
+            // What cannot be read is lost, and counts for nothing.
+            let (old_word, old_extra) = old.words(value).unwrap_or_default();
+            let base = base.get(value - chunk.slotted().start).copied().unwrap_or_default();
+            // Most were never updated, and pages that are not touched need no memory.
+            if metric.kind == Kind::Added && old_word == base {
+                continue;
+            }
+            let (word, extra) = chunk.words(value);
+            match metric.kind {
+                Kind::Added => add(word, metric.ty, old_word, base),
+                Kind::Set | Kind::Counted => replace_mark(word, old_word),
+                Kind::Interval => {
+                    replace_mark(word, old_word);
+                    replace_mark(extra, old_extra);
+                }
+                Kind::Text => {}
+            }
+        }
+    }
+}
+
+/// Puts marks in a file that is not mapped, for the values that are set.
+fn mark(chunk: &Chunk, model: &Model, file: &File) {
+    each_set(chunk, model, |value, kind| {
+        let words = [MARK.to_ne_bytes(), MARK.to_ne_bytes()];
+        let len = if kind == Kind::Interval { 2 } else { 1 };
+        _ = file.write_all_at(words.get(..len).unwrap_or_default().as_flattened(), value_at(value));
+    });
+}
+
+/// Puts present values in a file in place of marks.
+fn restore(chunk: &Chunk, model: &Model, mut now: Old, file: &File) {
+    each_set(chunk, model, |value, kind| {
+        let (word, extra) = now.words(value).unwrap_or_default();
+        let words = [word.to_ne_bytes(), extra.to_ne_bytes()];
+        let len = if kind == Kind::Interval { 2 } else { 1 };
+        _ = file.write_all_at(words.get(..len).unwrap_or_default().as_flattened(), value_at(value));
+    });
+}
+
+fn each_set(chunk: &Chunk, model: &Model, mut each: impl FnMut(usize, Kind)) {
+    for run in model.values().within(chunk.slotted()) {
+        let kind = model.metric(run.metric).kind;
+        if matches!(kind, Kind::Set | Kind::Counted | Kind::Interval) {
+            (run.first..run.first + run.count).for_each(|value| each(value, kind));
+        }
+    }
+}
+
+fn add(word: &Word, ty: ValueType, new: u64, base: u64) {
+    match ty {
+        ValueType::Double => f64::from_word(new).minus(f64::from_word(base)).add_to(word),
+        ValueType::Float => f32::from_word(new).minus(f32::from_word(base)).add_to(word),
+        _ => new.wrapping_sub(base).add_to(word),
+    }
+}
+
+/// Sets a word unless somebody has set it since the file was made.
+fn replace_mark(word: &Word, old: u64) {
+    _ = word.compare_exchange(MARK, old, Relaxed, Relaxed);
+}

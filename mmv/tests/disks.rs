@@ -1,0 +1,191 @@
+//! What an application bears that root watches: full disks, strangers' links, rights that are given up. Each test mounts
+//! what it needs where nobody else sees it.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, unsafe_code)]
+
+#[path = "common/all.rs"]
+mod all;
+#[path = "common/child.rs"]
+mod child;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use all::{All, as_nobody, open_dir, read, registry, word};
+use child::Child;
+use mmv::{Counter, Error, Family, Registry};
+use nix::unistd::Uid;
+
+/// A directory on a file system of its own, of so many MiB, which goes with this process's name space. Nothing if the
+/// machine has no such file system.
+fn mounted(system: &str, size: u32) -> Option<tempfile::TempDir> {
+    let dir = open_dir();
+    let image = tempfile::NamedTempFile::new().unwrap();
+    image.as_file().set_len(u64::from(size) << 20).unwrap();
+    let runs = |command: &str, arguments: &[&str]| {
+        let output = std::process::Command::new(command).args(arguments).output();
+        output.inspect_err(|e| eprintln!("{command}: {e}")).is_ok_and(|output| {
+            eprint!("{}", String::from_utf8_lossy(&output.stderr));
+            output.status.success()
+        })
+    };
+    let (image_path, path) = (image.path().to_str().unwrap(), dir.path().to_str().unwrap());
+    let there = if system == "tmpfs" {
+        runs("mount", &["-t", "tmpfs", "-o", &format!("size={size}m,mode=777"), "tmpfs", path])
+    } else {
+        runs(&format!("mkfs.{system}"), &["-q", image_path]) && runs("mount", &["-o", "loop", image_path, path])
+    };
+    there.then_some(dir)
+}
+
+/// Lays an overlay over a directory, with what changes in another one.
+fn overlaid(changes: &Path) -> tempfile::TempDir {
+    let dir = open_dir();
+    let at = |name: &str| {
+        let path = changes.join(name);
+        fs::create_dir(&path).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let options = format!("lowerdir={},upperdir={},workdir={}", at("lower"), at("upper"), at("work"));
+    let arguments = ["-t", "overlay", "-o", &options, "overlay", dir.path().to_str().unwrap()];
+    assert!(std::process::Command::new("mount").args(arguments).status().unwrap().success());
+    dir
+}
+
+/// Counts on a disk that becomes full, and says whether the file shows what was counted at once.
+fn count_on_full_disk(dir: &Path, disk: &Path) -> bool {
+    let registry = registry(dir);
+    let all = All::new(&registry);
+    let indom =
+        registry.indom("indom").instances((0..300).map(|i| &*String::leak(format!("i{i}")))).register().unwrap();
+    let family: Family<Counter> = registry.counter("family").over(&indom).unwrap();
+    registry.try_start().unwrap();
+    all.update(0);
+    let at_once = word(&read(dir), "counter") == 1;
+    registry.flush();
+    let filler = fs::File::create(disk.join("filler")).unwrap();
+    for size in [1 << 20, 4096, 1] {
+        let block = vec![0x5a; size];
+        while std::io::Write::write_all(&mut &filler, &block).is_ok() {}
+    }
+    let sync = || {
+        let disk = fs::File::open(disk).unwrap();
+        // SAFETY: it writes what is to be written.
+        unsafe { nix::libc::syncfs(std::os::fd::AsRawFd::as_raw_fd(&disk)) };
+    };
+    sync();
+    for n in 0..12 {
+        all.update(n);
+        (0..300).for_each(|i| family.get(&format!("i{i}")).unwrap().inc());
+        _ = registry.counter(&format!("later{n}")).register().unwrap();
+        registry.flush();
+        if n % 4 == 0 {
+            sync();
+        }
+    }
+    assert_eq!((all.counter.get(), family.get("i7").unwrap().get()), (13, 12));
+    drop(filler);
+    fs::remove_file(disk.join("filler")).unwrap();
+    sync();
+    registry.flush();
+    all.check(&read(dir), 13);
+    assert_eq!(word(&read(dir), "later11"), 0);
+    at_once
+}
+
+#[test]
+#[ignore = "needs PCP"] // And root, in a copy of the machine.
+fn a_full_disk_stops_no_application() {
+    in_name_space(|| {
+        for (system, size) in [("tmpfs", 4), ("ext4", 8), ("btrfs", 110)] {
+            for overlay in [false, true] {
+                let Some(disk) = mounted(system, size) else {
+                    assert_ne!(system, "tmpfs");
+                    eprintln!("{system}: not tried, as this machine cannot make such a disk");
+                    continue;
+                };
+                let over = overlay.then(|| overlaid(disk.path()));
+                let dir = over.as_ref().map_or(disk.path(), |over| over.path());
+                let at_once = count_on_full_disk(dir, disk.path());
+                assert_eq!(at_once, system != "btrfs", "{system}, overlay: {overlay}");
+                std::mem::forget((over, disk));
+            }
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs PCP"] // And root, in a copy of the machine.
+fn a_service_that_gives_up_root_keeps_what_it_exports() {
+    in_name_space(|| {
+        let dir = open_dir();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        let registry = registry(dir.path());
+        let all = All::new(&registry);
+        registry.try_start().unwrap();
+        all.update(0);
+        as_nobody();
+        (0..10).for_each(|n| {
+            _ = registry.counter(&format!("later{n}")).register().unwrap();
+            all.update(n);
+        });
+        registry.flush();
+        all.check(&read(dir.path()), 11);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(!maps.lines().any(|line| line.contains("app") && line.contains("(deleted)")));
+    });
+}
+
+#[test]
+#[ignore = "needs PCP"] // And root, in a copy of the machine.
+fn root_does_not_follow_what_strangers_link() {
+    in_name_space(|| {
+        let (parent, victim) = (open_dir(), open_dir());
+        let link = parent.path().join("mmv");
+        symlink(victim.path(), &link).unwrap();
+        // Root's own link is followed.
+        registry(&link).try_start().unwrap();
+        std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+        let e = registry(&link).try_start().unwrap_err();
+        assert!(matches!(&e, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied), "{e}");
+        // A stranger's file is not removed as a leftover, and its contents are not believed.
+        fs::remove_file(&link).unwrap();
+        fs::create_dir(&link).unwrap();
+        let gone = Child::new(|| ());
+        gone.ends();
+        let space = fs::metadata("/proc/self/ns/pid").unwrap().ino();
+        let left = link.join(format!(".app.{}.{space}.1", gone.process()));
+        fs::write(&left, "").unwrap();
+        std::os::unix::fs::chown(&left, Some(65534), None).unwrap();
+        let persistent = || Registry::builder("app").directory(&link).cluster(7).persistent().build().unwrap();
+        let first = persistent();
+        first.counter("counter").item(1000).register().unwrap();
+        first.try_start().unwrap();
+        drop(first);
+        let item = || {
+            let next = persistent();
+            next.counter("counter").register().unwrap();
+            next.try_start().unwrap();
+            read(&link).metrics()[0].item
+        };
+        assert_eq!(item(), 1000);
+        std::os::unix::fs::chown(link.join("app"), Some(65534), None).unwrap();
+        assert_ne!(item(), 1000);
+        assert!(left.exists());
+        assert_eq!(fs::read_dir(victim.path()).unwrap().count(), 0);
+    });
+}
+
+/// In a child that is root, whose mounts nobody else sees.
+fn in_name_space(work: impl FnOnce()) {
+    assert!(Uid::current().is_root(), "this needs root");
+    Child::new(|| {
+        use nix::mount::{MsFlags, mount};
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_PRIVATE | MsFlags::MS_REC, None::<&str>).unwrap();
+        work();
+    })
+    .ends();
+}

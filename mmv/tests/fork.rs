@@ -1,0 +1,277 @@
+//! What an application that forks sees of its metrics, and other processes of it and its children.
+#![cfg(target_os = "linux")]
+#![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
+
+#[path = "common/child.rs"]
+mod child;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use child::Child;
+use mmv::reader::File;
+use mmv::recorder::Recorder;
+use mmv::{Counter, CounterWriter, Error, Gauge, Registry, ShardedCounter, Text};
+
+fn registry(dir: &Path) -> Registry {
+    Registry::builder("app").directory(dir).flush_every(Duration::ZERO).build().unwrap()
+}
+
+/// Words of a file's metrics by their names.
+fn words(path: impl AsRef<Path>) -> BTreeMap<String, u64> {
+    let file = File::open(path).unwrap();
+    assert_eq!(file.problems().first(), []);
+    let words = file.metrics().iter().flat_map(|metric| {
+        let name = String::from_utf8(file.name(metric).to_vec()).unwrap();
+        let file = &file;
+        metric.values().iter().map(move |value| (name.clone(), file.value(value.index).unwrap().word))
+    });
+    words.collect()
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Waits until something has happened in another process.
+fn wait_for(what: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !what() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "it does not happen");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn workers_of_a_server_have_files_beside_their_parents() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, go) = (dir.path(), dir.path().join("go"));
+    let registry = registry(dir);
+    let counter = registry.counter("requests").register().unwrap();
+    let sharded = registry.metric::<ShardedCounter>("bytes").register().unwrap();
+    let text = registry.text("state").register().unwrap();
+    text.set("parent");
+    registry.try_start().unwrap();
+    counter.add(1_000);
+    // The parent's, though no flush has brought it to the file.
+    sharded.add(5);
+    let workers: Vec<Child> = (1..=4)
+        .map(|n| {
+            Child::new(|| {
+                registry.try_start().unwrap();
+                assert_eq!(registry.path(), Some(dir.join(format!("app.p{}", std::process::id()))));
+                counter.add(n);
+                sharded.add(n);
+                text.set("worker");
+                let later = registry.counter("later").register().unwrap();
+                later.add(7);
+                registry.flush();
+                wait_for(|| go.exists());
+            })
+        })
+        .collect();
+    let all: Vec<String> = workers.iter().map(|worker| format!("app.p{}", worker.process())).collect();
+    wait_for(|| all.iter().all(|name| dir.join(name).exists() && words(dir.join(name)).get("later") == Some(&7)));
+    for (name, n) in all.iter().zip(1..) {
+        wait_for(|| words(dir.join(name))["bytes"] == n);
+        assert_eq!(words(dir.join(name))["requests"], 1_000 + n);
+    }
+    counter.inc();
+    registry.counter("more").register().unwrap();
+    registry.flush();
+    let own = words(dir.join("app"));
+    assert_eq!((own["requests"], own["bytes"], own.contains_key("later")), (1_001, 5, false));
+    assert_eq!(text.get(), "parent");
+    fs::write(&go, "").unwrap();
+    workers.iter().for_each(Child::ends);
+}
+
+#[test]
+fn children_that_do_not_start_add_to_their_parents_file_and_leave_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    let counter = registry.counter("counter").register().unwrap();
+    let sharded = registry.metric::<ShardedCounter>("sharded").register().unwrap();
+    let times = registry.histogram("times").quantiles(&[0.5]).unwrap();
+    registry.try_start().unwrap();
+    sharded.add(5);
+    times.record(1.0);
+    let both = registry.clone();
+    Child::new(move || {
+        counter.inc();
+        sharded.add(2);
+        times.record(100.0);
+        assert_eq!(sharded.get(), 2);
+        registry.counter("unseen").register().unwrap();
+        registry.flush();
+        // As at the end of `main`.
+        registry.stop();
+        drop(registry);
+    })
+    .ends();
+    both.flush();
+    let words = words(dir.path().join("app"));
+    assert_eq!([words["counter"], words["sharded"], words["times.count"]], [1, 7, 1]);
+    assert!(f64::from_bits(words["times.quantile"]) < 1.1 && !words.contains_key("unseen"));
+    assert_eq!(names(dir.path()), ["app"]);
+}
+
+#[test]
+fn only_one_of_the_workers_has_the_name_that_the_parent_has_not_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, go) = (dir.path(), dir.path().join("go"));
+    // What an earlier process has left, at the same name.
+    let mut left = Child::new(|| {
+        let earlier = registry(dir);
+        earlier.counter("counter").register().unwrap();
+        earlier.try_start().unwrap();
+        std::mem::forget(earlier);
+    });
+    for round in 0..3 {
+        left.ends();
+        let registry = registry(dir);
+        let counter = registry.counter("counter").register().unwrap();
+        let workers: Vec<Child> = (1..=6u64)
+            .map(|n| {
+                Child::new(|| {
+                    registry.try_start().unwrap();
+                    counter.add(n << 32);
+                    registry.counter("later").register().unwrap();
+                    fs::write(registry.path().unwrap().with_extension(format!("done{n}")), "").unwrap();
+                    wait_for(|| go.exists());
+                })
+            })
+            .collect();
+        let files = || names(dir).into_iter().filter(|name| name.starts_with("app") && !name.contains("done"));
+        wait_for(|| names(dir).iter().filter(|name| name.contains("done")).count() == workers.len());
+        assert_eq!(files().count(), workers.len(), "round {round}: {:?}", names(dir));
+        assert!(files().any(|name| name == "app"));
+        fs::write(&go, "").unwrap();
+        workers.iter().for_each(Child::ends);
+        // They were killed, as it were: what they leave is removed by the next start, but for the name itself.
+        names(dir)
+            .iter()
+            .filter(|name| name.contains("done"))
+            .for_each(|name| fs::remove_file(dir.join(name)).unwrap());
+        fs::remove_file(&go).unwrap();
+        left = Child::new(|| {
+            let next = self::registry(dir);
+            // The names that may have been left were looked for a moment ago by the parent only.
+            next.try_start().unwrap();
+            assert_eq!(names(dir), ["app"], "round {round}");
+            std::mem::forget(next);
+        });
+    }
+    left.ends();
+}
+
+#[test]
+fn a_daemon_has_the_name_of_the_process_that_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    let counter = registry.counter("counter").register().unwrap();
+    counter.add(3);
+    Child::new(|| {
+        registry.try_start().unwrap();
+        counter.inc();
+        assert_eq!(registry.path(), Some(dir.path().join("app")));
+        assert_eq!(words(dir.path().join("app"))["counter"], 4);
+    })
+    .ends();
+}
+
+#[test]
+fn a_child_whose_metrics_would_have_its_parents_names_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::builder("app").directory(dir.path()).no_prefix().build().unwrap();
+    let counter = registry.counter("counter").register().unwrap();
+    registry.try_start().unwrap();
+    Child::new(|| {
+        assert!(matches!(registry.try_start(), Err(Error::Forked(_))));
+        counter.inc();
+    })
+    .ends();
+    assert_eq!(words(dir.path().join("app"))["counter"], 1);
+}
+
+#[test]
+fn a_child_flushes_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry =
+        Registry::builder("app").directory(dir.path()).flush_every(Duration::from_millis(5)).build().unwrap();
+    let sharded = registry.metric::<ShardedCounter>("sharded").register().unwrap();
+    registry.try_start().unwrap();
+    wait_for(|| fs::read_dir("/proc/self/task").unwrap().count() > 2);
+    Child::new(|| {
+        registry.try_start().unwrap();
+        sharded.add(42);
+        let path = registry.path().unwrap();
+        wait_for(|| words(&path)["sharded"] == 42);
+    })
+    .ends();
+}
+
+#[test]
+fn nothing_is_locked_in_a_child() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = Recorder::of(Registry::builder("app").directory(dir.path())).unwrap();
+    let registry = recorder.registry().clone();
+    let text: Text = registry.text("text").register().unwrap();
+    let times = registry.histogram("times").quantiles(&[0.5]).unwrap();
+    let sharded = registry.metric::<ShardedCounter>("sharded").register().unwrap();
+    let mut writer = registry.metric::<CounterWriter>("writer").register().unwrap();
+    let gauge = registry.metric::<Gauge>("gauge").register().unwrap();
+    registry.try_start().unwrap();
+    let running = AtomicBool::new(true);
+    let count = |n: u64| metrics::counter!("c", "k" => (n % 500).to_string()).absolute(n);
+    let name = |n: u64| format!("m{}", n % 700);
+    // Every lock is held by some thread all the time.
+    let busy: [Box<dyn Fn(u64) + Sync + '_>; 6] = [
+        Box::new(|_| text.set("x")),
+        Box::new(|n| times.record(n as f64)),
+        Box::new(|_| _ = sharded.get()),
+        Box::new(|_| registry.flush()),
+        Box::new(|n| _ = registry.metric::<Counter>(&name(n)).register()),
+        Box::new(|n| metrics::with_local_recorder(&recorder, || count(n))),
+    ];
+    thread::scope(|scope| {
+        for work in &busy {
+            let running = &running;
+            scope.spawn(move || (0..).take_while(|_| running.load(Relaxed)).for_each(work));
+        }
+        let children = || {
+            for _ in 0..12 {
+                Child::new(|| {
+                    text.set("child");
+                    (0..300).for_each(|n| times.record(f64::from(n)));
+                    sharded.inc();
+                    sharded.get();
+                    gauge.add(1.0);
+                    writer.inc();
+                    metrics::with_local_recorder(&recorder, || {
+                        metrics::counter!("new", "k" => "v").absolute(1);
+                        metrics::histogram!("new.times", "k" => "v").record(1.0);
+                    });
+                    registry.try_start().unwrap();
+                    registry.counter("child").register().unwrap();
+                    registry.flush();
+                    assert_eq!(text.get(), "child");
+                    registry.stop();
+                })
+                .ends();
+            }
+        };
+        let result = catch_unwind(AssertUnwindSafe(children));
+        running.store(false, Relaxed);
+        result.unwrap();
+    });
+    registry.stop();
+    assert_eq!(names(dir.path()), [""; 0]);
+}

@@ -1,0 +1,355 @@
+//! What an application bears that is watched: what strangers put in the way, and what the system refuses.
+#![cfg(target_os = "linux")]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, unsafe_code)]
+
+#[path = "common/all.rs"]
+mod all;
+#[path = "common/child.rs"]
+mod child;
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use all::{All, as_nobody, open_dir, read, registry, word};
+use child::Child;
+use mmv::reader::File;
+use mmv::recorder::Recorder;
+use mmv::{Counter, Error, Family, Registry, ShardedCounter};
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::sys::mman::{MapFlags, MlockAllFlags, ProtFlags, mlockall, mmap_anonymous, munmap};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+/// Something that must come to an end.
+fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || done.send(work()).unwrap());
+    ended.recv_timeout(Duration::from_secs(60)).expect("it goes on for ever, or panicked")
+}
+
+#[test]
+fn a_file_that_cannot_have_its_name_leaves_the_values_where_they_are_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    let all = All::new(&registry);
+    registry.try_start().unwrap();
+    let seen = fs::File::open(dir.path().join("app")).unwrap();
+    // A directory in the place of the file, as good a reason as that the name is root's and the directory sticky.
+    fs::remove_file(dir.path().join("app")).unwrap();
+    fs::create_dir(dir.path().join("app")).unwrap();
+    let running = AtomicBool::new(true);
+    let updates = thread::scope(|scope| {
+        let update = || (0..).take_while(|_| running.load(Relaxed)).map(|n| all.update(n)).count() as u64;
+        let threads = [scope.spawn(update), scope.spawn(update)];
+        for n in 0..100 {
+            registry.counter(&format!("later{n}")).register().unwrap().add(n);
+            let now = File::read(&seen).unwrap();
+            assert_eq!(now.problems().first(), []);
+        }
+        running.store(false, Relaxed);
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    registry.flush();
+    let file = File::read(&seen).unwrap();
+    all.check(&file, updates);
+    let file = File::read(&seen).unwrap();
+    let text = file.metrics().iter().find(|m| file.name(m) == b"text").unwrap().values()[0].index;
+    assert_eq!(file.string(&file.value(text).unwrap()), Some(&b"last"[..]));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
+    // As soon as it can be, everything is there.
+    fs::remove_dir(dir.path().join("app")).unwrap();
+    registry.flush();
+    let file = read(dir.path());
+    all.check(&file, updates);
+    assert_eq!((word(&file, "later7"), word(&file, "sharded")), (7, updates));
+}
+
+#[test]
+fn a_start_that_fails_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    let all = All::new(&registry);
+    (0..10).for_each(|n| all.update(n));
+    fs::create_dir(dir.path().join("app")).unwrap();
+    assert!(matches!(registry.try_start(), Err(Error::Io { .. })));
+    (0..10).for_each(|n| all.update(n));
+    fs::remove_dir(dir.path().join("app")).unwrap();
+    registry.try_start().unwrap();
+    registry.flush();
+    all.check(&read(dir.path()), 20);
+}
+
+#[test]
+fn a_file_that_is_removed_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = dir.path().join("mmv");
+    fs::create_dir(&files).unwrap();
+    let registry = registry(&files);
+    let all = All::new(&registry);
+    registry.try_start().unwrap();
+    all.update(0);
+    fs::remove_dir_all(&files).unwrap();
+    all.update(1);
+    registry.flush();
+    fs::create_dir(&files).unwrap();
+    registry.flush();
+    all.check(&read(&files), 2);
+    // That of another process stays.
+    fs::write(files.join("other"), "other").unwrap();
+    fs::rename(files.join("other"), files.join("app")).unwrap();
+    registry.flush();
+    assert_eq!(fs::read(files.join("app")).unwrap(), b"other");
+}
+
+#[test]
+fn what_strangers_put_in_the_way_is_not_waited_for_nor_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, target) = (dir.path().to_owned(), dir.path().join(".target"));
+    fs::write(&target, "precious").unwrap();
+    for n in 0..50 {
+        mkfifo(&path.join(format!("fifo{n}")), Mode::S_IRWXU).unwrap();
+        symlink(&target, path.join(format!("link{n}"))).unwrap();
+    }
+    symlink("/dev/zero", path.join("zero")).unwrap();
+    let start = |path: &Path| {
+        let path = path.to_owned();
+        ends(move || registry(&path).try_start().unwrap());
+    };
+    start(&path);
+    mkfifo(&path.join("app"), Mode::S_IRWXU).unwrap();
+    start(&path);
+    for to in [target.as_path(), Path::new("/dev/zero"), Path::new("app")] {
+        symlink(to, path.join("app")).unwrap();
+        start(&path);
+    }
+    // 200 GB that look like a file of ours.
+    let sparse = fs::File::create(path.join("app")).unwrap();
+    sparse.set_len(200 << 30).unwrap();
+    sparse.write_all_at(b"MMV\0\x01\0\0\0", 0).unwrap();
+    sparse.write_all_at(&1i32.to_ne_bytes(), 24).unwrap();
+    // A table of 2^31 - 1 metrics.
+    sparse.write_all_at(&[3, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0, 1], 40).unwrap();
+    start(&path);
+    assert_eq!(fs::read(&target).unwrap(), b"precious");
+}
+
+#[test]
+fn a_file_that_becomes_a_fifo_while_the_directory_is_read_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_owned();
+    (0..200).for_each(|n| fs::write(path.join(format!("f{n}")), "").unwrap());
+    fs::write(path.join("a"), b"MMV\0").unwrap();
+    mkfifo(&path.join(".b"), Mode::S_IRWXU).unwrap();
+    let running = Arc::new(AtomicBool::new(true));
+    let swaps = {
+        let (path, running) = (path.clone(), Arc::clone(&running));
+        thread::spawn(move || {
+            let swap =
+                || renameat2(AT_FDCWD, &path.join("a"), AT_FDCWD, &path.join(".b"), RenameFlags::RENAME_EXCHANGE);
+            (0..).take_while(|_| running.load(Relaxed)).for_each(|_| swap().unwrap());
+        })
+    };
+    ends(move || (0..60).for_each(|_| registry(&path).try_start().unwrap()));
+    running.store(false, Relaxed);
+    swaps.join().unwrap();
+}
+
+#[test]
+fn the_next_start_removes_what_a_crash_has_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let gone = Child::new(|| ());
+    gone.ends();
+    let (dead, own) = (gone.process(), std::process::id());
+    let name = |name: &str| dir.path().join(name);
+    let space = fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    let left = [format!(".app.{dead}.{space}.7"), format!(".app.{dead}.{space}.0")];
+    let others = [
+        // Of another application, of a process that lives, of another container, and names that no registry gives.
+        format!(".apps.{dead}.{space}.7"),
+        format!(".app.x.{dead}.{space}.7"),
+        format!(".app.1.{space}.7"),
+        format!(".app.{own}.{space}.123456"),
+        format!(".app.{dead}.1.7"),
+        format!(".app.{dead}.{space}"),
+        format!(".app.{dead}.{space}.x"),
+        format!("app.p{dead}"),
+        format!("app.{dead}"),
+    ];
+    left.iter().chain(&others).for_each(|left| fs::write(name(left), "").unwrap());
+    registry(dir.path()).try_start().unwrap();
+    assert!(left.iter().all(|left| !name(left).exists()));
+    assert!(others.iter().all(|other| name(other).exists()));
+}
+
+#[test]
+fn memory_that_may_not_be_locked_is_an_error_and_no_end() {
+    let dir = open_dir();
+    Child::new(|| {
+        as_nobody();
+        let registry = registry(dir.path());
+        let all = All::new(&registry);
+        registry.try_start().unwrap();
+        setrlimit(Resource::RLIMIT_MEMLOCK, 256 << 10, 256 << 10).unwrap();
+        mlockall(MlockAllFlags::MCL_FUTURE).unwrap();
+        let indom = registry.indom("indom").register().unwrap();
+        let _family: Family<Counter> = registry.counter("family").over(&indom).unwrap();
+        let mut refused = 0;
+        for n in 0..20_000u64 {
+            if n % 100 == 0 {
+                all.update(n);
+            }
+            // Registered or not; in the file, or not yet.
+            if n < 1_000 || n % 500 == 0 {
+                refused += u64::from(indom.add(&format!("instance{n}")).is_err());
+            } else if n % 20 == 0 {
+                let batch = registry.batch();
+                refused += u64::from(indom.add(&format!("instance{n}")).is_err());
+                std::mem::forget(batch);
+            }
+        }
+        assert_eq!(all.counter.get(), 200);
+        assert!(refused < 20_000);
+        let file = read(dir.path());
+        assert_eq!((word(&file, "counter"), word(&file, "gauge")), (200, 200));
+    })
+    .ends();
+}
+
+#[test]
+fn a_process_that_may_map_no_more_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    Child::new(|| {
+        let registry = registry(dir.path());
+        let all = All::new(&registry);
+        registry.try_start().unwrap();
+        all.update(0);
+        let page = || {
+            // Neighbours differ, or they would be one mapping.
+            static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+            let write = if COUNT.fetch_add(1, Relaxed).is_multiple_of(2) {
+                ProtFlags::PROT_WRITE
+            } else {
+                ProtFlags::PROT_NONE
+            };
+            // SAFETY: the kernel chooses where.
+            unsafe {
+                mmap_anonymous(None, 4096.try_into().unwrap(), ProtFlags::PROT_READ | write, MapFlags::MAP_PRIVATE)
+            }
+        };
+        let mut pages: Vec<_> = std::iter::from_fn(|| page().ok()).collect();
+        assert!(pages.len() > 1000);
+        let mut registered = 0;
+        for n in 0..40u64 {
+            all.update(n);
+            let later = registry.counter(&format!("later{n}")).register();
+            registered += u64::from(later.is_ok());
+            // Fewer and fewer are in the way: at some moment the first mapping succeeds, and the second one does not.
+            // SAFETY: nobody uses the page.
+            unsafe { munmap(pages.pop().unwrap(), 4096) }.unwrap();
+            let file = read(dir.path());
+            all.check(&file, n + 2);
+        }
+        assert!(registered > 0);
+        registry.counter("last").register().unwrap();
+        all.check(&read(dir.path()), 41);
+        assert!(read(dir.path()).metrics().iter().any(|m| read(dir.path()).name(m) == b"last"));
+    })
+    .ends();
+}
+
+#[test]
+fn a_file_larger_than_the_process_may_write_is_an_error_and_no_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    Child::new(|| {
+        let registry = registry(dir.path());
+        let all = All::new(&registry);
+        registry.try_start().unwrap();
+        setrlimit(Resource::RLIMIT_FSIZE, 8 << 10, 8 << 10).unwrap();
+        for n in 0..200 {
+            all.update(n);
+            _ = registry.counter(&format!("later{n}")).register();
+        }
+        all.check(&read(dir.path()), 200);
+        assert!(registry_of(dir.path(), "other").try_start().is_err());
+    })
+    .ends();
+}
+
+fn registry_of(dir: &Path, name: &str) -> Registry {
+    let registry = Registry::builder(name).directory(dir).build().unwrap();
+    _ = registry.indom("i").instances((0..500).map(|n| &*String::leak(format!("i{n}")))).register();
+    registry
+}
+
+#[test]
+fn ten_thousand_label_sets_and_64_threads_take_a_bounded_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    Child::new(|| {
+        let recorder =
+            Recorder::of(Registry::builder("app").directory(dir.path()).flush_every(Duration::ZERO)).unwrap();
+        let recorder = recorder.limits(10_000, 10_000);
+        recorder.registry().try_start().unwrap();
+        let before = resident();
+        thread::scope(|scope| {
+            for thread in 0..64u32 {
+                let recorder = &recorder;
+                scope.spawn(move || {
+                    metrics::with_local_recorder(recorder, || {
+                        for n in (thread % 8..10_000).step_by(8) {
+                            // Twelve powers of ten.
+                            let value = 10f64.powi(((n / 8 + thread / 8 * 5) % 12) as i32 - 6);
+                            metrics::histogram!("latency", "path" => n.to_string()).record(value);
+                        }
+                    });
+                });
+            }
+        });
+        recorder.registry().flush();
+        let after = resident();
+        assert!(after - before < 160 << 20, "{} MiB", (after - before) >> 20);
+    })
+    .ends();
+}
+
+/// Memory of this process, in bytes.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// Registers a metric for each line of the log.
+struct Counted(Registry);
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Counted {
+    fn on_event(&self, _: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        let lines = self.0.find::<Counter>("lines").unwrap_or_else(|| self.0.counter("lines").register().unwrap());
+        lines.inc();
+    }
+}
+
+#[test]
+fn a_log_that_is_counted_may_say_that_there_can_be_no_thread() {
+    use tracing_subscriber::layer::SubscriberExt;
+    let dir = open_dir();
+    Child::new(|| {
+        as_nobody();
+        setrlimit(Resource::RLIMIT_NPROC, 0, 0).unwrap();
+        let registry = Registry::builder("app").directory(dir.path()).build().unwrap();
+        let log = tracing_subscriber::registry().with(Counted(registry.clone()));
+        tracing::subscriber::with_default(log, || {
+            registry.try_start().unwrap();
+            let sharded = registry.metric::<ShardedCounter>("sharded").register().unwrap();
+            sharded.inc();
+            registry.histogram("times").quantiles(&[0.5]).unwrap().record(1.0);
+        });
+        assert_eq!(registry.find::<Counter>("lines").unwrap().get(), 1);
+    })
+    .ends();
+}
