@@ -13,12 +13,12 @@ fn main() {
     divan::main();
 }
 
-/// In memory, where `$PCP_RUN_DIR` is on most systems.
+/// In memory, where files are.
 fn traced<R>(f: impl FnOnce(&Trace, &Tag) -> R) -> R {
     let memory = Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let dir = tempfile::tempdir_in(parent).expect("a directory");
-    let directory = Directory::open(dir.path().join("4323")).expect("a directory for files");
+    let directory = Directory::open(dir.path().join("4323"), dir.path()).expect("a directory for files");
     let options = Options { directory: Some(directory.path().to_owned()), ..Options::default() };
     let trace = Trace::new(options.light());
     let tag = Tag::new("a tag").expect("a tag");

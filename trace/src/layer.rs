@@ -19,7 +19,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::mem;
-use std::sync::{PoisonError, RwLock};
+use std::sync::RwLock;
 
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
@@ -66,10 +66,14 @@ impl PcpLayer {
 
     fn tag(&self, metadata: &Metadata<'_>) -> Option<Tag> {
         let place = metadata.callsite();
-        let known = self.tags.read().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
+        // Never waited for: at a fork another thread may have the lock, which the child would wait for in vain.
+        let known = self.tags.try_read().ok().and_then(|tags| tags.get(&place).cloned());
         known.unwrap_or_else(|| {
             let tag = tag_of(metadata);
-            self.tags.write().unwrap_or_else(PoisonError::into_inner).entry(place).or_insert(tag).clone()
+            if let Ok(mut tags) = self.tags.try_write() {
+                tags.insert(place, tag.clone());
+            }
+            tag
         })
     }
 }

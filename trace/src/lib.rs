@@ -36,6 +36,9 @@
 //! * **asynchronous** ([`State::ASYNC`]): a call puts aside what is to be sent, and a thread sends it some
 //!   milliseconds later. When a megabyte waits, because the agent is slow, what comes then is missed.
 //!
+//! After a fork the child has a connection of its own, or a file: neither the parent's socket nor what it has put aside.
+//! Its [`Status`] goes on from the parent's.
+//!
 //! With the feature `tracing` spans and events of that crate are traced: see the module `layer`.
 //!
 //! | in C | here |
@@ -55,13 +58,10 @@ mod queue;
 mod status;
 mod tag;
 mod transaction;
+mod ways;
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
-
-use pmapi::config::Config;
 
 pub use light::Fields;
 pub use link::Failure;
@@ -71,13 +71,10 @@ pub use tag::{Tag, TagError};
 pub use transaction::Transaction;
 
 use light::{Light, Mark};
-use link::Link;
-use protocol::Kind;
-use queue::{Queue, Refused};
+use protocol::{Kind, Prepared as Pdu};
+use queue::Refused;
 use status::Shared;
-
-/// How long the last handle waits until what has been put aside is sent.
-const LINGER: Duration = Duration::from_millis(500);
+use ways::{Way, Ways};
 
 /// The way to the trace agent, for any number of threads. A copy is another handle of the same
 /// connection, which is made when something is traced for the first time.
@@ -87,20 +84,13 @@ pub struct Trace(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     shared: Arc<Shared>,
-    /// Made when something is marked for the first time; nothing where TCP is the only way.
-    light: OnceLock<Option<Light>>,
-    /// The light one is the way, and stays that.
-    is_light: AtomicBool,
-    link: Mutex<Link>,
-    queue: OnceLock<Arc<Queue>>,
+    ways: Ways,
 }
 
 impl Trace {
     /// With options from elsewhere.
     pub fn new(options: Options) -> Trace {
-        let shared = Arc::new(Shared::new(options));
-        let (light, is_light) = (OnceLock::new(), AtomicBool::new(false));
-        Trace(Arc::new(Inner { shared, light, is_light, link: Mutex::default(), queue: OnceLock::new() }))
+        Trace(Arc::new(Inner { shared: Arc::new(Shared::new(options)), ways: Ways::new() }))
     }
 
     /// With what the environment says.
@@ -148,7 +138,8 @@ impl Trace {
     /// What has become of what was traced.
     pub fn status(&self) -> Status {
         let mut status = self.0.shared.status();
-        if let Some(light) = self.0.found() {
+        let ways = &self.0.ways;
+        if let Some(light) = ways.light().or_else(|| ways.used()?.found()) {
             let (sent, connected) = light.status();
             status.sent += sent;
             status.connected = connected;
@@ -159,7 +150,7 @@ impl Trace {
     /// Waits until what the asynchronous protocol has put aside is sent, or missed; false when that takes
     /// longer. The last handle does it by itself, but a `static` is never dropped.
     pub fn flush(&self, timeout: Duration) -> bool {
-        self.0.queue.get().is_none_or(|queue| queue.flush(timeout))
+        self.0.ways.used().is_none_or(|way| way.flush(timeout))
     }
 
     /// Marks something other than a transaction, now. TCP has a value for all of them.
@@ -196,26 +187,31 @@ impl Trace {
     /// The light transport, if that is the way.
     #[inline]
     fn light(&self) -> Option<&Light> {
-        self.0.light.get_or_init(|| self.0.choose());
-        self.0.found()
+        let ways = &self.0.ways;
+        ways.light().or_else(|| ways.own()?.1.light(&self.0.shared))
     }
 
     /// Sends a mark over TCP; or gives the light way, if it has been found before that.
     fn send(&self, kind: Kind, tag: &Tag, value: f64) -> Option<&Light> {
-        let Inner { shared, link, .. } = &*self.0;
+        let shared = &self.0.shared;
+        let Some((pid, way)) = self.0.ways.own() else {
+            shared.add_missed(1);
+            return None;
+        };
         if shared.choose() {
-            return self.put_aside(kind, tag, value);
+            return self.put_aside(way, &Pdu { prepared: tag.prepared(), pid, kind, value, reply: false });
         }
-        let mut link = link.lock().unwrap_or_else(PoisonError::into_inner);
+        let pdu = Pdu { prepared: tag.prepared(), pid, kind, value, reply: true };
+        let mut link = way.link();
         // Once more when the agent has closed the connection, for it may be back.
         for _ in 0..2 {
             if link.is_time_to_look(&shared.options)
-                && let Some(light) = self.0.look()
+                && let Some(light) = way.look(shared)
             {
                 link.close();
                 return Some(light);
             }
-            if link.send(shared, tag.prepared(), kind, value) {
+            if link.send(shared, &pdu) {
                 return None;
             }
         }
@@ -223,71 +219,24 @@ impl Trace {
         None
     }
 
-    fn put_aside(&self, kind: Kind, tag: &Tag, value: f64) -> Option<&Light> {
-        let Inner { shared, queue, .. } = &*self.0;
-        let queue = queue.get_or_init(|| start(shared));
+    fn put_aside<'a>(&'a self, way: &'a Way, pdu: &Pdu<'_>) -> Option<&'a Light> {
+        let shared = &self.0.shared;
+        let queue = way.queue(shared);
         loop {
-            match queue.push(tag.prepared(), kind, value) {
+            match queue.push(pdu) {
                 Ok(()) => return None,
                 Err(Refused::Full) => {
                     shared.add_missed(1);
                     return None;
                 }
                 Err(Refused::Look) => {
-                    if let Some(light) = self.0.look() {
+                    if let Some(light) = way.look(shared) {
                         // What it has is sent.
                         queue.close();
                         return Some(light);
                     }
                 }
             }
-        }
-    }
-}
-
-impl Inner {
-    fn choose(&self) -> Option<Light> {
-        let options = &self.shared.options;
-        if options.transport == Transport::Tcp || options.transport == Transport::Auto && !options.is_local() {
-            return None;
-        }
-        let directory = options.directory.clone().unwrap_or_else(|| light::path(&Config::load(), options.port));
-        let light = Light::new(directory, options.ring_len)?;
-        let is_light = options.transport == Transport::Light || light.is_there(&self.shared);
-        self.is_light.store(is_light, Relaxed);
-        Some(light)
-    }
-
-    #[inline]
-    fn found(&self) -> Option<&Light> {
-        if self.is_light.load(Relaxed) { self.light.get()?.as_ref() } else { None }
-    }
-
-    /// Looks whether the light one is the way by now.
-    fn look(&self) -> Option<&Light> {
-        let light = self.light.get()?.as_ref()?;
-        self.is_light.fetch_or(light.is_there(&self.shared), Relaxed);
-        self.found()
-    }
-}
-
-/// A queue with the thread that empties it.
-fn start(shared: &Arc<Shared>) -> Arc<Queue> {
-    let queue = Arc::new(Queue::default());
-    let sender = (queue.clone(), shared.clone());
-    let thread = thread::Builder::new().name("pcp-trace".into());
-    if let Err(e) = thread.spawn(move || sender.0.send_all(&sender.1)) {
-        // Nothing is ever sent then: the queue fills, and the rest is missed.
-        shared.down(e.into());
-    }
-    queue
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if let Some(queue) = self.queue.get() {
-            queue.flush(LINGER);
-            queue.close();
         }
     }
 }

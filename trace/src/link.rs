@@ -10,11 +10,16 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use crate::options::{Options, State};
-use crate::protocol::{self, ACK_LEN, Kind, Pdu};
+use crate::protocol::{self, ACK_LEN, Kind, Pdu, Prepared};
 use crate::status::Shared;
 
 /// How long a call waits for a connection that is made again: enough on the same host.
 const GRACE: Duration = Duration::from_millis(10);
+
+/// How long a connection lasts that was not made in vain.
+const LASTING: Duration = Duration::from_secs(1);
+/// Longer than any process runs.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Why what was traced did not reach the agent.
 #[derive(Clone, Debug, Error)]
@@ -58,8 +63,6 @@ impl From<io::Error> for Failure {
 
 /// Connects, and waits for the agent's greeting.
 pub(crate) fn connect(options: &Options) -> Result<TcpStream, Failure> {
-    // A time-out of zero would mean none.
-    let at_least = |time: Duration| time.max(Duration::from_millis(1));
     let mut failure = Failure::from(io::Error::from(io::ErrorKind::HostUnreachable));
     for address in (options.host.as_str(), options.port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, at_least(options.connect_timeout)) {
@@ -67,7 +70,7 @@ pub(crate) fn connect(options: &Options) -> Result<TcpStream, Failure> {
                 stream.set_nodelay(true)?;
                 stream.set_read_timeout(Some(at_least(options.request_timeout)))?;
                 stream.set_write_timeout(Some(at_least(options.request_timeout)))?;
-                acknowledgement(&mut stream)?;
+                acknowledgement(&mut stream, after(options.request_timeout), options.request_timeout)?;
                 return Ok(stream);
             }
             Err(e) => failure = e.into(),
@@ -76,15 +79,52 @@ pub(crate) fn connect(options: &Options) -> Result<TcpStream, Failure> {
     Err(failure)
 }
 
-/// Reads an acknowledgement: the version, or the kind that was counted.
-fn acknowledgement(stream: &mut TcpStream) -> Result<i32, Failure> {
+/// Reads an acknowledgement: the version, or the kind that was counted. The stream has the time-out for a read.
+fn acknowledgement(stream: &mut TcpStream, end: Instant, timeout: Duration) -> Result<i32, Failure> {
     let mut ack = [0; ACK_LEN];
-    stream.read_exact(&mut ack)?;
+    let mut read = match stream.read(&mut ack) {
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => 0,
+        read => read?,
+    };
+    if read < ACK_LEN {
+        // Each byte might take as long otherwise.
+        read_rest(stream, &mut ack, &mut read, end)?;
+        stream.set_read_timeout(Some(at_least(timeout)))?;
+    }
     match protocol::next(&ack) {
         Ok(Some((Pdu::Ack(code), _))) if code < 0 => Err(Failure::from_code(code)),
         Ok(Some((Pdu::Ack(code), _))) => Ok(code),
         _ => Err(Failure::Protocol),
     }
+}
+
+#[cold]
+fn read_rest(stream: &mut TcpStream, ack: &mut [u8], read: &mut usize, end: Instant) -> io::Result<()> {
+    while *read < ack.len() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut ack[*read..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => *read += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// A time-out of zero would mean none.
+fn at_least(time: Duration) -> Duration {
+    time.max(Duration::from_millis(1))
+}
+
+/// The time after a delay, which may be any number of seconds.
+fn after(delay: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(delay).unwrap_or(now + FOR_EVER)
 }
 
 /// When the next attempt is due.
@@ -106,7 +146,13 @@ impl Backoff {
     pub(crate) fn failed(&mut self, delays: &[Duration]) {
         let delay = delays.get(self.failures).or(delays.last()).copied().unwrap_or_default();
         self.failures += 1;
-        self.next = Some(Instant::now() + delay);
+        self.next = Some(after(delay));
+    }
+
+    /// A connection has broken that there was since then. One that did not last is as none: whatever takes connections
+    /// there, and closes them, is not to be asked all the time.
+    pub(crate) fn broke(&mut self, since: Instant, options: &Options) {
+        if since.elapsed() < LASTING { self.failed(&options.reconnect) } else { self.succeeded() }
     }
 }
 
@@ -134,9 +180,10 @@ impl Looks {
 #[derive(Debug)]
 enum Connection {
     Down,
-    /// In a thread of its own, so that nobody has to wait for it.
-    Coming(Receiver<Result<TcpStream, Failure>>),
-    Up(TcpStream),
+    /// In a thread of its own, so that nobody has to wait for it; whether a call has done so.
+    Coming(Receiver<Result<TcpStream, Failure>>, bool),
+    /// Whether anything has been acknowledged.
+    Up(TcpStream, bool),
 }
 
 /// The connection of the synchronous protocol.
@@ -165,24 +212,30 @@ impl Link {
 
     /// Sends and waits for the acknowledgement; false when the agent has closed the connection, otherwise the mark is
     /// sent or missed.
-    pub(crate) fn send(&mut self, shared: &Shared, prepared: &[u8], kind: Kind, value: f64) -> bool {
+    pub(crate) fn send(&mut self, shared: &Shared, pdu: &Prepared<'_>) -> bool {
         self.pdu.clear();
-        protocol::append(&mut self.pdu, prepared, kind, true, value);
+        protocol::append(&mut self.pdu, pdu);
         self.ensure(shared);
-        if let Connection::Up(stream) = &mut self.connection {
+        if let Connection::Up(stream, acknowledged) = &mut self.connection {
             shared.say(State::PDU, || format!("sending {} bytes: {:?}", self.pdu.len(), protocol::next(&self.pdu)));
-            match exchange(stream, &self.pdu, kind) {
+            match exchange(stream, &self.pdu, pdu.kind, shared.options.request_timeout) {
                 Ok(()) => {
+                    if !std::mem::replace(acknowledged, true) {
+                        self.backoff.succeeded();
+                    }
                     shared.add_sent(1);
                     return true;
                 }
                 Err(failure) => {
-                    let is_end = failure.is_end();
+                    // An agent that ends may be back at once. One that does not answer, or nothing that makes sense,
+                    // costs a call the time-out, which is not to be so for each call.
+                    let is_end = failure.is_end() && *acknowledged;
                     self.close();
                     shared.down(failure);
                     if is_end {
                         return false;
                     }
+                    self.backoff.failed(&shared.options.reconnect);
                 }
             }
         }
@@ -194,13 +247,24 @@ impl Link {
         self.connection = Connection::Down;
     }
 
+    /// Closes a connection of the parent, after a fork. One that is still coming belongs to a thread that is not here.
+    pub(crate) fn abandon(&mut self) {
+        if matches!(self.connection, Connection::Up(..)) {
+            self.close();
+        }
+    }
+
     /// Sees to it that there is a connection, if there can be one now.
     fn ensure(&mut self, shared: &Shared) {
         if matches!(self.connection, Connection::Down) && self.backoff.is_due() {
             self.connection = start(&shared.options);
         }
-        let Connection::Coming(coming) = &self.connection else { return };
-        let wait = if std::mem::take(&mut self.first) { shared.options.connect_timeout } else { GRACE };
+        let Connection::Coming(coming, waited) = &mut self.connection else { return };
+        let wait = match std::mem::replace(waited, true) {
+            true => Duration::ZERO,
+            false if std::mem::take(&mut self.first) => shared.options.connect_timeout,
+            false => GRACE,
+        };
         let lost = || Failure::from(io::Error::other("no thread to connect"));
         self.connection = match coming.recv_timeout(wait).or_else(|e| match e {
             RecvTimeoutError::Timeout => Err(()),
@@ -208,9 +272,8 @@ impl Link {
         }) {
             Err(()) => return,
             Ok(Ok(stream)) => {
-                self.backoff.succeeded();
                 shared.up();
-                Connection::Up(stream)
+                Connection::Up(stream, false)
             }
             Ok(Err(failure)) => {
                 self.backoff.failed(&shared.options.reconnect);
@@ -227,12 +290,14 @@ fn start(options: &Options) -> Connection {
     let connecting = thread::Builder::new().name("pcp-trace-connect".into());
     // Without a thread the sender is dropped, which the receiver finds out.
     let _ = connecting.spawn(move || sender.send(connect(&options)));
-    Connection::Coming(receiver)
+    Connection::Coming(receiver, false)
 }
 
-fn exchange(stream: &mut TcpStream, pdu: &[u8], kind: Kind) -> Result<(), Failure> {
+/// Sends, and reads the acknowledgement, in as much time in all.
+fn exchange(stream: &mut TcpStream, pdu: &[u8], kind: Kind, timeout: Duration) -> Result<(), Failure> {
+    let end = after(timeout);
     stream.write_all(pdu)?;
-    match acknowledgement(stream)? {
+    match acknowledgement(stream, end, timeout)? {
         code if code == kind as i32 => Ok(()),
         _ => Err(Failure::Protocol),
     }

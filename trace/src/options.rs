@@ -32,7 +32,7 @@ pub struct Options {
     pub state: State,
     /// Which way marks take (`PCP_TRACE_TRANSPORT`: `auto`, `light` or `tcp`).
     pub transport: Transport,
-    /// The directory of the light transport: `$PCP_RUN_DIR/trace/PORT` without it.
+    /// The agent's directory, which says where files go: `$PCP_RUN_DIR/trace/PORT` without it.
     pub directory: Option<PathBuf>,
     /// Bytes of each thread's records in the light transport, 64 for most: 128 KiB.
     pub ring_len: usize,

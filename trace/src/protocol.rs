@@ -21,6 +21,8 @@ const ACK: u32 = 0x7050;
 const DATA: u32 = 0x7051;
 /// Bytes of length, type and process id.
 const HEADER: usize = 12;
+/// Where the process id is.
+const PID: usize = 8;
 /// Where the parts of DATA are: four bytes, the value, and the tag.
 const DATA_VERSION: usize = HEADER;
 const TAG_LEN: usize = HEADER + 1;
@@ -152,10 +154,10 @@ pub fn encode_ack(code: i32, pid: u32) -> [u8; ACK_LEN] {
 }
 
 /// The PDU of a tag, without what is different each time: see [`append`]. The tag is not checked here.
-pub(crate) fn prepare(tag: &[u8], pid: u32) -> Vec<u8> {
+pub(crate) fn prepare(tag: &[u8]) -> Vec<u8> {
     let len = TAG + (tag.len() + 1).next_multiple_of(4);
     let mut pdu = Vec::with_capacity(len);
-    for word in [len as u32, DATA, pid] {
+    for word in [len as u32, DATA, 0] {
         pdu.extend_from_slice(&word.to_be_bytes());
     }
     pdu.extend_from_slice(&[VERSION as u8, (tag.len() + 1) as u8, 0, 0]);
@@ -171,15 +173,27 @@ pub(crate) fn tag_of(prepared: &[u8]) -> &[u8] {
     prepared.get(TAG..).and_then(|tag| tag.split(|byte| *byte == 0).next()).unwrap_or_default()
 }
 
-/// Appends a prepared PDU with what it says this time.
+/// A prepared PDU, and what it says this time.
+#[derive(Clone, Copy)]
+pub(crate) struct Prepared<'a> {
+    pub(crate) prepared: &'a [u8],
+    /// The sender.
+    pub(crate) pid: u32,
+    pub(crate) kind: Kind,
+    pub(crate) reply: bool,
+    pub(crate) value: f64,
+}
+
+/// Appends a PDU.
 #[inline]
-pub(crate) fn append(out: &mut Vec<u8>, prepared: &[u8], kind: Kind, reply: bool, value: f64) {
+pub(crate) fn append(out: &mut Vec<u8>, pdu: &Prepared<'_>) {
     let from = out.len();
-    out.extend_from_slice(prepared);
-    let pdu = &mut out[from..];
-    pdu[KIND] = kind as u8;
-    pdu[REPLY] = if reply { WANTS_REPLY } else { 0 };
-    pdu[VALUE..TAG].copy_from_slice(&value.to_be_bytes());
+    out.extend_from_slice(pdu.prepared);
+    let bytes = &mut out[from..];
+    bytes[PID..DATA_VERSION].copy_from_slice(&pdu.pid.to_be_bytes());
+    bytes[KIND] = pdu.kind as u8;
+    bytes[REPLY] = if pdu.reply { WANTS_REPLY } else { 0 };
+    bytes[VALUE..TAG].copy_from_slice(&pdu.value.to_be_bytes());
 }
 
 #[cfg(test)]
@@ -188,7 +202,7 @@ mod tests {
 
     fn pdu(tag: &[u8], kind: Kind, reply: bool, value: f64) -> Vec<u8> {
         let mut out = Vec::new();
-        append(&mut out, &prepare(tag, 7), kind, reply, value);
+        append(&mut out, &Prepared { prepared: &prepare(tag), pid: 7, kind, reply, value });
         out
     }
 

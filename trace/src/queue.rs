@@ -1,13 +1,17 @@
 //! The asynchronous protocol: PDUs are collected, and a thread sends them.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd as _;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 
 use crate::link::{Backoff, Looks, connect};
 use crate::options::State;
-use crate::protocol::{self, Kind};
+use crate::protocol::{self, Prepared};
 use crate::status::Shared;
 
 /// As many bytes may wait; what comes then is missed.
@@ -52,16 +56,16 @@ pub(crate) enum Refused {
 
 impl Queue {
     /// Adds a PDU.
-    pub(crate) fn push(&self, prepared: &[u8], kind: Kind, value: f64) -> Result<(), Refused> {
+    pub(crate) fn push(&self, pdu: &Prepared<'_>) -> Result<(), Refused> {
         let mut waiting = self.lock();
         if waiting.closed || std::mem::take(&mut waiting.look) {
             return Err(Refused::Look);
         }
         let before = waiting.pdus.len();
-        if before + prepared.len() > LIMIT {
+        if before + pdu.prepared.len() > LIMIT {
             return Err(Refused::Full);
         }
-        protocol::append(&mut waiting.pdus, prepared, kind, false, value);
+        protocol::append(&mut waiting.pdus, pdu);
         waiting.count += 1;
         let enough = before < ENOUGH && waiting.pdus.len() >= ENOUGH;
         if std::mem::take(&mut waiting.asleep) || enough {
@@ -117,11 +121,16 @@ impl Queue {
 
     /// Sends until the queue is closed.
     pub(crate) fn send_all(&self, shared: &Shared) {
-        let mut connection: Option<TcpStream> = None;
+        let mut connection: Option<(TcpStream, Instant)> = None;
         let (mut backoff, mut looks) = (Backoff::default(), Looks::default());
         let mut pdus = Vec::new();
         while let Some(count) = self.take(&mut pdus) {
             shared.say(State::PDUBUF, || format!("{count} PDUs, {} bytes to send", pdus.len()));
+            // What is written to a connection that the agent has closed is lost.
+            if let Some((_, since)) = connection.take_if(|(stream, _)| is_closed(stream)) {
+                backoff.broke(since, &shared.options);
+                shared.down(io::Error::from(io::ErrorKind::ConnectionReset).into());
+            }
             let connects = connection.is_none() && backoff.is_due();
             if looks.is_due(connects, &shared.options) {
                 self.lock().look = true;
@@ -129,9 +138,8 @@ impl Queue {
             if connects {
                 match connect(&shared.options) {
                     Ok(stream) => {
-                        backoff.succeeded();
                         shared.up();
-                        connection = Some(stream);
+                        connection = Some((stream, Instant::now()));
                     }
                     Err(failure) => {
                         backoff.failed(&shared.options.reconnect);
@@ -139,15 +147,23 @@ impl Queue {
                     }
                 }
             }
-            match connection.as_mut().map(|stream| stream.write_all(&pdus)) {
+            match connection.as_mut().map(|(stream, _)| stream.write_all(&pdus)) {
                 Some(Ok(())) => shared.add_sent(count),
                 None => shared.add_missed(count),
                 Some(Err(e)) => {
-                    connection = None;
+                    if let Some((_, since)) = connection.take() {
+                        backoff.broke(since, &shared.options);
+                    }
                     shared.down(e.into());
                     shared.add_missed(count);
                 }
             }
         }
     }
+}
+
+/// Whether the agent has closed a connection. What it sends is nothing that a client waits for.
+fn is_closed(stream: &TcpStream) -> bool {
+    let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+    matches!(recv(stream.as_raw_fd(), &mut [0], flags), Ok(0) | Err(Errno::ECONNRESET | Errno::EPIPE))
 }

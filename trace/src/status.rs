@@ -1,8 +1,8 @@
 //! What has become of what was traced.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::thread;
 
 use thiserror::Error;
 
@@ -99,7 +99,9 @@ impl Shared {
     pub(crate) fn down(&self, failure: Failure) {
         self.say(State::COMMS, || format!("{}, port {}: {failure}", self.options.host, self.options.port));
         self.connected.store(false, Relaxed);
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        if let Some(mut last) = self.last_failure() {
+            *last = Some(failure);
+        }
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -107,7 +109,19 @@ impl Shared {
             connected: self.connected.load(Relaxed),
             sent: self.sent.load(Relaxed),
             missed: self.missed.load(Relaxed),
-            failure: self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            failure: self.last_failure().and_then(|last| last.clone()),
         }
+    }
+
+    /// Nothing when a thread of the parent had it at a fork, and has it for ever.
+    fn last_failure(&self) -> Option<MutexGuard<'_, Option<Failure>>> {
+        for _ in 0..1000 {
+            match self.failure.try_lock() {
+                Ok(last) => return Some(last),
+                Err(TryLockError::Poisoned(last)) => return Some(last.into_inner()),
+                Err(TryLockError::WouldBlock) => thread::yield_now(),
+            }
+        }
+        None
     }
 }

@@ -45,7 +45,7 @@ impl Tag {
             len if len > MAX_TAG => Err(TagError::TooLong(len)),
             _ if name.contains('\0') => Err(TagError::Nul),
             _ => {
-                let pdu = protocol::prepare(name.as_bytes(), std::process::id()).into();
+                let pdu = protocol::prepare(name.as_bytes()).into();
                 Ok(Tag(Arc::new(Prepared { pdu, numbers: Default::default() })))
             }
         }

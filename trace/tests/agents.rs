@@ -147,3 +147,119 @@ fn what_does_not_fit_is_missed() {
     assert_eq!(received % 280, 0);
     assert!(received > 1_000_000, "{received}");
 }
+
+/// Something that has taken the agent's port, and does with each connection what it likes.
+fn stranger(listener: TcpListener, with: impl Fn(&mut TcpStream) + Send + Sync + 'static) {
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            with(&mut stream.unwrap());
+        }
+    });
+}
+
+#[test]
+fn a_stranger_that_never_acknowledges_costs_a_time_out_for_each_attempt() {
+    let timeout = Duration::from_millis(200);
+    let listener = listener();
+    let trace = Trace::new(Options { request_timeout: timeout, ..options(&listener) });
+    stranger(listener, |stream| {
+        stream.write_all(&protocol::encode_ack(protocol::VERSION, 1)).unwrap();
+        std::mem::forget(stream.try_clone().unwrap());
+    });
+    // With a time-out for each this would take 200 s.
+    (0..1000).for_each(|_| trace.point(&tag()));
+    assert_eq!((trace.status().sent, trace.status().missed), (0, 1000));
+}
+
+#[test]
+fn a_stranger_that_drips_its_answer_costs_no_more_than_the_time_out() {
+    let listener = listener();
+    let trace = Trace::new(Options { request_timeout: Duration::from_millis(100), ..options(&listener) });
+    stranger(listener, |stream| {
+        stream.write_all(&protocol::encode_ack(protocol::VERSION, 1)).unwrap();
+        let ack = protocol::encode_ack(pcp_trace::protocol::Kind::Point as i32, 1);
+        for byte in ack {
+            thread::sleep(Duration::from_millis(60));
+            if stream.write_all(&[byte]).is_err() {
+                break;
+            }
+        }
+    });
+    trace.point(&tag());
+    assert_eq!((trace.status().sent, trace.status().missed), (0, 1), "{:?}", trace.status());
+}
+
+#[test]
+fn a_stranger_that_greets_and_closes_is_not_asked_all_the_time() {
+    for state in [State::NONE, State::ASYNC] {
+        let listener = listener();
+        let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let trace = Trace::new(Options { state, ..options(&listener) });
+        let connections = count.clone();
+        stranger(listener, move |stream| {
+            connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let _ = stream.write_all(&protocol::encode_ack(protocol::VERSION, 1));
+        });
+        for _ in 0..100 {
+            trace.point(&tag());
+            assert!(trace.flush(Duration::from_secs(20)));
+        }
+        let connections = count.load(std::sync::atomic::Ordering::Relaxed);
+        assert!((1..=2).contains(&connections), "{connections}");
+    }
+}
+
+#[test]
+fn an_asynchronous_application_waits_for_no_stranger() {
+    let listener = listener();
+    let trace = Trace::new(Options { state: State::ASYNC, ..options(&listener) });
+    // It greets, sends what nobody waits for, and takes nothing.
+    stranger(listener, |stream| {
+        let _ = stream.write_all(&protocol::encode_ack(protocol::VERSION, 1));
+        stream.set_nonblocking(true).unwrap();
+        let _ = stream.write_all(&[0xff; 1 << 20]);
+        std::mem::forget(stream.try_clone().unwrap());
+    });
+    let long = Tag::new(&"x".repeat(254)).unwrap();
+    // More than all buffers hold: a call that waited would do so for the request's time-out, 10 s.
+    let start = std::time::Instant::now();
+    (0..100_000).for_each(|_| trace.point(&long));
+    assert!(start.elapsed() < Duration::from_secs(10));
+    assert!(trace.status().missed > 0);
+    drop(trace);
+}
+
+#[test]
+fn an_agent_that_closes_between_two_marks_loses_none_of_an_asynchronous_client() {
+    let listener = listener();
+    let trace = Trace::new(Options { state: State::ASYNC, ..options(&listener) });
+    thread::scope(|scope| {
+        let (closed, is_closed) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            serve(&mut stream, 1);
+            // Longer than a connection that was made in vain.
+            thread::sleep(Duration::from_millis(1100));
+            drop(stream);
+            closed.send(()).unwrap();
+            serve(&mut listener.accept().unwrap().0, 2);
+        });
+        trace.point(&tag());
+        is_closed.recv().unwrap();
+        (0..2).for_each(|_| trace.point(&tag()));
+        assert!(trace.flush(Duration::from_secs(20)));
+    });
+    assert_eq!((trace.status().sent, trace.status().missed), (3, 0));
+}
+
+#[test]
+fn delays_that_are_for_ever_are_no_panic() {
+    let closed = options(&listener());
+    for state in [State::NONE, State::ASYNC] {
+        let (connect_timeout, request_timeout, reconnect) = (Duration::MAX, Duration::MAX, vec![Duration::MAX]);
+        let trace = Trace::new(Options { state, connect_timeout, request_timeout, reconnect, ..closed.clone() });
+        (0..10).for_each(|_| trace.point(&tag()));
+        assert!(trace.flush(Duration::from_secs(20)));
+        assert_eq!(trace.status().missed, 10);
+    }
+}

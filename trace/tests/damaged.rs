@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use pcp_trace::light::{Directory, ReadError, Reader};
+use pcp_trace::light::{Directory, ReadError, Reader, now};
 use pcp_trace::{Fields, Options, Tag, Trace};
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 /// A file with blocks of all kinds, and records with fields.
 static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path().join("4323")).unwrap();
+    let directory = Directory::open(dir.path().join("4323"), dir.path()).unwrap();
     let options = Options { directory: Some(directory.path().to_owned()), ring_len: 8192, ..Options::default() };
     let trace = Trace::new(options.light());
     for n in 0..70 {
@@ -25,7 +25,7 @@ static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
         trace.begin(&tag).end();
         trace.observe(&tag, 0.5);
     }
-    let file = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
+    let file = fs::read_dir(directory.files()).unwrap().next().unwrap().unwrap().path();
     fs::read(file).unwrap()
 });
 
@@ -155,6 +155,80 @@ fn holes_are_nothing() {
     file.set_len(from + (blocks + 100) * LEN).unwrap();
     file.write_all_at(&(from + (blocks + 100) * LEN).to_ne_bytes(), 4 * 8).unwrap();
     assert_eq!(read(file).unwrap_err().to_string(), "damaged: number of sums");
+}
+
+/// The good file with blocks of sums behind it, in which every entry is used.
+fn with_sums(blocks: u64) -> File {
+    const LEN: u64 = 8192;
+    let file = file(&GOOD);
+    let words = (0..LEN / 8).map(|at| [3, LEN, 0, 0, 0, 0, 0, 0].get(at as usize).copied().unwrap_or(1));
+    let block: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
+    (0..blocks).for_each(|n| file.write_all_at(&block, GOOD.len() as u64 + n * LEN).unwrap());
+    file.write_all_at(&(GOOD.len() as u64 + blocks * LEN).to_ne_bytes(), 4 * 8).unwrap();
+    file
+}
+
+#[test]
+fn memory_follows_what_a_file_holds_and_is_given_back() {
+    let file = with_sums(1000);
+    let mut reader = Reader::new(file.try_clone().unwrap()).unwrap();
+    let empty = reader.memory();
+    reader.changes(|_, _, _| ()).unwrap();
+    let full = reader.memory();
+    assert!(full > 1000 * 63 * 128, "{full}");
+    // Its blocks are holes from now on.
+    file.write_all_at(&vec![0; 1000 * 8192], GOOD.len() as u64).unwrap();
+    reader.changes(|_, _, _| ()).unwrap();
+    assert!(reader.memory() < empty + 300_000, "{}", reader.memory());
+}
+
+#[test]
+fn what_is_beyond_the_memory_of_a_reader_waits_for_some() {
+    let mut reader = Reader::new(with_sums(100)).unwrap();
+    let count = |reader: &mut Reader| {
+        let mut count = 0;
+        reader.changes(|_, _, change| count += change.count).unwrap();
+        count
+    };
+    reader.limit_memory(200_000);
+    let some = count(&mut reader);
+    assert!(some > 0 && reader.memory() <= 200_000 && reader.left_out() > 3000, "{some} {reader:?}");
+    assert_eq!(count(&mut reader), 0);
+    reader.limit_memory(usize::MAX);
+    // Each of the 70 tags of three kinds once, and 63 entries of each block.
+    assert_eq!((some + count(&mut reader), reader.left_out()), (6300 + 3 * 70, 0));
+    // Without memory there are no names, which is no error.
+    let mut reader = Reader::new(file(&GOOD)).unwrap();
+    reader.limit_memory(0);
+    assert_eq!((count(&mut reader), reader.left_out()), (0, 3 * 70));
+    assert!(reader.records(u64::MAX, |_, _, _| panic!("no names")).is_ok());
+}
+
+#[test]
+fn times_and_numbers_that_cannot_be_are_not_handed_over() {
+    let file = file(&GOOD);
+    let mut reader = Reader::new(file.try_clone().unwrap()).unwrap();
+    // The time of each record, whose first cell has no part number, and the marks without room.
+    let first = PAGE + 64;
+    for cell in 0..127 {
+        let mut stamp = [0; 8];
+        file.read_exact_at(&mut stamp, first + cell * 64).unwrap();
+        if stamp[0] == 0 {
+            file.write_all_at(&u64::MAX.to_ne_bytes(), first + cell * 64 + 8).unwrap();
+        }
+    }
+    file.write_all_at(&u64::MAX.to_ne_bytes(), 7 * 8).unwrap();
+    let mut seen = 0;
+    reader
+        .records(u64::MAX, |_, _, record| {
+            seen += 1;
+            assert!(record.time <= now());
+        })
+        .unwrap();
+    assert!(seen > 0 && reader.missed() == 0, "{seen} {}", reader.missed());
+    file.write_all_at(&7_u64.to_ne_bytes(), 7 * 8).unwrap();
+    reader.changes(|_, _, _| ()).unwrap();
+    assert_eq!(reader.missed(), 7);
 }
 
 proptest! {

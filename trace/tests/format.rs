@@ -11,7 +11,7 @@ use pcp_trace::{Fields, Options, Tag, Trace};
 #[test]
 fn every_word_is_where_it_is_said_to_be() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path().join("4323")).unwrap();
+    let directory = Directory::open(dir.path().join("4323"), dir.path()).unwrap();
     let options = Options { directory: Some(directory.path().to_owned()), ring_len: 8192, ..Options::default() };
     let trace = Trace::new(options.light());
     let [size, work] = ["size", "work"].map(|name| Tag::new(name).unwrap());
@@ -21,7 +21,7 @@ fn every_word_is_where_it_is_said_to_be() {
     let transaction = trace.begin(&work);
     transaction.begin_part(&work).abort();
     trace.point_with(&size, &Fields::new().with("user", 7).with("path", "/cart/of/goods"));
-    let bytes = fs::read(fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path()).unwrap();
+    let bytes = fs::read(fs::read_dir(directory.files()).unwrap().next().unwrap().unwrap().path()).unwrap();
     let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
     let words = |at: usize, count: usize| (0..count).map(|n| word(at + 8 * n)).collect::<Vec<_>>();
 
@@ -65,6 +65,6 @@ fn every_word_is_where_it_is_said_to_be() {
 
     drop(transaction);
     drop(trace);
-    let bytes = fs::read(fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path()).unwrap();
+    let bytes = fs::read(fs::read_dir(directory.files()).unwrap().next().unwrap().unwrap().path()).unwrap();
     assert_eq!((bytes[48], bytes[ring + 32]), (1, 8));
 }

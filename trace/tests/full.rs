@@ -33,7 +33,7 @@ fn small_file_system(test: &str) -> Option<PathBuf> {
 #[ignore = "needs PCP"]
 fn a_mark_without_room_is_missed_until_there_is_some() {
     let Some(small) = small_file_system("a_mark_without_room_is_missed_until_there_is_some") else { return };
-    let directory = Directory::open(small.join("4323")).unwrap();
+    let directory = Directory::open(small.join("4323"), &small).unwrap();
     let trace = Trace::new(Options { directory: Some(directory.path().to_owned()), ..Options::default() }.light());
     let tag = Tag::new("tag").unwrap();
     trace.point(&tag);
@@ -59,7 +59,7 @@ fn without_room_for_a_thread_marks_go_over_tcp_until_there_is_some() {
     let Some(small) = small_file_system("without_room_for_a_thread_marks_go_over_tcp_until_there_is_some") else {
         return;
     };
-    let directory = Directory::open(small.join("4323")).unwrap();
+    let directory = Directory::open(small.join("4323"), &small).unwrap();
     let other = small.join("other");
     fs::write(&other, vec![1; (1 << 20) - (64 << 10)]).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Barrier;
 use std::thread;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
-use pcp_trace::light::{Directory, Reader};
+use pcp_trace::light::{Claim, Directory, Process, Reader};
 use pcp_trace::protocol::Kind;
 use pcp_trace::{Fields, Options, State, Tag, Trace, Transport};
 
@@ -24,7 +25,7 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let dir = tempfile::tempdir().unwrap();
-        Scene { directory: Directory::open(dir.path().join("4323")).unwrap(), _dir: dir }
+        Scene { directory: Directory::open(dir.path().join("4323"), dir.path()).unwrap(), _dir: dir }
     }
 
     fn options(&self) -> Options {
@@ -33,7 +34,7 @@ impl Scene {
 
     fn files(&self) -> Vec<PathBuf> {
         let mut files: Vec<_> =
-            fs::read_dir(self.directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+            fs::read_dir(self.directory.files()).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
         files
     }
@@ -186,13 +187,14 @@ fn without_an_agent_nothing_is_made_and_everything_missed() {
         assert!(trace.status().failure.is_some());
         if there {
             // It comes.
-            let agent = Directory::open(path.clone()).unwrap();
+            let agent = Directory::open(path.clone(), dir.path()).unwrap();
+            let files = agent.files().to_owned();
             trace.point(&tag("tag"));
             assert_eq!((trace.status().sent, trace.status().missed, trace.status().connected), (1, 11, true));
             drop(agent);
             drop(trace);
             // Nobody would ever remove it.
-            assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+            assert_eq!(fs::read_dir(&files).unwrap().count(), 0);
         }
     }
 }
@@ -291,6 +293,85 @@ fn what_has_no_room_is_missed() {
     assert_eq!((status.sent + status.missed, status.sent), (marked + 70_000 - 65_536, 65_536 + 4096 - 1041));
     assert_eq!(counts(&mut reader).values().sum::<u64>(), 4096 - 1041);
     assert_eq!(reader.missed(), status.missed);
+}
+
+/// Rings are read in parts, which cut records.
+#[test]
+fn a_long_ring_is_read_to_the_last_record() {
+    let scene = Scene::new();
+    let trace = Trace::new(Options { ring_len: 4 << 20, ..scene.options() });
+    let (point, fields) = (tag("point"), Fields::new().with("text", "x".repeat(300)));
+    trace.point(&point);
+    let mut reader = scene.reader();
+    assert_eq!(records(&mut reader), (1, 0));
+    for round in 0..3 {
+        (0..10_000).for_each(|n| if n % 3 == round { trace.point(&point) } else { trace.point_with(&point, &fields) });
+        let mut whole = 0;
+        let missed = reader.records(u64::MAX, |_, _, record| {
+            let lens: Vec<_> = record.fields().map(|(_, value)| value.len()).collect();
+            whole += u64::from(lens.is_empty() || lens == [300]);
+        });
+        assert_eq!((whole, missed.unwrap()), (10_000, 0));
+    }
+}
+
+/// What the process may not do to its file is marks that are missed, and no signal.
+#[test]
+fn a_limit_of_the_size_of_files_is_no_room() {
+    use nix::sys::resource::{Resource, setrlimit};
+    let scene = Scene::new();
+    let trace = Trace::new(scene.options());
+    trace.point(&tag("tag"));
+    // SAFETY: the child marks, which takes no lock that another thread of the parent may hold but malloc's, which glibc
+    // sees to, and leaves without destructors.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            // Room for the header alone.
+            setrlimit(Resource::RLIMIT_FSIZE, 4096, 4096).unwrap();
+            (0..10).for_each(|_| trace.point(&tag("tag")));
+            // SAFETY: ends the process.
+            unsafe { nix::libc::_exit(i32::from(trace.status().missed != 10)) }
+        }
+        ForkResult::Parent { child } => {
+            assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
+        }
+    }
+}
+
+#[test]
+fn other_users_cannot_read_or_lock_a_file() {
+    let scene = Scene::new();
+    let trace = Trace::new(scene.options());
+    trace.point(&tag("tag"));
+    let [file] = &scene.files()[..] else { panic!("{:?}", scene.files()) };
+    let (file, directory) = (fs::metadata(file).unwrap(), fs::metadata(scene.directory.files()).unwrap());
+    assert_eq!((file.mode() & 0o7777, file.gid()), (0o640, directory.gid()));
+    assert_eq!(directory.gid(), nix::unistd::getegid().as_raw());
+}
+
+#[test]
+fn a_process_is_believed_if_it_is_the_owners() {
+    let scene = Scene::new();
+    let trace = Trace::new(scene.options());
+    trace.point(&tag("tag"));
+    assert_eq!(scene.reader().claim(), Claim::Own);
+    let [file] = &scene.files()[..] else { panic!("{:?}", scene.files()) };
+    let own = scene.reader().process();
+    let claim = |pid: u64, start: Option<u64>| {
+        let copy = scene.directory.path().join("copy");
+        let mut bytes = fs::read(file).unwrap();
+        bytes[16..24].copy_from_slice(&pid.to_ne_bytes());
+        bytes[24..32].copy_from_slice(&start.unwrap_or(own.start).to_ne_bytes());
+        fs::write(&copy, bytes).unwrap();
+        Reader::open(&copy).unwrap().claim()
+    };
+    let init = Process::find(1).unwrap();
+    // The number of another process is not enough.
+    assert_eq!([claim(1, None), claim(1, Some(init.start + 1))], [Claim::Unknown; 2]);
+    assert_eq!(claim(u32::MAX.into(), None), Claim::Gone);
+    // Root may speak for any.
+    let others = if nix::unistd::geteuid().is_root() { Claim::Own } else { Claim::Foreign };
+    assert_eq!(claim(1, Some(init.start)), others);
 }
 
 #[test]

@@ -22,7 +22,7 @@ impl std::fmt::Display for Traces {
 #[test]
 fn what_is_recorded_may_trace() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path().join("4323")).unwrap();
+    let directory = Directory::open(dir.path().join("4323"), dir.path()).unwrap();
     let trace = Trace::new(Options { directory: Some(directory.path().to_owned()), ..Options::default() }.light());
     // A second layer is no reason to fail.
     let layers = [0; 2].map(|_| PcpLayer::new(trace.clone()));
@@ -33,7 +33,7 @@ fn what_is_recorded_may_trace() {
         outer.record("later", tracing::field::display(Traces));
         tracing::info!(name: "point", by = %Traces);
     }
-    let file = std::fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
+    let file = std::fs::read_dir(directory.files()).unwrap().next().unwrap().unwrap().path();
     let (mut reader, mut fields) = (Reader::open(&file).unwrap(), Vec::new());
     let missed = reader.records(u64::MAX, |_, tag, record| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

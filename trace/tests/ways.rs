@@ -61,14 +61,14 @@ fn an_agent_that_comes_later_is_used_the_light_way() {
         let trace = Trace::new(Options { port, directory: Some(path.clone()), state, reconnect, ..Options::default() });
         let before = mark(&trace, || trace.status().missed > 0);
         assert_eq!((trace.status().sent, trace.status().missed), (0, before));
-        let directory = Directory::open(path).unwrap();
+        let directory = Directory::open(path, dir.path()).unwrap();
         let later = mark(&trace, || trace.status().sent > 1000);
         let status = trace.status();
         assert!(status.connected);
-        assert_eq!((counted(directory.path()), status.sent + status.missed), (status.sent, before + later));
+        assert_eq!((counted(directory.files()), status.sent + status.missed), (status.sent, before + later));
         // From here on nothing is missed.
         let more = mark(&trace, || trace.status().sent > status.sent);
-        assert_eq!((trace.status().missed, counted(directory.path())), (status.missed, status.sent + more));
+        assert_eq!((trace.status().missed, counted(directory.files())), (status.missed, status.sent + more));
     }
 }
 
@@ -83,14 +83,14 @@ fn a_connection_is_left_for_the_light_way_and_each_mark_counts_once() {
         let reconnect = vec![Duration::from_millis(10)];
         let trace = Trace::new(Options { port, directory: Some(path.clone()), state, reconnect, ..Options::default() });
         let before = mark(&trace, || trace.status().sent > 1000);
-        let directory = Directory::open(path).unwrap();
-        let files = || fs::read_dir(directory.path()).unwrap().count();
+        let directory = Directory::open(path, dir.path()).unwrap();
+        let files = || fs::read_dir(directory.files()).unwrap().count();
         let later = mark(&trace, || files() > 0);
-        let more = mark(&trace, || counted(directory.path()) > 1000);
+        let more = mark(&trace, || counted(directory.files()) > 1000);
         let status = trace.status();
         assert_eq!((status.sent, status.missed), (before + later + more, 0));
         // The connection is closed while the trace is still there.
-        assert_eq!(agent.join().unwrap() + counted(directory.path()), status.sent);
+        assert_eq!(agent.join().unwrap() + counted(directory.files()), status.sent);
         drop(trace);
     }
 }

@@ -1,75 +1,238 @@
-//! The directory in which an agent finds the files of processes.
+//! Where an agent and the processes of its host find each other.
+//!
+//! There are two directories. The first, `$PCP_RUN_DIR/trace/PORT`, can be written by the agent's user alone, so that no
+//! other user can pass for the agent. It has one file, `agent`, which names the second one, and on which the agent holds a
+//! write lock as long as it is there. Only its owner can open that file for writing, as such a lock requires.
+//!
+//! The second one, `/dev/shm/pcp-trace-PORT.XXXXXX`, is for the files of processes. It is writable for every user, as
+//! `/dev/shm` itself is: whatever a user puts there counts against the same quota as it would beside it. Its sticky bit
+//! keeps a user's files from others, and its group, the agent's, is that of each file in it: a mode of 0640 lets the agent
+//! read.
 
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::{Mode, fchmod, mkdirat};
+use nix::unistd::{Gid, UnlinkatFlags, fchown, getegid, geteuid, mkdtemp, unlinkat};
 use pmapi::config::Config;
 
 use system::{is_locked, lock};
 
-/// Where files are for the agent that waits on this port: `$PCP_RUN_DIR/trace/PORT`.
+/// The file that names the directory of files.
+const AGENT: &str = "agent";
+/// Longest name of a directory, in bytes.
+const MAX_PATH: u64 = 4096;
+/// Every user may write; nobody but the owner of a file, and of the directory, may remove it; files have its group.
+const FOR_FILES: u32 = 0o3777;
+
+/// Returns the directory of the agent that listens on a port: `$PCP_RUN_DIR/trace/PORT`.
 pub fn path(config: &Config, port: u16) -> PathBuf {
     config.run_dir().join("trace").join(port.to_string())
 }
 
-/// Whether an agent takes what is there.
-pub(crate) fn has_agent(path: &Path) -> bool {
-    File::open(path).is_ok_and(|directory| is_locked(&directory))
+/// Returns the directory in which an agent makes the one for files: `$PCP_TRACE_DIR`, `/dev/shm` without it.
+pub fn base(config: &Config) -> PathBuf {
+    let set = config.var("PCP_TRACE_DIR").filter(|value| !value.is_empty());
+    set.unwrap_or(OsStr::new("/dev/shm")).into()
 }
 
-/// An agent's directory: as long as this is there processes use it.
+/// Returns where processes put their files, if there is an agent that reads them.
+pub(crate) fn files(path: &Path) -> Option<PathBuf> {
+    let agent = open_agent(path).filter(is_locked)?;
+    read_path(&agent)
+}
+
+pub(crate) fn has_agent(path: &Path) -> bool {
+    open_agent(path).is_some_and(|agent| is_locked(&agent))
+}
+
+fn open_agent(path: &Path) -> Option<File> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
+    OpenOptions::new().read(true).custom_flags(flags.bits()).open(path.join(AGENT)).ok()
+}
+
+fn read_path(mut agent: &File) -> Option<PathBuf> {
+    let mut path = Vec::new();
+    if !agent.metadata().ok()?.is_file() {
+        return None;
+    }
+    Read::take(&mut agent, MAX_PATH).read_to_end(&mut path).ok()?;
+    let path = PathBuf::from(OsStr::from_bytes(&path));
+    path.is_absolute().then_some(path)
+}
+
+/// The directories of an agent. Processes use them as long as it is there.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
+    directory: OwnedFd,
     /// Locked.
-    directory: File,
+    agent: File,
+    files: PathBuf,
+    opened: File,
 }
 
 impl Directory {
-    /// Makes the directory and the one above it, if they are not there.
-    pub fn open(path: PathBuf) -> io::Result<Directory> {
-        if let Some(above) = path.parent() {
-            make(above, 0o755)?;
-        }
-        make(&path, 0o1777)?;
-        let metadata = fs::symlink_metadata(&path)?;
-        let uid = nix::unistd::geteuid().as_raw();
-        if !metadata.is_dir() || (metadata.uid() != uid && uid != 0) {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the directory is not the agent's"));
-        }
-        let directory = File::open(&path)?;
-        lock(&directory)?;
-        // Beyond the umask.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o1777))?;
-        Ok(Directory { path, directory })
+    /// Makes the agent's directory and the one above it, and one for files in `base`, as far as they are not there.
+    ///
+    /// # Errors
+    /// `PermissionDenied` for a directory that another user could replace, `AddrInUse` when another agent uses it.
+    pub fn open(path: PathBuf, base: &Path) -> io::Result<Directory> {
+        let directory = open_own(&path)?;
+        let before = left_before(&directory)?;
+        let prefix = format!("pcp-trace-{}.", path.file_name().unwrap_or_default().display());
+        let (files, opened) = match before.and_then(|files| reopen(files, base, &prefix)) {
+            Some(found) => found,
+            None => make_files(base, &prefix)?,
+        };
+        let agent = announce(&directory, &files)?;
+        Ok(Directory { path, directory, agent, files, opened })
     }
 
-    /// Where it is.
+    /// Returns the agent's own directory, which processes are told.
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Returns the directory of files.
+    pub fn files(&self) -> &Path {
+        &self.files
+    }
+
+    /// Returns the directory of files, open.
+    pub fn opened(&self) -> &File {
+        &self.opened
+    }
+
+    /// Whether processes still find it.
+    pub fn is_there(&self) -> bool {
+        [&self.agent, &self.opened].iter().all(|file| has_name(file))
+    }
 }
 
-/// Without another agent and files of processes it is not needed any more.
+/// Without another agent and files of processes it is not needed any more. With files the next agent goes on with them.
 impl Drop for Directory {
     fn drop(&mut self) {
-        if !is_locked(&self.directory) {
+        if has_name(&self.agent) && (!has_name(&self.opened) || fs::remove_dir(&self.files).is_ok()) {
+            let _ = unlinkat(&self.directory, AGENT, UnlinkatFlags::NoRemoveDir);
             let _ = fs::remove_dir(&self.path);
         }
     }
 }
 
-fn make(path: &Path, mode: u32) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(mode).create(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        done => done,
-    }
+fn has_name(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.nlink() > 0)
 }
 
-/// Locks of open files (fcntl(2)): nobody has to take one to see whether there is one, and on a directory none keeps
-/// another one out.
+fn refused(what: &Path, why: &str) -> io::Error {
+    io::Error::new(ErrorKind::PermissionDenied, format!("{}: {why}", what.display()))
+}
+
+/// Opens the agent's directory. A symbolic link in its place, or in that of the one above, is not followed.
+fn open_own(path: &Path) -> io::Result<OwnedFd> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(ErrorKind::InvalidInput.into());
+    };
+    match DirBuilder::new().mode(0o755).create(above) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+        done => done?,
+    }
+    let uid = geteuid().as_raw();
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+    let above_it = OpenOptions::new().read(true).custom_flags(flags.bits()).open(above)?;
+    let metadata = above_it.metadata()?;
+    if !is_kept(&metadata, uid) {
+        return Err(refused(above, "other users may rename what is there"));
+    }
+    match mkdirat(&above_it, name, Mode::from_bits_truncate(0o755)) {
+        Err(nix::errno::Errno::EEXIST) => {}
+        done => done?,
+    }
+    let directory = File::from(openat(&above_it, name, flags | OFlag::O_CLOEXEC, Mode::empty())?);
+    let owner = directory.metadata()?.uid();
+    // Root trusts the user whose directory PCP's is.
+    if owner != uid && !(uid == 0 && owner == metadata.uid()) {
+        return Err(refused(path, "the directory is not the agent's"));
+    }
+    // Whatever the umask was, and who was let in by an earlier version.
+    fchmod(&directory, Mode::from_bits_truncate(0o755))?;
+    Ok(directory.into())
+}
+
+/// Whether names in a directory are safe from users other than root, `uid` and the directory's owner.
+fn is_kept(metadata: &Metadata, uid: u32) -> bool {
+    let is_trusted = [0, uid].contains(&metadata.uid()) || uid == 0;
+    let mode = metadata.permissions().mode();
+    is_trusted && (mode & 0o022 == 0 || mode & 0o1000 != 0)
+}
+
+/// Returns the directory of files that an earlier agent of the same user has left.
+fn left_before(directory: &OwnedFd) -> io::Result<Option<PathBuf>> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let Ok(agent) = openat(directory, AGENT, flags, Mode::empty()) else { return Ok(None) };
+    let agent = File::from(agent);
+    if is_locked(&agent) {
+        return Err(io::Error::new(ErrorKind::AddrInUse, "another agent uses the directory"));
+    }
+    let is_own = agent.metadata()?.uid() == geteuid().as_raw();
+    Ok(is_own.then(|| read_path(&agent)).flatten())
+}
+
+/// Opens a directory of files that was made before, if it is one in `base` that this user has made for that.
+fn reopen(files: PathBuf, base: &Path, prefix: &str) -> Option<(PathBuf, File)> {
+    let is_named = files.file_name()?.as_bytes().starts_with(prefix.as_bytes());
+    if !is_named || files.parent() != Some(base) {
+        return None;
+    }
+    let opened = open_files(&files, base).ok()?;
+    Some((files, opened))
+}
+
+fn make_files(base: &Path, prefix: &str) -> io::Result<(PathBuf, File)> {
+    let files = mkdtemp(&base.join(format!("{prefix}XXXXXX")))?;
+    let opened = open_files(&files, base).inspect_err(|_| _ = fs::remove_dir(&files))?;
+    Ok((files, opened))
+}
+
+fn open_files(files: &Path, base: &Path) -> io::Result<File> {
+    let uid = geteuid().as_raw();
+    if !is_kept(&fs::metadata(base)?, uid) {
+        return Err(refused(base, "other users may rename what is there"));
+    }
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits()).open(files)?;
+    if opened.metadata()?.uid() != uid {
+        return Err(refused(files, "the directory is not the agent's"));
+    }
+    fchown(&opened, None, Some(Gid::from_raw(getegid().as_raw())))?;
+    fchmod(&opened, Mode::from_bits_truncate(FOR_FILES))?;
+    Ok(opened)
+}
+
+/// Says where files go, in a new file that nobody can have opened before it is locked.
+fn announce(directory: &OwnedFd, files: &Path) -> io::Result<File> {
+    let hidden = format!(".{AGENT}.{}", std::process::id());
+    let _ = unlinkat(directory, hidden.as_str(), UnlinkatFlags::NoRemoveDir);
+    let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mode = Mode::from_bits_truncate(0o644);
+    let mut agent = File::from(openat(directory, hidden.as_str(), flags, mode)?);
+    let written = fchmod(&agent, mode)
+        .map_err(io::Error::from)
+        .and_then(|()| agent.write_all(files.as_os_str().as_bytes()))
+        .and_then(|()| lock(&agent))
+        .and_then(|()| Ok(renameat(directory, hidden.as_str(), directory, AGENT)?));
+    written.inspect_err(|_| _ = unlinkat(directory, hidden.as_str(), UnlinkatFlags::NoRemoveDir))?;
+    Ok(agent)
+}
+
+/// Locks of open files (fcntl(2)), which a process can see without one of its own. A write lock requires a descriptor that
+/// is open for writing.
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs::File;
@@ -83,13 +246,13 @@ mod system {
     }
 
     pub(super) fn lock(file: &File) -> io::Result<()> {
-        fcntl(file, FcntlArg::F_OFD_SETLK(&whole(F_RDLCK)))?;
+        fcntl(file, FcntlArg::F_OFD_SETLK(&whole(F_WRLCK)))?;
         Ok(())
     }
 
-    /// Whether somebody else has locked it.
+    /// Whether another descriptor holds a write lock. Read locks, which every user may hold, are not seen.
     pub(super) fn is_locked(file: &File) -> bool {
-        let mut found = whole(F_WRLCK);
+        let mut found = whole(F_RDLCK);
         fcntl(file, FcntlArg::F_OFD_GETLK(&mut found)).is_ok() && found.l_type != F_UNLCK as i16
     }
 }
@@ -111,26 +274,109 @@ mod system {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn an_agent_is_there_while_it_holds_the_directory() {
         let run = tempfile::tempdir().unwrap();
-        let config = Config::new(b"", [("PCP_RUN_DIR".into(), run.path().into())]);
-        let path = path(&config, 4323);
-        assert!(!has_agent(&path));
-        let [first, second] = [0; 2].map(|_| Directory::open(path.clone()).unwrap());
-        assert!(has_agent(&path) && fs::metadata(&path).unwrap().permissions().mode() & 0o7777 == 0o1777);
-        drop(first);
-        assert!(has_agent(&path));
-        drop(second);
-        assert!(!has_agent(&path) && !path.exists());
+        let vars = [("PCP_RUN_DIR", run.path()), ("PCP_TRACE_DIR", run.path())];
+        let config = Config::new(b"", vars.map(|(name, value)| (name.into(), value.into())));
+        let (path, base) = (path(&config, 4323), base(&config));
+        assert!(!has_agent(&path) && files(&path).is_none());
+        let agent = Directory::open(path.clone(), &base).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert!(has_agent(&path) && mode(&path) == 0o755 && mode(&path.join(AGENT)) == 0o644);
+        assert_eq!(files(&path).as_deref(), Some(agent.files()));
+        assert!(mode(agent.files()) == 0o3777 && agent.files().parent() == Some(&base));
+        let other = Directory::open(path.clone(), &base).unwrap_err();
+        assert_eq!(other.kind(), ErrorKind::AddrInUse);
+        let at = agent.files().to_owned();
+        drop(agent);
+        assert!(!has_agent(&path) && !path.exists() && !at.exists());
         fs::create_dir(&path).unwrap();
         assert!(!has_agent(&path));
     }
 
     #[test]
+    fn the_next_agent_goes_on_with_files_that_are_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Directory::open(dir.path().join("trace/4323"), dir.path()).unwrap();
+        let agent = open();
+        let at = agent.files().to_owned();
+        fs::write(at.join("file"), "").unwrap();
+        drop(agent);
+        let agent = open();
+        assert_eq!(agent.files(), at);
+        assert!(agent.is_there());
+        fs::remove_dir_all(&at).unwrap();
+        assert!(!agent.is_there());
+        drop(agent);
+        assert_ne!(open().files(), at);
+    }
+
+    #[test]
+    fn only_a_write_lock_of_the_agents_user_is_an_agent() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("4323");
+        drop(Directory::open(path.clone(), dir.path()).unwrap());
+        // What any user may do to a file that can be read: lock it against writers, in both ways.
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join(AGENT), "/tmp").unwrap();
+        let reader = File::open(path.join(AGENT)).unwrap();
+        reader.lock().unwrap();
+        let read = nix::libc::flock { l_type: nix::libc::F_RDLCK as i16, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+        nix::fcntl::fcntl(&reader, nix::fcntl::FcntlArg::F_OFD_SETLK(&read)).unwrap();
+        assert!(!has_agent(&path) && files(&path).is_none());
+        let agent = Directory::open(path.clone(), dir.path()).unwrap();
+        assert!(has_agent(&path) && agent.files() != Path::new("/tmp"));
+    }
+
+    #[test]
+    fn what_another_user_could_replace_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |path: &str, base: &Path| Directory::open(dir.path().join(path), base).unwrap_err().kind();
+        let public = dir.path().join("public");
+        fs::create_dir(&public).unwrap();
+        fs::set_permissions(&public, fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(open("public/4323", dir.path()), ErrorKind::PermissionDenied);
+        assert_eq!(open("trace/4323", &public), ErrorKind::PermissionDenied);
+        assert_eq!(fs::read_dir(&public).unwrap().count(), 0);
+        // Links are not followed, and their targets stay as they are.
+        let target = dir.path().join("target");
+        fs::create_dir_all(target.join("4323")).unwrap();
+        fs::set_permissions(target.join("4323"), fs::Permissions::from_mode(0o700)).unwrap();
+        symlink(&target, dir.path().join("link")).unwrap();
+        assert_eq!(open("link/4323", dir.path()), ErrorKind::NotADirectory);
+        symlink(target.join("4323"), dir.path().join("trace/5")).unwrap();
+        assert_eq!(open("trace/5", dir.path()), ErrorKind::NotADirectory);
+        assert_eq!(fs::metadata(target.join("4323")).unwrap().permissions().mode() & 0o7777, 0o700);
+    }
+
+    #[test]
+    fn a_file_that_names_a_directory_of_something_else_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (dir.path().join("trace/4323"), dir.path().join("elsewhere"));
+        fs::create_dir_all(&path).unwrap();
+        fs::create_dir(&elsewhere).unwrap();
+        fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o700)).unwrap();
+        for (name, base) in [("elsewhere", dir.path()), ("pcp-trace-4323.link", dir.path()), ("", Path::new("/"))] {
+            let named = base.join(name);
+            if name.ends_with("link") {
+                symlink(&elsewhere, &named).unwrap();
+            }
+            fs::write(path.join(AGENT), named.as_os_str().as_bytes()).unwrap();
+            let agent = Directory::open(path.clone(), dir.path()).unwrap();
+            assert_ne!(agent.files(), named);
+            drop(agent);
+            fs::create_dir(&path).unwrap();
+        }
+        assert_eq!(fs::metadata(&elsewhere).unwrap().permissions().mode() & 0o7777, 0o700);
+    }
+
+    #[test]
     fn any_number_that_look_see_no_agent_where_there_is_none() {
         let run = tempfile::tempdir().unwrap();
+        fs::write(run.path().join(AGENT), "/tmp").unwrap();
         let look = || (0..20_000).filter(|_| has_agent(run.path())).count();
         let seen = std::thread::scope(|scope| [0; 4].map(|_| scope.spawn(look)).map(|thread| thread.join().unwrap()));
         assert_eq!(seen, [0; 4]);

@@ -1,10 +1,15 @@
 //! The file of a process that traces over the light transport: version 1.
 //!
 //! # Where
-//! `$PCP_RUN_DIR/trace/PORT/`, where the port is the agent's: an agent makes the directory (mode 1777), holds a read lock
-//! on it (`F_OFD_SETLK` of fcntl(2); a process asks with `F_OFD_GETLK` whether there is one), and removes files of
-//! processes that have ended. A process makes one file, of any name that does not begin with a dot; while it is being made
-//! it has such a name. It holds an exclusive flock(2) on the file as long as it is there.
+//! The agent's own directory is `$PCP_RUN_DIR/trace/PORT/` (mode 0755), where the port is the agent's. Its file `agent` is
+//! the path of another directory, without a newline, and the agent holds a write lock on it (`F_OFD_SETLK` of fcntl(2)). A
+//! process asks with `F_OFD_GETLK` for a read lock whether there is one, which only the agent's user can have.
+//!
+//! The other directory, `/dev/shm/pcp-trace-PORT.XXXXXX`, is for files (mode 3777, of the agent's group); `PCP_TRACE_DIR` in
+//! the agent's environment or in pcp.conf moves it. A process makes one file there, of any name that does not begin with a
+//! dot; while it is being made it has such a name, and mode 0600. The process holds an exclusive flock(2) on the file as long
+//! as it is there, and then gives it mode 0640: the agent's group may read. The agent removes files of processes that have
+//! ended.
 //!
 //! # Layout
 //! Everything is in words of 64 bits in the host's byte order; numbers in brackets are words. The file has a header, and

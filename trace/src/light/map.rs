@@ -3,8 +3,8 @@
 //! # Invariants
 //! 1. A mapping's pages are mapped shared, readable and writable, from its creation to its drop, and never move.
 //! 2. They are pages of a file that this process has made, longer than the mapping's end and with its storage allocated.
-//!    Other processes only read it; somebody with the right to truncate it can stop this process (SIGBUS), as with every
-//!    mapped file. The file is made with mode 0644.
+//!    Other processes only read it: its mode is 0640. A process of the same user, or of root, that truncates it can stop
+//!    this process (SIGBUS), as with every mapped file.
 //! 3. The pages are touched as `AtomicU64` alone.
 #![allow(unsafe_code)]
 
@@ -79,8 +79,14 @@ mod system {
     use nix::errno::Errno;
     use nix::fcntl::posix_fallocate;
     use nix::sys::mman::{MmapAdvise, madvise};
+    use nix::sys::resource::{Resource, getrlimit};
 
     pub(super) fn allocate(file: &File, end: u64, len: usize) -> io::Result<()> {
+        // Beyond this limit the kernel sends SIGXFSZ, which ends a process that does not expect it.
+        let (most, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
+        if end.saturating_add(len as u64) > most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         let offset = |at| i64::try_from(at).map_err(io::Error::other);
         let (end, len) = (offset(end)?, offset(len as u64)?);
         let mut tries = (0..100).map(|_| posix_fallocate(file, end, len));

@@ -19,13 +19,14 @@ mod ring;
 mod sums;
 mod writer;
 
-pub use directory::{Directory, path};
+pub use directory::{Directory, base, path};
 pub use fields::Fields;
 pub(crate) use format::{ABORTED, END};
 pub(crate) use handle::Light;
+pub(crate) use map::pid;
 pub(crate) use process::since;
 pub use process::{Process, now};
-pub use reader::{ReadError, Reader};
+pub use reader::{Claim, ReadError, Reader};
 pub(crate) use ring::Mark;
 pub use ring::Record;
 pub use sums::Change;

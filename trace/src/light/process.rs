@@ -27,6 +27,14 @@ impl Process {
         (!ended).then_some(Process { pid, start })
     }
 
+    /// Whether the process, which is there, is one of a user: really, effectively, or by its saved or file system's user.
+    pub(crate) fn is_of(&self, uid: u32) -> bool {
+        let status = fs::read(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let mut lines = status.split(|byte| *byte == b'\n');
+        let uids = lines.find_map(|line| str::from_utf8(line.strip_prefix(b"Uid:")?).ok());
+        uids.is_some_and(|uids| uids.split_ascii_whitespace().any(|word| word.parse() == Ok(uid)))
+    }
+
     /// Whether it runs.
     pub fn is_alive(&self) -> bool {
         Process::find(self.pid).as_ref() == Some(self)
@@ -55,6 +63,7 @@ mod tests {
         assert!(this.is_alive() && this.start > 0);
         assert!(!Process { start: this.start + 1, ..this }.is_alive());
         assert_eq!(Process::find(0), None);
+        assert!(this.is_of(nix::unistd::geteuid().as_raw()) && !this.is_of(4_000_000_000));
         let before = now();
         assert!(before > 0 && since(before) < Duration::from_secs(60));
     }

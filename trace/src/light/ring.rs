@@ -121,6 +121,9 @@ impl<W: Words + ?Sized> Source for &W {
     }
 }
 
+/// Cells that are copied at once, which bounds the memory that a ring of any length costs.
+const AT_ONCE: u64 = 2048;
+
 /// A reading end, of which there may be any number.
 #[derive(Debug)]
 pub(crate) struct Consumer {
@@ -164,12 +167,12 @@ impl<'a> Record<'a> {
         super::fields::each(self.fields)
     }
 
-    /// The value that goes with the kind of its tag: seconds, or the application's.
+    /// Returns the value that goes with the kind of its tag: seconds, or the application's if it is finite.
     pub fn value(&self, kind: Kind) -> Option<f64> {
         match kind {
             Kind::Transact => self.duration().map(seconds),
             Kind::Point => None,
-            Kind::Observe | Kind::Counter => Some(f64::from_bits(self.value)),
+            Kind::Observe | Kind::Counter => Some(f64::from_bits(self.value)).filter(|value| value.is_finite()),
         }
     }
 }
@@ -193,35 +196,48 @@ impl Consumer {
         let Some(new) = written.checked_sub(self.cell).filter(|_| self.room > self.most) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        let from = written - new.min(limit).min(self.room);
+        let mut from = written - new.min(limit).min(self.room);
+        let mut missed = 0_u64;
+        while from < written {
+            let end = written.min(from.saturating_add(AT_ONCE));
+            let good = self.copy(&mut ring, from, end, buffer)?;
+            missed = missed.saturating_add(self.decode(end, buffer.get(good..).unwrap_or_default(), &mut out));
+            // A record that the end of the part has cut is read again, with its rest.
+            from = if end < written { self.cell.max(end - self.most + 1) } else { end };
+        }
+        Ok(missed)
+    }
+
+    /// Copies cells of the ring. Returns the first word that counts: those before it may have been written meanwhile.
+    fn copy(&self, ring: &mut impl Source, from: u64, end: u64, buffer: &mut Vec<u64>) -> io::Result<usize> {
         buffer.clear();
-        let (at, count) = ((from % self.room) as usize, (written - from) as usize);
+        let (at, count) = ((from % self.room) as usize, (end - from) as usize);
         let before_end = count.min(self.room as usize - at);
         ring.copy(at, before_end, buffer)?;
         if count > before_end {
             ring.copy(0, count - before_end, buffer)?;
         }
-        // A record that begins there may have been written meanwhile.
         let safe = ring.written()?.saturating_add(self.most).saturating_sub(self.room);
-        let mut missed = 0;
+        Ok(safe.saturating_sub(from).min(count as u64) as usize * CELL_WORDS)
+    }
+
+    /// Hands over the records in cells that end at `end`.
+    fn decode(&mut self, end: u64, buffer: &[u64], out: &mut impl FnMut(&Record<'_>)) -> u64 {
+        let mut missed = 0_u64;
         let mut cells = buffer.chunks_exact(CELL_WORDS);
-        let skipped = safe.saturating_sub(from).min(count as u64) as usize;
-        if skipped > 0 {
-            cells.nth(skipped - 1);
-        }
         let mut bytes = [0; super::format::MAX_FIELDS];
         while let Some(first) = cells.next() {
             let Some((mut record, number)) = decode(first, &mut cells, self.most as usize, &mut bytes) else {
                 continue;
             };
-            let end = written - cells.len() as u64;
+            let end = end - cells.len() as u64;
             // Each has taken a cell at least, whatever the numbers say.
             record.missed = number.saturating_sub(self.record).min(end - self.cell - 1);
-            missed += record.missed;
+            missed = missed.saturating_add(record.missed);
             (self.cell, self.record) = (end, self.record.max(number.saturating_add(1)));
             out(&record);
         }
-        Ok(missed)
+        missed
     }
 }
 
@@ -275,6 +291,7 @@ fn decode<'b>(
 }
 
 const _: () = assert!(cells(super::format::MAX_FIELDS) == MAX_CELLS);
+const _: () = assert!(AT_ONCE > MAX_CELLS as u64);
 
 #[cfg(test)]
 mod tests {

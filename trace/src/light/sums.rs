@@ -70,16 +70,60 @@ pub struct Change {
     pub last: Option<(u64, f64)>,
 }
 
-/// Compares an entry with what it was; a count that goes back is none.
-pub(crate) fn change(before: &[u64; SUM_WORDS], now: &[u64; SUM_WORDS]) -> Option<Change> {
-    let count = now[COUNT].checked_sub(before[COUNT]).filter(|count| *count > 0)?;
+/// Compares an entry with what it was at an earlier look, `elapsed` nanoseconds before this one.
+///
+/// Whatever the entry says, the change is one that a lane can have made: a count that goes back, or by more than one a
+/// nanosecond, is none; values are finite; and nothing is later than `now`.
+pub(crate) fn change(before: &[u64; SUM_WORDS], entry: &[u64; SUM_WORDS], elapsed: u64, now: u64) -> Option<Change> {
+    let count = entry[COUNT].checked_sub(before[COUNT]).filter(|count| (1..=elapsed).contains(count))?;
     let time = |word: u64| f32::from_bits(word as u32);
-    let times = (TIMES..TIMES + 2 * EPOCHS).step_by(2).filter(|at| before[*at..at + 2] != now[*at..at + 2]);
-    let times = times.map(|at| (time(now[at]), time(now[at + 1]))).filter(|(min, max)| *min >= 0.0 && min <= max);
+    let times = (TIMES..TIMES + 2 * EPOCHS).step_by(2).filter(|at| before[*at..at + 2] != entry[*at..at + 2]);
+    let times = times.map(|at| (time(entry[at]), time(entry[at + 1])));
+    let times = times.filter(|(min, max)| *min >= 0.0 && min <= max && max.is_finite());
+    let last = (entry[WHEN] > 0).then(|| (entry[WHEN].min(now), f64::from_bits(entry[LAST])));
     Some(Change {
         count,
-        total: seconds(now[TOTAL].saturating_sub(before[TOTAL])),
+        total: seconds(entry[TOTAL].saturating_sub(before[TOTAL])),
         times: times.reduce(|(min, max), (other_min, other_max)| (min.min(other_min), max.max(other_max))),
-        last: (now[WHEN] > 0).then(|| (now[WHEN], f64::from_bits(now[LAST]))),
+        last: last.filter(|(_, value)| value.is_finite()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: [u64; SUM_WORDS] = [0; SUM_WORDS];
+
+    fn entry(words: &[(usize, u64)]) -> [u64; SUM_WORDS] {
+        let mut entry = NONE;
+        words.iter().for_each(|(at, word)| entry[*at] = *word);
+        entry
+    }
+
+    #[test]
+    fn a_change_is_one_that_a_lane_can_have_made() {
+        let changed = |words: &[(usize, u64)]| change(&NONE, &entry(words), 1000, 5000);
+        assert_eq!(changed(&[(COUNT, 1000)]).unwrap().count, 1000);
+        assert_eq!([1001, u64::MAX].map(|count| changed(&[(COUNT, count)])), [None, None]);
+        assert_eq!(change(&entry(&[(COUNT, 2)]), &entry(&[(COUNT, 1)]), 1000, 5000), None);
+    }
+
+    #[test]
+    fn values_are_finite_and_times_have_come() {
+        let changed = |words: &[(usize, u64)]| {
+            let words: Vec<_> = [(COUNT, 1)].iter().chain(words).copied().collect();
+            change(&NONE, &entry(&words), 1000, 5000).unwrap()
+        };
+        let last = |when, value: f64| changed(&[(WHEN, when), (LAST, value.to_bits())]).last;
+        assert_eq!((last(4000, 1.5), last(u64::MAX, 1.5)), (Some((4000, 1.5)), Some((5000, 1.5))));
+        assert_eq!([f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(|value| last(4000, value)), [None; 3]);
+        let times = |min: f32, max: f32| {
+            let word = |seconds: f32| 7 << 32 | u64::from(seconds.to_bits());
+            changed(&[(TIMES, word(min)), (TIMES + 1, word(max))]).times
+        };
+        assert_eq!(times(0.5, 2.0), Some((0.5, 2.0)));
+        let bad = [(0.5, f32::INFINITY), (f32::INFINITY, f32::INFINITY), (f32::NAN, 1.0), (0.5, f32::NAN), (-1.0, 1.0)];
+        assert_eq!(bad.map(|(min, max)| times(min, max)), [None; 5]);
+    }
 }

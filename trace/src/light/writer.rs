@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::directory;
 use super::format::{
     MAGIC, MAX_LANES, MAX_RING_LEN, MAX_SUMS, MAX_TAGS, PAGE, PER_BLOCK, SUM_WORDS, SUMS_LEN, TAG_WORDS, TAGS_LEN,
     VERSION, WORD, Words as _, block, header,
@@ -64,20 +65,22 @@ const REST: u64 = 1_000_000_000;
 const ID_BITS: u32 = 30;
 
 impl Writer {
-    /// Makes the file of this process.
-    pub(crate) fn create(directory: &Path, pid: u32, ring_len: usize) -> io::Result<Writer> {
+    /// Makes the file of this process, for an agent that is there.
+    pub(crate) fn create(agent: &Path, pid: u32, ring_len: usize) -> io::Result<Writer> {
+        let no_agent = || io::Error::new(io::ErrorKind::NotFound, "no agent takes files");
+        let directory = directory::files(agent).ok_or_else(no_agent)?;
         static IDS: AtomicU32 = AtomicU32::new(1);
         let id = IDS.fetch_add(1, Relaxed);
         let process = Process::find(pid).ok_or(io::ErrorKind::NotFound)?;
         // The program that the process was before, or a copy of this library, may have made one, too.
         let name = format!("{pid}.{id}.{:x}", now());
         let (path, hidden) = (directory.join(&name), directory.join(format!(".{name}")));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(&hidden)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&hidden)?;
         let made = Mapping::append(&file, 0, PAGE).and_then(|header| {
-            // Whatever the umask: the agent has to read it.
-            file.set_permissions(Permissions::from_mode(0o644))?;
-            // As long as the process is there.
+            // As long as the process is there. No other user can open the file before it is locked.
             file.try_lock()?;
+            // The file's group is the agent's, as that of the directory, whatever the umask is.
+            file.set_permissions(Permissions::from_mode(0o640))?;
             let words = [MAGIC, VERSION, pid.into(), process.start, PAGE as u64];
             header.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
             fs::rename(&hidden, &path)?;

@@ -1,0 +1,150 @@
+//! Processes that fork while they trace over TCP.
+
+#![allow(clippy::unwrap_used, unsafe_code)]
+
+use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork};
+use pcp_trace::protocol::{self, Pdu};
+use pcp_trace::{Options, State, Tag, Trace, Transport};
+
+/// The agent: what each process has sent over each connection, when that has ended.
+fn agent() -> (Options, Receiver<HashMap<u32, u64>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, counts) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let sender = sender.clone();
+            thread::spawn(move || sender.send(serve(stream.unwrap())));
+        }
+    });
+    let transport = Transport::Tcp;
+    (Options { host: "127.0.0.1".into(), port, transport, ..Options::default() }, counts)
+}
+
+fn serve(mut stream: TcpStream) -> HashMap<u32, u64> {
+    stream.write_all(&protocol::encode_ack(protocol::VERSION, 1)).unwrap();
+    let (mut bytes, mut counts) = (Vec::new(), HashMap::new());
+    loop {
+        let mut more = [0; 4096];
+        match stream.read(&mut more) {
+            Ok(0) | Err(_) => return counts,
+            Ok(n) => bytes.extend_from_slice(&more[..n]),
+        }
+        while let Some((Pdu::Data(data), len)) = protocol::next(&bytes).unwrap() {
+            let pid = u32::from_be_bytes(bytes[8..12].try_into().unwrap());
+            *counts.entry(pid).or_default() += 1;
+            if data.reply {
+                stream.write_all(&protocol::encode_ack(data.kind as i32, 1)).unwrap();
+            }
+            bytes.drain(..len);
+        }
+    }
+}
+
+/// Runs something in a child; what it was, or nothing when it hangs.
+fn in_child(f: impl FnOnce() -> bool) -> Option<bool> {
+    // SAFETY: the child traces, which takes no lock that another thread of the parent may hold but malloc's, which glibc
+    // sees to, and leaves without destructors.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            let good = f();
+            // SAFETY: ends the process.
+            unsafe { nix::libc::_exit(i32::from(!good)) }
+        }
+        ForkResult::Parent { child } => wait(child),
+    }
+}
+
+fn wait(child: Pid) -> Option<bool> {
+    for _ in 0..6000 {
+        match waitpid(child, Some(WaitPidFlag::WNOHANG)).unwrap() {
+            WaitStatus::StillAlive => thread::sleep(Duration::from_millis(5)),
+            WaitStatus::Exited(_, code) => return Some(code == 0),
+            _ => return Some(false),
+        }
+    }
+    kill(child, Signal::SIGKILL).unwrap();
+    waitpid(child, None).unwrap();
+    None
+}
+
+#[test]
+fn a_child_has_a_connection_of_its_own() {
+    for state in [State::NONE, State::ASYNC] {
+        let (options, counts) = agent();
+        let trace = Trace::new(Options { state, ..options });
+        let tag = Tag::new("tag").unwrap();
+        (0..100).for_each(|_| trace.point(&tag));
+        let sent = |trace: &Trace, points| {
+            trace.flush(Duration::from_secs(20)) && (trace.status().sent, trace.status().missed) == (points, 0)
+        };
+        assert!(sent(&trace, 100));
+        let child = trace.clone();
+        assert_eq!(
+            in_child(|| {
+                (0..50).for_each(|_| child.point(&tag));
+                let of_child = sent(&child, 150);
+                // A child of a child, too.
+                let grandchild = in_child(|| {
+                    (0..25).for_each(|_| child.point(&tag));
+                    sent(&child, 175)
+                });
+                drop(child);
+                of_child && grandchild == Some(true)
+            }),
+            Some(true),
+            "{state:?}"
+        );
+        (0..100).for_each(|_| trace.point(&tag));
+        assert!(sent(&trace, 200));
+        drop(trace);
+        // Each connection is of one process.
+        let all: Vec<_> = (0..3).map(|_| counts.recv_timeout(Duration::from_secs(30)).unwrap()).collect();
+        let mut points: Vec<u64> = all.iter().flat_map(HashMap::values).copied().collect();
+        points.sort_unstable();
+        assert_eq!((all.iter().all(|counts| counts.len() == 1), points), (true, vec![25, 50, 200]), "{all:?}");
+        assert!(all.iter().any(|counts| counts.get(&std::process::id()) == Some(&200)));
+    }
+}
+
+#[test]
+fn what_other_threads_do_at_a_fork_stops_no_child() {
+    let (options, _counts) = agent();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let [sync, asynchronous] =
+        [State::NONE, State::ASYNC].map(|state| Trace::new(Options { state, ..options.clone() }));
+    // It waits for a greeting that never comes, with whatever lock it needs.
+    let waiting = Trace::new(Options { port: silent.local_addr().unwrap().port(), ..options });
+    let (tag, other) = (Tag::new("tag").unwrap(), Tag::new("other").unwrap());
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| waiting.point(&tag));
+        for trace in [&sync, &asynchronous] {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    trace.point(&tag);
+                }
+            });
+        }
+        let mark = || {
+            sync.point(&other);
+            asynchronous.point(&other);
+            asynchronous.flush(Duration::from_secs(20))
+        };
+        let marks: Vec<_> = (0..20).map(|_| in_child(mark)).collect();
+        let last = in_child(|| waiting.status().sent == 0 && sync.status().missed == 0);
+        // Before anything is asserted: the threads go on until then.
+        done.store(true, Relaxed);
+        assert_eq!((marks, last), (vec![Some(true); 20], Some(true)));
+    });
+}
