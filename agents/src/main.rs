@@ -15,6 +15,7 @@ use std::io::{self, ErrorKind, IsTerminal as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use pmapi::escape::{Escaped, Output};
 
 use cli::Options;
 use fleet::Fleet;
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(e) if is_broken_pipe(&*e) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("pcp-agents: {e}");
+            eprintln!("pcp-agents: {}", Escaped(e));
             ExitCode::FAILURE
         }
     }
@@ -50,7 +51,7 @@ fn show(options: &Options) -> Result<ExitCode, pmda::Failure> {
         tui::run(&mut fleet, options.interval, options.samples, &signals)?;
     } else {
         let samples = options.samples.unwrap_or(2);
-        let out = io::stdout().lock();
+        let out = Output::to(io::stdout().lock());
         if options.json {
             json::run(&mut fleet, options.interval, samples, &signals, out)?;
         } else {

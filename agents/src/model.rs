@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use pmapi::escape::is_plain;
 use pmapi::pdu::result::RawValue;
 use pmapi::{Atom, Desc, Inst, Semantics, Type};
 
@@ -83,7 +84,7 @@ impl Value {
 
 /// Text from an agent without what would move a terminal's cursor.
 pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_plain(c) { c } else { ' ' }).collect()
 }
 
 /// How a value differs from the one before.

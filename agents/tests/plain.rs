@@ -149,9 +149,9 @@ fn agents_end_with_a_viewer_that_is_killed() {
     out.read_exact(&mut [0; 100]).unwrap();
     let mut agents = children(child.id());
     assert_eq!(agents.len(), 3);
-    // Agent derived has one of its own.
+    // Agent derived has one of its own, and one that ends it.
     agents.extend(agents.clone().into_iter().flat_map(children));
-    assert_eq!(agents.len(), 4);
+    assert_eq!(agents.len(), 5);
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
     while agents.iter().any(|pid| runs(*pid)) {

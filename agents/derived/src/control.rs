@@ -1,6 +1,6 @@
 //! Metrics about the agent itself.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use pmda::prelude::*;
 use tracing::error;
@@ -72,15 +72,11 @@ impl Control {
 
     /// Takes over what is wrong: what it is about, and a message.
     pub(crate) fn set_problems(&mut self, problems: impl Iterator<Item = (String, String)>) {
-        let (mut names, mut list) = (HashSet::new(), Vec::new());
+        let (mut names, mut list) = (Names::default(), Vec::new());
         self.messages.clear();
         for (number, (about, message)) in (0..).zip(problems) {
             let inst = Inst::new(number);
-            let mut name = about.clone();
-            let mut others = 2..;
-            while !names.insert(name.clone()) {
-                name = others.next().map_or_else(String::new, |n: usize| format!("{about}#{n}"));
-            }
+            let name = names.take(about);
             list.push((inst, name.into_bytes()));
             self.messages.push((inst, message));
         }
@@ -135,6 +131,27 @@ impl Control {
     }
 }
 
+/// Names that are all different.
+#[derive(Default)]
+struct Names {
+    used: HashSet<String>,
+    /// The last number behind each name: one line of a file can have thousands of problems.
+    numbers: HashMap<String, usize>,
+}
+
+impl Names {
+    /// Returns the name, with a number behind it if it is taken.
+    fn take(&mut self, about: String) -> String {
+        let mut name = about.clone();
+        while !self.used.insert(name.clone()) {
+            let last = self.numbers.entry(about.clone()).or_insert(1);
+            *last += 1;
+            name = format!("{about}#{last}");
+        }
+        name
+    }
+}
+
 fn metrics() -> [Metric; 9] {
     let metric = |name: &str, item, ty| Metric::new(format!("{}.control.{name}", crate::ROOT), item, ty);
     let of_groups = |name: &str, item, ty| {
@@ -157,7 +174,7 @@ fn metrics() -> [Metric; 9] {
     let mut age = of_groups("age", AGE, Type::Double);
     age.units(Units::SECONDS).help("Time since the last sample", "No samples are taken while nobody asks for any.");
     let mut interval = of_groups("interval", INTERVAL, Type::Double);
-    interval.discrete().units(Units::SECONDS).storable().help(
+    interval.discrete().units(Units::SECONDS).restricted().help(
         "Time between samples",
         "A value from 0.01 to 86400 that is stored here holds until the agent ends, or its configuration is loaded\n\
          again and says otherwise. It is the time that differences and rates are over.",
@@ -174,7 +191,24 @@ fn metrics() -> [Metric; 9] {
     let mut reload = metric("reload", RELOAD, Type::U32);
     reload
         .discrete()
-        .storable()
+        .restricted()
         .help("Any value stored here loads the configuration again", "So does SIGHUP. The value is always 0.");
     [samples, errors, evaluation, age, interval, good, bad, message, reload]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many that a search from the beginning for each would not end.
+    #[test]
+    fn any_number_of_problems_of_one_line_have_names_of_their_own() {
+        let mut names = Names::default();
+        assert_eq!(
+            ["a", "a#2", "a", "a", "b"].map(|name| names.take(name.to_owned())),
+            ["a", "a#2", "a#3", "a#4", "b"]
+        );
+        let last = (0..200_000).map(|_| names.take("file:7".to_owned())).last();
+        assert_eq!(last.as_deref(), Some("file:7#200000"));
+    }
 }

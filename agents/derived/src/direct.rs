@@ -192,6 +192,10 @@ impl Running for Direct {
         self.agents.borrow().news().labels
     }
 
+    fn close(&mut self) {
+        self.agents.borrow_mut().close();
+    }
+
     fn reload(&mut self, group: Group) {
         self.group = group;
         self.bound = None;

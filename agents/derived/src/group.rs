@@ -19,7 +19,8 @@ use crate::show::Show;
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) name: String,
-    pub(crate) operands: Operands,
+    /// What the configuration says of it.
+    config: config::Group,
     /// Its number among the groups.
     pub(crate) inst: Inst,
     pub(crate) running: Box<dyn Running>,
@@ -41,21 +42,41 @@ impl Group {
         patience: Duration,
         pool: &mut Pool,
     ) -> Start<Group> {
-        let (name, operands) = (group.name.clone(), group.operands.clone());
+        let config = group.clone();
         let interval = group.interval.unwrap_or(interval);
-        let running: Box<dyn Running> = match &operands {
+        let running: Box<dyn Running> = match &config.operands {
             Operands::Host(host) => Box::new(Host::start(group, host.clone(), own, interval)?),
             Operands::Agents(_) => Box::new(Direct::new(group, interval, patience, pool)),
         };
-        Ok(Group { name, operands, inst, running, shown: None, hidden: Vec::new(), asked: Vec::new() })
+        let name = config.name.clone();
+        Ok(Group { name, config, inst, running, shown: None, hidden: Vec::new(), asked: Vec::new() })
     }
 
-    /// The same with other definitions.
-    pub(crate) fn with(mut self, group: config::Group, inst: Inst) -> Group {
+    /// Returns whether a configuration is of this group, perhaps with other definitions.
+    pub(crate) fn is(&self, group: &config::Group) -> bool {
+        (&self.name, &self.config.operands) == (&group.name, &group.operands)
+    }
+
+    /// Returns whether a configuration has nothing new for this group but its interval.
+    pub(crate) fn is_unchanged(&self, group: &config::Group) -> bool {
+        // Messages about what is wrong say where it stands.
+        self.config.means_the_same(group) && (self.bad() == 0 || self.config.stands_the_same(group))
+    }
+
+    /// Adopts a configuration of the group. Without other definitions it keeps its history.
+    pub(crate) fn adopt(&mut self, group: config::Group) {
         if let Some(interval) = group.interval {
             self.running.set_interval(interval);
         }
-        self.running.reload(group);
+        if !self.is_unchanged(&group) {
+            self.running.reload(group.clone());
+        }
+        self.config = group;
+    }
+
+    /// The group with a configuration, to be shown anew.
+    pub(crate) fn with(mut self, group: config::Group, inst: Inst) -> Group {
+        self.adopt(group);
         Group { inst, shown: None, ..self }
     }
 

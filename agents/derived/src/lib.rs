@@ -14,6 +14,7 @@ mod direct;
 mod group;
 mod host;
 mod link;
+mod loading;
 mod metrics;
 mod operands;
 mod options;
@@ -34,9 +35,9 @@ pub use check::check;
 use config::{Config, NameSpace, Operands, Problem};
 use control::Control;
 use group::Group;
+use loading::Loading;
 use metrics::Labels;
 use operands::agents::Pool;
-pub use operands::become_operand;
 use options::Options;
 use show::{At, Show};
 
@@ -73,11 +74,13 @@ pub struct Derived {
     turns: u64,
     /// How often labels of groups have changed, as clients have been told.
     labels: u64,
+    loading: Loading,
 }
 
 impl Agent for Derived {
     const NAME: &'static str = "derived";
     const DOMAIN: u16 = 404;
+    const WANTS: Flags = Flags::AUTHORIZE;
 
     fn options(command: Command) -> Command {
         options::augment(command)
@@ -105,6 +108,7 @@ impl Agent for Derived {
             ready: Cell::new(false),
             turns: 0,
             labels: 0,
+            loading: Loading::default(),
         })
     }
 
@@ -128,13 +132,15 @@ impl Agent for Derived {
         if let Some(hangups) = HANGUPS.get() {
             set.readable(0, hangups);
         }
+        self.loading.due(Instant::now()).into_iter().for_each(|due| set.at(due));
     }
 
     fn wake(&mut self, _: Wake) {
         if HANGUPS.get().is_some_and(Hangups::take) {
             info!("SIGHUP");
-            self.load();
+            self.loading.ask();
         }
+        self.load_if_due();
         self.groups.iter_mut().for_each(|group| group.running.wake());
     }
 
@@ -143,6 +149,7 @@ impl Agent for Derived {
             let until = Instant::now() + host::PATIENCE;
             self.groups.iter().for_each(|group| group.running.settle(until));
         }
+        self.load_if_due();
         self.take_over();
         match request {
             Request::Desc(item) => {
@@ -228,13 +235,20 @@ impl Agent for Derived {
     fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
         // Before the answer: who stores here asks for what is new next.
         if Control::store(item, inst, value, &mut self.groups)? {
-            self.load();
+            self.loading.ask();
+            self.load_if_due();
         }
         Ok(())
     }
 
     fn done(&mut self, _: Request, _: Client) {
         self.groups.iter_mut().for_each(|group| group.running.done());
+    }
+}
+
+impl Drop for Derived {
+    fn drop(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.running.close());
     }
 }
 
@@ -246,6 +260,11 @@ fn presentable(e: Error) -> Error {
     }
 }
 
+/// Logs what is wrong at a place. With a caret below an expression it has several lines.
+fn complain(place: &dyn std::fmt::Display, text: &str) {
+    text.lines().for_each(|line| warn!(source = %place, "{line}"));
+}
+
 impl Derived {
     /// The labels of the operands' domain that one of ours stands for.
     fn labels_of(&self, serial: Serial) -> Option<&Labels> {
@@ -253,10 +272,15 @@ impl Derived {
         self.groups.get(group)?.running.labels(indom)
     }
 
-    /// Loads the configuration again.
-    fn load(&mut self) {
+    /// Loads the configuration again, if that is wanted and not too much.
+    fn load_if_due(&mut self) {
+        let start = Instant::now();
+        if self.loading.due(start).is_none_or(|due| due > start) {
+            return;
+        }
         let names = NameSpace::installed(self.domain);
         self.run(Config::load(&self.options.path, &self.options.host, &names));
+        self.loading.done(start);
     }
 
     /// How long each group may wait in a request for the agents that are started for it.
@@ -268,15 +292,24 @@ impl Derived {
     /// Starts what a configuration says. Groups that have kept name and operands go on.
     fn run(&mut self, config: Config) {
         let patience = self.patience(&config);
-        config.problems.iter().for_each(|problem| warn!("{problem}"));
-        self.show.add_roots(config.roots());
+        config.problems.iter().for_each(|problem| complain(&problem.place, &problem.to_string()));
+        let roots = config.roots();
+        // A group without definitions would wait for its operands for nothing.
+        let groups: Vec<_> = config.groups.into_iter().filter(|group| !group.definitions.is_empty()).collect();
         self.problems = config.problems;
+        // Clients are not to look at names again that are what they were.
+        if groups.len() == self.groups.len() && self.groups.iter().zip(&groups).all(|(old, new)| old.is_unchanged(new))
+        {
+            self.groups.iter_mut().zip(groups).for_each(|(old, new)| old.adopt(new));
+            self.tell_problems();
+            return;
+        }
+        self.show.add_roots(roots);
         self.control.forget_groups();
         self.show.clear();
         let mut old = std::mem::take(&mut self.groups);
-        // A group without definitions would wait for its operands for nothing.
-        for group in config.groups.into_iter().filter(|group| !group.definitions.is_empty()) {
-            let same = old.iter().position(|old| old.name == group.name && old.operands == group.operands);
+        for group in groups {
+            let same = old.iter().position(|old| old.is(&group));
             let started = match (self.control.number(&group.name), same) {
                 (Ok(inst), Some(at)) => Ok(old.swap_remove(at).with(group, inst)),
                 (Ok(inst), None) => {

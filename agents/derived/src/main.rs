@@ -1,9 +1,6 @@
 //! The daemon.
 
 fn main() -> std::process::ExitCode {
-    if let Some(ended) = pmda_derived::become_operand(std::env::args_os()) {
-        return ended;
-    }
     if let Some(ended) = pmda_derived::check(std::env::args_os()) {
         return ended;
     }

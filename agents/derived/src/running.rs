@@ -54,6 +54,9 @@ pub(crate) trait Running: Debug {
         0
     }
 
+    /// The agent ends: whatever will take its time to end begins with it.
+    fn close(&mut self) {}
+
     /// The answer has gone out.
     fn done(&mut self) {}
 

@@ -291,7 +291,7 @@ impl Sampler {
             old => {
                 let (good, bad) = (metrics.good.len(), metrics.bad.len());
                 info!("group {}: {good} definitions are metrics, {bad} are not", self.group.name);
-                metrics.bad.iter().for_each(|bad| warn!("{}", bad.message));
+                metrics.bad.iter().for_each(|bad| crate::complain(&bad.name, &bad.message));
                 let demand = match old {
                     Some(old) => old.demand.carried_over(&old.metrics, &metrics),
                     None => {

@@ -31,6 +31,8 @@ if test -e bad; then
     large) cat creds; dd bs=1 count=20 2>/dev/null; printf '\\020\\0\\0\\0\\0\\0\\160\\001'; exec cat /dev/zero;;
     cut) PMDADERIVED -d 405 -c /dev/null -l good.log --username USER | dd bs=1 count=50 2>/dev/null;;
     ends) exit 3;;
+    parent) sleep 1000 & echo $! >> pids.$2; sleep 1000; exit;;
+    loud) yes 'a line that nobody wants to read' >&2;;
     esac
 fi
 good
@@ -287,6 +289,52 @@ fn they_end_when_the_agent_is_killed() {
     while running(pids[1]) {
         std::thread::yield_now();
     }
+}
+
+/// What an agent has started goes with it, whether it fails or this one is killed.
+#[test]
+fn their_children_end_with_them() {
+    let mut derived = Derived::start(&group("one", "parent"));
+    assert_eq!(derived.value("derived.one").as_deref(), Ok("5"));
+    fs::write(derived.path("bad"), "").unwrap();
+    derived.signal("one", Signal::SIGKILL);
+    assert_eq!(derived.value("derived.one"), Err(Error::AGAIN));
+    let of_one = |derived: &mut Derived, n| {
+        derived.until("a parent", |derived| Some(derived.pids("one")).filter(|pids| pids.len() >= n))
+    };
+    let pids = of_one(&mut derived, 3);
+    assert!(running(pids[2]));
+    // It fails, by not sending its version.
+    kill(Pid::from_raw(pids[1] as i32), Signal::SIGKILL).unwrap();
+    derived.until("the end of its child", |derived| {
+        let _ = derived.value("derived.one");
+        (!running(pids[2])).then_some(())
+    });
+    let pids = of_one(&mut derived, 5);
+    kill(Pid::from_raw(derived.agent.pid().unwrap() as i32), Signal::SIGKILL).unwrap();
+    drop(derived.agent);
+    let end = Instant::now() + Duration::from_secs(60);
+    while pids.iter().any(|pid| running(*pid)) {
+        assert!(Instant::now() < end, "{pids:?}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Its standard error goes to this one's log, but not all of it.
+#[test]
+fn one_that_writes_all_the_time() {
+    let mut derived = Derived::start(&format!("{}{}", group("one", "loud"), group("other", "good")));
+    assert_eq!(derived.value("derived.one").as_deref(), Ok("5"));
+    fs::write(derived.path("bad"), "").unwrap();
+    derived.signal("one", Signal::SIGKILL);
+    derived.until("it complains", |derived| {
+        assert_eq!(derived.value("derived.other").as_deref(), Ok("5"));
+        let _ = derived.value("derived.one");
+        derived.log().contains("agent sh: a line that nobody wants to read").then_some(())
+    });
+    sleep(Duration::from_millis(200));
+    assert!(derived.log().len() < 20_000, "{}", derived.log().len());
+    assert_eq!(derived.value("derived.other").as_deref(), Ok("5"));
 }
 
 /// A process that nobody waits for any more may stay as a zombie for a moment.

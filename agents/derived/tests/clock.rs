@@ -72,3 +72,47 @@ fn the_interval_can_be_stored() {
     watch.until("a difference", |values| values[1].as_ref().is_ok_and(|values| !values.is_empty()));
     assert!(pmcd.run("pminfo", ["-f", "derived.control.interval"]).ok().contains("value 0.05"));
 }
+
+/// What a reload leaves as it is goes on, and clients are not told of names.
+#[test]
+#[ignore = "needs PCP"]
+fn a_reload_keeps_the_history_of_what_is_unchanged() {
+    let scene = Scene::new(CONFIG);
+    let pmcd = scene.pmcd().agent(operand()).agent(scene.agent(&["-t", "2sec"])).start();
+    let mut watch = Watch::new(&pmcd, &["derived.step"]);
+    let has_value = |values: &[Result<Vec<_>, _>]| values[0].as_ref().is_ok_and(|values| !values.is_empty());
+    watch.until("a difference", has_value);
+    for n in 0..5 {
+        if n == 3 {
+            // Nor does a comment change anything.
+            scene.write(&format!("# a comment\n{CONFIG}"));
+        }
+        pmcd.run("pmstore", ["derived.control.reload", "1"]).ok();
+        let values = watch.fetch();
+        assert!(has_value(&values), "{n}: {values:?}");
+    }
+}
+
+/// pmcd tells who has come over its Unix socket, and nothing of others.
+#[test]
+#[ignore = "needs PCP and root"]
+fn controls_are_for_administrators() {
+    let scene = Scene::new(CONFIG);
+    let pmcd = scene.start(&[]);
+    pmcd.run("pmstore", ["derived.control.reload", "1"]).ok();
+    pmcd.run("pmstore", ["derived.control.interval", "5"]).ok();
+    let unix = pmcd.host();
+    let inet = format!("127.0.0.1:{}", pmcd.port());
+    std::fs::set_permissions(pmcd.dir(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for (host, user) in [(&unix, "nobody"), (&inet, "root"), (&inet, "nobody")] {
+        for metric in ["derived.control.reload", "derived.control.interval"] {
+            let mut pmstore = std::process::Command::new("setpriv");
+            pmstore.args(["--clear-groups", "--reuid", user, "pmstore", "-h", host, metric, "1"]);
+            let output = pmstore.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("No permission"), "{host} {user} {metric}: {output:?}");
+        }
+    }
+    let log = pmcd.log("derived");
+    assert!(log.contains("refused to let an unknown user store") && log.contains("refused to let user 65534"), "{log}");
+}

@@ -72,7 +72,8 @@ fn what_is_wrong_is_told_and_the_rest_goes_on() {
     }
     let log = pmcd.log("derived");
     for part in [
-        " sample.long.one +\n                 ^\n",
+        ") Warning:  sample.long.one +\n",
+        ") Warning:                  ^\n",
         "expected to follow PLUS",
         "operand no.such.metric: Unknown operand metric",
     ] {

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use pmda::pmapi::Config;
 use pmda::prelude::*;
 
-use crate::Files;
+use crate::{Files, limits};
 
 pub(crate) const CLUSTER: u16 = 0;
 
@@ -25,17 +25,29 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
     pub(crate) fn add_controls(&mut self) {
         let name = |last| format!("{}.control.{last}", self.prefix);
         let mut reload = Metric::new(name("reload"), RELOAD, Type::I32);
-        reload.storable().help(
+        reload.restricted().help(
             "Control maps reloading",
             "Writing anything other then 0 to this metric will result in\nre-reading directory and re-mapping files.\n",
         );
         let mut debug = Metric::new(name("debug"), DEBUG, if self.newer { Type::String } else { Type::I32 });
-        debug.storable().help("Debug flag", "See pmdbg(1).  pmstore into this metric to change the debug value.\n");
+        debug.restricted().help("Debug flag", "See pmdbg(1).  pmstore into this metric to change the debug value.\n");
         let mut files = Metric::new(name("files"), FILES, Type::I32);
         files.help("Memory mapped file count", "Count of currently mapped and exported statistics files.\n");
         let mut metrics = Metric::new(name("metrics"), METRICS, Type::I32);
         metrics.help("Number of metrics", "How many metrics of files are exported.");
         for metric in [reload, debug, files].into_iter().chain(self.newer.then_some(metrics)) {
+            if let Err(e) = self.controls.insert(&metric) {
+                tracing::error!("{}: {e}", self.prefix);
+            }
+        }
+    }
+
+    /// Adds the metrics of what was left out to those that clients find.
+    pub(crate) fn show_limits(&mut self) {
+        if std::mem::take(&mut self.limits).is_empty() {
+            return;
+        }
+        for metric in limits::metrics(&self.prefix) {
             if let Err(e) = self.controls.insert(&metric) {
                 tracing::error!("{}: {e}", self.prefix);
             }
@@ -49,7 +61,7 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
             DEBUG => out.put(self.debug),
             FILES => out.put(i32::try_from(self.files.file_count()).unwrap_or(i32::MAX)),
             METRICS if self.newer => out.put(i32::try_from(self.files.metric_count()).unwrap_or(i32::MAX)),
-            _ => Err(Error::PMID),
+            _ => out.put(self.budgets.value(item).ok_or(Error::PMID)?),
         }
     }
 

@@ -7,16 +7,20 @@
 
 mod control;
 mod domain;
+mod limits;
 mod names;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use clap::{Args as _, FromArgMatches as _};
 use domain::Domain;
+use limits::{Budgets, Options};
 use mmv::collection::{Collection, Help, Labelled as Owner};
 use names::Trees;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use pmda::limits::Accounts;
 use pmda::pmapi;
 use pmda::prelude::*;
 
@@ -33,6 +37,10 @@ pub struct Files<const DOMAIN: u16> {
     /// The agent's name, with which all names begin.
     prefix: String,
     controls: Dynamic,
+    /// What was left out.
+    budgets: Budgets,
+    /// The names of the metrics that show it, unless these are among the controls.
+    limits: Vec<String>,
     /// How often files have changed.
     version: u64,
     trees: Trees,
@@ -52,16 +60,28 @@ pub struct Files<const DOMAIN: u16> {
 impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
     const NAME: &'static str = if DOMAIN == 4 { "pmproxy" } else { "mmv" };
     const DOMAIN: u16 = DOMAIN;
+    const WANTS: Flags = Flags::AUTHORIZE;
+
+    fn options(command: clap::Command) -> clap::Command {
+        Options::augment_args(command)
+    }
 
     fn new(setup: &mut Setup) -> Start<Self> {
+        let options = Options::from_arg_matches(setup.options())?;
         let prefix = setup.name().to_owned();
         let mut files = Collection::new(&prefix, setup.config().tmp_dir().join(&prefix));
         files.keep_open(OPEN_FILES.load(Relaxed));
+        files.set_limits(options.limits());
+        let mut accounts = Accounts::new();
+        files.charge(move |uid| accounts.charged(uid));
+        let budgets = Budgets::new(&files.limits());
         files.refresh();
         let mut agent = Files {
             domain: setup.domain(),
             files,
             controls: setup.dynamic([Self::NAME]),
+            budgets,
+            limits: limits::metrics(&prefix).map(|metric| metric.name().to_owned()).collect(),
             prefix,
             version: 0,
             trees: Trees::default(),
@@ -72,6 +92,7 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
             is_fresh: false,
         };
         agent.add_controls();
+        agent.take_note(false);
         Ok(agent)
     }
 
@@ -146,7 +167,9 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
             TextKind::Help => Help::Long,
         };
         match of {
-            Subject::Metric(pmid) if pmid.item().cluster() == control::CLUSTER => Ok(None),
+            Subject::Metric(pmid) if pmid.item().cluster() == control::CLUSTER => {
+                Ok(limits::text(pmid.item()).map(str::as_bytes))
+            }
             Subject::Metric(pmid) => self.files.help(pmid.item(), which).map(Some),
             Subject::InDom(indom) => self.files.indom_help(indom.serial(), which).map(Some),
         }

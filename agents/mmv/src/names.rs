@@ -9,7 +9,8 @@ use pmda::pmapi::{Desc, InDom, PmId};
 use pmda::prelude::*;
 use pmns::Tree;
 
-use crate::Files;
+use crate::control::CLUSTER;
+use crate::{Files, limits};
 
 impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
     fn version(&self) -> u64 {
@@ -17,6 +18,9 @@ impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
     }
 
     fn desc(&self, pmid: PmId) -> Option<Desc> {
+        if pmid.item().cluster() == CLUSTER {
+            return self.item(pmid).and_then(|_| limits::desc(pmid));
+        }
         let MetricDesc { item, ty, indom, semantics, units } = self.files.desc(self.item(pmid)?).ok()?;
         let pmid = PmId::new(self.domain, item);
         let indom = indom.map(|serial| InDom::new(self.domain, serial));
@@ -24,14 +28,22 @@ impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
     }
 
     fn lookup(&self, name: &str) -> Option<PmId> {
-        Some(PmId::new(self.domain, self.files.item(name).ok()?))
+        let limit = self.limits.iter().position(|limit| limit == name).map(limits::item);
+        Some(PmId::new(self.domain, limit.or_else(|| self.files.item(name).ok())?))
     }
 
     fn name(&self, pmid: PmId) -> Option<&str> {
-        self.files.name(self.item(pmid)?).ok()
+        let item = self.item(pmid)?;
+        let limit = limits::index(item).and_then(|index| self.limits.get(index)).map(String::as_str);
+        limit.or_else(|| self.files.name(item).ok())
     }
 
     fn children(&self, name: &str, give: &mut dyn FnMut(&str, bool)) -> Option<()> {
+        if self.is_limits(name) {
+            let all = self.limits.iter().filter_map(|limit| limit.rsplit('.').next());
+            all.for_each(|last| give(last, true));
+            return Some(());
+        }
         if name == self.prefix {
             for (head, _) in self.files.heads().rev().filter(|(head, _)| *head != CONTROL) {
                 give(head, self.files.item(&format!("{name}.{head}")).is_ok());
@@ -44,6 +56,10 @@ impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
     }
 
     fn traverse(&self, name: &str, give: &mut dyn FnMut(&str)) -> Option<()> {
+        if self.is_limits(name) || self.limits.iter().any(|limit| limit == name) {
+            self.limits.iter().filter(|limit| limit.starts_with(name)).for_each(|limit| give(limit));
+            return Some(());
+        }
         if name != self.prefix {
             self.trees.of(self.files.part(name)?, self.domain).node(name)?.each_name(give);
             return Some(());
@@ -69,12 +85,21 @@ const CONTROL: &str = "control";
 impl<const DOMAIN: u16> Files<DOMAIN> {
     /// Files have been looked at.
     pub(crate) fn take_note(&mut self, changed: bool) {
+        if self.budgets.count(&self.files.take_left_out()) {
+            self.show_limits();
+        }
         if changed {
             self.version += 1;
             self.trees.keep(&self.files);
             self.domains.clear();
             tracing::debug!("{}: {} files", self.prefix, self.files.file_count());
         }
+    }
+
+    /// Whether a name is the node of the limits, which is there when it is asked for before others show it.
+    fn is_limits(&self, name: &str) -> bool {
+        !self.limits.is_empty()
+            && name.strip_prefix(&*self.prefix).and_then(|name| name.strip_prefix('.')) == Some(limits::NODE)
     }
 
     fn item(&self, pmid: PmId) -> Option<Item> {

@@ -227,3 +227,75 @@ fn a_hundred_thousand_values_in_a_thousand_files() {
     assert_eq!(mmv.fetch(&pmids).unwrap().changes(), Changes::NAMES);
     assert!(mmv.pmid("mmv.f501.more").is_ok());
 }
+
+const LIMITS: [&str; 4] = ["files", "memory", "values", "delayed"];
+
+#[test]
+fn what_limits_leave_out_is_counted() {
+    let (tmp, files) = scene();
+    let registry = registry(&files, "honest");
+    let honest: Counter = registry.counter("x").register().unwrap();
+    let mut mmv = agent::<Mmv>(&tmp);
+    let names = LIMITS.map(|limit| format!("mmv.control.limits.{limit}"));
+    // Who asks for them finds them. They are not among all names, which PCP's tests look at, before there is a reason.
+    let controls = ["mmv.control.files", "mmv.control.debug", "mmv.control.reload"];
+    assert_eq!(mmv.traverse("mmv.control").unwrap(), controls);
+    assert_eq!(mmv.traverse("mmv.control.limits").unwrap(), names);
+    assert_eq!(mmv.traverse(&names[2]).unwrap(), names[2..3]);
+    for name in &names {
+        let pmid = mmv.pmid(name).unwrap();
+        assert_eq!(mmv.value(pmid).unwrap(), Atom::U64(0));
+        assert_eq!(mmv.desc(pmid).unwrap().pmid, pmid);
+        assert!(mmv.text(Subject::Metric(pmid), TextKind::Help).is_ok());
+    }
+    assert_eq!(mmv.desc(control(14)).unwrap_err().code(), Error::PMID);
+    for i in 0..1300 {
+        fs::write(files.join(format!("a{i}")), "MMV").unwrap();
+    }
+    honest.inc();
+    assert_eq!(changes(&mut mmv), Changes::NAMES);
+    let left_out = mmv.pmid(&names[0]).unwrap();
+    assert_eq!(mmv.value(left_out).unwrap(), Atom::U64(1301 - 1250));
+    let mut all = mmv.traverse("mmv.control").unwrap();
+    all.sort_unstable();
+    let mut expected: Vec<String> = controls.iter().map(|name| (*name).to_owned()).chain(names).collect();
+    expected.sort_unstable();
+    assert_eq!(all, expected);
+    let x = mmv.pmid("mmv.honest.x").unwrap();
+    assert_eq!(mmv.value(x).unwrap(), Atom::U64(1));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_one_user_has_takes_nothing_from_another() {
+    use std::os::unix::fs::{chown, lchown, symlink};
+    let (tmp, files) = scene();
+    let secret = tmp.path().join("secret");
+    fs::write(&secret, raw::one_metric("secret").0).unwrap();
+    for i in 0..1500 {
+        let path = files.join(format!("a{i:04}"));
+        fs::write(&path, raw::one_metric("x").0).unwrap();
+        chown(&path, Some(2001), None).unwrap();
+    }
+    // What its owner cannot read, and what it can.
+    symlink(&secret, files.join("a_link")).unwrap();
+    symlink(files.join("a0000"), files.join("a_own")).unwrap();
+    symlink(&secret, files.join("z_link")).unwrap();
+    for link in ["a_link", "a_own"] {
+        lchown(files.join(link), Some(2001), None).unwrap();
+    }
+    let registry = registry(&files, "honest");
+    let _: Counter = registry.counter("x").register().unwrap();
+    chown(files.join("honest"), Some(2002), None).unwrap();
+    let mut mmv = agent::<Mmv>(&tmp);
+    let names = mmv.traverse("mmv").unwrap();
+    let has = |file: &str| names.iter().any(|name| name.starts_with(&format!("mmv.{file}.")));
+    assert_eq!(["honest", "a_link", "z_link"].map(has), [true, false, true]);
+    let x = mmv.pmid("mmv.honest.x").unwrap();
+    // What the other user has renamed, removed and added changes no identifier.
+    for i in 0..20 {
+        fs::remove_file(files.join(format!("a{i:04}"))).unwrap();
+        _ = changes(&mut mmv);
+        assert_eq!(mmv.pmid("mmv.honest.x").unwrap(), x);
+    }
+}

@@ -64,7 +64,7 @@ fn main() {
     if !is_bench() {
         return;
     }
-    // In memory, as $PCP_RUN_DIR is on most systems.
+    // In memory, as files are.
     let memory = Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let dir = tempfile::tempdir_in(parent).unwrap();

@@ -1,19 +1,24 @@
 //! Event records: each transaction and point, with its fields and what it is a part of.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
 
 use pmda::prelude::*;
 use trace::light::{ReadError, Reader, Record, now};
 use trace::protocol::{Data, Kind};
 use tracing::warn;
 
-use crate::filter::{Filter, Key};
+use crate::fair::{Fair, LeftOut, Room};
+use crate::fields::{self, Come, Fields};
+use crate::filter::{Filter, Token};
+use crate::limits::{Account, Limits};
+use crate::names::{shown, shown_lines};
 
 const CLUSTER: u16 = 1;
-/// The cluster of fields.
-const FIELDS: u16 = 2;
 
 const RECORDS: Item = Item::new(CLUSTER, 0);
 const COUNT: Item = Item::new(CLUSTER, 1);
@@ -32,12 +37,12 @@ const FIELD: Item = Item::new(CLUSTER, 17);
 
 /// Bytes of records that wait for clients; when they are used up the oldest give way.
 const MEMORY_LIMIT: usize = 4 << 20;
-/// As many cells of a process are read at once: all that its threads have, but of very many.
-const WANTED: u64 = 1 << 18;
-/// As many while nobody reads records, for those who are yet to come.
-const UNWANTED: u64 = 1 << 15;
+/// As many cells of a process are read at once: more than the queue has room for.
+const AT_ONCE: u64 = 1 << 15;
 /// As many records of TCP are put aside at once.
 const MOST_PENDING: usize = 1 << 12;
+/// As many records count as lost before one, at most: a process may say that there were any number.
+const MOST_MISSED: u32 = 1 << 26;
 /// Bits of a record's own identifier that go into the one of the host.
 const ID_BITS: u32 = 42;
 
@@ -46,16 +51,47 @@ const ID_BITS: u32 = 42;
 pub(crate) struct Events {
     queue: EventQueue,
     names: Dynamic,
-    prefix: String,
-    /// The items of fields; none when there is no more room for them.
-    fields: HashMap<Box<str>, Option<Item>>,
+    fields: Fields,
+    filters: Rc<RefCell<Fair>>,
+    refused: LeftOut,
     /// Records of all processes, to be sorted.
     pending: Vec<Pending>,
     missed: u64,
+    turns: Turns,
+    start: Instant,
+    forget_time: Duration,
+    /// When fields were looked for last that are to be forgotten, in seconds since the start.
+    swept: u32,
+}
+
+/// What accounts have put into the queue in this second: one that puts more than its part takes no room from others.
+#[derive(Debug, Default)]
+struct Turns {
+    second: u32,
+    spent: HashMap<Account, usize>,
+    /// Accounts in the second before.
+    before: usize,
+}
+
+impl Turns {
+    /// Whether an account may put so much into the queue now, which counts then. One alone may put anything.
+    fn take(&mut self, second: u32, account: Account, size: usize) -> bool {
+        if second != self.second {
+            self.before = if second == self.second + 1 { self.spent.len() } else { 0 };
+            self.second = second;
+            self.spent.clear();
+        }
+        let accounts = self.spent.len().max(self.before);
+        let spent = self.spent.entry(account).or_default();
+        let takes = accounts < 2 || *spent + size <= MEMORY_LIMIT / accounts;
+        *spent += if takes { size } else { 0 };
+        takes
+    }
 }
 
 #[derive(Debug)]
 struct Pending {
+    account: Account,
     time: u64,
     flags: EventFlags,
     /// How many of its thread came before it, and were overwritten.
@@ -71,7 +107,7 @@ struct Pending {
 }
 
 impl Events {
-    pub(crate) fn new(setup: &mut Setup) -> Events {
+    pub(crate) fn new(setup: &mut Setup, limits: &Limits) -> Events {
         let prefix = setup.name().to_owned();
         for (name, item, ty, clock) in [
             ("records", RECORDS, Type::Event, "microseconds"),
@@ -128,10 +164,15 @@ impl Events {
         Events {
             queue: setup.event_queue(MEMORY_LIMIT).keeping(),
             names,
-            prefix,
-            fields: HashMap::new(),
+            fields: Fields::new(format!("{prefix}.event.field"), limits),
+            filters: Rc::new(RefCell::new(Fair::new(limits.filters, limits.filters))),
+            refused: LeftOut::new(format_args!("filters of event records, {} in all", limits.filters)),
             pending: Vec::new(),
             missed: 0,
+            turns: Turns::default(),
+            start: Instant::now(),
+            forget_time: limits.forget_time,
+            swept: 0,
         }
     }
 
@@ -140,7 +181,7 @@ impl Events {
     }
 
     pub(crate) fn is_own(item: Item) -> bool {
-        matches!(item.cluster(), CLUSTER | FIELDS)
+        item.cluster() == CLUSTER || fields::is_own(item)
     }
 
     pub(crate) fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
@@ -165,12 +206,34 @@ impl Events {
             self.queue.clear_filter(client);
             return Ok(());
         }
-        let filter = Filter::parse(text, |field| self.field(field)).map_err(|e| {
-            warn!("filter {text}: {e}");
+        let uid = client.uid();
+        let Some(token) = self.filter_of(uid.map_or(Account::Host(Ipv4Addr::UNSPECIFIED), Account::User)) else {
+            return Err(Error::PERMISSION);
+        };
+        let filter = Filter::parse(text, token).map_err(|e| {
+            let of = |uid| format!("uid {uid}");
+            let of = uid.map_or_else(|| "another host".to_owned(), of);
+            warn!(source = %of, "filter of {of}: {e}");
             Error::BADSTORE
         })?;
-        self.queue.set_filter(client, move |event| filter.passes(event));
+        let fields = self.fields.clone();
+        self.queue.set_filter(client, move |event| filter.passes(event, &fields));
         Ok(())
+    }
+
+    /// Room for a filter of a client of pmcd, as long as it is there.
+    fn filter_of(&mut self, account: Account) -> Option<Token> {
+        // A filter that somebody else has set is not taken away: it would let all records pass.
+        let has_room = self.filters.borrow().room(account, 1) == Room::Free;
+        if !has_room {
+            self.refused.add(account, 1);
+        }
+        has_room.then(|| Token::new(&self.filters, account))
+    }
+
+    /// Filters, and fields, that had no room.
+    pub(crate) fn left_out(&self) -> [u64; 2] {
+        [self.refused.count(), self.fields.left_out()]
     }
 
     /// Whether somebody reads records.
@@ -180,42 +243,68 @@ impl Events {
 
     /// What has come over TCP.
     #[inline]
-    pub(crate) fn add(&mut self, data: &Data<'_>) {
+    pub(crate) fn add(&mut self, account: Account, data: &Data<'_>) {
         if self.are_wanted() {
-            self.pending.push(Pending::over_tcp(data));
+            self.pending.push(Pending::over_tcp(account, data));
             if self.pending.len() >= MOST_PENDING {
                 self.publish();
             }
         }
     }
 
-    /// Takes the records of a process that are new.
-    pub(crate) fn read(&mut self, reader: &mut Reader) -> Result<(), ReadError> {
-        let limit = if self.are_wanted() { WANTED } else { UNWANTED } / reader.lanes().max(1) as u64;
-        let process = reader.process().pid;
+    /// Takes the records of a process that are new. Its number is 0 if it is not known.
+    pub(crate) fn read(&mut self, account: Account, reader: &mut Reader, process: u32) -> Result<(), ReadError> {
+        let limit = AT_ONCE / reader.lanes().max(1) as u64;
         let pending = &mut self.pending;
-        reader.records(limit, |kind, tag, record| pending.push(Pending::new(kind, tag, record, process)))?;
+        reader.records(limit, |kind, tag, record| pending.push(Pending::new(account, process, kind, tag, record)))?;
+        // Those of all files are sorted together, unless they are more than ever wait for clients.
+        if self.pending.len() as u64 > AT_ONCE {
+            self.publish();
+        }
         Ok(())
     }
 
     /// Puts what was taken where clients find it, in the order of time.
     pub(crate) fn publish(&mut self) {
+        let second = u32::try_from(self.start.elapsed().as_secs()).unwrap_or(u32::MAX);
+        self.forget(second);
         let mut pending = std::mem::take(&mut self.pending);
         pending.sort_by_key(|record| record.time);
         let (wall, clock) = (SystemTime::now(), now());
         for record in pending.drain(..) {
-            let time = Duration::from_nanos(clock.abs_diff(record.time));
-            let time = if record.time <= clock { wall.checked_sub(time) } else { wall.checked_add(time) };
-            self.push(time.unwrap_or(wall).into(), &record);
+            // A process may say any time; none is yet to come.
+            let time = wall.checked_sub(Duration::from_nanos(clock.saturating_sub(record.time)));
+            let time = time.unwrap_or(wall).into();
+            if self.turns.take(second, record.account, record.size()) {
+                self.push(time, &record, second);
+            } else {
+                self.lose(time, 1);
+            }
         }
         self.pending = pending;
     }
 
-    fn push(&mut self, time: Stamp, record: &Pending) {
+    /// Gives back the metrics of fields that have not come for long.
+    fn forget(&mut self, now: u32) {
+        self.refused.flush();
+        let forget = u32::try_from(self.forget_time.as_secs()).unwrap_or(u32::MAX);
+        if now - self.swept >= (forget / 8).clamp(1, 600) {
+            self.swept = now;
+            self.fields.forget(now.saturating_sub(forget), &mut self.names);
+        }
+    }
+
+    fn lose(&mut self, time: Stamp, count: u32) {
+        self.queue.lost(time, count);
+        self.missed = self.missed.saturating_add(count.into());
+    }
+
+    fn push(&mut self, time: Stamp, record: &Pending, now: u32) {
+        let (known, names, account) = (&self.fields, &mut self.names, record.account);
         let fields: Vec<(Item, Cow<'_, str>)> = record
             .fields
             .iter()
-            .map(|(key, value)| match self.field(key) {
+            .map(|(key, value)| match known.item(Come { key, account, now }, names) {
                 Some(item) => (item, value.into()),
                 None => (FIELD, format!("{key}={value}").into()),
             })
@@ -233,41 +322,11 @@ impl Events {
         let params = params.chain(record.value.map(|value| (VALUE, value.into())));
         let params = params.chain((record.process != 0).then(|| (PROCESS, record.process.into())));
         let params = params.chain(fields.iter().map(|(item, value)| (*item, value.as_ref().into())));
-        self.queue.lost(time, record.missed);
-        self.missed += u64::from(record.missed);
+        self.lose(time, record.missed);
         if let Err(e) = self.queue.push(time, flags, params) {
             warn!("event record: {e}");
         }
     }
-
-    /// The metric of a field, which is made if it is new.
-    fn field(&mut self, key: &str) -> Option<Item> {
-        if let Some(item) = self.fields.get(key) {
-            return *item;
-        }
-        // The names of others are forgotten rather than kept without end.
-        if self.fields.len() >= 4 * usize::from(Item::MAX_ITEM) {
-            return None;
-        }
-        let number = u16::try_from(self.names.len()).ok();
-        let item = number.and_then(|number| Item::try_new(FIELDS, number)).filter(|item| {
-            let mut metric = Metric::new(format!("{}.event.field.{}", self.prefix, name_of(key)), *item, Type::String);
-            metric.parameter().help(
-                format!("Field {}", key.escape_debug()),
-                "A parameter of event records: it has a value there only.",
-            );
-            self.names.insert(&metric).is_ok()
-        });
-        self.fields.insert(key.into(), item);
-        item
-    }
-}
-
-/// A component of a metric's name.
-fn name_of(key: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let name: String = key.chars().map(|c| if fits(c) { c } else { '_' }).collect();
-    if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("f{name}") }
 }
 
 /// As in the names of metrics.
@@ -281,20 +340,21 @@ pub(crate) const fn kind_name(kind: Kind) -> &'static str {
 }
 
 impl Pending {
-    fn new(kind: Kind, tag: &[u8], record: &Record<'_>, process: u32) -> Pending {
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    fn new(account: Account, process: u32, kind: Kind, tag: &[u8], record: &Record<'_>) -> Pending {
         let flags = match (record.begin, record.end) {
             (true, false) => EventFlags::START,
             (false, true) => EventFlags::END,
             (true, true) => EventFlags::START.union(EventFlags::END),
             (false, false) => EventFlags::POINT,
         };
+        let text = |bytes| shown_lines(bytes).into_owned();
         Pending {
+            account,
             time: record.time,
             flags,
-            missed: record.missed.try_into().unwrap_or(u32::MAX),
+            missed: record.missed.try_into().unwrap_or(u32::MAX).min(MOST_MISSED),
             kind,
-            tag: text(tag),
+            tag: shown(tag).into_owned(),
             duration: record.duration(),
             value: record.value(kind).filter(|_| kind != Kind::Transact),
             id: record.id,
@@ -304,15 +364,22 @@ impl Pending {
         }
     }
 
-    fn over_tcp(data: &Data<'_>) -> Pending {
+    /// Bytes in the queue, about.
+    fn size(&self) -> usize {
+        let fields: usize = self.fields.iter().map(|(key, value)| 24 + key.len() + value.len()).sum();
+        160 + self.tag.len() + fields
+    }
+
+    fn over_tcp(account: Account, data: &Data<'_>) -> Pending {
         let transact = data.kind == Kind::Transact;
         let duration = Duration::try_from_secs_f64(data.value).ok().filter(|_| transact);
         Pending {
+            account,
             time: now(),
             flags: if transact { EventFlags::START.union(EventFlags::END) } else { EventFlags::POINT },
             missed: 0,
             kind: data.kind,
-            tag: String::from_utf8_lossy(data.tag).into_owned(),
+            tag: shown(data.tag).into_owned(),
             duration: duration.map(|duration| duration.as_nanos() as u64),
             value: matches!(data.kind, Kind::Observe | Kind::Counter).then_some(data.value),
             id: 0,
@@ -323,14 +390,21 @@ impl Pending {
     }
 }
 
-impl From<Key> for Item {
-    fn from(key: Key) -> Item {
-        match key {
-            Key::Tag => TAG,
-            Key::Kind => KIND,
-            Key::Process => PROCESS,
-            Key::Longer => DURATION,
-            Key::Field(item) => item,
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_puts_much_into_the_queue_takes_no_room_from_others() {
+        let [one, two] = [1, 2].map(Account::User);
+        let mut turns = Turns::default();
+        // Alone it may have all.
+        assert!((0..10).all(|_| turns.take(1, one, MEMORY_LIMIT)));
+        assert!(turns.take(1, two, MEMORY_LIMIT / 4));
+        assert!(!turns.take(1, one, 1) && turns.take(1, two, MEMORY_LIMIT / 4) && !turns.take(1, two, 1));
+        // In the next second others are expected again.
+        assert!(turns.take(2, one, MEMORY_LIMIT / 2) && !turns.take(2, one, 1));
+        assert!(turns.take(2, two, MEMORY_LIMIT / 2));
+        assert!((0..10).all(|_| turns.take(9, one, MEMORY_LIMIT)));
     }
 }

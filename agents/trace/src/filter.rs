@@ -1,20 +1,61 @@
 //! What a client wants of the event records.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
 use pmda::prelude::*;
-use regex::bytes::Regex;
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::events::{DURATION, KIND, PROCESS, TAG};
+use crate::fair::Fair;
+use crate::fields::Fields;
+use crate::limits::Account;
+
+/// Longest text of a filter, in bytes.
+const MAX_LEN: usize = 1024;
+/// Most conditions of a filter, and most that are regular expressions.
+const MAX_CONDITIONS: usize = 16;
+const MAX_PATTERNS: usize = 4;
+/// Bytes that a regular expression may take when it is compiled, and when it is used.
+const PATTERN_SIZE: usize = 256 << 10;
 
 /// Conditions, all of which a record meets.
 #[derive(Debug)]
-pub(crate) struct Filter(Vec<(Item, Test)>);
+pub(crate) struct Filter {
+    conditions: Vec<(Key, Test)>,
+    _token: Token,
+}
+
+/// Room for a filter, which is given back with it.
+#[derive(Debug)]
+pub(crate) struct Token {
+    filters: Rc<RefCell<Fair>>,
+    account: Account,
+}
+
+impl Token {
+    pub(crate) fn new(filters: &Rc<RefCell<Fair>>, account: Account) -> Token {
+        filters.borrow_mut().add(account, 1);
+        Token { filters: Rc::clone(filters), account }
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.filters.borrow_mut().remove(self.account, 1);
+    }
+}
 
 /// What a condition is about.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Key {
+#[derive(Debug)]
+enum Key {
     Tag,
     Kind,
     Process,
     Longer,
-    Field(Item),
+    /// A field, whether it has a metric yet or not.
+    Field(Box<str>),
 }
 
 #[derive(Debug)]
@@ -27,19 +68,38 @@ enum Test {
 }
 
 impl Filter {
-    /// Conditions with semicolons between: `tag=look up; longer=0.01; user~^a`. `field` knows the metrics of fields.
-    pub(crate) fn parse(text: &str, mut field: impl FnMut(&str) -> Option<Item>) -> Result<Filter, String> {
+    /// Conditions with semicolons between: `tag=look up; longer=0.01; user~^a`.
+    pub(crate) fn parse(text: &str, token: Token) -> Result<Filter, String> {
+        if text.len() > MAX_LEN {
+            return Err(format!("{} bytes: {MAX_LEN} are the most", text.len()));
+        }
         let conditions = text.split(';').filter(|condition| !condition.trim().is_empty());
-        conditions.map(|condition| parse(condition.trim(), &mut field)).collect::<Result<_, _>>().map(Filter)
+        let conditions: Vec<_> = conditions.map(|condition| parse(condition.trim())).collect::<Result<_, _>>()?;
+        let patterns = conditions.iter().filter(|(_, test)| matches!(test, Test::Pattern(_))).count();
+        if conditions.len() > MAX_CONDITIONS || patterns > MAX_PATTERNS {
+            let most = format!("{MAX_CONDITIONS} conditions and {MAX_PATTERNS} regular expressions are the most");
+            return Err(format!("{} and {patterns}: {most}", conditions.len()));
+        }
+        Ok(Filter { conditions, _token: token })
     }
 
     /// Whether a record meets all of them.
-    pub(crate) fn passes(&self, event: &Event) -> bool {
-        self.0.iter().all(|(item, test)| event.param(*item).is_some_and(|value| test.passes(&value)))
+    pub(crate) fn passes(&self, event: &Event, fields: &Fields) -> bool {
+        let item = |key: &Key| match key {
+            Key::Tag => Some(TAG),
+            Key::Kind => Some(KIND),
+            Key::Process => Some(PROCESS),
+            Key::Longer => Some(DURATION),
+            Key::Field(key) => fields.find(key),
+        };
+        self.conditions.iter().all(|(key, test)| {
+            let value = item(key).and_then(|item| event.param(item));
+            value.is_some_and(|value| test.passes(&value))
+        })
     }
 }
 
-fn parse(condition: &str, field: &mut impl FnMut(&str) -> Option<Item>) -> Result<(Item, Test), String> {
+fn parse(condition: &str) -> Result<(Key, Test), String> {
     let at =
         condition.find(['=', '~']).filter(|at| *at > 0).ok_or_else(|| format!("{condition}: = or ~ is missing"))?;
     let (key, value) = condition.split_at(at);
@@ -49,19 +109,25 @@ fn parse(condition: &str, field: &mut impl FnMut(&str) -> Option<Item>) -> Resul
         "kind" => Key::Kind,
         "process" => Key::Process,
         "longer" => Key::Longer,
-        other => Key::Field(field(other).ok_or_else(|| format!("{other}: there are too many fields"))?),
+        other => Key::Field(other.into()),
     };
     let test = match key {
         Key::Process => Test::Number(value.parse().map_err(|e| format!("process {value}: {e}"))?),
         Key::Longer => {
             let seconds = value.parse().map_err(|e| format!("longer {value}: {e}"))?;
-            let time = std::time::Duration::try_from_secs_f64(seconds).map_err(|e| format!("longer {value}: {e}"))?;
+            let time = Duration::try_from_secs_f64(seconds).map_err(|e| format!("longer {value}: {e}"))?;
             Test::AtLeast(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
         }
-        _ if is_pattern => Test::Pattern(Regex::new(value).map_err(|e| e.to_string())?),
+        _ if is_pattern => Test::Pattern(pattern(value)?),
         _ => Test::Text(value.into()),
     };
-    Ok((key.into(), test))
+    Ok((key, test))
+}
+
+fn pattern(text: &str) -> Result<Regex, String> {
+    let mut builder = RegexBuilder::new(text);
+    builder.size_limit(PATTERN_SIZE).dfa_size_limit(PATTERN_SIZE).nest_limit(50);
+    builder.build().map_err(|e| e.to_string())
 }
 
 impl Test {
@@ -80,12 +146,35 @@ impl Test {
 mod tests {
     use super::*;
 
+    fn parse(text: &str, filters: &Rc<RefCell<Fair>>) -> Result<Filter, String> {
+        Filter::parse(text, Token::new(filters, Account::User(1)))
+    }
+
     #[test]
     fn conditions() {
-        let parse = |text| Filter::parse(text, |field| (field != "no").then_some(Item::new(2, 0)));
-        assert_eq!(parse("tag=look up; longer=0.01;user~^a;process=7").unwrap().0.len(), 4);
-        for bad in ["tag", "=x", "process=x", "longer=-1", "tag~(", "no=1"] {
-            assert!(parse(bad).is_err(), "{bad}");
+        let filters = Rc::new(RefCell::new(Fair::new(10, 10)));
+        let filter = parse("tag=look up; longer=0.01;user~^\\w+$;process=7", &filters).unwrap();
+        assert_eq!((filter.conditions.len(), filters.borrow().of(Account::User(1))), (4, 1));
+        for bad in ["tag", "=x", "process=x", "longer=-1", "tag~("] {
+            assert!(parse(bad, &filters).is_err(), "{bad}");
+        }
+        drop(filter);
+        // Room is given back with a filter, and by one that is none.
+        assert_eq!(filters.borrow().of(Account::User(1)), 0);
+    }
+
+    #[test]
+    fn filters_that_would_cost_much() {
+        let filters = Rc::new(RefCell::new(Fair::new(10, 10)));
+        for bad in [
+            &"tag=x;".repeat(17),
+            &format!("tag={}", "x".repeat(1024)),
+            "tag~a;tag~b;tag~c;tag~d;tag~e",
+            "tag~(((a{100}){100}){100})",
+            "tag~\\w{200}",
+            &format!("tag~{}{}", "(".repeat(200), ")".repeat(200)),
+        ] {
+            assert!(parse(bad, &filters).is_err(), "{bad}");
         }
     }
 }

@@ -12,13 +12,23 @@
 //! the same metrics, and of which there are event records.
 
 mod access;
+mod client;
 mod events;
+mod fair;
+mod fields;
 mod filter;
 mod light;
+mod limits;
 mod metrics;
+mod names;
 mod options;
+mod owners;
+mod peers;
 mod processes;
+mod search;
 mod server;
+mod shares;
+mod tag;
 mod tags;
 mod turns;
 
@@ -36,6 +46,8 @@ use tracing::{debug, info, warn};
 
 use access::Access;
 use events::Events;
+use fair::LeftOut;
+use limits::{Account, Limits};
 use options::Options;
 use processes::Processes;
 use server::Server;
@@ -45,10 +57,13 @@ use tags::{Tags, Window};
 #[derive(Debug)]
 pub struct Trace {
     options: Options,
+    limits: Limits,
     port: u16,
     tags: Tags,
     server: Option<Server>,
     directory: PathBuf,
+    /// Where the directory for files is made.
+    base: PathBuf,
     processes: Option<Processes>,
     events: Events,
 }
@@ -62,6 +77,7 @@ const FILES: usize = 3;
 impl Agent for Trace {
     const NAME: &'static str = "trace";
     const DOMAIN: u16 = 10;
+    const WANTS: Flags = Flags::AUTHORIZE;
     const USAGE: Option<&'static str> = Some(options::USAGE);
 
     fn options(command: clap::Command) -> clap::Command {
@@ -72,11 +88,14 @@ impl Agent for Trace {
         let options = Options::from_arg_matches(setup.options())?;
         metrics::declare(setup, &options);
         light::declare(setup);
-        let events = Events::new(setup);
-        let tags = Tags::new(Window::new(options.period, options.buckets.get()));
+        limits::declare(setup);
+        let limits = Limits::new(&options.limits);
+        let events = Events::new(setup, &limits);
+        let tags = Tags::new(Window::new(options.period, options.buckets.get()), limits.clone());
         let port = options.port()?;
         let directory = trace::light::path(setup.config(), port);
-        Ok(Trace { port, options, tags, server: None, directory, processes: None, events })
+        let base = trace::light::base(setup.config());
+        Ok(Trace { port, options, limits, tags, server: None, directory, base, processes: None, events })
     }
 
     fn open(&mut self) -> Start<()> {
@@ -86,10 +105,10 @@ impl Agent for Trace {
             let reason = e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_owned());
             format!("bind({}): {reason}", self.port)
         };
-        self.server = Some(Server::open(self.port, access).map_err(failed)?);
+        self.server = Some(Server::open(self.port, access, self.limits.clone()).map_err(failed)?);
         self.tags.reset();
         if own {
-            let processes = Processes::open(self.directory.clone());
+            let processes = Processes::open(self.directory.clone(), self.base.clone(), &self.limits);
             self.processes = processes.inspect_err(|e| self.say_no_files(e)).ok();
         }
         Ok(())
@@ -97,9 +116,11 @@ impl Agent for Trace {
 
     /// What clients have sent before a request, and processes have marked, counts in its answer.
     fn refresh(&mut self, request: Request, _: Client) -> Result {
-        self.serve(|server, counts| {
-            server.serve_prompt(&mut |data| counts.add(data));
-            server.serve_later(&mut |data| counts.add(data));
+        self.serve(|server, counts, now| {
+            server.serve_prompt(now, &mut |account, data| counts.add(account, data));
+            server.serve_later(now, &mut |account, data| counts.add(account, data));
+            // Without a daemon there is no other time for it.
+            server.serve_due(now, &mut |account, data| counts.add(account, data));
         });
         // A store may be a reset.
         if matches!(request, Request::Fetch | Request::Instance(_) | Request::Store) {
@@ -119,6 +140,7 @@ impl Agent for Trace {
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
             _ if light::is_own(item) => light::fetch(item, self.processes.as_ref(), out),
+            _ if limits::is_own(item) => limits::fetch(item, self.left_out(), out),
             _ if Events::is_own(item) => self.events.fetch(item, out),
             _ => metrics::fetch(item, &self.tags, self.port, out),
         }
@@ -167,16 +189,18 @@ impl Agent for Trace {
 
     fn wake(&mut self, wake: Wake) {
         match wake {
-            Wake::Readable(PROMPT) => self.serve(|server, counts| server.serve_prompt(&mut |data| counts.add(data))),
-            Wake::Readable(LATER) => self.serve(|server, counts| server.serve_later(&mut |data| counts.add(data))),
+            Wake::Readable(PROMPT) => self
+                .serve(|server, counts, now| server.serve_prompt(now, &mut |account, data| counts.add(account, data))),
+            Wake::Readable(LATER) => self
+                .serve(|server, counts, now| server.serve_later(now, &mut |account, data| counts.add(account, data))),
             Wake::Readable(HANGUP) => self.show_clients(),
-            Wake::Readable(FILES) => self.read(),
+            Wake::Readable(FILES) => self.go_on(),
             Wake::Time => {
                 let now = Instant::now();
-                self.serve(|server, counts| server.serve_due(now, &mut |data| counts.add(data)));
+                self.serve(|server, counts, now| server.serve_due(now, &mut |account, data| counts.add(account, data)));
                 let due = self.processes.as_ref().and_then(|processes| processes.due(&self.events, &self.tags));
                 if due.is_some_and(|due| due <= now) {
-                    self.read();
+                    self.go_on();
                 }
             }
             _ => {}
@@ -192,18 +216,19 @@ struct Counts<'a> {
 
 impl Counts<'_> {
     #[inline]
-    fn add(&mut self, data: &Data<'_>) {
-        self.tags.add(data);
-        self.events.add(data);
+    fn add(&mut self, account: Account, data: &Data<'_>) {
+        self.tags.add(account, data);
+        self.events.add(account, data);
     }
 }
 
 impl Trace {
-    fn serve(&mut self, serve: impl FnOnce(&mut Server, &mut Counts<'_>)) {
+    fn serve(&mut self, serve: impl FnOnce(&mut Server, &mut Counts<'_>, Instant)) {
         let Trace { tags, server, events, .. } = self;
-        tags.set_now(Instant::now());
+        let now = Instant::now();
+        tags.set_now(now);
         if let Some(server) = server {
-            serve(server, &mut Counts { tags, events });
+            serve(server, &mut Counts { tags, events }, now);
         }
     }
 
@@ -226,6 +251,22 @@ impl Trace {
         }
     }
 
+    fn left_out(&self) -> limits::Counts {
+        let of_server = |left_out: fn(&Server) -> &LeftOut| self.server.as_ref().map_or(0, |s| left_out(s).count());
+        let [filters, fields] = self.events.left_out();
+        let Tags { names, values, .. } = &self.tags;
+        [of_server(|s| &s.refused), of_server(|s| &s.silent), names.count(), values.count(), filters, fields]
+    }
+
+    /// Looks for new files, and takes what processes have marked if it is time.
+    fn go_on(&mut self) {
+        let Trace { tags, processes, events, .. } = self;
+        tags.set_now(Instant::now());
+        if let Some(processes) = processes {
+            processes.go_on(tags, events);
+        }
+    }
+
     fn show_clients(&self) {
         HANGUPS.get().map(Hangups::take);
         if let Some(server) = &self.server {
@@ -240,7 +281,7 @@ static HANGUPS: OnceLock<Hangups> = OnceLock::new();
 /// For a process that is nothing but the agent: as many connections as the system allows, and a list of
 /// the clients in the log on SIGHUP.
 pub fn own_process() {
-    processes::allow_many();
+    limits::set_alone();
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap_or_else(|e| warn!("number of descriptors: {e}"));
     }

@@ -74,7 +74,8 @@ pub(crate) fn declare(setup: &mut Setup, options: &Options) {
     }
     let mut control = |name, item, ty, units, oneline: &str, text: &str| {
         let metric = setup.metric(format!("{prefix}.control.{name}"), item, ty).discrete().units(units);
-        metric.storable().help(oneline, text);
+        let metric = if matches!(item, RESET | DEBUG) { metric.restricted() } else { metric.storable() };
+        metric.help(oneline, text);
     };
     control(
         "period",

@@ -9,6 +9,7 @@ use pmda::pmapi::{Units, interval};
 use tracing::warn;
 
 use crate::access::Spec;
+use crate::limits::Setting;
 
 /// The usage message that PCP's tests look for.
 pub(crate) const USAGE: &str = "\
@@ -32,6 +33,8 @@ Options:
 pub(crate) struct Options {
     #[arg(short = 'A', allow_hyphen_values = true)]
     pub(crate) access: Vec<Spec>,
+    #[arg(long = "limit", value_name = "NAME=NUMBER", allow_hyphen_values = true)]
+    pub(crate) limits: Vec<Setting>,
     #[arg(short = 'I', value_parser = port, allow_hyphen_values = true)]
     port: Option<u16>,
     #[arg(short = 'N', value_parser = buckets, default_value = "5", allow_hyphen_values = true)]

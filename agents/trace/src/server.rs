@@ -1,33 +1,45 @@
-//! The clients: any number of them, none of which is waited for.
+//! The clients: as many as the limits allow, none of which is waited for.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::socket::{setsockopt, sockopt::RcvBuf};
+use nix::sys::socket::sockopt::{KeepAlive, RcvBuf, TcpKeepCount, TcpKeepIdle, TcpKeepInterval, TcpUserTimeout};
+use nix::sys::socket::{Backlog, listen, setsockopt};
 use trace::Failure;
-use trace::protocol::{self, Data, DecodeError, Pdu};
+use trace::protocol::{self, Data};
 use tracing::{debug, info, warn};
 
 use crate::access::Access;
+use crate::client::{Client, Left, Turn, Waits};
+use crate::fair::{LeftOut, Room};
+use crate::limits::{Account, Limits};
+use crate::peers::Peers;
+use crate::shares::Shares;
 
-/// As much is read of a client at once.
-const READ: usize = 16 << 10;
-/// As often, while there is so much, before others have their turn.
-const READS: usize = 8;
-/// As many bytes the system may keep of a client, with what it needs for small pieces.
+/// Largest number of bytes that the system keeps of a client, with what it needs for small pieces.
 const BUFFER: usize = 1 << 20;
-/// As many clients have a turn before pmcd has one.
+/// Connections that the system keeps until they are accepted.
+const BACKLOG: i32 = 4096;
+/// Clients that have a turn before pmcd has one, and the time after which it has one all the same.
 const TURNS: usize = 64;
+const TIME: Duration = Duration::from_millis(4);
 /// How long asynchronous clients are left alone after they have had their turn: what each sends in small
 /// pieces is read at once then.
 const GATHER: Duration = Duration::from_millis(2);
-/// As many new ones.
+/// Connections that are accepted before clients have their turns.
 const NEW: usize = 64;
 /// How long no connections are accepted after that has failed, for instance for want of descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Time between two lines about that in the log.
+const TELL: Duration = Duration::from_secs(600);
+/// Seconds after which a silent host is asked whether it is there, seconds between the questions, and their number.
+const KEEP_ALIVE: [u32; 3] = [60, 15, 4];
+/// Clients that are listed in the log.
+const SHOWN: usize = 100;
 /// What epoll has for the listening socket; clients have their place in the list.
 const LISTENER: u64 = u64::MAX;
 
@@ -42,34 +54,26 @@ pub(crate) struct Server {
     /// Until when those have no turn.
     resting: Option<Instant>,
     access: Access,
+    peers: Peers,
+    shares: Shares,
+    limits: Limits,
     clients: Vec<Option<Client>>,
     free: Vec<usize>,
     paused: Option<Instant>,
+    /// When the log had a line about why no connections are accepted.
+    told: Option<Instant>,
     buffer: Box<[u8]>,
     acks: Vec<u8>,
+    woken: Vec<(Account, usize)>,
     pid: u32,
-}
-
-#[derive(Debug)]
-struct Client {
-    stream: TcpStream,
-    host: Ipv4Addr,
-    /// The beginning of a PDU.
-    rest: Vec<u8>,
-    /// Acknowledgements that the client has not taken. Nothing is read of it meanwhile.
-    unsent: Vec<u8>,
-    asynchronous: bool,
-}
-
-/// What is waited for of a client.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Waits {
-    /// Something that it waits to be answered.
-    ForPrompt,
-    /// Something else.
-    ForLater,
-    /// That it takes answers.
-    ToSend,
+    start: Instant,
+    /// Seconds since the start, the end of this one, and when it is to be looked which clients are due.
+    now: u32,
+    next_second: Instant,
+    look: u32,
+    /// Connections that were not taken, and such that were closed because nothing came.
+    pub(crate) refused: LeftOut,
+    pub(crate) silent: LeftOut,
 }
 
 /// How much of what was there has been done.
@@ -80,41 +84,38 @@ enum Served {
     All,
 }
 
-/// Why a client is left.
-enum Left {
-    End,
-    Failed(io::Error),
-    Nonsense(DecodeError),
-    /// It sends what agents send.
-    Ack,
-}
-
-impl From<io::Error> for Left {
-    fn from(error: io::Error) -> Left {
-        Left::Failed(error)
-    }
-}
-
 impl Server {
-    pub(crate) fn open(port: u16, access: Access) -> io::Result<Server> {
+    pub(crate) fn open(port: u16, access: Access, limits: Limits) -> io::Result<Server> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
         listener.set_nonblocking(true)?;
-        // Clients have it from here. The system's own is small for many small pieces.
-        setsockopt(&listener, RcvBuf, &BUFFER)?;
+        listen(&listener, Backlog::new(BACKLOG).unwrap_or(Backlog::MAXCONN))?;
+        set_options(&listener)?;
         let prompt = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         prompt.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
+        let start = Instant::now();
         Ok(Server {
             listener,
             prompt,
             later: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
             resting: None,
             access,
+            peers: Peers::new(),
+            shares: Shares::new(&limits),
             clients: Vec::new(),
             free: Vec::new(),
             paused: None,
-            buffer: vec![0; protocol::MAX_LEN + READ].into(),
+            told: None,
+            buffer: Turn::buffer(),
             acks: Vec::new(),
+            woken: Vec::new(),
             pid: std::process::id(),
+            start,
+            now: 0,
+            next_second: start,
+            look: u32::MAX,
+            refused: LeftOut::new(format_args!("connections, {} in all", limits.connections)),
+            silent: LeftOut::new("connections on which nothing came in time"),
+            limits,
         })
     }
 
@@ -130,60 +131,120 @@ impl Server {
 
     /// When there is something to do although nothing has come.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.paused.into_iter().chain(self.resting).min()
+        let round = self.is_round_over().then_some(self.start);
+        let look = self.start.checked_add(Duration::from_secs(u64::from(self.look) + 1));
+        let look = look.filter(|_| self.look != u32::MAX);
+        [self.paused, self.resting, round, look].into_iter().flatten().min()
+    }
+
+    /// Connections that there are.
+    pub(crate) fn connections(&self) -> usize {
+        self.clients.len() - self.free.len()
     }
 
     /// Does what is to be done for new clients and those that wait for an answer, a part of it when it is much.
-    pub(crate) fn serve_prompt(&mut self, add: &mut impl FnMut(&Data<'_>)) {
-        self.serve(|server| &server.prompt, add);
+    pub(crate) fn serve_prompt(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
+        self.serve(now, |server| &server.prompt, add);
     }
 
     /// Takes what other clients have sent, a part of it when it is much.
-    pub(crate) fn serve_later(&mut self, add: &mut impl FnMut(&Data<'_>)) {
-        let served = self.serve(|server| &server.later, add);
+    pub(crate) fn serve_later(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
+        let served = self.serve(now, |server| &server.later, add);
         self.resting = (served == Served::All).then(|| Instant::now() + GATHER);
     }
 
     /// A time has come.
-    pub(crate) fn serve_due(&mut self, now: Instant, add: &mut impl FnMut(&Data<'_>)) {
+    pub(crate) fn serve_due(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
         if self.paused.is_some_and(|until| until <= now) {
             self.resume();
         }
+        if self.is_round_over() {
+            self.next_round();
+        }
         if self.resting.is_some_and(|until| until <= now) {
-            self.serve_later(add);
+            self.serve_later(now, add);
+        }
+        self.set_now(now);
+        if self.now > self.look {
+            self.close_silent(add);
         }
     }
 
-    fn serve(&mut self, which: impl Fn(&Server) -> &Epoll, add: &mut impl FnMut(&Data<'_>)) -> Served {
+    /// Whether clients rest, and no others are left to be served.
+    fn is_round_over(&self) -> bool {
+        self.shares.is_resting() && self.resting.is_none()
+    }
+
+    fn set_now(&mut self, now: Instant) {
+        if now < self.next_second {
+            return;
+        }
+        self.now = u32::try_from(now.saturating_duration_since(self.start).as_secs()).unwrap_or(u32::MAX);
+        self.next_second = self.start + Duration::from_secs(u64::from(self.now) + 1);
+        self.refused.flush();
+        self.silent.flush();
+    }
+
+    fn serve(
+        &mut self,
+        start: Instant,
+        which: impl Fn(&Server) -> &Epoll,
+        add: &mut impl FnMut(Account, &Data<'_>),
+    ) -> Served {
         let mut events = [EpollEvent::empty(); TURNS];
         let ready = which(self).wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+        if ready == 0 {
+            self.next_round();
+            return Served::Nothing;
+        }
+        self.set_now(start);
+        let (mut begin, end) = (start, start + TIME);
         let mut more = ready == events.len();
         for event in events.iter().take(ready) {
-            match event.data() {
-                LISTENER => self.accept(),
-                place => more |= self.turn(place as usize, add),
+            if begin > end {
+                // pmcd does not wait for the others, which come first the next time.
+                more = true;
+                break;
+            }
+            let account = match event.data() {
+                LISTENER => {
+                    self.accept();
+                    None
+                }
+                place => {
+                    let account = self.client(place as usize).map(|client| client.account);
+                    more |= self.turn(place as usize, add);
+                    account
+                }
+            };
+            // One alone takes no time from another one.
+            if ready > 1 {
+                let end = Instant::now();
+                account.into_iter().for_each(|account| self.shares.spend(account, end - begin));
+                begin = end;
             }
         }
-        match ready {
-            0 => Served::Nothing,
-            _ if more => Served::Part,
-            _ => Served::All,
+        if !more {
+            self.next_round();
         }
+        if more { Served::Part } else { Served::All }
+    }
+
+    fn client(&self, place: usize) -> Option<&Client> {
+        self.clients.get(place)?.as_ref()
     }
 
     fn accept(&mut self) {
         for _ in 0..NEW {
             match self.listener.accept() {
                 Ok((stream, SocketAddr::V4(address))) => {
-                    let host = *address.ip();
-                    self.greet(stream, host).unwrap_or_else(|e| debug!("client {address}: {e}"));
+                    self.greet(stream, address).unwrap_or_else(|e| debug!("client {address}: {e}"));
                 }
                 Ok(_) => {}
                 Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) => {
-                    warn!("no connections are accepted for a while: {e}");
-                    self.paused = Some(Instant::now() + PAUSE);
+                    self.pause(&e);
                     let _ = self.prompt.delete(&self.listener);
                     return;
                 }
@@ -191,16 +252,32 @@ impl Server {
         }
     }
 
-    fn resume(&mut self) {
-        self.paused = None;
-        let listening = self.prompt.add(&self.listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER));
-        listening.unwrap_or_else(|e| warn!("listening: {e}"));
+    /// Accepts connections later. Clients that come and go all the time are one line in the log for some time.
+    fn pause(&mut self, why: &io::Error) {
+        let now = Instant::now();
+        if self.told.is_none_or(|told| now - told > TELL) {
+            warn!("no connections are accepted for a while: {why}");
+            self.told = Some(now);
+        }
+        self.paused = Some(now + PAUSE);
     }
 
-    fn greet(&mut self, mut stream: TcpStream, host: Ipv4Addr) -> io::Result<()> {
+    /// Accepts connections again, or tries to later.
+    fn resume(&mut self) {
+        let listening = self.prompt.add(&self.listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER));
+        match listening {
+            Ok(()) | Err(Errno::EEXIST) => self.paused = None,
+            Err(e) => self.pause(&e.into()),
+        }
+    }
+
+    fn greet(&mut self, mut stream: TcpStream, address: SocketAddrV4) -> io::Result<()> {
+        let host = *address.ip();
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        let admitted = self.access.connect(host);
+        let SocketAddr::V4(own) = stream.local_addr()? else { return Ok(()) };
+        let account = self.peers.account(address, own);
+        let admitted = self.admit(host, account);
         let code = admitted.as_ref().map_or_else(code, |()| protocol::VERSION);
         // A new connection takes as much.
         let greeted = stream.write_all(&protocol::encode_ack(code, self.pid));
@@ -209,6 +286,9 @@ impl Server {
             return Ok(());
         }
         let place = self.free.pop().unwrap_or(self.clients.len());
+        if place == self.clients.len() {
+            self.clients.push(None);
+        }
         let event = EpollEvent::new(EpollFlags::EPOLLIN, place as u64);
         if let Err(e) = greeted.and_then(|()| Ok(self.prompt.add(&stream, event)?)) {
             self.access.disconnect(host);
@@ -216,49 +296,120 @@ impl Server {
             return Err(e);
         }
         debug!("client {host}: new connection");
-        let client = Client { stream, host, rest: Vec::new(), unsent: Vec::new(), asynchronous: false };
-        match self.clients.get_mut(place) {
-            Some(free) => *free = Some(client),
-            None => self.clients.push(Some(client)),
+        let due = self.now.saturating_add(u32::try_from(self.limits.pdu_time.as_secs()).unwrap_or(u32::MAX));
+        self.look = self.look.min(due);
+        self.shares.connect(account);
+        if let Some(free) = self.clients.get_mut(place) {
+            *free = Some(Client::new(stream, host, account, due));
         }
         Ok(())
     }
 
-    /// Goes on with a client; true when it has sent more. It may have gone already, and another one be in its
-    /// place.
-    fn turn(&mut self, place: usize, add: &mut impl FnMut(&Data<'_>)) -> bool {
-        let Some(Some(client)) = self.clients.get_mut(place) else { return false };
-        let before = client.waits();
-        self.acks.clear();
-        let mut more = false;
-        let done = if before == Waits::ToSend {
-            client.send_rest()
-        } else {
-            let received = client.receive(&mut self.buffer, &mut self.acks, self.pid, add);
-            received.and_then(|all| {
-                more = !all;
-                client.send(&self.acks)
-            })
-        };
-        let after = client.waits();
-        let moved = done.and_then(|()| if before == after { Ok(()) } else { self.wait_for(place, before, after) });
-        if let Err(left) = moved {
-            self.leave(place, &left);
+    /// Whether a client may connect, which counts for its host then. One of an account that has more connections than
+    /// the others may have to give way.
+    fn admit(&mut self, host: Ipv4Addr, account: Account) -> Result<(), Failure> {
+        self.access.connect(host)?;
+        let room = self.shares.room(account);
+        if let Room::From(largest, _) = room {
+            let newest = self.clients.iter().rposition(|c| c.as_ref().is_some_and(|c| c.account == largest));
+            newest.into_iter().for_each(|place| self.leave(place, &Left::GaveWay));
+            self.refused.add(largest, 1);
         }
-        more
+        if room == Room::None {
+            self.access.disconnect(host);
+            self.refused.add(account, 1);
+            return Err(Failure::ConnLimit);
+        }
+        Ok(())
+    }
+
+    /// Goes on with a client; true when it has sent more. It may have gone already, and another one be in its place.
+    fn turn(&mut self, place: usize, add: &mut impl FnMut(Account, &Data<'_>)) -> bool {
+        let Some(Some(client)) = self.clients.get_mut(place) else { return false };
+        let (account, before) = (client.account, client.waits());
+        if self.shares.has_had_its_time(account) {
+            self.rest(place);
+            return false;
+        }
+        let Server { buffer, acks, pid, now, limits, .. } = self;
+        let mut turn = Turn { buffer, acks, pid: *pid, now: *now, limits };
+        let done = client.turn(&mut turn, add);
+        let (after, due) = (client.waits(), client.due);
+        self.look = self.look.min(due);
+        let moved = match done {
+            Ok(_) if before != after => self.wait_for(place, before, after).and(done),
+            done => done,
+        };
+        moved.unwrap_or_else(|left| {
+            self.leave(place, &left);
+            false
+        })
+    }
+
+    /// Leaves a client alone until another round.
+    #[cold]
+    fn rest(&mut self, place: usize) {
+        let Some(Some(client)) = self.clients.get_mut(place) else { return };
+        let epoll = if client.waits() == Waits::ForLater { &self.later } else { &self.prompt };
+        if epoll.delete(&client.stream).is_ok() {
+            client.rests = true;
+            let account = client.account;
+            self.shares.rest(account, place);
+        }
+    }
+
+    /// Begins a round, in which accounts that have had their time have some again.
+    fn next_round(&mut self) {
+        let mut woken = std::mem::take(&mut self.woken);
+        self.shares.next_round(&mut woken);
+        for (account, place) in woken.drain(..) {
+            let Some(Some(client)) = self.clients.get_mut(place) else { continue };
+            // Another client may be in the place of one that has gone.
+            if client.account != account || !std::mem::take(&mut client.rests) {
+                continue;
+            }
+            let waits = client.waits();
+            let epoll = if waits == Waits::ForLater { &self.later } else { &self.prompt };
+            if let Err(e) = epoll.add(&client.stream, event(place, waits)) {
+                self.leave(place, &Left::Failed(e.into()));
+            }
+        }
+        self.woken = woken;
     }
 
     fn wait_for(&self, place: usize, before: Waits, after: Waits) -> Result<(), Left> {
         let Some(Some(client)) = self.clients.get(place) else { return Ok(()) };
         let epoll = |waits| if waits == Waits::ForLater { &self.later } else { &self.prompt };
-        let flags = if after == Waits::ToSend { EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
-        let mut event = EpollEvent::new(flags, place as u64);
+        let mut event = event(place, after);
         let moved = if std::ptr::eq(epoll(before), epoll(after)) {
             self.prompt.modify(&client.stream, &mut event)
         } else {
             epoll(before).delete(&client.stream).and_then(|()| epoll(after).add(&client.stream, event))
         };
         Ok(moved.map_err(io::Error::from)?)
+    }
+
+    /// Leaves clients of which nothing has come in time.
+    fn close_silent(&mut self, add: &mut impl FnMut(Account, &Data<'_>)) {
+        self.look = u32::MAX;
+        for place in 0..self.clients.len() {
+            if self.is_due(place) {
+                // What has come, and was not looked at yet, is in time.
+                self.turn(place, add);
+            }
+            let is_due = self.is_due(place);
+            let Some(client) = self.client(place) else { continue };
+            if is_due && !client.rests {
+                self.silent.add(client.account, 1);
+                self.leave(place, &Left::Silent);
+            } else {
+                self.look = self.look.min(client.due.max(self.now));
+            }
+        }
+    }
+
+    fn is_due(&self, place: usize) -> bool {
+        self.client(place).is_some_and(|client| client.due < self.now)
     }
 
     fn leave(&mut self, place: usize, left: &Left) {
@@ -268,8 +419,11 @@ impl Server {
             Left::Failed(e) => debug!("client {}: {e}", client.host),
             Left::Nonsense(e) => debug!("client {}: bogus PDU read: {e}", client.host),
             Left::Ack => debug!("client {}: an ACK PDU, expected data", client.host),
+            Left::Silent => debug!("client {}: nothing came in time", client.host),
+            Left::GaveWay => debug!("client {}: closed for another one", client.host),
         }
         self.access.disconnect(client.host);
+        self.shares.disconnect(client.account);
         self.free.push(place);
         // Its descriptor is free now.
         drop(client);
@@ -280,102 +434,38 @@ impl Server {
 
     /// Lists the clients in the log.
     pub(crate) fn show(&self) {
-        let clients = self.clients.iter().flatten();
-        info!("{} connected clients", clients.clone().count());
-        for client in clients {
+        info!("{} connected clients", self.connections());
+        for client in self.clients.iter().flatten().take(SHOWN) {
             info!("{} {}", if client.asynchronous { "async" } else { "sync " }, client.host);
         }
+        if self.connections() > SHOWN {
+            info!("and {} more", self.connections() - SHOWN);
+        }
     }
+}
+
+/// Options that accepted connections have from the listening socket.
+fn set_options(listener: &TcpListener) -> io::Result<()> {
+    // The system's own buffer is small for many small pieces.
+    setsockopt(listener, RcvBuf, &BUFFER)?;
+    let [idle, interval, count] = KEEP_ALIVE;
+    setsockopt(listener, KeepAlive, &true)?;
+    setsockopt(listener, TcpKeepIdle, &idle)?;
+    setsockopt(listener, TcpKeepInterval, &interval)?;
+    setsockopt(listener, TcpKeepCount, &count)?;
+    // A host that has gone takes no acknowledgements either.
+    setsockopt(listener, TcpUserTimeout, &(1000 * (idle + interval * count)))?;
+    Ok(())
+}
+
+fn event(place: usize, waits: Waits) -> EpollEvent {
+    let flags = if waits == Waits::ToSend { EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
+    EpollEvent::new(flags, place as u64)
 }
 
 fn code(refused: &Failure) -> i32 {
     match refused {
         Failure::ConnLimit => -12011,
         _ => -12010,
-    }
-}
-
-impl Client {
-    fn waits(&self) -> Waits {
-        match self {
-            Client { unsent, .. } if !unsent.is_empty() => Waits::ToSend,
-            Client { asynchronous: true, .. } => Waits::ForLater,
-            _ => Waits::ForPrompt,
-        }
-    }
-
-    /// Reads and takes the PDUs that are whole, several times while there is so much; true when all is read.
-    fn receive(
-        &mut self,
-        buffer: &mut [u8],
-        acks: &mut Vec<u8>,
-        pid: u32,
-        add: &mut impl FnMut(&Data<'_>),
-    ) -> Result<bool, Left> {
-        for _ in 0..READS {
-            let (before, free) = buffer.split_at_mut_checked(self.rest.len()).ok_or(Left::End)?;
-            before.copy_from_slice(&self.rest);
-            let n = match self.stream.read(free) {
-                Ok(0) => return Err(Left::End),
-                Ok(n) => n,
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                    return Ok(true);
-                }
-                Err(e) => return Err(e.into()),
-            };
-            let full = n == free.len();
-            let have = self.rest.len() + n;
-            self.take(buffer.get(..have).unwrap_or_default(), acks, pid, add)?;
-            // Somebody who waits for answers gets them first.
-            if !full || !acks.is_empty() {
-                return Ok(!full);
-            }
-        }
-        Ok(false)
-    }
-
-    fn take(
-        &mut self,
-        mut bytes: &[u8],
-        acks: &mut Vec<u8>,
-        pid: u32,
-        add: &mut impl FnMut(&Data<'_>),
-    ) -> Result<(), Left> {
-        while let Some((pdu, len)) = protocol::next(bytes).map_err(Left::Nonsense)? {
-            let Pdu::Data(data) = pdu else { return Err(Left::Ack) };
-            add(&data);
-            self.asynchronous = !data.reply;
-            if data.reply {
-                acks.extend_from_slice(&protocol::encode_ack(data.kind as i32, pid));
-            }
-            bytes = bytes.get(len..).unwrap_or_default();
-        }
-        self.rest.clear();
-        self.rest.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn send(&mut self, acks: &[u8]) -> Result<(), Left> {
-        let sent = write(&mut self.stream, acks)?;
-        self.unsent.extend_from_slice(acks.get(sent..).unwrap_or_default());
-        Ok(())
-    }
-
-    fn send_rest(&mut self) -> Result<(), Left> {
-        let sent = write(&mut self.stream, &self.unsent)?;
-        self.unsent.drain(..sent);
-        Ok(())
-    }
-}
-
-/// Writes as much as is taken now.
-fn write(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
-    if bytes.is_empty() {
-        return Ok(0);
-    }
-    match stream.write(bytes) {
-        Ok(0) => Err(io::ErrorKind::WriteZero.into()),
-        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
-        done => done,
     }
 }

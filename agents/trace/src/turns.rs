@@ -7,16 +7,10 @@ use nix::time::{ClockId, clock_gettime};
 /// When the files of a user take more of the processor's time at once, they rest ten times as long.
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(20);
 
-/// The files of a user.
-#[derive(Debug, Default)]
-pub(crate) struct User {
-    /// How many there are.
-    pub(crate) files: usize,
-    pub(crate) sums: Turns,
-    pub(crate) records: Turns,
-}
+/// Time of a pass over the files of all users: what is left has its turn in the next one.
+pub(crate) const PASS: Duration = Duration::from_millis(60);
 
-/// What it costs to read them: each has one turn in a round, and when that has taken long there is a rest.
+/// What it costs to read the files of a user: each has one turn in a round, and when that has taken long there is a rest.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     round: u64,
@@ -40,10 +34,10 @@ impl Turns {
         }
     }
 
-    /// Whether a file is to be read, of which this is the last round in which it was.
-    pub(crate) fn has_turn(&mut self, last: &mut u64) -> bool {
+    /// Whether a file is to be read, of which this is the last round in which it was, if there is time in this pass.
+    pub(crate) fn has_turn(&mut self, last: &mut u64, is_time: bool) -> bool {
         let waits = *last < self.round;
-        let turn = waits && self.rests.is_none() && self.spent <= AT_ONCE;
+        let turn = waits && is_time && self.rests.is_none() && self.spent <= AT_ONCE;
         self.waiting |= waits && !turn;
         if turn {
             *last = self.round;
@@ -59,8 +53,8 @@ impl Turns {
     }
 }
 
-/// That of this thread.
-fn processor_time() -> Duration {
+/// The processor's time of this thread.
+pub(crate) fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
@@ -72,7 +66,7 @@ mod tests {
     fn look(turns: &mut Turns, files: &mut [u64; 3], now: Instant, time: Duration) -> [bool; 3] {
         turns.begin(now);
         files.each_mut().map(|last| {
-            let turn = turns.has_turn(last);
+            let turn = turns.has_turn(last, true);
             turns.spent += if turn { time } else { Duration::ZERO };
             turn
         })

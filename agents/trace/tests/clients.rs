@@ -5,9 +5,9 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use pmapi::{Atom, Domain, Inst, Item, PmId};
+use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Serial};
 use pmda::collector::{Collector, Launch, Process};
 use trace::{Failure, Options, State, Tag, Trace, Transport, protocol};
 
@@ -15,24 +15,32 @@ use trace::{Failure, Options, State, Tag, Trace, Transport, protocol};
 struct Served {
     agent: Collector<Process>,
     port: u16,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Served {
     fn start(args: &[&str]) -> Served {
+        Self::start_with(&[], args)
+    }
+
+    /// Started by another program.
+    fn start_with(by: &[&str], args: &[&str]) -> Served {
         let dir = tempfile::tempdir().unwrap();
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pmdatrace"));
+        let program: Vec<&str> = by.iter().copied().chain([env!("CARGO_BIN_EXE_pmdatrace")]).collect();
+        let mut command = Command::new(program[0]);
         command
+            .args(&program[1..])
             .args(["-M", &user, "-l", "trace.log", "-I", &port.to_string()])
             .args(args)
             .current_dir(dir.path())
-            .env("PCP_RUN_DIR", dir.path());
+            .env("PCP_RUN_DIR", dir.path())
+            .env("PCP_TRACE_DIR", dir.path());
         let mut agent = Launch::pipe(command).start().unwrap();
         // It listens when it answers.
         let _ = agent.value(pmid(14)).unwrap();
-        Served { agent, port, _dir: dir }
+        Served { agent, port, dir }
     }
 
     fn connect(&self) -> TcpStream {
@@ -222,4 +230,181 @@ fn threads_of_both_protocols_are_counted_exactly() {
     assert!(asynchronous.flush(Duration::from_secs(30)));
     assert_eq!((sync.status().missed, asynchronous.status().missed), (0, 0));
     served.until(21_000);
+}
+
+/// What limits have left out, of connections, silence, names and values.
+fn left_out(served: &mut Served) -> [u64; 4] {
+    [0, 1, 2, 3].map(|item| {
+        let pmid = PmId::new(Domain::new(10).unwrap(), Item::new(4, item));
+        match served.agent.value(pmid).unwrap() {
+            Atom::U64(count) => count,
+            other => panic!("{other:?}"),
+        }
+    })
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn connections_have_a_limit_and_are_given_back() {
+    let mut served = Served::start(&["--limit", "connections=20"]);
+    let clients: Vec<TcpStream> = (0..20).map(|_| served.connect()).collect();
+    let trace = served.trace(State::NONE);
+    trace.point(&Tag::new("tag").unwrap());
+    assert!(matches!(trace.status().failure, Some(Failure::ConnLimit)), "{:?}", trace.status());
+    assert_eq!(left_out(&mut served), [1, 0, 0, 0]);
+    drop(clients);
+    until("a connection", || {
+        let trace = served.trace(State::NONE);
+        trace.point(&Tag::new("tag").unwrap());
+        trace.status().sent == 1
+    });
+}
+
+#[test]
+fn slow_and_silent_clients_are_left_and_idle_ones_stay() {
+    let mut served = Served::start(&["--limit", "pdu-time=1"]);
+    let mut idle = served.connect();
+    idle.write_all(&point(b"tag", true)).unwrap();
+    idle.read_exact(&mut [0; 16]).unwrap();
+    // Bytes come all the time, but no whole PDU: neither at first nor later.
+    let mut slow = [served.connect(), served.connect()];
+    slow[1].write_all(&point(b"tag", false)).unwrap();
+    let silent = served.connect();
+    // It takes no acknowledgements.
+    let mut greedy = served.connect();
+    greedy.set_nonblocking(true).unwrap();
+    let many = point(b"tag", true).repeat(1000);
+    let mut rest = &many[..];
+    let start = Instant::now();
+    let mut left = [false; 3];
+    let mut bytes = point(b"slow", false).into_iter().cycle();
+    while left != [true; 3] {
+        assert!(start.elapsed() < Duration::from_secs(30), "{left:?}");
+        let byte = bytes.next().unwrap();
+        for (left, slow) in left.iter_mut().zip(&mut slow) {
+            // A PDU takes 6 s.
+            *left |= slow.write_all(&[byte]).is_err();
+        }
+        // Until neither side takes anything any more.
+        while !left[2] {
+            match greedy.write(rest) {
+                Ok(n) => rest = if n == rest.len() { &many } else { &rest[n..] },
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => left[2] = true,
+            }
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(is_left(silent));
+    idle.write_all(&point(b"tag", true)).unwrap();
+    idle.read_exact(&mut [0; 16]).unwrap();
+    assert_eq!(left_out(&mut served)[1], 4);
+}
+
+#[test]
+fn idle_clients_go_in_time() {
+    let served = Served::start(&["--limit", "idle-time=1"]);
+    let mut idle = served.connect();
+    idle.write_all(&point(b"tag", false)).unwrap();
+    assert!(is_left(idle));
+}
+
+#[test]
+fn silent_hosts_are_asked_whether_they_are_there() {
+    let served = Served::start(&[]);
+    let _client = served.connect();
+    let shown = Command::new("ss").args(["-Htno", "sport", "=", &format!(":{}", served.port)]).output();
+    let Ok(shown) = shown else { return };
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("timer:(keepalive,"), "{shown}");
+}
+
+#[test]
+fn without_descriptors_connections_are_accepted_later_and_the_log_has_a_line() {
+    let limited = ["sh", "-c", "ulimit -n 30; exec \"$0\" \"$@\""];
+    let mut served = Served::start_with(&limited, &["--limit", "connections=1000"]);
+    let mut clients: Vec<TcpStream> = Vec::new();
+    let connect = || TcpStream::connect(("127.0.0.1", served.port)).unwrap();
+    let is_greeted = |mut client: &TcpStream, time| {
+        client.set_read_timeout(Some(Duration::from_millis(time))).unwrap();
+        client.read_exact(&mut [0; 16]).is_ok()
+    };
+    while clients.len() < 100 && clients.last().is_none_or(|client| is_greeted(client, 500)) {
+        clients.push(connect());
+    }
+    assert!(clients.len() < 40, "{}", clients.len());
+    // Each that goes lets one in, and no more.
+    clients.extend((0..20).map(|_| connect()));
+    for _ in 0..10 {
+        drop(clients.remove(0));
+        assert!(clients.iter().all(|client| client.peer_addr().is_ok()));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(clients);
+    until("a connection", || is_greeted(&connect(), 500));
+    let log = std::fs::read_to_string(served.dir.path().join("trace.log")).unwrap();
+    let lines = log.lines().filter(|line| line.contains("no connections are accepted")).count();
+    assert_eq!(lines, 1, "{log}");
+    assert_eq!(served.points(), 0);
+}
+
+#[test]
+fn values_of_strangers_spoil_no_tag() {
+    let mut served = Served::start(&[]);
+    let mut stranger = served.connect();
+    for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e308, 1e308] {
+        let mut pdu = point(b"work", true);
+        pdu[14] = 1;
+        pdu[16..24].copy_from_slice(&value.to_be_bytes());
+        stranger.write_all(&pdu).unwrap();
+        stranger.read_exact(&mut [0; 16]).unwrap();
+    }
+    let trace = served.trace(State::NONE);
+    trace.transact(&Tag::new("work").unwrap(), Duration::from_secs(2));
+    assert_eq!(trace.status().sent, 1);
+    let total = served.agent.values(pmid(5)).unwrap().get(Inst::new(1));
+    assert_eq!(total, Some(Atom::Double(2.0)));
+    assert_eq!(left_out(&mut served)[3], 5);
+}
+
+#[test]
+fn names_have_a_limit_and_an_answer_too() {
+    let mut served = Served::start(&["--limit", "names=1000"]);
+    let mut stranger = served.connect();
+    for n in 0..5000_u32 {
+        // Each byte that is no text takes four.
+        let tag = [&n.to_be_bytes().map(|byte| byte | 128)[..], format!("{n}").as_bytes(), &[0xff; 100]].concat();
+        stranger.write_all(&point(&tag, n == 4999)).unwrap();
+    }
+    stranger.read_exact(&mut [0; 16]).unwrap();
+    let indom = InDom::new(Domain::new(10).unwrap(), Serial::new(1));
+    let instances = served.agent.instances(indom).unwrap();
+    let bytes: usize = instances.iter().map(|(_, name)| 8 + name.len()).sum();
+    assert!(bytes <= 64_000 && instances.len() > 100, "{bytes} {}", instances.len());
+    assert_eq!(left_out(&mut served)[2], 5000 - instances.len() as u64);
+}
+
+/// The answer is larger than what the pipe takes, and pmcd, stopped perhaps, does not read it.
+#[test]
+fn applications_do_not_wait_for_a_pmcd_that_hangs() {
+    let mut served = Served::start(&[]);
+    let trace = served.trace(State::NONE);
+    let tag = Tag::new("tag").unwrap();
+    trace.point(&tag);
+    let many = vec![pmid(14); 100_000];
+    let fetch =
+        |out: &mut Vec<u8>, from| pmapi::pdu::metadata::encode_fetch(out, from, from, many.iter().copied().map(Some));
+    served.agent.send_raw(fetch).unwrap();
+    // Each of these would wait for its time-out, 10 s, and be missed.
+    (0..100).for_each(|_| trace.point(&tag));
+    assert_eq!((trace.status().sent, trace.status().missed), (101, 0));
+    assert!(matches!(served.agent.receive_raw().unwrap().1, pmapi::pdu::Pdu::Result(_)));
+    assert_eq!(served.points(), 101);
 }

@@ -18,6 +18,7 @@ fn agent(dir: &Path) -> Command {
         .args(["-M", &user])
         .env("PCP_PMDAS_DIR", dir)
         .env("PCP_RUN_DIR", dir)
+        .env("PCP_TRACE_DIR", dir)
         .env_remove("PCP_TRACE_PORT");
     command
 }

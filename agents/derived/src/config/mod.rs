@@ -32,7 +32,7 @@ pub(crate) struct Config {
 }
 
 /// Definitions that are evaluated together, from one sample of their operands.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) name: String,
     /// The time between samples; `None`: the agent's.
@@ -132,6 +132,18 @@ impl From<Message> for Problem {
 }
 
 impl Group {
+    /// Returns whether another configuration of the group means the same, wherever it stands.
+    pub(crate) fn means_the_same(&self, other: &Group) -> bool {
+        let Group { name, interval: _, operands, definitions, novalue, shown, places: _, taken, described: _ } = self;
+        (name, operands, definitions) == (&other.name, &other.operands, &other.definitions)
+            && (novalue, shown, taken) == (&other.novalue, &other.shown, &other.taken)
+    }
+
+    /// Returns whether each definition stands where it does in another configuration.
+    pub(crate) fn stands_the_same(&self, other: &Group) -> bool {
+        self.places == other.places && self.described == other.described
+    }
+
     /// The name that a definition is shown by.
     pub(crate) fn name_of(&self, definition: &str) -> String {
         let given = self.shown.get(definition).and_then(|shown| shown.name.clone());

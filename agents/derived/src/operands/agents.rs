@@ -102,6 +102,11 @@ impl Agents {
         agents
     }
 
+    /// Lets all of them end at the same time.
+    pub(crate) fn close(&mut self) {
+        self.agents.iter_mut().for_each(|agent| agent.keeper.close());
+    }
+
     /// Begins a request that has to be answered until a time.
     pub(crate) fn begin(&mut self, until: Instant) {
         self.until = until;

@@ -1,10 +1,9 @@
 //! An agent that is started, and started again when it has failed.
 
-use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
 use pmapi::{Error, Result};
-use pmda::collector::{self, Collector, Launch, Process, Starting, State};
+use pmda::collector::{self, Channel as _, Collector, Launch, Process, Starting, State};
 use tracing::{info, warn};
 
 use super::child;
@@ -111,7 +110,7 @@ impl Keeper {
     pub(super) fn tend(&mut self) {
         let now = Instant::now();
         if matches!(self.stage, Stage::Away(until) if until <= now) {
-            match self.launch().begin() {
+            match self.launch() {
                 Ok(starting) => {
                     self.stage = Stage::Starting(starting, now + Self::VERSION);
                 }
@@ -139,6 +138,13 @@ impl Keeper {
             if let Err(e) = settled {
                 self.fail(&e);
             }
+        }
+    }
+
+    /// Tells it to end, and does not wait until it has.
+    pub(super) fn close(&mut self) {
+        if let Stage::Up { agent, .. } = &mut self.stage {
+            agent.channel_mut().close();
         }
     }
 
@@ -191,10 +197,11 @@ impl Keeper {
         self.pause = (2 * self.pause).min(Self::LONGEST);
     }
 
-    fn launch(&self) -> Launch {
+    fn launch(&self) -> collector::Result<Starting> {
         let mut command = child::command(&self.command);
-        // Ctrl-C is for this agent, which ends its own.
-        command.process_group(0);
-        Launch::pipe(command).limit(Self::LONGEST_ANSWER)
+        let complaints = child::Complaints::of(&mut command)?;
+        let starting = Launch::pipe(command).limit(Self::LONGEST_ANSWER).isolated().begin()?;
+        complaints.log(&self.name)?;
+        Ok(starting)
     }
 }

@@ -4,5 +4,3 @@ pub(crate) mod agents;
 mod child;
 mod keeper;
 pub(crate) mod pmcd;
-
-pub use child::become_operand;

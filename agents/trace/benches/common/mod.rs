@@ -54,7 +54,7 @@ impl Agent {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new(binary);
         command.args(["-d", "10", "-M", "root", "-l", "trace.log", "-I", &port.to_string()]).current_dir(dir);
-        command.env("PCP_RUN_DIR", dir);
+        command.env("PCP_RUN_DIR", dir).env("PCP_TRACE_DIR", dir);
         let mut process = Launch::pipe(command).start().unwrap();
         let _ = process.value(pmid(0, 14)).unwrap();
         Agent { process, port }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use pmapi::Atom;
 use trace::{Options, State, Trace, Transport};
 
 use crate::scene::*;
@@ -31,7 +30,7 @@ fn both_transports_count_together() {
     assert_eq!((served.of(2, 0, "work"), served.of(7, 1, "point")), (Some(0.5), Some(0.75)));
     until("no rates", || served.of(1, 0, "work").is_none());
     // After a reset what was there does not come again.
-    served.agent.store(pmid(0, 15), None, Atom::U32(1)).unwrap();
+    served.reset();
     assert_eq!(served.points("point"), 0);
     light.point(&tag("point"));
     assert_eq!(served.points("point"), 1);
@@ -151,9 +150,9 @@ fn files_outlive_an_agent() {
     assert_eq!((served.points("tag"), served.own(1, 1)), (2, 2));
     drop(trace);
     until("the file's end", || served.files() == 0);
-    let directory = served.directory();
+    let (directory, place) = (served.directory(), served.place());
     served.agent.close();
-    assert!(!directory.exists());
+    assert!(!directory.exists() && !place.exists());
 }
 
 #[test]
@@ -177,7 +176,7 @@ fn a_reset_takes_what_was_marked_before_it() {
     trace.point(&tag("tag"));
     assert_eq!(served.points("tag"), 1);
     (0..100).for_each(|_| trace.point(&tag("tag")));
-    served.agent.store(pmid(0, 15), None, Atom::U32(1)).unwrap();
+    served.reset();
     trace.point(&tag("tag"));
     assert_eq!(served.points("tag"), 1);
 }

@@ -12,7 +12,7 @@ use crate::scene::*;
 #[test]
 fn hostile_files_harm_nobody() {
     let mut served = Served::start(&[]);
-    let (good, directory) = (served.light(), served.directory());
+    let (good, directory) = (served.light(), served.place());
     good.point(&tag("good"));
     assert_eq!(served.points("good"), 1);
     let file = fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
@@ -52,7 +52,7 @@ fn hostile_files_harm_nobody() {
 #[test]
 fn other_names_of_a_file_change_nothing() {
     let mut served = Served::start(&[]);
-    let (good, directory) = (served.light(), served.directory());
+    let (good, directory) = (served.light(), served.place());
     good.point(&tag("good"));
     assert_eq!(served.points("good"), 1);
     let file = fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
@@ -73,12 +73,14 @@ fn other_names_of_a_file_change_nothing() {
 #[test]
 fn files_that_take_long_leave_time_for_others() {
     let mut served = Served::start(&[]);
-    let (good, directory) = (served.light(), served.directory());
+    let (good, directory) = (served.light(), served.place());
     good.point(&tag("good"));
     assert_eq!(served.points("good"), 1);
-    // 4,000 blocks of sums in each, of a process that does not end.
+    // 4,000 blocks of sums in each, of a process that is seen nowhere and does not end: the files are locked.
     let file = fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
-    let (copy, len) = (fs::read(file).unwrap(), 8192);
+    let (mut copy, len) = (fs::read(file).unwrap(), 8192);
+    copy[16..24].copy_from_slice(&u64::from(u32::MAX).to_ne_bytes());
+    let mut locked = Vec::new();
     let block: Vec<u8> = [3, len, 0, 0].iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
     for n in 0..40 {
         let path = directory.join(format!(".{n}"));
@@ -90,6 +92,8 @@ fn files_that_take_long_leave_time_for_others() {
         file.write_all_at(&(from + blocks * len).to_ne_bytes(), 4 * 8).unwrap();
         let nobody = nix::unistd::Uid::from_raw(65534);
         chown(&path, Some(nobody), None).unwrap();
+        file.lock().unwrap();
+        locked.push(file);
         fs::rename(&path, directory.join(n.to_string())).unwrap();
     }
     until("all of them", || served.own(3, 0) == 41);
@@ -107,8 +111,8 @@ fn a_host_that_may_not_connect_has_no_directory() {
     let served = Served::start(&["-A", "disallow:127.*"]);
     assert!(!served.directory().exists());
     let served = Served::start(&["-A", "disallow:*", "-A", "allow:localhost:2"]);
-    let mode = fs::metadata(served.directory()).unwrap().permissions().mode();
-    assert_eq!(mode & 0o7777, 0o1777);
+    let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode(served.directory()), mode(served.place())), (0o755, 0o3777));
 }
 
 /// The agent is PCP's user, and the process is nobody: neither may do anything to what is the other's.
@@ -130,9 +134,11 @@ fn any_user_may_trace_and_the_agent_cleans_up() {
     marker.begin(10);
     marker.wait();
     assert_eq!(served.points("tag"), 20);
-    let file = fs::read_dir(served.directory()).unwrap().next().unwrap().unwrap().metadata().unwrap();
-    assert_eq!((file.uid(), file.mode() & 0o7777), (nobody.uid.as_raw(), 0o644));
-    assert_eq!(fs::metadata(served.directory()).unwrap().uid(), pcp.uid.as_raw());
+    let file = fs::read_dir(served.place()).unwrap().next().unwrap().unwrap().metadata().unwrap();
+    assert_eq!((file.uid(), file.gid(), file.mode() & 0o7777), (nobody.uid.as_raw(), pcp.gid.as_raw(), 0o640));
+    for directory in [served.directory(), served.place()] {
+        assert_eq!(fs::metadata(directory).unwrap().uid(), pcp.uid.as_raw());
+    }
     drop(marker);
     until("the file's end", || served.files() == 0);
     assert_eq!(served.points("tag"), 20);

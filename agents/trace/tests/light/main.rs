@@ -4,5 +4,6 @@
 
 mod counts;
 mod harm;
+mod limits;
 mod records;
 mod scene;

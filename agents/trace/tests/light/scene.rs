@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{User, geteuid};
 use pmapi::pdu::event::{EventFlags, Layout, records};
+use pmapi::pdu::handshake::Attribute;
 use pmapi::{Atom, Domain, InDom, Item, PmId, Serial};
 use pmda::collector::{Collector, Launch, Process};
 use trace::{Options, Tag, Trace};
@@ -30,7 +31,7 @@ pub(crate) fn start_binary(binary: &Path, dir: &Path, port: u16, args: &[&str]) 
     let mut command = Command::new(binary);
     let user = if args.contains(&"-M") { &[][..] } else { &["-M", &user] };
     command.args(["-l", "trace.log", "-I", &port.to_string()]).args(user).args(args).current_dir(dir);
-    command.env("PCP_RUN_DIR", dir);
+    command.env("PCP_RUN_DIR", dir).env("PCP_TRACE_DIR", dir);
     let mut agent = Launch::pipe(command).start().unwrap();
     // It listens when it answers.
     let _ = agent.value(pmid(0, 14)).unwrap();
@@ -60,8 +61,13 @@ impl Served {
         Trace::new(self.options().light())
     }
 
+    /// Where processes put their files.
+    pub(crate) fn place(&self) -> PathBuf {
+        fs::read_to_string(self.directory().join("agent")).unwrap().into()
+    }
+
     pub(crate) fn files(&self) -> usize {
-        fs::read_dir(self.directory()).unwrap().count()
+        fs::read_dir(self.place()).unwrap().count()
     }
 
     /// The value of a metric for a tag.
@@ -70,6 +76,12 @@ impl Served {
         let inst = self.agent.instance_of(indom, tag).ok()?;
         let values = self.agent.values(pmid(0, item)).unwrap();
         Some(number(values.get(inst)?))
+    }
+
+    /// Resets the agent, as root does.
+    pub(crate) fn reset(&mut self) {
+        self.agent.attribute(Attribute::USERID, "0").unwrap();
+        self.agent.store(pmid(0, 15), None, Atom::U32(1)).unwrap();
     }
 
     pub(crate) fn points(&mut self, tag: &str) -> u64 {

@@ -1,0 +1,188 @@
+//! The budgets of the agent: what files may cost, in all and those of each user.
+//!
+//! Files are charged to the user who owns them, those of a subordinate user to the one whom it was given to. What a limit
+//! leaves out is in the log, once for each user, and in the control metrics. These are answered at any time;
+//! clients that list all names see them from the first file on that was left out.
+//!
+//! | `--limit` | default | what | metric `mmv.control.limits.` |
+//! |---|---|---|---|
+//! | `user-files` | 1250 | files of a user, those included that are skipped | `files` |
+//! | `files` | 4000 | files in all, at most 4095 | `files` |
+//! | `user-memory` | 44 | MiB for the files of a user | `memory` |
+//! | `memory` | 176 | MiB for all files | `memory` |
+//! | `file-memory` | 8 | MiB that a file may hold, without holes | `memory` |
+//! | `user-values` | 160000 | values of a user; a text counts 8, a label 40, an instance 1 | `values` |
+//! | `values` | 640000 | values in all | `values` |
+//! | `user-work` | 6000 | microseconds of a request for changes of a user's files; more is delayed | `delayed` |
+//! | `names` | 6144 | names of the directory that a request looks at; the next requests go on | |
+//!
+//! Of the limits for all users the last quarter is for those who have less than an eighth. The log has up to 8 lines about
+//! the contents of a file.
+
+use std::str::FromStr;
+
+use clap::{ArgAction, Args};
+use mmv::collection::{LeftOut, Limit, Limits};
+use pmda::limits::Budget;
+use pmda::pmapi::{Desc, PmId, Semantics};
+use pmda::prelude::*;
+
+use crate::control::CLUSTER;
+
+/// The agent's options.
+#[derive(Args, Debug, Default)]
+pub(crate) struct Options {
+    /// Sets a limit: user-files, files, user-memory, memory, file-memory (MiB), user-values, values, user-work
+    /// (microseconds) or names.
+    #[arg(long = "limit", value_name = "NAME=NUMBER", action = ArgAction::Append)]
+    limits: Vec<Setting>,
+}
+
+impl Options {
+    /// The defaults, with some of them changed.
+    pub(crate) fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        self.limits.iter().for_each(|setting| (setting.set)(&mut limits, setting.value));
+        limits
+    }
+}
+
+/// `NAME=NUMBER`: a limit that differs from its default.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    set: Set,
+    value: u64,
+}
+
+type Set = fn(&mut Limits, u64);
+
+/// The names that the option knows.
+const NAMES: [(&str, Set); 9] = [
+    ("user-files", |limits, n| limits.user_files = n),
+    ("files", |limits, n| limits.files = n),
+    ("user-memory", |limits, n| limits.user_memory = n << 20),
+    ("memory", |limits, n| limits.memory = n << 20),
+    ("file-memory", |limits, n| limits.file_bytes = n << 20),
+    ("user-values", |limits, n| limits.user_values = n),
+    ("values", |limits, n| limits.values = n),
+    ("user-work", |limits, n| limits.user_work = n * 1000),
+    ("names", |limits, n| limits.names = n.max(1)),
+];
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Setting, String> {
+        let (name, value) = text.split_once('=').ok_or("NAME=NUMBER is expected")?;
+        let known = NAMES.into_iter().find(|known| known.0 == name);
+        let (_, set) = known.ok_or_else(|| format!("there is no limit {name}"))?;
+        let value = value.parse::<u32>().map_err(|_| format!("{value} is no number"))?;
+        Ok(Setting { set, value: value.into() })
+    }
+}
+
+/// What the limits have left out.
+#[derive(Debug)]
+pub(crate) struct Budgets([Budget; 4]);
+
+/// The metrics below `control.limits`: the limit, the last component, and help.
+const METRICS: [(Limit, &str, &str); 4] = [
+    (Limit::Files, "files", "Files that were left out since their owner, or all users, had too many."),
+    (
+        Limit::Memory,
+        "memory",
+        "Files that were left out since they, or all of their owner, would have taken too much memory.",
+    ),
+    (Limit::Values, "values", "Files that were left out since their owner, or all users, had too many values."),
+    (
+        Limit::Work,
+        "delayed",
+        "Changed files that a request left to later ones, since their owner had changed too many.",
+    ),
+];
+
+/// The item of the first of them.
+const FIRST: u16 = 10;
+
+fn index_of(limit: Limit) -> usize {
+    METRICS.iter().position(|metric| metric.0 == limit).unwrap_or_default()
+}
+
+impl Budgets {
+    pub(crate) fn new(limits: &Limits) -> Budgets {
+        let mib = |bytes: u64| bytes >> 20;
+        let Limits { user_files, user_memory, user_values, user_work, files, memory, values, .. } = *limits;
+        Budgets([
+            Budget::new(format!("files, at most {user_files} of a user and {files} in all")),
+            Budget::new(format!(
+                "memory of files, at most {} MiB for a user and {} in all",
+                mib(user_memory),
+                mib(memory)
+            )),
+            Budget::new(format!("values of files, at most {user_values} of a user and {values} in all")),
+            Budget::new(format!("changed files, {} us of a request for a user, later than that", user_work / 1000)),
+        ])
+    }
+
+    /// Counts what was left out, and says whether there was anything.
+    pub(crate) fn count(&mut self, all: &[LeftOut]) -> bool {
+        for LeftOut { uid, limit, count } in all {
+            self.0[index_of(*limit)].leave_out(&format_args!("uid {uid}"), *count);
+        }
+        !all.is_empty()
+    }
+
+    /// The value of a metric.
+    pub(crate) fn value(&self, item: Item) -> Option<u64> {
+        Some(self.0.get(index(item)?)?.left_out())
+    }
+}
+
+/// The metrics, with their full names.
+pub(crate) fn metrics(prefix: &str) -> impl Iterator<Item = Metric> {
+    METRICS.into_iter().enumerate().map(move |(index, (_, last, help))| {
+        let mut metric = Metric::new(format!("{prefix}.{NODE}.{last}"), item(index), Type::U64);
+        metric.counter().units(Units::COUNT).help("Files that a limit has left out or delayed", help);
+        metric
+    })
+}
+
+/// The node above them, without prefix.
+pub(crate) const NODE: &str = "control.limits";
+
+/// The descriptor of one of them.
+pub(crate) fn desc(pmid: PmId) -> Option<Desc> {
+    text(pmid.item())?;
+    Some(Desc { pmid, ty: Type::U64, indom: None, semantics: Semantics::Counter, units: Units::COUNT })
+}
+
+/// The help of one of them.
+pub(crate) fn text(item: Item) -> Option<&'static str> {
+    METRICS.get(index(item)?).map(|metric| metric.2)
+}
+
+/// Which of the metrics has an item.
+pub(crate) fn index(item: Item) -> Option<usize> {
+    let index = usize::from(item.item().checked_sub(FIRST)?);
+    (item.cluster() == CLUSTER && index < METRICS.len()).then_some(index)
+}
+
+/// The item of one of the metrics.
+pub(crate) fn item(index: usize) -> Item {
+    Item::new(CLUSTER, FIRST + index as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_change_the_defaults() {
+        let limits = ["user-files=7", "user-memory=3"].map(|text| text.parse().unwrap()).to_vec();
+        let expected = Limits { user_files: 7, user_memory: 3 << 20, ..Limits::default() };
+        assert_eq!(Options { limits }.limits(), expected);
+        for bad in ["files", "files=", "files=-1", "files=many", "fish=1"] {
+            assert!(bad.parse::<Setting>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A client: what it has sent, and what it is to be sent.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+
+use trace::protocol::{self, Data, DecodeError, Pdu};
+
+use crate::limits::{Account, Limits};
+
+/// Bytes per read.
+pub(crate) const READ: usize = 16 << 10;
+/// Reads per turn, before the next client is served.
+const READS: usize = 8;
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    pub(crate) host: Ipv4Addr,
+    pub(crate) account: Account,
+    /// The beginning of a PDU.
+    rest: Vec<u8>,
+    /// Acknowledgements that the client has not taken. Nothing is read of it meanwhile.
+    unsent: Vec<u8>,
+    pub(crate) asynchronous: bool,
+    /// Not waited for before the next round: its account has had its share of this one.
+    pub(crate) rests: bool,
+    /// When it goes if nothing comes, in seconds of the server.
+    pub(crate) due: u32,
+    /// It has not sent a PDU yet.
+    fresh: bool,
+    /// It has not sent its first PDU, or the rest of one, or not taken its acknowledgements.
+    owes: bool,
+}
+
+/// What is waited for of a client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Something that it waits to be answered.
+    ForPrompt,
+    /// Something else.
+    ForLater,
+    /// That it takes answers.
+    ToSend,
+}
+
+/// Why a client is left.
+#[derive(Debug)]
+pub(crate) enum Left {
+    End,
+    Failed(io::Error),
+    Nonsense(DecodeError),
+    /// It sends what agents send.
+    Ack,
+    /// It has sent or taken nothing for too long.
+    Silent,
+    /// A client of another account has its connection.
+    GaveWay,
+}
+
+impl From<io::Error> for Left {
+    fn from(error: io::Error) -> Left {
+        Left::Failed(error)
+    }
+}
+
+/// What all turns share.
+pub(crate) struct Turn<'a> {
+    pub(crate) buffer: &'a mut [u8],
+    pub(crate) acks: &'a mut Vec<u8>,
+    pub(crate) pid: u32,
+    pub(crate) now: u32,
+    pub(crate) limits: &'a Limits,
+}
+
+impl Turn<'_> {
+    /// Memory for one turn of one client.
+    pub(crate) fn buffer() -> Box<[u8]> {
+        vec![0; protocol::MAX_LEN + READ].into()
+    }
+
+    fn after(&self, time: std::time::Duration) -> u32 {
+        self.now.saturating_add(u32::try_from(time.as_secs()).unwrap_or(u32::MAX))
+    }
+}
+
+impl Client {
+    pub(crate) fn new(stream: TcpStream, host: Ipv4Addr, account: Account, due: u32) -> Client {
+        let (rest, unsent) = (Vec::new(), Vec::new());
+        Client { stream, host, account, rest, unsent, asynchronous: false, rests: false, due, fresh: true, owes: true }
+    }
+
+    pub(crate) fn waits(&self) -> Waits {
+        match self {
+            Client { unsent, .. } if !unsent.is_empty() => Waits::ToSend,
+            Client { asynchronous: true, .. } => Waits::ForLater,
+            _ => Waits::ForPrompt,
+        }
+    }
+
+    /// Sends what is to be sent, or else reads; true when the client has sent more.
+    pub(crate) fn turn(&mut self, turn: &mut Turn<'_>, add: &mut impl FnMut(Account, &Data<'_>)) -> Result<bool, Left> {
+        turn.acks.clear();
+        let mut more = false;
+        let mut counted = 0;
+        if self.waits() == Waits::ToSend {
+            let sent = write(&mut self.stream, &self.unsent)?;
+            self.unsent.drain(..sent);
+        } else {
+            let account = self.account;
+            more = !self.receive(turn, &mut |data| {
+                counted += 1;
+                add(account, data);
+            })?;
+            let sent = write(&mut self.stream, turn.acks)?;
+            self.unsent.extend_from_slice(turn.acks.get(sent..).unwrap_or_default());
+        }
+        self.fresh &= counted == 0;
+        let owes = self.fresh || !self.rest.is_empty() || !self.unsent.is_empty();
+        // What was begun has to be done in time, however many bytes come meanwhile.
+        if counted > 0 || owes != self.owes {
+            self.due = turn.after(if owes { turn.limits.pdu_time } else { turn.limits.idle_time });
+        }
+        self.owes = owes;
+        Ok(more)
+    }
+
+    /// Reads and takes the PDUs that are whole, several times while there is so much; true when all is read.
+    fn receive(&mut self, turn: &mut Turn<'_>, add: &mut impl FnMut(&Data<'_>)) -> Result<bool, Left> {
+        for _ in 0..READS {
+            let (before, free) = turn.buffer.split_at_mut_checked(self.rest.len()).ok_or(Left::End)?;
+            before.copy_from_slice(&self.rest);
+            let n = match self.stream.read(free) {
+                Ok(0) => return Err(Left::End),
+                Ok(n) => n,
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                    return Ok(true);
+                }
+                Err(e) => return Err(e.into()),
+            };
+            let full = n == free.len();
+            let have = self.rest.len() + n;
+            self.take(turn.buffer.get(..have).unwrap_or_default(), turn.acks, turn.pid, add)?;
+            // Somebody who waits for answers gets them first.
+            if !full || !turn.acks.is_empty() {
+                return Ok(!full);
+            }
+        }
+        Ok(false)
+    }
+
+    fn take(
+        &mut self,
+        mut bytes: &[u8],
+        acks: &mut Vec<u8>,
+        pid: u32,
+        add: &mut impl FnMut(&Data<'_>),
+    ) -> Result<(), Left> {
+        while let Some((pdu, len)) = protocol::next(bytes).map_err(Left::Nonsense)? {
+            let Pdu::Data(data) = pdu else { return Err(Left::Ack) };
+            add(&data);
+            self.asynchronous = !data.reply;
+            if data.reply {
+                acks.extend_from_slice(&protocol::encode_ack(data.kind as i32, pid));
+            }
+            bytes = bytes.get(len..).unwrap_or_default();
+        }
+        self.rest.clear();
+        self.rest.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// Writes as much as is taken now.
+fn write(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() {
+        return Ok(0);
+    }
+    match stream.write(bytes) {
+        Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+        done => done,
+    }
+}

@@ -1,0 +1,160 @@
+//! A budget that accounts share fairly.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use pmda::limits::Budget;
+
+use crate::limits::Account;
+
+/// A budget of which each account may use as much as is there. When it is used up, an account that uses less than the
+/// one that uses most gets some of that one's: what one account has used up is never missing to the others.
+#[derive(Debug)]
+pub(crate) struct Fair {
+    limit: usize,
+    each: usize,
+    used: usize,
+    accounts: HashMap<Account, usize>,
+    largest: Option<(Account, usize)>,
+}
+
+/// The answer to an account that wants more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    Free,
+    /// There is room when another account has given back as much, or more.
+    From(Account, usize),
+    None,
+}
+
+impl Fair {
+    /// A budget in all and for each account.
+    pub(crate) fn new(limit: usize, each: usize) -> Fair {
+        Fair { limit, each, used: 0, accounts: HashMap::new(), largest: None }
+    }
+
+    pub(crate) fn of(&self, account: Account) -> usize {
+        self.accounts.get(&account).copied().unwrap_or(0)
+    }
+
+    /// How many accounts use something.
+    #[cfg(test)]
+    pub(crate) fn accounts(&self) -> usize {
+        self.accounts.len()
+    }
+
+    /// Whether there is room for `more` of an account.
+    pub(crate) fn room(&self, account: Account, more: usize) -> Room {
+        let own = self.of(account).saturating_add(more);
+        if own > self.each || more > self.limit {
+            return Room::None;
+        }
+        if self.used.saturating_add(more) <= self.limit {
+            return Room::Free;
+        }
+        match self.largest {
+            // A part of the difference at once: what gives way may be costly to find.
+            Some((largest, most)) if most > own => Room::From(largest, more.max((most - own) / 4)),
+            _ => Room::None,
+        }
+    }
+
+    pub(crate) fn add(&mut self, account: Account, more: usize) {
+        let own = self.accounts.entry(account).or_default();
+        *own += more;
+        self.used += more;
+        if self.largest.is_none_or(|(largest, most)| *own > most || largest == account) {
+            self.largest = Some((account, *own));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, account: Account, less: usize) {
+        let Some(own) = self.accounts.get_mut(&account) else { return };
+        let less = less.min(*own);
+        *own -= less;
+        self.used -= less;
+        if *own == 0 {
+            self.accounts.remove(&account);
+        }
+        if self.largest.is_some_and(|(largest, _)| largest == account) {
+            self.largest = self.accounts.iter().max_by_key(|(_, own)| **own).map(|(account, own)| (*account, *own));
+        }
+    }
+}
+
+/// What a budget leaves out. What an account does many times in a row is told to the log once.
+#[derive(Debug)]
+pub(crate) struct LeftOut {
+    budget: Budget,
+    pending: Option<(Account, u64)>,
+}
+
+impl LeftOut {
+    /// Of a budget with these words in the log.
+    pub(crate) fn new(what: impl fmt::Display) -> LeftOut {
+        LeftOut { budget: Budget::new(what.to_string()), pending: None }
+    }
+
+    #[cold]
+    pub(crate) fn add(&mut self, account: Account, more: u64) {
+        match &mut self.pending {
+            Some((last, count)) if *last == account => *count += more,
+            _ => {
+                self.flush();
+                self.pending = Some((account, more));
+            }
+        }
+    }
+
+    /// Tells what has not been told.
+    pub(crate) fn flush(&mut self) {
+        if let Some((account, count)) = self.pending.take() {
+            self.budget.leave_out(&account, count);
+        }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.budget.left_out() + self.pending.map_or(0, |(_, count)| count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes all that an account gets, with what others give back.
+    fn take_all(fair: &mut Fair, account: Account) -> usize {
+        loop {
+            match fair.room(account, 1) {
+                Room::Free => fair.add(account, 1),
+                Room::From(largest, count) => fair.remove(largest, count),
+                Room::None => break fair.of(account),
+            }
+        }
+    }
+
+    #[test]
+    fn those_who_come_later_have_as_much() {
+        let mut fair = Fair::new(1200, 1000);
+        let accounts = [1, 2, 3, 4].map(Account::User);
+        assert_eq!(accounts.map(|account| take_all(&mut fair, account))[0], 1000);
+        // Those that had to give back have as much as is free, and nobody has much more than another one.
+        for account in accounts {
+            take_all(&mut fair, account);
+        }
+        let own = accounts.map(|account| fair.of(account));
+        assert!(own.iter().all(|own| (299..=301).contains(own)), "{own:?}");
+        assert_eq!((fair.used, fair.accounts()), (own.iter().sum(), 4));
+        fair.remove(accounts[0], 1000);
+        assert_eq!((fair.of(accounts[0]), fair.accounts()), (0, 3));
+    }
+
+    #[test]
+    fn what_is_larger_than_the_budget_has_no_room() {
+        let mut fair = Fair::new(10, 100);
+        fair.add(Account::User(1), 10);
+        assert_eq!(fair.room(Account::User(2), 11), Room::None);
+        assert_eq!(fair.room(Account::User(2), 9), Room::From(Account::User(1), 9));
+        assert_eq!(fair.room(Account::User(1), 1), Room::None);
+    }
+}

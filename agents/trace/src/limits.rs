@@ -1,0 +1,226 @@
+//! The budgets of the agent: how much clients, users and hosts may use, in all and each.
+//!
+//! README.md has the table of the budgets, [`Limits`] their defaults. Accounts share them fairly:
+//! [`Fair`](crate::fair::Fair).
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit};
+use pmda::prelude::*;
+
+/// The account that pays for what a client uses.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Account {
+    /// A user of this host.
+    User(u32),
+    /// Another host; or this one, for clients whose user is not known.
+    Host(Ipv4Addr),
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Account::User(uid) => write!(f, "uid {uid}"),
+            Account::Host(host) => write!(f, "host {host}"),
+        }
+    }
+}
+
+/// How much may be used. `--limit NAME=NUMBER` changes each.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Limits {
+    /// Connections over TCP, of all clients.
+    pub(crate) connections: usize,
+    /// Connections of one user or host.
+    pub(crate) connections_each: usize,
+    /// Time in which a client has to send its first PDU, to complete each PDU, and to take an acknowledgement.
+    pub(crate) pdu_time: Duration,
+    /// Time without a PDU after which a connection is closed.
+    pub(crate) idle_time: Duration,
+    /// Names of tags of all kinds, of up to 56 bytes each. A longer one counts as its part of that.
+    pub(crate) names: usize,
+    /// Names of tags that one user or host has brought.
+    pub(crate) names_each: usize,
+    /// Time without a mark after which the name of a tag or of a field is given back.
+    pub(crate) forget_time: Duration,
+    /// Files of processes on this host.
+    pub(crate) files: usize,
+    /// Files of one user, and of its subordinate users.
+    pub(crate) files_each: usize,
+    /// Files that stay open. More are opened for each look.
+    pub(crate) open_files: usize,
+    /// Bytes of memory for what files hold: of all, of one user's, and of one.
+    pub(crate) memory: usize,
+    pub(crate) memory_each: usize,
+    pub(crate) file_memory: usize,
+    /// Metrics of fields of event records.
+    pub(crate) fields: usize,
+    /// Filters of event records.
+    pub(crate) filters: usize,
+}
+
+/// Whether this process is nothing but the agent.
+static ALONE: AtomicBool = AtomicBool::new(false);
+
+/// Allows as much as a process may use that is nothing but the agent. In pmcd's own process descriptors are pmcd's.
+pub(crate) fn set_alone() {
+    ALONE.store(true, Relaxed);
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        let (connections, open_files) = if ALONE.load(Relaxed) {
+            let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
+            let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+            ((descriptors / 2).clamp(8, 16_384), (descriptors / 4).clamp(8, 4096))
+        } else {
+            (64, 64)
+        };
+        Limits {
+            connections,
+            connections_each: connections,
+            pdu_time: Duration::from_secs(60),
+            idle_time: Duration::from_secs(24 * 3600),
+            names: 131_072,
+            names_each: 131_072,
+            forget_time: Duration::from_secs(48 * 3600),
+            files: 4096,
+            files_each: 2048,
+            open_files,
+            memory: 256 << 20,
+            memory_each: 64 << 20,
+            file_memory: 16 << 20,
+            fields: 1000,
+            filters: 64,
+        }
+    }
+}
+
+/// `NAME=NUMBER`: a limit that differs from its default. Times are in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    set: Set,
+    value: u64,
+}
+
+type Set = fn(&mut Limits, u64);
+
+/// The names that the option knows.
+const NAMES: [(&str, Set); 15] = [
+    ("connections", |limits, n| limits.connections = count(n)),
+    ("connections-each", |limits, n| limits.connections_each = count(n)),
+    ("pdu-time", |limits, n| limits.pdu_time = Duration::from_secs(n)),
+    ("idle-time", |limits, n| limits.idle_time = Duration::from_secs(n)),
+    ("names", |limits, n| limits.names = count(n)),
+    ("names-each", |limits, n| limits.names_each = count(n)),
+    ("forget-time", |limits, n| limits.forget_time = Duration::from_secs(n)),
+    ("files", |limits, n| limits.files = count(n)),
+    ("files-each", |limits, n| limits.files_each = count(n)),
+    ("open-files", |limits, n| limits.open_files = count(n)),
+    ("memory", |limits, n| limits.memory = count(n)),
+    ("memory-each", |limits, n| limits.memory_each = count(n)),
+    ("file-memory", |limits, n| limits.file_memory = count(n)),
+    ("fields", |limits, n| limits.fields = count(n)),
+    ("filters", |limits, n| limits.filters = count(n)),
+];
+
+fn count(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Setting, String> {
+        let (name, value) = text.split_once('=').ok_or_else(|| format!("--limit {text}: NAME=NUMBER expected"))?;
+        let known = NAMES.into_iter().find(|known| known.0 == name);
+        let (_, set) = known.ok_or_else(|| format!("--limit {text}: there is no limit of this name"))?;
+        let value = value.parse::<u32>().map_err(|_| format!("--limit {text}: a number is expected"))?;
+        Ok(Setting { set, value: value.into() })
+    }
+}
+
+impl Limits {
+    /// The defaults, with some of them changed.
+    pub(crate) fn new(settings: &[Setting]) -> Limits {
+        let mut limits = Limits::default();
+        settings.iter().for_each(|setting| (setting.set)(&mut limits, setting.value));
+        limits
+    }
+}
+
+/// What limits have left out so far, in the order of [`METRICS`].
+pub(crate) type Counts = [u64; METRICS.len()];
+
+const CLUSTER: u16 = 4;
+
+/// The metrics below `control.limits`, and what they count.
+const METRICS: [(&str, &str, &str); 6] = [
+    (
+        "connections",
+        "Connections that were not taken, or closed for others",
+        "Of a user or host that has as many as it may have. When there are as many as there may be in all, the account\n\
+         that has most of them gives some to those that have fewer.",
+    ),
+    (
+        "silent",
+        "Connections that were closed because nothing came",
+        "Of hosts that have gone, and slow or idle clients.",
+    ),
+    (
+        "names",
+        "Marks that were not counted because their tags are new",
+        "Of a user or host that has brought as many names as it may; and names that it had to give to others.",
+    ),
+    (
+        "values",
+        "Marks that were not counted because their values make no sense",
+        "Values that are not finite, transactions that took longer than a year, and what no process can have counted.",
+    ),
+    ("filters", "Filters of event records that were refused", "Of a user that has set as many as it may."),
+    (
+        "fields",
+        "Fields of event records without a metric of their own",
+        "Of a user that has brought as many keys as it may. They are in trace.event.param.field.",
+    ),
+];
+
+pub(crate) fn declare(setup: &mut Setup) {
+    let prefix = setup.name().to_owned();
+    for ((name, oneline, text), item) in METRICS.into_iter().zip(0..) {
+        let metric = setup.metric(format!("{prefix}.control.limits.{name}"), Item::new(CLUSTER, item), Type::U64);
+        metric.counter().units(Units::COUNT).help(oneline, text);
+    }
+}
+
+pub(crate) fn is_own(item: Item) -> bool {
+    item.cluster() == CLUSTER
+}
+
+pub(crate) fn fetch(item: Item, counts: Counts, out: &mut Values<'_>) -> Result {
+    out.put(*counts.get(usize::from(item.item())).ok_or(Error::PMID)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_pmcds_process_descriptors_are_pmcds() {
+        assert_eq!(Limits::default().connections, 64);
+    }
+
+    #[test]
+    fn settings_change_the_defaults() {
+        let settings = ["names=7", "idle-time=60"].map(|text| text.parse().unwrap());
+        let expected = Limits { names: 7, idle_time: Duration::from_secs(60), ..Limits::default() };
+        assert_eq!(Limits::new(&settings), expected);
+        for bad in ["names", "names=", "names=-1", "names=many", "fish=1"] {
+            assert!(bad.parse::<Setting>().unwrap_err().starts_with("--limit "), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The directory of files: names that are new in it, and names that have been there.
+//!
+//! A new file is found by an event, whatever else the directory has. Listing the whole of it is for what events do not tell:
+//! what was there when the agent started, events that were lost, files for which there was no room, and files that are never
+//! completed. Both take a bounded time at once, and rest when it is used up.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, ReadDir};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+use trace::light::Directory;
+use tracing::{debug, info, warn};
+
+use crate::turns::{AT_ONCE, processor_time};
+
+/// A file that is being made is not any more after this time.
+pub(crate) const STALE: Duration = Duration::from_secs(60);
+/// Time between two looks for events, so that many come at once.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Names between two looks at the processor's time.
+const NAMES: usize = 16;
+/// Time in all after which others go on. Whoever changes names all the time holds the lock of the directory.
+const BLOCKED: Duration = Duration::from_millis(40);
+
+/// The agent's directories, and what is to be looked at in the one of files.
+#[derive(Debug)]
+pub(crate) struct Search {
+    path: PathBuf,
+    base: PathBuf,
+    /// Nothing while it could not be made again after it was removed.
+    directory: Option<Directory>,
+    watch: Option<Inotify>,
+    /// Names by events.
+    new: VecDeque<OsString>,
+    list: Option<ReadDir>,
+    /// Listings so far.
+    pub(crate) listings: u64,
+    is_wanted: bool,
+    /// A directory may have been removed.
+    is_doubtful: bool,
+    pauses: Instant,
+    rests: Instant,
+}
+
+/// A name that was found.
+#[derive(Debug)]
+pub(crate) struct Name {
+    pub(crate) name: OsString,
+    /// It was found in a listing.
+    pub(crate) is_listed: bool,
+}
+
+impl Search {
+    pub(crate) fn open(path: PathBuf, base: PathBuf) -> io::Result<Search> {
+        let now = Instant::now();
+        let mut search = Search {
+            path,
+            base,
+            directory: None,
+            watch: None,
+            new: VecDeque::new(),
+            list: None,
+            listings: 0,
+            is_wanted: true,
+            is_doubtful: false,
+            pauses: now,
+            rests: now,
+        };
+        search.make()?;
+        Ok(search)
+    }
+
+    /// Makes the directories, or opens those that are there.
+    fn make(&mut self) -> io::Result<()> {
+        let directory = Directory::open(self.path.clone(), &self.base)?;
+        self.watch = watch(&directory).inspect_err(|e| debug!("inotify: {e}")).ok();
+        self.directory = Some(directory);
+        (self.list, self.is_wanted) = (None, true);
+        Ok(())
+    }
+
+    /// Readable when there may be something new, and it is time to look.
+    pub(crate) fn watch(&self, now: Instant) -> Option<&Inotify> {
+        self.watch.as_ref().filter(|_| self.next_look() <= now)
+    }
+
+    /// Whether new names are found without a listing.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    /// Asks for a listing, unless there is one already.
+    pub(crate) fn list(&mut self) {
+        self.is_wanted = true;
+    }
+
+    /// When to go on, if something is left to be looked at.
+    pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
+        let is_left = self.is_wanted || self.list.is_some() || !self.new.is_empty() || self.next_look() > now;
+        is_left.then(|| self.next_look())
+    }
+
+    fn next_look(&self) -> Instant {
+        self.pauses.max(self.rests)
+    }
+
+    /// Hands over names, as many as there is time for. True when a listing has come to its end.
+    pub(crate) fn names(&mut self, now: Instant, mut f: impl FnMut(&mut Search, Name)) -> bool {
+        if self.rests > now {
+            return false;
+        }
+        self.take_events();
+        if self.is_wanted || self.is_doubtful {
+            self.see_directory();
+        }
+        if std::mem::take(&mut self.is_wanted) && self.list.is_none() {
+            self.list = self.directory.as_ref().and_then(|directory| fs::read_dir(directory.files()).ok());
+            self.listings += 1;
+        }
+        let (start, mut is_complete, mut spent) = (processor_time(), false, Duration::ZERO);
+        let (begin, mut is_busy) = (Instant::now(), false);
+        for count in 1.. {
+            let listed = if self.new.is_empty() { self.list.as_mut().map(Iterator::next) } else { None };
+            let name = match listed {
+                None => match self.new.pop_front() {
+                    Some(name) => Name { name, is_listed: false },
+                    None => break,
+                },
+                Some(Some(Ok(entry))) => Name { name: entry.file_name(), is_listed: true },
+                Some(_) => {
+                    (self.list, is_complete) = (None, true);
+                    break;
+                }
+            };
+            is_busy = true;
+            f(self, name);
+            if begin.elapsed() > BLOCKED {
+                break;
+            }
+            if count % NAMES == 0 {
+                spent = processor_time().saturating_sub(start);
+                if spent > AT_ONCE {
+                    break;
+                }
+                self.take_events();
+            }
+        }
+        let took = begin.elapsed();
+        if is_busy {
+            self.pauses = now + PAUSE;
+        }
+        if spent > AT_ONCE {
+            self.rests = Instant::now() + 10 * spent;
+        } else if took > BLOCKED {
+            self.rests = Instant::now() + took;
+        }
+        is_complete
+    }
+
+    /// Takes what events tell. When some were lost the directory is listed.
+    fn take_events(&mut self) {
+        if !self.new.is_empty() {
+            return;
+        }
+        let events = self.watch.as_ref().and_then(|watch| watch.read_events().ok());
+        for event in events.into_iter().flatten() {
+            match event.name {
+                Some(name) if event.mask.contains(AddWatchFlags::IN_MOVED_TO) => self.new.push_back(name),
+                _ if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) => self.is_wanted = true,
+                _ => self.is_doubtful = true,
+            }
+        }
+    }
+
+    /// Makes directories again that were removed.
+    fn see_directory(&mut self) {
+        self.is_doubtful = false;
+        if self.directory.as_ref().is_some_and(Directory::is_there) {
+            return;
+        }
+        // The old one is given up before there is another.
+        let is_news = self.directory.take().is_some();
+        match self.make() {
+            Ok(()) => info!("the directory for files of processes had been removed: a new one is made"),
+            Err(e) if is_news => warn!("the directory for files of processes has been removed: {e}: tried again"),
+            Err(e) => debug!("{}: {e}", self.path.display()),
+        }
+    }
+
+    fn opened(&self) -> io::Result<&File> {
+        self.directory.as_ref().map(Directory::opened).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// What a name is of now. Links are not followed.
+    pub(crate) fn look_at(&self, name: &OsStr) -> io::Result<FileStat> {
+        Ok(fstatat(self.opened()?, name, AtFlags::AT_SYMLINK_NOFOLLOW)?)
+    }
+
+    /// Opens a file for reading; whatever else has the name is not waited for.
+    pub(crate) fn open_file(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        Ok(openat(self.opened()?, name, flags, Mode::empty())?.into())
+    }
+
+    /// Removes a name.
+    pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(self.opened()?, name, UnlinkatFlags::NoRemoveDir)?)
+    }
+
+    /// Removes a file that has been in the making for long, or says that it is in the future.
+    pub(crate) fn remove_stale(&self, name: &OsStr, stat: &FileStat) {
+        if is_stale(stat)
+            && self.remove(name).is_err_and(|e| e.raw_os_error() == Some(Errno::EISDIR as i32))
+            && let Ok(opened) = self.opened()
+        {
+            let _ = unlinkat(opened, name, UnlinkatFlags::RemoveDir);
+        }
+    }
+
+    /// Removes what is no file of a process, or a damaged one, after some time, unless a process holds its lock.
+    pub(crate) fn remove_unused(&self, name: &OsStr, stat: &FileStat) {
+        let is_file = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFREG;
+        let is_free = || self.open_file(name).is_ok_and(|file| file.try_lock_shared().is_ok());
+        if is_stale(stat) && (!is_file || is_free()) {
+            self.remove_stale(name, stat);
+        }
+    }
+}
+
+/// Whether a name has not changed for long, or in a future that the clock has left. Its owner cannot set this time.
+fn is_stale(stat: &FileStat) -> bool {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    is_far(now, stat.st_ctime)
+}
+
+fn is_far(now: Duration, changed: i64) -> bool {
+    now.abs_diff(Duration::from_secs(changed.try_into().unwrap_or(0))) > STALE
+}
+
+pub(crate) fn is_hidden(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b".")
+}
+
+fn watch(directory: &Directory) -> nix::Result<Inotify> {
+    let watch = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+    let add = |path: &Path, events| watch.add_watch(path, events | AddWatchFlags::IN_ONLYDIR);
+    add(directory.files(), AddWatchFlags::IN_MOVED_TO)?;
+    // That of files is not removed, for inotify, while it is open here: a listing sees it.
+    add(directory.path(), AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM)?;
+    Ok(watch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(search: &mut Search) -> Vec<(String, bool)> {
+        let mut names = Vec::new();
+        search
+            .names(Instant::now(), |_, Name { name, is_listed }| names.push((name.into_string().unwrap(), is_listed)));
+        names
+    }
+
+    #[test]
+    fn new_names_come_without_a_listing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut search = Search::open(dir.path().join("4323"), dir.path().to_owned()).unwrap();
+        let place = search.directory.as_ref().unwrap().files().to_owned();
+        fs::write(place.join(".hidden"), "").unwrap();
+        assert_eq!(names(&mut search), [(".hidden".into(), true)]);
+        assert_eq!((names(&mut search), search.due(Instant::now() + PAUSE)), (vec![], None));
+        fs::rename(place.join(".hidden"), place.join("file")).unwrap();
+        assert_eq!(names(&mut search), [("file".into(), false)]);
+        search.list();
+        assert_eq!(names(&mut search), [("file".into(), true)]);
+        assert_eq!(search.listings, 2);
+    }
+
+    /// However many names there are, a look at them ends soon, and the next one goes on.
+    #[test]
+    fn a_look_at_names_ends_when_it_has_taken_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut search = Search::open(dir.path().join("4323"), dir.path().to_owned()).unwrap();
+        let place = search.directory.as_ref().unwrap().files().to_owned();
+        (0..1000).for_each(|n| fs::write(place.join(n.to_string()), "").unwrap());
+        let (mut seen, mut looks, mut now) = (0, 0, Instant::now());
+        while seen < 1000 {
+            let is_complete = search.names(now, |_, _| {
+                seen += 1;
+                std::thread::sleep(Duration::from_micros(300));
+            });
+            looks += 1;
+            assert!(!is_complete || seen == 1000);
+            now = search.rests.max(now);
+        }
+        assert!(looks > 3, "{looks}");
+    }
+
+    #[test]
+    fn the_future_is_as_far_as_the_past() {
+        let now = Duration::from_secs(1_000_000);
+        assert!(!is_far(now, 1_000_000 - 60) && !is_far(now, 1_000_000 + 60));
+        assert!(is_far(now, 1_000_000 - 61) && is_far(now, 1_000_000 + 61) && is_far(now, -5) && is_far(now, i64::MAX));
+    }
+}

@@ -1,0 +1,126 @@
+//! What each account has of connections and of the agent's time.
+//!
+//! Clients are served in rounds. When an account has had its time in a round, its other clients rest until the next one,
+//! as long as there are other accounts: however many clients one has, and however much they send, the others have their
+//! turns.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+
+use crate::fair::{Fair, Room};
+use crate::limits::{Account, Limits};
+
+/// Time of an account in a round.
+const TIME: Duration = Duration::from_millis(1);
+/// Clients of an account that end their rest in a round.
+const WAKES: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Shares {
+    connections: Fair,
+    shares: HashMap<Account, Share>,
+    /// Clients that rest.
+    resting: usize,
+    /// Number of the round.
+    round: u64,
+}
+
+#[derive(Debug, Default)]
+struct Share {
+    /// In the last round in which it had some.
+    spent: Duration,
+    round: u64,
+    /// Places of clients, of which some may have gone.
+    resting: VecDeque<usize>,
+}
+
+impl Shares {
+    pub(crate) fn new(limits: &Limits) -> Shares {
+        let connections = Fair::new(limits.connections, limits.connections_each);
+        Shares { connections, shares: HashMap::new(), resting: 0, round: 0 }
+    }
+
+    /// Whether an account may have one connection more.
+    pub(crate) fn room(&self, account: Account) -> Room {
+        self.connections.room(account, 1)
+    }
+
+    pub(crate) fn connect(&mut self, account: Account) {
+        self.connections.add(account, 1);
+        self.shares.entry(account).or_default();
+    }
+
+    pub(crate) fn disconnect(&mut self, account: Account) {
+        self.connections.remove(account, 1);
+        if self.connections.of(account) == 0
+            && let Some(share) = self.shares.remove(&account)
+        {
+            self.resting -= share.resting.len();
+        }
+    }
+
+    /// Whether an account has had its time, and others may wait.
+    pub(crate) fn has_had_its_time(&self, account: Account) -> bool {
+        let has_had = |share: &Share| share.round == self.round && share.spent > TIME;
+        self.shares.len() > 1 && self.shares.get(&account).is_some_and(has_had)
+    }
+
+    pub(crate) fn spend(&mut self, account: Account, time: Duration) {
+        if let Some(share) = self.shares.get_mut(&account) {
+            let before = if share.round == self.round { share.spent } else { Duration::ZERO };
+            (share.round, share.spent) = (self.round, before + time);
+        }
+    }
+
+    /// A client rests.
+    pub(crate) fn rest(&mut self, account: Account, place: usize) {
+        if let Some(share) = self.shares.get_mut(&account) {
+            share.resting.push_back(place);
+            self.resting += 1;
+        }
+    }
+
+    pub(crate) fn is_resting(&self) -> bool {
+        self.resting > 0
+    }
+
+    /// Begins a round, and gives the clients whose rest ends.
+    pub(crate) fn next_round(&mut self, wakes: &mut Vec<(Account, usize)>) {
+        self.round += 1;
+        if self.resting == 0 {
+            return;
+        }
+        for (account, share) in &mut self.shares {
+            let count = share.resting.len().min(WAKES);
+            wakes.extend(share.resting.drain(..count).map(|place| (*account, place)));
+            self.resting -= count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Account = Account::User(1);
+    const TWO: Account = Account::User(2);
+
+    #[test]
+    fn who_has_had_its_time_rests_if_there_are_others() {
+        let mut shares = Shares::new(&Limits::default());
+        shares.connect(ONE);
+        shares.spend(ONE, 2 * TIME);
+        assert!(!shares.has_had_its_time(ONE));
+        shares.connect(TWO);
+        assert!(shares.has_had_its_time(ONE) && !shares.has_had_its_time(TWO));
+        (0..WAKES + 1).for_each(|place| shares.rest(ONE, place));
+        let mut wakes = Vec::new();
+        shares.next_round(&mut wakes);
+        assert_eq!((wakes.len(), wakes[0], shares.resting), (WAKES, (ONE, 0), 1));
+        assert!(!shares.has_had_its_time(ONE));
+        shares.disconnect(ONE);
+        assert!(!shares.is_resting());
+    }
+}
