@@ -1,0 +1,106 @@
+//! Stage 3: programs that speak agent trace's protocol, badly, from many addresses; one speaks it well.
+
+mod strangers;
+
+use std::time::{Duration, Instant};
+
+use pmapi::Type;
+use trace::{Options, Tag, Trace, Transport};
+
+use crate::host::{Host, Kind, PATIENCE, Scene};
+use crate::job::Job;
+use crate::pdus::{Answer, Probe, first_number, start};
+use crate::spec::Spec;
+use crate::{Outcome, honest, procs};
+
+use strangers::Strangers;
+
+/// What a mark of a program that waits for the agent may take.
+const PROMPT: Duration = Duration::from_millis(100);
+/// Honest marks in each round.
+const MARKS: u64 = 4;
+
+/// Runs the stage.
+pub(crate) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
+    let scene = Scene::new(job)?;
+    let mut host = start(job, spec, Kind::Pipe, &scene, None)?;
+    let options =
+        Options { host: "127.0.0.1".into(), port: scene.trace_port, transport: Transport::Tcp, ..Options::default() };
+    let trace = Trace::new(options);
+    let tag = Tag::new("honest")?;
+    trace.point(&tag);
+    let inst = honest::instance(spec, &mut *host, "honest")?;
+    let probe = Probe::default().fetch_one(spec.pmid(0, 6), spec.indom(1), inst, Answer::Any)?;
+    let mut marked = 1;
+    let descriptors = procs::descriptors(host.pid()).unwrap_or(0);
+    let mut strangers = Strangers::new(scene.trace_port);
+    while let Some((round, mut rng)) = job.next_round() {
+        job.tried(strangers.come(&mut rng)?);
+        let outcome = mark(job, &trace, &tag, &mut marked).and_then(|()| {
+            let begin = Instant::now();
+            let seen = count(&mut *host, &probe)?;
+            job.took(begin.elapsed());
+            if seen == marked { Ok(()) } else { Err(format!("{seen} marks of {marked} are counted").into()) }
+        });
+        job.expect("round", outcome);
+        if round % 64 == 0 {
+            job.check_memory(host.pid(), spec.memory);
+            job.check_log(&scene.logs());
+        }
+        if !procs::runs(host.pid()) {
+            host = start(job, spec, Kind::Pipe, &scene, None)?;
+            marked = 0;
+        }
+    }
+    strangers.go();
+    let begin = Instant::now();
+    let outcome = loop {
+        let open = procs::descriptors(host.pid()).unwrap_or(0);
+        count(&mut *host, &probe)?;
+        if open <= descriptors + 1 {
+            break Ok(());
+        }
+        if begin.elapsed() > PATIENCE {
+            break Err(format!("{open} descriptors, {descriptors} before").into());
+        }
+    };
+    job.expect("what is left of clients", outcome);
+    job.check_memory(host.pid(), spec.memory);
+    Ok(())
+}
+
+/// Marks points, each of which the agent acknowledges.
+fn mark(job: &mut Job, trace: &Trace, tag: &Tag, marked: &mut u64) -> Outcome {
+    let missed = trace.status().missed;
+    for _ in 0..MARKS {
+        let begin = Instant::now();
+        trace.point(tag);
+        let took = begin.elapsed();
+        job.took(took);
+        if took > PROMPT {
+            let again = Instant::now();
+            trace.point(tag);
+            *marked += 1;
+            if again.elapsed() > PROMPT {
+                job.fail(format_args!("an honest mark takes {took:?}, and then {:?}", again.elapsed()));
+            }
+        }
+        *marked += 1;
+    }
+    let status = trace.status();
+    if status.missed > missed {
+        // They are not counted, and the program is told.
+        *marked = marked.saturating_sub(status.missed - missed);
+        return Err(format!("{} honest marks were missed: {status:?}", status.missed - missed).into());
+    }
+    Ok(())
+}
+
+fn count(host: &mut dyn Host, probe: &Probe) -> Outcome<u64> {
+    let mut seen = 0;
+    host.exchange(&probe.pdus, 1, &mut |header, bytes| {
+        seen = first_number(header, bytes, Type::U64)? as u64;
+        Ok(())
+    })?;
+    Ok(seen)
+}

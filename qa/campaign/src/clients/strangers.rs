@@ -1,0 +1,160 @@
+//! Clients from addresses of their own, none of which is the honest program's.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::AsRawFd as _;
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, setsockopt, socket, sockopt};
+
+use crate::Outcome;
+use crate::rng::Rng;
+use crate::users::{As, USERS};
+
+/// Connections that stay open and silent, or half a PDU.
+const IDLE: usize = 600;
+/// PDUs that a client sends at once.
+const PDUS: usize = 512;
+/// Addresses of the loopback network that strangers have.
+const HOSTS: usize = 16;
+
+/// The clients.
+#[derive(Debug)]
+pub(crate) struct Strangers {
+    port: u16,
+    idle: Vec<TcpStream>,
+    bytes: Vec<u8>,
+    /// A name that no other has.
+    names: u64,
+}
+
+impl Strangers {
+    pub(crate) fn new(port: u16) -> Strangers {
+        Strangers { port, idle: Vec::new(), bytes: Vec::new(), names: 0 }
+    }
+
+    /// Connects from one of the strangers' addresses.
+    fn connect(&self, rng: &mut Rng) -> Outcome<TcpStream> {
+        let _as = As::user(rng.below(USERS));
+        let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        let from = Ipv4Addr::new(127, 0, 1, 2 + rng.below(HOSTS) as u8);
+        // Ports are chosen when the connection is made: there are more of them then.
+        let _ = setsockopt(&fd, sockopt::IpBindAddressNoPort, &true);
+        bind(fd.as_raw_fd(), &SockaddrIn::from(std::net::SocketAddrV4::new(from, 0)))?;
+        connect(fd.as_raw_fd(), &SockaddrIn::from(std::net::SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port)))?;
+        let stream = TcpStream::from(fd);
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    }
+
+    /// One client that sends many PDUs, and what others do; returns the number of PDUs.
+    pub(crate) fn come(&mut self, rng: &mut Rng) -> Outcome<u64> {
+        // The agent may refuse: that is its right.
+        let Ok(mut stream) = self.connect(rng) else { return Ok(0) };
+        self.bytes.clear();
+        let (count, breaks) = (1 + rng.below(PDUS), rng.one_in(4));
+        for n in 0..count {
+            self.append(rng, breaks && n + 1 == count);
+        }
+        let sent = send(&mut stream, &self.bytes) * count / self.bytes.len().max(1);
+        match rng.below(8) {
+            0 if self.idle.len() < IDLE => self.idle.push(stream),
+            1 => {
+                // What comes after the end of half of the connection.
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+                let _ = stream.read(&mut [0; 4096]);
+            }
+            2 => {
+                // A reset, with answers unread.
+                let _ = setsockopt(&stream, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 });
+            }
+            _ => {}
+        }
+        if rng.one_in(8) {
+            self.crowd(rng);
+        }
+        Ok(sent as u64)
+    }
+
+    /// Connections that say nothing, or not all of it.
+    fn crowd(&mut self, rng: &mut Rng) {
+        for _ in 0..rng.below(40) {
+            if self.idle.len() >= IDLE {
+                let n = rng.below(self.idle.len());
+                self.idle.swap_remove(n);
+            }
+            let Ok(mut stream) = self.connect(rng) else { return };
+            self.bytes.clear();
+            self.append(rng, false);
+            let cut = rng.below(self.bytes.len());
+            send(&mut stream, self.bytes.get(..cut).unwrap_or_default());
+            self.idle.push(stream);
+        }
+    }
+
+    /// Appends a PDU; `broken` for one after which the agent closes the connection.
+    fn append(&mut self, rng: &mut Rng, broken: bool) {
+        let start = self.bytes.len();
+        let mut tag = self.tag(rng);
+        tag.push(0);
+        let len = 24 + tag.len().next_multiple_of(4);
+        let value = match rng.below(6) {
+            0 => f64::NAN,
+            1 => f64::INFINITY,
+            2 => -f64::MAX,
+            3 => f64::from_bits(rng.next()),
+            _ => rng.below(1000) as f64 / 100.0,
+        };
+        let kind = 1 + rng.below(4) as u32;
+        let word = 1 << 24 | (tag.len() as u32) << 16 | kind << 8 | u32::from(rng.one_in(8)) << 7;
+        for number in [len as u32, 0x7051, rng.word(), word] {
+            self.bytes.extend_from_slice(&number.to_be_bytes());
+        }
+        self.bytes.extend_from_slice(&value.to_be_bytes());
+        tag.resize(len - 24, b'~');
+        self.bytes.extend_from_slice(&tag);
+        if broken {
+            let at = start + 4 * rng.below(4);
+            let word = rng.odd_number() as u32;
+            if let Some(place) = self.bytes.get_mut(at..at + 4) {
+                place.copy_from_slice(&word.to_be_bytes());
+            }
+        }
+    }
+
+    /// A name: one of few, a new one, one that is no text, or one that a terminal acts on.
+    fn tag(&mut self, rng: &mut Rng) -> Vec<u8> {
+        match rng.below(16) {
+            0 => {
+                self.names += 1;
+                format!("name-{:0>60}", self.names).into_bytes()
+            }
+            1 => (0..1 + rng.below(120)).map(|_| 1 + rng.below(255) as u8).collect(),
+            2 => format!("\u{1b}[2J\n[Sun] pmdatrace(1) Error: forged{}", rng.below(50)).into_bytes(),
+            _ => format!("tag{}", rng.below(50)).into_bytes(),
+        }
+    }
+
+    /// Ends all connections.
+    pub(crate) fn go(&mut self) {
+        self.idle.clear();
+    }
+}
+
+/// Sends until the agent has closed the connection, or takes nothing more; returns how many bytes.
+fn send(stream: &mut TcpStream, bytes: &[u8]) -> usize {
+    let mut sent = 0;
+    let mut waited = 0;
+    while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
+        match stream.write(rest) {
+            Ok(n) => sent += n,
+            Err(e) if e.kind() == ErrorKind::WouldBlock && waited < 20 => {
+                waited += 1;
+                // Acknowledgements that are not read would stop the agent's output, and then its input.
+                let _ = stream.read(&mut [0; 65_536]);
+                std::thread::sleep(std::time::Duration::from_micros(500));
+            }
+            Err(_) => break,
+        }
+    }
+    sent
+}

@@ -1,0 +1,188 @@
+//! Endurance: fetches by the hundred million while instances change, clients and files come and go, and
+//! configurations are read again. Memory is flat after the first tenth, no descriptor stays, logs stay small.
+
+mod line;
+mod surroundings;
+
+use std::time::Instant;
+
+use pmapi::pdu::PduType;
+use pmapi::pdu::handshake::{Attr, Attribute, encode_error};
+use pmapi::pdu::metadata::encode_fetch;
+use pmapi::pdu::profile::{Profile, State};
+use pmapi::{Error, Inst, PmId};
+
+use crate::honest::Honest;
+use crate::host::{Host, Kind, Scene};
+use crate::job::{Job, Pace};
+use crate::pdus::{self, Probe};
+use crate::rng::Rng;
+use crate::spec::Spec;
+use crate::{Outcome, procs};
+
+use line::Line;
+use surroundings::Surroundings;
+
+/// Fetches of a round.
+const ROUND: u64 = 1000;
+/// Rounds between changes of the surroundings, and between requests whose answers are known.
+const CHANGE: u64 = 20;
+const KNOWN: u64 = 10;
+/// Samples of memory, descriptors and logs in a run.
+const SAMPLES: u64 = 100;
+/// By how much memory may differ between the second tenth and the last, in KiB: what an allocator keeps is not the
+/// same at any two moments.
+const NOISE: f64 = 512.0;
+/// Logs grow by a line now and then, up to this.
+const LOG: u64 = 4 << 20;
+
+/// Runs the stage for an agent.
+pub(crate) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
+    let scene = Scene::new(job)?;
+    let scene = if spec.name == "derived" { scene.with_derived(&job.order.bin)? } else { scene };
+    let mut honest = Honest::new(&scene)?;
+    let mut host = pdus::start(job, spec, Kind::Pipe, &scene, Some(&honest))?;
+    honest.go_on()?;
+    let probes = pdus::probes(spec, &mut *host)?;
+    let mut fetches = Fetches::new(spec, &mut *host)?;
+    let mut surroundings = Surroundings::new(spec, job, &scene);
+    let mut samples = Samples::new(job, &*host);
+    while let Some((round, mut rng)) = job.next_round() {
+        if round % CHANGE == 0 {
+            let outcome = surroundings.change(&mut rng, &mut *host);
+            job.expect("a change", outcome);
+        }
+        let outcome = fetches.round(&mut rng, &mut *host);
+        if job.expect("fetches", outcome).is_none() {
+            return Ok(());
+        }
+        job.tried(ROUND);
+        if round % KNOWN == 0 {
+            let start = Instant::now();
+            let outcome = probes.iter().try_for_each(|probe| probe.ask(&mut *host));
+            job.took(start.elapsed() / probes.len().max(1) as u32);
+            job.expect("what is known", outcome.and_then(|()| honest.check(spec, &mut *host)));
+        }
+        samples.take(job, &*host);
+    }
+    job.check_memory(host.pid(), spec.memory);
+    surroundings.end();
+    samples.judge(job, &*host, &scene);
+    Ok(())
+}
+
+/// What is fetched.
+struct Fetches {
+    spec: &'static Spec,
+    pmids: Vec<PmId>,
+    bytes: Vec<u8>,
+    clients: i32,
+}
+
+impl Fetches {
+    fn new(spec: &'static Spec, host: &mut dyn Host) -> Outcome<Fetches> {
+        let pmids = match spec.name {
+            "trivial" => vec![(0, 0)],
+            "simple" => vec![(0, 0), (0, 1), (1, 2), (1, 3), (2, 4)],
+            "showcase" => {
+                vec![(3, 14), (3, 101), (4, 0), (5, 0), (6, 0), (7, 1), (9, 0), (10, 2), (11, 0), (13, 0), (15, 0)]
+            }
+            "mmv" => vec![(5, 7), (5, 8), (0, 2), (12, 1), (12, 2)],
+            "trace" => vec![(0, 0), (0, 1), (0, 6), (0, 7), (0, 10), (0, 19), (1, 1), (3, 0)],
+            _ => Vec::new(),
+        };
+        let mut pmids: Vec<PmId> = pmids.into_iter().map(|(cluster, item)| spec.pmid(cluster, item)).collect();
+        if spec.name == "derived" {
+            // One that asks the other agent each time, among those that are sampled.
+            pmids.extend([spec.pmid(0, 5), spec.pmid(0, 3)]);
+            pmids.extend([Probe::lookup_when_bound(host, "derived.rate")?; 14]);
+            pmids.push(Probe::lookup_when_bound(host, "derived.twice")?);
+        }
+        Ok(Fetches { spec, pmids, bytes: Vec::new(), clients: 0 })
+    }
+
+    /// Fetches for clients that come and go.
+    fn round(&mut self, rng: &mut Rng, host: &mut dyn Host) -> Outcome {
+        self.bytes.clear();
+        for n in 0..ROUND {
+            if n % 50 == 0 {
+                encode_error(&mut self.bytes, self.clients, Err(Error::NOTCONN))?;
+                self.clients = (self.clients + 1) % 500;
+                Attr { attribute: Attribute::USERID, value: b"1000" }.encode(&mut self.bytes, self.clients)?;
+            }
+            if n % 10 == 0 {
+                let mut profile = Profile::default();
+                if rng.one_in(2) {
+                    let insts = [Inst::new(rng.below(4) as u32), Inst::new(rng.below(40) as u32)];
+                    profile.set(self.spec.indom(rng.below(4) as u32), State::Exclude, &insts);
+                }
+                profile.encode(&mut self.bytes, self.clients, 0)?;
+            }
+            let count = 1 + rng.below(3);
+            let start = rng.below(self.pmids.len());
+            let some = self.pmids.iter().cycle().skip(start).take(count).map(|pmid| Some(*pmid));
+            encode_fetch(&mut self.bytes, self.clients, 0, some.collect::<Vec<_>>().into_iter())?;
+        }
+        host.exchange(&self.bytes, ROUND as usize, &mut |header, _| match header.pdu {
+            PduType::RESULT => Ok(()),
+            other => Err(format!("{other} in answer to a fetch").into()),
+        })
+    }
+}
+
+/// Memory, descriptors and logs over the run.
+struct Samples {
+    every: u64,
+    next: u64,
+    memory: Vec<(f64, f64)>,
+    descriptors: usize,
+}
+
+impl Samples {
+    fn new(job: &Job, host: &dyn Host) -> Samples {
+        let every = match job.order.pace {
+            Pace::Inputs(inputs) => (inputs / SAMPLES).max(1),
+            _ => ROUND,
+        };
+        Samples { every, next: 0, memory: Vec::new(), descriptors: procs::descriptors(host.pid()).unwrap_or(0) }
+    }
+
+    fn take(&mut self, job: &Job, host: &dyn Host) {
+        if job.inputs() >= self.next {
+            self.next += self.every;
+            if let Some(resident) = procs::resident(host.pid()) {
+                self.memory.push((job.inputs() as f64 / 1e6, resident as f64));
+            }
+        }
+    }
+
+    /// Judges the run by what comes after its first tenth.
+    fn judge(&self, job: &mut Job, host: &dyn Host, scene: &Scene) {
+        let rest = self.memory.get(self.memory.len() / 10..).unwrap_or_default();
+        let Some(line) = Line::fit(rest) else { return job.fail("too few fetches to judge") };
+        let descriptors = procs::descriptors(host.pid()).unwrap_or(0);
+        let log = procs::bytes_of(&scene.logs(), ".log");
+        println!(
+            "note {:<8} {:>11} fetches: {:+.0} bytes a million fetches (± {:.0}), {:.1} MiB at the end, {} descriptors, {} at \
+             the start, {} bytes of log",
+            job.order.name.rsplit(':').next().unwrap_or_default(),
+            job.inputs(),
+            line.slope * 1024.0,
+            line.error * 1024.0,
+            self.memory.last().map_or(0.0, |last| last.1 / 1024.0),
+            descriptors,
+            self.descriptors,
+            log,
+        );
+        // Both the line and its ends have to say so.
+        if line.slope > 4.0 * line.error && line.rise() > NOISE {
+            job.fail(format_args!("memory grows by {:.0} KiB after the first tenth", line.rise()));
+        }
+        if descriptors > self.descriptors + 4 {
+            job.fail(format_args!("{descriptors} descriptors at the end, {} at the start", self.descriptors));
+        }
+        if log > LOG {
+            job.fail(format_args!("{log} bytes of log, {LOG} are the limit"));
+        }
+    }
+}

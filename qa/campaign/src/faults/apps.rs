@@ -1,0 +1,116 @@
+//! Applications that are killed at any moment, beside one that is not, under agents mmv and trace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use clap::Args;
+use mmv::Registry;
+use trace::{Options, Tag, Trace};
+
+use crate::Outcome;
+use crate::honest::Honest;
+use crate::host::Scene;
+use crate::job::Job;
+use crate::procs::Guarded;
+use crate::spec::Spec;
+
+use super::Bench;
+
+/// The application that is killed.
+#[derive(Args, Debug)]
+pub(crate) struct App {
+    /// The directory for memory mapped values
+    #[arg(long)]
+    mmv: PathBuf,
+    /// The directory of agent trace
+    #[arg(long)]
+    trace: PathBuf,
+    /// Ends by itself after so many metrics
+    #[arg(long, default_value_t = 1000)]
+    metrics: u32,
+}
+
+/// Registers, counts and marks, all the time.
+pub(crate) fn run_app(app: &App) -> Outcome {
+    let registry = Registry::builder("victim").directory(&app.mmv).build()?;
+    let rows = registry.indom("rows").register()?;
+    let family = registry.counter("rows").over(&rows)?;
+    registry.try_start()?;
+    let options = Options { directory: Some(app.trace.clone()), ring_len: 4096, ..Options::default() };
+    let trace = Trace::new(options.light());
+    for n in 0..app.metrics {
+        registry.counter(&format!("metric{n}")).register()?.add(n.into());
+        family.instance(&format!("row {n}"))?.inc();
+        let tag = Tag::new(&format!("victim{}", n % 10))?;
+        (0..20).for_each(|_| trace.point(&tag));
+    }
+    Ok(())
+}
+
+fn command(scene: &Scene) -> Outcome<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("app").arg("--mmv").arg(scene.mmv()).arg("--trace").arg(scene.trace());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(command)
+}
+
+pub(super) fn run(job: &mut Job) -> Outcome {
+    let scene = Scene::new(job)?;
+    let mut honest = Honest::new(&scene)?;
+    let mut benches = Vec::new();
+    for name in ["mmv", "trace"] {
+        let spec = Spec::of(name).ok_or("no such agent")?;
+        benches.push(Bench::start(job, spec, &scene, Some(&honest))?);
+    }
+    honest.go_on()?;
+    while let Some((round, mut rng)) = job.next_round() {
+        let victim = Guarded::spawn(&mut command(&scene)?)?;
+        sleep(Duration::from_micros(300 + rng.below(6000) as u64));
+        if let Some(bench) = benches.get_mut(rng.below(2)) {
+            let outcome = bench.timed(job, &honest);
+            job.expect("beside an application", outcome);
+        }
+        drop(victim);
+        job.tried(1);
+        for bench in &mut benches {
+            let outcome = bench.timed(job, &honest);
+            job.expect("after the end of an application", outcome);
+            if round % 64 == 0 {
+                job.check_memory(bench.host.pid(), bench.spec.memory);
+            }
+        }
+        if round % 64 == 0 {
+            job.check_log(&scene.logs());
+        }
+    }
+    // One that comes after them ends in order, and takes what they have left with it.
+    let mut last = Guarded::spawn(command(&scene)?.args(["--metrics", "3"]))?;
+    let status = last.ends_within(Duration::from_secs(5)).ok_or("an application hangs")?;
+    if !status.success() {
+        job.fail(format_args!("an application after others: {status}"));
+    }
+    sleep(Duration::from_millis(1500));
+    let outcome = benches.iter_mut().try_for_each(|bench| bench.check(&honest));
+    job.expect("at the end", outcome);
+    let marks = scene.marks()?;
+    for dir in [scene.mmv(), marks.clone()] {
+        let mut left = names(&dir);
+        if dir == marks {
+            // The agent takes hidden ones for files that are being made, for a minute.
+            left.retain(|name| !name.starts_with('.'));
+        }
+        if left.len() > 1 {
+            let shown = left.get(..left.len().min(5)).unwrap_or_default();
+            job.fail(format_args!("{} files are left in {}: {shown:?} …", left.len(), dir.display()));
+        }
+    }
+    Ok(())
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let files = fs::read_dir(dir).into_iter().flatten().flatten();
+    files.map(|file| file.file_name().to_string_lossy().into_owned()).collect()
+}

@@ -1,0 +1,160 @@
+//! Strangers: users other than the agents' and root, who may write in a directory, and do.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{FileExt as _, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use super::Format;
+use crate::Outcome;
+use crate::rng::Rng;
+use crate::users::{As, FIRST, USERS};
+
+/// Files that come in a round.
+const FILES: usize = 192;
+
+/// The strangers' files in a directory.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    dir: PathBuf,
+    /// The agent only sees files that get their names by a rename.
+    renames: bool,
+    bytes: Vec<u8>,
+}
+
+/// Applications cannot tell strangers' names from honest ones.
+fn name(n: usize) -> String {
+    format!("h{n}")
+}
+
+impl Crowd {
+    pub(crate) fn new(dir: PathBuf, renames: bool) -> Crowd {
+        Crowd { dir, renames, bytes: Vec::new() }
+    }
+
+    /// Writes files, as one of the users; returns how many.
+    pub(crate) fn come(&mut self, rng: &mut Rng, format: &mut dyn Format) -> Outcome<u64> {
+        let user = rng.below(USERS);
+        let _as = As::user(user);
+        for _ in 0..FILES {
+            let len = format.make(rng, user, &mut self.bytes);
+            // Names of another user cannot be taken: each has some.
+            let n = rng.below(FILES) * USERS + user;
+            self.put(rng, &self.dir.join(name(n)), len);
+        }
+        if rng.one_in(8) {
+            self.odd(rng, user);
+        }
+        Ok(FILES as u64)
+    }
+
+    /// Failures are the stranger's.
+    fn put(&self, rng: &mut Rng, path: &Path, len: u64) {
+        let hidden = path.with_file_name(format!(".{}", rng.below(16)));
+        let direct = !self.renames && rng.one_in(3);
+        let to = if direct { path } else { &hidden };
+        let written = File::create(to).and_then(|mut file| {
+            file.write_all(&self.bytes)?;
+            if len != self.bytes.len() as u64 { file.set_len(len) } else { Ok(()) }
+        });
+        if !direct && written.is_ok() && fs::rename(&hidden, path).is_err() {
+            let _ = fs::remove_file(&hidden);
+        }
+    }
+
+    /// What is no regular file, or has a name that is none.
+    fn odd(&self, rng: &mut Rng, user: usize) {
+        let path = self.dir.join(format!("odd{}", rng.below(8) * USERS + user));
+        let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
+        let _ = match rng.below(8) {
+            0 => mkfifo(&path, Mode::from_bits_truncate(0o666)).map_err(Into::into),
+            1 => symlink(&path, &path),
+            2 => symlink("/etc/shadow", &path),
+            3 => symlink("/dev/zero", &path),
+            4 => fs::create_dir(&path),
+            5 => UnixListener::bind(&path).map(drop),
+            6 => {
+                let forged =
+                    format!("{user}\u{1b}[2J\n[Sun Nov 22] pmcd(1) Error: forged\n{}", "x".repeat(rng.below(180)));
+                File::create(self.dir.join(forged)).and_then(|mut file| file.write_all(&self.bytes))
+            }
+            _ => {
+                let bytes = (0..rng.below(255)).map(|_| 1 + rng.below(255) as u8);
+                let name = OsString::from_vec(bytes.filter(|byte| *byte != b'/').collect());
+                File::create(self.dir.join(name)).and_then(|mut file| file.write_all(&self.bytes))
+            }
+        };
+    }
+
+    /// Removes everything that strangers have made.
+    pub(crate) fn go(&self) -> Outcome {
+        use std::os::unix::fs::MetadataExt as _;
+        for file in fs::read_dir(&self.dir)?.flatten() {
+            if file.metadata().is_ok_and(|metadata| metadata.uid() >= FIRST) {
+                fs::remove_file(file.path()).or_else(|_| fs::remove_dir_all(file.path()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A thread that changes files while the agent reads them.
+#[derive(Debug)]
+pub(crate) struct Flicker {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Flicker {
+    pub(crate) fn start(crowd: &Crowd, seed: u64) -> Flicker {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, dir, renames) = (Arc::clone(&stop), crowd.dir.clone(), crowd.renames);
+        let thread = thread::spawn(move || {
+            let mut rng = Rng::of(seed, u64::MAX);
+            while !stopped.load(Ordering::Relaxed) {
+                let user = rng.below(USERS);
+                let _as = As::user(user);
+                let file = |rng: &mut Rng| dir.join(name(rng.below(FILES) * USERS + user));
+                let (one, other) = (file(&mut rng), file(&mut rng));
+                // A name may be gone, or another user's.
+                let _ = change(&mut rng, &one, &other, renames);
+                thread::sleep(Duration::from_micros(200));
+            }
+        });
+        Flicker { stop, thread: Some(thread) }
+    }
+}
+
+fn change(rng: &mut Rng, one: &Path, other: &Path, renames: bool) -> std::io::Result<()> {
+    let open = || File::options().write(true).open(one);
+    match rng.below(8) {
+        0 => fs::remove_file(one),
+        1 => fs::rename(one, other),
+        2 => fs::hard_link(one, other),
+        3 => open()?.set_len(rng.below(3000) as u64),
+        4 if renames => open()?.set_len(4096 * rng.below(9) as u64),
+        4 => open()?.set_len((rng.below(64) as u64) << 20),
+        // The generations, or what stands in their place.
+        5 => open()?.write_all_at(&rng.odd_number().to_ne_bytes(), 8 + 8 * rng.below(2) as u64),
+        _ => open()?.write_all_at(&rng.odd_number().to_ne_bytes(), 8 * rng.below(400) as u64),
+    }
+}
+
+impl Drop for Flicker {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Stage 2: files of applications, damaged, cut while they are read, sparse, renamed, and changing all the time.
+
+mod crowd;
+mod marks;
+mod values;
+
+use std::time::{Duration, Instant};
+
+use crate::honest::Honest;
+use crate::host::{self, Host, Kind, Scene};
+use crate::job::Job;
+use crate::pdus::{self, Answer, Probe};
+use crate::rng::Rng;
+use crate::spec::Spec;
+use crate::{Outcome, procs};
+
+use crowd::{Crowd, Flicker};
+
+/// Makes the bytes of files.
+pub(crate) trait Format {
+    /// Replaces `out` by the bytes of a file of a user, most of them damaged; returns the length that the file is to have, which
+    /// is more than there are bytes for a sparse one.
+    fn make(&mut self, rng: &mut Rng, user: usize, out: &mut Vec<u8>) -> u64;
+}
+
+/// Requests about the files of strangers in each round.
+const REQUESTS: usize = 12;
+/// What pmcd's other clients may have to wait because of a request. A single one may be the machine's fault.
+const PROMPT: Duration = Duration::from_millis(100);
+
+/// Runs the stage for agent mmv or trace.
+pub(crate) fn run(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
+    let scene = Scene::new(job)?;
+    let mut honest = Honest::new(&scene)?;
+    let mut host = pdus::start(job, spec, kind, &scene, Some(&honest))?;
+    honest.go_on()?;
+    let probes = pdus::probes(spec, &mut *host)?;
+    let (mut format, dir): (Box<dyn Format>, _) = match spec.name {
+        "mmv" => (Box::new(values::Values::new(job)?), scene.mmv()),
+        _ => (Box::new(marks::Marks::new(job)?), scene.marks()?),
+    };
+    let mut crowd = Crowd::new(dir, spec.name == "trace");
+    let flicker = Flicker::start(&crowd, job.order.seed);
+    let mut valid = pdus::Valid::new(spec);
+    let before = counts(spec, &mut *host)?;
+    let descriptors = procs::descriptors(host.pid()).unwrap_or(0);
+    while let Some((round, mut rng)) = job.next_round() {
+        let files = crowd.come(&mut rng, &mut *format)?;
+        let outcome =
+            round_of(job, &mut rng, &mut *host, &mut valid, &probes).and_then(|()| honest.check(spec, &mut *host));
+        let lost = outcome.is_err();
+        job.tried(files);
+        job.expect("round", outcome);
+        if round % 16 == 0 {
+            job.check_memory(host.pid(), spec.memory);
+            job.check_log(&scene.logs());
+        }
+        if lost && Probe::ask(&probes_alive(&probes), &mut *host).is_err() {
+            // It has ended, or what it says cannot be told apart any more.
+            drop(host);
+            host = host::start(spec, kind, job, &scene)?;
+        }
+    }
+    drop(flicker);
+    // A file that is read is read until its process has ended, even if it has no name any more.
+    drop(format);
+    crowd.go()?;
+    job.check_memory(host.pid(), spec.memory);
+    // The agent sees at its next look that all are gone.
+    let begin = Instant::now();
+    let outcome = loop {
+        let now = counts(spec, &mut *host)?;
+        let open = procs::descriptors(host.pid()).unwrap_or(0);
+        if now == before && open <= descriptors + 4 {
+            break Ok(());
+        }
+        if begin.elapsed() > Duration::from_secs(10) {
+            break Err(format!("{now} files, {before} before; {open} descriptors, {descriptors} before").into());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    job.expect("what is left of strangers' files", outcome);
+    if spec.name == "trace" && honest.missed() > 0 {
+        job.fail(format_args!("{} honest marks were missed", honest.missed()));
+    }
+    Ok(())
+}
+
+/// Something to ask that cannot fail unless the agent is gone.
+fn probes_alive(probes: &[Probe]) -> Probe {
+    probes.last().cloned().unwrap_or_default()
+}
+
+/// How many files the agent reads.
+fn counts(spec: &Spec, host: &mut dyn Host) -> Outcome<u64> {
+    let (pmid, ty) = match spec.name {
+        "mmv" => (spec.pmid(0, 2), pmapi::Type::I32),
+        _ => (spec.pmid(3, 0), pmapi::Type::U32),
+    };
+    let probe = Probe::default().fetch(pmid, Answer::Any)?;
+    let mut count = 0;
+    host.exchange(&probe.pdus, 1, &mut |header, bytes| {
+        count = pdus::first_number(header, bytes, ty)? as u64;
+        Ok(())
+    })?;
+    Ok(count)
+}
+
+/// Asks about strangers' files, and about what is known.
+fn round_of(job: &mut Job, rng: &mut Rng, host: &mut dyn Host, valid: &mut pdus::Valid, probes: &[Probe]) -> Outcome {
+    // The first request after files have come reads them.
+    let Some(probe) = probes.get(rng.below(probes.len())) else { return Ok(()) };
+    let took = timed(host, probe)?;
+    job.took(took);
+    if took > PROMPT {
+        let again = [timed(host, probe)?, timed(host, probe)?];
+        if again.iter().all(|took| *took > PROMPT) {
+            job.fail(format_args!("an honest request takes {took:?}, and then {again:?}"));
+        }
+    }
+    pdus::ask_valid(rng, host, valid, REQUESTS)?;
+    probes.iter().try_for_each(|probe| probe.ask(host))
+}
+
+fn timed(host: &mut dyn Host, probe: &Probe) -> Outcome<Duration> {
+    let start = Instant::now();
+    probe.ask(host)?;
+    Ok(start.elapsed())
+}

@@ -1,0 +1,165 @@
+//! Applications that behave, beside those that do not: what they count is known, and has to be what agents show.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use mmv::{Counter, Registry};
+use pmapi::pdu::Pdu;
+use pmapi::pdu::instance::InstanceReq;
+use pmapi::{Inst, Type};
+use trace::{Options, Tag, Trace};
+
+use crate::Outcome;
+use crate::host::{Host, Scene};
+use crate::pdus::{Answer, Probe};
+use crate::spec::Spec;
+
+/// Cluster of the honest application's metrics.
+pub(crate) const CLUSTER: u16 = 5;
+/// Item of the counter that stays as it is, and its value.
+pub(crate) const FIXED: (u16, u64) = (7, 12_345);
+/// Item of the counter that goes up.
+pub(crate) const LIVE: u16 = 8;
+/// Points that are marked once, with the tag `honest`.
+pub(crate) const POINTS: u64 = 1000;
+
+/// How long agent trace may leave a user's files unread.
+const RESTS: Duration = Duration::from_secs(3);
+
+/// An application that counts, with `pcp-mmv` and `pcp-trace`.
+#[derive(Debug)]
+pub(crate) struct Honest {
+    registry: Registry,
+    live: Counter,
+    trace: Trace,
+    /// Marks of the tag `live` that have begun, and that have ended.
+    begun: Arc<AtomicU64>,
+    ended: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Honest {
+    pub(crate) fn new(scene: &Scene) -> Outcome<Honest> {
+        let registry = Registry::builder("honest").directory(scene.mmv()).cluster(CLUSTER).build()?;
+        registry.counter("count").help("Known to the campaign").item(FIXED.0).register()?.add(FIXED.1);
+        let live = registry.counter("live").item(LIVE).register()?;
+        registry.try_start()?;
+        let options = Options { directory: Some(scene.trace()), ..Options::default() };
+        let flag = || Arc::new(AtomicU64::new(0));
+        Ok(Honest {
+            registry,
+            live,
+            trace: Trace::new(options.light()),
+            begun: flag(),
+            ended: flag(),
+            stop: Arc::default(),
+            thread: None,
+        })
+    }
+
+    /// Marks points for agent trace, once it is there. Another agent in its place finds them in the same file.
+    pub(crate) fn mark(&self) -> Outcome {
+        let tag = Tag::new("honest")?;
+        (0..POINTS).for_each(|_| self.trace.point(&tag));
+        let status = self.trace.status();
+        if status.missed > 0 { Err(format!("marks were missed: {status:?}").into()) } else { Ok(()) }
+    }
+
+    /// Goes on counting until the end.
+    pub(crate) fn go_on(&mut self) -> Outcome {
+        let tag = Tag::new("live")?;
+        let (live, trace) = (self.live.clone(), self.trace.clone());
+        let (begun, ended, stop) = (Arc::clone(&self.begun), Arc::clone(&self.ended), Arc::clone(&self.stop));
+        self.thread = Some(thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                live.inc();
+                begun.fetch_add(1, Ordering::SeqCst);
+                trace.point(&tag);
+                ended.fetch_add(1, Ordering::SeqCst);
+                thread::sleep(Duration::from_micros(500));
+            }
+        }));
+        Ok(())
+    }
+
+    /// Compares what an agent shows of the application now. Agents that show nothing of it pass.
+    pub(crate) fn check(&self, spec: &Spec, host: &mut dyn Host) -> Outcome {
+        match spec.name {
+            "mmv" => {
+                let least = self.live.get();
+                let seen = ask_number(host, Probe::default().fetch(spec.pmid(CLUSTER, LIVE), Answer::Any)?)?;
+                within("mmv.honest.live", least, seen, self.live.get())
+            }
+            "trace" => {
+                // Files of a user whose reading has taken the processor for long rest for some time.
+                let begin = Instant::now();
+                loop {
+                    match self.check_points(spec, host) {
+                        Err(_) if begin.elapsed() < RESTS => thread::sleep(Duration::from_millis(20)),
+                        outcome => return outcome,
+                    }
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_points(&self, spec: &Spec, host: &mut dyn Host) -> Outcome {
+        let least = self.ended.load(Ordering::SeqCst);
+        if least == 0 {
+            return Ok(());
+        }
+        let inst = instance(spec, host, "live")?;
+        let probe = Probe::default().fetch_one(spec.pmid(0, 6), spec.indom(1), inst, Answer::Any)?;
+        let seen = ask_number(host, probe)?;
+        within("trace.point.count of live", least, seen, self.begun.load(Ordering::SeqCst))
+    }
+
+    /// Marks that had no place.
+    pub(crate) fn missed(&self) -> u64 {
+        self.trace.status().missed
+    }
+}
+
+impl Drop for Honest {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.registry.stop();
+    }
+}
+
+fn within(what: &str, least: u64, seen: u64, most: u64) -> Outcome {
+    if (least..=most).contains(&seen) { Ok(()) } else { Err(format!("{what} is {seen}, not {least} to {most}").into()) }
+}
+
+/// The number that a fetch gives.
+fn ask_number(host: &mut dyn Host, probe: Probe) -> Outcome<u64> {
+    let mut seen = 0;
+    host.exchange(&probe.pdus, 1, &mut |header, bytes| {
+        seen = crate::pdus::first_number(header, bytes, Type::U64)? as u64;
+        Ok(())
+    })?;
+    Ok(seen)
+}
+
+/// The instance of a tag among points.
+pub(crate) fn instance(spec: &Spec, host: &mut dyn Host, name: &str) -> Outcome<Inst> {
+    let mut request = Vec::new();
+    InstanceReq { indom: Some(spec.indom(1)), inst: None, name: Some(name.as_bytes()) }.encode(&mut request, 99)?;
+    let mut found = None;
+    host.exchange(&request, 1, &mut |header, bytes| {
+        match Pdu::decode(header, bytes)? {
+            Pdu::Instance(instances) => found = instances.iter().next().and_then(|(inst, _)| inst),
+            Pdu::Error(e) => e.status()?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    found.ok_or_else(|| format!("there is no tag {name}").into())
+}

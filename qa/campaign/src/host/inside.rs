@@ -1,0 +1,85 @@
+//! An agent in this process: its library, or its shared object.
+
+use pmapi::config::Config;
+use pmapi::pdu::{Header, Pdu, PduType};
+use pmda::Local;
+use pmda::collector::{Channel, Error};
+use pmda::dso::SharedObject;
+
+use super::{Each, Host};
+use crate::Outcome;
+use crate::job::Job;
+use crate::spec::Spec;
+
+/// Takes PDUs one by one.
+struct Inside {
+    channel: Box<dyn Channel>,
+    decodes: bool,
+    reply: Vec<u8>,
+}
+
+/// Loads the shared object.
+pub(crate) fn object(spec: &Spec, job: &Job) -> Outcome<Box<dyn Host>> {
+    let path = job.order.bin.join(format!("libpmda_{}.so", spec.name));
+    let object = SharedObject::open(&path, spec.init, spec.domain.into())?;
+    Ok(Box::new(Inside { channel: Box::new(object), decodes: true, reply: Vec::new() }))
+}
+
+/// Starts the library.
+pub(crate) fn local(spec: &Spec) -> Outcome<Box<dyn Host>> {
+    let (domain, config) = (spec.domain(), Config::load());
+    let channel: Box<dyn Channel> = match spec.name {
+        "trivial" => Box::new(Local::<pmda_trivial::Trivial>::with(domain, config)?),
+        "simple" => Box::new(Local::<pmda_simple::Simple>::with(domain, config)?),
+        "showcase" => Box::new(Local::<pmda_showcase::Showcase>::with(domain, config)?),
+        "mmv" => Box::new(Local::<pmda_mmv::Mmv>::with(domain, config)?),
+        "trace" => Box::new(Local::<pmda_trace::Trace>::with(domain, config)?),
+        _ => Box::new(Local::<pmda_derived::Derived>::with(domain, config)?),
+    };
+    Ok(Box::new(Inside { channel, decodes: false, reply: Vec::new() }))
+}
+
+impl Inside {
+    fn answer(&mut self, each: Each<'_>) -> Outcome {
+        let header = self.channel.receive(&mut self.reply, None)?;
+        each(header, &self.reply)
+    }
+}
+
+impl Host for Inside {
+    fn exchange(&mut self, mut pdus: &[u8], answers: usize, each: Each<'_>) -> Outcome {
+        let mut answered = 0;
+        while let Some(header) = Header::parse(pdus)? {
+            let (pdu, rest) = pdus.split_at_checked(header.len as usize).ok_or("half a PDU")?;
+            pdus = rest;
+            match self.channel.send(pdu, None) {
+                // There is no PDU to tell it with.
+                Err(Error::Agent(_)) if matches!(header.pdu, PduType::PROFILE | PduType::ATTR | PduType::ERROR) => {}
+                other => other?,
+            }
+            if answered < answers && crate::pdus::answer_to(header.pdu).is_some() {
+                self.answer(each)?;
+                answered += 1;
+            }
+        }
+        if answered == answers { Ok(()) } else { Err(format!("{} answers are missing", answers - answered).into()) }
+    }
+
+    fn pid(&self) -> u32 {
+        std::process::id()
+    }
+
+    fn decodes(&self) -> bool {
+        self.decodes
+    }
+
+    /// Pipes break, not calls.
+    fn break_off(&mut self, bytes: &[u8]) -> Outcome {
+        if !self.decodes && matches!(Header::parse(bytes), Ok(Some(header)) if Pdu::decode(header, bytes).is_ok()) {
+            return Err("bytes that break nothing".into());
+        }
+        let _ = self.channel.send(bytes, None);
+        self.channel.close();
+        Ok(())
+    }
+}

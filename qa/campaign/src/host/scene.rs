@@ -1,0 +1,135 @@
+//! The files around the agents of a job, in the places that the environment of the job names.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{User, chown};
+
+use crate::Outcome;
+use crate::job::{Job, Order};
+
+/// Directories as PCP has them, below the directory of a job.
+#[derive(Clone, Debug)]
+pub(crate) struct Scene {
+    dir: PathBuf,
+    pub(crate) trace_port: u16,
+}
+
+/// The variables with which agents find the files of a job.
+pub(crate) fn environment(order: &Order) -> Vec<(&'static str, PathBuf)> {
+    let dirs = [
+        ("PCP_TMP_DIR", "tmp"),
+        ("PCP_RUN_DIR", "run"),
+        ("PCP_LOG_DIR", "log"),
+        ("PCP_VAR_DIR", "var"),
+        ("PCP_PMDAS_DIR", "pmdas"),
+        ("PCP_SYSCONF_DIR", "etc"),
+        ("PCP_TRACE_DIR", "shm"),
+    ];
+    let mut all: Vec<_> = dirs.iter().map(|(name, dir)| (*name, order.dir.join(dir))).collect();
+    all.push(("PCP_TRACE_PORT", order.port.to_string().into()));
+    all
+}
+
+/// The name space of what the agent that agent derived starts is asked for.
+const NAMES: &str = "root { showcase }
+showcase { constant bin counter }
+showcase.constant { u32 }
+showcase.constant.u32 { million 402:3:14 }
+showcase.bin { size 402:5:0 }
+showcase.counter { fetches 402:4:0 }
+";
+
+impl Scene {
+    /// Makes the directories.
+    pub(crate) fn new(job: &Job) -> Outcome<Scene> {
+        let scene = Scene { dir: job.order.dir.clone(), trace_port: job.order.port };
+        for dir in ["shm", "tmp/mmv", "run/trace", "log/pmcd", "var/config/pmda", "pmdas/simple", "etc/pmdaderived"] {
+            fs::create_dir_all(scene.dir.join(dir))?;
+        }
+        for dir in [
+            "",
+            "tmp",
+            "tmp/mmv",
+            "run",
+            "run/trace",
+            "log",
+            "log/pmcd",
+            "var",
+            "var/config",
+            "var/config/pmda",
+            "etc",
+            "etc/pmdaderived",
+        ] {
+            chown_to_pcp(&scene.dir.join(dir))?;
+        }
+        // PCP's documentation suggests it for applications of any user.
+        fs::set_permissions(scene.mmv(), Permissions::from_mode(0o1777))?;
+        fs::set_permissions(scene.dir.join("shm"), Permissions::from_mode(0o1777))?;
+        fs::write(scene.dir.join("pmdas/simple/simple.conf"), "sec,min,hour\n")?;
+        Ok(scene)
+    }
+
+    /// Writes a configuration for agent derived, over an agent that it starts.
+    pub(crate) fn with_derived(self, bin: &Path) -> Outcome<Scene> {
+        let names = self.dir.join("operands");
+        fs::write(&names, NAMES)?;
+        self.configure(bin, "")?;
+        Ok(self)
+    }
+
+    /// Replaces the configuration of agent derived by one that has more metrics.
+    pub(crate) fn configure(&self, bin: &Path, more: &str) -> Outcome {
+        let text = format!(
+            "[group.own.agent]\ndomain = 402\ncommand = \"{} -d 402 -l {}\"\npmns = \"{}\"\n\n[group.own.metric]\n\
+             twice = \"showcase.constant.u32.million * 2\"\nbins = \"showcase.bin.size + 1\"\n\
+             bad = \"rate(\"\nrate = \"rate(showcase.counter.fetches)\"\n{more}",
+            bin.join("pmdashowcase").display(),
+            self.log("operand").display(),
+            self.dir.join("operands").display(),
+        );
+        let new = self.dir.join("own.toml.new");
+        fs::write(&new, text)?;
+        Ok(fs::rename(new, self.derived().join("own.toml"))?)
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where applications put their files.
+    pub(crate) fn mmv(&self) -> PathBuf {
+        self.dir.join("tmp/mmv")
+    }
+
+    /// Where processes put their files for agent trace, which says so.
+    pub(crate) fn marks(&self) -> Outcome<PathBuf> {
+        Ok(fs::read_to_string(self.trace().join("agent"))?.into())
+    }
+
+    /// Where processes find agent trace.
+    pub(crate) fn trace(&self) -> PathBuf {
+        trace::light::path(&pmapi::config::Config::load(), self.trace_port)
+    }
+
+    pub(crate) fn derived(&self) -> PathBuf {
+        self.dir.join("etc/pmdaderived")
+    }
+
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.dir.join("log/pmcd")
+    }
+
+    pub(crate) fn log(&self, name: &str) -> PathBuf {
+        self.logs().join(format!("{name}.log"))
+    }
+}
+
+/// Gives a file to the user that agents change to.
+pub(crate) fn chown_to_pcp(path: &Path) -> Outcome {
+    if let Some(user) = User::from_name("pcp")? {
+        chown(path, Some(user.uid), Some(user.gid))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! Stage 1: damaged PDUs, and whole ones in any order, for each agent in each host.
+
+mod damage;
+mod probe;
+mod valid;
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use pmapi::Error;
+use pmapi::pdu::{Header, Pdu, PduType};
+
+use crate::honest::Honest;
+use crate::host::{self, Host, Kind, Scene};
+use crate::job::Job;
+use crate::rng::Rng;
+use crate::spec::Spec;
+use crate::{Outcome, procs};
+
+pub(crate) use probe::{Answer, Probe, first_number, number, probes};
+pub(crate) use valid::Valid;
+
+/// PDUs of a round.
+const ROUND: usize = 2048;
+/// Rounds between checks of the process, and between broken streams.
+const CHECK: u64 = 16;
+const BREAK: u64 = 64;
+
+/// The type of the answer to a PDU, unless it is an ERROR; `None` for PDUs that have no answer.
+pub(crate) fn answer_to(pdu: PduType) -> Option<PduType> {
+    Some(match pdu {
+        PduType::RESULT => PduType::ERROR,
+        PduType::FETCH => PduType::RESULT,
+        PduType::DESC_REQ => PduType::DESC,
+        PduType::INSTANCE_REQ => PduType::INSTANCE,
+        PduType::TEXT_REQ => PduType::TEXT,
+        PduType::PMNS_IDS | PduType::PMNS_CHILD | PduType::PMNS_TRAVERSE => PduType::PMNS_NAMES,
+        PduType::PMNS_NAMES => PduType::PMNS_IDS,
+        PduType::LABEL_REQ => PduType::LABEL,
+        _ => return None,
+    })
+}
+
+/// A batch of PDUs, and what is to come back.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    expected: VecDeque<Expected>,
+}
+
+enum Expected {
+    /// An answer of the right type to this request, or an error.
+    To(PduType, usize),
+    Known(Answer),
+}
+
+impl Batch {
+    fn probe(&mut self, probe: &Probe) {
+        self.bytes.extend_from_slice(&probe.pdus);
+        self.expected.extend(probe.answers.iter().cloned().map(Expected::Known));
+    }
+}
+
+/// Checks an answer to a request that may be damaged.
+pub(crate) fn check_any(request: PduType, pmids: usize, header: Header, bytes: &[u8]) -> Outcome {
+    let pdu = Pdu::decode(header, bytes)?;
+    match &pdu {
+        // pmcd takes it for its own time-out and drops the agent.
+        Pdu::Error(e) if e.status() == Err(Error::TIMEOUT) => Err("PM_ERR_TIMEOUT as an answer".into()),
+        Pdu::Error(_) => Ok(()),
+        Pdu::Result(result) if request == PduType::FETCH && result.len() != pmids => {
+            Err(format!("{} sets of values for {pmids} metrics", result.len()).into())
+        }
+        _ if answer_to(request) == Some(header.pdu) => Ok(()),
+        _ => Err(format!("{} PDU in answer to {request}", header.pdu).into()),
+    }
+}
+
+/// Runs the stage for one agent in one host.
+pub(crate) fn run(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
+    let scene = Scene::new(job)?;
+    let scene = if spec.name == "derived" { scene.with_derived(&job.order.bin)? } else { scene };
+    let honest = Honest::new(&scene)?;
+    let mut stage = Stage::start(job, spec, kind, &scene, Some(&honest))?;
+    while let Some((round, mut rng)) = job.next_round() {
+        let outcome = stage.round(job, &mut rng);
+        let broken = outcome.is_err() || (stage.is_stream() && round % BREAK == BREAK - 1);
+        job.expect("round", outcome);
+        if round % CHECK == 0 {
+            job.check_memory(stage.host.pid(), spec.memory);
+            job.check_log(&scene.logs());
+            stage.check_descriptors(job);
+        }
+        if broken {
+            let outcome = stage.host.break_off(&damage::broken_stream(&mut rng));
+            job.expect("broken stream", outcome);
+            drop(stage);
+            stage = Stage::start(job, spec, kind, &scene, None)?;
+        }
+    }
+    job.check_memory(stage.host.pid(), spec.memory);
+    Ok(())
+}
+
+struct Stage {
+    host: Box<dyn Host>,
+    kind: Kind,
+    valid: valid::Valid,
+    probes: Vec<Probe>,
+    untouched: Vec<u32>,
+    batch: Batch,
+    descriptors: usize,
+}
+
+impl Stage {
+    fn start(job: &Job, spec: &'static Spec, kind: Kind, scene: &Scene, honest: Option<&Honest>) -> Outcome<Stage> {
+        let mut host = start(job, spec, kind, scene, honest)?;
+        let probes = probe::probes(spec, &mut *host)?;
+        let untouched = spec.untouched.iter().map(|(cluster, item)| spec.pmid(*cluster, *item).word()).collect();
+        for probe in &probes {
+            probe.ask(&mut *host)?;
+        }
+        let descriptors = procs::descriptors(host.pid()).unwrap_or(0);
+        Ok(Stage {
+            host,
+            kind,
+            valid: valid::Valid::new(spec),
+            probes,
+            untouched,
+            batch: Batch::default(),
+            descriptors,
+        })
+    }
+
+    fn is_stream(&self) -> bool {
+        !matches!(self.kind, Kind::Object | Kind::Local)
+    }
+
+    /// Sends a batch, and after it one request alone, whose time counts.
+    fn round(&mut self, job: &mut Job, rng: &mut Rng) -> Outcome {
+        let tried = self.fill(rng)?;
+        let Batch { bytes, expected } = &mut self.batch;
+        let answers = expected.len();
+        self.host.exchange(bytes, answers, &mut |header, bytes| match expected.pop_front() {
+            Some(Expected::To(request, pmids)) => {
+                check_any(request, pmids, header, bytes).map_err(|e| format!("after {request}: {e}").into())
+            }
+            Some(Expected::Known(answer)) => answer.check(header, bytes),
+            None => Err("one answer too many".into()),
+        })?;
+        job.tried(tried);
+        if let Some(probe) = self.probes.get(rng.below(self.probes.len())) {
+            let start = Instant::now();
+            probe.ask(&mut *self.host)?;
+            job.took(start.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Fills the batch; returns how many PDUs the agent gets of it that are no probes.
+    fn fill(&mut self, rng: &mut Rng) -> Outcome<u64> {
+        let Stage { valid, batch, probes, untouched, .. } = self;
+        batch.bytes.clear();
+        batch.expected.clear();
+        let decodes = self.host.decodes();
+        let mut tried = 0;
+        for n in 0..ROUND {
+            let start = batch.bytes.len();
+            valid.append(rng, &mut batch.bytes)?;
+            if !rng.one_in(6) {
+                damage::damage(rng, &mut batch.bytes, start);
+            }
+            let pdu = batch.bytes.get(start..).unwrap_or_default();
+            let Some(header) = damage::header(pdu) else { return Err("a PDU without a frame was made".into()) };
+            let decoded = Pdu::decode(header, pdu);
+            let spoils = header.pdu == PduType::RESULT && damage::mentions(pdu, untouched);
+            if spoils || (decodes && decoded.is_err()) {
+                batch.bytes.truncate(start);
+                continue;
+            }
+            tried += 1;
+            if answer_to(header.pdu).is_some() {
+                let pmids = if let Ok(Pdu::Fetch(fetch)) = decoded { fetch.pmids().len() } else { 0 };
+                batch.expected.push_back(Expected::To(header.pdu, pmids));
+            }
+            if n % 128 == 0
+                && let Some(probe) = probes.get(rng.below(probes.len()))
+            {
+                batch.probe(probe);
+            }
+        }
+        Ok(tried)
+    }
+
+    /// Nothing that an agent opens for a request stays open. Some it may open once.
+    fn check_descriptors(&mut self, job: &mut Job) {
+        let now = procs::descriptors(self.host.pid()).unwrap_or(0);
+        if now > self.descriptors + 8 {
+            job.fail(format_args!("{now} descriptors, {} at the start", self.descriptors));
+            self.descriptors = now;
+        }
+    }
+}
+
+/// Starts an agent, and what it shows if it is agent trace.
+pub(crate) fn start(
+    job: &Job,
+    spec: &'static Spec,
+    kind: Kind,
+    scene: &Scene,
+    honest: Option<&Honest>,
+) -> Outcome<Box<dyn Host>> {
+    let mut host = host::start(spec, kind, job, scene)?;
+    if spec.name == "trace" {
+        // It listens when it answers.
+        let port = Answer::Number(pmapi::Type::U32, scene.trace_port.into());
+        Probe::default().fetch(spec.pmid(0, 14), port)?.ask(&mut *host)?;
+        honest.map_or(Ok(()), Honest::mark)?;
+    }
+    Ok(host)
+}
+
+/// Asks valid requests, whose answers may be anything that is an answer.
+pub(crate) fn ask_valid(rng: &mut Rng, host: &mut dyn Host, valid: &mut Valid, count: usize) -> Outcome {
+    let mut bytes = Vec::new();
+    let mut expected = VecDeque::new();
+    for _ in 0..count {
+        let start = bytes.len();
+        valid.append(rng, &mut bytes)?;
+        let pdu = bytes.get(start..).unwrap_or_default();
+        let Some(header) = damage::header(pdu) else { return Err("a PDU without a frame was made".into()) };
+        if header.pdu == PduType::RESULT {
+            bytes.truncate(start);
+        } else if answer_to(header.pdu).is_some() {
+            let pmids = if let Pdu::Fetch(fetch) = Pdu::decode(header, pdu)? { fetch.pmids().len() } else { 0 };
+            expected.push_back((header.pdu, pmids));
+        }
+    }
+    let answers = expected.len();
+    host.exchange(&bytes, answers, &mut |header, bytes| match expected.pop_front() {
+        Some((request, pmids)) => check_any(request, pmids, header, bytes),
+        None => Err("one answer too many".into()),
+    })
+}
+
+impl Probe {
+    /// Asks, and checks the answers.
+    pub(crate) fn ask(&self, host: &mut dyn Host) -> Outcome {
+        let mut answers = self.answers.iter();
+        host.exchange(&self.pdus, self.answers.len(), &mut |header, bytes| match answers.next() {
+            Some(answer) => answer.check(header, bytes),
+            None => Err("one answer too many".into()),
+        })
+    }
+}

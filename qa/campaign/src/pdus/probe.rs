@@ -1,0 +1,219 @@
+//! Requests whose answers are known, sent among the hostile ones.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use pmapi::pdu::instance::InstanceReq;
+use pmapi::pdu::label::LabelReq;
+use pmapi::pdu::metadata::{DescReq, TextReq, encode_fetch};
+use pmapi::pdu::names::{Node, encode_names};
+use pmapi::pdu::profile::{Profile, State};
+use pmapi::pdu::result::Changes;
+use pmapi::pdu::result_writer::ResultWriter;
+use pmapi::pdu::{Header, Pdu, PduType};
+use pmapi::{Atom, InDom, Inst, PmId, Type};
+
+use crate::Outcome;
+use crate::honest;
+use crate::host::{Host, PATIENCE};
+use crate::spec::Spec;
+
+/// The client that asks for what is known.
+const CLIENT: i32 = 99;
+
+/// What an answer has to be.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// The same bytes as at first.
+    Bytes(Vec<u8>),
+    /// One metric whose first value is this number.
+    Number(Type, f64),
+    /// The seconds since 1970.
+    Time,
+    /// No error.
+    Done,
+    /// Whatever comes: the caller looks at it.
+    Any,
+}
+
+/// A request, or several, and the answers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Probe {
+    pub(crate) pdus: Vec<u8>,
+    pub(crate) answers: Vec<Answer>,
+}
+
+impl Answer {
+    /// Compares.
+    pub(crate) fn check(&self, header: Header, bytes: &[u8]) -> Outcome {
+        match self {
+            Answer::Bytes(same) if same == bytes => Ok(()),
+            Answer::Bytes(same) => {
+                Err(format!("{} other than at first: {bytes:02x?}, not {same:02x?}", header.pdu).into())
+            }
+            Answer::Number(ty, number) => {
+                let value = first_number(header, bytes, *ty)?;
+                if value == *number { Ok(()) } else { Err(format!("{value} in place of {number}").into()) }
+            }
+            Answer::Time => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
+                let value = first_number(header, bytes, Type::U64)?;
+                if (value - now).abs() <= 6.0 { Ok(()) } else { Err(format!("the time is {value}, not {now}").into()) }
+            }
+            Answer::Any => Ok(()),
+            Answer::Done => match Pdu::decode(header, bytes)? {
+                Pdu::Error(e) => Ok(e.status()?),
+                other => Err(format!("{other:?} in place of success").into()),
+            },
+        }
+    }
+}
+
+/// The first value of the first metric.
+pub(crate) fn first_number(header: Header, bytes: &[u8], ty: Type) -> Outcome<f64> {
+    let Pdu::Result(result) = Pdu::decode(header, bytes)? else {
+        return Err(format!("{} in place of values", header.pdu).into());
+    };
+    let set = result.sets().next().ok_or("no values")?;
+    set.error.map_or(Ok(()), Err)?;
+    let (_, value) = set.values().next().ok_or("no value")?;
+    number(value.atom(ty)?)
+}
+
+pub(crate) fn number(atom: Atom<'_>) -> Outcome<f64> {
+    Ok(match atom {
+        Atom::I32(n) => n.into(),
+        Atom::U32(n) => n.into(),
+        Atom::I64(n) => n as f64,
+        Atom::U64(n) => n as f64,
+        Atom::Float(n) => n.into(),
+        Atom::Double(n) => n,
+        other => return Err(format!("{other:?} is no number").into()),
+    })
+}
+
+impl Probe {
+    /// Asks for values of one metric, of all instances.
+    pub(crate) fn fetch(mut self, pmid: PmId, answer: Answer) -> Outcome<Probe> {
+        Profile::default().encode(&mut self.pdus, CLIENT, 0)?;
+        encode_fetch(&mut self.pdus, CLIENT, 0, [Some(pmid)].into_iter())?;
+        self.answers.push(answer);
+        Ok(self)
+    }
+
+    /// Asks for the value of one instance.
+    pub(crate) fn fetch_one(mut self, pmid: PmId, indom: InDom, inst: Inst, answer: Answer) -> Outcome<Probe> {
+        let mut profile = Profile::new(State::Exclude);
+        profile.set(indom, State::Exclude, &[inst]);
+        profile.encode(&mut self.pdus, CLIENT, 0)?;
+        encode_fetch(&mut self.pdus, CLIENT, 0, [Some(pmid)].into_iter())?;
+        self.answers.push(answer);
+        Ok(self)
+    }
+
+    /// Stores a value.
+    pub(crate) fn store(mut self, pmid: PmId, atom: Atom<'_>) -> Outcome<Probe> {
+        let mut values = ResultWriter::new();
+        values.begin();
+        values.begin_set(Some(pmid));
+        values.push(None, atom.ty(), atom)?;
+        values.end_set(Ok(()));
+        let (lists, blocks) = values.seal(CLIENT, Changes::default())?;
+        self.pdus.extend_from_slice(lists);
+        self.pdus.extend_from_slice(blocks);
+        self.answers.push(Answer::Done);
+        Ok(self)
+    }
+
+    /// Asks the agent now, and takes its answers for what they have to be from now on.
+    fn recorded(mut self, host: &mut dyn Host, encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result) -> Outcome<Probe> {
+        let start = self.pdus.len();
+        encode(&mut self.pdus)?;
+        let request = self.pdus.get(start..).unwrap_or_default();
+        let answers = &mut self.answers;
+        host.exchange(request, 1, &mut |header, bytes| {
+            if header.pdu == PduType::ERROR {
+                return Err(format!("an error at first: {:?}", Pdu::decode(header, bytes)?).into());
+            }
+            answers.push(Answer::Bytes(bytes.to_vec()));
+            Ok(())
+        })?;
+        Ok(self)
+    }
+
+    /// The metric of a name that the agent keeps itself.
+    pub(crate) fn lookup(host: &mut dyn Host, name: &str) -> Outcome<PmId> {
+        let mut request = Vec::new();
+        encode_names(&mut request, CLIENT, false, [(Node::Leaf, name.as_bytes())])?;
+        let mut found = None;
+        host.exchange(&request, 1, &mut |header, bytes| {
+            if let Pdu::Ids(ids) = Pdu::decode(header, bytes)? {
+                found = ids.pmids().next().flatten();
+            }
+            Ok(())
+        })?;
+        found.ok_or_else(|| format!("no metric {name}").into())
+    }
+
+    /// The same for an agent that binds its metrics in the background.
+    pub(crate) fn lookup_when_bound(host: &mut dyn Host, name: &str) -> Outcome<PmId> {
+        let begin = Instant::now();
+        loop {
+            match Self::lookup(host, name) {
+                Err(_) if begin.elapsed() < PATIENCE => sleep(Duration::from_millis(5)),
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// The requests for an agent. Values come from what the campaign itself has put there.
+pub(crate) fn probes(spec: &Spec, host: &mut dyn Host) -> Outcome<Vec<Probe>> {
+    let new = Probe::default;
+    let pmid = |cluster, item| spec.pmid(cluster, item);
+    let mut all = match spec.name {
+        "trivial" => vec![new().fetch(pmid(0, 0), Answer::Time)?],
+        // The store and the fetch are one after the other: nothing comes between.
+        "simple" => vec![new().store(pmid(0, 0), Atom::U32(40))?.fetch(pmid(0, 0), Answer::Number(Type::U32, 41.0))?],
+        "showcase" => vec![
+            new().fetch(pmid(3, 14), Answer::Number(Type::U32, 1e6))?,
+            new().fetch(pmid(3, 53), Answer::Number(Type::Double, 100.0))?,
+        ],
+        "mmv" => {
+            let (item, value) = honest::FIXED;
+            vec![new().fetch(pmid(honest::CLUSTER, item), Answer::Number(Type::U64, value as f64))?]
+        }
+        "trace" => {
+            let inst = honest::instance(spec, host, "honest")?;
+            let points = Answer::Number(Type::U64, honest::POINTS as f64);
+            vec![new().fetch_one(pmid(0, 6), spec.indom(1), inst, points)?]
+        }
+        _ => {
+            let twice = Probe::lookup_when_bound(host, "derived.twice")?;
+            vec![new().fetch(twice, Answer::Number(Type::U32, 2e6))?]
+        }
+    };
+    let known = match spec.name {
+        "showcase" => pmid(3, 14),
+        "mmv" => pmid(5, 7),
+        "trace" => pmid(0, 6),
+        "derived" => pmid(0, 5),
+        _ => pmid(0, 0),
+    };
+    let about = new()
+        .recorded(host, |out| DescReq { pmid: Some(known) }.encode(out, CLIENT))?
+        .recorded(host, |out| TextReq { ident: known.word(), bits: 4 | 1 }.encode(out, CLIENT))?
+        .recorded(host, |out| LabelReq { ident: known.word(), bits: 16 }.encode(out, CLIENT))?;
+    all.push(about);
+    let indom = match spec.name {
+        "simple" => Some(spec.indom(0)),
+        "showcase" => Some(spec.indom(2)),
+        "derived" => Some(spec.indom(0)),
+        _ => None,
+    };
+    if let Some(indom) = indom {
+        let request = InstanceReq { indom: Some(indom), inst: None, name: None };
+        all.push(new().recorded(host, |out| request.encode(out, CLIENT))?);
+    }
+    Ok(all)
+}

@@ -1,0 +1,110 @@
+//! The agents, and what of theirs a client that knows them asks for.
+
+use pmapi::{Domain, InDom, Item, PmId, Serial};
+
+/// An agent of this repository.
+#[derive(Debug)]
+pub(crate) struct Spec {
+    pub(crate) name: &'static str,
+    pub(crate) domain: u16,
+    /// The entry point of its shared object.
+    pub(crate) init: &'static str,
+    pub(crate) clusters: &'static [u16],
+    pub(crate) items: u16,
+    pub(crate) serials: u32,
+    pub(crate) names: &'static [&'static str],
+    /// Metrics that change by design what the checks rely on, such as a reset, or a time without answers. No store of
+    /// them is sent.
+    pub(crate) untouched: &'static [(u16, u16)],
+    /// What its memory may be under attack, in KiB.
+    pub(crate) memory: u64,
+}
+
+pub(crate) const SPECS: [Spec; 6] = [
+    Spec {
+        name: "trivial",
+        domain: 250,
+        init: "trivial_init",
+        clusters: &[0],
+        items: 2,
+        serials: 1,
+        names: &["trivial.time", "trivial"],
+        untouched: &[],
+        memory: 64 << 10,
+    },
+    Spec {
+        name: "simple",
+        domain: 253,
+        init: "simple_init",
+        clusters: &[0, 1, 2],
+        items: 5,
+        serials: 2,
+        names: &["simple.color", "simple.now", "red", "green", "sec", "hour"],
+        untouched: &[],
+        memory: 64 << 10,
+    },
+    Spec {
+        name: "showcase",
+        domain: 402,
+        init: "showcase_init",
+        clusters: &[3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
+        items: 16,
+        serials: 5,
+        names: &["showcase.dynamic", "showcase.dynamic.first", "first", "i-0", "tower-a", "showcase"],
+        // many.count: 100,000 instances; not_ready: no answers for some time.
+        untouched: &[(7, 0), (14, 0)],
+        memory: 96 << 10,
+    },
+    Spec {
+        name: "mmv",
+        domain: 70,
+        init: "mmv_init",
+        clusters: &[0, 1, 5],
+        items: 10,
+        serials: 3,
+        names: &["mmv", "mmv.honest", "mmv.honest.count", "mmv.control", "mmv.control.files", "one", "two"],
+        untouched: &[(0, 1)],
+        memory: 96 << 10,
+    },
+    Spec {
+        name: "trace",
+        domain: 10,
+        init: "trace_init",
+        clusters: &[0, 1, 2, 3],
+        items: 20,
+        serials: 4,
+        names: &["honest", "trace.point.count", "trace"],
+        untouched: &[(0, 15), (0, 16)],
+        memory: 96 << 10,
+    },
+    Spec {
+        name: "derived",
+        domain: 404,
+        init: "derived_init",
+        clusters: &[0, 1],
+        items: 10,
+        serials: 3,
+        names: &["derived.twice", "derived", "derived.control", "derived.control.reload", "derived.colors"],
+        untouched: &[(0, 4), (0, 8)],
+        memory: 96 << 10,
+    },
+];
+
+impl Spec {
+    pub(crate) fn of(name: &str) -> Option<&'static Spec> {
+        SPECS.iter().find(|spec| spec.name == name)
+    }
+
+    /// The domain as a type; all that are above are in range.
+    pub(crate) fn domain(&self) -> Domain {
+        Domain::new(self.domain).unwrap_or(Domain::DYNAMIC)
+    }
+
+    pub(crate) fn pmid(&self, cluster: u16, item: u16) -> PmId {
+        PmId::new(self.domain(), Item::try_new(cluster, item).unwrap_or(Item::new(0, 0)))
+    }
+
+    pub(crate) fn indom(&self, serial: u32) -> InDom {
+        InDom::new(self.domain(), Serial::try_new(serial).unwrap_or(Serial::new(0)))
+    }
+}

@@ -1,0 +1,194 @@
+//! Stage 4: configurations, help, name spaces and caches that are damaged.
+
+mod damage;
+mod expressions;
+mod reloads;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Instant;
+
+use help::{Compiled, source};
+use pmapi::Config;
+use pmapi::pdu::Pdu;
+use pmapi::pdu::instance::InstanceReq;
+use pmns::{Files, Loader};
+
+use crate::Outcome;
+use crate::host::{self, Kind, Scene};
+use crate::job::Job;
+use crate::pdus::{Answer, Probe};
+use crate::rng::Rng;
+use crate::spec::Spec;
+
+/// Texts of a round.
+const ROUND: u64 = 256;
+
+/// Runs a part of the stage.
+pub(crate) fn run(job: &mut Job, what: &str) -> Outcome {
+    match what {
+        "config" => return reloads::run(job),
+        "cache" => return caches(job),
+        _ => {}
+    }
+    while let Some((_, mut rng)) = job.next_round() {
+        for _ in 0..ROUND {
+            let start = Instant::now();
+            let outcome = match what {
+                "expressions" => expressions::try_one(&mut rng),
+                "help" => try_help(&mut rng),
+                "names" => try_names(&mut rng),
+                "settings" => try_settings(&mut rng),
+                _ => Err(format!("no stage texts:{what}").into()),
+            };
+            job.took(start.elapsed());
+            if let Err(e) = outcome {
+                job.fail(e);
+            }
+        }
+        job.tried(ROUND);
+        job.check_memory(std::process::id(), MEMORY);
+    }
+    Ok(())
+}
+
+/// What a process that parses may have, in KiB.
+const MEMORY: u64 = 256 << 10;
+
+const HELP: &str = "# a comment\n@ m.one One line\nHelp of several\nlines.\n\n@ m.two Another\n@ 12.3 A domain\nOf instances.\n\
+                    @ SYMBOL.1 Another domain\ntext \\\nthat goes on\n";
+
+struct Anything;
+
+impl source::Resolver for Anything {
+    fn metric(&self, name: &str) -> Option<pmapi::PmId> {
+        name.starts_with('m').then(|| pmapi::PmId::from_word(name.len() as u32 + 0x100_0000)).flatten()
+    }
+
+    fn domain(&self, symbol: &str) -> Option<pmapi::Domain> {
+        pmapi::Domain::new(symbol.len() as u16)
+    }
+}
+
+/// Help source that parses compiles to what it says; compiled help that opens can be read.
+fn try_help(rng: &mut Rng) -> Outcome {
+    let mut text = HELP.as_bytes().to_vec();
+    damage::damage(rng, &mut text);
+    let Ok(entries) = source::parse(&text, Path::new("help"), &Anything) else { return Ok(()) };
+    let files = help::compile(&entries)?;
+    let (mut dir, mut pag) = (files.dir, files.pag);
+    let compiled = Compiled::from_bytes(dir.clone(), pag.clone())?;
+    for entry in &entries {
+        if compiled.oneline(entry.target) != Some(&entry.oneline[..])
+            || compiled.text(entry.target) != Some(&entry.text[..])
+        {
+            return Err(format!("help of {:?} is not what its source says", entry.target).into());
+        }
+    }
+    for _ in 0..rng.below(4) {
+        let file = if rng.one_in(3) { &mut pag } else { &mut dir };
+        let at = 4 * rng.below(file.len() / 4);
+        let word = rng.odd_number() as u32;
+        if let Some(place) = file.get_mut(at..at + 4) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+    }
+    if let Ok(compiled) = Compiled::from_bytes(dir, pag) {
+        for target in compiled.targets() {
+            if compiled.oneline(target).is_none() || compiled.text(target).is_none() {
+                return Err(format!("{target:?} is listed and has no text").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+const NAMES: &str = "#define D 60\nroot {\n  disk\n  mem D:1:2\n  dyn D:*:*\n}\ndisk {\n  dev\n  all D:0:1 /* a comment */\n}\n\
+                     disk.dev {\n  read D:0:4\n  write D:0:5\n}\n";
+
+/// Every file and the output of every command is this text.
+struct Mirror<'a>(&'a [u8]);
+
+impl Files for Mirror<'_> {
+    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+        Ok(self.0.into())
+    }
+
+    fn shell(&self, _: &str) -> io::Result<Vec<u8>> {
+        Ok(self.0.into())
+    }
+}
+
+/// A name space that loads can be written and loaded again.
+fn try_names(rng: &mut Rng) -> Outcome {
+    let mut text = NAMES.as_bytes().to_vec();
+    damage::damage(rng, &mut text);
+    match Loader::from_files(&Mirror(&text)).parse(text.as_slice(), Path::new("in")) {
+        Err(e) => drop((e.to_string(), e.diagnostics())),
+        Ok(tree) => {
+            let written = pmns::write::root(&tree);
+            let again = Loader::new().parse(written.as_str(), Path::new("out"))?;
+            if pmns::write::root(&again) != written {
+                return Err("a name space that was written loads as another one".into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Any pcp.conf gives directories.
+fn try_settings(rng: &mut Rng) -> Outcome {
+    let mut text =
+        b"# pcp.conf\nPCP_TMP_DIR=/var/tmp\nPCP_USER=pcp\nPCP_RUN_DIR=\"/run/pcp\"\nPCP_VERSION=6.0.3\n".to_vec();
+    damage::damage(rng, &mut text);
+    let config = Config::new(&text, []);
+    drop((config.tmp_dir(), config.run_dir(), config.user(), config.var("PCP_VERSION").is_some()));
+    Ok(())
+}
+
+/// Agent simple, again and again, with damaged caches of instances and a damaged configuration.
+fn caches(job: &mut Job) -> Outcome {
+    let scene = Scene::new(job)?;
+    let spec = Spec::of("simple").ok_or("no agent simple")?;
+    let cache = scene.dir().join("var/config/pmda/253.1");
+    let good = b"2 0 2147483647\n0 1700000000 sec\n1 1700000000 min\n7 1700000000 [00ff] hour\n".to_vec();
+    let mut request = Vec::new();
+    InstanceReq { indom: Some(spec.indom(1)), inst: None, name: None }.encode(&mut request, 1)?;
+    while let Some((_, mut rng)) = job.next_round() {
+        for _ in 0..64 {
+            let mut text = good.clone();
+            damage::damage(&mut rng, &mut text);
+            fs::write(&cache, &text)?;
+            let mut conf = b"sec,min,hour\n".to_vec();
+            if rng.one_in(2) {
+                damage::damage(&mut rng, &mut conf);
+            }
+            fs::write(scene.dir().join("pmdas/simple/simple.conf"), &conf)?;
+            let start = Instant::now();
+            let mut agent = host::start(spec, Kind::Local, job, &scene)?;
+            let outcome = agent.exchange(&request, 1, &mut |header, bytes| match Pdu::decode(header, bytes)? {
+                Pdu::Instance(instances) => {
+                    let mut all: Vec<_> = instances.iter().collect();
+                    let count = all.len();
+                    all.sort_unstable_by_key(|(inst, _)| inst.map(|inst| inst.word()));
+                    all.dedup_by_key(|(inst, _)| *inst);
+                    if all.len() == count { Ok(()) } else { Err("two instances have one number".into()) }
+                }
+                other => Err(format!("{other:?} in place of instances").into()),
+            });
+            let fetched =
+                Probe::default().fetch(spec.pmid(0, 0), Answer::Number(pmapi::Type::U32, 1.0))?.ask(&mut *agent);
+            job.took(start.elapsed());
+            job.expect("agent with a damaged cache", outcome.and(fetched));
+        }
+        job.tried(128);
+        job.check_memory(std::process::id(), MEMORY);
+    }
+    let left = fs::read_dir(scene.dir().join("var/config/pmda"))?.flatten().count();
+    // The cache, that of another domain, and eight damaged ones that are kept.
+    if left > 10 {
+        job.fail(format_args!("{left} files beside the caches"));
+    }
+    Ok(())
+}
