@@ -11,8 +11,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::atomic::AtomicU32;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::dir::{Dir, Type};
@@ -24,7 +24,6 @@ use nix::unistd::{LinkatFlags, UnlinkatFlags, geteuid, linkat, unlinkat};
 use crate::format::{Bytes, HEADER_LEN, Header, MAGIC};
 use crate::names::truncated;
 use crate::reader::process_exists;
-use crate::sync::atomic::Ordering::Relaxed;
 
 /// A directory that is open.
 pub(super) struct Directory(OwnedFd);
@@ -179,14 +178,15 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn own() -> Process {
-        static OWN: Mutex<Process> = Mutex::new(Process { number: 0, space: 0 });
-        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        // Threads of one process store the same values, the number last.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        static SPACE: AtomicU64 = AtomicU64::new(0);
         let number = std::process::id();
-        if own.number != number {
-            let space = fs::metadata("/proc/self/ns/pid").map_or(0, |space| space.ino());
-            *own = Process { number, space };
+        if NUMBER.load(Acquire) != number {
+            SPACE.store(fs::metadata("/proc/self/ns/pid").map_or(0, |space| space.ino()), Relaxed);
+            NUMBER.store(number, Release);
         }
-        *own
+        Process { number, space: SPACE.load(Relaxed) }
     }
 
     /// The process of what is displayed as `number.space`.

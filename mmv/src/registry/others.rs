@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
@@ -14,6 +15,7 @@ use pmapi::Item;
 use super::directory::{Directory, Process, digits, header, temporary_start};
 use crate::format::{Bytes, HEADER_LEN, Header, MAX_METRICS, MetricRecord, STRING_LEN, Section, TOC_LEN, Toc, Version};
 use crate::ids;
+use crate::map::fork;
 use crate::names::truncated;
 use crate::reader::process_exists;
 
@@ -124,15 +126,18 @@ fn candidates(directory: &Directory, path: &Path) -> Vec<String> {
     type Seen = Option<(PathBuf, Instant, Vec<String>)>;
     static SEEN: Mutex<Seen> = Mutex::new(None);
     const FRESH: Duration = Duration::from_secs(10);
-    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let fresh = seen.as_ref().filter(|(of, at, _)| of == path && at.elapsed() < FRESH);
+    // Another thread may have held it when this process was forked.
+    let mut seen = SEEN.try_lock().ok();
+    let fresh = seen.as_ref().and_then(|seen| seen.as_ref()).filter(|(of, at, _)| of == path && at.elapsed() < FRESH);
     fresh.map(|(_, _, names)| names.clone()).unwrap_or_else(|| {
         let ends_in_number = |name: &str| {
             let (_, last) = name.rsplit_once('.').unwrap_or_default();
             digits::<u64>(last.strip_prefix('p').unwrap_or(last)).is_some()
         };
         let names = directory.names(ends_in_number);
-        *seen = Some((path.to_owned(), Instant::now(), names.clone()));
+        if let Some(seen) = &mut seen {
+            **seen = Some((path.to_owned(), Instant::now(), names.clone()));
+        }
         names
     })
 }
@@ -146,17 +151,30 @@ impl Claim {
     /// Nothing when another registry has the file.
     pub(super) fn new(path: &Path) -> Option<Claim> {
         let (process, path) = (std::process::id(), path.to_owned());
-        claimed().insert((process, path.clone())).then(|| Claim(process, path))
+        claimed().is_none_or(|mut claimed| claimed.insert((process, path.clone()))).then(|| Claim(process, path))
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        claimed().remove(&(self.0, std::mem::take(&mut self.1)));
+        if let Some(mut claimed) = claimed() {
+            claimed.remove(&(self.0, std::mem::take(&mut self.1)));
+        }
     }
 }
 
-fn claimed() -> MutexGuard<'static, BTreeSet<(u32, PathBuf)>> {
+/// All claims, or `None` in a forked child if a thread of the parent held the lock at the fork: it is never released there.
+fn claimed() -> Option<MutexGuard<'static, BTreeSet<(u32, PathBuf)>>> {
     static CLAIMED: Mutex<BTreeSet<(u32, PathBuf)>> = Mutex::new(BTreeSet::new());
-    CLAIMED.lock().unwrap_or_else(PoisonError::into_inner)
+    if fork::count() == 0 {
+        return Some(CLAIMED.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    for _ in 0..1000 {
+        match CLAIMED.try_lock() {
+            Ok(claimed) => return Some(claimed),
+            Err(TryLockError::Poisoned(claimed)) => return Some(claimed.into_inner()),
+            Err(TryLockError::WouldBlock) => thread::yield_now(),
+        }
+    }
+    None
 }

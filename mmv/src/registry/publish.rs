@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::resource::{Resource, getrlimit};
+use once_cell::race::OnceBox;
 use pmapi::Config;
 
 use super::Inner;
@@ -139,8 +140,9 @@ impl Inner {
     }
 
     pub(super) fn directory(&self) -> PathBuf {
-        static DEFAULT: OnceLock<PathBuf> = OnceLock::new();
-        let default = || DEFAULT.get_or_init(|| Config::load().tmp_dir().join("mmv")).clone();
+        // No lock, which a child that was forked meanwhile would find locked.
+        static DEFAULT: OnceBox<PathBuf> = OnceBox::new();
+        let default = || DEFAULT.get_or_init(|| Box::new(Config::load().tmp_dir().join("mmv"))).clone();
         self.options.directory.clone().unwrap_or_else(default)
     }
 

@@ -10,11 +10,11 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::format::{PAGE, WORD};
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
+use once_cell::race::OnceBox;
 
 /// A part of the process's file.
 #[derive(Debug)]
@@ -44,8 +44,10 @@ struct Wiped(MmapMut);
 /// `None` where the system cannot wipe pages (other than Linux, and Linux before 4.14): there is no light transport then.
 #[inline]
 pub(crate) fn pid() -> Option<u32> {
-    static PAGE: OnceLock<Option<Wiped>> = OnceLock::new();
-    let word = PAGE.get_or_init(|| Wiped::new().ok()).as_ref()?.word();
+    // Two threads may both map a page at the first call. A lock could be held by another thread at a fork, and the child
+    // would wait for it for ever.
+    static PAGE: OnceBox<Option<Wiped>> = OnceBox::new();
+    let word = PAGE.get_or_init(|| Box::new(Wiped::new().ok())).as_ref()?.word();
     match word.load(Relaxed) {
         0 => {
             let pid = std::process::id();
