@@ -9,7 +9,7 @@ use pmapi::{Error, Semantics, Type};
 
 mod record;
 
-pub(crate) use record::Extent;
+pub(crate) use record::{Extent, Sparse};
 pub use record::{Bytes, Header, IndomRecord, InstanceRecord, LabelRecord, MetricRecord, NameAt, Toc, ValueRecord};
 
 /// First bytes of every file.

@@ -12,29 +12,58 @@ use super::{Flags, HEADER_LEN, INDOM_LEN, LABEL_LEN, NAME_LEN, PAYLOAD_LEN, STRI
 pub struct Bytes<'a> {
     /// From the beginning on.
     front: &'a [u8],
-    /// What comes behind a hole, in ascending order.
-    rest: &'a [Extent],
-    /// One that is kept apart.
-    apart: Option<&'a Extent>,
+    sparse: Option<&'a Sparse>,
     len: u64,
 }
 
-/// Bytes at an offset of a file.
+/// The data of a file with holes.
 #[derive(Debug, Default)]
+pub(crate) struct Sparse {
+    /// The bytes of all extents, one after the other.
+    pub(crate) data: Vec<u8>,
+    /// In ascending order.
+    pub(crate) extents: Vec<Extent>,
+    /// One that is not among the extents, and covers none of them.
+    pub(crate) apart: Extent,
+}
+
+/// Where a range of a file is in the data.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extent {
+    /// Offset in the file.
     pub(crate) at: u64,
-    pub(crate) bytes: Vec<u8>,
+    /// Offset in the data.
+    pub(crate) start: u32,
+    pub(crate) len: u32,
 }
 
 impl Extent {
     pub(crate) fn end(&self) -> u64 {
-        self.at + self.bytes.len() as u64
+        self.at + u64::from(self.len)
     }
 
+    /// Where a range of the file is in the data, if it is in this extent.
     #[inline]
-    pub(crate) fn slice(&self, at: u64, len: usize) -> Option<&[u8]> {
-        let start = usize::try_from(at.checked_sub(self.at)?).ok()?;
-        self.bytes.get(start..start.checked_add(len)?)
+    pub(crate) fn find(&self, at: u64, len: usize) -> Option<Range<usize>> {
+        let start = at.checked_sub(self.at)?;
+        let end = start.checked_add(len as u64).filter(|end| *end <= self.len.into())?;
+        Some(self.start as usize + start as usize..self.start as usize + end as usize)
+    }
+}
+
+impl Sparse {
+    /// The bytes of an extent.
+    fn bytes(&self, extent: &Extent) -> &[u8] {
+        let start = extent.start as usize;
+        self.data.get(start..start + extent.len as usize).unwrap_or_default()
+    }
+
+    /// The extent from the beginning of the file on, and the others.
+    fn split_front(&self) -> (&[u8], &[Extent]) {
+        match self.extents.split_first() {
+            Some((first, rest)) if first.at == 0 => (self.bytes(first), rest),
+            _ => (&[], &self.extents),
+        }
     }
 }
 
@@ -44,15 +73,12 @@ static ZEROS: [u8; STRING_LEN] = [0; STRING_LEN];
 impl<'a> Bytes<'a> {
     /// The bytes of a file.
     pub const fn new(bytes: &'a [u8]) -> Bytes<'a> {
-        Bytes { front: bytes, rest: &[], apart: None, len: bytes.len() as u64 }
+        Bytes { front: bytes, sparse: None, len: bytes.len() as u64 }
     }
 
-    /// The bytes of a file of this length, of which only the extents are known, and one that is kept apart.
-    pub(crate) fn sparse(extents: &'a [Extent], apart: Option<&'a Extent>, len: u64) -> Bytes<'a> {
-        match extents.split_first() {
-            Some((first, rest)) if first.at == 0 => Bytes { front: &first.bytes, rest, apart, len },
-            _ => Bytes { front: &[], rest: extents, apart, len },
-        }
+    /// The bytes of a file of this length with holes.
+    pub(crate) fn sparse(sparse: &'a Sparse, len: u64) -> Bytes<'a> {
+        Bytes { front: sparse.split_front().0, sparse: Some(sparse), len }
     }
 
     /// How many there are.
@@ -67,7 +93,7 @@ impl<'a> Bytes<'a> {
 
     /// How many bytes there are outside of holes.
     pub(crate) fn data_len(self) -> u64 {
-        self.front.len() as u64 + self.rest.iter().map(|extent| extent.bytes.len() as u64).sum::<u64>()
+        self.sparse.map_or(self.front.len(), |sparse| sparse.data.len()) as u64
     }
 
     /// This many bytes at an offset, if the file has them. Records are read one by one: more bytes than the longest
@@ -76,27 +102,27 @@ impl<'a> Bytes<'a> {
     pub fn slice(self, at: u64, len: usize) -> Option<&'a [u8]> {
         let start = usize::try_from(at).ok()?;
         match self.front.get(start..start.checked_add(len)?) {
-            None if !self.rest.is_empty() || self.apart.is_some() => self.slice_behind(at, len),
+            None => self.slice_behind(self.sparse?, at, len),
             found => found,
         }
     }
 
     #[cold]
-    fn slice_behind(self, at: u64, len: usize) -> Option<&'a [u8]> {
+    fn slice_behind(self, Sparse { data, extents, apart }: &'a Sparse, at: u64, len: usize) -> Option<&'a [u8]> {
         let end = at.checked_add(len as u64).filter(|end| *end <= self.len)?;
-        if let Some(apart) = self.apart.filter(|apart| at < apart.end() && end > apart.at) {
-            return apart.slice(at, len);
+        if at < apart.end() && end > apart.at {
+            return data.get(apart.find(at, len)?);
         }
-        let before = self.rest.partition_point(|extent| extent.at <= at);
-        if let Some(extent) = before.checked_sub(1).and_then(|index| self.rest.get(index)) {
-            if let Some(found) = extent.slice(at, len) {
-                return Some(found);
+        let before = extents.partition_point(|extent| extent.at <= at);
+        if let Some(extent) = before.checked_sub(1).and_then(|index| extents.get(index)) {
+            if let Some(found) = extent.find(at, len) {
+                return data.get(found);
             }
             if at < extent.end() {
                 return None;
             }
         }
-        let is_hole = at >= self.front.len() as u64 && self.rest.get(before).is_none_or(|next| next.at >= end);
+        let is_hole = extents.get(before).is_none_or(|next| next.at >= end);
         is_hole.then(|| ZEROS.get(..len)).flatten()
     }
 
@@ -109,7 +135,8 @@ impl<'a> Bytes<'a> {
             let last = end.saturating_sub(at) / size;
             first.min(count.into()) as u32..last.min(count.into()) as u32
         };
-        let rest = self.rest.iter().map(move |extent| indexes(extent.at, extent.end()));
+        let rest = self.sparse.map_or(&[][..], |sparse| sparse.split_front().1);
+        let rest = rest.iter().map(move |extent| indexes(extent.at, extent.end()));
         let mut next = 0;
         std::iter::once(indexes(0, self.front.len() as u64)).chain(rest).map(move |range| {
             // A record that is in two extents comes once.
@@ -138,13 +165,12 @@ impl<'a> Bytes<'a> {
     /// What an extent has of bytes whose rest is in a hole.
     fn beginning(self, at: u64, len: usize) -> Option<&'a [u8]> {
         at.checked_add(len as u64).filter(|end| *end <= self.len)?;
-        let before = self.rest.partition_point(|extent| extent.at <= at);
-        let apart = self.apart.filter(|apart| (apart.at..apart.end()).contains(&at));
-        let (bytes, start) = match apart.or_else(|| self.rest.get(before.checked_sub(1)?)) {
-            Some(extent) => (&*extent.bytes, at - extent.at),
-            None => (self.front, at),
-        };
-        let rest = bytes.get(usize::try_from(start).ok()?..).unwrap_or_default();
+        let sparse = self.sparse?;
+        let before = sparse.extents.partition_point(|extent| extent.at <= at);
+        let apart = Some(&sparse.apart).filter(|apart| (apart.at..apart.end()).contains(&at));
+        let extent = apart.or_else(|| sparse.extents.get(before.checked_sub(1)?));
+        let found = extent.and_then(|extent| Some((sparse.bytes(extent), usize::try_from(at - extent.at).ok()?)));
+        let rest = found.and_then(|(bytes, start)| bytes.get(start..)).unwrap_or_default();
         Some(rest.get(..len).unwrap_or(rest))
     }
 

@@ -11,21 +11,26 @@ use nix::unistd::{Whence, lseek64};
 
 use super::source::read_at;
 use super::{File, HelpAt, ReadError, Table};
-use crate::format::{Bytes, Extent, STRING_LEN, VALUE_LEN};
+use crate::format::{Bytes, Extent, STRING_LEN, Sparse, VALUE_LEN};
 
-/// The bytes of a file without holes, and without what is no longer needed.
+/// The bytes of a file without holes, and without what is no longer needed. The values, which are asked for most, are kept
+/// apart unless they are in the extents.
 #[derive(Debug, Default)]
 pub(super) struct Image {
-    extents: Vec<Extent>,
+    sparse: Sparse,
     len: u64,
-    /// The values, which are asked for most, unless they are in the extents.
-    values: Extent,
 }
 
 impl From<Vec<u8>> for Image {
-    fn from(bytes: Vec<u8>) -> Self {
-        Image { len: bytes.len() as u64, extents: vec![Extent { at: 0, bytes }], values: Extent::default() }
+    fn from(data: Vec<u8>) -> Self {
+        let len = data.len() as u64;
+        Image { sparse: Sparse { extents: vec![extent(0, 0, data.len())], data, apart: Extent::default() }, len }
     }
+}
+
+/// No file has more than [`MAX_LEN`](super::MAX_LEN) bytes of data.
+fn extent(at: usize, start: usize, len: usize) -> Extent {
+    Extent { at: at as u64, start: start as u32, len: len as u32 }
 }
 
 /// A file may have this many bytes of holes and is read as if it had none.
@@ -61,49 +66,54 @@ impl Image {
 
     /// The bytes of a file with holes.
     fn read_data(file: &fs::File, len: u64, most: u64) -> Result<Option<Image>, ReadError> {
-        let (mut extents, mut total, mut next): (Vec<Extent>, u64, u64) = (Vec::new(), 0, 0);
+        let mut sparse = Sparse::default();
+        let mut next = 0;
         while let Some(start) = seek(file, next, Whence::SeekData)?.filter(|start| *start < len) {
             let end = seek(file, start, Whence::SeekHole)?.unwrap_or(len).min(len);
             if end <= start {
                 break;
             }
+            let Sparse { data, extents, .. } = &mut sparse;
             let before = extents.last().map_or(0, Extent::end);
             let range = start.saturating_sub(MARGIN).max(before)..end.saturating_add(MARGIN).min(len);
-            total += range.end - range.start;
+            let (from, total) = (data.len(), data.len() as u64 + range.end - range.start);
             if total > most {
                 return Err(ReadError::TooLong { len: total });
             }
-            let bytes = read_range(file, range.clone())?;
+            data.resize(total as usize, 0);
+            let read = read_at(file, data.get_mut(from..).unwrap_or_default(), range.start)?;
+            // The file may have become shorter.
+            data.truncate(from + read);
             match extents.last_mut().filter(|last| last.end() == range.start) {
-                Some(last) => last.bytes.extend_from_slice(&bytes),
-                None => extents.push(Extent { at: range.start, bytes }),
+                Some(last) => last.len += read as u32,
+                None => extents.push(extent(range.start as usize, from, read)),
             }
             next = end;
         }
-        Ok(Some(Image { extents, len, values: Extent::default() }))
+        Ok(Some(Image { sparse, len }))
     }
 
     pub(super) fn bytes(&self) -> Bytes<'_> {
-        let values = Some(&self.values).filter(|values| !values.bytes.is_empty());
-        Bytes::sparse(&self.extents, values, self.len)
+        Bytes::sparse(&self.sparse, self.len)
     }
 
     /// How many bytes of the file there are.
     pub(super) fn data_len(&self) -> u64 {
-        self.bytes().data_len() + self.values.bytes.len() as u64
+        self.sparse.data.len() as u64
     }
 
     /// How many bytes are in memory.
     pub(super) fn memory(&self) -> usize {
-        let extents: usize =
-            self.extents.iter().map(|extent| extent.bytes.capacity() + mem::size_of::<Extent>() + HEAP_COST).sum();
-        extents + self.values.bytes.capacity()
+        self.sparse.data.capacity() + self.sparse.extents.capacity() * mem::size_of::<Extent>()
     }
 
     /// A record of the values.
     #[inline]
     pub(super) fn value(&self, at: u64) -> Option<&[u8]> {
-        self.values.slice(at, VALUE_LEN).or_else(|| self.value_of_extents(at))
+        match self.sparse.apart.find(at, VALUE_LEN) {
+            Some(found) => self.sparse.data.get(found),
+            None => self.value_of_extents(at),
+        }
     }
 
     #[cold]
@@ -113,61 +123,58 @@ impl Image {
 
     /// A copy without a range that nothing lies in, and without most of the zeros that end texts.
     pub(super) fn copy(bytes: &[u8], without: Option<Range<usize>>, values: Range<u64>) -> Image {
-        let len = bytes.len() as u64;
-        let (start, end) = (values.start.min(len) as usize, values.end.min(len) as usize);
-        let own = bytes.get(start..end).unwrap_or_default().to_vec();
-        let end = start + own.len();
-        let gap = without.unwrap_or(end..end);
-        let [a, b] = split(0..start, &gap);
-        let [c, d] = split(end..bytes.len(), &gap);
-        let mut extents: Vec<Extent> = Vec::with_capacity(2);
+        let len = bytes.len();
+        let values = values.start.min(len as u64) as usize..values.end.min(len as u64) as usize;
+        let gap = without.unwrap_or(values.end..values.end);
+        let [a, b] = split(0..values.start, &gap);
+        let [c, d] = split(values.end..len, &gap);
+        let mut parts: Vec<Range<usize>> = Vec::new();
         for range in [a, b, c, d] {
-            let at = range.start as u64;
-            let Some(part) = bytes.get(range).filter(|part| !part.is_empty()) else { continue };
+            let Some(part) = bytes.get(range.clone()).filter(|part| !part.is_empty()) else { continue };
             if part.len() >= WORTHWHILE {
-                let extent =
-                    |text: Range<usize>| Some(Extent { at: at + text.start as u64, bytes: part.get(text)?.to_vec() });
-                extents.extend(texts(part).filter_map(extent));
+                parts.extend(texts(part).map(|text| range.start + text.start..range.start + text.end));
             } else {
-                extents.push(Extent { at, bytes: part.to_vec() });
+                parts.push(range);
             }
         }
-        extents.shrink_to_fit();
-        Image { extents, len, values: Extent { at: start as u64, bytes: own } }
+        let mut data = Vec::with_capacity(values.len() + parts.iter().map(Range::len).sum::<usize>());
+        let mut add = |part: Range<usize>| {
+            let start = data.len();
+            data.extend_from_slice(bytes.get(part.clone()).unwrap_or_default());
+            extent(part.start, start, data.len() - start)
+        };
+        let apart = add(values);
+        let extents = parts.into_iter().map(add).collect();
+        Image { sparse: Sparse { data, extents, apart }, len: len as u64 }
     }
 
     /// Reads a range of the file again. What was in a hole stays zeros.
     pub(super) fn reread(&mut self, file: &fs::File, range: Range<u64>) -> io::Result<()> {
-        if let Some(values) = Self::within(&mut self.values, &range) {
+        let Sparse { data, extents, apart } = &mut self.sparse;
+        let len = (range.end - range.start) as usize;
+        if let Some(values) = apart.find(range.start, len).and_then(|found| data.get_mut(found)) {
             return file.read_exact_at(values, range.start);
         }
-        let first = self.extents.partition_point(|extent| extent.end() <= range.start);
-        for extent in self.extents.iter_mut().skip(first).take_while(|extent| extent.at < range.end) {
+        let first = extents.partition_point(|extent| extent.end() <= range.start);
+        for extent in extents.iter().skip(first).take_while(|extent| extent.at < range.end) {
             let (start, end) = (range.start.max(extent.at), range.end.min(extent.end()));
-            let within = (start - extent.at) as usize..(end - extent.at) as usize;
-            file.read_exact_at(extent.bytes.get_mut(within).unwrap_or_default(), start)?;
+            let found = extent.find(start, (end - start) as usize).and_then(|found| data.get_mut(found));
+            file.read_exact_at(found.unwrap_or_default(), start)?;
         }
         Ok(())
     }
 
     /// This range, when it is in one piece.
     pub(super) fn range_mut(&mut self, range: Range<u64>) -> Option<&mut [u8]> {
-        let first = self.extents.partition_point(|extent| extent.end() <= range.start);
-        match Self::within(&mut self.values, &range) {
-            Some(values) => Some(values),
-            None => Self::within(self.extents.get_mut(first)?, &range),
-        }
-    }
-
-    fn within<'a>(extent: &'a mut Extent, range: &Range<u64>) -> Option<&'a mut [u8]> {
-        let start = usize::try_from(range.start.checked_sub(extent.at)?).ok()?;
+        let Sparse { data, extents, apart } = &mut self.sparse;
         let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
-        extent.bytes.get_mut(start..start.checked_add(len)?)
+        let of_extents = || {
+            let first = extents.partition_point(|extent| extent.end() <= range.start);
+            extents.get(first)?.find(range.start, len)
+        };
+        data.get_mut(apart.find(range.start, len).or_else(of_extents)?)
     }
 }
-
-/// What the heap takes for an extent.
-const HEAP_COST: usize = 16;
 
 /// From so many bytes on, zeros are worth looking for.
 const WORTHWHILE: usize = 4096;
@@ -203,14 +210,6 @@ fn texts(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
         done = !ended;
         Some(first * PIECE..((last + 1) * PIECE).min(bytes.len()))
     })
-}
-
-/// Bytes of a file, fewer where it has become shorter.
-fn read_range(file: &fs::File, range: Range<u64>) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; (range.end - range.start) as usize];
-    let len = read_at(file, &mut bytes, range.start)?;
-    bytes.truncate(len);
-    Ok(bytes)
 }
 
 /// Where data or a hole begins; nothing behind the last data, and everything where a file system does not know.
