@@ -9,8 +9,8 @@ use pmapi::{Error, Semantics, Type};
 
 mod record;
 
-pub(crate) use record::{Extent, Sparse};
 pub use record::{Bytes, Header, IndomRecord, InstanceRecord, LabelRecord, MetricRecord, NameAt, Toc, ValueRecord};
+pub(crate) use record::{Extent, Sparse};
 
 /// First bytes of every file.
 pub const MAGIC: [u8; 4] = *b"MMV\0";

@@ -109,11 +109,14 @@ impl Pcp {
         self.dbpmda_open(pmns, pmdas_dir, &format!("pipe {}", agent.join(" ")), script)
     }
 
-    /// The same with another `open`, such as `dso pmda_simple.so simple_init 253`.
+    /// Runs dbpmda with an `open` command, such as `dso pmda_simple.so simple_init 253`. Instance caches that the agent
+    /// saves are its own.
     #[track_caller]
     pub fn dbpmda_open(&self, pmns: &Path, pmdas_dir: &Path, open: &str, script: &str) -> Output {
         let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir_all(dir.path().join("config/pmda")).expect("a directory for instance caches");
         let mut command = self.command("dbpmda");
+        command.env("PCP_VAR_DIR", dir.path());
         command.args(["-f", "-e", "-n"]).arg(pmns).current_dir(dir.path()).env("PCP_PMDAS_DIR", pmdas_dir);
         run(command, &format!("open {open}\n{script}\nquit\n"))
     }
