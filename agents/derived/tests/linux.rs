@@ -67,14 +67,14 @@ fn as_clients_derive_it() {
     let pcp = Pcp::required();
     let dir = tempfile::tempdir().unwrap();
     let pmcd = derived(dir.path());
-    let text = dir.path().join("text");
+    let (text, var) = (dir.path().join("text"), pcp.var_dir());
     std::fs::write(&text, DEFINITIONS).unwrap();
     for (name, _) in definitions() {
         for what in ["-d", "-f"] {
             let ours = pmcd.run("pminfo", [what, &format!("derived.{name}")]).ok();
             let mut pminfo = pcp.command("pminfo");
             pminfo.args(["-L", "-K", "clear", "-K", "add,60,linux/pmda_linux.so,linux_init", what, name]);
-            pminfo.env("PCP_DERIVED_CONFIG", &text);
+            pminfo.env("PCP_DERIVED_CONFIG", &text).env("PCP_VAR_DIR", var.path());
             let theirs = pcp.run_command(pminfo, "").ok();
             assert!(theirs.contains(if what == "-d" { "Data Type" } else { "value " }), "{theirs}");
             assert_eq!(comparable(&ours), comparable(&theirs), "{what} {name}\n{}", pmcd.log("derived"));

@@ -179,7 +179,10 @@ fn the_times_are_those_of_the_process() {
     use nix::sys::resource::{UsageWho, getrusage};
     use nix::sys::time::TimeValLike as _;
 
-    let mut simple = pmda::Local::<pmda_simple::Simple>::collector().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let config = pmapi::Config::new(b"", [("PCP_VAR_DIR".into(), dir.path().into())]);
+    let local = pmda::Local::<pmda_simple::Simple>::with(Domain::new(253).unwrap(), config).unwrap();
+    let mut simple = Collector::new(local);
     let [user, sys] = ["simple.time.user", "simple.time.sys"].map(|name| simple.metric(name).unwrap());
     let used = || {
         let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();

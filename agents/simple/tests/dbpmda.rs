@@ -23,7 +23,9 @@ fn session(binary: &Path, extra: &[&OsStr], script: &str) -> String {
 fn masked(text: &str) -> String {
     let mut changing = false;
     let mut out = String::new();
-    for line in text.lines().filter(|line| !line.starts_with("open pipe") && !line.starts_with("Start ")) {
+    for line in
+        text.lines().filter(|line| !["open pipe", "Start ", "PMDA:"].iter().any(|start| line.starts_with(start)))
+    {
         let of_time = ["253.1.2", "253.1.3", "253.2.4"].iter().any(|pmid| line.contains(pmid));
         if line.contains("numval") || of_time {
             changing = of_time;

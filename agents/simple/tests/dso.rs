@@ -101,8 +101,8 @@ fn a_local_context_loads_it() {
     let run = |object: &Path| {
         let add = format!("add,{DOMAIN},{},simple_init", object.display());
         let mut pminfo = pcp.command("pminfo");
-        let c = pcp.c_agent("simple");
-        pminfo.env("PCP_PMDAS_DIR", c.pmdas_dir()).arg("-n").arg(c.root()).args([
+        let (c, var) = (pcp.c_agent("simple"), pcp.var_dir());
+        pminfo.env("PCP_VAR_DIR", var.path()).env("PCP_PMDAS_DIR", c.pmdas_dir()).arg("-n").arg(c.root()).args([
             "-L",
             "-K",
             "clear",
@@ -159,6 +159,8 @@ fn many_requests() -> String {
 fn valgrind_sees_no_leak_and_no_invalid_access() {
     let pcp = Pcp::required();
     let mut valgrind = pcp.valgrind(pcp.path("PCP_BIN_DIR").join("dbpmda"));
+    let var = pcp.var_dir();
+    valgrind.env("PCP_VAR_DIR", var.path());
     valgrind.arg("-n").arg(pcp.c_agent("simple").root());
     let open = format!("open dso {} simple_init {DOMAIN}\n", ours().display());
     let output = pcp.run_command(valgrind, &format!("{open}{}quit\n", many_requests()));
@@ -172,9 +174,14 @@ fn valgrind_sees_no_leak_and_no_invalid_access() {
 #[ignore = "needs PCP"]
 fn valgrind_sees_no_invalid_access_at_the_end_of_a_local_context() {
     let pcp = Pcp::required();
-    let c = pcp.c_agent("simple");
+    let (c, var) = (pcp.c_agent("simple"), pcp.var_dir());
     let mut valgrind = pcp.valgrind(pcp.path("PCP_BIN_DIR").join("pminfo"));
-    valgrind.env("PCP_PMDAS_DIR", c.pmdas_dir()).arg("-n").arg(c.root()).args(["-L", "-K", "clear"]);
+    valgrind
+        .env("PCP_VAR_DIR", var.path())
+        .env("PCP_PMDAS_DIR", c.pmdas_dir())
+        .arg("-n")
+        .arg(c.root())
+        .args(["-L", "-K", "clear"]);
     for (domain, object) in [(252, c.shared_object()), (DOMAIN, ours()), (251, ours())] {
         valgrind.args(["-K", &format!("add,{domain},{},simple_init", object.display())]);
     }

@@ -109,15 +109,25 @@ impl Pcp {
         self.dbpmda_open(pmns, pmdas_dir, &format!("pipe {}", agent.join(" ")), script)
     }
 
+    /// A directory for `$PCP_VAR_DIR` in which shared objects save instance caches, with the installed name space.
+    #[track_caller]
+    pub fn var_dir(&self) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        fs::create_dir_all(dir.path().join("config/pmda")).expect("a directory for instance caches");
+        let pmns = self.path("PCP_VAR_DIR").join("pmns");
+        std::os::unix::fs::symlink(pmns, dir.path().join("pmns")).expect("a link to the name space");
+        dir
+    }
+
     /// Runs dbpmda with an `open` command, such as `dso pmda_simple.so simple_init 253`. Instance caches that the agent
     /// saves are its own.
     #[track_caller]
-    pub fn dbpmda_open(&self, pmns: &Path, pmdas_dir: &Path, open: &str, script: &str) -> Output {
+    pub fn dbpmda_open(&self, root: &Path, pmdas_dir: &Path, open: &str, script: &str) -> Output {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        std::fs::create_dir_all(dir.path().join("config/pmda")).expect("a directory for instance caches");
+        let var = self.var_dir();
         let mut command = self.command("dbpmda");
-        command.env("PCP_VAR_DIR", dir.path());
-        command.args(["-f", "-e", "-n"]).arg(pmns).current_dir(dir.path()).env("PCP_PMDAS_DIR", pmdas_dir);
+        command.env("PCP_VAR_DIR", var.path());
+        command.args(["-f", "-e", "-n"]).arg(root).current_dir(dir.path()).env("PCP_PMDAS_DIR", pmdas_dir);
         run(command, &format!("open {open}\n{script}\nquit\n"))
     }
 
