@@ -98,13 +98,14 @@ impl Source {
         let names = file.metrics().iter().map(|metric| name.len() + 2 * file.name(metric).len()).sum::<usize>();
         let instances = file.indoms().iter().flat_map(Indom::instances);
         let named = instances.map(|instance| file.instance_name(instance).len()).sum::<usize>();
-        let memory = file.memory() + (SOURCE_COST + texts + names + named) as u64;
+        let nodes = file.nodes();
+        let memory = file.memory(nodes) + (SOURCE_COST + texts + names + named) as u64;
         Ok(Source {
             name: name.to_owned(),
             identity: seen.identity,
             seen,
             uid,
-            cost: Cost { memory, values: values(&file) + (4 * heads.len() + file.nodes()) as u64 },
+            cost: Cost { memory, values: values(&file) + (4 * heads.len() + nodes) as u64 },
             loaded: 0,
             since: 0,
             company: 0,

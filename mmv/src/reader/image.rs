@@ -190,25 +190,25 @@ fn split(range: Range<usize>, part: &Range<usize>) -> [Range<usize>; 2] {
 
 /// The ranges without long runs of zeros.
 fn texts(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
-    let is_zero = |piece: &[u8]| piece.iter().fold(0, |all, byte| all | byte) == 0;
-    let mut pieces = bytes.chunks(PIECE).enumerate();
-    let mut done = false;
+    let (pieces, rest) = bytes.as_chunks::<PIECE>();
+    let is_zero = |index: usize| match pieces.get(index) {
+        Some(piece) => piece.iter().fold(0, |all, byte| all | byte) == 0,
+        None => rest.iter().all(|byte| *byte == 0),
+    };
+    let count = pieces.len() + usize::from(!rest.is_empty());
+    let mut next = 0;
     std::iter::from_fn(move || {
-        if done {
-            return None;
-        }
-        let (first, _) = pieces.find(|(_, piece)| !is_zero(piece))?;
-        let (mut last, mut zeros) = (first, 0);
-        let ended = pieces.by_ref().any(|(index, piece)| {
-            if is_zero(piece) {
-                zeros += 1;
-            } else {
-                (last, zeros) = (index, 0);
+        let first = (next..count).find(|index| !is_zero(*index))?;
+        let mut end = first + 1;
+        next = end;
+        // One piece of zeros alone stays.
+        while next < count && next - end < 2 {
+            if !is_zero(next) {
+                end = next + 1;
             }
-            zeros == 2
-        });
-        done = !ended;
-        Some(first * PIECE..((last + 1) * PIECE).min(bytes.len()))
+            next += 1;
+        }
+        Some(first * PIECE..(end * PIECE).min(bytes.len()))
     })
 }
 

@@ -96,9 +96,10 @@ impl File {
         }
     }
 
-    /// Bytes of memory that the file takes, and those of a collection's tables that are made of it.
-    pub(crate) fn memory(&self) -> u64 {
-        let texts = self.names.capacity() + self.image.memory() + self.nodes() * NODE_COST;
+    /// Bytes of memory that the file takes, and those of a collection's tables that are made of it, among them its
+    /// [`nodes`](File::nodes).
+    pub(crate) fn memory(&self, nodes: usize) -> u64 {
+        let texts = self.names.capacity() + self.image.memory() + nodes * NODE_COST;
         let instances: usize = self.indoms.iter().map(|indom| indom.instances.capacity()).sum();
         let records = self.metrics.len() * METRIC_COST
             + self.indoms.len() * INDOM_COST
@@ -110,6 +111,9 @@ impl File {
 
     /// How many nodes the name space has above the metrics, as far as metrics that are next to each other share them.
     pub(crate) fn nodes(&self) -> usize {
+        if !self.names.contains(&b'.') {
+            return 0;
+        }
         let mut before = &[][..];
         let nodes = self.metrics.iter().map(|metric| {
             let name = self.name(metric);
