@@ -53,6 +53,8 @@ fn create(path: &Path) -> io::Result<File> {
     let mut previous = name.to_owned();
     previous.push(".prev");
     for _ in 0..TRIES {
+        // Renaming over a file would make ext4 write the newer one to the disk at once.
+        _ = dir.remove(&previous);
         // There may be no file, and the new one is created only if the name is free. Who may not make it free may not
         // create one either, but would be told that there is one.
         if dir.rename(name, &previous).is_err()
