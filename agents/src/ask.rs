@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use pmapi::pdu::metadata::{Subject, TextKind};
-use pmapi::pdu::result::{Changes, ValueSet};
+use pcp_pdu::metadata::{Subject, TextKind};
+use pcp_pdu::result::{Changes, ValueSet};
 use pmapi::{Desc, InDom, Inst, PmId};
 use pmda::collector::{Collector, End, Error, Process, State};
 

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use pcp_pdu::result::RawValue;
 use pmapi::escape::is_plain;
-use pmapi::pdu::result::RawValue;
 use pmapi::{Atom, Desc, Inst, Semantics, Type};
 
 /// A metric.

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use mmv::{Counter, Gauge, Registry};
 use nix::unistd::{User, geteuid};
-use pmapi::pdu::Header;
-use pmapi::pdu::metadata::encode_fetch;
-use pmapi::pdu::result::ValueSet;
+use pcp_pdu::Header;
+use pcp_pdu::metadata::encode_fetch;
+use pcp_pdu::result::ValueSet;
 use pmapi::{Atom, Config, Domain, Error, InDom, Inst, PmId, Serial, Type};
 use pmda::collector::{Collector, LabelTarget, Launch, Process};
 use pmda::schema::Identity;

@@ -1,6 +1,7 @@
 //! A directory of files as the agent sees it: what appears, changes and goes.
 #![allow(clippy::unwrap_used)]
 
+use pcp_pdu::print::Print;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -30,7 +31,7 @@ fn names(collection: &Collection) -> Vec<&str> {
 fn value(collection: &mut Collection, name: &str) -> Result<String, Error> {
     let item = collection.item(name)?;
     let mut values = Vec::new();
-    collection.fetch(item, |_| true, |_, value| values.push(value.unwrap().print(0).to_string()))?;
+    collection.fetch(item, |_| true, |_, value| values.push(Print::new(value.unwrap(), 0).to_string()))?;
     Ok(values.join(" "))
 }
 
@@ -239,7 +240,9 @@ fn many_values_of_one_file() {
         let mut values = Vec::new();
         let some = |inst: Inst| inst.word().is_multiple_of(2);
         collection
-            .fetch(Item::new(cluster, m), some, |inst, value| values.push((inst, value.unwrap().print(0).to_string())))
+            .fetch(Item::new(cluster, m), some, |inst, value| {
+                values.push((inst, Print::new(value.unwrap(), 0).to_string()))
+            })
             .unwrap();
         let expected: Vec<(Option<Inst>, String)> = (0..5000)
             .filter(|i| i % 2 == 0)

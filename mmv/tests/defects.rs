@@ -4,6 +4,7 @@
 #[path = "common/raw.rs"]
 mod raw;
 
+use pcp_pdu::print::Print;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -68,7 +69,7 @@ fn fetch(collection: &mut Collection, item: Item) -> Fetched {
         item,
         |_| true,
         |inst, value| match value {
-            Ok(atom) => values.push((inst.map(Inst::word), atom.print(0).to_string())),
+            Ok(atom) => values.push((inst.map(Inst::word), Print::new(atom, 0).to_string())),
             Err(e) => missing = Err(e),
         },
     )?;

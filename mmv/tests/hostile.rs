@@ -4,6 +4,7 @@
 #[path = "common/raw.rs"]
 mod raw;
 
+use pcp_pdu::print::Print;
 use std::ffi::OsString;
 use std::fmt::{self, Write as _};
 use std::fs::{self, File, OpenOptions};
@@ -50,7 +51,7 @@ fn values(collection: &mut Collection, item: Item) -> Result<Vec<String>, Error>
         item,
         |_| true,
         |_, value| {
-            values.push(value.map_or_else(|e| e.to_string(), |value| value.print(0).to_string()));
+            values.push(value.map_or_else(|e| e.to_string(), |value| Print::new(value, 0).to_string()));
         },
     )?;
     Ok(values)

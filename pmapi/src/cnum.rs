@@ -11,7 +11,7 @@ pub(crate) fn exponential(value: f64, precision: usize) -> String {
 }
 
 /// `%.{precision}g`, for a precision of 1 at least.
-pub(crate) fn general(value: f64, precision: usize) -> String {
+pub fn general(value: f64, precision: usize) -> String {
     if let Some(text) = not_finite(value) {
         return text;
     }
@@ -158,7 +158,7 @@ fn exponent_len(text: &str, mantissa: usize, mark: u8) -> usize {
 }
 
 /// isspace(3) in the C locale.
-pub(crate) fn is_space(b: u8) -> bool {
+pub fn is_space(b: u8) -> bool {
     matches!(b, b' ' | b'\t'..=b'\r')
 }
 

@@ -5,20 +5,16 @@
 pub mod atom;
 pub mod cnum;
 pub mod config;
-pub mod context;
 pub mod debug;
-pub mod derive;
 pub mod desc;
 pub mod error;
 pub mod escape;
-mod event_text;
 pub mod file;
 pub mod id;
 mod id_text;
 pub mod interval;
 pub mod label;
 pub mod number;
-pub mod pdu;
 pub mod spec;
 pub mod units;
 

@@ -42,7 +42,8 @@ pub struct SpecError {
 }
 
 impl SpecError {
-    pub(crate) fn new(text: &str, at: usize, reason: &'static str) -> SpecError {
+    /// An error at a byte of the text.
+    pub fn new(text: &str, at: usize, reason: &'static str) -> SpecError {
         SpecError { text: text.to_owned(), at, reason }
     }
 

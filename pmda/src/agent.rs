@@ -1,9 +1,9 @@
 //! The trait that an agent implements.
 
+use pcp_pdu::handshake::Flags;
+use pcp_pdu::metadata::{Subject, TextKind};
+use pcp_pdu::result::Changes;
 use pmapi::label::LabelSet;
-use pmapi::pdu::handshake::Flags;
-use pmapi::pdu::metadata::{Subject, TextKind};
-use pmapi::pdu::result::Changes;
 use pmapi::{Atom, Error, Inst, Item, Result, Serial};
 
 use crate::catalog::Catalog;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::rc::{Rc, Weak};
 
-use pmapi::pdu::handshake::Attribute;
+use pcp_pdu::handshake::Attribute;
 
 /// A client of pmcd (pmdaGetContext(3)): two are equal when pmcd gives them the same number.
 ///

@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use help::Target;
+use pcp_pdu::handshake::Flags;
+use pcp_pdu::metadata::TextKind;
 use pmapi::label::LabelSet;
-use pmapi::pdu::handshake::Flags;
-use pmapi::pdu::metadata::TextKind;
 use pmapi::{Domain, Item, PmId, Serial};
 use pmns::{InsertError, Node, Tree};
 

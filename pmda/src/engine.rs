@@ -2,15 +2,15 @@
 
 use clap::ArgMatches;
 use help::{Compiled, Target};
+use pcp_pdu::handshake;
+use pcp_pdu::instance::{InstanceReq, InstanceWriter};
+use pcp_pdu::label::LabelReq;
+use pcp_pdu::metadata::{DescPdu, DescReq, Fetch, Subject, Text, TextKind, TextReq};
+use pcp_pdu::profile::{Profile, Selection};
+use pcp_pdu::result::{Changes, ResultPdu, ValueSet};
+use pcp_pdu::result_writer::ResultWriter;
+use pcp_pdu::{FROM_AGENT, Header, Pdu};
 use pmapi::config::Config;
-use pmapi::pdu::handshake;
-use pmapi::pdu::instance::{InstanceReq, InstanceWriter};
-use pmapi::pdu::label::LabelReq;
-use pmapi::pdu::metadata::{DescPdu, DescReq, Fetch, Subject, Text, TextKind, TextReq};
-use pmapi::pdu::profile::{Profile, Selection};
-use pmapi::pdu::result::{Changes, ResultPdu, ValueSet};
-use pmapi::pdu::result_writer::ResultWriter;
-use pmapi::pdu::{FROM_AGENT, Header, Pdu};
 use pmapi::{Error, InDom, PmId, Result, Type};
 use tracing::{debug, error, warn};
 

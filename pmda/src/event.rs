@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
-use pmapi::pdu::event::{EventArray, EventFlags, Layout, Params, Stamp};
+use pcp_pdu::event::{EventArray, EventFlags, Layout, Params, Stamp};
 use pmapi::{Atom, Domain, Error, Item, PmId, Result, Type};
 use tracing::warn;
 

@@ -1,10 +1,10 @@
 //! Answers LABEL_REQ.
 
+use pcp_pdu::FROM_AGENT;
+use pcp_pdu::label::{LabelReq, LabelSetRef, encode_label};
+use pcp_pdu::profile::{Profile, Selection};
 use pmapi::config::Config;
 use pmapi::label::{LabelFlags, LabelLevel, LabelSet, RawLabel};
-use pmapi::pdu::FROM_AGENT;
-use pmapi::pdu::label::{LabelReq, LabelSetRef, encode_label};
-use pmapi::pdu::profile::{Profile, Selection};
 use pmapi::{Error, InDom, Inst, Item, PmId, Result, Serial};
 
 use crate::agent::{Agent, Request};

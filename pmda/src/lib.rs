@@ -110,11 +110,11 @@ pub mod prelude {
     pub use crate::schema::{Indom, Metric, Setup};
     pub use crate::values::Values;
     pub use crate::watch::Watch;
+    pub use pcp_pdu::event::{EventFlags, Stamp};
+    pub use pcp_pdu::handshake::Flags;
+    pub use pcp_pdu::metadata::{Subject, TextKind};
+    pub use pcp_pdu::result::Changes;
     pub use pmapi::label::LabelSet;
-    pub use pmapi::pdu::event::{EventFlags, Stamp};
-    pub use pmapi::pdu::handshake::Flags;
-    pub use pmapi::pdu::metadata::{Subject, TextKind};
-    pub use pmapi::pdu::result::Changes;
     pub use pmapi::{Atom, Error, Inst, Item, Result, Serial, Type, Units};
     pub use serde_json::json;
 }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use pcp_pdu::{Frames, Header};
 use pmapi::config::Config;
-use pmapi::pdu::{Frames, Header};
 use pmapi::{Domain, Error, PmId, Result};
 
 use crate::agent::{Agent, Start};

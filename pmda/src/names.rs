@@ -1,7 +1,7 @@
 //! Answers PMNS_NAMES, PMNS_IDS, PMNS_CHILD and PMNS_TRAVERSE.
 
-use pmapi::pdu::names::{NamesWriter, Node, encode_ids};
-use pmapi::pdu::{FROM_AGENT, Pdu};
+use pcp_pdu::names::{NamesWriter, Node, encode_ids};
+use pcp_pdu::{FROM_AGENT, Pdu};
 use pmapi::{Error, Item, Result};
 
 use crate::catalog::Catalog;

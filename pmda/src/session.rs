@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
-use pmapi::pdu::handshake::{self, Flags};
-use pmapi::pdu::{FrameError, Frames, Header, Pdu, PduType};
+use pcp_pdu::handshake::{self, Flags};
+use pcp_pdu::{FrameError, Frames, Header, Pdu, PduType};
 use thiserror::Error;
 use tracing::{debug, error, warn};
 

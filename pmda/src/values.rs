@@ -1,8 +1,8 @@
 //! Where an agent puts values: straight into the answer.
 
-use pmapi::pdu::event::Layout;
-use pmapi::pdu::profile::Selection;
-use pmapi::pdu::result_writer::ResultWriter;
+use pcp_pdu::event::Layout;
+use pcp_pdu::profile::Selection;
+use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Desc, Error, Inst, Item, PmId, Result, Type};
 
 use crate::cache::Cache;
@@ -138,7 +138,7 @@ impl<'a> Values<'a> {
     }
 
     /// Another metric of the agent, as a parameter in an
-    /// [`EventArray`](pmapi::pdu::event::EventArray).
+    /// [`EventArray`](pcp_pdu::event::EventArray).
     pub fn pmid(&self, item: Item) -> PmId {
         PmId::new(self.desc.pmid.domain(), item)
     }
@@ -183,8 +183,8 @@ pub(crate) fn convert<'v>(value: Atom<'v>, ty: Type) -> Result<Atom<'v>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pmapi::pdu::profile::{Profile, State};
-    use pmapi::pdu::result::Changes;
+    use pcp_pdu::profile::{Profile, State};
+    use pcp_pdu::result::Changes;
     use pmapi::{Domain, InDom, Semantics, Serial, Units};
 
     fn answer(desc: &Desc, profile: &Profile, fill: impl FnOnce(&mut Values<'_>) -> Result) -> Result<Vec<u8>> {

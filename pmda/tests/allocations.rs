@@ -6,11 +6,11 @@ mod stage;
 mod zoo;
 
 use allocation_counter::measure;
-use pmapi::pdu::instance::InstanceReq;
-use pmapi::pdu::metadata::{self, DescReq, Subject, TextKind, TextReq};
-use pmapi::pdu::names::{self, Node};
-use pmapi::pdu::profile::{Profile, State};
-use pmapi::pdu::{Frames, Header};
+use pcp_pdu::instance::InstanceReq;
+use pcp_pdu::metadata::{self, DescReq, Subject, TextKind, TextReq};
+use pcp_pdu::names::{self, Node};
+use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::{Frames, Header};
 use pmapi::{Domain, InDom, Inst, Item, PmId, config::Config};
 use pmda::{Engine, Reply};
 use stage::Stage;

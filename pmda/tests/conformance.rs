@@ -10,11 +10,11 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 
-use pmapi::pdu::handshake::{Attribute, Flags};
-use pmapi::pdu::metadata::{Subject, TextKind};
-use pmapi::pdu::names::Node;
-use pmapi::pdu::profile::{Profile, State};
-use pmapi::pdu::result::Changes;
+use pcp_pdu::handshake::{Attribute, Flags};
+use pcp_pdu::metadata::{Subject, TextKind};
+use pcp_pdu::names::Node;
+use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::result::Changes;
 use pmapi::{Atom, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units, config::Config};
 use pmda::collector::{self, Channel, Collector, LabelTarget, Launch, Stream};
 use pmda::dso::SharedObject;

@@ -8,8 +8,8 @@ mod zoo;
 use std::io::{self, Read};
 use std::sync::LazyLock;
 
-use pmapi::pdu::handshake::Flags;
-use pmapi::pdu::{Header, Pdu, PduType};
+use pcp_pdu::handshake::Flags;
+use pcp_pdu::{Header, Pdu, PduType};
 use pmapi::{Domain, Error, config::Config};
 use pmda::session::{Session, SessionError};
 use pmda::{Engine, Reply};
@@ -18,7 +18,7 @@ use zoo::Zoo;
 
 /// What PCP's dbpmda sent to its agents, for the domain of the zoo.
 static REQUESTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let captured = include_str!("../../pmapi/tests/data/pdus.hex").lines().filter_map(|line| line.strip_prefix("> "));
+    let captured = include_str!("../../pdu/tests/data/pdus.hex").lines().filter_map(|line| line.strip_prefix("> "));
     let bytes = |line: &str| -> Vec<u8> {
         line.as_bytes().chunks(2).map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
     };

@@ -9,9 +9,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use pmapi::pdu::event::{self, EventFlags, Layout};
-use pmapi::pdu::handshake::{Attr, Attribute};
-use pmapi::pdu::metadata::{Subject, TextKind};
+use pcp_pdu::event::{self, EventFlags, Layout};
+use pcp_pdu::handshake::{Attr, Attribute};
+use pcp_pdu::metadata::{Subject, TextKind};
 use pmapi::{Atom, Domain, Error, InDom, Inst, Item, PmId, Type, config::Config};
 use pmda::collector::{self, Channel, Collector, LabelTarget, Launch, State, Stream};
 use pmda::dso::SharedObject;

@@ -8,7 +8,7 @@ mod zoo;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use pmapi::pdu::{Header, PduType};
+use pcp_pdu::{Header, PduType};
 use pmapi::{Domain, config::Config};
 use pmda::Engine;
 use zoo::Zoo;

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use pmapi::pdu::handshake::{self, Attr, Attribute, Flags};
+use pcp_pdu::handshake::{self, Attr, Attribute, Flags};
 use pmapi::{Atom, Domain, Error, PmId, config::Config};
 use pmda::collector::{self, Channel, Collector, Launch, Stream};
 use pmda::dso::SharedObject;

@@ -12,8 +12,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pmapi::pdu::Pdu;
-use pmapi::pdu::metadata::DescReq;
+use pcp_pdu::Pdu;
+use pcp_pdu::metadata::DescReq;
 use pmapi::{Domain, PmId, config::Config};
 use pmda::collector::{self, Channel, Collector, State, Stream};
 use pmda::prelude::*;
@@ -185,7 +185,7 @@ fn sources_are_served_while_pmcd_does_not_read() {
     let (thread, mut agent) = start(config);
     let many = vec![pmid(LINES); 300_000];
     agent
-        .send_raw(|out, from| pmapi::pdu::metadata::encode_fetch(out, from, from, many.iter().copied().map(Some)))
+        .send_raw(|out, from| pcp_pdu::metadata::encode_fetch(out, from, from, many.iter().copied().map(Some)))
         .unwrap();
     // So is one that comes meanwhile, though not answered.
     agent.send_raw(|out, from| DescReq { pmid: Some(pmid(LINES)) }.encode(out, from)).unwrap();

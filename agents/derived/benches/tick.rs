@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
-use pmapi::context::{Context, Settings};
+use pcp_client::{Context, Settings};
 use pmda::prelude::*;
 use testkit::{Agent as Line, Pcp, Pmcd};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pmapi::context::{Live, Names};
-use pmapi::derive::{Evaluator, Operand, Plan, Values};
+use pcp_derive::{Evaluator, Operand, Plan, Values};
+use pcp_derive::{Live, Names};
 use pmapi::{Error, InDom, Result};
 use tracing::debug;
 

@@ -1,5 +1,6 @@
 //! `--check`: what a configuration becomes, without being an agent.
 
+use pcp_pdu::print::Print;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
@@ -7,8 +8,9 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use pmapi::context::{Context, HostSpec, Live, Names, Settings};
-use pmapi::derive::{Evaluator, Operand, Source, Values};
+use pcp_client::{Context, HostSpec, Settings};
+use pcp_derive::{Evaluator, Operand, Source, Values};
+use pcp_derive::{Live, Names};
 use pmapi::{Atom, Desc, Domain, Error, Inst};
 use pmda::Agent as _;
 use pmda::clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -180,7 +182,7 @@ fn shown(values: &Values, desc: &Desc, source: &mut impl Source) -> Column {
         let instance = inst.map(|inst| Instance { inst, name: String::from_utf8_lossy(&name).into_owned() });
         let text = match value {
             Atom::String(text) => format!("\"{}\"", String::from_utf8_lossy(text)),
-            value => value.print(1).to_string(),
+            value => Print::new(value, 1).to_string(),
         };
         shown.push((instance, text));
     }

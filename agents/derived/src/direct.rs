@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pmapi::derive::{Evaluator, Plan, Values};
+use pcp_derive::{Evaluator, Plan, Values};
 use pmapi::{Error, InDom, Result};
 use pmda::prelude::{Instances, PollSet};
 

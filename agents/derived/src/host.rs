@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use pmapi::context::HostSpec;
-use pmapi::derive::Values;
+use pcp_client::HostSpec;
+use pcp_derive::Values;
 use pmapi::{Domain, Error, InDom, Result};
 use pmda::prelude::{Instances, PollSet};
 

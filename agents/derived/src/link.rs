@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pmapi::derive::Values;
+use pcp_derive::Values;
 use pmapi::{Error, InDom, Result};
 
 use crate::config::Group;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pmapi::derive::{Definition, Evaluator, Text, Values};
+use pcp_derive::{Definition, Evaluator, Text, Values};
 use pmapi::{Desc, Inst};
 use pmda::prelude::{Instances, LabelSet};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pmapi::context::HostSpec;
+use pcp_client::HostSpec;
 use pmda::clap::{Arg, ArgMatches, Command};
 use pmda::prelude::{Setup, Start};
 

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pmapi::derive::Values;
+use pcp_derive::Values;
 use pmapi::{InDom, Result};
 use pmda::prelude::{Instances, PollSet};
 

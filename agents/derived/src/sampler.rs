@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signal::SigSet;
-use pmapi::context::{HostSpec, Names};
-use pmapi::derive::{Evaluator, Metadata as _, Missing};
-use pmapi::pdu::result::Changes;
+use pcp_client::HostSpec;
+use pcp_derive::Names;
+use pcp_derive::{Evaluator, Metadata as _, Missing};
+use pcp_pdu::result::Changes;
 use pmapi::{Domain, Error, Item, PmId, Result};
 use tracing::{info, warn};
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, geteuid};
-use pmapi::pdu::handshake::{Flags, encode_creds};
+use pcp_pdu::handshake::{Flags, encode_creds};
 use pmapi::{Atom, Error};
 use pmda::collector::{Collector, End, Launch, Process};
 use tempfile::TempDir;

@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use allocation_counter::measure;
-use pmapi::pdu::{Header, metadata};
+use pcp_pdu::{Header, metadata};
 use pmapi::{Config, PmId};
 use pmda::schema::Identity;
 use pmda::{Agent as _, Engine, Reply};

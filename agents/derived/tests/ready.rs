@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../../../pmapi/tests/derive/table.rs"]
+#[path = "../../../derive/tests/derive/table.rs"]
 #[allow(dead_code)]
 mod table;
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pmapi::derive::{Controls, Definitions, Evaluator, Scope, Text};
+use pcp_derive::{Controls, Definitions, Evaluator, Scope, Text};
 use pmapi::{Atom, Semantics, Type, Units};
 use table::Table;
 use testkit::{Agent, Pcp};

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 
 use mmv::{Counter, Family, Gauge, Registry};
-use pmapi::pdu::metadata::{Subject, TextKind};
-use pmapi::pdu::result::Changes;
+use pcp_pdu::metadata::{Subject, TextKind};
+use pcp_pdu::result::Changes;
 use pmapi::{Atom, Domain, Error, InDom, Item, PmId, Serial};
 use pmda::Local;
 use pmda::collector::Collector;

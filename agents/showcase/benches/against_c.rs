@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use driver::{Contest, Goal, Home, Program, Requests, Shape};
+use pcp_pdu::profile::{Profile, State};
 use pmapi::Inst;
-use pmapi::pdu::profile::{Profile, State};
 
 const DOMAIN: u16 = 400;
 const CACHED: u16 = 0;

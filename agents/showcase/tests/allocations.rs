@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use allocation_counter::measure;
-use pmapi::pdu::{Header, metadata};
+use pcp_pdu::{Header, metadata};
 use pmapi::{Domain, PmId, config::Config};
 use pmda::schema::Identity;
 use pmda::{Agent as _, Engine, Reply, clap};

@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use dbpmda::check::{Limits, check};
-use pmapi::pdu::event;
-use pmapi::pdu::handshake::Attribute;
-use pmapi::pdu::metadata::{Subject, TextKind};
-use pmapi::pdu::result::Changes;
+use pcp_pdu::event;
+use pcp_pdu::handshake::Attribute;
+use pcp_pdu::metadata::{Subject, TextKind};
+use pcp_pdu::result::Changes;
 use pmapi::{Atom, Domain, Error, InDom, Inst, PmId, Serial, Type};
 use pmda::collector::{self, Channel, Collector, LabelTarget, Launch};
 use pmda::dso::SharedObject;

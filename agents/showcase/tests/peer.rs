@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use pmapi::pdu::instance::InstanceReq;
-use pmapi::pdu::metadata::{self, DescReq};
-use pmapi::pdu::profile::{Profile, State};
+use pcp_pdu::instance::InstanceReq;
+use pcp_pdu::metadata::{self, DescReq};
+use pcp_pdu::profile::{Profile, State};
 use pmapi::{Domain, InDom, Inst, Item, PmId, Serial};
 use pmda::collector::{Collector, Launch, Process};
 use tempfile::TempDir;
@@ -43,7 +43,7 @@ fn start(mut command: Command, instances: u32, dir: &TempDir) -> Collector<Proce
 fn reply(
     agent: &mut Collector<Process>,
     request: &dyn Fn(&mut Vec<u8>, i32) -> pmapi::Result,
-) -> (pmapi::pdu::PduType, Vec<u8>) {
+) -> (pcp_pdu::PduType, Vec<u8>) {
     agent.send_raw(request).unwrap();
     let (header, bytes) = agent.receive_bytes().unwrap();
     (header.pdu, bytes.to_owned())

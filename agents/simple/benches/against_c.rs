@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use driver::{Contest, Goal, Home, Requests, Shape};
-use pmapi::pdu::metadata::TextKind;
+use pcp_pdu::metadata::TextKind;
 use testkit::CAgent;
 
 fn main() {

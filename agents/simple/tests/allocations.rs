@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use allocation_counter::measure;
+use pcp_pdu::{Header, metadata};
 use pmapi::config::Config;
-use pmapi::pdu::{Header, metadata};
 use pmapi::{Domain, Item, PmId};
 use pmda::{Engine, Reply};
 use pmda_simple::Simple;

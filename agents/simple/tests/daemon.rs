@@ -160,8 +160,8 @@ fn its_version_comes_from_its_process() {
     let child = command.spawn().unwrap();
     let pid = child.id();
     let creds = child.wait_with_output().unwrap().stdout;
-    let header = pmapi::pdu::Header::parse(&creds).unwrap().unwrap();
-    assert_eq!((header.pdu, header.from), (pmapi::pdu::PduType::CREDS, pid as i32));
+    let header = pcp_pdu::Header::parse(&creds).unwrap().unwrap();
+    assert_eq!((header.pdu, header.from), (pcp_pdu::PduType::CREDS, pid as i32));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use pmapi::pdu::result::RawValue;
+use pcp_pdu::result::RawValue;
 use pmapi::{Desc, Domain, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pmapi::pdu::event::{EventFlags, Layout, records};
+use pcp_pdu::event::{EventFlags, Layout, records};
 use pmapi::{Atom, Inst};
 use trace::{Options, Tag, Trace};
 

@@ -400,11 +400,11 @@ fn applications_do_not_wait_for_a_pmcd_that_hangs() {
     trace.point(&tag);
     let many = vec![pmid(14); 100_000];
     let fetch =
-        |out: &mut Vec<u8>, from| pmapi::pdu::metadata::encode_fetch(out, from, from, many.iter().copied().map(Some));
+        |out: &mut Vec<u8>, from| pcp_pdu::metadata::encode_fetch(out, from, from, many.iter().copied().map(Some));
     served.agent.send_raw(fetch).unwrap();
     // Each of these would wait for its time-out, 10 s, and be missed.
     (0..100).for_each(|_| trace.point(&tag));
     assert_eq!((trace.status().sent, trace.status().missed), (101, 0));
-    assert!(matches!(served.agent.receive_raw().unwrap().1, pmapi::pdu::Pdu::Result(_)));
+    assert!(matches!(served.agent.receive_raw().unwrap().1, pcp_pdu::Pdu::Result(_)));
     assert_eq!(served.points(), 101);
 }

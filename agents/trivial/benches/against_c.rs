@@ -4,7 +4,7 @@
 mod driver;
 
 use driver::{Contest, Goal, Home, Requests, Shape};
-use pmapi::pdu::metadata::TextKind;
+use pcp_pdu::metadata::TextKind;
 
 fn main() {
     if !driver::begin("agent trivial") {

@@ -4,6 +4,7 @@
 #[path = "../../tests/common/raw.rs"]
 mod raw;
 
+use pcp_pdu::print::Print;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -72,7 +73,7 @@ fn all(collection: &mut Collection) -> String {
         let fetched = collection.fetch(
             desc.item,
             |_| true,
-            |inst, value| values.push((inst, value.map(|v| v.print(0).to_string()))),
+            |inst, value| values.push((inst, value.map(|v| Print::new(v, 0).to_string()))),
         );
         writeln!(text, "{name} {desc:?} {fetched:?} {values:?}").unwrap();
     }
@@ -139,7 +140,7 @@ fn a_fetch_looks_at_the_files_of_its_metrics() {
     let [a, b] = [Item::new(1, 1), Item::new(2, 1)];
     let value = |collection: &mut Collection, item| {
         let mut values = Vec::new();
-        collection.fetch(item, |_| true, |_, value| values.push(value.unwrap().print(0).to_string())).unwrap();
+        collection.fetch(item, |_| true, |_, value| values.push(Print::new(value.unwrap(), 0).to_string())).unwrap();
         values
     };
     // In its place.

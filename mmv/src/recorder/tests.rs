@@ -1,5 +1,6 @@
 //! What is recorded through the facade is seen in the file, whatever its names.
 
+use pcp_pdu::print::Print;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc;
@@ -29,7 +30,7 @@ fn seen(dir: &Path) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
         });
         let mut put = |inst: Option<_>, value: pmapi::Result<pmapi::Atom<'_>>| {
             let instance = inst.map_or(String::new(), |inst| format!("[{}]", names[&inst]));
-            values.insert(format!("{name}{instance}"), value.unwrap().print(0).to_string());
+            values.insert(format!("{name}{instance}"), Print::new(value.unwrap(), 0).to_string());
         };
         collection.fetch(desc.item, |_| true, &mut put).unwrap();
     }

@@ -1,4 +1,5 @@
 //! A collection in the words of `pminfo -dfmtTl`.
+use pcp_pdu::print::Print;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -64,7 +65,7 @@ fn values(out: &mut String, collection: &mut Collection, desc: &MetricDesc) {
         desc.item,
         |_| true,
         |inst, value| match value {
-            Ok(atom) => values.push((inst, atom.print(1).to_string())),
+            Ok(atom) => values.push((inst, Print::new(atom, 1).to_string())),
             Err(e) => missing = Err(e),
         },
     );

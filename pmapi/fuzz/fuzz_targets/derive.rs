@@ -7,12 +7,12 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use pmapi::derive::{Controls, Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source};
+use pcp_derive::{Controls, Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source};
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 
 fuzz_target!(|text: &str| {
     let mut definitions = Definitions::new(Scope::Global);
-    if let Err(pmapi::derive::RegisterError::Syntax(error)) = definitions.register("x", text) {
+    if let Err(pcp_derive::RegisterError::Syntax(error)) = definitions.register("x", text) {
         assert!(error.offset < text.len().max(1));
         error.caret(text);
     }

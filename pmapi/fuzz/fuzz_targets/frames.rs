@@ -7,7 +7,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pmapi::pdu::{FrameError, Frames, Header};
+use pcp_pdu::{FrameError, Frames, Header};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&size, stream)) = input.split_first() else { return };

@@ -6,14 +6,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pmapi::pdu::event::{self, Layout};
-use pmapi::pdu::instance::InstanceWriter;
-use pmapi::pdu::label::{LabelReq, LabelSetRef, encode_label};
-use pmapi::pdu::names::{self, Node};
-use pmapi::pdu::profile::{Profile, ProfilePdu};
-use pmapi::pdu::result::{Changes, RawValue, ResultPdu};
-use pmapi::pdu::result_writer::ResultWriter;
-use pmapi::pdu::{HEADER, Header, Pdu, PduType, handshake, metadata};
+use pcp_pdu::event::{self, Layout};
+use pcp_pdu::instance::InstanceWriter;
+use pcp_pdu::label::{LabelReq, LabelSetRef, encode_label};
+use pcp_pdu::names::{self, Node};
+use pcp_pdu::profile::{Profile, ProfilePdu};
+use pcp_pdu::result::{Changes, RawValue, ResultPdu};
+use pcp_pdu::result_writer::ResultWriter;
+use pcp_pdu::{HEADER, Header, Pdu, PduType, handshake, metadata};
 use pmapi::{Atom, Error, InDom, Inst, Type};
 
 fuzz_target!(|bytes: &[u8]| {

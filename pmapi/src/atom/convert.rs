@@ -2,7 +2,6 @@
 
 use super::Atom;
 use crate::cnum::general;
-use crate::pdu::result::RawValue;
 use crate::{Error, Type};
 
 /// A converted value.
@@ -111,31 +110,6 @@ fn real<'a>(v: f64, to: Type, i32_limit: f64, u32_limit: f64) -> Result<Atom<'a>
     })
 }
 
-impl<'a> RawValue<'a> {
-    /// The value of a metric of type `from`, in another type (pmExtractValue(3)).
-    ///
-    /// # Errors
-    /// Those of [`Atom::convert`]; `PM_ERR_CONV` too when the value does not stand as a value of
-    /// type `from` does: integers of 32 bits in the set, floats there or in a block, everything
-    /// else in a block that has the type's code, or 0, and its size.
-    pub fn extract(self, from: Type, to: Type) -> Result<Converted<'a>, Error> {
-        self.typed(from).ok_or(Error::CONV)?.convert(to)
-    }
-
-    fn typed(self, ty: Type) -> Option<Atom<'a>> {
-        match (self, ty) {
-            (RawValue::InSitu(word), Type::I32) => Some(Atom::I32(word as i32)),
-            (RawValue::InSitu(word), Type::U32) => Some(Atom::U32(word)),
-            (RawValue::InSitu(word), Type::Float) => Some(Atom::Float(f32::from_bits(word))),
-            (
-                RawValue::Block(code, payload),
-                Type::I64 | Type::U64 | Type::Float | Type::Double | Type::String | Type::Aggregate,
-            ) if code == 0 || i32::from(code) == ty.code() => RawValue::Block(ty.code() as u8, payload).atom(ty).ok(),
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,21 +131,5 @@ mod tests {
         assert_eq!(Atom::Double(-9.3000003e18).convert(Type::String), Ok(Converted::Text("-9.3000003e+18".into())));
         assert_eq!(Atom::Float(-9.3e18).convert(Type::String), Ok(Converted::Text("-9.300000300729369e+1".into())));
         assert_eq!(Atom::Double(0.1).convert(Type::String), Ok(Converted::Text("0.1".into())));
-    }
-
-    #[test]
-    fn blocks() {
-        let string = |code| RawValue::Block(code, b"ab\0cd\0").extract(Type::String, Type::String);
-        assert_eq!(string(6), Ok(Converted::Atom(Atom::String(b"ab"))));
-        assert_eq!(string(0), string(6));
-        assert_eq!(string(7), Err(Error::CONV));
-        let float = RawValue::Block(4, &[0x40, 0x20, 0, 0]);
-        assert_eq!(float.extract(Type::Float, Type::I32), Ok(Converted::Atom(Atom::I32(2))));
-        assert_eq!(float.extract(Type::I32, Type::I32), Err(Error::CONV));
-        assert_eq!(RawValue::Block(5, &[0; 7]).extract(Type::Double, Type::Double), Err(Error::CONV));
-        let old = RawValue::InSitu(0x4020_0000).extract(Type::Float, Type::Double);
-        assert_eq!(old, Ok(Converted::Atom(Atom::Double(2.5))));
-        let opaque = RawValue::Block(8, b"x").extract(Type::AggregateStatic, Type::AggregateStatic);
-        assert_eq!(opaque, Err(Error::CONV));
     }
 }

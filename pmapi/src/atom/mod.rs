@@ -1,11 +1,9 @@
 //! A single value: its types, conversions and texts.
 
 mod convert;
-mod print;
 mod text;
 
 pub use convert::Converted;
-pub use print::Print;
 
 use crate::Type;
 

@@ -1,9 +1,7 @@
-//! The labels that PCP gives to hosts, users and agents by itself.
+//! The labels that PCP gives to agents, and administrators to hosts.
 
 use std::fs;
 use std::path::Path;
-
-use sha2::{Digest, Sha256};
 
 use super::{LabelError, LabelFlags, LabelLevel, LabelSet};
 use crate::config::Config;
@@ -42,51 +40,6 @@ impl LabelSet {
             }
         }
     }
-
-    /// The labels that pmcd adds for its host: name, domain and machine, the latter hashed when
-    /// `$PCP_SYSCONF_DIR/labels.conf` says so.
-    pub fn host(config: &Config) -> Result<LabelSet, LabelError> {
-        let system = nix::sys::utsname::uname();
-        let text = |name: &std::ffi::OsStr| Some(name.to_string_lossy().into_owned());
-        let host = system.as_ref().ok().and_then(|u| text(u.nodename())).unwrap_or_else(|| "localhost".into());
-        #[cfg(target_os = "linux")]
-        let domain = system.as_ref().ok().and_then(|u| text(u.domainname()));
-        #[cfg(not(target_os = "linux"))]
-        let domain = None::<String>;
-        let domain = domain.filter(|d| !d.is_empty() && d != "(none)").unwrap_or_else(|| "localdomain".into());
-        let machine = fs::read_to_string("/etc/machine-id").ok();
-        let machine = machine.and_then(|m| m.split_whitespace().next().map(str::to_owned));
-        let machine = machine.unwrap_or_else(|| "localmachine".into());
-        let conf = fs::read_to_string(config.sysconf_dir().join("labels.conf")).unwrap_or_default();
-
-        let mut set = LabelSet::new();
-        set.insert("hostname", host)?;
-        set.insert("domainname", domain)?;
-        if hash_machine(&conf) {
-            let hash = Sha256::digest(machine.as_bytes());
-            set.insert("machineid_sha256", hash.iter().map(|b| format!("{b:02x}")).collect::<String>())?;
-        } else {
-            set.insert("machineid", machine)?;
-        }
-        set.flag(LabelLevel::Context.into());
-        Ok(set)
-    }
-
-    /// The notes that pmcd adds for the user of a client.
-    pub fn user(uid: u32, gid: u32) -> Result<LabelSet, LabelError> {
-        let json = format!("{{\"groupid\":{gid},\"userid\":{uid}}}");
-        Self::parse_flagged(&json, LabelFlags::from(LabelLevel::Context) | LabelFlags::OPTIONAL)
-    }
-}
-
-/// Whether `machineid_hash = sha256` stands in the global section, which is the first one.
-fn hash_machine(conf: &str) -> bool {
-    conf.lines()
-        .map(str::trim_start)
-        .take_while(|l| !l.starts_with('[') || l.starts_with("[global]"))
-        .filter(|l| !l.starts_with('#'))
-        .find_map(|l| l.strip_prefix("machineid_hash"))
-        .is_some_and(|v| v.trim_start_matches([' ', '\t', ':', '=']).starts_with("sha256"))
 }
 
 #[cfg(test)]
@@ -115,17 +68,5 @@ mod tests {
         let set = LabelSet::context(&config);
         assert_eq!(set.json(), r#"{"note":"n","rack.row":1,"site":"B"}"#);
         assert_eq!(set.index().map(|l| l.flags.bits()).collect::<Vec<_>>(), [193, 65, 65]);
-        fs::write(etc.path().join("labels.conf"), "[global]\n# x\n machineid_hash = sha256\n").unwrap();
-        let host = LabelSet::host(&config).unwrap();
-        assert_eq!(host.value("machineid_sha256").unwrap().len(), 66);
-        assert!(host.index().all(|l| l.flags.bits() == 1));
-    }
-
-    #[test]
-    fn hash_setting() {
-        assert!(!hash_machine("#machineid_hash = sha256\n"));
-        assert!(!hash_machine("[global]\nmachineid_hash=none\nmachineid_hash=sha256\n"));
-        assert!(!hash_machine("[other]\nmachineid_hash=sha256\n"));
-        assert!(hash_machine("machineid_hash: sha256\n"));
     }
 }

@@ -274,6 +274,16 @@ impl Entry {
 }
 
 impl RawLabel {
+    /// The name within the JSON of its set; `None` when the label points outside.
+    pub fn name_in(self, json: &[u8]) -> Option<&[u8]> {
+        json.get(self.name.into()..)?.get(..self.name_len.into())
+    }
+
+    /// The value within the JSON of its set; `None` when the label points outside.
+    pub fn value_in(self, json: &[u8]) -> Option<&[u8]> {
+        json.get(self.value.into()..)?.get(..self.value_len.into())
+    }
+
     /// Where the name is in the JSON text.
     pub fn name_range(self) -> std::ops::Range<usize> {
         usize::from(self.name)..usize::from(self.name) + usize::from(self.name_len)

@@ -5,8 +5,8 @@ use std::io::{stdin, stdout};
 use std::path::Path;
 
 use nix::unistd::{read, write};
-use pmapi::pdu::handshake::{Flags, encode_creds};
-use pmapi::pdu::{Frames, PduType};
+use pcp_pdu::handshake::{Flags, encode_creds};
+use pcp_pdu::{Frames, PduType};
 
 use super::{Program, encode};
 

@@ -19,9 +19,9 @@ use std::sync::OnceLock;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, alarm};
-use pmapi::pdu::instance::InstanceReq;
-use pmapi::pdu::metadata::{self, DescReq, Subject, TextKind, TextReq};
-use pmapi::pdu::names::Traverse;
+use pcp_pdu::instance::InstanceReq;
+use pcp_pdu::metadata::{self, DescReq, Subject, TextKind, TextReq};
+use pcp_pdu::names::Traverse;
 use pmapi::{Domain, InDom, Item, PmId, Serial};
 
 pub(crate) use contest::{Contest, Goal, Shape};

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
-use pmapi::pdu::handshake::{Flags, encode_creds};
-use pmapi::pdu::{Header, Pdu, PduType};
+use pcp_pdu::handshake::{Flags, encode_creds};
+use pcp_pdu::{Header, Pdu, PduType};
 
 use super::encode;
 

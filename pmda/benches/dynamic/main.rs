@@ -12,9 +12,9 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use driver::Home;
+use pcp_pdu::names::{Child, Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::{Header, metadata};
 use pmapi::config::Config;
-use pmapi::pdu::names::{Child, Node, Traverse, encode_ids, encode_names};
-use pmapi::pdu::{Header, metadata};
 use pmapi::{Domain, PmId};
 use pmda::prelude::*;
 use pmda::{Engine, Reply};

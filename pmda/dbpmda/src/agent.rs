@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use pmapi::pdu::codec::Writer;
-use pmapi::pdu::frame::FrameError;
-use pmapi::pdu::handshake::{Attr, Flags, encode_creds, encode_error};
-use pmapi::pdu::{HEADER, Header, Pdu, PduType};
+use pcp_pdu::codec::Writer;
+use pcp_pdu::frame::FrameError;
+use pcp_pdu::handshake::{Attr, Flags, encode_creds, encode_error};
+use pcp_pdu::{HEADER, Header, Pdu, PduType};
 use pmda::collector::{Channel as _, Collector, Error, Stream};
 use pmda::dso::{LoadError, SharedObject};
 

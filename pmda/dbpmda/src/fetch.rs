@@ -1,10 +1,12 @@
 //! `fetch` and `store`.
 
-use pmapi::pdu::metadata::encode_fetch;
-use pmapi::pdu::result::{RawValue, ResultPdu, ValueSet};
-use pmapi::pdu::result_writer::ResultWriter;
-use pmapi::pdu::{Header, Pdu, PduType};
-use pmapi::{Atom, OrNull, PmId, Type, pdu::result::Changes};
+use pcp_pdu::metadata::encode_fetch;
+use pcp_pdu::print::Print;
+use pcp_pdu::result::Changes;
+use pcp_pdu::result::{RawValue, ResultPdu, ValueSet};
+use pcp_pdu::result_writer::ResultWriter;
+use pcp_pdu::{Header, Pdu, PduType};
+use pmapi::{Atom, OrNull, PmId, Type};
 
 use crate::agent::{Reply, error_text};
 use crate::console::out;
@@ -142,7 +144,7 @@ impl State {
                 out!(self.console, "\nError: {code}\n");
                 return code.code();
             }
-            self.console.out_bytes(&[b" -> ", &*atom.print(1).to_bytes(), b"\n"].concat());
+            self.console.out_bytes(&[b" -> ", &*Print::new(atom, 1).to_bytes(), b"\n"].concat());
         }
         writer.end_set(Ok(()));
         let changes = Changes(result.seconds as u8);

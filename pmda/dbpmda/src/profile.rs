@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use pcp_pdu::PduType;
+use pcp_pdu::codec::Writer;
+use pcp_pdu::profile::State;
 use pmapi::id::OptionWord as _;
-use pmapi::pdu::PduType;
-use pmapi::pdu::codec::Writer;
-use pmapi::pdu::profile::State;
 use pmapi::{Error, InDom, OrNull, Result};
 
 use crate::command::Change;

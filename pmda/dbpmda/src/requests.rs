@@ -3,14 +3,14 @@
 //! Each function's result is the status that decides whether the time is shown: negative after a
 //! failure. An agent that has ended counts as none, and neither does an answer of the wrong type.
 
+use pcp_pdu::handshake::{Attr, Attribute};
+use pcp_pdu::instance::InstanceReq;
+use pcp_pdu::label::LabelReq;
+use pcp_pdu::metadata::TextReq;
+use pcp_pdu::names::{Child, Names, Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::{Header, Pdu, PduType};
 use pmapi::id::OptionWord as _;
 use pmapi::label::LabelLevel;
-use pmapi::pdu::handshake::{Attr, Attribute};
-use pmapi::pdu::instance::InstanceReq;
-use pmapi::pdu::label::LabelReq;
-use pmapi::pdu::metadata::TextReq;
-use pmapi::pdu::names::{Child, Names, Node, Traverse, encode_ids, encode_names};
-use pmapi::pdu::{Header, Pdu, PduType};
 use pmapi::{InDom, Inst, OrNull, PmId};
 
 use crate::agent::{Reply, error_text, function};
@@ -136,7 +136,7 @@ impl State {
     /// A descriptor; with the option `pdu` a shared object's is shown.
     fn desc(&mut self, pmid: Option<PmId>) -> Result<RawDesc, Status> {
         self.trace_call("desc");
-        let encode = |out: &mut Vec<u8>| pmapi::pdu::metadata::DescReq { pmid }.encode(out, 0);
+        let encode = |out: &mut Vec<u8>| pcp_pdu::metadata::DescReq { pmid }.encode(out, 0);
         let reply = self.ask(("__pmSendDescReq", Wrong::Number), PduType::DESC, encode)?;
         let desc = RawDesc::decode(&reply.bytes).ok_or_else(|| self.undecodable("__pmDecodeDesc"))?;
         if self.trace.has("pdu") && self.interface().is_some() {

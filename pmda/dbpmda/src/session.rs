@@ -7,8 +7,8 @@ use std::process::Command as Process;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use pmapi::pdu::names::{Node, encode_names};
-use pmapi::pdu::{Pdu, PduType};
+use pcp_pdu::names::{Node, encode_names};
+use pcp_pdu::{Pdu, PduType};
 use pmapi::{InDom, OrNull, PmId};
 use pmda::dso::LoadError;
 

@@ -1,10 +1,10 @@
 //! Answers as text.
 
 use chrono::{DateTime, Local};
+use pcp_pdu::instance::InstancePdu;
+use pcp_pdu::label::LabelPdu;
+use pcp_pdu::result::{RawValue, ResultPdu, ValueSet};
 use pmapi::id::OptionWord as _;
-use pmapi::pdu::instance::InstancePdu;
-use pmapi::pdu::label::LabelPdu;
-use pmapi::pdu::result::{RawValue, ResultPdu, ValueSet};
 use pmapi::{InDom, OrNull, PmId, Semantics, Type, Units};
 
 use crate::console::{Console, out};

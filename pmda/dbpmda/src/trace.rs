@@ -5,8 +5,8 @@ use std::fmt::Arguments;
 use std::rc::Rc;
 
 use chrono::Local;
+use pcp_pdu::Header;
 use pmapi::debug::OPTIONS as DEBUG;
-use pmapi::pdu::Header;
 
 use crate::console::{Console, err};
 

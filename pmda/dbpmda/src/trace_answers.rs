@@ -1,10 +1,10 @@
 //! What debug options show of answers.
 
+use pcp_pdu::PduType;
+use pcp_pdu::instance::InstancePdu;
+use pcp_pdu::label::LabelPdu;
+use pcp_pdu::names::Node;
 use pmapi::id::OptionWord as _;
-use pmapi::pdu::PduType;
-use pmapi::pdu::instance::InstancePdu;
-use pmapi::pdu::label::LabelPdu;
-use pmapi::pdu::names::Node;
 use pmapi::{OrNull, PmId};
 
 use crate::show::until_nul;

@@ -17,9 +17,9 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use pmapi::config::Config;
-use pmapi::pdu::handshake::{Flags, encode_creds};
-use pmapi::pdu::profile::Profile;
-use pmapi::pdu::{FROM_AGENT, Frames, Header, Pdu, PduType};
+use pcp_pdu::handshake::{Flags, encode_creds};
+use pcp_pdu::profile::Profile;
+use pcp_pdu::{FROM_AGENT, Frames, Header, Pdu, PduType};
 use pmapi::{Domain, Error};
 use pmda::Engine;
 use pmda::session::{Session, SessionError};

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use pmapi::pdu::Header;
+use pcp_pdu::Header;
 
 use super::Result;
 

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use pmapi::pdu::{DecodeError, FrameError, PduType};
+use pcp_pdu::{DecodeError, FrameError, PduType};
 
 use super::Address;
 

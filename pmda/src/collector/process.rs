@@ -4,7 +4,7 @@ use std::process::{Child, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmapi::pdu::Header;
+use pcp_pdu::Header;
 
 use super::isolate::Group;
 use super::{Channel, Collector, Result, Stream};

@@ -1,9 +1,9 @@
 //! What agents answer.
 
+use pcp_pdu::label::{LabelReq, RawLabelSet};
+use pcp_pdu::result::{Changes, ResultPdu, ValueSet};
 use pmapi::id::OptionWord as _;
 use pmapi::label::LabelLevel;
-use pmapi::pdu::label::{LabelReq, RawLabelSet};
-use pmapi::pdu::result::{Changes, ResultPdu, ValueSet};
 use pmapi::{Atom, Domain, InDom, Inst, LabelSet, PmId, Type};
 
 use super::{Error, Result};

@@ -1,12 +1,12 @@
 //! A method for each request of pmcd.
 
-use pmapi::pdu::handshake::{Attr, Attribute, Flags, encode_error};
-use pmapi::pdu::instance::InstanceReq;
-use pmapi::pdu::metadata::{DescReq, Subject, TextKind, TextReq, encode_fetch};
-use pmapi::pdu::names::{Child, Names, Node, Traverse, encode_ids, encode_names};
-use pmapi::pdu::profile::Profile;
-use pmapi::pdu::result::Changes;
-use pmapi::pdu::{Pdu, PduType};
+use pcp_pdu::handshake::{Attr, Attribute, Flags, encode_error};
+use pcp_pdu::instance::InstanceReq;
+use pcp_pdu::metadata::{DescReq, Subject, TextKind, TextReq, encode_fetch};
+use pcp_pdu::names::{Child, Names, Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::profile::Profile;
+use pcp_pdu::result::Changes;
+use pcp_pdu::{Pdu, PduType};
 use pmapi::{Atom, Desc, InDom, Inst, LabelSet, PmId};
 
 use super::reply::{label_set, text};

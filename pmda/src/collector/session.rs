@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use pmapi::pdu::handshake::{Flags, encode_creds};
-use pmapi::pdu::profile::Profile;
-use pmapi::pdu::result_writer::ResultWriter;
-use pmapi::pdu::{Header, Pdu, PduType};
+use pcp_pdu::handshake::{Flags, encode_creds};
+use pcp_pdu::profile::Profile;
+use pcp_pdu::result_writer::ResultWriter;
+use pcp_pdu::{Header, Pdu, PduType};
 
 use super::{Channel, Error, Result};
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use pmapi::pdu::{FrameError, Frames, Header};
+use pcp_pdu::{FrameError, Frames, Header};
 
 use super::{Channel, Error, Result};
 

@@ -59,7 +59,7 @@ impl<'a> Turn<'a> {
         Some(())
     }
 
-    /// Event records: see [`pmapi::pdu::event`].
+    /// Event records: see [`pcp_pdu::event`].
     fn records(&mut self, high: bool) -> Option<()> {
         const MISSED: u32 = 1 << 31;
         let count = self.u32()?;
@@ -95,7 +95,7 @@ impl<'a> Turn<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pmapi::pdu::event::{EventArray, EventFlags, Layout, Stamp};
+    use pcp_pdu::event::{EventArray, EventFlags, Layout, Stamp};
     use pmapi::{Atom, Domain, Item, PmId};
 
     #[test]

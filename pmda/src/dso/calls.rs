@@ -3,14 +3,14 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::slice;
 
-use pmapi::pdu::codec::{Writer, words};
-use pmapi::pdu::handshake::{Attr, Attribute};
-use pmapi::pdu::instance::InstanceReq;
-use pmapi::pdu::label::LabelReq;
-use pmapi::pdu::metadata::{TextReq, encode_fetch};
-use pmapi::pdu::names::{Child, Node, Traverse, encode_ids, encode_names};
-use pmapi::pdu::result::Changes;
-use pmapi::pdu::{HEADER, Pdu, PduType};
+use pcp_pdu::codec::{Writer, words};
+use pcp_pdu::handshake::{Attr, Attribute};
+use pcp_pdu::instance::InstanceReq;
+use pcp_pdu::label::LabelReq;
+use pcp_pdu::metadata::{TextReq, encode_fetch};
+use pcp_pdu::names::{Child, Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::result::Changes;
+use pcp_pdu::{HEADER, Pdu, PduType};
 use pmapi::{Error, InDom, Inst, PmId, Result};
 
 use super::abi::{self, CDesc, CInstances, CLabelSet, CProfile, CResult, Ext, Interface};

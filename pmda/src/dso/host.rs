@@ -11,10 +11,10 @@ use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use nix::libc;
+use pcp_pdu::handshake::encode_error;
+use pcp_pdu::result_writer::ResultWriter;
+use pcp_pdu::{Header, Pdu};
 use pmapi::config::Config;
-use pmapi::pdu::handshake::encode_error;
-use pmapi::pdu::result_writer::ResultWriter;
-use pmapi::pdu::{Header, Pdu};
 use pmapi::{Domain, Error, Result};
 use tracing::error;
 

@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 
-use pmapi::pdu::instance::InstancePdu;
-use pmapi::pdu::label::LabelPdu;
-use pmapi::pdu::names::{Names, Node};
+use pcp_pdu::instance::InstancePdu;
+use pcp_pdu::label::LabelPdu;
+use pcp_pdu::names::{Names, Node};
 use pmapi::{Error, InDom, Inst, Result};
 
 use super::abi::{CInstances, CLabel, CLabelSet};

@@ -9,17 +9,17 @@ use std::slice;
 use std::time::Duration;
 
 use libloading::Library;
+use pcp_pdu::codec::Writer;
+use pcp_pdu::handshake::{Attr, Flags, encode_error};
+use pcp_pdu::instance::{InstanceReq, InstanceWriter};
+use pcp_pdu::label::{LabelReq, LabelSetRef, encode_label};
+use pcp_pdu::metadata::{Fetch, Text, TextReq};
+use pcp_pdu::names::{Node, encode_ids, encode_names};
+use pcp_pdu::profile::{ProfilePdu, State};
+use pcp_pdu::result::ResultPdu;
+use pcp_pdu::result_writer::ResultWriter;
+use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
 use pmapi::label::{LabelFlags, RawLabel};
-use pmapi::pdu::codec::Writer;
-use pmapi::pdu::handshake::{Attr, Flags, encode_error};
-use pmapi::pdu::instance::{InstanceReq, InstanceWriter};
-use pmapi::pdu::label::{LabelReq, LabelSetRef, encode_label};
-use pmapi::pdu::metadata::{Fetch, Text, TextReq};
-use pmapi::pdu::names::{Node, encode_ids, encode_names};
-use pmapi::pdu::profile::{ProfilePdu, State};
-use pmapi::pdu::result::ResultPdu;
-use pmapi::pdu::result_writer::ResultWriter;
-use pmapi::pdu::{FROM_AGENT, Header, Pdu, PduType};
 use pmapi::{Domain, Error, InDom, Inst, PmId, Result};
 
 use super::abi::{self, CIndomProfile, CInstances, CLabelSet, CProfile, Interface};

@@ -4,8 +4,8 @@ use std::ffi::c_int;
 use std::ptr::addr_of_mut;
 use std::slice;
 
-use pmapi::pdu::result::{BLOCK_HEAD, Changes, Format, RawValue, ResultPdu, ValueSet};
-use pmapi::pdu::result_writer::ResultWriter;
+use pcp_pdu::result::{BLOCK_HEAD, Changes, Format, RawValue, ResultPdu, ValueSet};
+use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Error, Inst, PmId, Result, Type};
 
 use super::abi::{CResult, CValue, CValueSet, CWord};

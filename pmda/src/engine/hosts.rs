@@ -3,10 +3,10 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pmapi::pdu::instance::InstanceReq;
-use pmapi::pdu::label::LabelReq;
-use pmapi::pdu::metadata::DescReq;
-use pmapi::pdu::{Pdu, PduType};
+use pcp_pdu::instance::InstanceReq;
+use pcp_pdu::label::LabelReq;
+use pcp_pdu::metadata::DescReq;
+use pcp_pdu::{Pdu, PduType};
 use pmapi::{Error, InDom, Result};
 use tracing::{debug, error};
 

@@ -1,4 +1,4 @@
-use pmapi::pdu::event::{Record, records};
+use pcp_pdu::event::{Record, records};
 use proptest::prelude::*;
 
 use super::*;

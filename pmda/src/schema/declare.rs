@@ -1,7 +1,7 @@
 //! Metrics and instance domains as an agent declares them.
 
+use pcp_pdu::handshake::Flags;
 use pmapi::label::{LabelError, LabelSet};
-use pmapi::pdu::handshake::Flags;
 use pmapi::{Desc, Domain, InDom, Item, PmId, Semantics, Serial, Type, Units};
 use serde::Serialize;
 
@@ -116,7 +116,7 @@ impl Metric {
     /// `PM_ERR_PERMISSION`, and so does a client that pmcd does not know the user of, unless the agent was started with
     /// `--open-control` or has `PMDA_OPEN_CONTROL` in its environment or in pcp.conf. For what changes the agent for all its clients.
     ///
-    /// [`Agent::WANTS`](crate::Agent::WANTS) has to have [`Flags::AUTHORIZE`](pmapi::pdu::handshake::Flags::AUTHORIZE).
+    /// [`Agent::WANTS`](crate::Agent::WANTS) has to have [`Flags::AUTHORIZE`](pcp_pdu::handshake::Flags::AUTHORIZE).
     pub fn restricted(&mut self) -> &mut Self {
         self.storable = true;
         self.restricted = true;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use clap::ArgMatches;
+use pcp_pdu::handshake::Flags;
 use pmapi::config::Config;
 use pmapi::label::LabelSet;
-use pmapi::pdu::handshake::Flags;
 use pmapi::{Domain, InDom, Item, PmId, Serial, Type};
 use serde::Serialize;
 

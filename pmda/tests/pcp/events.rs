@@ -1,6 +1,6 @@
 //! Event records as PCP's tools show them.
 
-use pmapi::pdu::event::{self, Layout};
+use pcp_pdu::event::{self, Layout};
 use pmapi::{Atom, Domain, Item, PmId, Type};
 use pmda::Local;
 use pmda::collector::Collector;

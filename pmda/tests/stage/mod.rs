@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use pmapi::pdu::event::{EventArray, Layout};
+use pcp_pdu::event::{EventArray, Layout};
 use pmda::prelude::*;
 
 pub const DOMAIN: u16 = 401;

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, unreachable_pub)]
 
-use pmapi::pdu::handshake::Flags;
+use pcp_pdu::handshake::Flags;
 use pmda::prelude::*;
 
 pub const DOMAIN: u16 = 400;

@@ -6,8 +6,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use mmv::{Counter, Registry};
-use pmapi::pdu::Pdu;
-use pmapi::pdu::instance::InstanceReq;
+use pcp_pdu::Pdu;
+use pcp_pdu::instance::InstanceReq;
 use pmapi::{Inst, Type};
 use trace::{Options, Tag, Trace};
 

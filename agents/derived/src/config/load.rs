@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use pmapi::context::HostSpec;
-use pmapi::derive::{Controls, Definitions, Scope, Setter, read_files};
+use pcp_client::HostSpec;
+use pcp_derive::{Controls, Definitions, Scope, Setter, read_files};
 use tracing::debug;
 
 use super::{Config, Group, NameSpace, Operands, Place, Problem, toml};

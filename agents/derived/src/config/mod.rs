@@ -15,9 +15,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pcp_client::HostSpec;
+use pcp_derive::{BindError, Definitions, Message};
 use pmapi::Domain;
-use pmapi::context::HostSpec;
-use pmapi::derive::{BindError, Definitions, Message};
 
 pub(crate) use place::NameSpace;
 pub(crate) use ready::READY;

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
+use pcp_client::HostSpec;
+use pcp_derive::Text;
 use pmapi::Domain;
-use pmapi::context::HostSpec;
-use pmapi::derive::Text;
 use pmns::Tree;
 
 use super::{Config, NameSpace, Operands};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
+use pcp_derive::{RegisterError, SyntaxError, Text};
 use pmapi::Domain;
-use pmapi::derive::{RegisterError, SyntaxError, Text};
 use pmapi::label::LabelSet;
 use serde_json::Value as Json;
 

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
 
-use pmapi::context::OperandValues;
-use pmapi::derive::{Load, Metadata, Missing, Operand, Source};
-use pmapi::pdu::result::Changes;
+use pcp_derive::OperandValues;
+use pcp_derive::{Load, Metadata, Missing, Operand, Source};
+use pcp_pdu::result::Changes;
 use pmapi::{Desc, Domain, Error, InDom, Inst, PmId, Result};
 use pmda::collector::LabelTarget;
 use tracing::error;

@@ -6,7 +6,7 @@ use std::thread;
 
 use nix::sys::signal::SigSet;
 use nix::unistd::{getegid, geteuid};
-use pmapi::pdu::handshake::Attribute;
+use pcp_pdu::handshake::Attribute;
 use pmda::collector::{self, Collector, Process};
 use tracing::warn;
 

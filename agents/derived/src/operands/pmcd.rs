@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pmapi::context::{Context, HostSpec, Live, Names, Settings};
-use pmapi::derive::{Definition, Definitions, Metadata, Missing};
+use pcp_client::{Context, HostSpec, Settings};
+use pcp_derive::{Definition, Definitions, Metadata, Missing};
+use pcp_derive::{Live, Names};
 use pmapi::{Desc, Domain, Error, InDom, Result};
 use tracing::info;
 

@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../../../../pmapi/tests/derive/cases.rs"]
+#[path = "../../../../derive/tests/derive/cases.rs"]
 mod cases;
 mod generated;
-#[path = "../../../../pmapi/tests/derive/generator.rs"]
+#[path = "../../../../derive/tests/derive/generator.rs"]
 mod generator;
 mod recorded;
 mod stage;
 mod texts;
-#[path = "../../../../pmapi/tests/derive/tokens.rs"]
+#[path = "../../../../derive/tests/derive/tokens.rs"]
 mod tokens;

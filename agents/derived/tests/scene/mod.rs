@@ -8,8 +8,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use pmapi::context::{Context, HostSpec, Settings};
-use pmapi::pdu::result::ValueSet;
+use pcp_client::{Context, HostSpec, Settings};
+use pcp_pdu::result::ValueSet;
 use pmapi::{Atom, Desc, Error, Inst, PmId};
 use tempfile::TempDir;
 use testkit::{Agent, Builder, CAgent, Pcp, Pmcd};

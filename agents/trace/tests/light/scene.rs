@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::unistd::{User, geteuid};
-use pmapi::pdu::event::{EventFlags, Layout, records};
-use pmapi::pdu::handshake::Attribute;
+use pcp_pdu::event::{EventFlags, Layout, records};
+use pcp_pdu::handshake::Attribute;
 use pmapi::{Atom, Domain, InDom, Item, PmId, Serial};
 use pmda::collector::{Collector, Launch, Process};
 use trace::{Options, Tag, Trace};

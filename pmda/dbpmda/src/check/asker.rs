@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use pcp_pdu::Pdu;
 use pmapi::Error as Code;
-use pmapi::pdu::Pdu;
 use pmda::collector::{Channel, Collector, Error};
 
 use super::{Finding, Rule};

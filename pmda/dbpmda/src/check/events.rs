@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pmapi::pdu::event::{Layout, records};
+use pcp_pdu::event::{Layout, records};
 use pmapi::{Atom, PmId, Type};
 
 /// What is wrong with a value, if it is one of events.

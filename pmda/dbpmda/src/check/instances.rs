@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use pmapi::pdu::Pdu;
-use pmapi::pdu::instance::InstanceReq;
+use pcp_pdu::Pdu;
+use pcp_pdu::instance::InstanceReq;
 use pmapi::{Error, InDom, Inst};
 use pmda::collector::Channel;
 

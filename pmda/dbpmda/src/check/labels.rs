@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use pcp_pdu::Pdu;
+use pcp_pdu::label::RawLabelSet;
+use pcp_pdu::profile::Profile;
 use pmapi::PmId;
 use pmapi::label::{LabelFlags, LabelLevel, LabelSet};
-use pmapi::pdu::Pdu;
-use pmapi::pdu::label::RawLabelSet;
-use pmapi::pdu::profile::Profile;
 use pmda::collector::{Channel, LabelTarget};
 
 use super::{Check, Rule};

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pmapi::pdu::Pdu;
-use pmapi::pdu::metadata::{DescReq, Subject, TextKind, TextReq};
-use pmapi::pdu::names::{Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::Pdu;
+use pcp_pdu::metadata::{DescReq, Subject, TextKind, TextReq};
+use pcp_pdu::names::{Node, Traverse, encode_ids, encode_names};
 use pmapi::{Desc, Error, Item, PmId};
 use pmda::collector::Channel;
 

@@ -1,8 +1,8 @@
 //! Values that cannot be stored.
 
-use pmapi::pdu::Pdu;
-use pmapi::pdu::result::Changes;
-use pmapi::pdu::result_writer::ResultWriter;
+use pcp_pdu::Pdu;
+use pcp_pdu::result::Changes;
+use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Desc, Inst, Item, PmId, Type};
 use pmda::collector::Channel;
 

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use pmapi::pdu::Pdu;
-use pmapi::pdu::metadata::encode_fetch;
-use pmapi::pdu::profile::{Profile, State};
+use pcp_pdu::Pdu;
+use pcp_pdu::metadata::encode_fetch;
+use pcp_pdu::profile::{Profile, State};
 use pmapi::{Atom, InDom, Inst, Semantics, Type};
 use pmda::collector::Channel;
 

@@ -4,7 +4,7 @@ use std::io::{Cursor, Read, Write};
 use std::os::unix::net::UnixListener;
 use std::thread;
 
-use pmapi::pdu::PduType;
+use pcp_pdu::PduType;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

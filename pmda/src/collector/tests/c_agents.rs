@@ -6,12 +6,12 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use pmapi::pdu::event;
-use pmapi::pdu::handshake::Attribute;
-use pmapi::pdu::metadata::{Subject, TextKind};
-use pmapi::pdu::names::Node;
-use pmapi::pdu::profile::{Profile, State as Instances};
-use pmapi::pdu::{Pdu, PduType};
+use pcp_pdu::event;
+use pcp_pdu::handshake::Attribute;
+use pcp_pdu::metadata::{Subject, TextKind};
+use pcp_pdu::names::Node;
+use pcp_pdu::profile::{Profile, State as Instances};
+use pcp_pdu::{Pdu, PduType};
 use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Semantics, Serial, Type};
 use testkit::{CAgent, Pcp};
 

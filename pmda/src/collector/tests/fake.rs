@@ -4,8 +4,8 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pmapi::pdu::handshake::{Flags, encode_creds, encode_error};
-use pmapi::pdu::{FROM_AGENT, Header, Pdu, PduType};
+use pcp_pdu::handshake::{Flags, encode_creds, encode_error};
+use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
 
 use crate::collector::{Channel, Collector, Error, Stream};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
-use pmapi::pdu::FrameError;
-use pmapi::pdu::handshake::Flags;
+use pcp_pdu::FrameError;
+use pcp_pdu::handshake::Flags;
 
 use crate::collector::{Address, End, Error, Launch, State};
 

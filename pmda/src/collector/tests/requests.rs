@@ -1,15 +1,15 @@
 use std::time::Duration;
 
+use pcp_pdu::handshake::{Attribute, Flags, encode_error};
+use pcp_pdu::instance::InstanceWriter;
+use pcp_pdu::label::{LabelSetRef, encode_label};
+use pcp_pdu::metadata::{DescPdu, Subject, Text, TextKind, TextReq};
+use pcp_pdu::names::{Node, encode_ids, encode_names};
+use pcp_pdu::profile::{Profile, State as Instances};
+use pcp_pdu::result::Changes;
+use pcp_pdu::result_writer::ResultWriter;
+use pcp_pdu::{DecodeError, FrameError, Pdu, PduType};
 use pmapi::label::LabelSet;
-use pmapi::pdu::handshake::{Attribute, Flags, encode_error};
-use pmapi::pdu::instance::InstanceWriter;
-use pmapi::pdu::label::{LabelSetRef, encode_label};
-use pmapi::pdu::metadata::{DescPdu, Subject, Text, TextKind, TextReq};
-use pmapi::pdu::names::{Node, encode_ids, encode_names};
-use pmapi::pdu::profile::{Profile, State as Instances};
-use pmapi::pdu::result::Changes;
-use pmapi::pdu::result_writer::ResultWriter;
-use pmapi::pdu::{DecodeError, FrameError, Pdu, PduType};
 use pmapi::{Atom, Desc, Domain, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 
 use super::fake::{Fake, agent, stream};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pmapi::pdu::metadata::{Subject, TextKind};
-use pmapi::pdu::{Header, PduType};
+use pcp_pdu::metadata::{Subject, TextKind};
+use pcp_pdu::{Header, PduType};
 use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Serial};
 use proptest::prelude::*;
 

@@ -6,10 +6,10 @@ mod surroundings;
 
 use std::time::Instant;
 
-use pmapi::pdu::PduType;
-use pmapi::pdu::handshake::{Attr, Attribute, encode_error};
-use pmapi::pdu::metadata::encode_fetch;
-use pmapi::pdu::profile::{Profile, State};
+use pcp_pdu::PduType;
+use pcp_pdu::handshake::{Attr, Attribute, encode_error};
+use pcp_pdu::metadata::encode_fetch;
+use pcp_pdu::profile::{Profile, State};
 use pmapi::{Error, Inst, PmId};
 
 use crate::honest::Honest;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use mmv::Registry;
-use pmapi::pdu::handshake::{Attr, Attribute};
+use pcp_pdu::handshake::{Attr, Attribute};
 use pmapi::{Atom, PmId};
 use trace::{Options, Tag, Trace, Transport};
 

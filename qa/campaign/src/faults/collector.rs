@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pmapi::context::{Context, HostSpec, Settings};
+use pcp_client::{Context, HostSpec, Settings};
 use pmapi::{Atom, PmId, Type};
 use testkit::{Agent, Pcp, Pmcd};
 use trace::{Options, Tag, Trace, Transport};

@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mmv::Registry;
+use pcp_pdu::Pdu;
+use pcp_pdu::instance::InstanceReq;
 use pmapi::Type;
-use pmapi::pdu::Pdu;
-use pmapi::pdu::instance::InstanceReq;
 
 use crate::Outcome;
 use crate::host::{self, Host, Kind, Scene};

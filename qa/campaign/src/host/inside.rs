@@ -1,7 +1,7 @@
 //! An agent in this process: its library, or its shared object.
 
+use pcp_pdu::{Header, Pdu, PduType};
 use pmapi::config::Config;
-use pmapi::pdu::{Header, Pdu, PduType};
 use pmda::Local;
 use pmda::collector::{Channel, Error};
 use pmda::dso::SharedObject;

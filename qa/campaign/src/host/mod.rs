@@ -6,7 +6,7 @@ mod streams;
 
 use std::time::Duration;
 
-use pmapi::pdu::Header;
+use pcp_pdu::Header;
 
 use crate::Outcome;
 use crate::job::Job;

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use pmapi::pdu::handshake::{Flags, encode_creds};
-use pmapi::pdu::{Frames, Pdu};
+use pcp_pdu::handshake::{Flags, encode_creds};
+use pcp_pdu::{Frames, Pdu};
 
 use super::{Each, Host, Kind, PATIENCE, Scene};
 use crate::Outcome;

@@ -1,6 +1,6 @@
 //! What is done to a PDU before it is sent. Its frame stays whole: length and type are ones that a stream may have.
 
-use pmapi::pdu::Header;
+use pcp_pdu::Header;
 
 use crate::rng::Rng;
 
@@ -86,7 +86,7 @@ pub(crate) fn header(pdu: &[u8]) -> Option<Header> {
 
 #[cfg(test)]
 mod tests {
-    use pmapi::pdu::Header;
+    use pcp_pdu::Header;
 
     use super::*;
 

@@ -7,8 +7,8 @@ mod valid;
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use pcp_pdu::{Header, Pdu, PduType};
 use pmapi::Error;
-use pmapi::pdu::{Header, Pdu, PduType};
 
 use crate::honest::Honest;
 use crate::host::{self, Host, Kind, Scene};

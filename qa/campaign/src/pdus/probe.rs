@@ -3,14 +3,14 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pmapi::pdu::instance::InstanceReq;
-use pmapi::pdu::label::LabelReq;
-use pmapi::pdu::metadata::{DescReq, TextReq, encode_fetch};
-use pmapi::pdu::names::{Node, encode_names};
-use pmapi::pdu::profile::{Profile, State};
-use pmapi::pdu::result::Changes;
-use pmapi::pdu::result_writer::ResultWriter;
-use pmapi::pdu::{Header, Pdu, PduType};
+use pcp_pdu::instance::InstanceReq;
+use pcp_pdu::label::LabelReq;
+use pcp_pdu::metadata::{DescReq, TextReq, encode_fetch};
+use pcp_pdu::names::{Node, encode_names};
+use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::result::Changes;
+use pcp_pdu::result_writer::ResultWriter;
+use pcp_pdu::{Header, Pdu, PduType};
 use pmapi::{Atom, InDom, Inst, PmId, Type};
 
 use crate::Outcome;

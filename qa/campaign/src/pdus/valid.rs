@@ -1,13 +1,13 @@
 //! PDUs as pmcd sends them, about what the agent has and about what it has not.
 
-use pmapi::pdu::handshake::{Attr, Attribute, Flags, encode_creds, encode_error};
-use pmapi::pdu::instance::InstanceReq;
-use pmapi::pdu::label::LabelReq;
-use pmapi::pdu::metadata::{DescReq, TextReq, encode_fetch};
-use pmapi::pdu::names::{Child, Node, Traverse, encode_ids, encode_names};
-use pmapi::pdu::profile::{Profile, State};
-use pmapi::pdu::result::Changes;
-use pmapi::pdu::result_writer::ResultWriter;
+use pcp_pdu::handshake::{Attr, Attribute, Flags, encode_creds, encode_error};
+use pcp_pdu::instance::InstanceReq;
+use pcp_pdu::label::LabelReq;
+use pcp_pdu::metadata::{DescReq, TextReq, encode_fetch};
+use pcp_pdu::names::{Child, Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::result::Changes;
+use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Error, Inst, PmId, Result};
 
 use crate::rng::Rng;

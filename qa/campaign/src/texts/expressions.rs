@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pmapi::derive::{Controls, Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source};
+use pcp_derive::{Controls, Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source};
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 
 use super::damage::{damage, lines};
@@ -10,7 +10,7 @@ use crate::Outcome;
 use crate::rng::Rng;
 
 /// PCP's own, of which each is `name expression`.
-const KNOWN: &str = include_str!("../../../../pmapi/tests/data/derive/expressions.txt");
+const KNOWN: &str = include_str!("../../../../derive/tests/data/derive/expressions.txt");
 const CONFIGURATION: &str = include_str!("../../../../agents/derived/etc/disk.conf");
 
 /// Tries a configuration.

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use help::{Compiled, source};
+use pcp_pdu::Pdu;
+use pcp_pdu::instance::InstanceReq;
 use pmapi::Config;
-use pmapi::pdu::Pdu;
-use pmapi::pdu::instance::InstanceReq;
 use pmns::{Files, Loader};
 
 use crate::Outcome;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use pmapi::pdu::handshake::{Attr, Attribute};
+use pcp_pdu::handshake::{Attr, Attribute};
 use pmapi::{Atom, Type};
 
 use super::damage::{damage, lines};

@@ -3,17 +3,17 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use pcp_pdu::event::{EventArray, EventFlags, Layout, Stamp};
+use pcp_pdu::handshake::encode_error;
+use pcp_pdu::instance::{InstanceReq, InstanceWriter};
+use pcp_pdu::label::{LabelReq, LabelSetRef, encode_label};
+use pcp_pdu::metadata::{DescPdu, Subject, Text, TextReq};
+use pcp_pdu::names::{Node, encode_ids, encode_names};
+use pcp_pdu::profile::Profile;
+use pcp_pdu::result::{Changes, ResultPdu};
+use pcp_pdu::result_writer::ResultWriter;
+use pcp_pdu::{Header, Pdu};
 use pmapi::label::{LabelLevel, LabelSet};
-use pmapi::pdu::event::{EventArray, EventFlags, Layout, Stamp};
-use pmapi::pdu::handshake::encode_error;
-use pmapi::pdu::instance::{InstanceReq, InstanceWriter};
-use pmapi::pdu::label::{LabelReq, LabelSetRef, encode_label};
-use pmapi::pdu::metadata::{DescPdu, Subject, Text, TextReq};
-use pmapi::pdu::names::{Node, encode_ids, encode_names};
-use pmapi::pdu::profile::Profile;
-use pmapi::pdu::result::{Changes, ResultPdu};
-use pmapi::pdu::result_writer::ResultWriter;
-use pmapi::pdu::{Header, Pdu};
 use pmapi::{Atom, Desc, Error, InDom, Inst, PmId, Semantics, Type, Units};
 use pmda::collector::{self, Channel};
 

@@ -1,0 +1,162 @@
+//! Making a connection: sockets, then who is at both ends.
+
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket, sockopt::SendTimeout,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+use super::channel::{Channel, Stream};
+use super::host::{Host, HostSpec, Place};
+use super::settings::{FOREVER, Settings, after};
+use pcp_pdu::client::Answer;
+use pcp_pdu::handshake::{Attr, Attribute, Flags, encode_creds};
+use pcp_pdu::{FROM_AGENT, Pdu};
+use pmapi::{Error, Result};
+
+const REFUSED: Error = Error::from_errno(Errno::ECONNREFUSED as i32);
+const NO_ROUTE: Error = Error::from_errno(Errno::EHOSTUNREACH as i32);
+const TIMED_OUT: Error = Error::from_errno(Errno::ETIMEDOUT as i32);
+const UNSUPPORTED: Error = Error::from_errno(Errno::EOPNOTSUPP as i32);
+
+/// Connects to pmcd, and learns what it can do.
+pub(super) fn connect_pmcd(spec: &HostSpec, settings: &Settings) -> Result<(Channel, Flags)> {
+    if spec.attributes.unsupported {
+        return Err(UNSUPPORTED);
+    }
+    let attempt = Attempt { spec, settings };
+    match &spec.place {
+        Place::Nowhere => Err(Error::NOTHOST),
+        Place::Host(host) => attempt.host(host),
+        Place::Unix(path) => attempt.unix(path.as_deref()),
+        Place::Local(path) => attempt
+            .unix(path.as_deref())
+            .or_else(|_| attempt.host(&Host { name: "localhost".into(), ports: Vec::new() })),
+    }
+}
+
+struct Attempt<'a> {
+    spec: &'a HostSpec,
+    settings: &'a Settings,
+}
+
+impl Attempt<'_> {
+    fn unix(&self, path: Option<&Path>) -> Result<(Channel, Flags)> {
+        let stream = unix(path.unwrap_or(&self.settings.socket), self.settings.connect_timeout)?;
+        self.greet(Channel::new(Stream::Unix(stream), self.settings), true)
+    }
+
+    /// One port after the other; the error is that of the last.
+    fn host(&self, host: &Host) -> Result<(Channel, Flags)> {
+        let ports = if host.ports.is_empty() { &self.settings.ports } else { &host.ports };
+        let mut result = Err(REFUSED);
+        for port in ports {
+            result = self.port(&host.name, *port);
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    fn port(&self, name: &str, port: u16) -> Result<(Channel, Flags)> {
+        let given = self.spec.proxy.as_ref().map(|proxy| (proxy.name.as_str(), proxy.ports.first().copied()));
+        let proxy = given.or(self.settings.proxy.as_deref().map(|name| (name, None)));
+        let channel = |stream| Channel::new(Stream::Tcp(stream), self.settings);
+        let Some((proxy, proxy_port)) = proxy else {
+            let stream = tcp(name, port, self.settings.connect_timeout)?;
+            return self.greet(channel(stream), name.contains("localhost"));
+        };
+        let proxy_port = proxy_port.unwrap_or(self.settings.proxy_port);
+        let mut channel = channel(tcp(proxy, proxy_port, self.settings.connect_timeout)?);
+        channel.send_bytes(&[b"pmproxy-client 1\n"])?;
+        if channel.line(100)? != b"pmproxy-server 1" {
+            return Err(Error::IPC);
+        }
+        channel.send_bytes(&[format!("{name} {port}\n").as_bytes()])?;
+        self.greet(channel, proxy.contains("localhost"))
+    }
+
+    /// pmcd speaks first; the client answers with what it wants, and is not answered.
+    fn greet(&self, mut channel: Channel, local: bool) -> Result<(Channel, Flags)> {
+        let features = match channel.receive_any()? {
+            Answer::Pdu(Pdu::Error(greeting)) => greeting.greeting()?,
+            _ => return Err(Error::IPC),
+        };
+        let unix = matches!(self.spec.place, Place::Unix(_) | Place::Local(_));
+        let mut wanted = Flags(0);
+        if features.contains(Flags::CREDENTIALS_REQUIRED) {
+            // The system tells pmcd who is at the other end of a socket in the file system.
+            if !unix {
+                return Err(UNSUPPORTED);
+            }
+            wanted = wanted.union(Flags::CREDENTIALS_REQUIRED);
+        }
+        if features.contains(Flags::CERTIFICATE_REQUIRED) && !local {
+            return Err(Error::NEEDCLIENTCERT);
+        }
+        let container = self.spec.attributes.container.as_deref().or(self.settings.container.as_deref());
+        if container.is_some() {
+            if !features.contains(Flags::CONTAINER) {
+                return Err(UNSUPPORTED);
+            }
+            wanted = wanted.union(Flags::CONTAINER);
+        }
+        let process = i32::try_from(std::process::id()).unwrap_or(FROM_AGENT);
+        channel.send(|out| encode_creds(out, process, wanted))?;
+        if let Some(container) = container {
+            let attr = Attr { attribute: Attribute::CONTAINER, value: container.as_bytes() };
+            channel.send(|out| attr.encode(out, FROM_AGENT))?;
+        }
+        Ok((channel, features))
+    }
+}
+
+/// Addresses share the time: one that does not answer leaves some for the next.
+fn tcp(name: &str, port: u16, limit: Option<Duration>) -> Result<TcpStream> {
+    let addresses: Vec<_> = (name, port).to_socket_addrs().map_err(|_| NO_ROUTE)?.collect();
+    let deadline = limit.map(after);
+    let mut error = NO_ROUTE;
+    for (at, address) in addresses.iter().enumerate() {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let shared = u32::try_from(addresses.len() - at).unwrap_or(u32::MAX);
+        let result = match left.map(|left| left / shared) {
+            None => TcpStream::connect(address),
+            Some(Duration::ZERO) => return Err(TIMED_OUT),
+            Some(share) => TcpStream::connect_timeout(address, share),
+        };
+        match result {
+            Ok(stream) => {
+                // Requests are short and wait for their answer.
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::TimedOut => error = TIMED_OUT,
+            Err(e) => error = e.into(),
+        }
+    }
+    Err(error)
+}
+
+/// A full queue of connections makes connecting to a socket in the file system wait, which the limit of output ends.
+fn unix(path: &Path, limit: Option<Duration>) -> Result<UnixStream> {
+    let errno = |e: Errno| match e {
+        Errno::ENOENT => REFUSED,
+        Errno::EAGAIN => TIMED_OUT,
+        other => Error::from_errno(other as i32),
+    };
+    let address = UnixAddr::new(path).map_err(errno)?;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(errno)?;
+    if let Some(limit) = limit {
+        let micros = i64::try_from(limit.min(FOREVER).as_micros()).unwrap_or(i64::MAX).max(1);
+        setsockopt(&socket, SendTimeout, &TimeVal::microseconds(micros)).map_err(errno)?;
+    }
+    connect(socket.as_raw_fd(), &address).map_err(errno)?;
+    Ok(UnixStream::from(socket))
+}

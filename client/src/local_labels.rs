@@ -1,0 +1,81 @@
+//! Labels that pmcd adds to the context of a client.
+
+use std::fs;
+
+use pmapi::Config;
+use pmapi::label::{LabelError, LabelFlags, LabelLevel, LabelSet};
+use sha2::{Digest, Sha256};
+
+/// Returns the labels that pmcd adds for its host: name, domain and machine, the latter hashed when
+/// `$PCP_SYSCONF_DIR/labels.conf` says so.
+///
+/// # Errors
+/// When the name of the host or of its domain makes the set too large.
+pub fn host_labels(config: &Config) -> Result<LabelSet, LabelError> {
+    let system = nix::sys::utsname::uname();
+    let text = |name: &std::ffi::OsStr| Some(name.to_string_lossy().into_owned());
+    let host = system.as_ref().ok().and_then(|u| text(u.nodename())).unwrap_or_else(|| "localhost".into());
+    #[cfg(target_os = "linux")]
+    let domain = system.as_ref().ok().and_then(|u| text(u.domainname()));
+    #[cfg(not(target_os = "linux"))]
+    let domain = None::<String>;
+    let domain = domain.filter(|d| !d.is_empty() && d != "(none)").unwrap_or_else(|| "localdomain".into());
+    let machine = fs::read_to_string("/etc/machine-id").ok();
+    let machine = machine.and_then(|m| m.split_whitespace().next().map(str::to_owned));
+    let machine = machine.unwrap_or_else(|| "localmachine".into());
+    let conf = fs::read_to_string(config.sysconf_dir().join("labels.conf")).unwrap_or_default();
+
+    let mut set = LabelSet::new();
+    set.insert("hostname", host)?;
+    set.insert("domainname", domain)?;
+    if hash_machine(&conf) {
+        let hash = Sha256::digest(machine.as_bytes());
+        set.insert("machineid_sha256", hash.iter().map(|b| format!("{b:02x}")).collect::<String>())?;
+    } else {
+        set.insert("machineid", machine)?;
+    }
+    set.flag(LabelLevel::Context.into());
+    Ok(set)
+}
+
+/// Returns the notes that pmcd adds for the user of a client.
+///
+/// # Errors
+/// None in practice: the text is short.
+pub fn user_labels(uid: u32, gid: u32) -> Result<LabelSet, LabelError> {
+    let json = format!("{{\"groupid\":{gid},\"userid\":{uid}}}");
+    LabelSet::parse_flagged(&json, LabelFlags::from(LabelLevel::Context) | LabelFlags::OPTIONAL)
+}
+
+/// Whether `machineid_hash = sha256` stands in the global section, which is the first one.
+fn hash_machine(conf: &str) -> bool {
+    conf.lines()
+        .map(str::trim_start)
+        .take_while(|l| !l.starts_with('[') || l.starts_with("[global]"))
+        .filter(|l| !l.starts_with('#'))
+        .find_map(|l| l.strip_prefix("machineid_hash"))
+        .is_some_and(|v| v.trim_start_matches([' ', '\t', ':', '=']).starts_with("sha256"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashed_machine() {
+        let etc = tempfile::tempdir().unwrap();
+        let config = Config::new(b"", [("PCP_SYSCONF_DIR".into(), etc.path().into())]);
+        fs::write(etc.path().join("labels.conf"), "[global]\n# x\n machineid_hash = sha256\n").unwrap();
+        let host = host_labels(&config).unwrap();
+        assert_eq!(host.value("machineid_sha256").unwrap().len(), 66);
+        assert!(host.index().all(|l| l.flags.bits() == 1));
+    }
+
+    #[test]
+    fn hash_setting() {
+        assert!(!hash_machine("#machineid_hash = sha256\n"));
+        assert!(!hash_machine("[global]\nmachineid_hash=none\nmachineid_hash=sha256\n"));
+        assert!(!hash_machine("[other]\nmachineid_hash=sha256\n"));
+        assert!(hash_machine("machineid_hash: sha256\n"));
+    }
+}

@@ -1,0 +1,233 @@
+//! The semantic check of one expression: the descriptor of every node.
+
+use super::Metadata;
+use super::expr::{BinaryOp, Expr, Function, Kind, NodeId, Spec};
+use super::filter::Filter;
+use super::program::Slot;
+use super::rules::{self, Meta, Scales, Side};
+use pmapi::{Domain, InDom, Semantics, Serial, Type};
+
+/// What a name in an expression stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Resolved {
+    Metric {
+        operand: u32,
+        meta: Meta,
+    },
+    Definition {
+        number: u32,
+        slot: Slot,
+        meta: Meta,
+    },
+    /// Nothing, where that may be.
+    Unknown,
+    /// Nothing, but `OPTION_NOVALUE` is on.
+    NoValue,
+}
+
+/// Why an expression means nothing: the node and the reason, and whether the arms of a ternary are meant by its node.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) node: NodeId,
+    pub(crate) arms: bool,
+    pub(crate) reason: &'static str,
+}
+
+/// An expression with the meaning of its nodes.
+pub(crate) struct Checked {
+    pub(crate) metas: Vec<Meta>,
+    /// Scales of a binary operator's operands.
+    pub(crate) scales: Vec<Scales>,
+    /// What a node is as a condition, when that is known before there are values.
+    pub(crate) truth: Vec<Option<bool>>,
+    /// Nodes of arms that are never chosen.
+    pub(crate) unused: Vec<bool>,
+    /// Names of metrics that do not exist, in order.
+    unknown: Vec<usize>,
+}
+
+/// What libpcp takes for the descriptor of a metric that it does not know: all zeros.
+fn unknown() -> Meta {
+    let indom = InDom::from_word(0).unwrap_or(InDom::new(Domain::DYNAMIC, Serial::new(0)));
+    Meta { indom: Some(indom), ..Meta::singular(Type::I32, Semantics::Instant) }
+}
+
+/// Checks all nodes; `names` has the meaning of each node that is a name.
+pub(crate) fn check(expr: &Expr, names: &[Option<Resolved>], metadata: &impl Metadata) -> Result<Checked, Fault> {
+    let count = expr.nodes.len();
+    let mut checked = Checked {
+        metas: vec![Meta::singular(Type::I32, Semantics::Discrete); count],
+        scales: Vec::new(),
+        truth: vec![None; count],
+        unused: vec![false; count],
+        unknown: unknown_names(expr, names),
+    };
+    let guards = guards(expr);
+    for id in 0..count {
+        let leaf = matches!(expr.nodes[id].kind, Kind::Name(_) | Kind::Constant { .. } | Kind::NoValue { .. });
+        if checked.unused[id] && !leaf {
+            // As in libpcp it counts as something that has an instance domain.
+            checked.metas[id] = unknown();
+            continue;
+        }
+        let id = id as NodeId;
+        checked.node(expr, names, metadata, id)?;
+        if let Some(Kind::Ternary { left, right, .. }) = guards[id as usize].map(|ternary| expr.node(ternary)) {
+            let never = match checked.truth[id as usize] {
+                Some(true) => right,
+                Some(false) => left,
+                None => continue,
+            };
+            checked.unused[expr.range(*never)].fill(true);
+        }
+    }
+    Ok(checked)
+}
+
+/// For each node that is a guard, its ternary.
+fn guards(expr: &Expr) -> Vec<Option<NodeId>> {
+    let mut guards = vec![None; expr.nodes.len()];
+    for (id, node) in expr.nodes.iter().enumerate() {
+        if let Kind::Ternary { guard, .. } = node.kind {
+            guards[guard as usize] = Some(id as NodeId);
+        }
+    }
+    guards
+}
+
+impl Checked {
+    fn meta(&self, id: NodeId) -> Meta {
+        self.metas[id as usize]
+    }
+
+    fn node(
+        &mut self,
+        expr: &Expr,
+        names: &[Option<Resolved>],
+        metadata: &impl Metadata,
+        id: NodeId,
+    ) -> Result<(), Fault> {
+        let fault = |reason| Fault { node: id, arms: false, reason };
+        let at = id as usize;
+        let meta = match expr.node(id) {
+            Kind::Name(_) => match names[at] {
+                Some(Resolved::Metric { meta, .. } | Resolved::Definition { meta, .. }) => meta,
+                Some(Resolved::NoValue) => Meta::singular(Type::I32, Semantics::Discrete),
+                _ => unknown(),
+            },
+            Kind::Constant { text, float, spec, meta } => {
+                if !float {
+                    self.truth[at] = Some(text.bytes().any(|b| b != b'0'));
+                }
+                let ty = if *float { Type::Double } else { Type::U32 };
+                self.specified(Meta::singular(ty, Semantics::Discrete), spec, *meta)
+            }
+            Kind::NoValue { spec, meta } => self.specified(Meta::singular(Type::I32, Semantics::Discrete), spec, *meta),
+            Kind::Binary(op, left, right) => {
+                self.truth[at] = self.logical(*op, *left, *right);
+                let side = |id| Side { meta: self.meta(id), constant: matches!(expr.node(id), Kind::Constant { .. }) };
+                let equivalent = |a, b| metadata.equivalent(a, b);
+                let (meta, scales) = rules::binary(*op, side(*left), side(*right), equivalent).map_err(fault)?;
+                self.scales.resize(at + 1, (super::data::Scale::NONE, super::data::Scale::NONE));
+                self.scales[at] = scales;
+                meta
+            }
+            Kind::Neg(of) => rules::neg(self.meta(*of)).map_err(fault)?,
+            Kind::Not(of) => {
+                self.truth[at] = self.truth[*of as usize].map(|truth| !truth);
+                rules::not(self.meta(*of)).map_err(fault)?
+            }
+            Kind::Function(function, of) => {
+                if *function == Function::Defined {
+                    let known =
+                        matches!(names[*of as usize], Some(Resolved::Metric { .. } | Resolved::Definition { .. }));
+                    self.truth[at] = Some(known);
+                }
+                rules::function(*function, self.meta(*of)).map_err(fault)?
+            }
+            Kind::Rescale(of, units) => rules::rescale(self.meta(*of), *units).map_err(fault)?,
+            Kind::Filter(Filter::Instance(_) | Filter::Pattern { .. }, of) => self.meta(*of),
+            Kind::Ternary { guard, left, right } => self.ternary(expr, names, id, (*guard, *left, *right))?,
+            Kind::Anon(ty) => Meta::singular(*ty, Semantics::Discrete),
+        };
+        self.metas[at] = meta;
+        Ok(())
+    }
+
+    fn specified(&self, default: Meta, spec: &Spec, meta: Option<NodeId>) -> Meta {
+        let base = meta.map_or(default, |id| self.meta(id));
+        Meta {
+            ty: spec.ty.unwrap_or(base.ty),
+            indom: spec.indom.unwrap_or(base.indom),
+            semantics: spec.semantics.unwrap_or(base.semantics),
+            units: spec.units.unwrap_or(base.units),
+        }
+    }
+
+    fn logical(&self, op: BinaryOp, left: NodeId, right: NodeId) -> Option<bool> {
+        let (left, right) = (self.truth[left as usize], self.truth[right as usize]);
+        match (op, left?) {
+            (BinaryOp::And, true) | (BinaryOp::Or, false) => right,
+            (BinaryOp::And | BinaryOp::Or, left) => Some(left),
+            _ => None,
+        }
+    }
+
+    fn ternary(
+        &self,
+        expr: &Expr,
+        names: &[Option<Resolved>],
+        id: NodeId,
+        (guard, left, right): (NodeId, NodeId, NodeId),
+    ) -> Result<Meta, Fault> {
+        let chosen = self.truth[guard as usize];
+        for (arm, never) in [(left, Some(false)), (right, Some(true))] {
+            if chosen != never {
+                self.all_known(expr, arm)?;
+            }
+        }
+        let (l, r) = (self.meta(left), self.meta(right));
+        let novalue = |id: NodeId| {
+            matches!(expr.node(id), Kind::NoValue { .. }) || matches!(names[id as usize], Some(Resolved::NoValue))
+        };
+        let meta = match chosen {
+            Some(true) => l,
+            Some(false) => r,
+            None => {
+                let base = if novalue(left) { r } else { l };
+                Meta { indom: l.indom.or(r.indom), ..base }
+            }
+        };
+        if chosen.is_none() && !novalue(left) && !novalue(right) {
+            rules::arms(&l, &r).map_err(|reason| Fault { node: id, arms: true, reason })?;
+        }
+        let fault = |reason| Err(Fault { node: id, arms: false, reason });
+        let guard = self.meta(guard);
+        if !guard.ty.is_numeric() {
+            return fault("Non-arithmetic operand for ternary guard");
+        }
+        if guard.indom.is_some() && l.indom.is_none() && r.indom.is_none() {
+            return fault("Non-scalar ternary guard with scalar expressions");
+        }
+        Ok(meta)
+    }
+
+    /// Checks that all metrics of an arm exist, but for those of arms in it that are never chosen.
+    fn all_known(&self, expr: &Expr, arm: NodeId) -> Result<(), Fault> {
+        let range = expr.range(arm);
+        let from = self.unknown.partition_point(|at| *at < range.start);
+        let unknown = self.unknown.iter().skip(from).take_while(|at| **at < range.end);
+        match unknown.copied().find(|at| !self.unused[*at]) {
+            Some(at) => Err(Fault { node: at as NodeId, arms: false, reason: "Unknown metric for ternary expression" }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The names that stand for nothing, and are not merely asked for.
+fn unknown_names(expr: &Expr, names: &[Option<Resolved>]) -> Vec<usize> {
+    let asked =
+        |at: usize| matches!(expr.nodes.get(at + 1).map(|node| &node.kind), Some(Kind::Function(Function::Defined, _)));
+    let unknown = |at: &usize| matches!(names[*at], Some(Resolved::Unknown)) && !asked(*at);
+    (0..names.len()).filter(unknown).collect()
+}

@@ -1,0 +1,326 @@
+//! Configuration files (pmLoadDerivedConfig(3)).
+
+use std::collections::HashSet;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use super::control::Severity;
+use super::definitions::is_name;
+use super::lexer::is_space;
+use super::{Controls, Definitions, RegisterError, Setter, SyntaxError, Text};
+use pmapi::file;
+
+/// What loading a configuration came to.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// How many definitions were added.
+    pub count: usize,
+    /// The line of each, from 1, in its file.
+    pub lines: Vec<usize>,
+    /// What is wrong with the others.
+    pub messages: Vec<Message>,
+}
+
+/// What is wrong with a line of a configuration. `Display` gives what libpcp prints, without the newline at its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// The file.
+    pub file: String,
+    /// The line in the file, from 1; of a continued line the first.
+    pub line: usize,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The metric that the line is about, if that much can be said.
+    pub metric: Option<String>,
+    /// The message.
+    pub text: String,
+    /// The line as it stands, or the expression with a caret below it and the reason.
+    pub detail: Vec<String>,
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}:{}] {}: {}", self.file, self.line, self.severity, self.text)?;
+        self.detail.iter().try_for_each(|line| write!(f, "\n{line}"))
+    }
+}
+
+impl Definitions {
+    /// Loads configurations: files and directories between colons, directories with all that is below them. Files of a
+    /// directory come in the order of their names, in libpcp in no order.
+    ///
+    /// # Errors
+    /// When one cannot be read; what was loaded before stays.
+    pub fn load(&mut self, paths: &str, controls: &mut Controls) -> io::Result<Loaded> {
+        let mut loaded = Loaded::default();
+        let mut unread = None;
+        read_files(paths, &mut |path, text| match text {
+            Ok(text) if unread.is_none() => {
+                let more = self.load_text(&path.display().to_string(), &String::from_utf8_lossy(&text), controls);
+                loaded.count += more.count;
+                loaded.lines.extend(more.lines);
+                loaded.messages.extend(more.messages);
+            }
+            Ok(_) => {}
+            Err(e) => _ = unread.get_or_insert(e),
+        });
+        unread.map_or(Ok(loaded), Err)
+    }
+
+    /// Loads the text of a configuration; `file` is its name in messages.
+    pub fn load_text(&mut self, file: &str, text: &str, controls: &mut Controls) -> Loaded {
+        let reader = Reader { rest: text, line: 1, next_line: 1 };
+        let mut loader = Loader { definitions: self, controls, file, reader, loaded: Loaded::default() };
+        while let Some(line) = loader.reader.line() {
+            loader.line(&line);
+        }
+        loader.loaded
+    }
+}
+
+/// Reads the files of a configuration, as [`Definitions::load`] does: each file's bytes, or why it, or a directory,
+/// cannot be read. What is neither file nor directory is passed over.
+///
+/// A directory to which several ways lead, for instance by symbolic links in a circle, is read once. What is more than
+/// 10,000 files and directories, deeper than 100 directories, or a file of more than 16 MiB, is an error.
+pub fn read_files(paths: &str, found: &mut dyn FnMut(&Path, io::Result<Vec<u8>>)) {
+    let mut walk = Walk { found, read: HashSet::new(), count: 0 };
+    paths.split(':').filter(|path| !path.is_empty()).for_each(|path| walk.read_below(Path::new(path), 0));
+}
+
+/// Files and directories of a configuration.
+const MOST: usize = 10_000;
+/// Directories, one below the other.
+const DEEPEST: usize = 100;
+/// Bytes of a file.
+const LONGEST: u64 = 1 << 24;
+
+struct Walk<'a> {
+    found: &'a mut dyn FnMut(&Path, io::Result<Vec<u8>>),
+    /// Device and number of the directories that have been read.
+    read: HashSet<(u64, u64)>,
+    count: usize,
+}
+
+impl Walk<'_> {
+    fn read_below(&mut self, path: &Path, depth: usize) {
+        self.count += 1;
+        if self.count == MOST || depth > DEEPEST {
+            return (self.found)(path, Err(io::Error::other("too many files or directories in a configuration")));
+        }
+        let entries = match fs::metadata(path) {
+            _ if self.count > MOST => return,
+            Ok(data) if data.is_dir() && !self.read.insert((data.dev(), data.ino())) => return,
+            Ok(data) if data.is_dir() => fs::read_dir(path).and_then(|dir| dir.take(MOST).collect()),
+            Ok(data) if data.is_file() => return (self.found)(path, file::read(path, LONGEST)),
+            Ok(_) => return,
+            Err(e) => Err(e),
+        };
+        match entries {
+            Ok(entries) => {
+                let mut entries: Vec<fs::DirEntry> = entries;
+                entries.sort_by_key(fs::DirEntry::file_name);
+                entries.iter().for_each(|entry| self.read_below(&entry.path(), depth + 1));
+            }
+            Err(e) => (self.found)(path, Err(e)),
+        }
+    }
+}
+
+/// Lines of a text.
+struct Reader<'a> {
+    rest: &'a str,
+    /// The number of the line that was read last.
+    line: usize,
+    next_line: usize,
+}
+
+impl Reader<'_> {
+    /// The next line, with the lines that continue it: those behind a backslash at the end.
+    fn line(&mut self) -> Option<String> {
+        self.line = self.next_line;
+        let mut line = String::new();
+        loop {
+            if self.rest.is_empty() {
+                return Some(line).filter(|line| !line.is_empty());
+            }
+            let (part, rest) = self.rest.split_once('\n').unwrap_or((self.rest, ""));
+            self.rest = rest;
+            self.next_line += 1;
+            match part.strip_suffix('\\') {
+                Some(part) => line.push_str(part),
+                None => {
+                    line.push_str(part);
+                    return Some(line);
+                }
+            }
+        }
+    }
+
+    fn char(&mut self) -> Option<char> {
+        let c = self.rest.chars().next()?;
+        self.rest = &self.rest[c.len_utf8()..];
+        self.next_line += usize::from(c == '\n');
+        Some(c)
+    }
+}
+
+struct Loader<'a> {
+    definitions: &'a mut Definitions,
+    controls: &'a mut Controls,
+    file: &'a str,
+    reader: Reader<'a>,
+    loaded: Loaded,
+}
+
+impl Loader<'_> {
+    fn message(&mut self, severity: Severity, metric: Option<&str>, text: String, detail: Vec<String>) {
+        let (file, line, metric) = (self.file.to_owned(), self.reader.line, metric.map(str::to_owned));
+        self.loaded.messages.push(Message { file, line, severity, metric, text, detail });
+    }
+
+    /// A message of the kind that most have; the line follows, if it is given.
+    fn error(&mut self, metric: Option<&str>, text: &str, line: Option<&str>) {
+        let detail = line.map(str::to_owned).into_iter().collect();
+        self.message(Severity::Error, metric, format!("pmLoadDerivedConfig: {text}"), detail);
+    }
+
+    fn line(&mut self, line: &str) {
+        if line.is_empty() || line.starts_with('#') {
+            return self.comment(line);
+        }
+        let Some((left, right)) = line.split_once('=') else {
+            return self.error(None, "missing ``='' after derived metric name", Some(line));
+        };
+        let (open, close) = (left.find('('), left.find(')'));
+        let name = trim(&left[..open.unwrap_or(left.len())]);
+        if name.is_empty() {
+            return self.error(None, "derived metric name missing", Some(line));
+        }
+        if !is_name(name) {
+            return self.error(None, &format!("illegal derived metric name ({name})"), None);
+        }
+        match (open, close) {
+            (None, None) => self.definition(name, right, line),
+            (Some(_), None) => self.error(Some(name), "missing ')' after attribute", Some(line)),
+            (None, Some(_)) => self.error(Some(name), "missing '(' before attribute", Some(line)),
+            (Some(open), Some(close)) => {
+                let attribute = left.get(open + 1..close).unwrap_or_default();
+                self.attribute(name, trim(attribute), right, line);
+            }
+        }
+    }
+
+    fn comment(&mut self, line: &str) {
+        let Some(word) = line.get(..8) else { return };
+        if !word.eq_ignore_ascii_case("#control") {
+            return;
+        }
+        for error in self.controls.set_from_text(Setter::Program, line.get(9..).unwrap_or_default()) {
+            self.message(error.severity(), None, error.to_string(), Vec::new());
+        }
+        self.controls.apply(self.definitions);
+    }
+
+    fn definition(&mut self, name: &str, right: &str, line: &str) {
+        let expr = right.trim_start_matches(space);
+        if expr.is_empty() {
+            return self.error(Some(name), "expression missing", Some(line));
+        }
+        let error = match self.definitions.register(name, expr) {
+            Ok(_) => {
+                self.loaded.count += 1;
+                self.loaded.lines.push(self.reader.line);
+                return;
+            }
+            Err(RegisterError::Syntax(error)) => error,
+            // The place is that of the expression.
+            Err(error) => SyntaxError { offset: 0, reason: Some(error.to_string()) },
+        };
+        let shifted = SyntaxError { offset: error.offset + right.len() - expr.len(), ..error };
+        let mut detail = vec![right.to_owned(), shifted.caret(right)];
+        detail.extend(shifted.reason);
+        self.message(Severity::Error, Some(name), format!("pmRegisterDerived({name}, ...) syntax error"), detail);
+    }
+
+    fn attribute(&mut self, name: &str, attribute: &str, right: &str, line: &str) {
+        if attribute.is_empty() {
+            return self.error(Some(name), "attribute name missing", Some(line));
+        }
+        let value = right.trim_start_matches(space);
+        let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
+        let value = quote.map_or(value, |_| &value[1..]);
+        if value.is_empty() {
+            return self.error(Some(name), "attribute value missing", Some(line));
+        }
+        let value = match quote {
+            None => value.to_owned(),
+            Some(quote) => match self.quoted(name, value, quote) {
+                Some(value) => value,
+                None => {
+                    return self.error(Some(name), &format!("missing termination ({quote}) for value"), None);
+                }
+            },
+        };
+        let text = match attribute {
+            "oneline" => Ok(Text::OneLine),
+            "helptext" => Ok(Text::Help),
+            _ => Err(format!("attribute ({attribute}) is unknown for metric ({name})")),
+        };
+        let wrong = match (self.definitions.get_mut(name), text) {
+            (None, _) => format!("cannot set attribute, derived metric ({name}) not defined"),
+            (_, Err(wrong)) => wrong,
+            (Some(definition), Ok(text)) => match definition.set_text(text, &value) {
+                Ok(()) => return,
+                Err(_) => format!("duplicate value for attribute ({attribute}) of metric ({name})"),
+            },
+        };
+        self.error(Some(name), &wrong, Some(line));
+    }
+
+    /// A value in quotes, which may go on in the lines that follow. `None` when nothing ends it.
+    fn quoted(&mut self, name: &str, first_line: &str, quote: char) -> Option<String> {
+        let mut value = String::new();
+        let mut chars = first_line.chars().chain(std::iter::once('\n'));
+        let mut in_first;
+        loop {
+            let mut next = || {
+                let c = chars.next();
+                (c.or_else(|| self.reader.char()), c.is_some())
+            };
+            let (c, first) = next();
+            in_first = first;
+            match c? {
+                c if c == quote => break,
+                '\\' => value.extend(next().0.filter(|c| *c != '\n')),
+                c => value.push(c),
+            }
+        }
+        let extra = match in_first {
+            true => chars.collect::<String>(),
+            false => {
+                let (line, rest) = self.reader.rest.split_once('\n').unwrap_or((self.reader.rest, ""));
+                self.reader.rest = rest;
+                self.reader.next_line += 1;
+                line.to_owned()
+            }
+        };
+        let extra = extra.trim_start_matches(space).trim_end_matches('\n');
+        if !extra.is_empty() {
+            let text = format!("pmLoadDerivedConfig: extra text ({extra}) after attribute value will be ignored");
+            self.message(Severity::Warning, Some(name), text, Vec::new());
+        }
+        Some(value)
+    }
+}
+
+fn space(c: char) -> bool {
+    u8::try_from(c).is_ok_and(is_space)
+}
+
+fn trim(text: &str) -> &str {
+    text.trim_matches(space)
+}

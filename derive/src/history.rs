@@ -1,0 +1,174 @@
+//! `delta` and `rate`: an operand's values in the sample before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::data::{Data, Number};
+use super::join::Join;
+use super::program::Rate;
+use super::values::{Ids, Values};
+use pmapi::Error;
+
+/// What stands in place of values.
+type Status = Result<(), Error>;
+
+#[derive(Debug)]
+pub(crate) struct History {
+    /// When the sample was taken; `None` when it had no values, or there was none.
+    stamp: Option<Duration>,
+    ids: Arc<Ids>,
+    data: Data,
+    join: Join,
+    /// Instances that have a rate.
+    kept: Vec<u32>,
+}
+
+impl Default for History {
+    fn default() -> History {
+        let (ids, data) = (Arc::clone(Ids::none()), Data::U32(Vec::new()));
+        History { stamp: None, ids, data, join: Join::default(), kept: Vec::new() }
+    }
+}
+
+/// The values of an instance in both samples.
+struct Pairs<'a> {
+    now: &'a Data,
+    before: &'a Data,
+    /// Where they are, unless all are at the same places.
+    join: Option<&'a Join>,
+}
+
+impl Pairs<'_> {
+    #[inline]
+    fn each<T: Number>(&self, mut use_pair: impl FnMut(T, T)) {
+        let (Some(now), Some(before)) = (T::column(self.now), T::column(self.before)) else { return };
+        match self.join {
+            None => now.iter().zip(before).for_each(|(now, before)| use_pair(*now, *before)),
+            Some(join) => {
+                for (at, before_at) in join.left_places.iter().zip(&join.right_places) {
+                    if let (Some(now), Some(before)) = (now.get(*at as usize), before.get(*before_at as usize)) {
+                        use_pair(*now, *before);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl History {
+    /// There has been no sample before.
+    pub(crate) fn forget(&mut self) {
+        self.stamp = None;
+    }
+
+    /// The difference of each instance that is in both samples.
+    pub(crate) fn delta(&mut self, of: &Values, stamp: Duration, output: &mut Values) {
+        match self.pairs(of) {
+            Ok((ids, pairs, _)) => {
+                output.begin(ids);
+                differences(&pairs, &mut output.data);
+            }
+            Err(status) => output.fail(status),
+        }
+        self.remember(of, stamp);
+    }
+
+    /// The difference of each instance that is in both samples, per second.
+    pub(crate) fn rate(&mut self, of: &Values, rate: Rate, stamp: Duration, output: &mut Values) {
+        let mut kept = std::mem::take(&mut self.kept);
+        match self.pairs(of) {
+            // Without time between the samples there is no rate.
+            Ok((_, _, before)) if stamp <= before => output.fail(Ok(())),
+            Ok((ids, pairs, before)) => {
+                output.data.clear();
+                kept.clear();
+                let seconds = (stamp - before).as_secs_f64();
+                if let Data::Double(rates) = &mut output.data {
+                    let mut instances = ids.list.iter();
+                    let mut take = |difference: Option<f64>| {
+                        let id = instances.next();
+                        if let (Some(difference), Some(id)) = (difference, id) {
+                            rates.push(difference / seconds * rate.time_scale);
+                            kept.push(*id);
+                        }
+                    };
+                    rates_of(&pairs, rate.counter, &mut take);
+                }
+                match kept.len() == ids.list.len() {
+                    true => output.set_ids(ids),
+                    false => output.set_list(&kept),
+                }
+            }
+            Err(status) => output.fail(status),
+        }
+        self.kept = kept;
+        self.remember(of, stamp);
+    }
+
+    /// The values of both samples, with the instances that are in both and the time of the earlier one; or the error,
+    /// or none, that stands in their place.
+    fn pairs<'a>(&'a mut self, of: &'a Values) -> Result<(&'a Arc<Ids>, Pairs<'a>, Duration), Status> {
+        of.status.map_err(Err)?;
+        let before = self.stamp.filter(|_| !of.is_empty()).ok_or(Ok(()))?;
+        let same = self.join.update(&of.ids, &self.ids);
+        let (ids, join) = if same { (&of.ids, None) } else { (&self.join.ids, Some(&self.join)) };
+        Ok((ids, Pairs { now: &of.data, before: &self.data, join }, before))
+    }
+
+    fn remember(&mut self, of: &Values, stamp: Duration) {
+        self.stamp = (!of.is_empty()).then_some(stamp);
+        if std::mem::discriminant(&self.data) != std::mem::discriminant(&of.data) {
+            self.data = Data::new(of.ty);
+        }
+        self.data.copy_from(&of.data, None);
+        if !Arc::ptr_eq(&self.ids, &of.ids) {
+            self.ids = Arc::clone(&of.ids);
+        }
+    }
+}
+
+fn differences(pairs: &Pairs<'_>, output: &mut Data) {
+    match (pairs.now, output) {
+        (Data::I32(_), Data::I32(out)) => pairs.each(|now: i32, before| out.push(now.wrapping_sub(before))),
+        (Data::U32(_), Data::I64(out)) => pairs.each(|now: u32, before| out.push(i64::from(now) - i64::from(before))),
+        (Data::I64(_), Data::I64(out)) => pairs.each(|now: i64, before| out.push(now.wrapping_sub(before))),
+        (Data::U64(_), Data::Double(out)) => pairs.each(|now: u64, before| out.push(now as f64 - before as f64)),
+        (Data::Float(_), Data::Float(out)) => pairs.each(|now: f32, before| out.push(now - before)),
+        (Data::Double(_), Data::Double(out)) => pairs.each(|now: f64, before| out.push(now - before)),
+        _ => {}
+    }
+}
+
+/// The differences for rates; none for what decreases and should not.
+fn rates_of(pairs: &Pairs<'_>, counter: bool, take: &mut impl FnMut(Option<f64>)) {
+    macro_rules! integers {
+        ($ty:ident) => {
+            pairs.each(|now: $ty, before| {
+                take(match now < before {
+                    true if counter => None,
+                    true => Some(-(before.abs_diff(now) as f64)),
+                    false => Some(now.abs_diff(before) as f64),
+                })
+            })
+        };
+    }
+    macro_rules! reals {
+        ($ty:ident) => {
+            pairs.each(|now: $ty, before| {
+                let decreased = now < before;
+                take((!counter || !decreased).then_some(f64::from(now - before)))
+            })
+        };
+    }
+    match pairs.now {
+        // A counter of this type may be one of 32 bits that wrapped: the difference is right if it wraps too.
+        Data::I32(_) if counter => pairs.each(|now: i32, before| take(Some(now.wrapping_sub(before).into()))),
+        Data::I32(_) => integers!(i32),
+        Data::U32(_) => integers!(u32),
+        Data::I64(_) => integers!(i64),
+        Data::U64(_) => integers!(u64),
+        Data::Float(_) => reals!(f32),
+        Data::Double(_) => reals!(f64),
+        Data::Bytes(_) => {}
+    }
+}

@@ -1,0 +1,312 @@
+//! The descriptor of an operation from those of its operands.
+
+use super::data::Scale;
+use super::expr::{BinaryOp, Function};
+use pmapi::{Atom, InDom, Semantics, Type, Units};
+
+/// A descriptor without the metric's identifier.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Meta {
+    pub(crate) ty: Type,
+    pub(crate) indom: Option<InDom>,
+    pub(crate) semantics: Semantics,
+    pub(crate) units: Units,
+}
+
+impl Meta {
+    pub(crate) fn singular(ty: Type, semantics: Semantics) -> Meta {
+        Meta { ty, indom: None, semantics, units: Units::NONE }
+    }
+}
+
+/// What each operand's values are multiplied with, so that both have the result's scale.
+pub(crate) type Scales = (Scale, Scale);
+
+pub(crate) type Reason = &'static str;
+
+/// An operand of a binary operator.
+#[derive(Clone, Copy)]
+pub(crate) struct Side {
+    pub(crate) meta: Meta,
+    pub(crate) constant: bool,
+}
+
+use Semantics::{Counter, Discrete, Instant};
+
+pub(crate) fn binary(
+    op: BinaryOp,
+    left: Side,
+    right: Side,
+    equivalent: impl Fn(InDom, InDom) -> bool,
+) -> Result<(Meta, Scales), Reason> {
+    let Side { meta: l, constant } = left;
+    let r = right.meta;
+    if op.is_arithmetic() {
+        operator_allowed(op, l.semantics, r.semantics)?;
+    }
+    if !l.ty.is_numeric() {
+        return Err("Non-arithmetic type for left operand");
+    }
+    if !r.ty.is_numeric() {
+        return Err("Non-arithmetic type for right operand");
+    }
+    dimensions_allowed(op, &l, &r)?;
+    extra_units_allowed(op, l.units, r.units)?;
+
+    let mut meta = if constant { r } else { l };
+    meta.semantics = semantics(op, l.semantics, r.semantics);
+    meta.ty = match op {
+        BinaryOp::Slash => Type::Double,
+        _ if op.is_arithmetic() => promote(l.ty, r.ty),
+        _ => Type::U32,
+    };
+    let mut scales = (Scale::NONE, Scale::NONE);
+    if op.is_arithmetic() {
+        (meta.units, scales) = units(op, meta.units, l.units, r.units);
+        if scales != (Scale::NONE, Scale::NONE) {
+            meta.ty = Type::Double;
+        }
+    } else {
+        meta.units = Units::NONE;
+    }
+    meta.indom = match (l.indom, r.indom) {
+        (Some(l), Some(r)) if l != r && !equivalent(l, r) => {
+            return Err("Operands should have the same instance domain");
+        }
+        (None, None) => None,
+        (Some(l), Some(r)) => Some(if constant { r } else { l }),
+        (l, r) => l.or(r),
+    };
+    Ok((meta, scales))
+}
+
+fn operator_allowed(op: BinaryOp, left: Semantics, right: Semantics) -> Result<(), Reason> {
+    use BinaryOp::{Minus, Plus, Slash, Star};
+    match (left, right, op) {
+        (Counter, Counter, Star | Slash) => Err("Illegal operator for counters"),
+        (Counter, Instant | Discrete, Plus | Minus) => Err("Illegal operator for counter and non-counter"),
+        (Instant | Discrete, Counter, Plus | Minus | Slash) => Err("Illegal operator for non-counter and counter"),
+        _ => Ok(()),
+    }
+}
+
+fn dims(units: Units) -> (i8, i8, i8, i8) {
+    (units.dim_space(), units.dim_time(), units.dim_count(), units.extra_unit())
+}
+
+fn dimensions_allowed(op: BinaryOp, left: &Meta, right: &Meta) -> Result<(), Reason> {
+    const DIFFERENT: Reason = "Dimensions are not the same";
+    const COUNT: (i8, i8, i8, i8) = (0, 0, 1, 0);
+    const NONE: (i8, i8, i8, i8) = (0, 0, 0, 0);
+    let (l, r) = (dims(left.units), dims(right.units));
+    // Meant for a comparison with a constant, libpcp makes this exception for operands of one type.
+    let exempt = op.is_relation() && (left.ty == Type::U32 || right.ty == Type::U32);
+    if op.is_relation() || matches!(op, BinaryOp::Plus | BinaryOp::Minus) {
+        let count = (l == COUNT && r == NONE) || (l == NONE && r == COUNT);
+        if !exempt && l != r && !count {
+            return Err(DIFFERENT);
+        }
+    }
+    if op.is_logical() && (l != NONE || r != NONE) {
+        return Err(DIFFERENT);
+    }
+    if op.is_relation() || matches!(op, BinaryOp::Star | BinaryOp::Slash) {
+        let counters = (left.semantics == Counter, right.semantics == Counter);
+        if counters == (true, false) && r != NONE {
+            return Err("Non-counter and not dimensionless for right operand");
+        }
+        if counters == (false, true) && l != NONE {
+            return Err("Non-counter and not dimensionless for left operand");
+        }
+    }
+    Ok(())
+}
+
+fn extra_units_allowed(op: BinaryOp, left: Units, right: Units) -> Result<(), Reason> {
+    if left.extra_unit() == 0 || right.extra_unit() == 0 {
+        return Ok(());
+    }
+    let same = (left.extra_unit(), left.extra_scale()) == (right.extra_unit(), right.extra_scale());
+    match op {
+        BinaryOp::Star => Err("Extra units not allowed for both operands of *"),
+        _ if same => Ok(()),
+        BinaryOp::Slash => Err("Different extra units not allowed for both operands of /"),
+        _ => Err("Operands have incompatible extra units or scale"),
+    }
+}
+
+fn semantics(op: BinaryOp, left: Semantics, right: Semantics) -> Semantics {
+    match (left, right) {
+        (Counter, _) | (_, Counter) if op.is_arithmetic() => Counter,
+        (Discrete, Discrete) => Discrete,
+        _ => Instant,
+    }
+}
+
+/// The type in which two numbers are computed. The order of the types' codes is that of their strength.
+pub(crate) fn promote(left: Type, right: Type) -> Type {
+    left.max(right)
+}
+
+/// Dimension and scale of one kind.
+#[derive(Clone, Copy)]
+struct Part {
+    dim: i32,
+    scale: i32,
+}
+
+/// The units of a result, beginning with those of one operand, and the operands' scales.
+fn units(op: BinaryOp, base: Units, left: Units, right: Units) -> (Units, Scales) {
+    let parts = |u: Units| {
+        [
+            Part { dim: u.dim_space().into(), scale: u.scale_space().into() },
+            Part { dim: u.dim_time().into(), scale: u.scale_time().into() },
+            Part { dim: u.dim_count().into(), scale: u.scale_count().into() },
+        ]
+    };
+    let mut scales = (Scale::NONE, Scale::NONE);
+    let mut result = parts(base);
+    for (kind, (out, (l, r))) in result.iter_mut().zip(parts(left).into_iter().zip(parts(right))).enumerate() {
+        if l.dim != 0 && r.dim != 0 {
+            out.scale = l.scale.max(r.scale);
+            // Fewer of a larger unit; more when the unit divides.
+            for (scale, part) in [(&mut scales.0, l), (&mut scales.1, r)] {
+                let factor = if part.dim > 0 { &mut scale.div } else { &mut scale.mul };
+                *factor *= steps(kind, part.scale, out.scale);
+            }
+        }
+        match op {
+            BinaryOp::Star => out.dim = l.dim + r.dim,
+            BinaryOp::Slash => out.dim = l.dim - r.dim,
+            _ => {}
+        }
+        if out.dim != 0 && l.dim == 0 {
+            out.scale = r.scale;
+        }
+        if out.dim == 0 {
+            out.scale = 0;
+        }
+    }
+    let extra = match (op, left.extra_unit(), right.extra_unit()) {
+        (BinaryOp::Star, 0, e) if e != 0 => (e, right.extra_scale()),
+        (BinaryOp::Slash, 0, e) if e != 0 => (-e, right.extra_scale()),
+        (BinaryOp::Slash, l, r) if l != 0 && r != 0 => (0, 0),
+        (BinaryOp::Star | BinaryOp::Slash, l, _) if l != 0 => (l, left.extra_scale()),
+        _ => (base.extra_unit(), base.extra_scale()),
+    };
+    (pack(result, extra), scales)
+}
+
+/// How many of one scale are one of a larger scale.
+fn steps(kind: usize, from: i32, to: i32) -> f64 {
+    (from..to)
+        .map(|step| match (kind, step) {
+            (0, _) => 1024.0,
+            (1, 0..=2) => 1000.0,
+            (1, 3..=4) => 60.0,
+            (1, _) => 1.0,
+            _ => 10.0,
+        })
+        .product()
+}
+
+/// The word of units. As in C a dimension that its field has no room for wraps around.
+fn pack([space, time, count]: [Part; 3], (unit, scale): (i8, u8)) -> Units {
+    let field = |value: i32, width: u32, at: u32| (value as u32 & ((1 << width) - 1)) << at;
+    let dims = field(space.dim, 4, 28) | field(time.dim, 4, 24) | field(count.dim, 4, 20);
+    let scales = field(space.scale, 4, 16) | field(time.scale, 4, 12) | field(count.scale, 4, 8);
+    Units::from_word(dims | scales | field(unit.into(), 5, 3) | field(scale.into(), 3, 0))
+}
+
+pub(crate) fn function(function: Function, of: Meta) -> Result<Meta, Reason> {
+    if !of.ty.is_numeric()
+        && !matches!(function, Function::Count | Function::Defined | Function::Instant | Function::Scalar)
+    {
+        return Err("Non-arithmetic operand for function");
+    }
+    let mut meta = of;
+    match function {
+        Function::Defined => meta = Meta::singular(Type::U32, Discrete),
+        Function::Count => meta = Meta { units: Units::COUNT, ..Meta::singular(Type::U32, Instant) },
+        Function::Scalar => meta.indom = None,
+        Function::Instant => meta.semantics = gauge(of.semantics),
+        Function::Sum => meta.indom = None,
+        Function::Max | Function::Min => meta = Meta { indom: None, semantics: Instant, ..of },
+        Function::Avg => meta = Meta { indom: None, semantics: Instant, ty: Type::Float, ..of },
+        Function::Delta => {
+            meta.semantics = Instant;
+            meta.ty = match of.ty {
+                Type::U32 => Type::I64,
+                Type::U64 => Type::Double,
+                ty => ty,
+            };
+        }
+        Function::Rate => meta = Meta { ty: Type::Double, semantics: Instant, units: per_second(of.units)?, ..of },
+    }
+    Ok(meta)
+}
+
+fn gauge(semantics: Semantics) -> Semantics {
+    if semantics == Counter { Instant } else { semantics }
+}
+
+fn per_second(units: Units) -> Result<Units, Reason> {
+    const TIME: u32 = 0xf << 24 | 0xf << 12;
+    let time = match units.dim_time() {
+        1 => 0,
+        0 => Units::SECONDS.pow(-1).word(),
+        _ => return Err("Incorrect time dimension for operand"),
+    };
+    Ok(Units::from_word(units.word() & !TIME | time))
+}
+
+pub(crate) fn neg(of: Meta) -> Result<Meta, Reason> {
+    let ty = match of.ty {
+        ty if !ty.is_numeric() => return Err("Non-arithmetic operand for unary negation"),
+        Type::U32 => Type::I32,
+        Type::U64 => Type::I64,
+        ty => ty,
+    };
+    Ok(Meta { ty, semantics: Instant, ..of })
+}
+
+pub(crate) fn not(of: Meta) -> Result<Meta, Reason> {
+    if !of.ty.is_numeric() {
+        return Err("Non-arithmetic operand for function");
+    }
+    Ok(Meta { indom: of.indom, ..Meta::singular(Type::U32, gauge(of.semantics)) })
+}
+
+pub(crate) fn rescale(of: Meta, units: Units) -> Result<Meta, Reason> {
+    if !of.ty.is_numeric() {
+        return Err("Non-arithmetic operand for function");
+    }
+    of.units.convert(units, Atom::Double(1.0)).map_err(|_| "Incompatible dimensions")?;
+    Ok(Meta { units, ..of })
+}
+
+/// The arms of a ternary when neither is `novalue` and both may be chosen.
+pub(crate) fn arms(left: &Meta, right: &Meta) -> Result<(), Reason> {
+    let (l, r) = (left.units, right.units);
+    let different = match () {
+        _ if left.ty != right.ty => "Different types for ternary operands",
+        _ if left.indom.is_some() && right.indom.is_some() && left.indom != right.indom => {
+            "Different instance domains for ternary operands"
+        }
+        _ if left.semantics != right.semantics => "Different semantics for ternary operands",
+        _ if (l.dim_space(), l.scale_space()) != (r.dim_space(), r.scale_space()) => {
+            "Different units or scale (space) for ternary operands"
+        }
+        _ if (l.dim_time(), l.scale_time()) != (r.dim_time(), r.scale_time()) => {
+            "Different units or scale (time) for ternary operands"
+        }
+        _ if (l.dim_count(), l.scale_count()) != (r.dim_count(), r.scale_count()) => {
+            "Different units or scale (count) for ternary operands"
+        }
+        _ if (l.extra_unit(), l.extra_scale()) != (r.extra_unit(), r.extra_scale()) => {
+            "Different units or scale (extra) for ternary operands"
+        }
+        _ => return Ok(()),
+    };
+    Err(different)
+}

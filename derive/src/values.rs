@@ -1,0 +1,271 @@
+//! The values of one metric in one sample, in columns.
+
+use std::sync::{Arc, LazyLock};
+
+use super::data::Data;
+use pmapi::id::OptionWord;
+use pmapi::{Atom, Error, Inst, Type};
+
+/// The instances of values. Columns of one instance domain share them as long as they don't change.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Ids {
+    /// The words of the instances, `PM_IN_NULL` for the one of a singular metric.
+    pub(crate) list: Vec<u32>,
+    /// Whether each is larger than the one before.
+    pub(crate) ascending: bool,
+}
+
+static NONE: LazyLock<Arc<Ids>> = LazyLock::new(|| Ids::new(Vec::new()));
+static SINGULAR: LazyLock<Arc<Ids>> = LazyLock::new(|| Ids::new(vec![u32::MAX]));
+
+impl Ids {
+    /// No instances.
+    pub(crate) fn none() -> &'static Arc<Ids> {
+        &NONE
+    }
+
+    /// What a singular metric has.
+    pub(crate) fn singular() -> &'static Arc<Ids> {
+        &SINGULAR
+    }
+
+    pub(crate) fn new(list: Vec<u32>) -> Arc<Ids> {
+        let ascending = list.is_sorted_by(|a, b| a < b);
+        Arc::new(Ids { list, ascending })
+    }
+}
+
+/// The values of a metric in a sample: a column of instances and a column of numbers or of texts.
+#[derive(Debug)]
+pub struct Values {
+    pub(crate) ids: Arc<Ids>,
+    pub(crate) data: Data,
+    pub(crate) ty: Type,
+    pub(crate) status: Result<(), Error>,
+}
+
+/// No values.
+impl Default for Values {
+    fn default() -> Values {
+        Values::new(Type::U32)
+    }
+}
+
+/// [`Clone::clone_from`] uses the memory of values of the same type again.
+impl Clone for Values {
+    fn clone(&self) -> Values {
+        Values { ids: Arc::clone(&self.ids), data: self.data.clone(), ty: self.ty, status: self.status }
+    }
+
+    fn clone_from(&mut self, from: &Values) {
+        (self.ty, self.status) = (from.ty, from.status);
+        if std::mem::discriminant(&self.data) == std::mem::discriminant(&from.data) {
+            self.data.copy_from(&from.data, None);
+        } else {
+            self.data = from.data.clone();
+        }
+        if !Arc::ptr_eq(&self.ids, &from.ids) {
+            self.ids = Arc::clone(&from.ids);
+        }
+    }
+}
+
+impl Values {
+    /// No values, of a type that is to come.
+    pub(crate) fn new(ty: Type) -> Values {
+        Values { ids: Arc::clone(Ids::none()), data: Data::new(ty), ty, status: Ok(()) }
+    }
+
+    /// The number of values; 0 when there is an error.
+    pub fn len(&self) -> usize {
+        self.ids.list.len()
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.ids.list.is_empty()
+    }
+
+    /// Whether other values are for the same instances, in the same order.
+    pub fn same_instances(&self, other: &Values) -> bool {
+        Arc::ptr_eq(&self.ids, &other.ids) || self.ids.list == other.ids.list
+    }
+
+    /// The type of the values.
+    pub fn ty(&self) -> Type {
+        self.ty
+    }
+
+    /// The error that stands in place of values.
+    pub fn status(&self) -> Result<(), Error> {
+        self.status
+    }
+
+    /// Each value with its instance, which is `None` for a singular metric.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Option<Inst>, Atom<'_>)> {
+        let ids = self.ids.list.iter().enumerate();
+        ids.map(|(at, id)| (Inst::from_word(*id), self.data.atom(at, self.ty)))
+    }
+
+    /// Does something with each value, as [`Values::iter`] has them, in a loop of its own for each type.
+    ///
+    /// # Errors
+    /// The first one, which ends it.
+    pub fn try_each<E>(&self, mut each: impl FnMut(Option<Inst>, Atom<'_>) -> Result<(), E>) -> Result<(), E> {
+        let mut ids = self.ids.list.iter().map(|id| Inst::from_word(*id));
+        macro_rules! numbers {
+            ($($kind:ident)*) => {
+                match &self.data {
+                    $(Data::$kind(column) => ids.zip(column).try_for_each(|(id, value)| each(id, Atom::$kind(*value))),)*
+                    Data::Bytes(_) => (0..).zip(&mut ids).try_for_each(|(at, id)| each(id, self.data.atom(at, self.ty))),
+                }
+            };
+        }
+        numbers!(I32 U32 I64 U64 Float Double)
+    }
+
+    /// No values, and an error or none.
+    pub(crate) fn fail(&mut self, status: Result<(), Error>) {
+        self.status = status;
+        self.data.clear();
+        self.ids = Arc::clone(Ids::none());
+    }
+
+    /// Begins a new set of values for known instances.
+    pub(crate) fn begin(&mut self, ids: &Arc<Ids>) {
+        self.data.clear();
+        self.set_ids(ids);
+    }
+
+    /// Begins the one value of a singular metric.
+    pub(crate) fn begin_singular(&mut self) {
+        self.begin(Ids::singular());
+    }
+
+    /// The instances of values that are there already.
+    pub(crate) fn set_ids(&mut self, ids: &Arc<Ids>) {
+        self.status = Ok(());
+        if !Arc::ptr_eq(&self.ids, ids) {
+            self.ids = Arc::clone(ids);
+        }
+    }
+
+    /// The same from a list, which allocates only when the instances are others than before.
+    pub(crate) fn set_list(&mut self, list: &[u32]) {
+        self.status = Ok(());
+        if self.ids.list != list {
+            self.ids = Ids::new(list.to_vec());
+        }
+    }
+}
+
+/// Takes the values of an operand from a [`Source`](super::Source).
+#[derive(Debug)]
+pub struct Load<'a> {
+    values: &'a mut Values,
+    /// The instances of the values.
+    list: &'a mut Vec<u32>,
+}
+
+impl<'a> Load<'a> {
+    /// `list` is memory to use.
+    pub(crate) fn new(values: &'a mut Values, list: &'a mut Vec<u32>) -> Load<'a> {
+        values.status = Ok(());
+        values.data.clear();
+        list.clear();
+        Load { values, list }
+    }
+
+    /// The type that values must have: that of the descriptor which the operand was bound with.
+    pub fn ty(&self) -> Type {
+        self.values.ty
+    }
+
+    /// Adds a value; no instance for the one of a singular metric. A value of another type makes the operand
+    /// `PM_ERR_CONV`.
+    #[inline]
+    pub fn push(&mut self, inst: Option<Inst>, value: Atom<'_>) {
+        self.list.push(inst.word());
+        if !self.values.data.push(value) {
+            self.values.status = Err(Error::CONV);
+        }
+    }
+
+    /// Adds values as [`Load::push`] does, which is faster for many: a loop over values of one kind.
+    #[inline]
+    pub fn extend<'v>(&mut self, values: impl IntoIterator<Item = (Option<Inst>, Atom<'v>)>) {
+        let Load { values: Values { data, status, .. }, list } = self;
+        let mut wrong = false;
+        let values = values.into_iter();
+        macro_rules! take {
+            ($column:expr, $kind:ident) => {
+                append(list, $column, values, |value| match value {
+                    Atom::$kind(value) => value,
+                    _ => {
+                        wrong = true;
+                        Default::default()
+                    }
+                })
+            };
+        }
+        match data {
+            Data::I32(column) => take!(column, I32),
+            Data::U32(column) => take!(column, U32),
+            Data::I64(column) => take!(column, I64),
+            Data::U64(column) => take!(column, U64),
+            Data::Float(column) => take!(column, Float),
+            Data::Double(column) => take!(column, Double),
+            Data::Bytes(bytes) => {
+                for (inst, value) in values {
+                    list.push(inst.word());
+                    wrong |= !bytes.push_atom(value);
+                }
+            }
+        }
+        if wrong {
+            *status = Err(Error::CONV);
+        }
+    }
+
+    /// Whether the instances are others than in the sample before.
+    pub(crate) fn finish(self, result: Result<(), Error>) -> bool {
+        let Load { values, list } = self;
+        if let Err(error) = result.and(values.status) {
+            values.fail(Err(error));
+            return true;
+        }
+        let changed = values.ids.list != *list;
+        if changed {
+            values.ids = Ids::new(list.clone());
+        }
+        changed
+    }
+}
+
+/// Adds instances to a list and numbers to a column. Room for as many as are known to come is made beforehand, so that
+/// no value needs a check of its own.
+#[inline]
+fn append<'v, T: Copy + Default>(
+    list: &mut Vec<u32>,
+    column: &mut Vec<T>,
+    values: impl Iterator<Item = (Option<Inst>, Atom<'v>)>,
+    mut number: impl FnMut(Atom<'v>) -> T,
+) {
+    let (start, mut count) = (list.len(), 0);
+    let (expected, most) = values.size_hint();
+    if most != Some(expected) {
+        return values.for_each(|(inst, value)| {
+            list.push(inst.word());
+            column.push(number(value));
+        });
+    }
+    list.resize(start + expected, 0);
+    column.resize(start + expected, T::default());
+    let places = list.split_at_mut(start).1.iter_mut().zip(column.split_at_mut(start).1);
+    places.zip(values).for_each(|(place, (inst, value))| {
+        (*place.0, *place.1) = (inst.word(), number(value));
+        count += 1;
+    });
+    list.truncate(start + count);
+    column.truncate(start + count);
+}

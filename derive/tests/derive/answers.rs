@@ -1,0 +1,203 @@
+//! What `data/derive/oracle.c` prints: descriptors, instances and values of operands, and what libpcp makes of
+//! definitions.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use pcp_derive::{Load, Metadata, Missing, Operand, Source};
+use pmapi::{Atom, Desc, Error, InDom, Inst, PmId, Semantics, Type, Units};
+
+/// All answers of one run.
+#[derive(Default)]
+pub(crate) struct Answers {
+    pub(crate) operands: HashMap<String, Result<Desc, Missing>>,
+    pub(crate) instances: HashMap<InDom, Vec<(Inst, String)>>,
+    pub(crate) definitions: HashMap<String, Outcome>,
+    pub(crate) samples: Vec<Sample>,
+}
+
+/// What libpcp makes of a definition.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    Syntax {
+        offset: usize,
+        reason: String,
+    },
+    /// A semantic error; its text is elsewhere.
+    Unbound,
+    Bound {
+        ty: Type,
+        indom: Option<InDom>,
+        semantics: Semantics,
+        units: Units,
+    },
+}
+
+/// The values of one fetch.
+#[derive(Default)]
+pub(crate) struct Sample {
+    pub(crate) stamp: Duration,
+    pub(crate) operands: HashMap<String, Column>,
+    pub(crate) results: HashMap<String, Column>,
+}
+
+/// Values as printed, by instance.
+pub(crate) type Column = Result<Vec<(u32, String)>, Error>;
+
+impl Answers {
+    pub(crate) fn parse(text: &str) -> Answers {
+        let mut answers = Answers::default();
+        answers.add(text);
+        answers
+    }
+
+    pub(crate) fn add(&mut self, text: &str) {
+        text.lines().for_each(|line| self.line(line));
+    }
+
+    fn line(&mut self, line: &str) {
+        let words: Vec<&str> = line.split('\t').collect();
+        match words[..] {
+            ["D", name, pmid, ty, indom, semantics, units] => {
+                let (ty, indom, semantics, units) = descriptor(ty, indom, semantics, units);
+                let desc = Desc { pmid: PmId::from_word(word(pmid)).unwrap(), ty, indom, semantics, units };
+                self.operands.insert(name.to_owned(), Ok(desc));
+            }
+            ["U", name] => drop(self.operands.insert(name.to_owned(), Err(Missing::Name))),
+            ["N", name] => drop(self.operands.insert(name.to_owned(), Err(Missing::Desc))),
+            ["I", indom, inst, name] => {
+                let inst = Inst::from_word(id(inst)).unwrap();
+                let indom = InDom::from_word(word(indom)).unwrap();
+                let instances = self.instances.entry(indom).or_default();
+                if !instances.iter().any(|(other, _)| *other == inst) {
+                    instances.push((inst, name.to_owned()));
+                }
+            }
+            ["E", name, offset, reason] => {
+                let outcome = Outcome::Syntax { offset: offset.parse().unwrap(), reason: reason.to_owned() };
+                self.definitions.insert(name.to_owned(), outcome);
+            }
+            ["B", name, _] => drop(self.definitions.insert(name.to_owned(), Outcome::Unbound)),
+            ["M", name, ty, indom, semantics, units] => {
+                let (ty, indom, semantics, units) = descriptor(ty, indom, semantics, units);
+                self.definitions.insert(name.to_owned(), Outcome::Bound { ty, indom, semantics, units });
+            }
+            ["S", seconds, nanoseconds] => {
+                let stamp = Duration::new(seconds.parse().unwrap(), nanoseconds.parse().unwrap());
+                self.samples.push(Sample { stamp, ..Sample::default() });
+            }
+            ["V", name, number, ref values @ ..] => {
+                self.samples.last_mut().unwrap().operands.insert(name.to_owned(), column(number, values));
+            }
+            ["R", name, number, ref values @ ..] => {
+                self.samples.last_mut().unwrap().results.insert(name.to_owned(), column(number, values));
+            }
+            _ => panic!("{line:?}"),
+        }
+    }
+}
+
+fn word(text: &str) -> u32 {
+    u32::from_str_radix(text, 16).unwrap()
+}
+
+fn id(text: &str) -> u32 {
+    text.parse::<i32>().unwrap() as u32
+}
+
+fn descriptor(ty: &str, indom: &str, semantics: &str, units: &str) -> (Type, Option<InDom>, Semantics, Units) {
+    let ty = Type::from_code(ty.parse().unwrap()).unwrap();
+    // A metric without support may have no semantics.
+    let semantics = Semantics::from_code(semantics.parse().unwrap()).unwrap_or(Semantics::Instant);
+    (ty, InDom::from_word(word(indom)), semantics, Units::from_word(word(units)))
+}
+
+fn column(number: &str, values: &[&str]) -> Column {
+    if let Some(error) = Error::from_code(number.parse().unwrap()) {
+        return Err(error);
+    }
+    Ok(values.chunks(2).map(|pair| (id(pair[0]), pair[1].to_owned())).collect())
+}
+
+/// A value as `oracle.c` prints it.
+pub(crate) fn printed(atom: Atom<'_>) -> String {
+    match atom {
+        Atom::I32(v) => v.to_string(),
+        Atom::U32(v) => v.to_string(),
+        Atom::I64(v) => v.to_string(),
+        Atom::U64(v) => v.to_string(),
+        Atom::Float(v) => format!("{:08x}", v.to_bits()),
+        Atom::Double(v) => format!("{:016x}", v.to_bits()),
+        Atom::String(bytes) => format!("{}00", hex(bytes)),
+        Atom::Aggregate(bytes) | Atom::Event(bytes) | Atom::HighResEvent(bytes) => hex(bytes),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Metadata for &Answers {
+    fn lookup(&mut self, name: &str) -> Result<Desc, Missing> {
+        self.operands.get(name).copied().unwrap_or(Err(Missing::Name))
+    }
+}
+
+/// A sample as a source of values.
+pub(crate) struct Fetched<'a> {
+    pub(crate) answers: &'a Answers,
+    pub(crate) sample: &'a Sample,
+}
+
+impl Source for Fetched<'_> {
+    fn values(&mut self, operand: &Operand, load: &mut Load<'_>) -> Result<(), Error> {
+        let column = self.sample.operands.get(&*operand.name).ok_or(Error::PMID)?;
+        for (inst, text) in column.as_ref().map_err(|error| *error)? {
+            let bytes: Vec<u8> = match load.ty() {
+                ty if ty.is_numeric() => Vec::new(),
+                _ => (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect(),
+            };
+            let atom = match load.ty() {
+                Type::I32 => Atom::I32(text.parse().unwrap()),
+                Type::U32 => Atom::U32(text.parse().unwrap()),
+                Type::I64 => Atom::I64(text.parse().unwrap()),
+                Type::U64 => Atom::U64(text.parse().unwrap()),
+                Type::Float => Atom::Float(f32::from_bits(word(text))),
+                Type::Double => Atom::Double(f64::from_bits(u64::from_str_radix(text, 16).unwrap())),
+                Type::String => Atom::String(bytes.strip_suffix(&[0]).unwrap_or(&bytes)),
+                Type::Event => Atom::Event(&bytes),
+                Type::HighResEvent => Atom::HighResEvent(&bytes),
+                _ => Atom::Aggregate(&bytes),
+            };
+            load.push(Inst::from_word(*inst), atom);
+        }
+        Ok(())
+    }
+
+    fn instances(&mut self, indom: InDom, list: &mut Vec<Inst>) -> Result<(), Error> {
+        let instances = self.answers.instances.get(&indom).ok_or(Error::INDOM)?;
+        list.extend(instances.iter().map(|(inst, _)| *inst));
+        Ok(())
+    }
+
+    fn instance_name(&mut self, indom: InDom, inst: Inst, name: &mut Vec<u8>) -> Result<(), Error> {
+        let instances = self.answers.instances.get(&indom).ok_or(Error::INDOM)?;
+        let (_, text) = instances.iter().find(|(other, _)| *other == inst).ok_or(Error::INST)?;
+        name.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+
+    fn instance_id(&mut self, indom: InDom, name: &str) -> Result<Inst, Error> {
+        let instances = self.answers.instances.get(&indom).ok_or(Error::INDOM)?;
+        // Agents take no name for that of any instance.
+        let is_named = |full: &str| {
+            // The sample agent looks at no more of a name than its first word.
+            let first = |text: &str| text.split(' ').next().map(str::to_owned);
+            full == name
+                || first(full).as_deref() == Some(name)
+                || first(name).as_deref() == Some(full)
+                || name.is_empty()
+        };
+        instances.iter().find(|(_, full)| is_named(full)).map(|(inst, _)| *inst).ok_or(Error::INST)
+    }
+}

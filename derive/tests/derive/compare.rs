@@ -1,0 +1,161 @@
+//! What ours and libpcp make of the same definitions and the same samples.
+
+use std::collections::HashMap;
+
+use pcp_derive::{BindError, Definition, Evaluator, RegisterError};
+use pmapi::{Desc, PmId};
+
+use crate::answers::{Answers, Column, Fetched, Outcome, Sample, printed};
+use crate::generator::is_newer_reason;
+
+/// A difference: the expression, what ours says and what libpcp says.
+pub(crate) struct Difference {
+    pub(crate) expr: String,
+    pub(crate) ours: String,
+    pub(crate) theirs: String,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}\n    ours   {}\n    theirs {}", self.expr, self.ours, self.theirs)
+    }
+}
+
+/// Where ours differs from libpcp's answers about definitions (names and expressions); `errors` is what came on its
+/// standard error. Says how many definitions there are without a syntax error.
+pub(crate) fn differences(
+    expressions: &[(String, String)],
+    answers: &Answers,
+    errors: &str,
+) -> (usize, Vec<Difference>) {
+    let errors = errors
+        .lines()
+        .filter_map(|line| line.strip_prefix("Semantic error: derived metric ")?.split_once(": "))
+        .collect();
+    let mut differences = Differences { expressions, answers, found: Vec::new() };
+    let definitions = differences.syntax();
+    differences.semantics(&definitions, &errors);
+    differences.values(&definitions);
+    (definitions.len(), differences.found)
+}
+
+struct Differences<'a> {
+    expressions: &'a [(String, String)],
+    answers: &'a Answers,
+    found: Vec<Difference>,
+}
+
+impl Differences<'_> {
+    fn differ(&mut self, expr: &str, ours: &str, theirs: &str) {
+        self.found.push(Difference { expr: expr.to_owned(), ours: ours.to_owned(), theirs: theirs.to_owned() });
+    }
+
+    /// Compares syntax errors; the definitions that have none.
+    fn syntax(&mut self) -> Vec<(String, Definition)> {
+        let mut definitions = Vec::new();
+        for (name, expr) in self.expressions {
+            // None for what libpcp did not survive.
+            let Some(theirs) = self.answers.definitions.get(name) else { continue };
+            let ours = match Definition::new(name, expr, PmId::from_word(0).unwrap()) {
+                Ok(definition) => {
+                    definitions.push((expr.clone(), definition));
+                    None
+                }
+                Err(RegisterError::Syntax(error)) => Some((error.offset, error.to_string())),
+                Err(error) => panic!("{error}"),
+            };
+            let theirs = match theirs {
+                Outcome::Syntax { offset, reason } => Some((*offset, reason.clone())),
+                _ => None,
+            };
+            let newer = ours.as_ref().is_some_and(|(_, reason)| is_newer_reason(reason));
+            if ours != theirs && !newer {
+                self.differ(expr, &format!("{ours:?}"), &format!("{theirs:?}"));
+            }
+        }
+        definitions
+    }
+
+    fn semantics(&mut self, definitions: &[(String, Definition)], errors: &HashMap<&str, &str>) {
+        let mut metadata = self.answers;
+        let evaluator = Evaluator::bind(definitions.iter().map(|(_, definition)| definition), &mut metadata, false);
+        for (number, (expr, definition)) in definitions.iter().enumerate() {
+            let ours = match evaluator.desc(number) {
+                Ok(Desc { ty, indom, semantics, units, .. }) => {
+                    format!("{:?}", Outcome::Bound { ty, indom, semantics, units })
+                }
+                Err(Some(error @ BindError::Semantic { .. })) => error.to_string(),
+                Err(error) => panic!("{error:?}"),
+            };
+            let theirs = match self.answers.definitions.get(definition.name()) {
+                Some(Outcome::Unbound) => match errors.get(definition.name()) {
+                    Some(error) => (*error).to_owned(),
+                    // 6.0.3 does not always tell why.
+                    None if evaluator.desc(number).is_err() => continue,
+                    None => String::new(),
+                },
+                Some(outcome @ Outcome::Bound { .. }) => format!("{outcome:?}"),
+                _ => continue,
+            };
+            if ours != theirs {
+                self.differ(expr, &ours, &theirs);
+            }
+        }
+    }
+
+    /// Compares the values of each batch of definitions in its samples.
+    fn values(&mut self, definitions: &[(String, Definition)]) {
+        let mut seen = HashMap::new();
+        for sample in &self.answers.samples {
+            let key: Vec<&String> = sample.results.keys().min().into_iter().collect();
+            seen.entry(key).or_insert_with(Vec::new).push(sample);
+        }
+        let by_name: HashMap<&str, &(String, Definition)> =
+            definitions.iter().map(|pair| (pair.1.name(), pair)).collect();
+        for samples in seen.values() {
+            let batch: Vec<&(String, Definition)> =
+                samples[0].results.keys().filter_map(|name| by_name.get(&**name).copied()).collect();
+            self.batch(&batch, samples);
+        }
+    }
+
+    fn batch(&mut self, batch: &[&(String, Definition)], samples: &[&Sample]) {
+        let mut metadata = self.answers;
+        let mut evaluator = Evaluator::bind(batch.iter().map(|pair| &pair.1), &mut metadata, false);
+        let plan = evaluator.plan(0..batch.len());
+        let mut different = vec![false; batch.len()];
+        for (at, sample) in samples.iter().enumerate() {
+            evaluator.evaluate(&plan, sample.stamp, &mut Fetched { answers: self.answers, sample });
+            for (number, (expr, definition)) in batch.iter().enumerate() {
+                if different[number] || evaluator.desc(number).is_err() {
+                    continue;
+                }
+                let theirs = &sample.results[definition.name()];
+                let ours = evaluator.values(number).map(|values| {
+                    let word = |inst: Option<pmapi::Inst>| inst.map_or(u32::MAX, pmapi::Inst::word);
+                    values.iter().map(|(inst, atom)| (word(inst), printed(atom))).collect()
+                });
+                different[number] = !same(&ours, theirs);
+                if different[number] {
+                    self.differ(expr, &format!("sample {at}: {ours:?}"), &format!("{theirs:?}"));
+                }
+            }
+        }
+    }
+}
+
+/// Whether values are the same; what is no number is so in many ways.
+fn same(ours: &Column, theirs: &Column) -> bool {
+    let is_nan = |text: &str| match (text.len(), u64::from_str_radix(text, 16)) {
+        (8, Ok(bits)) => f32::from_bits(bits as u32).is_nan(),
+        (16, Ok(bits)) => f64::from_bits(bits).is_nan(),
+        _ => false,
+    };
+    let same = |ours: &(u32, String), theirs: &(u32, String)| {
+        ours == theirs || (ours.0 == theirs.0 && is_nan(&ours.1) && is_nan(&theirs.1))
+    };
+    match (ours, theirs) {
+        (Ok(ours), Ok(theirs)) => ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(o, t)| same(o, t)),
+        (ours, theirs) => ours == theirs,
+    }
+}

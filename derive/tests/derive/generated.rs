@@ -1,0 +1,36 @@
+//! Ten thousand generated expressions, valid and invalid, against the installed libpcp on the same samples.
+//!
+//! Where ours differs on purpose, the list in the documentation of `pcp_derive` says so; [`listed`] knows which
+//! expressions these are.
+
+use std::collections::HashMap;
+
+use crate::compare::differences;
+use crate::generator::{OPERANDS, expressions, listed};
+use crate::live::{Asked, Stage};
+
+const COUNT: usize = 10_000;
+
+#[test]
+#[ignore = "needs PCP"]
+fn ten_thousand_expressions() {
+    let stage = Stage::new();
+    let expressions = expressions(COUNT);
+    let Asked { answers, errors, deadly } = stage.ask_about(&expressions, OPERANDS);
+    println!("libpcp did not survive {} expressions: {deadly:#?}", deadly.len());
+    let (valid, found) = differences(&expressions, &answers, &errors);
+    let is_counter = |name: &str| {
+        let desc = answers.operands.get(name).and_then(|desc| desc.ok());
+        desc.is_some_and(|desc| desc.semantics == pmapi::Semantics::Counter)
+    };
+    let mut counts: HashMap<Option<&str>, usize> = HashMap::new();
+    for difference in &found {
+        let why = listed(&difference.expr, is_counter);
+        *counts.entry(why).or_default() += 1;
+        if why.is_none() || std::env::var_os("DERIVE_SHOW").is_some() {
+            println!("{why:?} {difference}");
+        }
+    }
+    println!("{COUNT} expressions, {valid} without syntax errors, differences: {counts:?}");
+    assert_eq!(counts.get(&None), None);
+}

@@ -1,0 +1,137 @@
+//! The definitions of PCP's own tests with something changed in each: every syntax error of the installed libpcp, with
+//! its place.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use pcp_derive::{Definition, RegisterError};
+use pmapi::{PmId, Semantics};
+
+use crate::cases;
+use crate::compare::differences;
+use crate::generator::{is_newer, is_newer_reason, listed};
+use crate::live::{Asked, Stage, compile, data};
+use crate::{recorded, tokens};
+
+/// Whether an expression is one of the corpus: all of them would take too long.
+fn chosen(number: &mut usize, one_of: usize) -> bool {
+    *number += 1;
+    number.is_multiple_of(one_of)
+}
+
+/// Every beginning of each expression; each without one token, with one twice, and with two exchanged; and each with
+/// another token before one, or in its place, some of all there are.
+fn mutations(one_of: usize) -> BTreeSet<String> {
+    let others = tokens::all();
+    let mut all = BTreeSet::new();
+    let mut number = 0;
+    for (_, expr) in cases::expressions() {
+        let expr = expr.trim();
+        all.extend(expr.char_indices().map(|(at, _)| expr[..at].to_owned()));
+        let tokens = tokens::split(expr);
+        for at in 0..tokens.len() {
+            let (before, after) = (tokens[..at].concat(), tokens[at + 1..].concat());
+            all.insert(format!("{before}{after}"));
+            all.insert(format!("{before}{0} {0}{after}", tokens[at]));
+            if let Some(next) = tokens.get(at + 1) {
+                all.insert(format!("{before}{next}{}{}", tokens[at], tokens[at + 2..].concat()));
+            }
+            for other in &others {
+                if chosen(&mut number, one_of) {
+                    all.insert(format!("{before}{other}{after}"));
+                    all.insert(format!("{before} {other} {}{after}", tokens[at]));
+                }
+            }
+        }
+    }
+    all.into_iter().map(|expr| expr.trim_start().to_owned()).filter(|expr| !expr.is_empty()).collect()
+}
+
+/// libpcp's answer to each.
+fn theirs(expressions: &BTreeSet<String>) -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let binary = dir.path().join("syntax");
+    compile(&data("syntax.c"), &binary, &[]);
+    let mut peer = Command::new(binary)
+        .env("PCP_DERIVED_CONFIG", "")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = peer.stdin.take().unwrap();
+    let lines: String = expressions.iter().map(|expr| format!("{expr}\n")).collect();
+    let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
+    let output = peer.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+fn ours(expr: &str) -> String {
+    match Definition::new("x", expr, PmId::from_word(0).unwrap()) {
+        Ok(_) => "OK".to_owned(),
+        Err(RegisterError::Syntax(error)) => format!("{}\t{error}", error.offset),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn errors_and_their_places() {
+    testkit::Pcp::required();
+    let newer = theirs(&BTreeSet::from(["1 ? 2 : novalue()".to_owned()])) == ["OK"];
+    let one_of = std::env::var("DERIVE_ONE_OF").map_or(100, |number| number.parse().unwrap());
+    let mut expressions = mutations(one_of);
+    expressions.retain(|expr| newer || !is_newer(expr));
+    let theirs = theirs(&expressions);
+    assert_eq!(theirs.len(), expressions.len());
+    let (mut wrong, mut died) = (Vec::new(), 0);
+    for (expr, theirs) in expressions.iter().zip(&theirs) {
+        let ours = ours(expr);
+        died += usize::from(theirs == "DIED");
+        let is_newer = !newer && (is_newer_reason(&ours) || ours.contains("invalid floating point literal"));
+        // What the documentation lists: two `novalue()`, and numbers that wrap around.
+        let listed = ours.ends_with("novalue() may appear at most once in a ternary expression")
+            || ours.contains("\tIllegal indom: ");
+        if ours != *theirs && theirs != "DIED" && !is_newer && !listed {
+            wrong.push(format!("{expr}\n  ours   {ours}\n  theirs {theirs}\n"));
+        }
+    }
+    println!("{} expressions, {died} that libpcp does not survive, {} differences", expressions.len(), wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.concat());
+    assert!(expressions.len() > 20_000);
+}
+
+/// Those that are expressions all the same: what they mean, or why they mean nothing.
+#[test]
+#[ignore = "needs PCP"]
+fn meanings() {
+    let stage = Stage::new();
+    let (text, _) = stage.ask("define\tx\t1 ? 2 : novalue()\n", 1, 1).unwrap();
+    let newer = !text.starts_with('E');
+    let mut expressions = mutations(30);
+    expressions.retain(|expr| Definition::new("x", expr, PmId::from_word(0).unwrap()).is_ok());
+    expressions.retain(|expr| newer || !is_newer(expr));
+    let mut number = 0;
+    expressions.retain(|_| chosen(&mut number, 4));
+    let expressions: Vec<(String, String)> =
+        expressions.into_iter().enumerate().map(|(at, expr)| (format!("m.m{at}"), expr)).collect();
+    let names = recorded::names();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let Asked { answers, errors, deadly } = stage.ask_about(&expressions, &names);
+    let (valid, found) = differences(&expressions, &answers, &errors);
+    let is_counter = |name: &str| {
+        let desc = answers.operands.get(name).and_then(|desc| desc.ok());
+        desc.is_some_and(|desc| desc.semantics == Semantics::Counter)
+    };
+    let unlisted: Vec<_> = found.iter().filter(|found| listed(&found.expr, is_counter).is_none()).collect();
+    println!(
+        "{valid} expressions, {} that libpcp does not survive, {} differences, {} of them unlisted",
+        deadly.len(),
+        found.len(),
+        unlisted.len()
+    );
+    unlisted.iter().for_each(|difference| println!("None {difference}"));
+    assert!(unlisted.is_empty() && valid > 2000);
+}

@@ -1,0 +1,115 @@
+//! What only clients and pmcd say to each other: DESC_IDS, DESCS, HIGHRES_FETCH and HIGHRES_RESULT.
+
+use super::codec::{Decoded, Reader, Writer, words};
+use super::result::HighResResult;
+use super::{Header, Pdu, PduType, metadata};
+use pmapi::id::OptionWord as _;
+use pmapi::{Desc, Error, InDom, PmId, Result, Semantics, Type, Units};
+
+/// A decoded PDU from pmcd to a client.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub enum Answer<'a> {
+    /// One of those that agents send too.
+    Pdu(Pdu<'a>),
+    HighResResult(HighResResult<'a>),
+    Descs(Descs<'a>),
+    /// A descriptor, which need not be one that a metric can have.
+    Desc(RawDesc),
+}
+
+impl<'a> Answer<'a> {
+    /// Decodes a whole PDU, header included.
+    pub fn decode(header: Header, bytes: &'a [u8]) -> Decoded<Answer<'a>> {
+        let mut r = Reader::new(header.pdu, bytes);
+        let answer = match header.pdu {
+            PduType::HIGHRES_RESULT => Answer::HighResResult(HighResResult::decode(&mut r, bytes)?),
+            PduType::DESCS => Answer::Descs(Descs::decode(&mut r)?),
+            PduType::DESC => Answer::Desc(RawDesc::decode(r.bytes(RawDesc::SIZE, "descriptor")?)),
+            _ => return Pdu::decode(header, bytes).map(Answer::Pdu),
+        };
+        r.finish()?;
+        Ok(answer)
+    }
+}
+
+/// A descriptor as it travels. pmcd passes on what agents say, be it a descriptor or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RawDesc {
+    /// The metric; `None` when there is no descriptor.
+    pub pmid: Option<PmId>,
+    ty: i32,
+    indom: Option<InDom>,
+    semantics: i32,
+    units: Units,
+}
+
+impl RawDesc {
+    const SIZE: usize = 20;
+
+    fn decode(bytes: &[u8]) -> RawDesc {
+        let mut words = words(bytes);
+        let mut word = || words.next().unwrap_or_default();
+        RawDesc {
+            pmid: PmId::from_word(word()),
+            ty: word() as i32,
+            indom: InDom::from_word(word()),
+            semantics: word() as i32,
+            units: Units::from_word(word()),
+        }
+    }
+
+    /// The descriptor.
+    ///
+    /// # Errors
+    /// `PM_ERR_PMID` when there is none, `PM_ERR_TYPE` or `PM_ERR_CONV` when no metric can have its type or its
+    /// semantics.
+    pub fn desc(self) -> Result<Desc> {
+        let pmid = self.pmid.ok_or(Error::PMID)?;
+        let ty = Type::from_code(self.ty)?;
+        let semantics = match (self.semantics, ty) {
+            // C agents leave the rest of the descriptor empty when there are no values.
+            (0, Type::NoSupport) => Semantics::Instant,
+            (code, _) => Semantics::from_code(code)?,
+        };
+        Ok(Desc { pmid, ty, indom: self.indom, semantics, units: self.units })
+    }
+}
+
+/// DESCS: descriptors, one for each metric that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Descs<'a> {
+    list: &'a [u8],
+}
+
+impl<'a> Descs<'a> {
+    fn decode(r: &mut Reader<'a>) -> Decoded<Self> {
+        let n = r.count("number of descriptors")?;
+        Ok(Descs { list: r.records(n, RawDesc::SIZE, "descriptors")? })
+    }
+
+    /// The descriptors.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = RawDesc> + use<'a> {
+        self.list.chunks_exact(RawDesc::SIZE).map(RawDesc::decode)
+    }
+}
+
+/// Appends a DESC_IDS PDU: asks for the descriptors of metrics.
+pub fn encode_desc_ids(out: &mut Vec<u8>, from: i32, pmids: &[PmId]) -> Result {
+    let mut w = Writer::new(out, PduType::DESC_IDS, from);
+    w.i32(-1).count(pmids.len());
+    for pmid in pmids {
+        w.u32(Some(*pmid).word());
+    }
+    w.finish()
+}
+
+/// Appends a HIGHRES_FETCH PDU.
+pub fn encode_high_res_fetch(
+    out: &mut Vec<u8>,
+    from: i32,
+    context: i32,
+    pmids: impl ExactSizeIterator<Item = Option<PmId>>,
+) -> Result {
+    metadata::encode_fetch_as(PduType::HIGHRES_FETCH, out, from, context, pmids)
+}

@@ -1,0 +1,169 @@
+//! ERROR, CREDS and ATTR.
+
+use super::codec::{Decoded, Reader, Writer};
+use super::{FROM_AGENT, PduType};
+use pmapi::{Error, Result};
+
+/// ERROR: the outcome of a request, or news of a client or an agent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ErrorPdu {
+    /// 0 for success, negative for an error.
+    pub code: i32,
+    /// The second word that some senders append.
+    pub datum: Option<i32>,
+}
+
+impl ErrorPdu {
+    pub(super) fn decode(r: &mut Reader<'_>) -> Decoded<Self> {
+        let code = r.i32("code")?;
+        let datum = if r.left() > 0 { Some(r.i32("datum")?) } else { None };
+        Ok(ErrorPdu { code, datum })
+    }
+
+    /// The code as a result.
+    pub fn status(self) -> Result {
+        Error::from_code(self.code).map_or(Ok(()), Err)
+    }
+
+    /// What pmcd says first to a client: the features that it has, or why it refuses the client.
+    ///
+    /// # Errors
+    /// pmcd's reason; `PM_ERR_IPC` when the PDU is not of that kind.
+    pub fn greeting(self) -> Result<Flags> {
+        // The features are the lower half; above them is the version, whatever it is.
+        let features = Flags(self.datum.ok_or(Error::IPC)? as u16);
+        // Here alone codes are those of PCP 1.
+        let code = if self.code <= -1000 { self.code + 1000 + Error::GENERIC.code() } else { self.code };
+        Error::from_code(code).map_or(Ok(features), Err)
+    }
+}
+
+/// Appends an ERROR PDU: success, or an error.
+pub fn encode_error(out: &mut Vec<u8>, from: i32, status: Result) -> Result {
+    let mut w = Writer::new(out, PduType::ERROR, from);
+    w.i32(status.map_or_else(Error::code, |()| 0));
+    w.finish()
+}
+
+/// What an agent or a client and pmcd tell each other about themselves (the flags of a version credential).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Flags(pub u16);
+
+impl Flags {
+    /// The agent wants the attributes of clients (`PMDA_FLAG_AUTHORIZE`).
+    pub const AUTHORIZE: Flags = Flags(1 << 2);
+    /// The agent wants the containers of clients (`PMDA_FLAG_CONTAINER`).
+    pub const CONTAINER: Flags = Flags(1 << 6);
+
+    /// Connections can be encrypted; only between clients and pmcd, as all that follow.
+    pub const SECURE: Flags = Flags(1);
+    /// pmcd wants to know who the client is.
+    pub const CREDENTIALS_REQUIRED: Flags = Flags(1 << 3);
+    /// pmcd wants a certificate of clients on other hosts.
+    pub const CERTIFICATE_REQUIRED: Flags = Flags(1 << 7);
+    /// pmcd answers LABEL_REQ.
+    pub const LABELS: Flags = Flags(1 << 9);
+    /// pmcd answers HIGHRES_FETCH.
+    pub const HIGH_RES: Flags = Flags(1 << 10);
+    /// pmcd answers DESC_IDS.
+    pub const DESCS: Flags = Flags(1 << 11);
+
+    /// Whether all of these are set.
+    pub const fn contains(self, flags: Flags) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// Both.
+    pub const fn union(self, flags: Flags) -> Flags {
+        Flags(self.0 | flags.0)
+    }
+}
+
+/// The PDU version that everybody speaks.
+pub const VERSION: u8 = 2;
+
+/// CREDS: the version exchange. The agent speaks first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Creds<'a> {
+    list: &'a [u8],
+}
+
+impl<'a> Creds<'a> {
+    const MAX: usize = 1024;
+    const VERSION_TYPE: u32 = 1;
+
+    pub(super) fn decode(r: &mut Reader<'a>) -> Decoded<Self> {
+        let n = r.count("number of credentials")?;
+        if n > Self::MAX {
+            return Err(r.bad("number of credentials", n as i64, "is over 1024"));
+        }
+        Ok(Creds { list: r.records(n, 4, "credentials")? })
+    }
+
+    /// Version and flags of the last version credential, if there is one.
+    pub fn version(self) -> Option<(u8, Flags)> {
+        super::codec::words(self.list)
+            .filter(|word| word >> 24 == Self::VERSION_TYPE)
+            .last()
+            .map(|word| ((word >> 16) as u8, Flags(word as u16)))
+    }
+}
+
+/// Appends a CREDS PDU with one version credential.
+pub fn encode_creds(out: &mut Vec<u8>, from: i32, flags: Flags) -> Result {
+    let mut w = Writer::new(out, PduType::CREDS, from);
+    w.count(1).u32(Creds::VERSION_TYPE << 24 | u32::from(VERSION) << 16 | u32::from(flags.0));
+    w.finish()
+}
+
+/// What pmcd can tell an agent about a client (`PCP_ATTR_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Attribute(pub i32);
+
+impl Attribute {
+    /// The name of the user.
+    pub const USERNAME: Attribute = Attribute(5);
+    /// The number of the user.
+    pub const USERID: Attribute = Attribute(11);
+    /// The number of the group.
+    pub const GROUPID: Attribute = Attribute(12);
+    /// The process.
+    pub const PROCESSID: Attribute = Attribute(14);
+    /// The container whose metrics the client wants.
+    pub const CONTAINER: Attribute = Attribute(15);
+}
+
+/// ATTR: an attribute of the client whose slot is the sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attr<'a> {
+    /// Which one.
+    pub attribute: Attribute,
+    /// Its value, without the terminating NUL of the wire.
+    pub value: &'a [u8],
+}
+
+impl<'a> Attr<'a> {
+    const MAX: usize = 4096;
+
+    pub(super) fn decode(r: &mut Reader<'a>) -> Decoded<Self> {
+        let attribute = Attribute(r.i32("attribute")?);
+        let n = r.left();
+        if n >= Self::MAX {
+            return Err(r.bad("value", n as i64, "bytes are too many"));
+        }
+        let value = r.bytes(n, "value")?;
+        Ok(Attr { attribute, value: value.strip_suffix(b"\0").unwrap_or(value) })
+    }
+
+    /// Appends the PDU.
+    pub fn encode(&self, out: &mut Vec<u8>, from: i32) -> Result {
+        let mut w = Writer::new(out, PduType::ATTR, from);
+        w.i32(self.attribute.0).bytes(self.value).bytes(b"\0");
+        w.finish()
+    }
+}
+
+/// Appends the ERROR PDU that an agent sends by itself when it has become ready.
+pub fn encode_ready(out: &mut Vec<u8>) -> Result {
+    encode_error(out, FROM_AGENT, Err(Error::PMDAREADY))
+}

@@ -1,0 +1,200 @@
+//! FETCH, DESC_REQ, DESC, TEXT_REQ and TEXT.
+
+use super::PduType;
+use super::codec::{Decoded, Reader, Writer, words};
+use pmapi::id::OptionWord as _;
+use pmapi::{Desc, Error, InDom, PmId, Result, Semantics, Type, Units};
+
+/// FETCH: which metrics a client wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Fetch<'a> {
+    /// The context that the last profile belongs to.
+    pub context: i32,
+    list: &'a [u8],
+}
+
+impl<'a> Fetch<'a> {
+    pub(super) fn decode(r: &mut Reader<'a>) -> Decoded<Self> {
+        let context = r.i32("context")?;
+        r.bytes(8, "time")?;
+        let n = r.count("number of PMIDs")?;
+        Ok(Fetch { context, list: r.records(n, 4, "PMIDs")? })
+    }
+
+    /// The metrics, in the order of the answer.
+    pub fn pmids(self) -> impl ExactSizeIterator<Item = Option<PmId>> + Clone + 'a {
+        words(self.list).map(PmId::from_word)
+    }
+}
+
+/// Appends a FETCH PDU.
+pub fn encode_fetch(
+    out: &mut Vec<u8>,
+    from: i32,
+    context: i32,
+    pmids: impl ExactSizeIterator<Item = Option<PmId>>,
+) -> Result {
+    encode_fetch_as(PduType::FETCH, out, from, context, pmids)
+}
+
+/// Appends a FETCH or a HIGHRES_FETCH PDU.
+pub(super) fn encode_fetch_as(
+    pdu: PduType,
+    out: &mut Vec<u8>,
+    from: i32,
+    context: i32,
+    pmids: impl ExactSizeIterator<Item = Option<PmId>>,
+) -> Result {
+    let mut w = Writer::new(out, pdu, from);
+    w.i32(context).bytes(&[0; 8]).count(pmids.len());
+    for pmid in pmids {
+        w.u32(pmid.word());
+    }
+    w.finish()
+}
+
+/// DESC_REQ: asks for a metric's descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DescReq {
+    /// The metric; `None` when it is `PM_ID_NULL`.
+    pub pmid: Option<PmId>,
+}
+
+impl DescReq {
+    pub(super) fn decode(r: &mut Reader<'_>) -> Decoded<Self> {
+        Ok(DescReq { pmid: PmId::from_word(r.u32("PMID")?) })
+    }
+
+    /// Appends the PDU.
+    pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
+        let mut w = Writer::new(out, PduType::DESC_REQ, from);
+        w.u32(self.pmid.word());
+        w.finish()
+    }
+}
+
+/// DESC: a metric's descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DescPdu {
+    /// The descriptor.
+    pub desc: Desc,
+}
+
+impl DescPdu {
+    pub(super) fn decode(r: &mut Reader<'_>) -> Decoded<Self> {
+        let pmid = PmId::from_word(r.u32("PMID")?).ok_or(r.bad("PMID", -1, "is none"))?;
+        let code = r.i32("type")?;
+        let ty = Type::from_code(code).map_err(|_| r.bad("type", code, "is no type"))?;
+        let indom = InDom::from_word(r.u32("instance domain")?);
+        let semantics = match (r.i32("semantics")?, ty) {
+            // C agents leave the rest of the descriptor empty when there are no values.
+            (0, Type::NoSupport) => Semantics::Instant,
+            (code, _) => Semantics::from_code(code).map_err(|_| r.bad("semantics", code, "is unknown"))?,
+        };
+        let units = Units::from_word(r.u32("units")?);
+        Ok(DescPdu { desc: Desc { pmid, ty, indom, semantics, units } })
+    }
+
+    /// Appends the PDU.
+    pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
+        let Desc { pmid, ty, indom, semantics, units } = self.desc;
+        let mut w = Writer::new(out, PduType::DESC, from);
+        w.u32(pmid.word()).i32(ty.code()).u32(indom.word()).i32(semantics.code()).u32(units.word());
+        w.finish()
+    }
+}
+
+/// What a text describes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Subject {
+    /// A metric (`PM_TEXT_PMID`).
+    Metric(PmId),
+    /// An instance domain (`PM_TEXT_INDOM`).
+    InDom(InDom),
+}
+
+/// Which text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TextKind {
+    /// One line (`PM_TEXT_ONELINE`).
+    OneLine,
+    /// Full help (`PM_TEXT_HELP`).
+    Help,
+}
+
+/// TEXT_REQ: asks for help text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TextReq {
+    /// The metric's or instance domain's word.
+    pub ident: u32,
+    /// `PM_TEXT_*` bits.
+    pub bits: i32,
+}
+
+impl TextReq {
+    const ONELINE: i32 = 1;
+    const HELP: i32 = 2;
+    const PMID: i32 = 4;
+    const INDOM: i32 = 8;
+
+    /// A request for a text.
+    pub fn new(subject: Subject, kind: TextKind) -> TextReq {
+        let (ident, what) = match subject {
+            Subject::Metric(pmid) => (pmid.word(), Self::PMID),
+            Subject::InDom(indom) => (indom.word(), Self::INDOM),
+        };
+        let kind = match kind {
+            TextKind::OneLine => Self::ONELINE,
+            TextKind::Help => Self::HELP,
+        };
+        TextReq { ident, bits: what | kind }
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Decoded<Self> {
+        Ok(TextReq { ident: r.u32("identifier")?, bits: r.i32("type")? })
+    }
+
+    /// What is asked for. As in libpcp_pmda, a metric goes before an instance domain and one line
+    /// before full help when several bits are set.
+    pub fn parse(self) -> Result<(Subject, TextKind)> {
+        let subject = if self.bits & Self::PMID != 0 {
+            Subject::Metric(PmId::from_word(self.ident).ok_or(Error::PMID)?)
+        } else if self.bits & Self::INDOM != 0 {
+            Subject::InDom(InDom::from_word(self.ident).ok_or(Error::INDOM)?)
+        } else {
+            return Err(Error::TEXT);
+        };
+        let kind = if self.bits & Self::ONELINE != 0 { TextKind::OneLine } else { TextKind::Help };
+        Ok((subject, kind))
+    }
+
+    /// Appends the PDU.
+    pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
+        let mut w = Writer::new(out, PduType::TEXT_REQ, from);
+        w.u32(self.ident).i32(self.bits);
+        w.finish()
+    }
+}
+
+/// TEXT: help text. PCP promises no encoding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Text<'a> {
+    /// The metric's or instance domain's word. libpcp sends it in the host's byte order; nobody
+    /// looks at it.
+    pub ident: u32,
+    /// The text.
+    pub text: &'a [u8],
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn decode(r: &mut Reader<'a>) -> Decoded<Self> {
+        Ok(Text { ident: r.u32("identifier")?, text: r.string("text")? })
+    }
+
+    /// Appends the PDU.
+    pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
+        let mut w = Writer::new(out, PduType::TEXT, from);
+        w.u32(self.ident).string(self.text);
+        w.finish()
+    }
+}

@@ -1,0 +1,230 @@
+//! pmPrintValue(3).
+
+use std::fmt;
+use std::io::Write as _;
+use std::sync::LazyLock;
+
+use chrono::{DateTime, Local};
+
+use pmapi::atom::Converted;
+use pmapi::cnum::{general, is_space};
+use pmapi::{Atom, Type};
+
+use crate::event::{EventFlags, Layout, Stamp, records};
+use crate::result::RawValue;
+
+/// Whether `$PCP_SQUASH_NEWLINES` is set: white space in strings becomes blanks.
+static SQUASHED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("PCP_SQUASH_NEWLINES").is_some());
+
+/// A value as PCP's tools show it (pmPrintValue(3)).
+///
+/// `Display` replaces what is no UTF-8; [`Print::to_bytes`] leaves it.
+#[derive(Clone, Copy, Debug)]
+pub struct Print<'a> {
+    value: Shown<'a>,
+    width: usize,
+    squashed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shown<'a> {
+    Atom(Atom<'a>),
+    /// A value that is not of its metric's type, or whose type nobody knows.
+    Unknown(RawValue<'a>),
+    LoggerControl(u32),
+}
+
+impl<'a> RawValue<'a> {
+    /// The value of a metric as PCP's tools show it, at least `width` bytes wide
+    /// (pmPrintValue(3)). Without a type, or when the value is not of this type, it is shown in
+    /// every way that its size allows.
+    pub fn print(self, ty: Option<Type>, width: usize) -> Print<'a> {
+        let value = match (self, ty) {
+            (RawValue::InSitu(word), Some(Type::Event | Type::HighResEvent)) => Shown::LoggerControl(word),
+            (RawValue::Block(_, payload), Some(Type::Event)) => Shown::Atom(Atom::Event(payload)),
+            (RawValue::Block(_, payload), Some(Type::HighResEvent)) => Shown::Atom(Atom::HighResEvent(payload)),
+            _ => match ty.map(|ty| self.extract(ty, ty)) {
+                Some(Ok(Converted::Atom(atom))) => Shown::Atom(atom),
+                _ => Shown::Unknown(self),
+            },
+        };
+        Print { value, width, squashed: *SQUASHED }
+    }
+}
+
+impl<'a> Print<'a> {
+    /// Returns the form of a value in PCP's tools, at least `width` bytes wide (pmPrintValue(3)).
+    pub fn new(atom: Atom<'a>, width: usize) -> Self {
+        Print { value: Shown::Atom(atom), width, squashed: *SQUASHED }
+    }
+
+    /// Whether white space in strings becomes blanks, whatever `$PCP_SQUASH_NEWLINES` says.
+    pub fn squashed(self, squashed: bool) -> Self {
+        Print { squashed, ..self }
+    }
+
+    /// The text.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let width = self.width;
+        match self.value {
+            Shown::Atom(Atom::Float(v)) => format!("{:>width$}", general(v.into(), 8)).into(),
+            Shown::Atom(Atom::Double(v)) => format!("{:>width$}", general(v, 16)).into(),
+            Shown::Atom(Atom::String(text)) => {
+                let mut out = blanks(text.len() + 2, width);
+                self.quote(text, &mut out);
+                out
+            }
+            Shown::Atom(Atom::Aggregate(bytes)) => self.unknown_block(bytes),
+            Shown::Atom(Atom::Event(payload)) => events(payload, Layout::Micro),
+            Shown::Atom(Atom::HighResEvent(payload)) => events(payload, Layout::Nano),
+            // Integers.
+            Shown::Atom(atom) => format!("{atom:>width$}").into(),
+            Shown::Unknown(RawValue::InSitu(word)) => self.unknown_word(word).into(),
+            Shown::Unknown(RawValue::Block(code, payload)) => self.unknown_block(&host_order(code, payload)),
+            Shown::LoggerControl(word) => logger_control(word).into(),
+        }
+    }
+
+    fn quote(&self, text: &[u8], out: &mut Vec<u8>) {
+        out.push(b'"');
+        out.extend(text.iter().map(|&b| if self.squashed && is_space(b) { b' ' } else { b }));
+        out.push(b'"');
+    }
+
+    fn unknown_word(&self, word: u32) -> String {
+        let width = self.width;
+        let mut text = format!("{word:>width$}");
+        let float = f32::from_bits(word);
+        if !float.is_nan() {
+            text.push_str(&format!(" {:>width$}", general(float.into(), 8)));
+        }
+        let width = if width > 2 { width - 2 } else { width };
+        text.push_str(&format!(" 0x{word:>width$x}"));
+        text
+    }
+
+    fn unknown_block(&self, bytes: &[u8]) -> Vec<u8> {
+        let width = self.width;
+        let mut numbers = Vec::new();
+        if let Ok(eight) = <[u8; 8]>::try_from(bytes) {
+            numbers.push(u64::from_ne_bytes(eight).to_string());
+            numbers.push(general(f64::from_ne_bytes(eight), 16));
+        } else if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+            numbers.push(general(f32::from_ne_bytes(four).into(), 8));
+        }
+        numbers.retain(|n| !n.ends_with("nan"));
+        let numbers: Vec<_> = numbers.iter().map(|n| format!("{n:>width$}")).collect();
+        let mut out = numbers.join(" ").into_bytes();
+        if bytes.iter().all(|b| matches!(b, b' '..=b'~')) {
+            separate(&mut out);
+            out.extend(blanks(bytes.len() + 2, width));
+            self.quote(bytes, &mut out);
+        }
+        let done = !out.is_empty();
+        out.extend(blanks(2 * bytes.len() + 2, width));
+        if done {
+            out.push(b' ');
+        }
+        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        out.extend(format!("[{hex}]").bytes());
+        out
+    }
+}
+
+/// Numbers travel big-endian; tools show them in the host's order.
+fn host_order(code: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = payload.to_vec();
+    let numeric = Type::from_code(code.into()).is_ok_and(|ty| ty.is_numeric() && !matches!(ty, Type::I32 | Type::U32));
+    if numeric && cfg!(target_endian = "little") {
+        bytes.reverse();
+    }
+    bytes
+}
+
+fn blanks(len: usize, width: usize) -> Vec<u8> {
+    vec![b' '; width.saturating_sub(len)]
+}
+
+fn separate(out: &mut Vec<u8>) {
+    if !out.is_empty() {
+        out.push(b' ');
+    }
+}
+
+/// The state of a logger's metric, which pmlc passes in an event's place.
+fn logger_control(word: u32) -> String {
+    let choose = |bit: u32, set, unset| if word & bit != 0 { set } else { unset };
+    let kind = choose(2, "mand ", "adv ");
+    let state = choose(1, "on ", "off ");
+    let available = choose(8, choose(4, " ", "na "), "nl ");
+    format!("[pmlc control {kind}{state}{available}{}]", word >> 4)
+}
+
+/// How many records, and when the first and the last were made.
+fn events(payload: &[u8], layout: Layout) -> Vec<u8> {
+    let mut out = Vec::new();
+    let Ok(records) = records(payload, layout).map(Iterator::collect::<Vec<_>>) else {
+        // What is damaged has no times; the number of records is the best that there is.
+        return Atom::Event(payload).to_string().into();
+    };
+    // libpcp does not step over a record of missed ones: it counts that one until the end, and
+    // takes its time for the last.
+    let (mut at, mut missed) = (0, 0_i32);
+    for _ in 1..records.len() {
+        match records.get(at) {
+            Some(record) if record.flags.contains(EventFlags::MISSED) => {
+                missed = missed.wrapping_add(record.missed as i32);
+            }
+            _ => at += 1,
+        }
+    }
+    let plural = if records.len() == 1 { "" } else { "s" };
+    let mut text = format!("[{} event record{plural}", records.len());
+    if missed > 0 {
+        text.push_str(&format!(" ({missed} missed)"));
+    }
+    if let Some((first, last)) = records.first().zip(records.get(at)) {
+        text.push_str(&format!(" timestamp{plural} {}", clock(first.time, layout)));
+        if records.len() > 1 {
+            text.push_str(&format!("...{}", clock(last.time, layout)));
+        }
+    }
+    // Writing to memory does not fail.
+    let _ = write!(out, "{text}]");
+    out
+}
+
+fn clock(time: Stamp, layout: Layout) -> String {
+    let clock = DateTime::from_timestamp(time.seconds, 0)
+        .map_or_else(|| "00:00:00".to_owned(), |utc| utc.with_timezone(&Local).format("%H:%M:%S").to_string());
+    match layout {
+        Layout::Micro => format!("{clock}.{:03}", time.nanoseconds / 1_000_000),
+        Layout::Nano => format!("{clock}.{:09}", time.nanoseconds),
+    }
+}
+
+impl fmt::Display for Print<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&String::from_utf8_lossy(&self.to_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn squashed() {
+        let print = Print::new(Atom::String(b"a\nb\x0bc"), 8);
+        assert_eq!(print.squashed(true).to_string(), " \"a b c\"");
+        assert_eq!(print.squashed(false).to_bytes(), b" \"a\nb\x0bc\"");
+        let unknown = RawValue::Block(6, b"a b").print(None, 0);
+        assert_eq!(unknown.squashed(true).to_string(), "\"a b\" [612062]");
+    }
+
+    #[test]
+    fn damaged_events() {
+        assert_eq!(RawValue::Block(9, &[0, 0, 0, 2, 1]).print(Some(Type::Event), 0).to_string(), "[2 event records]");
+        assert_eq!(RawValue::InSitu(0x153).print(Some(Type::Event), 0).to_string(), "[pmlc control mand on nl 21]");
+    }
+}

@@ -1,0 +1,396 @@
+//! RESULT: values. An agent's answer to FETCH, and pmcd's request to store.
+
+use super::codec::{DecodeError, Decoded, Reader};
+use pmapi::atom::Converted;
+use pmapi::id::OptionWord as _;
+use pmapi::{Atom, Error, Inst, PmId, Type};
+
+/// How a value stands in its set.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Format {
+    /// The word is the value (`PM_VAL_INSITU`).
+    InSitu,
+    /// The word points to a value block (`PM_VAL_DPTR`).
+    Dynamic,
+    /// The same; in C, of memory that is not freed (`PM_VAL_SPTR`).
+    Static,
+}
+
+impl Format {
+    /// The code as it travels.
+    pub const fn code(self) -> u32 {
+        self as u32
+    }
+}
+
+/// Bytes of a value block's head.
+pub const BLOCK_HEAD: usize = 4;
+
+/// The longest payload of a value block: its length field has 24 bits and counts the head.
+pub const MAX_PAYLOAD: usize = (1 << 24) - 1 - BLOCK_HEAD;
+
+/// RESULT: sets of values.
+#[derive(Clone, Copy, Debug)]
+pub struct ResultPdu<'a> {
+    /// Seconds of the time stamp; from an agent, state-change flags (see [`Changes`]).
+    pub seconds: i32,
+    /// Microseconds of the time stamp.
+    pub microseconds: i32,
+    values: ValueSets<'a>,
+}
+
+/// HIGHRES_RESULT: sets of values with a finer time stamp, from pmcd to a client.
+#[derive(Clone, Copy, Debug)]
+pub struct HighResResult<'a> {
+    /// Seconds of the time stamp.
+    pub seconds: i64,
+    /// Nanoseconds of the time stamp.
+    pub nanoseconds: i64,
+    /// The values.
+    pub values: ValueSets<'a>,
+}
+
+/// The sets of values of a PDU.
+#[derive(Clone, Copy, Debug)]
+pub struct ValueSets<'a> {
+    count: usize,
+    /// Where the first one is.
+    start: usize,
+    pdu: &'a [u8],
+}
+
+/// What an agent tells clients with its answer to FETCH, and pmcd with its own (`PMCD_*_CHANGE`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Changes(pub u8);
+
+impl Changes {
+    /// There is an agent more (`PMCD_ADD_AGENT`); only pmcd says so.
+    pub const AGENT_ADDED: Changes = Changes(1);
+    /// An agent was started again (`PMCD_RESTART_AGENT`); only pmcd says so.
+    pub const AGENT_RESTARTED: Changes = Changes(2);
+    /// An agent is gone (`PMCD_DROP_AGENT`); only pmcd says so.
+    pub const AGENT_DROPPED: Changes = Changes(4);
+    /// Labels have changed (`PMCD_LABEL_CHANGE`).
+    pub const LABELS: Changes = Changes(8);
+    /// Names have changed (`PMCD_NAMES_CHANGE`).
+    pub const NAMES: Changes = Changes(16);
+    /// The name of the host has changed (`PMCD_HOSTNAME_CHANGE`); only pmcd says so.
+    pub const HOST_NAME: Changes = Changes(32);
+
+    /// Whether all of these are set.
+    pub const fn contains(self, others: Changes) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Both.
+    pub const fn union(self, other: Changes) -> Changes {
+        Changes(self.0 | other.0)
+    }
+}
+
+/// The values of one metric.
+#[derive(Clone, Copy, Debug)]
+pub struct ValueSet<'a> {
+    /// The metric; `None` when it is `PM_ID_NULL`.
+    pub pmid: Option<PmId>,
+    /// Why there is no value, if there is a reason.
+    pub error: Option<Error>,
+    format: Format,
+    list: &'a [u8],
+    pdu: &'a [u8],
+}
+
+/// A value as it travels: its type shows only in a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RawValue<'a> {
+    /// A word in its set.
+    InSitu(u32),
+    /// A value block: type code and payload.
+    Block(u8, &'a [u8]),
+}
+
+impl<'a> ResultPdu<'a> {
+    pub(super) fn decode(r: &mut Reader<'a>, pdu: &'a [u8]) -> Decoded<Self> {
+        let seconds = r.i32("seconds")?;
+        let microseconds = r.i32("microseconds")?;
+        let count = r.count("number of value sets")?;
+        Ok(ResultPdu { seconds, microseconds, values: ValueSets::decode(r, pdu, count)? })
+    }
+
+    /// How many value sets.
+    pub fn len(&self) -> usize {
+        self.values.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.values.count == 0
+    }
+
+    /// The value sets.
+    pub fn sets(&self) -> impl Iterator<Item = ValueSet<'a>> + use<'a> {
+        self.values.iter()
+    }
+
+    /// The value sets as such.
+    pub fn values(&self) -> ValueSets<'a> {
+        self.values
+    }
+}
+
+impl<'a> HighResResult<'a> {
+    pub(super) fn decode(r: &mut Reader<'a>, pdu: &'a [u8]) -> Decoded<Self> {
+        let count = r.count("number of value sets")?;
+        let seconds = r.i64("seconds")?;
+        let nanoseconds = r.i64("nanoseconds")?;
+        Ok(HighResResult { seconds, nanoseconds, values: ValueSets::decode(r, pdu, count)? })
+    }
+}
+
+impl<'a> ValueSets<'a> {
+    fn decode(r: &mut Reader<'a>, pdu: &'a [u8], count: usize) -> Decoded<Self> {
+        let start = r.pos();
+        for _ in 0..count {
+            r.set()?;
+        }
+        let sets = ValueSets { count, start, pdu };
+        sets.check_blocks(r)?;
+        Ok(sets)
+    }
+
+    /// Blocks stand in the order of their references, the first right after the sets, none shared.
+    fn check_blocks(&self, r: &mut Reader<'a>) -> Decoded<()> {
+        for set in self.iter().filter(|set| set.format != Format::InSitu) {
+            for (_, word) in set.pairs() {
+                if word as usize != r.pos() / 4 {
+                    return Err(r.bad("value offset", word, "is not where the next value block is"));
+                }
+                let head = r.u32("value block")?;
+                let len = (head & 0xff_ffff) as usize;
+                if len < BLOCK_HEAD {
+                    return Err(r.bad("value block length", len as i64, "does not cover its head"));
+                }
+                r.padded(len - BLOCK_HEAD, "value block")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many sets.
+    pub fn len(self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.count == 0
+    }
+
+    fn places(self) -> impl Iterator<Item = (usize, ValueSet<'a>)> {
+        let mut next = self.start;
+        (0..self.count).map_while(move |_| {
+            let place = next;
+            let (set, after) = ValueSet::at(self.pdu, place)?;
+            next = after;
+            Some((place, set))
+        })
+    }
+
+    /// The sets.
+    pub fn iter(self) -> impl Iterator<Item = ValueSet<'a>> + use<'a> {
+        self.places().map(|(_, set)| set)
+    }
+
+    /// Returns the whole PDU.
+    pub fn pdu(self) -> &'a [u8] {
+        self.pdu
+    }
+
+    /// Returns the offsets of the sets in the PDU, for [`ValueSet::at`].
+    pub fn offsets(self) -> impl Iterator<Item = usize> + use<'a> {
+        self.places().map(|(place, _)| place)
+    }
+}
+
+fn halves(pair: &[u8; 8]) -> (u32, u32) {
+    let word = u64::from_be_bytes(*pair);
+    ((word >> 32) as u32, word as u32)
+}
+
+fn format_of(code: u32) -> Option<Format> {
+    Some(match code {
+        0 => Format::InSitu,
+        1 => Format::Dynamic,
+        2 => Format::Static,
+        _ => return None,
+    })
+}
+
+impl Reader<'_> {
+    /// Steps over a value set.
+    fn set(&mut self) -> Decoded<()> {
+        self.u32("PMID")?;
+        if let Ok(numval @ 1..) = usize::try_from(self.i32("number of values")?) {
+            let format = self.u32("value format")?;
+            format_of(format).ok_or(self.bad("value format", format, "is unknown"))?;
+            self.records(numval, 8, "values")?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> ValueSet<'a> {
+    /// Returns the set at an offset that [`ValueSets::offsets`] gave, and the offset of the next one. The PDU must have been
+    /// decoded before, which checks it.
+    pub fn at(pdu: &'a [u8], offset: usize) -> Option<(ValueSet<'a>, usize)> {
+        let (head, rest) = pdu.get(offset..)?.split_first_chunk::<8>()?;
+        let (pmid, numval) = halves(head);
+        let mut set = ValueSet {
+            pmid: PmId::from_word(pmid),
+            error: Error::from_code(numval as i32),
+            format: Format::InSitu,
+            list: &[],
+            pdu,
+        };
+        if numval as i32 <= 0 {
+            return Some((set, offset + 8));
+        }
+        let (format, rest) = rest.split_first_chunk::<4>()?;
+        set.format = format_of(u32::from_be_bytes(*format))?;
+        set.list = rest.get(..(numval as usize).checked_mul(8)?)?;
+        Some((set, offset + 12 + set.list.len()))
+    }
+
+    /// How the values stand.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// How many values.
+    pub fn len(&self) -> usize {
+        self.list.len() / 8
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
+        self.list.as_chunks::<8>().0.iter().map(halves)
+    }
+
+    /// The instances (`None` in a singular metric) and their values.
+    pub fn values(&self) -> impl Iterator<Item = (Option<Inst>, RawValue<'a>)> + use<'a> {
+        let (format, pdu) = (self.format, self.pdu);
+        self.pairs().map_while(move |(inst, word)| {
+            let value = match format {
+                Format::InSitu => RawValue::InSitu(word),
+                _ => RawValue::block(pdu, word)?,
+            };
+            Some((Inst::from_word(inst), value))
+        })
+    }
+}
+
+impl<'a> RawValue<'a> {
+    fn block(pdu: &'a [u8], word: u32) -> Option<RawValue<'a>> {
+        let rest = pdu.get((word as usize).checked_mul(4)?..)?;
+        let (head, payload) = rest.split_first_chunk()?;
+        let head = u32::from_be_bytes(*head);
+        let len = ((head & 0xff_ffff) as usize).checked_sub(BLOCK_HEAD)?;
+        Some(RawValue::Block((head >> 24) as u8, payload.get(..len)?))
+    }
+
+    /// The value, for a metric of this type. `PM_ERR_CONV` when the value is of another type or its
+    /// size is not that of its type.
+    pub fn atom(self, ty: Type) -> Result<Atom<'a>, Error> {
+        let (code, payload) = match (self, ty) {
+            (RawValue::InSitu(word), Type::I32) => return Ok(Atom::I32(word as i32)),
+            (RawValue::InSitu(word), Type::U32) => return Ok(Atom::U32(word)),
+            (RawValue::InSitu(_), _) => return Err(Error::CONV),
+            (RawValue::Block(code, payload), _) => (code, payload),
+        };
+        if i32::from(code) != ty.code() {
+            return Err(Error::CONV);
+        }
+        block_atom(ty, payload).ok_or(Error::CONV)
+    }
+}
+
+/// The value in a block's payload, if the payload has the size of the type.
+pub(super) fn block_atom(ty: Type, payload: &[u8]) -> Option<Atom<'_>> {
+    let four = || Some(u32::from_be_bytes(payload.try_into().ok()?));
+    let eight = || Some(u64::from_be_bytes(payload.try_into().ok()?));
+    Some(match ty {
+        Type::I32 => Atom::I32(four()? as i32),
+        Type::U32 => Atom::U32(four()?),
+        Type::I64 => Atom::I64(eight()? as i64),
+        Type::U64 => Atom::U64(eight()?),
+        Type::Float => Atom::Float(f32::from_bits(four()?)),
+        Type::Double => Atom::Double(f64::from_bits(eight()?)),
+        Type::String => Atom::String(payload.split(|&b| b == 0).next().unwrap_or_default()),
+        Type::Aggregate | Type::AggregateStatic => Atom::Aggregate(payload),
+        Type::Event => Atom::Event(payload),
+        Type::HighResEvent => Atom::HighResEvent(payload),
+        Type::NoSupport => return None,
+    })
+}
+
+/// The word of an instance as it stands in a set.
+pub(super) fn inst_word(inst: Option<Inst>) -> u32 {
+    inst.word()
+}
+
+impl DecodeError {
+    /// Whether the PDU was merely cut short.
+    pub fn is_short(&self) -> bool {
+        matches!(self, DecodeError::Short { .. })
+    }
+}
+
+impl<'a> RawValue<'a> {
+    /// The value of a metric of type `from`, in another type (pmExtractValue(3)).
+    ///
+    /// # Errors
+    /// Those of [`Atom::convert`]; `PM_ERR_CONV` too when the value does not stand as a value of
+    /// type `from` does: integers of 32 bits in the set, floats there or in a block, everything
+    /// else in a block that has the type's code, or 0, and its size.
+    pub fn extract(self, from: Type, to: Type) -> Result<Converted<'a>, Error> {
+        self.typed(from).ok_or(Error::CONV)?.convert(to)
+    }
+
+    fn typed(self, ty: Type) -> Option<Atom<'a>> {
+        match (self, ty) {
+            (RawValue::InSitu(word), Type::I32) => Some(Atom::I32(word as i32)),
+            (RawValue::InSitu(word), Type::U32) => Some(Atom::U32(word)),
+            (RawValue::InSitu(word), Type::Float) => Some(Atom::Float(f32::from_bits(word))),
+            (
+                RawValue::Block(code, payload),
+                Type::I64 | Type::U64 | Type::Float | Type::Double | Type::String | Type::Aggregate,
+            ) if code == 0 || i32::from(code) == ty.code() => RawValue::Block(ty.code() as u8, payload).atom(ty).ok(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks() {
+        let string = |code| RawValue::Block(code, b"ab\0cd\0").extract(Type::String, Type::String);
+        assert_eq!(string(6), Ok(Converted::Atom(Atom::String(b"ab"))));
+        assert_eq!(string(0), string(6));
+        assert_eq!(string(7), Err(Error::CONV));
+        let float = RawValue::Block(4, &[0x40, 0x20, 0, 0]);
+        assert_eq!(float.extract(Type::Float, Type::I32), Ok(Converted::Atom(Atom::I32(2))));
+        assert_eq!(float.extract(Type::I32, Type::I32), Err(Error::CONV));
+        assert_eq!(RawValue::Block(5, &[0; 7]).extract(Type::Double, Type::Double), Err(Error::CONV));
+        let old = RawValue::InSitu(0x4020_0000).extract(Type::Float, Type::Double);
+        assert_eq!(old, Ok(Converted::Atom(Atom::Double(2.5))));
+        let opaque = RawValue::Block(8, b"x").extract(Type::AggregateStatic, Type::AggregateStatic);
+        assert_eq!(opaque, Err(Error::CONV));
+    }
+}
