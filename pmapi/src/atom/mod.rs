@@ -9,7 +9,7 @@ use crate::Type;
 
 /// One value of a metric (`pmAtomValue` with its type), borrowed from a PDU or from an agent.
 ///
-/// `Display` gives pmAtomStr(3)'s text, meant for diagnostics; [`Atom::print`] gives what tools show.
+/// `Display` gives the text of pmAtomStr(3), meant for diagnostics; `pcp_pdu::print` gives the form in tools.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Atom<'a> {
     /// [`Type::I32`].
