@@ -67,7 +67,9 @@ impl Derived {
         let mut command = Command::new(binary);
         command.args(["-c", "conf.toml", "-l", "log", "--agent-timeout", "3sec", "--username", &user]);
         command.current_dir(dir.path()).env("PCP_CONF", "/nonexistent/pcp.conf").env("PCP_VAR_DIR", dir.path());
-        Derived { agent: Launch::pipe(command).start().unwrap(), dir }
+        // Longer than any stall of a busy machine.
+        let launch = Launch::pipe(command).timeout(Some(Duration::from_secs(30)));
+        Derived { agent: launch.start().unwrap(), dir }
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {

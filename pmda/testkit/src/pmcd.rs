@@ -235,6 +235,8 @@ impl Pmcd {
         let mut command = self.pcp.command("pmcd");
         command
             .args(["-f", "-A", "-i", "127.0.0.1", "-p", &self.port.to_string()])
+            // Seconds for an agent's start and answers: a busy machine may stall for longer than pmcd's own 3 and 5.
+            .args(["-q", "20", "-t", "20"])
             .args([OsStr::new("-c"), dir.join("pmcd.conf").as_os_str()])
             .args([OsStr::new("-n"), dir.join("root").as_os_str()])
             .args([OsStr::new("-s"), self.socket().as_os_str()])
