@@ -1,11 +1,10 @@
-//! pmEventFlagsStr(3).
+//! Text of event flags (pmEventFlagsStr(3)).
 
 use std::fmt;
 
 use crate::pdu::event::EventFlags;
 
-/// The names of the flags with commas between (pmEventFlagsStr(3)); of a record of missed ones
-/// "missed" alone.
+/// Names of the flags separated by commas; "missed" alone for a record of missed events (pmEventFlagsStr(3)).
 impl fmt::Display for EventFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.contains(EventFlags::MISSED) {

@@ -1,4 +1,4 @@
-//! The labels that PCP gives to hosts, users and agents by itself.
+//! Labels that PCP itself gives to hosts, users and agents.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,10 @@ use super::{LabelError, LabelFlags, LabelLevel, LabelSet};
 use crate::config::Config;
 
 impl LabelSet {
-    /// An agent's default label, its name without "pmda" (`__pmGetDomainLabels`).
+    /// Creates an agent's default label: its name without "pmda" (`__pmGetDomainLabels`).
+    ///
+    /// # Errors
+    /// [`LabelError::TooLong`] for a name that does not fit into a set.
     pub fn domain(agent: &str) -> Result<LabelSet, LabelError> {
         let name = agent.strip_prefix("pmda").filter(|n| !n.is_empty()).unwrap_or(agent);
         let name = name.strip_suffix(" DSO").filter(|n| !n.is_empty()).unwrap_or(name);
@@ -17,9 +20,10 @@ impl LabelSet {
         Self::parse_flagged(&json, LabelLevel::Domain.into())
     }
 
-    /// The labels that the administrator gave this host: the files of `$PCP_SYSCONF_DIR/labels`,
-    /// and as notes those of its directory `optional` (`__pmGetContextLabels`). Files that cannot
-    /// be read or parsed are left out.
+    /// Reads the labels that the administrator gave this host (`__pmGetContextLabels`).
+    ///
+    /// They are in the files of `$PCP_SYSCONF_DIR/labels`. Files of its subdirectory `optional` contain notes. Files
+    /// that cannot be read or parsed are left out.
     pub fn context(config: &Config) -> LabelSet {
         let mut set = LabelSet::new();
         let flags = LabelFlags::from(LabelLevel::Context) | LabelFlags::COMPOUND;
@@ -37,14 +41,18 @@ impl LabelSet {
             if let Ok(text) = fs::read_to_string(dir.join(name))
                 && let Ok(labels) = Self::parse_flagged(&text, flags)
             {
-                // A set that has become too large keeps what it has.
+                // A set that has become too large keeps the labels that it has.
                 let _ = self.merge(&labels);
             }
         }
     }
 
-    /// The labels that pmcd adds for its host: name, domain and machine, the latter hashed when
-    /// `$PCP_SYSCONF_DIR/labels.conf` says so.
+    /// Creates the labels that pmcd adds for its host: host name, domain name and machine identifier.
+    ///
+    /// The machine identifier is hashed if `$PCP_SYSCONF_DIR/labels.conf` says so.
+    ///
+    /// # Errors
+    /// [`LabelError::TooLong`] for a name or identifier that does not fit into a set.
     pub fn host(config: &Config) -> Result<LabelSet, LabelError> {
         let system = nix::sys::utsname::uname();
         let text = |name: &std::ffi::OsStr| Some(name.to_string_lossy().into_owned());
@@ -72,14 +80,17 @@ impl LabelSet {
         Ok(set)
     }
 
-    /// The notes that pmcd adds for the user of a client.
+    /// Creates the notes that pmcd adds for the user of a client.
+    ///
+    /// # Errors
+    /// Never fails: the labels are two numbers.
     pub fn user(uid: u32, gid: u32) -> Result<LabelSet, LabelError> {
         let json = format!("{{\"groupid\":{gid},\"userid\":{uid}}}");
         Self::parse_flagged(&json, LabelFlags::from(LabelLevel::Context) | LabelFlags::OPTIONAL)
     }
 }
 
-/// Whether `machineid_hash = sha256` stands in the global section, which is the first one.
+/// Returns whether the global section, which is the first one, has `machineid_hash = sha256`.
 fn hash_machine(conf: &str) -> bool {
     conf.lines()
         .map(str::trim_start)
