@@ -1,7 +1,7 @@
-//! Links the unwinder of panics into agents.
+//! Links the unwinder of panics into agents statically.
 //!
-//! It is in libgcc_s otherwise, and loading that takes a tenth of an agent's start, while pmcd waits. A host whose C
-//! compiler has no static library of it loads it as before.
+//! Otherwise it is in `libgcc_s`, whose loading takes a tenth of an agent's start, while pmcd waits. Agents load
+//! `libgcc_s` where the C compiler has no static library of the unwinder.
 
 use std::env;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
     let target = |what: &str| env::var(format!("CARGO_CFG_TARGET_{what}")).unwrap_or_default();
-    // With a static C library Rust's standard library does this itself.
+    // With a static C library, Rust's standard library links it statically itself.
     let is_static = target("FEATURE").split(',').any(|feature| feature == "crt-static");
     if target("OS") != "linux" || target("ENV") != "gnu" || is_static {
         return;

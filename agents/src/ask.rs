@@ -1,4 +1,4 @@
-//! Asks an agent for everything that is shown of it.
+//! Requests to an agent for everything that is shown about it.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use pmda::collector::{Collector, End, Error, Process, State};
 
 use crate::model::{Metric, Reading, Readings, Value, clean};
 
-/// A started agent and the names of its metrics.
+/// Started agent, with the names of its metrics.
 #[derive(Debug)]
 pub(crate) struct Asked {
     collector: Collector<Process>,
@@ -23,7 +23,7 @@ impl Asked {
         Asked { collector, names, metrics: Vec::new(), instances: HashMap::new() }
     }
 
-    /// Finds out about all metrics, those included whose names only the agent knows.
+    /// Looks up all metrics, including metrics whose names only the agent knows.
     pub(crate) fn discover(&mut self) -> Result<Vec<Metric>, Error> {
         let leaves: Vec<_> = self.names.root().leaves().map(|leaf| (leaf.path(), leaf.pmid())).collect();
         let mut names = Vec::new();
@@ -51,11 +51,11 @@ impl Asked {
         Ok(metrics)
     }
 
-    /// The values of all metrics, in the order of [`Asked::discover`], and whether the metrics have
-    /// changed since.
+    /// Samples all metrics, in the order of [`Asked::discover`]. Returns the values, and whether the metrics have
+    /// changed.
     pub(crate) fn sample(&mut self) -> Result<(Vec<Readings>, bool), Error> {
         if self.metrics.is_empty() {
-            // A fetch of nothing is none; perhaps there are metrics the next time.
+            // A fetch must not be empty. `true` repeats the discovery, because metrics may appear later.
             return Ok((Vec::new(), true));
         }
         let pmids: Vec<PmId> = self.metrics.iter().map(|(pmid, _)| *pmid).collect();
@@ -77,7 +77,7 @@ impl Asked {
         Ok((sample, renamed))
     }
 
-    /// Asks for the names of instances only when there is a new one.
+    /// Adds the names of instances to values. Asks the agent only if there is a new instance.
     fn name_instances(&mut self, indom: InDom, readings: &mut [Reading]) -> Result<(), Error> {
         let known = self.instances.entry(indom).or_default();
         if !readings.iter().all(|reading| reading.inst.is_none_or(|inst| known.contains_key(&inst))) {
@@ -93,7 +93,7 @@ impl Asked {
         Ok(())
     }
 
-    /// Lets errors through as values that concern the request, not the agent.
+    /// Sends a request. An error that concerns only the request becomes the inner result.
     fn ask<T>(
         &mut self,
         request: impl FnOnce(&mut Collector<Process>) -> Result<T, Error>,
@@ -105,7 +105,7 @@ impl Asked {
         }
     }
 
-    /// Ends the agent, and tells how its process ended.
+    /// Ends the agent. Returns how its process ended.
     pub(crate) fn end(self) -> End {
         self.collector.close()
     }

@@ -1,4 +1,4 @@
-//! The agents of this repository: each is this program started again as that agent.
+//! Agents of this repository. Each agent is this program, started again with other arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -15,39 +15,39 @@ use pmda::{Agent, Failure, Schema, Start};
 
 use crate::fleet::Plan;
 
-/// Every agent, one line each.
+/// All agents, one line each.
 pub(crate) const AGENTS: &[Builtin] = &[
     of::<pmda_trivial::Trivial>(),
     SIMPLE,
     of::<pmda_derived::Derived>().with(derive),
     of::<pmda_showcase::Showcase>(),
     of::<pmda_mmv::Mmv>(),
-    // Only one can have its port.
+    // Only one process can have its port.
     of::<pmda_trace::Trace>().on_request(),
 ];
 
 const SIMPLE: Builtin = of::<pmda_simple::Simple>();
 
-/// The first argument of this program when it is to be an agent.
+/// First argument of this program when it runs as an agent.
 const AS_AGENT: &str = "agent";
 
-/// An agent of this repository.
+/// Agent of this repository.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Builtin {
     pub(crate) name: &'static str,
-    /// Whether it is started when no agent is named.
+    /// Whether the agent is started if the command line names no agent.
     pub(crate) by_default: bool,
     run: fn(Vec<OsString>) -> ExitCode,
     schema: fn(Config) -> Start<Schema>,
     arguments: fn(&Place<'_>) -> Start<Vec<OsString>>,
 }
 
-/// What an agent's own arguments are made from.
+/// Environment that an agent's own arguments depend on.
 struct Place<'a> {
-    /// The agent's own directory.
+    /// Directory of the agent.
     dir: &'a Path,
     config: &'a Config,
-    /// Those that every agent gets, from the agent's name on.
+    /// Returns the arguments that make this program the agent with a name.
     common: &'a dyn Fn(&str) -> Vec<OsString>,
 }
 
@@ -70,7 +70,7 @@ impl Builtin {
         Builtin { arguments, ..self }
     }
 
-    /// The agent's metrics, with the places where names are dynamic.
+    /// Returns the agent's metrics, and its name space with the dynamic roots.
     fn names(&self, config: Config) -> Start<(Schema, pmns::Tree)> {
         let schema = (self.schema)(config)?;
         let mut names = pmns::Tree::new();
@@ -84,19 +84,19 @@ impl Builtin {
     }
 }
 
-/// Runs this process as an agent if that is what its command line says: `agent NAME OPTIONS…`.
+/// Runs this process as an agent if the command line is `agent NAME OPTIONS…`. Otherwise returns `None`.
 pub(crate) fn agent(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut args = args.into_iter().skip(1);
     args.next().filter(|first| first == AS_AGENT)?;
     let name = args.next()?;
     let agent = AGENTS.iter().find(|agent| name == agent.name)?;
-    // The end of its input ends an agent; one that hangs must not outlive the collector either.
+    // An agent ends when its input ends. An agent that hangs must not outlive this program either.
     let _ = prctl::set_pdeathsig(Signal::SIGKILL);
     let program = OsString::from(format!("pmda{}", agent.name));
     Some((agent.run)(std::iter::once(program).chain(args).collect()))
 }
 
-/// How to start an agent with its files under `scratch`, so that nothing of an installed PCP changes.
+/// Plans the start of an agent with its files in `scratch`, so that nothing of an installed PCP changes.
 pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
     let (pmdas, var) = (scratch.join("pmdas"), scratch.join("var"));
     let dir = pmdas.join(agent.name);
@@ -105,7 +105,7 @@ pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
     let places = [
         ("PCP_PMDAS_DIR", pmdas),
         ("PCP_VAR_DIR", var),
-        // Files that applications make for an agent are where they are without this program.
+        // Applications write their files for an agent to the usual directory.
         ("PCP_TMP_DIR", Config::load().tmp_dir()),
     ];
     let places = places.map(|(name, path)| (OsString::from(name), path.into_os_string()));
@@ -119,7 +119,7 @@ pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
         fs::write(path, text)?;
     }
 
-    // As this user, whose files those are, not as PCP's.
+    // The agent runs as the current user, which owns the files, not as PCP's user.
     let user = User::from_uid(geteuid())?.map(|user| user.name);
     let common = |name: &str| {
         let user = user.iter().flat_map(|user| ["--username", user]);
@@ -132,7 +132,7 @@ pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
     Ok(Plan { name: agent.name.to_owned(), command, names, log: Some(log(scratch, agent.name)) })
 }
 
-/// How to start an agent by its command line, with the names of its metrics.
+/// Plans the start of an agent with a command line and the names of its metrics.
 pub(crate) fn foreign(command: &[OsString], names: pmns::Tree, scratch: &Path) -> Result<Plan, Failure> {
     let (program, args) = command.split_first().ok_or("no command")?;
     let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
@@ -147,20 +147,20 @@ fn log(scratch: &Path, name: &str) -> std::path::PathBuf {
     scratch.join(Path::new(name).with_extension("log").file_name().unwrap_or(OsStr::new("log")))
 }
 
-/// Standard error to a file; Ctrl-C to this program alone, which ends its agents.
+/// Sends standard error to a file. A process group of its own keeps Ctrl-C from the agent, which this program ends.
 fn log_to(command: &mut Command, scratch: &Path, name: &str) -> io::Result<()> {
     command.stderr(File::create(log(scratch, name))?).process_group(0);
     Ok(())
 }
 
-/// Agent derived starts an agent simple of its own.
+/// Configures agent `derived` to start an agent `simple` of its own. Returns the arguments.
 fn derive(place: &Place<'_>) -> Start<Vec<OsString>> {
     let (schema, names) = SIMPLE.names(place.config.clone())?;
     fs::write(place.dir.join("simple.pmns"), pmns::write::root(&names))?;
     let mut command = vec![std::env::current_exe()?.into_os_string()];
     command.extend((place.common)(SIMPLE.name));
     let command: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    // A list of strings in JSON is one in TOML too.
+    // A JSON array of strings is valid TOML.
     let command = serde_json::to_string(&command)?;
     let metrics = include_str!("derived.toml");
     let group = format!(

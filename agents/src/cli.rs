@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use crate::fleet::Plan;
 
 /// Starts agents over pipes, as pmcd does, and shows their live metrics
 ///
-/// In a terminal the values are refreshed until q or Ctrl-C; otherwise two samples are printed. The
-/// agents are processes of their own with their files in a temporary directory. No PCP is needed, and
-/// an installed one is left alone.
+/// In a terminal the values are refreshed until q or Ctrl-C. Elsewhere two samples are printed. Agents run
+/// as processes with their files in a temporary directory. PCP is not needed, and an installed PCP is not
+/// changed.
 #[derive(Parser, Debug)]
 #[command(name = "pcp-agents", after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -24,11 +24,11 @@ pub(crate) struct Options {
     #[arg(value_name = "AGENT", value_parser = names())]
     agents: Vec<String>,
 
-    /// Time between samples: seconds, or with units such as 500msec
+    /// Time between samples, in seconds or with a unit such as 500msec
     #[arg(short = 't', long, value_name = "TIME", default_value = "1", value_parser = interval_of)]
     pub(crate) interval: Duration,
 
-    /// End after N samples, 0 for never [default: 2; in a terminal never]
+    /// Number of samples, 0 for no end [default: 2; in a terminal 0]
     #[arg(short, long, value_name = "N")]
     pub(crate) samples: Option<u64>,
 
@@ -36,15 +36,15 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) plain: bool,
 
-    /// Print JSON: a line for each metric in each sample
+    /// Print JSON: one line for each metric and sample
     #[arg(long, conflicts_with = "plain")]
     pub(crate) json: bool,
 
-    /// Name space of COMMAND's metrics, see PMNS(5)
+    /// File with the names of COMMAND's metrics, see PMNS(5)
     #[arg(long, value_name = "FILE", requires = "command")]
     pmns: Option<PathBuf>,
 
-    /// Start another agent, in any language, by its command line
+    /// Command line of another agent, in any language
     #[arg(last = true, value_name = "COMMAND", requires = "pmns")]
     command: Vec<OsString>,
 }
@@ -64,7 +64,7 @@ fn interval_of(text: &str) -> Result<Duration, String> {
 }
 
 impl Options {
-    /// The agents to start, with their files under `scratch`.
+    /// Plans the start of the agents, with their files in `scratch`.
     pub(crate) fn plans(&self, scratch: &Path) -> Result<Vec<Plan>, Failure> {
         let mut plans = Vec::new();
         for agent in builtin::AGENTS {

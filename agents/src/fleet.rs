@@ -1,4 +1,4 @@
-//! The agents, each with a thread that asks it, so that one which hangs holds up nothing.
+//! Running agents. Each agent has a thread of its own, so that an agent that hangs does not delay the others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,39 +16,39 @@ use pmda::collector::{End, Error, Launch};
 use crate::ask::Asked;
 use crate::model::{Board, Metric, Readings, clean};
 
-/// How to start an agent.
+/// Agent that is to be started.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) name: String,
     pub(crate) command: Command,
-    /// Its metrics, dynamic parts of the name space included.
+    /// Names of its metrics, and its dynamic roots.
     pub(crate) names: pmns::Tree,
-    /// Where its standard error goes.
+    /// File with its standard error.
     pub(crate) log: Option<PathBuf>,
 }
 
-/// What a thread tells of its agent.
+/// Message from an agent's thread.
 #[derive(Debug)]
 enum News {
     Metrics(Vec<Metric>),
     Sample(Instant, Vec<Readings>),
-    /// The answer to a tick.
+    /// The request for a sample has been handled.
     Done,
     NotReady,
     Failed(String),
 }
 
-/// Whether an agent answers.
+/// State of an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     Starting,
     Running,
     NotReady,
-    /// Ended for good, with the reason.
+    /// The agent has ended, for this reason.
     Failed(String),
 }
 
-/// An agent.
+/// Agent that has been started.
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) name: String,
@@ -56,22 +56,22 @@ pub(crate) struct Agent {
     pub(crate) status: Status,
     pub(crate) board: Board,
     pid: Arc<OnceLock<u32>>,
-    /// Asks for a sample; without it the thread ends the agent.
+    /// Requests samples. When it is dropped, the thread ends the agent.
     ticks: Option<Sender<()>>,
-    /// Whether a sample is under way.
+    /// Whether a sample has been requested and is not complete.
     busy: bool,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Agent {
-    /// One without a thread.
+    /// Creates an agent without a thread.
     #[cfg(test)]
     pub(crate) fn idle(name: &str, domain: Option<Domain>, status: Status, board: Board) -> Agent {
         let pid = Arc::new(OnceLock::from(4711));
         Agent { name: name.to_owned(), domain, status, board, pid, ticks: None, busy: false, thread: None }
     }
 
-    /// Why it has ended.
+    /// Returns the reason why the agent has ended.
     pub(crate) fn failure(&self) -> Option<&str> {
         match &self.status {
             Status::Failed(reason) => Some(reason),
@@ -79,7 +79,7 @@ impl Agent {
         }
     }
 
-    /// Its process.
+    /// Returns the process identifier.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.pid.get().copied()
     }
@@ -93,7 +93,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts the agents. None outlives the fleet.
+    /// Starts the agents. They end when the fleet is dropped.
     pub(crate) fn start(plans: Vec<Plan>) -> Fleet {
         let (tell, news) = mpsc::channel();
         let agents = plans.into_iter().enumerate().map(|(at, plan)| {
@@ -124,7 +124,7 @@ impl Fleet {
         &self.agents
     }
 
-    /// Asks every agent for a sample that is not still busy with the last one.
+    /// Requests a sample from each agent that has completed the previous one.
     pub(crate) fn tick(&mut self) {
         for agent in &mut self.agents {
             let asked = agent.failure().is_none() && !agent.busy;
@@ -134,8 +134,8 @@ impl Fleet {
         }
     }
 
-    /// Takes in what has come, and waits at most this long until all samples are there; whether they
-    /// are.
+    /// Handles messages until all samples are complete, but at most for the time `wait`. Returns whether they are
+    /// complete.
     pub(crate) fn gather(&mut self, wait: Duration) -> bool {
         let end = Instant::now() + wait;
         while self.agents.iter().any(|agent| agent.busy) {
@@ -144,7 +144,7 @@ impl Fleet {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return false,
             }
         }
-        // An agent that has ended may tell so without being asked.
+        // The end of an agent is also reported without a request.
         while let Ok((at, news)) = self.news.try_recv() {
             self.take(at, news);
         }
@@ -171,7 +171,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        /// More than an agent gets to end by itself.
+        /// Time for the threads to end. It is longer than a collector waits for its agent to end.
         const GRACE: Duration = Duration::from_millis(400);
         for agent in &mut self.agents {
             agent.ticks = None;
@@ -185,8 +185,7 @@ impl Drop for Fleet {
             if !thread.is_finished()
                 && let Some(pid) = agent.pid.get().and_then(|pid| i32::try_from(*pid).ok())
             {
-                // The thread waits for an answer. It has not reaped the process, so that the number
-                // is still the agent's.
+                // The thread waits for a reply. It has not reaped the process, so the identifier is still the agent's.
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
             let _ = thread.join();
@@ -194,7 +193,7 @@ impl Drop for Fleet {
     }
 }
 
-/// The life of an agent, from start to end.
+/// Runs an agent from its start to its end.
 fn tend(plan: Plan, ticked: &Receiver<()>, pid: &OnceLock<u32>, tell: impl Fn(News)) {
     let log = plan.log.clone();
     let started = Launch::pipe(plan.command).start().inspect(|collector| {
@@ -219,7 +218,7 @@ fn tend(plan: Plan, ticked: &Receiver<()>, pid: &OnceLock<u32>, tell: impl Fn(Ne
     }
 }
 
-/// Answers ticks until there are no more.
+/// Handles requests for samples until the sender is dropped.
 fn serve(agent: &mut Asked, ticked: &Receiver<()>, tell: &impl Fn(News)) -> Result<(), Error> {
     let mut discovered = false;
     while ticked.recv().is_ok() {
@@ -244,7 +243,7 @@ fn sample(agent: &mut Asked, discovered: &mut bool, tell: &impl Fn(News)) -> Res
     Ok(())
 }
 
-/// The last line of a log that says something.
+/// Returns the last line of a log that is neither empty nor PCP's header or footer.
 fn last_line(log: &Path) -> Option<String> {
     let text = fs::read(log).ok()?;
     let text = String::from_utf8_lossy(&text);

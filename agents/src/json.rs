@@ -10,11 +10,11 @@ use crate::model::{Kind, Series, Shown};
 use crate::plain::each_sample;
 use crate::signals::Signals;
 
-/// A metric, or an agent that has no values.
+/// Line of output: a metric, or an agent without values.
 #[derive(Serialize)]
 struct Line<'a> {
     sample: u64,
-    /// Seconds since the epoch.
+    /// Seconds since 1970.
     time: f64,
     agent: &'a str,
     #[serde(flatten)]
@@ -63,7 +63,7 @@ enum Scalar<'a> {
     Text(&'a str),
 }
 
-/// Prints a line for each metric in each sample, and one for an agent that has no values.
+/// Prints one line for each metric and sample, and one line for each agent without values.
 pub(crate) fn run(
     fleet: &mut Fleet,
     interval: Duration,

@@ -1,4 +1,4 @@
-//! Starts agents over pipes, as pmcd does, and shows their live metrics; needs no PCP.
+//! Program `pcp-agents`: starts agents over pipes, as pmcd does, and shows their live metrics. It does not need PCP.
 
 mod ask;
 mod builtin;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whoever read the output wants no more.
+/// Returns whether the reader of the output has closed it.
 fn is_broken_pipe(e: &(dyn Error + 'static)) -> bool {
     e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
 }

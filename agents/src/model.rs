@@ -1,4 +1,4 @@
-//! What is shown of an agent: its metrics, their latest values and their recent course.
+//! Data that is shown about an agent: its metrics, their latest values, and previous values.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -7,45 +7,45 @@ use pcp_pdu::result::RawValue;
 use pmapi::escape::is_plain;
 use pmapi::{Atom, Desc, Inst, Semantics, Type};
 
-/// A metric.
+/// Metric of an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Metric {
     pub(crate) name: String,
     pub(crate) oneline: String,
-    /// The descriptor, or why the agent gave none.
+    /// Descriptor, or the agent's error.
     pub(crate) desc: pmapi::Result<Desc>,
 }
 
-/// A value of a sample.
+/// Value in a sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(crate) inst: Option<Inst>,
-    /// The name of the instance.
+    /// Name of the instance.
     pub(crate) instance: String,
     pub(crate) value: Value,
 }
 
-/// The values of one metric in a sample.
+/// Values of one metric in a sample, or the error in their place.
 pub(crate) type Readings = pmapi::Result<Vec<Reading>>;
 
-/// A value.
+/// Value, as text and as a Rust type.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Value {
-    /// As PCP's tools print it.
+    /// Text in the format of PCP's tools.
     pub(crate) text: String,
     pub(crate) kind: Kind,
 }
 
-/// What a value is.
+/// Kind of a value.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Kind {
-    /// An integer of any type.
+    /// Integer of any type.
     Integer(i128),
-    /// A floating point number.
+    /// Floating point number.
     Float(f64),
-    /// A string.
+    /// String.
     Text(String),
-    /// Anything else.
+    /// Value of any other type.
     Opaque,
 }
 
@@ -56,7 +56,7 @@ impl Value {
             Ok(Atom::U32(v)) => Kind::Integer(v.into()),
             Ok(Atom::I64(v)) => Kind::Integer(v.into()),
             Ok(Atom::U64(v)) => Kind::Integer(v.into()),
-            // The shortest decimal number that is this float, not the nearest double's many digits.
+            // The shortest decimal number that is this float. The nearest double would have many digits.
             Ok(Atom::Float(v)) => Kind::Float(v.to_string().parse().unwrap_or(f64::from(v))),
             Ok(Atom::Double(v)) => Kind::Float(v),
             Ok(Atom::String(v)) => Kind::Text(String::from_utf8_lossy(v).into_owned()),
@@ -73,7 +73,7 @@ impl Value {
         }
     }
 
-    /// How much it is more than another; `None` unless both are numbers.
+    /// Returns by how much the value exceeds `other`. Returns `None` unless both are numbers.
     fn minus(&self, other: &Value) -> Option<f64> {
         match (&self.kind, &other.kind) {
             (Kind::Integer(a), Kind::Integer(b)) => Some((a - b) as f64),
@@ -82,12 +82,12 @@ impl Value {
     }
 }
 
-/// Text from an agent without what would move a terminal's cursor.
+/// Replaces characters that affect a terminal by blanks.
 pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if is_plain(c) { c } else { ' ' }).collect()
 }
 
-/// How a value differs from the one before.
+/// Change of a value since the previous sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     Up,
@@ -95,23 +95,23 @@ pub(crate) enum Change {
     Other,
 }
 
-/// The latest value of an instance, and those before it.
+/// Latest value of an instance, and previous values.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) inst: Option<Inst>,
     pub(crate) instance: String,
     pub(crate) value: Value,
     pub(crate) change: Option<Change>,
-    /// Of a counter that has not gone back, the change in a second.
+    /// Change per second of a counter that has not decreased.
     pub(crate) rate: Option<f64>,
-    /// Of another number, the change.
+    /// Change of a number that is not a counter.
     pub(crate) delta: Option<f64>,
-    /// Rates of a counter, values of another number, the latest at the end.
+    /// Rates of a counter, or values of another number. The latest is last.
     pub(crate) course: VecDeque<Option<f64>>,
 }
 
 impl Series {
-    /// More than any terminal is wide.
+    /// Number of values that are kept: more than the columns of any terminal.
     const COURSE: usize = 500;
 
     fn new(reading: Reading, before: Option<Series>, counter: bool, elapsed: Option<Duration>) -> Series {
@@ -134,11 +134,11 @@ impl Series {
     }
 }
 
-/// A metric and its values.
+/// Metric with its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
     pub(crate) metric: Metric,
-    /// Its values, or why there are none.
+    /// Values, or the error in their place.
     pub(crate) values: pmapi::Result<Vec<Series>>,
 }
 
@@ -165,7 +165,7 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// Takes over the agent's metrics; what is known of those that stay is kept.
+    /// Replaces the metrics. A metric that stays keeps its values.
     pub(crate) fn set_metrics(&mut self, metrics: Vec<Metric>) {
         let before = std::mem::take(&mut self.metrics);
         let mut before: HashMap<_, _> = before.into_iter().map(|shown| (shown.metric.name, shown.values)).collect();
@@ -176,7 +176,7 @@ impl Board {
         self.metrics = shown.collect();
     }
 
-    /// Takes over a sample, in the order of the metrics.
+    /// Adds a sample, in the order of the metrics.
     pub(crate) fn update(&mut self, at: Instant, sample: Vec<Readings>) {
         let elapsed = self.last.replace(at).map(|last| at.saturating_duration_since(last));
         for (shown, readings) in self.metrics.iter_mut().zip(sample) {

@@ -1,4 +1,4 @@
-//! Samples as plain text, in the manner of pminfo(1).
+//! Samples as plain text, in the format of pminfo(1).
 
 use std::io::{self, Write};
 use std::thread;
@@ -11,14 +11,14 @@ use crate::fleet::{Agent, Fleet, Status};
 use crate::model::{Series, Shown};
 use crate::signals::Signals;
 
-/// Longer than any agent takes, which are given up after less.
+/// Longest time to wait for a sample. Agents that do not answer are given up earlier.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often signals are looked at.
+/// Time between checks for signals.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Calls `show` for each sample with its number, from 1; `samples` 0 is without end. Ends early on a
-/// signal, and when no agent is left.
+/// Calls `show` for each sample, with its number from 1. `samples` is the number of samples, or 0 for no end. Ends
+/// early after a signal, and when all agents have ended.
 pub(crate) fn each_sample(
     fleet: &mut Fleet,
     interval: Duration,
@@ -46,8 +46,7 @@ pub(crate) fn each_sample(
     Ok(())
 }
 
-/// Prints samples: the first with everything about the metrics, the others with values and how they
-/// have changed.
+/// Prints samples. The first sample contains all about the metrics, later ones contain values and changes.
 pub(crate) fn run(
     fleet: &mut Fleet,
     interval: Duration,
@@ -128,7 +127,7 @@ fn print_value(out: &mut impl Write, desc: &Desc, series: &Series) -> io::Result
     }
 }
 
-/// The rate of a counter, or by how much another number has changed, if it has.
+/// Formats the rate of a counter, or the change of another number. Returns `None` if there is neither.
 pub(crate) fn difference(desc: &Desc, series: &Series) -> Option<String> {
     if let Some(rate) = series.rate {
         return Some(format!("{} {}", round(rate), per_second(desc)));
@@ -137,7 +136,7 @@ pub(crate) fn difference(desc: &Desc, series: &Series) -> Option<String> {
     Some(format!("{}{}", if delta > 0.0 { "+" } else { "" }, round(delta)))
 }
 
-/// The units of a counter's rate.
+/// Returns the units of a counter's rate.
 fn per_second(desc: &Desc) -> String {
     match desc.units.to_string() {
         none if none.is_empty() => "/s".to_owned(),
@@ -145,7 +144,7 @@ fn per_second(desc: &Desc) -> String {
     }
 }
 
-/// A number in three significant digits, or all those of its integer part.
+/// Formats a number with three significant digits, or with all digits of its integer part.
 pub(crate) fn round(v: f64) -> String {
     let decimals = |a: f64| (2.0 - a.log10().floor()).max(0.0) as usize;
     match v.abs() {

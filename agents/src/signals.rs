@@ -1,4 +1,4 @@
-//! The signals that end the program in an orderly way.
+//! Signals that end the program after it has ended its agents.
 
 use std::io;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// What has asked the program to end.
+/// Number of the last signal that has arrived.
 #[derive(Debug)]
 pub(crate) struct Signals(Arc<AtomicUsize>);
 
 impl Signals {
-    /// From now on signals do not end the program by themselves.
+    /// Catches the signals, which no longer end the program by themselves.
     pub(crate) fn catch() -> io::Result<Signals> {
         let received = Arc::new(AtomicUsize::new(0));
         for signal in [SIGHUP, SIGINT, SIGTERM] {
@@ -21,7 +21,7 @@ impl Signals {
         Ok(Signals(received))
     }
 
-    /// The last signal.
+    /// Returns the number of the last signal.
     pub(crate) fn received(&self) -> Option<usize> {
         Some(self.0.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }

@@ -1,4 +1,4 @@
-//! Agent derived over other agents of this repository, which it starts itself. No PCP is needed.
+//! Agent `derived` over other agents of this repository, which it starts itself. No PCP is needed.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -26,17 +26,17 @@ fn user() -> String {
     User::from_uid(geteuid()).unwrap().unwrap().name
 }
 
-/// Writes a configuration of metrics over agent `name` of domain `domain`.
+/// Writes a configuration of metrics over agent `name` with domain `domain`.
 fn configure(dir: &Path, name: &str, domain: u16, interval: &str, metrics: &str) {
     fs::create_dir_all(dir.join("config/pmda")).unwrap();
     fs::create_dir_all(dir.join("tmp/mmv")).unwrap();
     let files = dir.join("files");
     let mut write = Command::new(BINARY);
     assert!(write.args(["agent", name, "--write-pmda"]).arg(&files).status().unwrap().success());
-    // PCP's file of all domains is not everywhere.
+    // PCP's file with all domains may not be installed.
     let names = format!("#include \"domain.h\"\nroot {{\n\t{name}\n}}\n#include \"pmns\"\n");
     fs::write(files.join("names"), names).unwrap();
-    // An agent whose names are all its own is asked for them.
+    // Agent `mmv` resolves all its names itself.
     let pmns = if name == "mmv" { "" } else { "pmns = \"files/names\", " };
     let user = user();
     let group = format!(
@@ -50,7 +50,7 @@ fn configure(dir: &Path, name: &str, domain: u16, interval: &str, metrics: &str)
     fs::write(dir.join("conf.toml"), group).unwrap();
 }
 
-/// The values of a metric, each with its instance.
+/// Values of a metric with their instances.
 type Answer = Result<Vec<(Option<Inst>, f64)>, Error>;
 
 struct Derived {
@@ -59,7 +59,7 @@ struct Derived {
 }
 
 impl Derived {
-    /// Metrics over agent `name` of domain `domain`.
+    /// Starts agent `derived` with metrics over agent `name`, whose domain is `domain`.
     fn over(name: &str, domain: u16, interval: &str, metrics: &str) -> Derived {
         Derived::start(tempfile::tempdir().unwrap(), name, domain, interval, metrics)
     }
@@ -81,7 +81,7 @@ impl Derived {
         self.agent.pmid(name).unwrap_or_else(|e| panic!("{name}: {e}\n{}", log()))
     }
 
-    /// Values of several metrics in one fetch.
+    /// Fetches several metrics at once.
     fn fetch(&mut self, pmids: &[PmId], ty: Type) -> Vec<Answer> {
         let fetched = self.agent.fetch(pmids).unwrap();
         let values = |set: ValueSet<'_>| match set.error {
@@ -102,7 +102,7 @@ fn number(atom: Atom<'_>) -> f64 {
     }
 }
 
-/// The operand counts how often it is fetched.
+/// The operand counts its fetches.
 #[test]
 fn one_fetch_for_all_that_a_request_asks_for_and_none_for_others() {
     let mut derived = Derived::over(
@@ -122,7 +122,7 @@ fn one_fetch_for_all_that_a_request_asks_for_and_none_for_others() {
     }
 }
 
-/// The towers of a mirage are others in each fetch.
+/// Each fetch has other towers of the mirage.
 #[test]
 fn instances_come_and_go() {
     let mut derived = Derived::over(
@@ -167,7 +167,7 @@ fn labels_of_instances() {
     assert_eq!(derived.agent.labels(LabelTarget::Instances(Some(indom))).unwrap(), labels);
 }
 
-/// However often, and whoever asks: differences are between samples of the agent, which are never close together.
+/// Differences are between samples of the agent, which are never close together, however often clients fetch.
 #[test]
 fn clients_share_rates() {
     let mut derived = Derived::over(
@@ -180,10 +180,10 @@ fn clients_share_rates() {
     let (mut steps, mut times) = (0, Vec::new());
     let end = Instant::now() + Duration::from_secs(2);
     for round in 0.. {
-        // One client looks without a pause, the other one now and then.
+        // One client fetches without a pause, the other one now and then.
         derived.agent.as_client(if round % 50 == 0 { 2 } else { 1 });
         let [step, time] = derived.fetch(&[step, time], Type::Double).try_into().unwrap();
-        // A gigabyte for each fetch of the operand.
+        // The counter grows by a gigabyte with each fetch.
         for (_, value) in step.unwrap() {
             assert_eq!(value, f64::from(1 << 30));
             steps += 1;
@@ -195,7 +195,7 @@ fn clients_share_rates() {
         sleep(Duration::from_millis(1));
     }
     assert!(steps > 20, "{steps}");
-    // The rate of time is 1, but for what the agents wait for the processor.
+    // The rate of time is 1, apart from the time that agents wait for a processor.
     times.sort_by(f64::total_cmp);
     let middle = times[times.len() / 2];
     assert!((0.5..2.0).contains(&middle), "{times:?}");
@@ -207,7 +207,7 @@ fn registry(dir: &Path) -> Registry {
     registry
 }
 
-/// The metric of an application that was started again is of another type.
+/// An application starts again with another type for its metric.
 #[test]
 fn an_operand_that_is_another_one_now() {
     let dir = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ fn an_operand_that_is_another_one_now() {
     let gauge: Gauge<f64> = second.gauge("x").register().unwrap();
     gauge.set(1.5);
     let end = Instant::now() + Duration::from_secs(60);
-    // Until that has been seen there is an error, never a number that is none.
+    // Until the agent has noticed, there is an error, never a wrong number.
     while derived.agent.desc(x).unwrap().ty != Type::Double {
         let set = derived.agent.fetch(&[x]).unwrap().sets().next().unwrap();
         assert!(set.error == Some(Error::AGAIN), "{:?}", set.error);
@@ -269,7 +269,7 @@ fn a_fetch_allocates_nothing() {
         engine.sent();
         length
     };
-    // The first has no rate yet.
+    // The first sample has no rate.
     let first = fetch();
     sleep(Duration::from_millis(2));
     assert!(fetch() > first);

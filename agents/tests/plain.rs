@@ -1,4 +1,4 @@
-//! The program's output where there is no terminal, and the end of its agents.
+//! The program's output without a terminal, and the end of its agents.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 fn viewer(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pcp-agents"));
-    // No pcp.conf, so that this machine's PCP does not matter.
+    // Without pcp.conf, the PCP of this machine has no effect.
     command.args(arguments).env("PCP_CONF", "/nonexistent/pcp.conf").stdin(Stdio::null());
     command
 }
@@ -26,7 +26,7 @@ fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).unwrap()
 }
 
-/// Whether a process runs; a zombie does not.
+/// Returns whether a process is running. A zombie is not.
 fn runs(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
@@ -69,8 +69,8 @@ fn json_lines() {
     assert_eq!((&colors[0]["type"], &colors[0]["semantics"]), (&"32".into(), &"instant".into()));
 }
 
-/// Agent derived asks an agent simple of its own, which counts its fetches as the one beside it does: what it says is
-/// right only if it asks as often, with one fetch for all, and when it is asked itself.
+/// Agent `derived` has its own agent `simple`, which counts fetches like the agent `simple` beside it. The values are
+/// equal only if `derived` samples its agent once for each fetch, with one fetch for all metrics.
 #[test]
 fn derived_is_computed_from_the_same_sample() {
     let output = run(&["--json", "-t", "0.05", "-s", "5", "simple", "derived"]);
@@ -94,7 +94,7 @@ fn derived_is_computed_from_the_same_sample() {
         assert_eq!(values("derived.color.double"), each(&|color| color * 2.0));
         assert_eq!(values("derived.color.share"), each(&|color| 100.0 * color / total));
         assert_eq!(one("derived.fetch.next"), one("simple.numfetch") + 1.0);
-        // One fetch after the other, in whatever time.
+        // The time between two fetches may have any length.
         let rate = values("derived.fetch.rate");
         assert!(if sample == 1 { rate.is_empty() } else { rate[0].1 > 0.0 }, "{rate:?}");
     }
@@ -141,7 +141,7 @@ fn an_agent_that_dies_is_shown_and_the_other_goes_on() {
 
 #[test]
 fn agents_end_with_a_viewer_that_is_killed() {
-    // Where it leaves its directory behind.
+    // The program cannot remove its directory when it is killed.
     let dir = tempfile::tempdir().unwrap();
     let mut viewer = viewer(&["-t", "0.05", "-s", "0", "trivial", "simple", "derived"]);
     let mut child = viewer.env("TMPDIR", dir.path()).stdout(Stdio::piped()).spawn().unwrap();
@@ -149,7 +149,7 @@ fn agents_end_with_a_viewer_that_is_killed() {
     out.read_exact(&mut [0; 100]).unwrap();
     let mut agents = children(child.id());
     assert_eq!(agents.len(), 3);
-    // Agent derived has one of its own, and one that ends it.
+    // Agent `derived` has two children: its own agent, and a process that ends this agent.
     agents.extend(agents.clone().into_iter().flat_map(children));
     assert_eq!(agents.len(), 5);
     child.kill().unwrap();

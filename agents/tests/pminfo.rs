@@ -1,4 +1,4 @@
-//! What the program prints of an agent against what PCP's pminfo prints of it.
+//! The program prints the same about an agent as PCP's pminfo.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use testkit::Pcp;
 
-/// A paragraph for each metric of the agent, sorted. Values stay only where they are constant.
+/// Returns a paragraph for each metric of the agent, sorted. Only constant values are kept.
 fn comparable(text: &str) -> Vec<String> {
     let constant = [".one", ".hullo", ".null", ".million", "sample.bin", "sample.bad."];
     let paragraphs = text.split("\n\n").map(str::trim).filter(|text| text.starts_with("sample."));
@@ -44,8 +44,8 @@ fn sample_as_pminfo_shows_it() {
     let ours = comparable(&String::from_utf8(viewer.stdout).unwrap());
 
     let pmcd = pcp.pmcd().pmdas_dir(sample.pmdas_dir()).agent(sample.agent()).start();
-    // pminfo puts no line between a metric that it cannot look up and the one before, and shows the semantics that the
-    // agent leaves out of a metric without support as a number.
+    // pminfo prints no empty line before a metric that it cannot look up. For a metric without support, it prints the
+    // missing semantics as a number.
     let text = pmcd.run("pminfo", ["-tdf", "sample"]).text;
     let text = text.replace("sample.bad.unknown: pmLookupDesc: ", "\nsample.bad.unknown: ");
     let theirs = comparable(&text.replace("Semantics: ??? (0)", "Semantics: instant"));

@@ -17,9 +17,9 @@ use nix::unistd::Pid;
 struct Terminal {
     child: Child,
     screen: File,
-    /// What was read of the screen since the last text that was waited for.
+    /// Output that was read since the last text that was waited for.
     seen: Vec<u8>,
-    /// Keeps the terminal when the program has ended.
+    /// Keeps the terminal open when the program has ended.
     inside: OwnedFd,
 }
 
@@ -43,9 +43,9 @@ impl Terminal {
         Terminal { child, screen: pty.master.into(), seen: Vec::new(), inside: pty.slave }
     }
 
-    /// Reads the screen until a text comes, and gives what came up to its end.
+    /// Reads the screen until a text appears. Returns the output up to the end of the text.
     fn until(&mut self, text: &str) -> String {
-        // The screen changes all the time: waiting for the next change would never end.
+        // The screen changes all the time, so a timeout between two changes would not end the test.
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             if let Some(at) = self.seen.windows(text.len()).position(|part| part == text.as_bytes()) {
@@ -65,7 +65,7 @@ impl Terminal {
         !tcgetattr(&self.inside).unwrap().local_flags.contains(LocalFlags::ICANON)
     }
 
-    /// Waits for the end and checks that the terminal is what it was.
+    /// Waits for the program to end, and checks that the terminal is restored.
     fn end(mut self) -> Option<i32> {
         self.until(LEAVE);
         let status = self.child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! A connection: PDUs out and in, each within a time limit.
+//! Connection that sends and receives PDUs, each within a time limit.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use pcp_pdu::client::Answer;
 use pcp_pdu::{Frames, Header, Pdu};
 use pmapi::{Error, Result};
 
-/// A connected socket.
+/// Connected socket.
 #[derive(Debug)]
 pub(super) enum Stream {
     Unix(UnixStream),
@@ -42,7 +42,7 @@ impl Stream {
     }
 }
 
-/// Runs input or output until it says something else than that it was interrupted.
+/// Repeats `step` while signals interrupt it, until `deadline`.
 fn transfer(
     stream: &mut Stream,
     deadline: Instant,
@@ -53,7 +53,7 @@ fn transfer(
         if left.is_zero() {
             return Err(Error::TIMEOUT);
         }
-        // The system counts in microseconds, and zero is no limit.
+        // The system counts in microseconds, and takes zero for no limit.
         stream.limit(left.max(Duration::from_micros(1)))?;
         match step(stream) {
             Ok(0) => return Err(Error::IPC),
@@ -65,15 +65,15 @@ fn transfer(
     }
 }
 
-/// A connection to pmcd. After a time-out, or when pmcd is gone or sends what is no PDU, it is closed: an answer that
-/// comes late would be taken for that of the next request.
+/// Connection to pmcd. It is closed after a time-out, at the end of the stream and after invalid data. Otherwise the
+/// next request would take a late answer for its own.
 #[derive(Debug)]
 pub(super) struct Channel {
     stream: Option<Stream>,
     frames: Frames,
     out: Vec<u8>,
     timeout: Duration,
-    /// The longest PDU that is taken.
+    /// Longest PDU that is accepted, in bytes.
     longest: u32,
 }
 
@@ -101,8 +101,9 @@ impl Channel {
         result
     }
 
-    /// Sends what `encode` appends to a buffer. The sender in its header does not matter to pmcd. When there is more
-    /// than was asked for, answers no longer go with requests, so that is the end.
+    /// Sends the request that `encode` appends to a buffer; pmcd ignores the sender in its header.
+    ///
+    /// Closes the connection if unread bytes are left: they belong to no request, so answers no longer match requests.
     pub(super) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result) -> Result {
         if self.frames.pending() > 0 {
             self.close();
@@ -118,7 +119,7 @@ impl Channel {
         })
     }
 
-    /// Sends bytes that are there already.
+    /// Sends encoded bytes.
     pub(super) fn send_bytes(&mut self, parts: &[&[u8]]) -> Result {
         self.send(|out| {
             parts.iter().for_each(|part| out.extend_from_slice(part));
@@ -126,7 +127,7 @@ impl Channel {
         })
     }
 
-    /// Takes a line of text, as it comes before PDUs from pmproxy.
+    /// Receives a line of text, as pmproxy sends it before PDUs.
     pub(super) fn line(&mut self, longest: usize) -> Result<Vec<u8>> {
         let mut line = Vec::new();
         self.within(|stream, _, _, deadline| {
@@ -143,7 +144,7 @@ impl Channel {
         Ok(line)
     }
 
-    /// Waits for an answer. An ERROR PDU with a negative code is an error.
+    /// Receives an answer; an ERROR PDU with a negative code becomes an error.
     pub(super) fn receive(&mut self) -> Result<Answer<'_>> {
         let answer = self.receive_any()?;
         if let Answer::Pdu(Pdu::Error(e)) = &answer {
@@ -152,7 +153,7 @@ impl Channel {
         Ok(answer)
     }
 
-    /// Waits for a PDU, whatever it says.
+    /// Receives a PDU of any type, also an ERROR PDU.
     pub(super) fn receive_any(&mut self) -> Result<Answer<'_>> {
         let longest = self.longest;
         self.within(|stream, frames, _, deadline| {
@@ -170,7 +171,7 @@ impl Channel {
         Ok(Answer::decode(header, bytes)?)
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and receives its answer.
     pub(super) fn ask(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result) -> Result<Answer<'_>> {
         self.send(encode)?;
         self.receive()

@@ -1,4 +1,4 @@
-//! Making a connection: sockets, then who is at both ends.
+//! Connecting to pmcd: sockets, pmproxy and the handshake.
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
@@ -25,7 +25,7 @@ const NO_ROUTE: Error = Error::from_errno(Errno::EHOSTUNREACH as i32);
 const TIMED_OUT: Error = Error::from_errno(Errno::ETIMEDOUT as i32);
 const UNSUPPORTED: Error = Error::from_errno(Errno::EOPNOTSUPP as i32);
 
-/// Connects to pmcd, and learns what it can do.
+/// Connects to pmcd and returns the features that it advertises.
 pub(super) fn connect_pmcd(spec: &HostSpec, settings: &Settings) -> Result<(Channel, Flags)> {
     if spec.attributes.unsupported {
         return Err(UNSUPPORTED);
@@ -52,7 +52,7 @@ impl Attempt<'_> {
         self.greet(Channel::new(Stream::Unix(stream), self.settings), true)
     }
 
-    /// One port after the other; the error is that of the last.
+    /// Tries the ports one after the other; fails with the error of the last.
     fn host(&self, host: &Host) -> Result<(Channel, Flags)> {
         let ports = if host.ports.is_empty() { &self.settings.ports } else { &host.ports };
         let mut result = Err(REFUSED);
@@ -83,7 +83,8 @@ impl Attempt<'_> {
         self.greet(channel, proxy.contains("localhost"))
     }
 
-    /// pmcd speaks first; the client answers with what it wants, and is not answered.
+    /// Completes the handshake: pmcd sends its features, the client credentials and a container, which pmcd does not
+    /// answer.
     fn greet(&self, mut channel: Channel, local: bool) -> Result<(Channel, Flags)> {
         let features = match channel.receive_any()? {
             Answer::Pdu(Pdu::Error(greeting)) => greeting.greeting()?,
@@ -92,7 +93,7 @@ impl Attempt<'_> {
         let unix = matches!(self.spec.place, Place::Unix(_) | Place::Local(_));
         let mut wanted = Flags(0);
         if features.contains(Flags::CREDENTIALS_REQUIRED) {
-            // The system tells pmcd who is at the other end of a socket in the file system.
+            // Only on a Unix socket does the kernel tell pmcd the client's user.
             if !unix {
                 return Err(UNSUPPORTED);
             }
@@ -118,7 +119,8 @@ impl Attempt<'_> {
     }
 }
 
-/// Addresses share the time: one that does not answer leaves some for the next.
+/// Connects to the first address that answers. Addresses share the time limit, so that one that does not answer leaves
+/// time for the next.
 fn tcp(name: &str, port: u16, limit: Option<Duration>) -> Result<TcpStream> {
     let addresses: Vec<_> = (name, port).to_socket_addrs().map_err(|_| NO_ROUTE)?.collect();
     let deadline = limit.map(after);
@@ -133,7 +135,7 @@ fn tcp(name: &str, port: u16, limit: Option<Duration>) -> Result<TcpStream> {
         };
         match result {
             Ok(stream) => {
-                // Requests are short and wait for their answer.
+                // Requests are short, and the client waits for each answer.
                 stream.set_nodelay(true)?;
                 return Ok(stream);
             }
@@ -144,7 +146,7 @@ fn tcp(name: &str, port: u16, limit: Option<Duration>) -> Result<TcpStream> {
     Err(error)
 }
 
-/// A full queue of connections makes connecting to a socket in the file system wait, which the limit of output ends.
+/// Connects to a Unix socket. While the server's queue is full connecting blocks, which only the send time-out ends.
 fn unix(path: &Path, limit: Option<Duration>) -> Result<UnixStream> {
     let errno = |e: Errno| match e {
         Errno::ENOENT => REFUSED,

@@ -1,4 +1,4 @@
-//! Descriptors.
+//! Lookup of descriptors.
 
 use super::{Context, MAX_REQUEST};
 use pcp_pdu::client::{Answer, encode_desc_ids};
@@ -7,11 +7,12 @@ use pcp_pdu::metadata::DescReq;
 use pmapi::{Desc, Error, PmId, Result};
 
 impl Context {
-    /// The descriptor of a metric (pmLookupDesc(3)).
+    /// Looks up the descriptor of a metric (pmLookupDesc(3)).
     ///
     /// # Errors
-    /// `PM_ERR_PMID` for an unknown metric, `PM_ERR_NOAGENT` or `PM_ERR_PMID` when nobody has its domain;
-    /// `PM_ERR_TYPE` or `PM_ERR_CONV` when no metric can have the type or the semantics that its agent says.
+    /// `PM_ERR_PMID` for an unknown metric; `PM_ERR_NOAGENT` or `PM_ERR_PMID` when no agent has its domain.
+    /// `PM_ERR_TYPE` or `PM_ERR_CONV` when the agent sends an invalid type or invalid semantics. [Connection
+    /// errors](crate::context#connection-errors).
     pub fn lookup_desc(&mut self, pmid: PmId) -> Result<Desc> {
         match self.ask(|out| DescReq { pmid: Some(pmid) }.encode(out, 0))? {
             Answer::Desc(desc) => desc.desc(),
@@ -19,11 +20,13 @@ impl Context {
         }
     }
 
-    /// The descriptors of metrics (pmLookupDescs(3)): one for each, `None` where there is none (in C, `PM_ID_NULL` in
-    /// place of the metric). That none of them has one is no error, except for one metric alone.
+    /// Looks up the descriptors of several metrics, `None` for one that has none (pmLookupDescs(3)).
+    ///
+    /// In C, the descriptor of such a metric has `PM_ID_NULL`.
     ///
     /// # Errors
-    /// `PM_ERR_TOOSMALL` for an empty list; for one metric those of [`Context::lookup_desc`].
+    /// `PM_ERR_TOOSMALL` for an empty list; for a list of one metric the errors of [`Context::lookup_desc`]. In a
+    /// longer list a metric without a descriptor is no error. [Connection errors](crate::context#connection-errors).
     pub fn lookup_descs(&mut self, pmids: &[PmId]) -> Result<Vec<Option<Desc>>> {
         match pmids {
             [] => Err(Error::TOOSMALL),
@@ -33,7 +36,7 @@ impl Context {
         }
     }
 
-    /// Asks for many at once.
+    /// Looks up all descriptors by as few requests as possible (`PDU_DESC_IDS`).
     fn all_descs(&mut self, pmids: &[PmId]) -> Result<Vec<Option<Desc>>> {
         let mut descs = Vec::with_capacity(pmids.len());
         for part in pmids.chunks(MAX_REQUEST / 4) {
@@ -51,7 +54,7 @@ impl Context {
         Ok(descs)
     }
 
-    /// Alone, pmcd answers it with an error.
+    /// Looks up one descriptor; an error that pmcd answers is `None`.
     fn one_desc(&mut self, pmid: PmId) -> Result<Option<Desc>> {
         match self.lookup_desc(pmid) {
             Ok(desc) => Ok(Some(desc)),

@@ -1,4 +1,4 @@
-//! Values: fetch and store.
+//! Fetching and storing values.
 
 use super::Context;
 use pcp_pdu::Pdu;
@@ -10,53 +10,53 @@ use pcp_pdu::result::{Changes, ValueSet, ValueSets};
 use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Domain, Error, Inst, PmId, Result};
 
-/// The values of metrics at one time (`pmResult`, `pmHighResResult`).
+/// Values of metrics at one time (`pmResult`, `pmHighResResult`).
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     time: Stamp,
     changes: Changes,
     pdu: Vec<u8>,
-    /// Where the value sets are in the PDU.
+    /// Offsets of the value sets in the PDU.
     sets: Vec<usize>,
 }
 
 impl Sample {
-    /// When pmcd took it: with nanoseconds, or with microseconds when pmcd is older.
+    /// Returns the timestamp of pmcd, in nanoseconds, or in microseconds from a pmcd without high-resolution results.
     pub fn time(&self) -> Stamp {
         self.time
     }
 
-    /// What has changed since the fetch before (the result of pmFetch(3)).
+    /// Returns what has changed in pmcd since the previous fetch (the result of pmFetch(3)).
     pub fn changes(&self) -> Changes {
         self.changes
     }
 
-    /// How many value sets: one for each metric that was asked for.
+    /// Returns the number of value sets: one for each requested metric.
     pub fn len(&self) -> usize {
         self.sets.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the sample has no value set.
     pub fn is_empty(&self) -> bool {
         self.sets.is_empty()
     }
 
-    /// The value set of a metric, by its place in the request.
+    /// Returns the value set of a metric, by its index in the request.
     pub fn set(&self, at: usize) -> Option<ValueSet<'_>> {
         let (mut set, _) = ValueSet::at(&self.pdu, *self.sets.get(at)?)?;
-        // Nobody has the domain of metrics that clients make up themselves.
+        // No agent has the domain of derived metrics, which clients define: such a metric is an unknown one.
         if set.error == Some(Error::NOAGENT) && set.pmid.is_none_or(|pmid| pmid.domain() == Domain::DYNAMIC) {
             set.error = Some(Error::PMID);
         }
         Some(set)
     }
 
-    /// The value sets, in the order of the request.
+    /// Iterates over the value sets, in the order of the request.
     pub fn sets(&self) -> impl Iterator<Item = ValueSet<'_>> {
         (0..self.len()).map_while(|at| self.set(at))
     }
 
-    /// Takes over what an agent has answered itself, without pmcd between.
+    /// Copies the value sets that an agent answered without pmcd. Timestamp and changes stay.
     pub fn assign(&mut self, sets: ValueSets<'_>) {
         self.pdu.clear();
         self.pdu.extend_from_slice(sets.pdu());
@@ -65,27 +65,28 @@ impl Sample {
     }
 }
 
-/// A value and its instance, which is absent in a singular metric.
+/// Value with its instance, which is `None` for a singular metric.
 pub type InstValue<'a> = (Option<Inst>, Atom<'a>);
 
-/// As many PDUs of news as may come before values; pmcd sends one.
+/// Largest number of PDUs with changes that are accepted before the values; pmcd sends one.
 const MAX_NEWS: usize = 16;
 
 impl Context {
-    /// The values of metrics, for the instances that the profile includes (pmFetch(3), pmFetchHighRes(3)).
+    /// Fetches the values of metrics, for the instances that the profile includes (pmFetch(3), pmFetchHighRes(3)).
     ///
     /// # Errors
-    /// `PM_ERR_TOOSMALL` for an empty list. What is wrong with one metric stands in its value set.
+    /// `PM_ERR_TOOSMALL` for an empty list; [connection errors](crate::context#connection-errors). The error of a
+    /// single metric is in its value set.
     pub fn fetch(&mut self, pmids: &[PmId]) -> Result<Sample> {
         let mut sample = Sample::default();
         self.fetch_into(pmids, &mut sample)?;
         Ok(sample)
     }
 
-    /// The same into a sample whose memory is used again. Upon an error it is as it was.
+    /// Fetches the values of metrics into `sample`, whose memory is reused. After an error `sample` is unchanged.
     ///
     /// # Errors
-    /// As [`Context::fetch`].
+    /// Errors of [`Context::fetch`].
     pub fn fetch_into(&mut self, pmids: &[PmId], sample: &mut Sample) -> Result {
         if pmids.is_empty() {
             return Err(Error::TOOSMALL);
@@ -101,7 +102,7 @@ impl Context {
         for _ in 0..MAX_NEWS {
             let answer = self.channel.receive()?;
             let (values, time) = match answer {
-                // News of pmcd come before the values.
+                // pmcd reports changes before the values.
                 Answer::Pdu(Pdu::Error(news)) if news.code > 0 => {
                     changes = changes.union(Changes(news.code as u8));
                     continue;
@@ -127,19 +128,19 @@ impl Context {
         Err(Error::IPC)
     }
 
-    /// Changes values of one metric (pmStore(3)). They have the metric's type.
+    /// Stores values of one metric, which must have the metric's type (pmStore(3)).
     ///
     /// # Errors
-    /// `PM_ERR_VALUE` without values, `PM_ERR_TYPE` for values of several types, `PM_ERR_PERMISSION`, what the agent
-    /// says to them.
+    /// `PM_ERR_VALUE` for an empty list, `PM_ERR_TYPE` for values of different types, `PM_ERR_PERMISSION` when pmcd
+    /// forbids it. The agent's own error; [connection errors](crate::context#connection-errors).
     pub fn store(&mut self, pmid: PmId, values: &[InstValue<'_>]) -> Result {
         self.store_all(&[(pmid, values)])
     }
 
-    /// Changes values of metrics (pmStore(3)), up to the first that fails.
+    /// Stores values of several metrics, up to the first that fails (pmStore(3)).
     ///
     /// # Errors
-    /// As [`Context::store`]; `PM_ERR_TOOSMALL` for an empty list.
+    /// Errors of [`Context::store`]; `PM_ERR_TOOSMALL` for an empty list.
     pub fn store_all(&mut self, metrics: &[(PmId, &[InstValue<'_>])]) -> Result {
         if metrics.is_empty() {
             return Err(Error::TOOSMALL);

@@ -1,4 +1,4 @@
-//! How users name a pmcd (the host of pmNewContext(3), PCPIntro(1)).
+//! Host specifications: the address of a pmcd as users write it (the host of pmNewContext(3), PCPIntro(1)).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,36 +6,36 @@ use std::str::FromStr;
 
 use pmapi::spec::SpecError;
 
-/// Where a pmcd is.
+/// Address of a pmcd.
 ///
 /// ```text
 /// [pcp://]HOST[:PORT[,PORT...]][@PROXY[:PORT]][?ATTRIBUTES]    HOST may be in brackets: [::1]:44321
 /// unix:[//PATH][?ATTRIBUTES]
-/// local:[//PATH][?ATTRIBUTES]                                  the same; without success localhost
+/// local:[//PATH][?ATTRIBUTES]                                  as unix:, and localhost if that fails
 /// ```
 ///
-/// Refused, and not so by libpcp: ports above 65535, and an empty name after `@`.
+/// Unlike libpcp, refuses ports above 65535 and an empty name after `@`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostSpec {
     text: String,
     pub(super) place: Place,
-    /// The pmproxy that connects to it.
+    /// Host and port of the pmproxy to connect through; `None` for that of the settings.
     pub(super) proxy: Option<Host>,
     pub(super) attributes: Attributes,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// A socket in the file system; without a path pmcd's default.
+    /// Unix socket; `None` for pmcd's default path.
     Unix(Option<PathBuf>),
-    /// The same, then localhost.
+    /// Unix socket, and localhost if that fails.
     Local(Option<PathBuf>),
     Host(Host),
-    /// There is no name: `PM_ERR_NOTHOST`.
+    /// Missing name, which is `PM_ERR_NOTHOST`.
     Nowhere,
 }
 
-/// A host and its ports; the default ones when there are none.
+/// Host and its ports; no ports stand for the default ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Host {
     pub(super) name: String,
@@ -44,13 +44,13 @@ pub(super) struct Host {
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Attributes {
-    /// The container whose metrics are wanted.
+    /// Container whose metrics are requested.
     pub(super) container: Option<String>,
-    /// Something is asked for that this client does not have: encryption, compression, a user's password.
+    /// Whether an unsupported feature is requested: encryption, compression or a user's password.
     pub(super) unsupported: bool,
 }
 
-/// As it was given.
+/// Text that the specification was parsed from.
 impl fmt::Display for HostSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.text)
@@ -89,7 +89,7 @@ impl FromStr for HostSpec {
 }
 
 impl Attributes {
-    /// Takes `NAME=VALUE&...`; what is unknown does not matter.
+    /// Reads `NAME=VALUE&...` and ignores unknown names.
     fn read(&mut self, text: &str) {
         let text = text.split('/').next().unwrap_or_default();
         for attribute in text.split('&') {
@@ -105,7 +105,7 @@ impl Attributes {
     }
 }
 
-/// `%41` is an `A`, and a plus a blank.
+/// Decodes a value of a URL, where `%41` is an `A` and a plus is a blank.
 fn url_decoded(text: &str) -> String {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -145,14 +145,14 @@ impl<'a> Scan<'a> {
         SpecError::new(self.text, self.at, reason)
     }
 
-    /// Steps over a protocol and the slashes after it.
+    /// Skips a protocol and the slashes after it; returns whether it is this one.
     fn protocol(&mut self, name: &str) -> bool {
         let Some(rest) = self.rest().strip_prefix(name) else { return false };
         self.at = self.text.len() - rest.trim_start_matches('/').len();
         true
     }
 
-    /// Takes everything up to one of some characters.
+    /// Consumes and returns the text before any of the characters.
     fn until(&mut self, ends: &[char]) -> &'a str {
         let rest = self.rest();
         let taken = rest.get(..rest.find(ends).unwrap_or(rest.len())).unwrap_or_default();
@@ -160,7 +160,7 @@ impl<'a> Scan<'a> {
         taken
     }
 
-    /// The path of a socket. It is absolute; `protocol` has taken its slash.
+    /// Consumes the path of a socket and makes it absolute, since `protocol` has skipped its slash.
     fn path(&mut self) -> Option<PathBuf> {
         match self.until(&[':', '?']) {
             "" => None,
@@ -174,7 +174,7 @@ impl<'a> Scan<'a> {
         loop {
             let name = if self.peek() == Some(b'[') { self.bracketed(&ENDS)? } else { self.until(&ENDS) };
             if name.is_empty() {
-                // Without any name pmNewContext(3) finds no host; after an `@` there must be one.
+                // pmNewContext(3) accepts a specification without any name, but not an empty name after an `@`.
                 return if hosts.is_empty() { Ok(hosts) } else { Err(self.error("host name expected")) };
             }
             let ports = if self.peek() == Some(b':') { self.ports()? } else { Vec::new() };
@@ -199,7 +199,7 @@ impl<'a> Scan<'a> {
         Ok(name)
     }
 
-    /// Ports, at the colon or comma before each.
+    /// Consumes ports, each after a colon or comma.
     fn ports(&mut self) -> Result<Vec<u16>, SpecError> {
         let mut ports = Vec::new();
         while matches!(self.peek(), Some(b':' | b',')) && (ports.is_empty() || self.peek() == Some(b',')) {
@@ -266,7 +266,7 @@ mod tests {
         assert!(attributes("pcps://h").unsupported && !attributes("pcps://h?secure=relaxed").unsupported);
     }
 
-    /// The texts are those of `pminfo -h`.
+    /// Compares with the texts of `pminfo -h`.
     #[test]
     fn refused() {
         let refused = |text: &str| text.parse::<HostSpec>().unwrap_err().to_string();

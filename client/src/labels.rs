@@ -1,4 +1,4 @@
-//! Labels.
+//! Lookup of labels.
 
 use super::Context;
 use pcp_pdu::Pdu;
@@ -9,51 +9,52 @@ use pmapi::label::LabelLevel;
 use pmapi::{Domain, Error, InDom, Inst, Item, LabelSet, PmId, Result};
 
 impl Context {
-    /// The labels of the host (pmGetContextLabels(3)).
+    /// Returns the labels of the host (pmGetContextLabels(3)).
     ///
     /// # Errors
-    /// `PM_ERR_NOLABELS` when pmcd knows no labels, as for all levels.
+    /// `PM_ERR_NOLABELS` when pmcd does not support labels; [connection errors](crate::context#connection-errors).
     pub fn context_labels(&mut self) -> Result<LabelSet> {
         self.one_set(LabelLevel::Context, u32::MAX)
     }
 
-    /// The labels of an agent (pmGetDomainLabels(3)).
+    /// Returns the labels of an agent (pmGetDomainLabels(3)).
     ///
     /// # Errors
-    /// As [`Context::item_labels`].
+    /// Errors of [`Context::item_labels`].
     pub fn domain_labels(&mut self, domain: Domain) -> Result<LabelSet> {
         self.one_set(LabelLevel::Domain, domain.get().into())
     }
 
-    /// The labels of an instance domain (pmGetInDomLabels(3)).
+    /// Returns the labels of an instance domain (pmGetInDomLabels(3)).
     ///
     /// # Errors
-    /// As [`Context::item_labels`].
+    /// Errors of [`Context::item_labels`].
     pub fn indom_labels(&mut self, indom: InDom) -> Result<LabelSet> {
         self.one_set(LabelLevel::InDom, indom.word())
     }
 
-    /// The labels of the cluster that a metric belongs to (pmGetClusterLabels(3)).
+    /// Returns the labels of the cluster that a metric belongs to (pmGetClusterLabels(3)).
     ///
     /// # Errors
-    /// As [`Context::item_labels`].
+    /// Errors of [`Context::item_labels`].
     pub fn cluster_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
         self.one_set(LabelLevel::Cluster, cluster(pmid))
     }
 
-    /// The labels of a metric alone (pmGetItemLabels(3)).
+    /// Returns the labels of a metric itself, without those of its cluster and its agent (pmGetItemLabels(3)).
     ///
     /// # Errors
-    /// `PM_ERR_NOAGENT` when nobody has its domain; what the agent answers.
+    /// `PM_ERR_NOLABELS` when pmcd does not support labels, `PM_ERR_NOAGENT` when no agent has the domain. The agent's
+    /// own error; [connection errors](crate::context#connection-errors).
     pub fn item_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
         self.one_set(LabelLevel::Item, pmid.word())
     }
 
-    /// The labels of the instances of a domain that the profile includes (pmGetInstancesLabels(3)), those without
-    /// labels left out.
+    /// Returns the labels of the instances that the profile includes (pmGetInstancesLabels(3)). Instances without
+    /// labels are left out.
     ///
     /// # Errors
-    /// As [`Context::item_labels`].
+    /// Errors of [`Context::item_labels`].
     pub fn instances_labels(&mut self, indom: InDom) -> Result<Vec<(Inst, Result<LabelSet>)>> {
         if self.features.contains(Flags::LABELS) {
             self.send_profile()?;
@@ -63,11 +64,13 @@ impl Context {
         })
     }
 
-    /// The labels of a metric, from the most general level to the metric itself (pmLookupLabels(3)): those of the
-    /// host, the agent, the instance domain, the cluster, the metric. Levels without labels are left out.
+    /// Returns the labels of a metric by level, from the most general one (pmLookupLabels(3)).
+    ///
+    /// The levels are the host, the agent, the instance domain, the cluster and the metric. Levels without labels are
+    /// left out.
     ///
     /// # Errors
-    /// Those of [`Context::lookup_desc`] and [`Context::item_labels`].
+    /// Errors of [`Context::lookup_desc`] and [`Context::item_labels`].
     pub fn lookup_labels(&mut self, pmid: PmId) -> Result<Vec<LabelSet>> {
         let desc = self.lookup_desc(pmid)?;
         let indom = desc.indom.map(|indom| (LabelLevel::InDom, indom.word()));
@@ -82,10 +85,11 @@ impl Context {
         sets.filter(|set| !set.as_ref().is_ok_and(LabelSet::is_empty)).collect()
     }
 
-    /// The labels of a metric in one set, in which each level wins over those before it (pmMergeLabelSets(3)).
+    /// Returns the labels of a metric in one set, in which a specific level overrides a more general one
+    /// (pmMergeLabelSets(3)).
     ///
     /// # Errors
-    /// Those of [`Context::lookup_labels`]; `-E2BIG` when they are too many for one set.
+    /// Errors of [`Context::lookup_labels`]; `-E2BIG` when the labels are too many for one set.
     pub fn merged_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
         let mut merged = LabelSet::new();
         for set in self.lookup_labels(pmid)? {
@@ -115,7 +119,7 @@ impl Context {
     }
 }
 
-/// The word of the cluster that a metric belongs to: that of its item 0.
+/// Returns the word that stands for the metric's cluster: the PMID of the cluster's item 0.
 fn cluster(pmid: PmId) -> u32 {
     PmId::new(pmid.domain(), Item::new(pmid.item().cluster(), 0)).word()
 }

@@ -1,7 +1,7 @@
-//! A client of pmcd (PMAPI(3)'s host context).
+//! Client of pmcd (PMAPI(3)'s host context).
 //!
-//! A [`Context`] is one connection; its methods are the calls of the PMAPI, with PCP's errors. Each sends a request
-//! and waits for the answer, for as long as [`Settings`] say.
+//! A [`Context`] is one connection. Its methods are the calls of the PMAPI, with PCP's errors. Each method sends a
+//! request and waits for the answer within the limits of [`Settings`].
 //!
 //! ```no_run
 //! use pcp_client::Context;
@@ -15,12 +15,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! When pmcd is gone, does not answer in time, or sends what is no PDU, too long, or more than was asked for, the
-//! connection is closed. That request fails with `PM_ERR_IPC`, `PM_ERR_TIMEOUT` or `PM_ERR_TOOBIG`, all further ones
-//! with `PM_ERR_IPC` until [`Context::reconnect`] has success.
-//! libpcp keeps a connection after a time-out, and takes the late answer for that of the next request.
+//! # Connection errors
 //!
-//! Not there, and refused when asked for: encryption (`pcps:`), passwords.
+//! A request fails with `PM_ERR_IPC` when pmcd closes the connection, sends invalid data or sends more than one answer.
+//! It fails with `PM_ERR_TIMEOUT` when pmcd does not answer in time, and with `PM_ERR_TOOBIG` when the answer is too
+//! long. All of these close the connection. Further requests fail with `PM_ERR_IPC` until [`Context::reconnect`]
+//! succeeds. libpcp keeps a connection after a time-out, and takes the late answer for that of the next request.
+//!
+//! Encryption (`pcps:`) and passwords are not supported: [`Context::connect`] refuses them.
 
 mod channel;
 mod connect;
@@ -49,7 +51,7 @@ use pcp_pdu::profile::Profile;
 use pmapi::spec::SpecError;
 use pmapi::{Error, Result};
 
-/// A connection to pmcd, and which instances its fetches are about.
+/// Connection to pmcd, with the profile of instances that its fetches include.
 #[derive(Debug)]
 pub struct Context {
     spec: HostSpec,
@@ -57,30 +59,30 @@ pub struct Context {
     channel: Channel,
     features: Flags,
     profile: Profile,
-    /// Whether pmcd has the profile.
+    /// Whether pmcd has received the current profile.
     profile_sent: bool,
     retry: Option<Retry>,
 }
 
-/// After an attempt to connect again that failed.
+/// State after a failed attempt to reconnect.
 #[derive(Clone, Copy, Debug)]
 struct Retry {
     failures: usize,
     not_before: Instant,
 }
 
-/// No context: pmcd could not be connected to.
+/// Failure to connect to pmcd.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The host is not in its syntax.
+    /// Syntax error in the host specification.
     #[error("bad host specification\n{0}")]
     Spec(#[from] SpecError),
-    /// pmcd refused, or there is none.
+    /// Refusal by pmcd, or no pmcd at this address.
     #[error(transparent)]
     Failed(#[from] Error),
 }
 
-/// The code that pmNewContext(3) returns.
+/// Converts to the code that pmNewContext(3) returns.
 impl From<ConnectError> for Error {
     fn from(e: ConnectError) -> Error {
         match e {
@@ -94,8 +96,8 @@ impl Context {
     /// Connects to the pmcd of a host (pmNewContext(3)), with the settings of the environment.
     ///
     /// # Errors
-    /// What is wrong with the host's name; `PM_ERR_NOTHOST` when there is none in it; why there is no connection: a
-    /// negative `errno`, or pmcd's reason (`PM_ERR_PERMISSION`, `PM_ERR_CONNLIMIT`, ...).
+    /// [`ConnectError::Spec`] for a syntax error in `host`. [`ConnectError::Failed`] with `PM_ERR_NOTHOST` when `host`
+    /// has no name, with a negative `errno`, or with pmcd's reason (`PM_ERR_PERMISSION`, `PM_ERR_CONNLIMIT`, ...).
     pub fn connect(host: &str) -> Result<Context, ConnectError> {
         Ok(Self::new(host.parse()?, Settings::default())?)
     }
@@ -103,17 +105,17 @@ impl Context {
     /// Connects to pmcd.
     ///
     /// # Errors
-    /// As [`Context::connect`].
+    /// Errors of [`ConnectError::Failed`], see [`Context::connect`].
     pub fn new(host: HostSpec, settings: Settings) -> Result<Context> {
         let (channel, features) = connect::connect_pmcd(&host, &settings)?;
         let profile = Profile::default();
         Ok(Context { spec: host, settings, channel, features, profile, profile_sent: false, retry: None })
     }
 
-    /// Connects again (pmReconnectContext(3)), be the connection broken or not. The profile stays.
+    /// Connects again, whether or not the connection is broken (pmReconnectContext(3)). The profile stays.
     ///
     /// # Errors
-    /// `-ETIMEDOUT` when it is too soon after an attempt that failed, or when this one fails.
+    /// `-ETIMEDOUT` when the attempt fails, or comes too soon after a failed one.
     pub fn reconnect(&mut self) -> Result {
         const TIMED_OUT: Error = Error::from_errno(nix::errno::Errno::ETIMEDOUT as i32);
         if !self.retry_in().is_zero() {
@@ -136,32 +138,32 @@ impl Context {
         }
     }
 
-    /// How long [`Context::reconnect`] has to wait for its next attempt.
+    /// Returns the time to wait before [`Context::reconnect`] makes its next attempt.
     pub fn retry_in(&self) -> Duration {
         self.retry.map_or(Duration::ZERO, |retry| retry.not_before.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether there is a connection, as far as the last request has shown.
+    /// Returns whether the connection is open, as far as the last request has shown.
     pub fn is_connected(&self) -> bool {
         self.channel.is_open()
     }
 
-    /// The host that it was made for.
+    /// Returns the host specification of the context.
     pub fn host(&self) -> &HostSpec {
         &self.spec
     }
 
-    /// What pmcd can do.
+    /// Returns the features that pmcd advertised when connecting.
     pub fn features(&self) -> Flags {
         self.features
     }
 
-    /// Which instances fetches are about.
+    /// Returns the profile: the instances that fetches include.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// The same, to be changed: [`Profile::add`] is pmAddProfile(3) and [`Profile::remove`] pmDelProfile(3).
+    /// Returns the profile mutably: [`Profile::add`] is pmAddProfile(3) and [`Profile::remove`] pmDelProfile(3).
     pub fn profile_mut(&mut self) -> &mut Profile {
         self.profile_sent = false;
         &mut self.profile
@@ -180,5 +182,5 @@ impl Context {
     }
 }
 
-/// pmcd takes no longer PDUs from clients.
+/// Limit for lists in a request, in bytes: pmcd accepts no PDUs over 64 KiB from clients.
 const MAX_REQUEST: usize = 63 * 1024;

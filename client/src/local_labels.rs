@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 /// `$PCP_SYSCONF_DIR/labels.conf` says so.
 ///
 /// # Errors
-/// When the name of the host or of its domain makes the set too large.
+/// [`LabelError::TooLong`] for a name or identifier that does not fit into a set.
 pub fn host_labels(config: &Config) -> Result<LabelSet, LabelError> {
     let system = nix::sys::utsname::uname();
     let text = |name: &std::ffi::OsStr| Some(name.to_string_lossy().into_owned());
@@ -41,7 +41,7 @@ pub fn host_labels(config: &Config) -> Result<LabelSet, LabelError> {
 /// Returns the notes that pmcd adds for the user of a client.
 ///
 /// # Errors
-/// None in practice: the text is short.
+/// Never fails: the labels are two numbers.
 pub fn user_labels(uid: u32, gid: u32) -> Result<LabelSet, LabelError> {
     let json = format!("{{\"groupid\":{gid},\"userid\":{uid}}}");
     LabelSet::parse_flagged(&json, LabelFlags::from(LabelLevel::Context) | LabelFlags::OPTIONAL)

@@ -1,4 +1,4 @@
-//! The name space.
+//! Lookup of names.
 
 use super::{Context, MAX_REQUEST};
 use pcp_pdu::Pdu;
@@ -7,19 +7,21 @@ use pcp_pdu::names::{Child, Names, Node, Traverse, encode_ids, encode_names};
 use pmapi::{Error, PmId, Result};
 
 impl Context {
-    /// The metric with a name (pmLookupName(3) for one).
+    /// Looks up the metric with a name (pmLookupName(3)).
     ///
     /// # Errors
-    /// `PM_ERR_NAME` when there is none, `PM_ERR_NONLEAF` when there are only names below it.
+    /// `PM_ERR_NAME` for an unknown name, `PM_ERR_NONLEAF` for a name with only names below it. [Connection
+    /// errors](crate::context#connection-errors).
     pub fn lookup_name(&mut self, name: &str) -> Result<PmId> {
         self.lookup_names(&[name])?.pop().flatten().ok_or(Error::NAME)
     }
 
-    /// The metrics with these names (pmLookupName(3)): one for each, `None` where there is none.
+    /// Looks up the metrics with several names, `None` for an unknown name (pmLookupName(3)).
     ///
     /// # Errors
-    /// `PM_ERR_TOOSMALL` for an empty list. For one name those of [`Context::lookup_name`], except that `PM_ERR_NAME`
-    /// can be an answer with `None`.
+    /// `PM_ERR_TOOSMALL` for an empty list. For a list of one name the errors of [`Context::lookup_name`], though an
+    /// unknown name may also be `None`. The error of an agent that is not ready fails the whole request. [Connection
+    /// errors](crate::context#connection-errors).
     pub fn lookup_names(&mut self, names: &[&str]) -> Result<Vec<Option<PmId>>> {
         if names.is_empty() {
             return Err(Error::TOOSMALL);
@@ -39,18 +41,19 @@ impl Context {
         Ok(pmids)
     }
 
-    /// A name of a metric (pmNameID(3)).
+    /// Returns a name of a metric (pmNameID(3)).
     ///
     /// # Errors
-    /// `PM_ERR_PMID` when it has none, `PM_ERR_NOAGENT` when nobody has its domain.
+    /// `PM_ERR_PMID` for a metric without a name, `PM_ERR_NOAGENT` when no agent has its domain. [Connection
+    /// errors](crate::context#connection-errors).
     pub fn name_id(&mut self, pmid: PmId) -> Result<String> {
         self.name_all(pmid)?.into_iter().next().ok_or(Error::PMID)
     }
 
-    /// All names of a metric (pmNameAll(3)).
+    /// Returns all names of a metric (pmNameAll(3)).
     ///
     /// # Errors
-    /// As [`Context::name_id`].
+    /// Errors of [`Context::name_id`].
     pub fn name_all(&mut self, pmid: PmId) -> Result<Vec<String>> {
         match self.ask(|out| encode_ids(out, 0, 0, &[Some(pmid)]))? {
             Answer::Pdu(Pdu::Names(names)) if !names.is_empty() => collect(names, |_, name| name),
@@ -59,11 +62,11 @@ impl Context {
         }
     }
 
-    /// The last components of the names right below a name (pmGetChildrenStatus(3)); below "" those at the root. A
-    /// metric has none.
+    /// Returns the last components of the names right below a name, or at the root for "" (pmGetChildrenStatus(3)). A
+    /// metric has no names below it.
     ///
     /// # Errors
-    /// `PM_ERR_NAME` when there is no such name.
+    /// `PM_ERR_NAME` for an unknown name; [connection errors](crate::context#connection-errors).
     pub fn children(&mut self, name: &str) -> Result<Vec<(String, Node)>> {
         match self.ask(|out| Child { with_status: true, name: name.as_bytes() }.encode(out, 0))? {
             Answer::Pdu(Pdu::Names(names)) => collect(names, |node, name| (name, node.unwrap_or(Node::Leaf))),
@@ -71,10 +74,10 @@ impl Context {
         }
     }
 
-    /// The names of all metrics below a name, or its own when it is a metric's (pmTraversePMNS(3)). "" stands for all.
+    /// Returns the names of all metrics at or below a name, or of all metrics for "" (pmTraversePMNS(3)).
     ///
     /// # Errors
-    /// `PM_ERR_NAME` when there is no such name.
+    /// `PM_ERR_NAME` for an unknown name; [connection errors](crate::context#connection-errors).
     pub fn traverse(&mut self, name: &str) -> Result<Vec<String>> {
         match self.ask(|out| Traverse { name: name.as_bytes() }.encode(out, 0))? {
             Answer::Pdu(Pdu::Names(names)) => collect(names, |_, name| name),
@@ -83,13 +86,13 @@ impl Context {
     }
 }
 
-/// Names of metrics are ASCII.
+/// Converts names of metrics, which are ASCII, to strings.
 fn collect<T>(names: Names<'_>, item: impl Fn(Option<Node>, String) -> T) -> Result<Vec<T>> {
     let text = |name: &[u8]| String::from_utf8(name.to_vec()).map_err(|_| Error::IPC);
     names.iter().map(|(node, name)| text(name).map(|name| item(node, name))).collect()
 }
 
-/// How many names fit into a request, at least one.
+/// Returns how many names fit into one request, at least one.
 fn fitting(names: &[&str]) -> usize {
     let mut room = MAX_REQUEST;
     let mut fits = |name: &&&str| {

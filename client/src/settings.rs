@@ -1,33 +1,37 @@
-//! How to connect: time-outs and defaults, from the environment (PCPIntro(1)).
+//! Time-outs and defaults of a context, from the environment (PCPIntro(1)).
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pmapi::Config;
 
-/// Time-outs, ports and paths. The default is what libpcp takes from the environment and `pcp.conf`; a variable that
-/// makes no sense counts as absent.
+/// Time-outs, ports and paths of a [`Context`](super::Context).
+///
+/// The default is what libpcp reads from the environment and `pcp.conf`. A variable with an invalid value counts as
+/// unset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// How long a connection may take to be made, for all addresses of a port together; no limit when there is none
-    /// (`$PMCD_CONNECT_TIMEOUT` in seconds with a fraction, 0 for no limit; 5 s).
+    /// Time limit for connecting to all addresses of a port together; `None` for no limit.
+    ///
+    /// `$PMCD_CONNECT_TIMEOUT`, in seconds with a fraction, 0 for no limit; by default 5 s.
     pub connect_timeout: Option<Duration>,
-    /// How long a request may take to be sent, and its whole answer to come (`$PMCD_REQUEST_TIMEOUT`; 10 s).
+    /// Time limit for sending a request, and for receiving its whole answer (`$PMCD_REQUEST_TIMEOUT`; 10 s).
     pub request_timeout: Duration,
-    /// The longest answer that is taken, in bytes (256 MiB); libpcp takes any.
+    /// Longest answer that is accepted, in bytes (256 MiB); libpcp accepts any.
     pub longest_answer: u32,
-    /// How long to wait after each attempt to connect again that failed; the last one holds for all further ones
-    /// (`$PMCD_RECONNECT_TIMEOUT`, seconds with commas between; 5, 10, 20, 40, 80 s).
+    /// Pauses after failed attempts to reconnect, one for each attempt; the last one holds for all further attempts.
+    ///
+    /// `$PMCD_RECONNECT_TIMEOUT`, whole seconds separated by commas; by default 5, 10, 20, 40 and 80 s.
     pub reconnect: Vec<Duration>,
-    /// The ports of a host that is named without any (`$PMCD_PORT`; 44321).
+    /// Ports of a host specification without ports (`$PMCD_PORT`; 44321).
     pub ports: Vec<u16>,
-    /// The socket of a pmcd on this host (`$PMCD_SOCKET`; `pmcd.socket` in `$PCP_RUN_DIR`).
+    /// Unix socket of the local pmcd (`$PMCD_SOCKET`; `pmcd.socket` in `$PCP_RUN_DIR`).
     pub socket: PathBuf,
-    /// The pmproxy to connect through, as `HOST` (`$PMPROXY_HOST`).
+    /// Host name of the pmproxy to connect through (`$PMPROXY_HOST`).
     pub proxy: Option<String>,
-    /// The port of a pmproxy that is named without one (the first of `$PMPROXY_PORT`; 44322).
+    /// Port of a pmproxy without one (the first of `$PMPROXY_PORT`; 44322).
     pub proxy_port: u16,
-    /// The container of a host that is named without one (`$PCP_CONTAINER`).
+    /// Container of a host specification without one (`$PCP_CONTAINER`).
     pub container: Option<String>,
 }
 
@@ -38,7 +42,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The settings in an environment.
+    /// Reads the settings from the variables of `config`.
     pub fn new(config: &Config) -> Settings {
         let text = |name: &str| config.var(name).and_then(|value| value.to_str());
         let seconds = |name: &str| Duration::try_from_secs_f64(text(name)?.trim_start().parse().ok()?).ok();
@@ -61,10 +65,10 @@ impl Settings {
     }
 }
 
-/// Longer than any process lives, and no more than clocks and sockets can count.
+/// Longest time limit: longer than any process lives, and within the range of clocks and sockets.
 pub(super) const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// When a time is over that begins now.
+/// Returns the instant at which `limit` has passed from now.
 pub(super) fn after(limit: Duration) -> Instant {
     Instant::now() + limit.min(FOREVER)
 }
@@ -75,7 +79,7 @@ fn back_off(text: &str) -> Option<Vec<Duration>> {
     Some(steps?.into_iter().map(|s| Duration::from_secs(s.into())).collect())
 }
 
-/// Ports up to the first that is none.
+/// Parses ports, up to the first invalid one.
 fn ports(text: Option<&str>) -> Option<Vec<u16>> {
     let ports: Vec<u16> = text?.split(',').map_while(|port| port.trim().parse().ok()).collect();
     (!ports.is_empty()).then_some(ports)

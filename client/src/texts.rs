@@ -1,4 +1,4 @@
-//! Help texts.
+//! Lookup of help texts.
 
 use super::Context;
 use pcp_pdu::Pdu;
@@ -7,11 +7,13 @@ use pcp_pdu::metadata::{Subject, TextKind, TextReq};
 use pmapi::{Error, Result};
 
 impl Context {
-    /// The text about a metric (pmLookupText(3)) or an instance domain (pmLookupInDomText(3)). Where there is no full
-    /// help, it is the line. PCP promises no encoding.
+    /// Returns the help text of a metric (pmLookupText(3)) or an instance domain (pmLookupInDomText(3)).
+    ///
+    /// Without a full text, returns the one-line text in its place. PCP promises no character encoding.
     ///
     /// # Errors
-    /// `PM_ERR_TEXT` when there is none, `PM_ERR_PMID` and `PM_ERR_INDOM` for what is unknown, `PM_ERR_NOAGENT`.
+    /// `PM_ERR_TEXT` when there is no text, `PM_ERR_PMID` or `PM_ERR_INDOM` for an unknown subject, `PM_ERR_NOAGENT`
+    /// when no agent has its domain. [Connection errors](crate::context#connection-errors).
     pub fn lookup_text(&mut self, about: Subject, kind: TextKind) -> Result<Vec<u8>> {
         match self.lookup_text_direct(about, kind) {
             Ok(text) if !text.is_empty() => Ok(text),
@@ -20,10 +22,10 @@ impl Context {
         }
     }
 
-    /// The same, but never the line in place of full help (`PM_TEXT_DIRECT`).
+    /// Returns the help text of exactly this kind, never the one-line text in place of a full one (`PM_TEXT_DIRECT`).
     ///
     /// # Errors
-    /// As [`Context::lookup_text`].
+    /// Errors of [`Context::lookup_text`].
     pub fn lookup_text_direct(&mut self, about: Subject, kind: TextKind) -> Result<Vec<u8>> {
         match self.ask(|out| TextReq::new(about, kind).encode(out, 0))? {
             Answer::Pdu(Pdu::Text(text)) => Ok(text.text.to_vec()),

@@ -1,4 +1,4 @@
-//! From definitions to columns and steps.
+//! Binding of definitions: resolves names and generates columns and steps.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,10 +16,10 @@ use pmapi::Desc;
 const UNKNOWN: &str = "Unknown operand metric";
 const NO_METADATA: &str = "Metadata for operand metric not available";
 
-/// How many names there are in the path of a cycle at most.
+/// Largest cycle whose path names all of its definitions.
 const LONGEST_PATH: usize = 20;
 
-/// Binds definitions in an order in which each comes after those that it refers to.
+/// Binds every definition after those that it refers to.
 pub(crate) struct Binder<'a, M> {
     definitions: Vec<&'a Definition>,
     by_name: HashMap<&'a str, usize>,
@@ -34,7 +34,7 @@ pub(crate) struct Binder<'a, M> {
 enum Progress {
     No,
     Begun,
-    /// Its place in the order of binding.
+    /// Bound, with the index in `Evaluator::bound`.
     Done(u32),
 }
 
@@ -49,7 +49,7 @@ impl<'a, M: Metadata> Binder<'a, M> {
     }
 
     pub(crate) fn run(mut self) -> Evaluator {
-        // What is begun, each because the one before refers to it.
+        // Definitions being bound, each because the one before refers to it.
         let mut begun = Vec::new();
         for number in 0..self.definitions.len() {
             begun.push(number);
@@ -81,7 +81,7 @@ impl<'a, M: Metadata> Binder<'a, M> {
         &self.definitions[number].expr
     }
 
-    /// A definition that this one refers to and that is not bound yet.
+    /// Returns a definition that is not bound yet and that this one refers to.
     fn next_needed(&mut self, number: usize) -> Option<usize> {
         let unbound = |binder: &Self, name: &str| {
             let number = *binder.by_name.get(name)?;
@@ -107,7 +107,7 @@ impl<'a, M: Metadata> Binder<'a, M> {
             let around = || cycle.iter().cycle().skip(at);
             let path = match cycle.len() > LONGEST_PATH {
                 false => around().take(cycle.len() + 1).map(name).collect(),
-                // Those at both ends, or all paths together would take too much memory.
+                // Only both ends: all complete paths of a large cycle together would take too much memory.
                 true => {
                     let last = around().skip(cycle.len() - LONGEST_PATH / 2).take(LONGEST_PATH / 2 + 1);
                     let first = around().take(LONGEST_PATH / 2).map(name);
@@ -121,7 +121,7 @@ impl<'a, M: Metadata> Binder<'a, M> {
         }
     }
 
-    /// A metric's number as an operand.
+    /// Looks a metric up, once for each name, and returns its number as an operand.
     fn look_up(&mut self, name: &'a str) -> Result<u32, Missing> {
         if let Some(result) = self.looked_up.get(name) {
             return *result;
@@ -150,7 +150,7 @@ impl<'a, M: Metadata> Binder<'a, M> {
         self.done(number, result);
     }
 
-    /// What each name means.
+    /// Resolves each name in the expression.
     fn resolve(&mut self, expr: &'a Expr) -> Result<Vec<Option<Resolved>>, BindError> {
         let lazy = lazy_names(expr);
         let mut names = vec![None; expr.nodes.len()];
@@ -165,7 +165,7 @@ impl<'a, M: Metadata> Binder<'a, M> {
                 Err(Missing::Desc) => return fault(NO_METADATA),
                 Err(Missing::Name) => match self.definition(name) {
                     Some((number, Ok(Root { slot, meta }))) => Resolved::Definition { number, slot, meta },
-                    // A definition that is no good is no metric, but there it is.
+                    // The name exists, but a definition that failed to bind has no descriptor.
                     Some((_, Err(()))) if !lazy[at] => return fault(NO_METADATA),
                     _ if self.novalue => Resolved::NoValue,
                     _ if lazy[at] => Resolved::Unknown,
@@ -199,7 +199,7 @@ pub(crate) fn meta(desc: &Desc) -> Meta {
     Meta { ty: desc.ty, indom: desc.indom, semantics: desc.semantics, units: desc.units }
 }
 
-/// The expression as semantic errors show it: a name that stands for `novalue()` is shown as that.
+/// Returns the expression as semantic errors show it, with `novalue()` in place of unknown names.
 fn without_unknown<'a>(expr: &'a Expr, names: &[Option<Resolved>]) -> Cow<'a, Expr> {
     let mut shown = Cow::Borrowed(expr);
     for (at, _) in names.iter().enumerate().filter(|(_, name)| matches!(name, Some(Resolved::NoValue))) {
@@ -208,7 +208,7 @@ fn without_unknown<'a>(expr: &'a Expr, names: &[Option<Resolved>]) -> Cow<'a, Ex
     shown
 }
 
-/// The nodes whose names need not exist: all of a ternary, and what `defined` asks for.
+/// Returns the nodes whose names may be unknown: all of a ternary, and the operand of `defined`.
 fn lazy_names(expr: &Expr) -> Vec<bool> {
     let mut lazy = vec![false; expr.nodes.len()];
     for id in (0..expr.nodes.len()).rev() {

@@ -1,4 +1,4 @@
-//! The semantic check of one expression: the descriptor of every node.
+//! Semantic check of an expression: computes the descriptor of every node.
 
 use super::Metadata;
 use super::expr::{BinaryOp, Expr, Function, Kind, NodeId, Spec};
@@ -7,7 +7,7 @@ use super::program::Slot;
 use super::rules::{self, Meta, Scales, Side};
 use pmapi::{Domain, InDom, Semantics, Serial, Type};
 
-/// What a name in an expression stands for.
+/// Meaning of a name in an expression.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Resolved {
     Metric {
@@ -19,13 +19,13 @@ pub(crate) enum Resolved {
         slot: Slot,
         meta: Meta,
     },
-    /// Nothing, where that may be.
+    /// Unknown, where that is allowed.
     Unknown,
-    /// Nothing, but `OPTION_NOVALUE` is on.
+    /// Unknown, with `OPTION_NOVALUE` on.
     NoValue,
 }
 
-/// Why an expression means nothing: the node and the reason, and whether the arms of a ternary are meant by its node.
+/// Semantic error of an expression at a node. `arms` means that it concerns the two arms of a ternary.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) node: NodeId,
@@ -33,26 +33,26 @@ pub(crate) struct Fault {
     pub(crate) reason: &'static str,
 }
 
-/// An expression with the meaning of its nodes.
+/// Expression with the meaning of its nodes.
 pub(crate) struct Checked {
     pub(crate) metas: Vec<Meta>,
-    /// Scales of a binary operator's operands.
+    /// Scales of the operands of each binary operator.
     pub(crate) scales: Vec<Scales>,
-    /// What a node is as a condition, when that is known before there are values.
+    /// Truth of each node as a condition, if it is known without values.
     pub(crate) truth: Vec<Option<bool>>,
-    /// Nodes of arms that are never chosen.
+    /// Whether a node belongs to an arm that is never chosen.
     pub(crate) unused: Vec<bool>,
-    /// Names of metrics that do not exist, in order.
+    /// Nodes with the names of unknown metrics, ascending.
     unknown: Vec<usize>,
 }
 
-/// What libpcp takes for the descriptor of a metric that it does not know: all zeros.
+/// Returns what libpcp has as the descriptor of an unknown metric: all zeros.
 fn unknown() -> Meta {
     let indom = InDom::from_word(0).unwrap_or(InDom::new(Domain::DYNAMIC, Serial::new(0)));
     Meta { indom: Some(indom), ..Meta::singular(Type::I32, Semantics::Instant) }
 }
 
-/// Checks all nodes; `names` has the meaning of each node that is a name.
+/// Checks all nodes. `names` has the meaning of each node that is a name.
 pub(crate) fn check(expr: &Expr, names: &[Option<Resolved>], metadata: &impl Metadata) -> Result<Checked, Fault> {
     let count = expr.nodes.len();
     let mut checked = Checked {
@@ -66,7 +66,7 @@ pub(crate) fn check(expr: &Expr, names: &[Option<Resolved>], metadata: &impl Met
     for id in 0..count {
         let leaf = matches!(expr.nodes[id].kind, Kind::Name(_) | Kind::Constant { .. } | Kind::NoValue { .. });
         if checked.unused[id] && !leaf {
-            // As in libpcp it counts as something that has an instance domain.
+            // As in libpcp, an unused node counts as one that has an instance domain.
             checked.metas[id] = unknown();
             continue;
         }
@@ -84,7 +84,7 @@ pub(crate) fn check(expr: &Expr, names: &[Option<Resolved>], metadata: &impl Met
     Ok(checked)
 }
 
-/// For each node that is a guard, its ternary.
+/// Returns the ternary of each node that is a guard.
 fn guards(expr: &Expr) -> Vec<Option<NodeId>> {
     let mut guards = vec![None; expr.nodes.len()];
     for (id, node) in expr.nodes.iter().enumerate() {
@@ -212,7 +212,7 @@ impl Checked {
         Ok(meta)
     }
 
-    /// Checks that all metrics of an arm exist, but for those of arms in it that are never chosen.
+    /// Checks that all metrics of an arm exist, except in inner arms that are never chosen.
     fn all_known(&self, expr: &Expr, arm: NodeId) -> Result<(), Fault> {
         let range = expr.range(arm);
         let from = self.unknown.partition_point(|at| *at < range.start);
@@ -224,7 +224,7 @@ impl Checked {
     }
 }
 
-/// The names that stand for nothing, and are not merely asked for.
+/// Returns the nodes with unknown names, except operands of `defined`.
 fn unknown_names(expr: &Expr, names: &[Option<Resolved>]) -> Vec<usize> {
     let asked =
         |at: usize| matches!(expr.nodes.get(at + 1).map(|node| &node.kind), Some(Kind::Function(Function::Defined, _)));

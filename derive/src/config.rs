@@ -13,31 +13,32 @@ use super::lexer::is_space;
 use super::{Controls, Definitions, RegisterError, Setter, SyntaxError, Text};
 use pmapi::file;
 
-/// What loading a configuration came to.
+/// Result of loading a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
-    /// How many definitions were added.
+    /// Number of definitions added.
     pub count: usize,
-    /// The line of each, from 1, in its file.
+    /// Line of each added definition in its file, from 1.
     pub lines: Vec<usize>,
-    /// What is wrong with the others.
+    /// Errors and warnings, in the order of the lines.
     pub messages: Vec<Message>,
 }
 
-/// What is wrong with a line of a configuration. `Display` gives what libpcp prints, without the newline at its end.
+/// Error or warning about a line of a configuration. `Display` prints it as libpcp does, without the newline at its
+/// end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// The line in the file, from 1; of a continued line the first.
+    /// Line in the file, from 1; for a continued line, the first.
     pub line: usize,
-    /// How bad it is.
+    /// Severity of the message.
     pub severity: Severity,
-    /// The metric that the line is about, if that much can be said.
+    /// Metric that the line is about, as far as it could be parsed.
     pub metric: Option<String>,
-    /// The message.
+    /// Text of the message.
     pub text: String,
-    /// The line as it stands, or the expression with a caret below it and the reason.
+    /// Further lines: the line itself, or the expression with a caret below it and the reason.
     pub detail: Vec<String>,
 }
 
@@ -49,11 +50,13 @@ impl fmt::Display for Message {
 }
 
 impl Definitions {
-    /// Loads configurations: files and directories between colons, directories with all that is below them. Files of a
-    /// directory come in the order of their names, in libpcp in no order.
+    /// Loads definitions from configuration files (pmLoadDerivedConfig(3)).
+    ///
+    /// `paths` lists files and directories, separated by colons. A directory is loaded with everything below it, in the
+    /// order of the file names; in libpcp the order is undefined. `#control` lines set `controls`.
     ///
     /// # Errors
-    /// When one cannot be read; what was loaded before stays.
+    /// The first error of a file or directory that cannot be read ([`read_files`]). Definitions loaded before it stay.
     pub fn load(&mut self, paths: &str, controls: &mut Controls) -> io::Result<Loaded> {
         let mut loaded = Loaded::default();
         let mut unread = None;
@@ -70,7 +73,7 @@ impl Definitions {
         unread.map_or(Ok(loaded), Err)
     }
 
-    /// Loads the text of a configuration; `file` is its name in messages.
+    /// Loads definitions from the text of a configuration; `file` is its name in messages.
     pub fn load_text(&mut self, file: &str, text: &str, controls: &mut Controls) -> Loaded {
         let reader = Reader { rest: text, line: 1, next_line: 1 };
         let mut loader = Loader { definitions: self, controls, file, reader, loaded: Loaded::default() };
@@ -81,26 +84,29 @@ impl Definitions {
     }
 }
 
-/// Reads the files of a configuration, as [`Definitions::load`] does: each file's bytes, or why it, or a directory,
-/// cannot be read. What is neither file nor directory is passed over.
+/// Reads configuration files and directories in the order of [`Definitions::load`].
 ///
-/// A directory to which several ways lead, for instance by symbolic links in a circle, is read once. What is more than
-/// 10,000 files and directories, deeper than 100 directories, or a file of more than 16 MiB, is an error.
+/// Calls `found` with the bytes of each file, or with the error of a file or directory that cannot be read. Skips
+/// anything that is neither, such as sockets. Reads a directory once, even if several paths or symbolic links lead to
+/// it.
+///
+/// These are errors too: 10,000 files and directories, more than 100 nested directories, and a file of more than 16
+/// MiB.
 pub fn read_files(paths: &str, found: &mut dyn FnMut(&Path, io::Result<Vec<u8>>)) {
     let mut walk = Walk { found, read: HashSet::new(), count: 0 };
     paths.split(':').filter(|path| !path.is_empty()).for_each(|path| walk.read_below(Path::new(path), 0));
 }
 
-/// Files and directories of a configuration.
+/// Number of files and directories at which reading stops.
 const MOST: usize = 10_000;
-/// Directories, one below the other.
+/// Largest number of nested directories.
 const DEEPEST: usize = 100;
-/// Bytes of a file.
+/// Largest size of a file, in bytes.
 const LONGEST: u64 = 1 << 24;
 
 struct Walk<'a> {
     found: &'a mut dyn FnMut(&Path, io::Result<Vec<u8>>),
-    /// Device and number of the directories that have been read.
+    /// Device and inode of each directory that has been read.
     read: HashSet<(u64, u64)>,
     count: usize,
 }
@@ -130,16 +136,16 @@ impl Walk<'_> {
     }
 }
 
-/// Lines of a text.
+/// Reader of lines and characters that counts lines.
 struct Reader<'a> {
     rest: &'a str,
-    /// The number of the line that was read last.
+    /// Number of the line that was read last; for a continued line, of its first.
     line: usize,
     next_line: usize,
 }
 
 impl Reader<'_> {
-    /// The next line, with the lines that continue it: those behind a backslash at the end.
+    /// Returns the next line, joined with the lines that follow a backslash at its end.
     fn line(&mut self) -> Option<String> {
         self.line = self.next_line;
         let mut line = String::new();
@@ -182,7 +188,7 @@ impl Loader<'_> {
         self.loaded.messages.push(Message { file, line, severity, metric, text, detail });
     }
 
-    /// A message of the kind that most have; the line follows, if it is given.
+    /// Adds an error with libpcp's usual prefix, and the line if given.
     fn error(&mut self, metric: Option<&str>, text: &str, line: Option<&str>) {
         let detail = line.map(str::to_owned).into_iter().collect();
         self.message(Severity::Error, metric, format!("pmLoadDerivedConfig: {text}"), detail);
@@ -237,7 +243,7 @@ impl Loader<'_> {
                 return;
             }
             Err(RegisterError::Syntax(error)) => error,
-            // The place is that of the expression.
+            // Other errors concern the expression as a whole.
             Err(error) => SyntaxError { offset: 0, reason: Some(error.to_string()) },
         };
         let shifted = SyntaxError { offset: error.offset + right.len() - expr.len(), ..error };
@@ -281,7 +287,7 @@ impl Loader<'_> {
         self.error(Some(name), &wrong, Some(line));
     }
 
-    /// A value in quotes, which may go on in the lines that follow. `None` when nothing ends it.
+    /// Reads a value in quotes, which may continue in the following lines. Returns `None` without a closing quote.
     fn quoted(&mut self, name: &str, first_line: &str, quote: char) -> Option<String> {
         let mut value = String::new();
         let mut chars = first_line.chars().chain(std::iter::once('\n'));

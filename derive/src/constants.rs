@@ -1,4 +1,4 @@
-//! `mkconst` and `novalue`: the descriptor in their parentheses.
+//! Parser of `mkconst` and `novalue`, with the descriptor in their parentheses.
 
 use super::SyntaxError;
 use super::expr::{Kind, NodeId, Spec};
@@ -7,7 +7,7 @@ use super::parser::{Parser, Result};
 use pmapi::{InDom, Semantics, Serial, Type};
 
 impl Parser<'_> {
-    /// `mkconst(`, up to and with `)`.
+    /// Parses `mkconst(` up to and including `)`.
     pub(super) fn mkconst(&mut self) -> Result {
         self.advance();
         self.advance();
@@ -34,7 +34,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `novalue(`, up to its `)`, which stays the current token.
+    /// Parses `novalue(` up to its `)`, which stays the current token.
     pub(super) fn novalue(&mut self) -> Result<NodeId> {
         self.advance();
         self.advance();
@@ -45,7 +45,7 @@ impl Parser<'_> {
         Ok(self.expr.push(Kind::NoValue { spec, meta }, meta))
     }
 
-    /// `keyword=value` between commas, up to the closing parenthesis.
+    /// Parses `keyword=value`, separated by commas, up to the closing parenthesis.
     fn specs(&mut self, unexpected: impl Fn(&Self) -> SyntaxError) -> Result<(Spec, Option<NodeId>)> {
         let mut spec = Spec::default();
         let mut meta = None;
@@ -67,7 +67,7 @@ impl Parser<'_> {
                 Keyword::Semantics => spec.semantics = Some(self.semantics(value)?),
                 Keyword::Units => spec.units = Some(self.units(value)?),
                 Keyword::InDom => spec.indom = Some(self.indom(value)?),
-                // The last one counts, and the others are not looked up.
+                // Only the last one counts, and the others are not looked up.
                 Keyword::Meta => {
                     if let Some(earlier) = meta {
                         self.expr.nodes.truncate(earlier as usize);
@@ -106,7 +106,7 @@ impl Parser<'_> {
     }
 }
 
-/// A number for sscanf(3)'s `%u`.
+/// Parses a number as sscanf(3) does for `%u`.
 fn number(text: &str) -> Option<u32> {
     let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
     text.parse().ok()

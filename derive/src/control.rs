@@ -1,4 +1,5 @@
-//! Controls (pmGetDerivedControl(3), pmSetDerivedControl(3)), and `#control` and `$PCP_DERIVED_CONTROL` that set them.
+//! Controls of derived metrics (pmGetDerivedControl(3), pmSetDerivedControl(3)), also set by `#control` lines and
+//! `$PCP_DERIVED_CONTROL`.
 
 use std::fmt;
 
@@ -6,20 +7,20 @@ use super::lexer::is_space;
 use super::{Definitions, Scope};
 use pmapi::Error;
 
-/// What can be controlled (`PCP_DERIVED_*`).
+/// Control of derived metrics (`PCP_DERIVED_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Control {
-    /// The largest number of definitions for all contexts; -1 for none.
+    /// Largest number of definitions for all contexts; -1 means no limit.
     GlobalLimit,
-    /// The largest number of definitions of one context; -1 for none.
+    /// Largest number of definitions for one context; -1 means no limit.
     ContextLimit,
-    /// Diagnostics of the parser.
+    /// Diagnostics of the parser: 0 or 1.
     DebugSyntax,
-    /// Diagnostics of binding.
+    /// Diagnostics of binding: 0 or 1.
     DebugSemantics,
-    /// Diagnostics of evaluation.
+    /// Diagnostics of evaluation: 0 or 1.
     DebugEval,
-    /// Whether a metric that does not exist has no values instead of being an error.
+    /// 1 if an unknown metric has no values, 0 if it is an error.
     OptionNovalue,
 }
 
@@ -33,8 +34,8 @@ const ALL: [(Control, &str); 6] = [
 ];
 
 impl Control {
-    /// The control that a text means: the first whose name begins with it, in upper or lower case, or `novalue`, as
-    /// the manual has it.
+    /// Returns the first control whose name begins with `text`, in upper or lower case. Also accepts `novalue`, as the
+    /// manual spells it.
     fn named(text: &str) -> Option<Control> {
         let begins = |name: &str| name.get(..text.len()).is_some_and(|start| start.eq_ignore_ascii_case(text));
         let novalue = text.eq_ignore_ascii_case("novalue").then_some(Control::OptionNovalue);
@@ -42,16 +43,16 @@ impl Control {
     }
 }
 
-/// Who sets a control. What the environment set nobody else changes.
+/// Origin of a control's value. The program cannot change a value that the environment has set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Setter {
-    /// `$PCP_DERIVED_CONTROL`.
+    /// The environment variable `PCP_DERIVED_CONTROL`.
     Environment,
-    /// The program, or a configuration.
+    /// The program or a configuration file.
     Program,
 }
 
-/// The values of the controls.
+/// Values of the controls. By default there are no limits, and the other values are 0.
 #[derive(Clone, Debug)]
 pub struct Controls {
     values: [i32; ALL.len()],
@@ -65,15 +66,15 @@ impl Default for Controls {
 }
 
 impl Controls {
-    /// The value of a control (pmGetDerivedControl(3)).
+    /// Returns the value of a control (pmGetDerivedControl(3)).
     pub fn get(&self, control: Control) -> i32 {
         self.values[control as usize]
     }
 
-    /// Sets a control (pmSetDerivedControl(3)).
+    /// Sets a control (pmSetDerivedControl(3)). A limit must be -1 or positive, any other value 0 or 1.
     ///
     /// # Errors
-    /// `PM_ERR_AGAIN` when the environment has set it to something else, `PM_ERR_ARG` for a value that it cannot have.
+    /// `PM_ERR_AGAIN` if the environment has set another value, `PM_ERR_ARG` if the value is not allowed.
     pub fn set(&mut self, setter: Setter, control: Control, value: i32) -> Result<(), Error> {
         let at = control as usize;
         if setter == Setter::Program && self.by_environment[at] && self.values[at] != value {
@@ -91,12 +92,12 @@ impl Controls {
         Ok(())
     }
 
-    /// Whether [`Control::OptionNovalue`] is on.
+    /// Returns whether [`Control::OptionNovalue`] is on.
     pub fn novalue(&self) -> bool {
         self.get(Control::OptionNovalue) == 1
     }
 
-    /// Makes the limit of a set the one that is set here.
+    /// Sets the limit of a set of definitions to the control for its scope.
     pub fn apply(&self, definitions: &mut Definitions) {
         let limit = match definitions.scope() {
             Scope::Global => self.get(Control::GlobalLimit),
@@ -105,8 +106,10 @@ impl Controls {
         definitions.set_limit(usize::try_from(limit).ok());
     }
 
-    /// Sets controls from a text: `NAME=NUMBER` between commas. What is wrong is skipped, in part with what follows,
-    /// and told without the place that libpcp puts before it.
+    /// Sets controls from a text: `NAME=NUMBER`, separated by commas.
+    ///
+    /// Returns the errors, without the position that libpcp prints before them. After an unknown name or a value that
+    /// [`Controls::set`] refuses, the rest of the text still counts; after any other error it does not.
     pub fn set_from_text(&mut self, setter: Setter, text: &str) -> Vec<ControlError> {
         let mut errors = Vec::new();
         let mut rest = Some(text);
@@ -136,7 +139,7 @@ impl Controls {
     }
 }
 
-/// strtol(3) of all of a text, as an `int`.
+/// Parses the whole text as a decimal number, truncated to 32 bits like an `int` from strtol(3).
 fn number(text: &str) -> Option<i32> {
     let text = text.trim_start_matches(|c: char| u8::try_from(c).is_ok_and(is_space));
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -146,51 +149,51 @@ fn number(text: &str) -> Option<i32> {
     Some(text.parse::<i64>().unwrap_or(if text.starts_with('-') { i64::MIN } else { i64::MAX }) as i32)
 }
 
-/// What is wrong with the setting of a control.
+/// Error in a text that sets controls.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ControlError {
-    /// No `=`; the rest of the text.
+    /// No `=` follows. The field is the rest of the text.
     #[error("missing '=' in derived metric control ({0})")]
     NoEquals(String),
-    /// Nothing after `=`; the rest of the text.
+    /// Nothing follows `=`. The field is the rest of the text.
     #[error("missing value in derived metric control ({0})")]
     NoValue(String),
-    /// The value is no number.
+    /// The value is not a number.
     #[error("bad value ({value}) for derived metric control ({name})")]
     BadValue {
-        /// The rest of the text.
+        /// Text from the value to the end.
         value: String,
-        /// The control.
+        /// Name of the control, as written.
         name: String,
     },
     /// No control has this name.
     #[error("unknown derived metric control ({0})")]
     Unknown(String),
-    /// It cannot be set.
+    /// The control does not accept the value.
     #[error("failed to set derived metric control {name}={value}: {why}")]
     Failed {
-        /// The control.
+        /// Name of the control, as written.
         name: String,
         /// The value.
         value: i32,
-        /// [`Controls::set`]'s error.
+        /// Error of [`Controls::set`].
         why: Error,
     },
 }
 
 impl ControlError {
-    /// `Error` or `Warning`, as libpcp calls it.
+    /// Returns the severity that libpcp prints.
     pub(crate) fn severity(&self) -> Severity {
         if matches!(self, ControlError::NoEquals(_)) { Severity::Error } else { Severity::Warning }
     }
 }
 
-/// How bad a message of a configuration is.
+/// Severity of a message about a configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Severity {
-    /// Something in the line is not as it should be.
+    /// A part of the line is ignored.
     Warning,
-    /// The line has no effect.
+    /// The line, or the rest of it, is ignored.
     Error,
 }
 

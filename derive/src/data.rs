@@ -1,4 +1,4 @@
-//! Columns of numbers and of texts.
+//! Storage of columns: numbers and byte strings.
 
 use pmapi::{Atom, Type};
 
@@ -10,11 +10,11 @@ pub(crate) enum Data {
     U64(Vec<u64>),
     Float(Vec<f32>),
     Double(Vec<f64>),
-    /// Texts, aggregates and event records.
+    /// Strings, aggregates and event records.
     Bytes(Bytes),
 }
 
-/// Strings of bytes one behind the other.
+/// Byte strings, one behind the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bytes {
     bytes: Vec<u8>,
@@ -28,7 +28,7 @@ impl Bytes {
         self.bytes.get(start..end).unwrap_or_default()
     }
 
-    /// Adds a value, if it is made of bytes.
+    /// Adds a value if it consists of bytes; otherwise returns `false`.
     pub(crate) fn push_atom(&mut self, value: Atom<'_>) -> bool {
         match value {
             Atom::String(v) | Atom::Aggregate(v) | Atom::Event(v) | Atom::HighResEvent(v) => self.push(v),
@@ -43,7 +43,7 @@ impl Bytes {
     }
 }
 
-/// One piece of code for every kind of column.
+/// Expands one piece of code for every type of column.
 macro_rules! each {
     ($data:expr, $column:ident => $number:expr, $bytes:ident => $other:expr) => {
         match $data {
@@ -82,7 +82,7 @@ impl Data {
         each!(self, column => column.len(), bytes => bytes.ends.len())
     }
 
-    /// Adds a value, if it is one of the column's type.
+    /// Adds a value if it has the column's type; otherwise returns `false`.
     #[inline]
     pub(crate) fn push(&mut self, value: Atom<'_>) -> bool {
         match (self, value) {
@@ -98,7 +98,7 @@ impl Data {
         true
     }
 
-    /// A value; the metric's type tells apart what is kept as bytes.
+    /// Returns a value. `ty` distinguishes the types that are stored as bytes.
     pub(crate) fn atom(&self, at: usize, ty: Type) -> Atom<'_> {
         match self {
             Data::I32(column) => Atom::I32(column.get(at).copied().unwrap_or_default()),
@@ -116,7 +116,7 @@ impl Data {
         }
     }
 
-    /// Adds one value of another column of the same type.
+    /// Appends one value of another column of the same type.
     pub(crate) fn push_from(&mut self, from: &Data, at: usize) {
         macro_rules! numbers {
             ($($kind:ident)*) => {
@@ -130,7 +130,7 @@ impl Data {
         numbers!(I32 U32 I64 U64 Float Double);
     }
 
-    /// Makes this a copy of another column of the same type, or of some places of it.
+    /// Replaces the values with those of another column of the same type, or with those at some of its positions.
     pub(crate) fn copy_from(&mut self, from: &Data, places: Option<&[u32]>) {
         macro_rules! numbers {
             ($($kind:ident)*) => {
@@ -160,21 +160,21 @@ impl Data {
     }
 }
 
-/// A type of numbers.
+/// Numeric type of a column.
 pub(crate) trait Number: Copy + Default + PartialOrd + 'static {
-    /// The column, if it is of this type.
+    /// Returns the column if it has this type.
     fn column(data: &Data) -> Option<&Vec<Self>>;
     fn column_mut(data: &mut Data) -> Option<&mut Vec<Self>>;
-    /// As C converts.
+    /// Converts values as C does, divides and multiplies them by `scale`, and stores them in `to`.
     fn convert(data: &Data, places: Places<'_>, scale: Scale, to: &mut Vec<Self>);
-    /// Two buffers to convert into.
+    /// Returns two buffers for converted operands.
     fn buffers(buffers: &mut Buffers) -> &mut [Vec<Self>; 2];
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
 }
 
-/// The places of a column that are wanted.
+/// Positions of a column that an operation uses.
 #[derive(Clone, Copy)]
 pub(crate) enum Places<'a> {
     All,
@@ -182,7 +182,7 @@ pub(crate) enum Places<'a> {
     List(&'a [u32]),
 }
 
-/// What values are divided by and then multiplied with.
+/// Conversion of a scale: division by `div`, then multiplication by `mul`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Scale {
     pub(crate) div: f64,
@@ -193,7 +193,7 @@ impl Scale {
     pub(crate) const NONE: Scale = Scale { div: 1.0, mul: 1.0 };
 }
 
-/// Memory for operands that have to be converted.
+/// Memory for converted operands.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     i32: [Vec<i32>; 2],
@@ -258,7 +258,8 @@ macro_rules! number {
     )*};
 }
 
-/// Integers have no factor: what has one is computed in doubles.
+/// Returns the value itself: operations on integers and `FLOAT` have no scale, because scaled ones are computed as
+/// doubles.
 fn unscaled<T>(value: T, _scale: Scale) -> T {
     value
 }

@@ -1,4 +1,4 @@
-//! Named expressions.
+//! Sets of named expressions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,12 +8,12 @@ use super::expr::Expr;
 use super::parser::parse;
 use pmapi::{Error, PmId};
 
-/// For whom definitions are: which messages they get, and which identifiers.
+/// Contexts that definitions apply to. The scope determines their error messages and PMIDs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scope {
-    /// All contexts (pmRegisterDerived(3)).
+    /// All contexts, as for pmRegisterDerived(3).
     Global,
-    /// One context (pmAddDerived(3)).
+    /// One context, as for pmAddDerived(3).
     Context,
 }
 
@@ -26,16 +26,16 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Which help text of a definition (`PM_TEXT_ONELINE`, `PM_TEXT_HELP`).
+/// Kind of help text (`PM_TEXT_ONELINE`, `PM_TEXT_HELP`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Text {
-    /// The short one.
+    /// One-line help text.
     OneLine,
-    /// The long one.
+    /// Long help text.
     Help,
 }
 
-/// A derived metric: its name, its expression, and what else is said of it.
+/// Derived metric: name, expression, PMID and optional help texts.
 #[derive(Clone, Debug)]
 pub struct Definition {
     pub(crate) name: Box<str>,
@@ -47,7 +47,7 @@ pub struct Definition {
     help: Option<String>,
 }
 
-/// Two are equal when they define the same metric by the same text.
+/// Definitions are equal if they define the same metric by the same texts.
 impl PartialEq for Definition {
     fn eq(&self, other: &Definition) -> bool {
         // The expression follows from its text.
@@ -58,41 +58,42 @@ impl PartialEq for Definition {
 }
 
 impl Definition {
-    /// Parses an expression.
+    /// Parses an expression into a definition that belongs to no set.
     ///
     /// # Errors
-    /// When the name is none, or the expression is none.
+    /// [`RegisterError::Syntax`] for an invalid expression, [`RegisterError::Name`] for an invalid name.
     pub fn new(name: &str, expr: &str, pmid: PmId) -> Result<Definition, RegisterError> {
         let (text, expr, name) = (expr.into(), parse(expr)?, checked_name(name)?);
         Ok(Definition { name, text, expr, pmid, alias: None, oneline: None, help: None })
     }
 
-    /// The metric's name.
+    /// Returns the metric's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The metric's identifier.
+    /// Returns the metric's PMID.
     pub fn pmid(&self) -> PmId {
         self.pmid
     }
 
-    /// Gives it another name, by which other definitions may refer to it as well.
+    /// Sets a second name by which other definitions can refer to this one. A definition with that name comes first.
     pub fn set_alias(&mut self, alias: &str) {
         self.alias = Some(alias.into());
     }
 
-    /// The expression as it was given.
+    /// Returns the text of the expression.
     pub fn expression(&self) -> &str {
         &self.text
     }
 
-    /// Every metric that the expression names, in its order, whether or not its values are used.
+    /// Returns every metric name in the expression, in the order of the text, even if its values are not used.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.expr.names()
     }
 
-    /// The help text (pmLookupText(3)): for [`Text::Help`] the short one if there is no long one, unless `direct`.
+    /// Returns a help text (pmLookupText(3)). Without a long text, [`Text::Help`] gives the one-line text, unless
+    /// `direct`.
     pub fn text(&self, text: Text, direct: bool) -> Option<&str> {
         let oneline = self.oneline.as_deref();
         match text {
@@ -104,7 +105,7 @@ impl Definition {
     /// Sets a help text (pmAddDerivedText(3)).
     ///
     /// # Errors
-    /// `PM_ERR_TEXT` when it has this one already.
+    /// `PM_ERR_TEXT` if the definition already has a text of this kind.
     pub fn set_text(&mut self, text: Text, value: &str) -> Result<(), Error> {
         let place = match text {
             Text::OneLine => &mut self.oneline,
@@ -122,49 +123,49 @@ fn checked_name(name: &str) -> Result<Box<str>, RegisterError> {
     if is_name(name) { Ok(name.into()) } else { Err(RegisterError::Name(name.to_owned())) }
 }
 
-/// Whether a text is the name of a metric.
+/// Whether `text` is a valid metric name.
 pub(crate) fn is_name(text: &str) -> bool {
     let component = |part: &str| {
         part.starts_with(|c: char| c.is_ascii_alphabetic())
             && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
     };
-    // As in C a dot at the end is let through.
+    // As in C, a dot at the end is accepted.
     text.strip_suffix('.').unwrap_or(text).split('.').all(component)
 }
 
-/// A set of definitions, in the order in which they were added.
+/// Set of definitions, in the order in which they were added.
 ///
-/// Names and identifiers are unique in it. Where a set for all contexts and one for a context are used together, a
-/// metric that is not derived hides a definition of the same name, and a definition of the context one for all
-/// contexts: so bind those of the context first ([`Evaluator::bind`](super::Evaluator::bind)).
+/// Names and PMIDs are unique in a set. A program may use a set for all contexts together with a set for one context.
+/// Then a metric that is not derived hides a definition of the same name, and a definition of the context hides one for
+/// all contexts. So bind the definitions of the context first ([`Evaluator::bind`](super::Evaluator::bind)).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Definitions {
     scope: Scope,
     list: Vec<Definition>,
     by_name: HashMap<Box<str>, usize>,
     limit: Option<usize>,
-    /// How many identifiers have been given.
+    /// Number of PMIDs assigned so far, also to definitions that were removed.
     used: u32,
 }
 
-/// libpcp defines these itself, for event records: `event.flags` and `event.missed`.
+/// Number of definitions that libpcp registers itself, for event records: `event.flags` and `event.missed`.
 const ANONYMOUS: u32 = 2;
 const ITEMS: u32 = 1023;
 const CLUSTERS: u32 = 2048;
 const DYNAMIC: u32 = 511 << 22;
 
 impl Definitions {
-    /// No definitions.
+    /// Returns an empty set without a limit.
     pub fn new(scope: Scope) -> Definitions {
         let used = if scope == Scope::Global { ANONYMOUS } else { 0 };
         Definitions { scope, list: Vec::new(), by_name: HashMap::new(), limit: None, used }
     }
 
-    /// Adds a definition (pmRegisterDerived(3), or pmAddDerived(3) without binding it).
+    /// Parses and adds a definition (pmRegisterDerived(3), or pmAddDerived(3) without binding).
     ///
     /// # Errors
-    /// [`RegisterError::TooMany`], [`RegisterError::Duplicate`], then the errors of the expression and of the name,
-    /// then [`RegisterError::NoPmId`].
+    /// The first of [`RegisterError::TooMany`], [`RegisterError::Duplicate`], [`RegisterError::Syntax`],
+    /// [`RegisterError::Name`] and [`RegisterError::NoPmId`] that applies.
     pub fn register(&mut self, name: &str, expr: &str) -> Result<&mut Definition, RegisterError> {
         if self.limit.is_some_and(|limit| self.list.len() >= limit) {
             return Err(RegisterError::TooMany(self.scope));
@@ -182,7 +183,7 @@ impl Definitions {
         Ok(&mut self.list[at])
     }
 
-    /// The next identifier: of all contexts from below, of one from above.
+    /// Returns the next PMID: ascending from the lowest for all contexts, descending from the highest for one context.
     fn next_pmid(&self) -> Option<PmId> {
         let (cluster, item) = (self.used / ITEMS, self.used % ITEMS);
         if cluster >= CLUSTERS {
@@ -194,10 +195,10 @@ impl Definitions {
         })
     }
 
-    /// Removes a definition (pmUnregisterDerived(3)). Its identifier is not used again.
+    /// Removes and returns a definition (pmUnregisterDerived(3)). Its PMID is not assigned again.
     ///
     /// # Errors
-    /// `PM_ERR_NAME` when there is none of this name.
+    /// `PM_ERR_NAME` if no definition has this name.
     pub fn unregister(&mut self, name: &str) -> Result<Definition, Error> {
         let at = self.by_name.remove(name).ok_or(Error::NAME)?;
         let definition = self.list.remove(at);
@@ -205,42 +206,42 @@ impl Definitions {
         Ok(definition)
     }
 
-    /// For whom the definitions are.
+    /// Returns the contexts that the definitions apply to.
     pub fn scope(&self) -> Scope {
         self.scope
     }
 
-    /// The largest number of definitions that is allowed.
+    /// Returns the largest number of definitions allowed; `None` means no limit.
     pub fn limit(&self) -> Option<usize> {
         self.limit
     }
 
-    /// Sets the largest number of definitions that is allowed; those that are there stay.
+    /// Sets the largest number of definitions allowed; `None` means no limit. Existing definitions stay.
     pub fn set_limit(&mut self, limit: Option<usize>) {
         self.limit = limit;
     }
 
-    /// A definition.
+    /// Returns the definition with this name.
     pub fn get(&self, name: &str) -> Option<&Definition> {
         self.by_name.get(name).and_then(|at| self.list.get(*at))
     }
 
-    /// A definition, to change its texts.
+    /// Returns the definition with this name, mutably, to set its texts or alias.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Definition> {
         self.by_name.get(name).and_then(|at| self.list.get_mut(*at))
     }
 
-    /// All definitions, in the order in which they were added.
+    /// Returns the definitions, in the order in which they were added.
     pub fn iter(&self) -> std::slice::Iter<'_, Definition> {
         self.list.iter()
     }
 
-    /// The number of definitions.
+    /// Returns the number of definitions.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

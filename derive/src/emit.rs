@@ -1,4 +1,4 @@
-//! The steps of a checked expression.
+//! Generation of the steps of a checked expression.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::values::{Ids, Values};
 use super::{Evaluator, eval};
 use pmapi::{Atom, Type, Units};
 
-/// Adds the steps that compute an expression, each after those whose values it uses.
+/// Adds the steps that compute an expression, each after the steps whose values it uses.
 pub(crate) fn emit(evaluator: &mut Evaluator, expr: &Expr, names: &[Option<Resolved>], checked: &Checked) -> Emitted {
     let (operands, definitions) = (Vec::new(), Vec::new());
     let mut emitter =
@@ -31,7 +31,7 @@ pub(crate) fn emit(evaluator: &mut Evaluator, expr: &Expr, names: &[Option<Resol
     Emitted { root, operands, definitions }
 }
 
-/// Where an expression's values will be, and what they are computed from.
+/// Column of an expression's values, with the operands and definitions that it uses.
 pub(crate) struct Emitted {
     pub(crate) root: Root,
     pub(crate) operands: Vec<u32>,
@@ -43,15 +43,15 @@ struct Emitter<'a> {
     expr: &'a Expr,
     names: &'a [Option<Resolved>],
     checked: &'a Checked,
-    /// Where the values of each node are.
+    /// Column of each node.
     slots: Vec<Slot>,
     operands: Vec<u32>,
     definitions: Vec<u32>,
 }
 
 impl Emitter<'_> {
-    /// The nodes whose values are asked for. Names that are asked for their descriptor alone are not, nor is what is
-    /// known already.
+    /// Returns the nodes whose values are needed. Omits names that are used only for their descriptor, and what is
+    /// known at binding.
     fn needed(&self) -> Vec<bool> {
         let mut needed = vec![false; self.expr.nodes.len()];
         if let Some(root) = needed.last_mut() {
@@ -144,7 +144,7 @@ impl Emitter<'_> {
         output
     }
 
-    /// `None` when the values are those of the operand.
+    /// Returns the operation of a function; `None` if the values are those of the operand.
     fn function(&self, function: Function, operand: NodeId) -> Option<Op> {
         let (of, meta) = (self.slot(operand), self.meta(operand));
         let aggregate = |function| Some(Op::Aggregate { function, of });
@@ -201,7 +201,7 @@ impl Emitter<'_> {
     }
 }
 
-/// A number of some type as C's atoi(3) and its like read it; `None` for a type that no number has.
+/// Converts a number to a type as C's atoi(3) and its relatives do; `None` for a type that is not numeric.
 fn constant(text: &str, ty: Type) -> Option<Data> {
     let digits = text.split('.').next().unwrap_or_default();
     let unsigned = match digits.is_empty() {
@@ -221,7 +221,7 @@ fn constant(text: &str, ty: Type) -> Option<Data> {
     })
 }
 
-/// What a rate of time is multiplied with to be a utilization.
+/// Returns the factor that makes the rate of a time a utilization; 1 for other units.
 fn to_seconds(units: Units) -> f64 {
     if units.dim_time() != 1 {
         return 1.0;
@@ -232,7 +232,7 @@ fn to_seconds(units: Units) -> f64 {
     }
 }
 
-/// The factor between units, where there is no more to a conversion.
+/// Returns the factor between units; `None` if the conversion is not a factor alone.
 fn factor(from: Units, to: Units, ty: Type) -> Option<Factor> {
     if from.extra_unit() != 0 {
         return None;
@@ -270,7 +270,7 @@ fn ratio(from: Units, to: Units, mul: u64, div: u64) -> Factor {
 mod tests {
     use super::*;
 
-    /// The factors give what conversion gives.
+    /// The factors give the same results as [`Units::convert`].
     #[test]
     fn factors() {
         let units = ["byte", "Kbyte", "Gbyte", "millisec", "hour", "sec", "count", "Kbyte/sec", "byte/hour"];

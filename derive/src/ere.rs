@@ -1,7 +1,7 @@
-//! POSIX extended regular expressions, as regcomp(3) takes them, for the `regex` crate.
+//! POSIX extended regular expressions (regcomp(3)), translated for the `regex` crate.
 //!
-//! Whether a text matches is all that is asked, so neither the longest match nor sub-expressions matter. Errors are
-//! regerror(3)'s texts. Back references, which are a GNU extension, are refused.
+//! The only use is to test whether a text matches, so neither the longest match nor sub-expressions matter. Errors are
+//! the texts of regerror(3). Back references, a GNU extension, are refused.
 
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -19,7 +19,7 @@ const BRACE: &str = "Unmatched \\{";
 const BAD_INTERVAL: &str = "Invalid content of \\{\\}";
 
 const MAX_REPEAT: u32 = 0x7fff;
-/// Nesting of intervals that directly follow one another.
+/// Largest nesting of intervals that directly follow one another.
 const MAX_NESTED: usize = 50;
 
 type Result<T = ()> = std::result::Result<T, &'static str>;
@@ -34,22 +34,22 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex> {
 struct Translation<'a> {
     rest: &'a str,
     out: String,
-    /// Where each open group begins in the output.
+    /// Index in the output where each open group begins.
     groups: Vec<usize>,
     last: Last,
 }
 
-/// What stands before, for what may be repeated.
+/// Last part of the output, which a following operator repeats.
 #[derive(Default)]
 enum Last {
-    /// Nothing, or something that cannot be repeated.
+    /// Nothing that can be repeated.
     #[default]
     Nothing,
-    /// Something that begins at a place in the output.
+    /// Part of the output from an index on.
     Atom(usize),
-    /// The same, with an operator after it.
+    /// Repeated part, with its operator.
     Repeated { start: usize, operator: char },
-    /// The same, with an interval after it, and how many before that.
+    /// Part repeated by an interval, with the number of repetitions before that.
     Interval { start: usize, nested: usize },
 }
 
@@ -126,7 +126,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// Two of these in a row would mean something else to the `regex` crate.
+    /// Adds a repetition. Two operators in a row would mean something else to the `regex` crate.
     fn repeat(&mut self, operator: char) -> Result {
         let start = match self.last {
             Last::Nothing => return Err(BAD_REPEAT),
@@ -148,7 +148,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// Makes one thing of all from a place in the output.
+    /// Groups the output from an index on.
     fn group(&mut self, start: usize) {
         self.out.insert_str(start, "(?:");
         self.out.push(')');
@@ -190,7 +190,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// A set, from behind its `[`.
+    /// Translates a set, from after its `[`.
     fn bracket(&mut self) -> Result<String> {
         let mut set = String::from("[");
         if let Some(rest) = self.rest.strip_prefix('^') {
@@ -216,7 +216,7 @@ impl Translation<'_> {
         Ok(set)
     }
 
-    /// A character, or a range when `-` and its end follow.
+    /// Translates a character, or a range if `-` and its end follow.
     fn range(&mut self, from: char, set: &mut String) -> Result {
         push_literal(set, from);
         if self.no_range().is_ok() {
@@ -232,7 +232,7 @@ impl Translation<'_> {
         self.no_range()
     }
 
-    /// An error when `-` follows that is not the last of the set, as what stands before it begins no range.
+    /// Returns an error if `-` follows and is not the last character of the set.
     fn no_range(&self) -> Result {
         let dash = self.rest.strip_prefix('-').is_some_and(|rest| !rest.starts_with(']'));
         if dash { Err(BAD_RANGE) } else { Ok(()) }
@@ -274,7 +274,7 @@ fn named(kind: char, name: &str) -> Result<Member> {
     }
 }
 
-/// Behind a backslash `<` and `>` are the bounds of a word.
+/// Adds a character that stands for itself. `<` and `>` get no backslash, which would make them bounds of a word.
 fn push_literal(out: &mut String, c: char) {
     if c.is_ascii_punctuation() && !matches!(c, '<' | '>') {
         out.push('\\');

@@ -1,15 +1,15 @@
-//! What is wrong with a definition.
+//! Errors of definitions.
 
 use std::fmt;
 
-/// A text that is no expression.
+/// Syntax error in an expression.
 ///
-/// `Display` gives the reason alone, which may be empty: libpcp has none for a left-over number, for instance.
+/// `Display` prints only the reason. It may be empty: libpcp has no reason for a left-over number, for example.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SyntaxError {
-    /// The byte of the expression where parsing stopped; where libpcp's caret stands.
+    /// Byte offset in the expression where parsing stopped, as shown by libpcp's caret.
     pub offset: usize,
-    /// The reason (pmDerivedErrStr(3)), if there is one.
+    /// Reason, as from pmDerivedErrStr(3); `None` if libpcp gives none.
     pub reason: Option<String>,
 }
 
@@ -22,7 +22,7 @@ impl fmt::Display for SyntaxError {
 impl std::error::Error for SyntaxError {}
 
 impl SyntaxError {
-    /// The line below the expression that has a caret under the place, as libpcp prints it.
+    /// Returns the line to print below the expression: a caret at [`SyntaxError::offset`], as libpcp prints it.
     pub fn caret(&self, expr: &str) -> String {
         let mark = |(at, byte): (usize, u8)| match byte {
             _ if at == self.offset => '^',
@@ -33,28 +33,28 @@ impl SyntaxError {
     }
 }
 
-/// Why a definition is not accepted.
+/// Error that keeps a definition from being registered.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RegisterError {
-    /// It is no expression.
+    /// The expression has a syntax error.
     #[error(transparent)]
     Syntax(#[from] SyntaxError),
-    /// The name is not one of a metric: components of letters, digits and `_`, each beginning with a letter.
+    /// The name is not a metric name: components between dots, each a letter followed by letters, digits and `_`.
     #[error("illegal derived metric name ({0})")]
     Name(String),
-    /// The name is defined already.
+    /// A definition with this name exists.
     #[error("Duplicate {0} derived metric name")]
     Duplicate(super::Scope),
-    /// There are as many as the limit allows.
+    /// The set has reached its limit.
     #[error("Too many {0} derived metrics")]
     TooMany(super::Scope),
-    /// No identifiers are left.
+    /// No PMID is left.
     #[error("{0} PMID space exhausted")]
     NoPmId(super::Scope),
 }
 
 impl RegisterError {
-    /// The message of pmRegisterDerivedMetric(3), or of pmAddDerivedMetric(3) for one context.
+    /// Returns the message of pmRegisterDerivedMetric(3), or of pmAddDerivedMetric(3) for one context.
     pub fn report(&self, scope: super::Scope, name: &str, expr: &str) -> String {
         use super::Scope::{Context, Global};
         match (self, scope) {
@@ -69,35 +69,35 @@ impl RegisterError {
     }
 }
 
-/// An error of an expression as a whole.
+/// Places an error at the start of the expression.
 fn whole(error: &impl fmt::Display) -> SyntaxError {
     SyntaxError { offset: 0, reason: Some(error.to_string()) }
 }
 
-/// What fails, and the place in the expression.
+/// Formats the failed call, the expression, a caret below it and the reason.
 fn place(what: &str, name: &str, expr: &str, error: &SyntaxError) -> String {
     let offset = error.offset;
     let reason = error.reason.as_ref().map_or(String::new(), |reason| format!("{reason}\n"));
     format!("{what}(\"{name}\", ...)\n{expr}\n{:offset$}^\n{reason}", "")
 }
 
-/// Why a definition has no values: `PM_ERR_BADDERIVE` for who asks for it.
+/// Error that keeps a definition from having values. A client's request for them fails with `PM_ERR_BADDERIVE`.
 ///
-/// `Display` gives what libpcp prints behind `derived metric NAME: `.
+/// `Display` prints what libpcp prints after `derived metric NAME: `.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BindError {
-    /// A semantic error: the part of the expression, and the reason (pmDerivedErrStr(3)).
+    /// A part of the expression has a semantic error.
     #[error("{context}: {reason}")]
     Semantic {
-        /// The part of the expression, its operands by name or as `<expr>`.
+        /// Part of the expression; operands appear by name or as `<expr>`.
         context: String,
-        /// The reason.
+        /// Reason, as from pmDerivedErrStr(3).
         reason: &'static str,
     },
-    /// It refers to itself; the path begins and ends with it.
+    /// The definition refers to itself, directly or through others.
     #[error("definition refers to itself: {}", path.join(" -> "))]
     Cycle {
-        /// The definitions, each of which refers to the next; of very many those in the middle are left out.
+        /// Names of the definitions in the cycle, from this one back to itself. A long path has `...` in the middle.
         path: Vec<String>,
     },
     /// A metric that is not derived has this name.
@@ -106,7 +106,7 @@ pub enum BindError {
 }
 
 impl BindError {
-    /// The message of pmAddDerivedMetric(3), which binds at once.
+    /// Returns the message of pmAddDerivedMetric(3), which binds a definition at once.
     pub fn report(&self, name: &str, expr: &str) -> String {
         let error = match self {
             BindError::Semantic { reason, .. } => whole(reason),

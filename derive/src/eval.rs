@@ -1,4 +1,4 @@
-//! The steps of one sample.
+//! Evaluation of the steps in one sample.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::select;
 use super::values::{Ids, Values};
 use pmapi::{Atom, Error, InDom, Inst, Units};
 
-/// Memory that steps share.
+/// Memory that all steps share.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     buffers: Buffers,
@@ -20,7 +20,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// For the instances of an operand.
+    /// Returns memory for the instances of an operand.
     pub(crate) fn list(&mut self) -> &mut Vec<u32> {
         &mut self.list
     }
@@ -158,7 +158,7 @@ impl<S: Source> Run<'_, S> {
 }
 
 impl Instance {
-    /// Finds the wanted instance among others. One that is not there may have come back with another identifier.
+    /// Finds the instance by identifier, or by name if the identifier is absent.
     fn find(&mut self, ids: &Arc<Ids>, source: &mut impl Source) {
         let place = |id: Option<u32>| ids.list.iter().position(|other| Some(*other) == id).map(|place| place as u32);
         self.place = place(self.id);
@@ -166,7 +166,7 @@ impl Instance {
             let found = self.indom.and_then(|indom| source.instance_id(indom, &self.name).ok());
             self.id = found.map(Inst::word);
             self.place = place(self.id);
-            // Without a name there is nothing to remember: the next sample may have it.
+            // The next sample must ask again, because the source may have the name then.
             if found.is_none() {
                 self.among = Arc::clone(Ids::none());
                 return;
@@ -177,7 +177,7 @@ impl Instance {
 }
 
 impl Pattern {
-    /// Finds the wanted instances among others; only of those that are new the name is asked for.
+    /// Finds the matching instances. Asks the source only for the names of new ones.
     fn find(&mut self, ids: &Arc<Ids>, source: &mut impl Source) {
         let known = std::mem::take(&mut self.known);
         self.complete = true;
@@ -202,7 +202,7 @@ impl Pattern {
         self.among = Arc::clone(ids);
     }
 
-    /// Whether the instance is wanted; `None` when it has no name.
+    /// Returns whether the name of an instance matches; `None` if it has no name.
     fn compare(&mut self, id: u32, source: &mut impl Source) -> Option<bool> {
         self.name.clear();
         source.instance_name(self.indom?, Inst::from_word(id)?, &mut self.name).ok()?;
@@ -211,7 +211,7 @@ impl Pattern {
     }
 }
 
-/// The operands of a binary operator, both with values.
+/// Operands of a binary operator, both with values.
 struct Operands<'a> {
     op: BinaryOp,
     values: [&'a Values; 2],
@@ -219,7 +219,7 @@ struct Operands<'a> {
     places: [Places<'a>; 2],
 }
 
-/// One operand's values in the type in which is computed.
+/// Values of one operand, in the type of the computation.
 #[derive(Clone, Copy)]
 enum Argument<'a, T> {
     One(T),
@@ -275,7 +275,7 @@ impl<'a> Operands<'a> {
         }
     }
 
-    /// Nothing over anything is nothing.
+    /// Divides. `0 / 0` is 0, as in libpcp.
     fn divide(&self, buffers: &mut Buffers, output: &mut Values) {
         if let Data::Double(column) = &mut output.data {
             combine(self.arguments(buffers), column, |a: f64, b| if a == 0.0 { 0.0 } else { a / b });
@@ -293,7 +293,7 @@ fn combine<T: Copy, U>([left, right]: [Argument<'_, T>; 2], output: &mut Vec<U>,
     }
 }
 
-/// A result with the instances of its operand.
+/// Computes a result that has the instances of its operand.
 fn each_value(of: &Values, output: &mut Values, compute: fn(&Data, &mut Data)) {
     if of.status.is_err() || of.is_empty() {
         return output.fail(of.status);
@@ -421,7 +421,7 @@ impl Factor {
         }
     }
 
-    /// One value.
+    /// Converts one value.
     #[cfg(test)]
     pub(crate) fn apply(self, units: (Units, Units), value: Atom<'_>) -> Option<Atom<'static>> {
         let (mut of, mut output) = (Data::new(value.ty()), Data::new(value.ty()));
@@ -439,12 +439,12 @@ impl Factor {
     }
 }
 
-/// Rounded half up, with overflow that wraps around, as pmConvScale(3) does.
+/// Converts a signed integer. Rounds half up and wraps around on overflow, as pmConvScale(3) does.
 pub(crate) fn signed(value: i64, mul: u64, div: u64) -> i64 {
     value.wrapping_mul(mul as i64).wrapping_add((div / 2) as i64).wrapping_div((div as i64).max(1))
 }
 
-/// The same of unsigned numbers.
+/// Converts an unsigned integer. Rounds half up and wraps around on overflow, as pmConvScale(3) does.
 pub(crate) fn unsigned(value: u64, mul: u64, div: u64) -> u64 {
     value.wrapping_mul(mul).wrapping_add(div / 2) / div.max(1)
 }

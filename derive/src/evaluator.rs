@@ -1,4 +1,4 @@
-//! Definitions bound to the metrics of one source.
+//! Evaluation of definitions in samples.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,40 +11,40 @@ use super::values::{Ids, Load, Values};
 use super::{BindError, Definition, Metadata, Source};
 use pmapi::{Desc, Error, InDom};
 
-/// Definitions, bound to the metrics of a source, with the values of the last sample.
+/// Definitions bound to the metrics of a source, with the values of the last sample.
 ///
-/// The history of `delta` and `rate` is in here, so each evaluator has its own. A step of an expression remembers the
-/// sample in which it was last computed, whether or not there were others since.
+/// An evaluator holds the history of its `delta` and `rate` operations. Each of them compares the current sample with
+/// the last one in which it was evaluated, even if other samples were evaluated since.
 #[derive(Debug, Default)]
 pub struct Evaluator {
     definitions: Vec<(Box<str>, pmapi::PmId)>,
     names: HashMap<Box<str>, u32>,
-    /// For each definition its place in the order of binding.
+    /// Index in `bound` of each definition.
     pub(crate) order: Vec<u32>,
     pub(crate) bound: Vec<Bound>,
     pub(crate) operands: Vec<Operand>,
     pub(crate) operand_slots: Vec<Slot>,
     pub(crate) slots: Vec<Values>,
     pub(crate) steps: Vec<Step>,
-    /// The instances last seen in each domain: operands of one domain share them.
+    /// Last instances of each domain, shared by the operands of the domain.
     instances: HashMap<InDom, Arc<Ids>>,
     scratch: Scratch,
 }
 
-/// What to compute in a sample, from [`Evaluator::plan`].
+/// Set of definitions to evaluate in a sample, from [`Evaluator::plan`].
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     operands: Vec<u32>,
-    /// In the order of binding.
+    /// Indexes in `Evaluator::bound`, ascending.
     bound: Vec<u32>,
 }
 
 impl Evaluator {
-    /// Binds definitions (in C, what a new context does with those that are registered). Those that mean nothing have
-    /// an error, the others work. Of several with one name the first counts.
+    /// Binds definitions; libpcp does this for all registered definitions in a new context.
     ///
-    /// With `novalue`, which is the control [`OptionNovalue`](super::Control::OptionNovalue), a metric that does not
-    /// exist has no values instead of being an error.
+    /// A definition with an error keeps it ([`Evaluator::desc`]), and the others work. Of several definitions with one
+    /// name, the first counts. `novalue` is the control [`OptionNovalue`](super::Control::OptionNovalue): if set, an
+    /// unknown metric has no values instead of being an error.
     pub fn bind<'a>(
         definitions: impl IntoIterator<Item = &'a Definition>,
         metadata: &mut impl Metadata,
@@ -57,17 +57,18 @@ impl Evaluator {
         Evaluator { definitions: own, names, ..evaluator }
     }
 
-    /// The number of definitions; each is known by its place among those that were bound.
+    /// Returns the number of definitions. Its number identifies a definition: the index among those passed to
+    /// [`Evaluator::bind`].
     pub fn len(&self) -> usize {
         self.definitions.len()
     }
 
-    /// Whether there are no definitions.
+    /// Returns whether there are no definitions.
     pub fn is_empty(&self) -> bool {
         self.definitions.is_empty()
     }
 
-    /// A definition by its name.
+    /// Returns the number of the definition with this name.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.names.get(name).map(|number| *number as usize)
     }
@@ -80,18 +81,18 @@ impl Evaluator {
         self.bound(number).ok_or(None).and_then(|bound| bound.result.as_ref().map(|root| *root).map_err(Some))
     }
 
-    /// The descriptor of a definition (pmLookupDesc(3)).
+    /// Returns the descriptor of a definition (pmLookupDesc(3)).
     ///
     /// # Errors
-    /// Why it means nothing: `None` for a number that no definition has.
+    /// The error of binding the definition; `None` if no definition has this number.
     pub fn desc(&self, number: usize) -> Result<Desc, Option<&BindError>> {
         let meta = self.root(number)?.meta;
         let (_, pmid) = self.definitions.get(number).ok_or(None)?;
         Ok(Desc { pmid: *pmid, ty: meta.ty, indom: meta.indom, semantics: meta.semantics, units: meta.units })
     }
 
-    /// For each definition whether its values depend on those of the sample before: there is a `delta` or `rate` in it,
-    /// or in what it refers to.
+    /// Returns, for each definition, whether its values depend on earlier samples. They do if it uses `delta` or
+    /// `rate`, or refers to a definition that does.
     pub fn have_history(&self) -> Vec<bool> {
         let mut bound = Vec::with_capacity(self.bound.len());
         for definition in &self.bound {
@@ -104,18 +105,18 @@ impl Evaluator {
         self.order.iter().map(|at| bound.get(*at as usize) == Some(&true)).collect()
     }
 
-    /// Every metric that definitions refer to.
+    /// Returns every metric that the definitions refer to.
     pub fn operands(&self) -> &[Operand] {
         &self.operands
     }
 
-    /// What has to be computed for some definitions: they themselves, and those that they refer to. Those that mean
-    /// nothing are left out.
+    /// Plans the evaluation of some definitions, by number, and of those that they refer to. Omits definitions with an
+    /// error.
     pub fn plan(&self, definitions: impl IntoIterator<Item = usize>) -> Plan {
         self.plan_beyond(&Plan::default(), definitions)
     }
 
-    /// What has to be computed besides a plan for further definitions.
+    /// Plans the evaluation of further definitions, without those that `plan` evaluates already.
     pub fn plan_beyond(&self, plan: &Plan, definitions: impl IntoIterator<Item = usize>) -> Plan {
         let (mut planned, mut wanted) = (vec![false; self.bound.len()], vec![false; self.bound.len()]);
         let mark = |list: &mut [bool], at: &u32| _ = list.get_mut(*at as usize).map(|marked| *marked = true);
@@ -136,21 +137,21 @@ impl Evaluator {
         plan
     }
 
-    /// Makes `delta` and `rate` in a plan begin anew, as if there had been no sample.
+    /// Resets the `delta` and `rate` operations of a plan, as if there had been no sample.
     pub fn forget(&mut self, plan: &Plan) {
         for bound in plan.bound.iter().filter_map(|at| self.bound.get(*at as usize)) {
             self.steps.get_mut(bound.steps.clone()).unwrap_or_default().iter_mut().for_each(Step::forget);
         }
     }
 
-    /// The metrics whose values a plan needs: all of them are to be fetched at once.
+    /// Returns the metrics whose values a plan needs. The source must fetch all of them in one sample.
     pub fn operands_of(&self, plan: &Plan) -> impl Iterator<Item = &Operand> + Clone {
         plan.operands.iter().filter_map(|number| self.operands.get(*number as usize))
     }
 
-    /// Computes the definitions of a plan from a sample that was taken at `stamp`, on any clock that never goes back.
+    /// Evaluates a plan in a sample that was taken at `stamp`, on any clock that never goes back.
     ///
-    /// Nothing is allocated as long as instances don't change and texts don't grow.
+    /// Allocates no memory as long as instances do not change and strings do not grow.
     pub fn evaluate(&mut self, plan: &Plan, stamp: Duration, source: &mut impl Source) {
         for number in &plan.operands {
             self.load(*number as usize, source);
@@ -177,11 +178,11 @@ impl Evaluator {
         }
     }
 
-    /// The values of a definition in the last sample that was computed for it.
+    /// Returns the values of a definition in the last sample in which it was evaluated.
     ///
     /// # Errors
-    /// `PM_ERR_BADDERIVE` when it means nothing, `PM_ERR_PMID` when there is none with this number; the error that the
-    /// sample has for it.
+    /// `PM_ERR_BADDERIVE` if binding the definition failed, `PM_ERR_PMID` if no definition has this number. Otherwise
+    /// the error that stands in place of the values.
     pub fn values(&self, number: usize) -> Result<&Values, Error> {
         let root = self.root(number).map_err(|why| if why.is_some() { Error::BADDERIVE } else { Error::PMID })?;
         let values = self.slots.get(root.slot as usize).ok_or(Error::PMID)?;

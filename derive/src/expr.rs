@@ -1,21 +1,21 @@
-//! The parsed form of an expression.
+//! Parsed form of an expression.
 
 use std::fmt;
 
 use super::filter::Filter;
 use pmapi::{InDom, Semantics, Type, Units};
 
-/// A node's place in [`Expr`].
+/// Index of a node in [`Expr`].
 pub(crate) type NodeId = u32;
 
-/// An expression as a list of nodes in which operands stand before what uses them; the last node is the whole. So
-/// no pass over it recurses, however deeply it is nested.
+/// Expression as a list of nodes. Operands stand before the nodes that use them, and the last node is the whole. So no
+/// pass over the nodes recurses, however deeply they are nested.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expr {
     pub(crate) nodes: Vec<Node>,
 }
 
-/// A node with the first place of its subtree, which ends with the node itself.
+/// Node with the index of the first node of its subtree. The subtree ends with the node itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) start: NodeId,
@@ -24,9 +24,9 @@ pub(crate) struct Node {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// A metric.
+    /// Name of a metric.
     Name(Box<str>),
-    /// A number as it was written.
+    /// Number, as written.
     Constant {
         text: Box<str>,
         float: bool,
@@ -48,11 +48,11 @@ pub(crate) enum Kind {
         left: NodeId,
         right: NodeId,
     },
-    /// A metric without values, as those of event records are.
+    /// Metric without values, such as those of event records.
     Anon(Type),
 }
 
-/// What `mkconst` and `novalue` say of the descriptor.
+/// Parts of the descriptor that `mkconst` or `novalue` gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Spec {
     pub(crate) ty: Option<Type>,
@@ -78,7 +78,7 @@ pub(crate) enum BinaryOp {
 }
 
 impl BinaryOp {
-    /// The name that syntax errors use.
+    /// Returns the name that syntax errors use.
     pub(crate) fn name(self) -> &'static str {
         match self {
             BinaryOp::Plus => "PLUS",
@@ -141,7 +141,7 @@ pub(crate) enum Function {
 }
 
 impl Function {
-    /// The name as it is written.
+    /// Returns the name as written in expressions.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Function::Avg => "avg",
@@ -157,7 +157,7 @@ impl Function {
         }
     }
 
-    /// Whether the operand must be a metric.
+    /// Whether the operand must be the name of a metric.
     pub(crate) fn takes_name(self) -> bool {
         !matches!(self, Function::Delta | Function::Instant | Function::Rate | Function::Scalar)
     }
@@ -172,12 +172,12 @@ impl Expr {
         &self.nodes[id as usize].kind
     }
 
-    /// The nodes of a subtree.
+    /// Returns the nodes of a subtree.
     pub(crate) fn range(&self, id: NodeId) -> std::ops::Range<usize> {
         self.nodes[id as usize].start as usize..id as usize + 1
     }
 
-    /// Adds a node whose subtree begins with that of its first operand, or with itself.
+    /// Adds a node. Its subtree begins with that of its first operand, or with the node itself.
     pub(crate) fn push(&mut self, kind: Kind, first: Option<NodeId>) -> NodeId {
         let id = self.nodes.len() as NodeId;
         let start = first.map_or(id, |first| self.nodes[first as usize].start);
@@ -185,7 +185,7 @@ impl Expr {
         id
     }
 
-    /// Every metric named, in the order of the text, those of `meta=` too.
+    /// Returns every metric name in the order of the text, also those of `meta=`.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().filter_map(|node| match &node.kind {
             Kind::Name(name) => Some(&**name),
@@ -193,7 +193,7 @@ impl Expr {
         })
     }
 
-    /// A node as semantic errors show it as an operand.
+    /// Returns a node as semantic errors show it when it is an operand.
     fn operand(&self, id: NodeId) -> &str {
         match self.node(id) {
             Kind::Name(text) | Kind::Constant { text, .. } => text,
@@ -201,18 +201,18 @@ impl Expr {
         }
     }
 
-    /// A node as semantic errors show it.
+    /// Returns a node as semantic errors show it.
     pub(crate) fn context(&self, id: NodeId) -> Context<'_> {
         Context { expr: self, id, arms: false }
     }
 
-    /// The arms of a ternary as semantic errors show them.
+    /// Returns the arms of a ternary as semantic errors show them.
     pub(crate) fn arms_context(&self, id: NodeId) -> Context<'_> {
         Context { expr: self, id, arms: true }
     }
 }
 
-/// The part of an expression in which a semantic error is.
+/// Part of an expression that a semantic error shows.
 pub(crate) struct Context<'a> {
     expr: &'a Expr,
     id: NodeId,
@@ -231,7 +231,7 @@ impl fmt::Display for Context<'_> {
                 let value = match self.expr.node(*of) {
                     Kind::Name(text) | Kind::Constant { text, .. } => text,
                     Kind::Function(Function::Defined, name) => operand(*name),
-                    // What the C library's printf makes of a null pointer.
+                    // As printf(3) of the C library shows a null pointer.
                     _ => "(null)",
                 };
                 write!(f, "{}({value})", function.word().to_uppercase())

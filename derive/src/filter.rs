@@ -1,10 +1,10 @@
-//! Which instances of an operand are wanted.
+//! Selection of an operand's instances.
 
 use regex::bytes::Regex;
 
 use super::ere;
 
-/// `[instance]` or the pattern of `matchinst`.
+/// Selection by `[instance]` or by the pattern of `matchinst`.
 #[derive(Clone, Debug)]
 pub(crate) enum Filter {
     Instance(Box<str>),
@@ -16,7 +16,7 @@ impl Filter {
         Filter::Instance(name.into())
     }
 
-    /// The reason is regerror(3)'s text.
+    /// Compiles a pattern. The error is a text of regerror(3).
     pub(crate) fn pattern(pattern: &str, invert: bool) -> Result<Filter, &'static str> {
         Ok(Filter::Pattern { regex: ere::compile(pattern)?, invert })
     }

@@ -1,4 +1,4 @@
-//! `delta` and `rate`: an operand's values in the sample before.
+//! History of `delta` and `rate`: an operand's values in the previous sample.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use super::program::Rate;
 use super::values::{Ids, Values};
 use pmapi::Error;
 
-/// What stands in place of values.
+/// Error in place of values, or none.
 type Status = Result<(), Error>;
 
 #[derive(Debug)]
 pub(crate) struct History {
-    /// When the sample was taken; `None` when it had no values, or there was none.
+    /// Time of the previous sample; `None` if it had no values or does not exist.
     stamp: Option<Duration>,
     ids: Arc<Ids>,
     data: Data,
@@ -30,11 +30,11 @@ impl Default for History {
     }
 }
 
-/// The values of an instance in both samples.
+/// Values of the instances that both samples have.
 struct Pairs<'a> {
     now: &'a Data,
     before: &'a Data,
-    /// Where they are, unless all are at the same places.
+    /// Positions of the pairs; `None` if they are equal in both columns.
     join: Option<&'a Join>,
 }
 
@@ -56,12 +56,12 @@ impl Pairs<'_> {
 }
 
 impl History {
-    /// There has been no sample before.
+    /// Forgets the previous sample.
     pub(crate) fn forget(&mut self) {
         self.stamp = None;
     }
 
-    /// The difference of each instance that is in both samples.
+    /// Computes the difference of each instance that both samples have.
     pub(crate) fn delta(&mut self, of: &Values, stamp: Duration, output: &mut Values) {
         match self.pairs(of) {
             Ok((ids, pairs, _)) => {
@@ -73,11 +73,11 @@ impl History {
         self.remember(of, stamp);
     }
 
-    /// The difference of each instance that is in both samples, per second.
+    /// Computes the difference per second of each instance that both samples have.
     pub(crate) fn rate(&mut self, of: &Values, rate: Rate, stamp: Duration, output: &mut Values) {
         let mut kept = std::mem::take(&mut self.kept);
         match self.pairs(of) {
-            // Without time between the samples there is no rate.
+            // A rate needs time between the samples.
             Ok((_, _, before)) if stamp <= before => output.fail(Ok(())),
             Ok((ids, pairs, before)) => {
                 output.data.clear();
@@ -105,8 +105,8 @@ impl History {
         self.remember(of, stamp);
     }
 
-    /// The values of both samples, with the instances that are in both and the time of the earlier one; or the error,
-    /// or none, that stands in their place.
+    /// Returns the common instances, the values of both samples and the time of the earlier one. Otherwise returns the
+    /// error, or none, in place of values.
     fn pairs<'a>(&'a mut self, of: &'a Values) -> Result<(&'a Arc<Ids>, Pairs<'a>, Duration), Status> {
         of.status.map_err(Err)?;
         let before = self.stamp.filter(|_| !of.is_empty()).ok_or(Ok(()))?;
@@ -139,7 +139,7 @@ fn differences(pairs: &Pairs<'_>, output: &mut Data) {
     }
 }
 
-/// The differences for rates; none for what decreases and should not.
+/// Passes the difference of each pair to `take`; `None` for a counter that decreases.
 fn rates_of(pairs: &Pairs<'_>, counter: bool, take: &mut impl FnMut(Option<f64>)) {
     macro_rules! integers {
         ($ty:ident) => {
@@ -161,7 +161,7 @@ fn rates_of(pairs: &Pairs<'_>, counter: bool, take: &mut impl FnMut(Option<f64>)
         };
     }
     match pairs.now {
-        // A counter of this type may be one of 32 bits that wrapped: the difference is right if it wraps too.
+        // A counter of this type may have 32 bits and have wrapped around; the difference is right if it wraps too.
         Data::I32(_) if counter => pairs.each(|now: i32, before| take(Some(now.wrapping_sub(before).into()))),
         Data::I32(_) => integers!(i32),
         Data::U32(_) => integers!(u32),

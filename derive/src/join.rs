@@ -1,10 +1,11 @@
-//! Which places of two columns have the same instance.
+//! Join of two columns by instance.
 
 use std::sync::Arc;
 
 use super::values::Ids;
 
-/// The instances that are on both sides, in the order of the left one. Found again only when either side changes.
+/// Instances that both columns have, in the order of the left one. Recomputed only when either column has other
+/// instances.
 #[derive(Debug)]
 pub(crate) struct Join {
     left: Arc<Ids>,
@@ -23,7 +24,7 @@ impl Default for Join {
 }
 
 impl Join {
-    /// Whether both sides have the same instances in the same order; otherwise the places are those to combine.
+    /// Returns whether both columns have the same instances in the same order. Otherwise sets the positions to combine.
     pub(crate) fn update(&mut self, left: &Arc<Ids>, right: &Arc<Ids>) -> bool {
         if Arc::ptr_eq(left, right) {
             return true;
@@ -64,7 +65,7 @@ impl Join {
     }
 }
 
-/// Finds the place of an instance; of one that is there twice, the first.
+/// Search for the position of an instance; among duplicates, of the first.
 pub(crate) struct Lookup<'a> {
     ids: &'a Ids,
     sorted: Vec<(u32, u32)>,
@@ -88,7 +89,7 @@ impl<'a> Lookup<'a> {
         self.sorted.get(at).filter(|(other, _)| *other == id).map(|(_, place)| *place)
     }
 
-    /// As [`Lookup::find`] for ascending instances on both sides, in one pass over all.
+    /// Finds an instance as [`Lookup::find`] does. For ascending instances on both sides, in one pass over all.
     fn next(&self, id: u32, from: &mut usize) -> Option<u32> {
         while self.ids.list.get(*from).is_some_and(|other| *other < id) {
             *from += 1;

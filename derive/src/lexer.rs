@@ -1,19 +1,19 @@
-//! Tokens of an expression.
+//! Lexer: splits an expression into tokens.
 
 use super::expr::{BinaryOp, Function};
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Token<'a> {
     End,
-    /// No token, with the reason.
+    /// Invalid token, with the reason.
     Error(&'static str),
     Integer(&'a str),
     Double(&'a str),
     Name(&'a str),
     String(&'a str),
-    /// `[instance]`, without escapes.
+    /// `[instance]`, without brackets and escapes.
     Instance(String),
-    /// `/pattern/`, without escapes.
+    /// `/pattern/`, without slashes and escapes.
     Pattern(String),
     Binary(BinaryOp),
     Not,
@@ -23,14 +23,14 @@ pub(crate) enum Token<'a> {
     CloseParen,
     Comma,
     Assign,
-    /// A function's name; `(` follows.
+    /// Name of a function that is followed by `(`.
     Function(Function),
     Anon,
     MatchInst,
     MkConst,
     NoValue,
     Rescale,
-    /// A word that only `mkconst` and `novalue` understand.
+    /// Word that only `mkconst` and `novalue` use.
     Keyword(Keyword),
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum Keyword {
 pub(crate) struct Lexer<'a> {
     text: &'a str,
     at: usize,
-    /// Between `matchinst(` and its `)` a slash begins a pattern, and there is no division.
+    /// Whether the lexer is between `matchinst(` and `)`, where a slash begins a pattern and does not divide.
     pub(crate) in_matchinst: bool,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Lexer<'a> {
         Lexer { text, at: 0, in_matchinst: false }
     }
 
-    /// The next token and where it begins. The end is where the last character is.
+    /// Returns the next token and its offset. The end of the text has the offset of the last character.
     pub(crate) fn next(&mut self) -> (usize, Token<'a>) {
         let bytes = self.text.as_bytes();
         self.skip(is_space);
@@ -161,8 +161,7 @@ impl<'a> Lexer<'a> {
         if self.take(b'"') { Token::String(text) } else { Token::Error("unterminated STRING") }
     }
 
-    /// Up to the delimiter, which a backslash before it makes part of the text. Any other character keeps its
-    /// meaning after a backslash, and the backslash goes.
+    /// Reads up to the delimiter. Drops each backslash and keeps the character after it, which may be the delimiter.
     fn escaped(&mut self, delimiter: u8) -> Option<String> {
         let mut text = String::new();
         let mut chars = self.text.get(self.at..)?.char_indices();
@@ -194,7 +193,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// C's isspace(3).
+/// Whether isspace(3) holds for a byte in the C locale.
 pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

@@ -1,8 +1,9 @@
-//! Derived metrics: the language of pmRegisterDerived(3), that of PCP 7.2.
+//! Derived metrics: the expression language of pmRegisterDerived(3), as in PCP 7.2.
 //!
-//! [`Definitions`] are named expressions, from calls or from configuration files. An [`Evaluator`] is what they are
-//! bound to: with [`Metadata`] each gets a descriptor, or an error. From then on each sample's values come from a
-//! [`Source`]. Nothing here does any input or output but reading configuration files.
+//! [`Definitions`] holds named expressions, from calls or from configuration files. [`Evaluator::bind`] checks them
+//! against the descriptors of a [`Metadata`] and gives each definition a descriptor or an error. In each sample the
+//! evaluator reads operands from a [`Source`] and computes the values. Reading configuration files is the only input or
+//! output of this module.
 //!
 //! ```
 //! use std::time::Duration;
@@ -55,49 +56,52 @@
 //!
 //! # Differences from libpcp
 //!
-//! Types, semantics, units, instance domains, values and the texts and places of errors are those of libpcp 7.2.1,
-//! but for these:
+//! Types, semantics, units, instance domains, values, error texts and error positions are those of libpcp 7.2.1, with
+//! these exceptions:
 //!
 //! Descriptors
-//! * A comparison, `&&` or `||` of a counter is no counter itself, and what is a counter times or over something else
-//!   is a counter, whatever stands on its left. libpcp takes the semantics of one operand.
-//! * `!` gives a `U32` without units that is no counter; its operand must be a number. libpcp takes the descriptor of
+//! * A comparison, `&&` or `||` of a counter is not a counter. A counter multiplied or divided by something else is a
+//!   counter, on either side. libpcp uses the semantics of one operand.
+//! * `!` gives a `U32` without units that is not a counter; its operand must be a number. libpcp uses the descriptor of
 //!   the operand and fills in 32 bits of its values.
-//! * When a scale has to be converted the result has the larger one even if a constant is on the left. The direction
-//!   of a conversion depends on the dimension of the operand that is converted, and its factor may be of any size.
-//! * `rescale` looks at dimensions alone, so temperatures below zero do not matter when it is bound.
-//! * Definitions may refer to one another, unless that leads back to where it began.
+//! * When a scale has to be converted, the result has the larger one, even if a constant is on the left. The direction
+//!   of a conversion depends on the dimension of the converted operand. The factor may be of any size.
+//! * Binding a `rescale` compares dimensions only, so temperatures below zero do not matter.
+//! * Definitions may refer to one another, but not in a cycle.
 //!
 //! Values
-//! * A ternary takes values by their instance, not by their place: guard and chosen arm must have the instance, and
-//!   one for which `novalue()` is chosen is left out.
-//! * `max` and `min` of nothing are nothing.
-//! * The rate of a metric that is no counter and falls is negative, for all types. No difference for a rate wraps
-//!   around, but that of a counter of type `32`.
-//! * After an error, or a sample without values, `delta` and `rate` begin anew. Without time between two samples there
-//!   is no rate.
-//! * The instances that `matchinst` has seen are remembered as long as they are there, and asked for again after that.
-//!   One that `[instance]` has found and that is gone is looked for again by its name.
+//! * A ternary matches values by instance, not by position. An instance has a value if the guard and the chosen arm
+//!   have it, and none if `novalue()` is chosen.
+//! * `max` and `min` of an operand without values have no value.
+//! * The rate of a metric that falls and is not a counter is negative, for all types. A difference for a rate wraps
+//!   around only for a counter of type `32`.
+//! * `delta` and `rate` begin anew after an error or a sample without values. Without time between two samples there is
+//!   no rate.
+//! * `matchinst` asks for the name of an instance once, and again only after the instance was absent from a sample.
+//!   `[instance]` looks its instance up by name again when the instance is gone.
 //!
 //! Texts
-//! * Two `novalue()` in one ternary are always an error: libpcp has the message for it, but takes the expression that
-//!   it parsed before.
-//! * Every definition has a name that a metric may have; in libpcp only those of configurations have to.
-//! * An expression stands for itself: in libpcp a `matchinst` that was never closed and an unfinished `mkconst` have
-//!   effects on the expressions after them.
-//! * Patterns are of characters in UTF-8, in libpcp of those of the locale. Back references in them are refused, and
-//!   so is `indom=` with a number that no instance domain has; libpcp takes the latter's last 32 bits.
-//! * What is nested more than 10,000 deep has a message.
+//! * Two `novalue()` in one ternary are always an error. libpcp has the message, but uses the expression that it parsed
+//!   before.
+//! * Every definition needs a valid metric name; libpcp requires one only in configuration files.
+//! * The meaning of an expression depends on nothing before it. In libpcp an unclosed `matchinst` and an unfinished
+//!   `mkconst` affect the expressions after them.
+//! * Patterns match characters in UTF-8; libpcp uses the locale. Back references in them are refused. An `indom=` with
+//!   a number that no instance domain has is refused; libpcp uses the low 32 bits.
+//! * An expression nested more than 10,000 deep gets a message.
 //! * The last line of a configuration needs no newline. The files of a directory are read in the order of their names.
-//!   `#control novalue=1`, which is how the manual has it, works, and so does `CONTEXT_LIMIT` before there is a
-//!   context. The warning about text behind a value of several lines has all of it; libpcp's lacks the first character.
+//! * `#control novalue=1`, as the manual spells it, works. `CONTEXT_LIMIT` works before there is a context.
+//! * The warning about text after a value of several lines quotes all of the text; libpcp omits the first character.
 //!
-//! What looks odd and is the same as in libpcp: `?:` groups from the left; `!` and unary minus bind more loosely than
-//! what is to their right; `&&` and `||` bind alike; there is no division within `matchinst`; a backslash in a pattern
-//! is dropped; integer constants have no sign, so neither has a comparison of a `32` with one; a comparison with
-//! anything of type `U32` need not have the same dimension; of a constant to the left of `*` or `/` the dimensions
-//! count and the scale is lost; `avg` is of type `FLOAT`; nothing divided by nothing is nothing; the rate of a counter
-//! of type `32` that falls is negative; a ternary is neither of aggregates nor of event records.
+//! These oddities are the same as in libpcp:
+//! * `?:` groups from the left; `&&` and `||` have the same precedence. `!` binds more loosely than comparisons and
+//!   arithmetic, unary minus more loosely than `*` and `/`.
+//! * There is no division within `matchinst`. A backslash in a pattern is dropped.
+//! * Integer constants are unsigned, so a comparison of a `32` with one is unsigned too. A comparison with an operand
+//!   of type `U32` does not require the same dimension.
+//! * The dimensions of a constant to the left of `*` or `/` count, but its scale is lost.
+//! * `avg` has type `FLOAT`; `0 / 0` is 0. The rate of a counter of type `32` that falls is negative.
+//! * A ternary of aggregates or event records has no values.
 
 mod bind;
 mod check;

@@ -1,4 +1,4 @@
-//! pmcd as the source of derived metrics.
+//! Metadata and operand values of derived metrics, from pmcd.
 
 use std::collections::HashMap;
 
@@ -7,15 +7,16 @@ use pcp_client::{Context, Sample};
 use pcp_pdu::result::Changes;
 use pmapi::{Desc, Error, InDom, Inst, PmId, Result};
 
-/// The descriptors of metrics, by name: what binding asks for, all at once.
+/// Descriptors of metrics by name, for binding definitions.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Names(HashMap<String, Result<Desc, Missing>>);
 
 impl Names {
-    /// Looks up metrics: those that definitions refer to, and those that may have the name of a definition.
+    /// Looks up the descriptors of metrics: operands of definitions, and metrics that may have the name of a
+    /// definition.
     ///
     /// # Errors
-    /// When pmcd cannot be asked. That a metric does not exist is an answer.
+    /// [Connection errors](crate::context#connection-errors). A metric that does not exist is recorded as [`Missing`].
     pub fn lookup<'a>(context: &mut Context, names: impl IntoIterator<Item = &'a str>) -> Result<Names> {
         let mut names: Vec<&str> = names.into_iter().collect();
         names.sort_unstable();
@@ -32,7 +33,7 @@ impl Names {
         for (name, pmid) in names.iter().zip(&mut pmids).filter(|(_, pmid)| pmid.is_err()) {
             *pmid = match context.lookup_name(name) {
                 Err(Error::NAME | Error::NONLEAF) => Err(Missing::Name),
-                // Its agent is away, or not ready.
+                // The agent is absent or not ready.
                 Err(_) if context.is_connected() => Err(Missing::Desc),
                 found => Ok(found?),
             };
@@ -50,10 +51,13 @@ impl Names {
         Ok(Names(found.collect()))
     }
 
-    /// The same, but asks only for what is not in these, and for names without a descriptor if `again` says so.
+    /// Looks up only names that `self` does not contain, and names without a descriptor if `again` returns true for
+    /// them.
+    ///
+    /// The result contains no other names than `names`.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// [Connection errors](crate::context#connection-errors).
     pub fn lookup_beyond<'a>(
         mut self,
         context: &mut Context,
@@ -84,9 +88,9 @@ impl Metadata for Names {
     }
 }
 
-/// The values of operands in one sample, and the names of instances.
+/// Values of operands in one sample, and the names of instances.
 ///
-/// Names of instances are asked for once, and again when an instance is seen that has none yet.
+/// The names of instances are requested once, and again when an instance without a known name occurs.
 #[derive(Debug, Default)]
 pub struct OperandValues {
     pmids: Vec<PmId>,
@@ -95,29 +99,29 @@ pub struct OperandValues {
     instances: HashMap<InDom, Instances>,
 }
 
-/// The names of a domain's instances.
+/// Names of a domain's instances.
 #[derive(Debug, Default)]
 struct Instances {
     names: HashMap<Inst, Vec<u8>>,
-    /// Whether they have been asked for since the last sample.
+    /// Whether the names have been requested since the last sample.
     fresh: bool,
 }
 
 impl OperandValues {
-    /// The last sample.
+    /// Returns the last sample.
     pub fn last(&self) -> &Sample {
         &self.sample
     }
 
-    /// Forgets the names of instances: numbers may be those of others.
+    /// Forgets the names of instances, after which instance identifiers may have new meanings.
     pub fn forget_instances(&mut self) {
         self.instances.clear();
     }
 
-    /// Takes a sample of some metrics by fetching them all at once: `fetch` is not called for none.
+    /// Fetches the values of several metrics by one call of `fetch`, which is not called for an empty list.
     ///
     /// # Errors
-    /// Those of `fetch`. There are no values then.
+    /// Errors of `fetch`, after which there are no values.
     pub fn take(
         &mut self,
         pmids: impl Iterator<Item = PmId>,
@@ -135,11 +139,11 @@ impl OperandValues {
         Ok(changes)
     }
 
-    /// The values of one ([`Source::values`]).
+    /// Loads the values of one operand ([`Source::values`]).
     ///
     /// # Errors
-    /// The error in place of values; `PM_ERR_VALUE` for a metric that is not in the sample, `PM_ERR_IPC` when there is
-    /// another one in its place, `PM_ERR_CONV` for values of another type.
+    /// The error in the operand's value set; `PM_ERR_VALUE` for a metric that is not in the sample. `PM_ERR_IPC` when
+    /// the value set is that of another metric, `PM_ERR_CONV` for values of another type.
     pub fn values(&self, operand: &Operand, load: &mut Load<'_>) -> Result<()> {
         let pmid = operand.desc.pmid;
         let place = self.places.get(&pmid).ok_or(Error::VALUE)?;
@@ -156,10 +160,11 @@ impl OperandValues {
         result
     }
 
-    /// Adds the name of an instance to a text ([`Source::instance_name`]); `ask` gives all instances of its domain.
+    /// Appends the name of an instance to `name` ([`Source::instance_name`]); `ask` returns all instances of the
+    /// domain.
     ///
     /// # Errors
-    /// Those of `ask`; `PM_ERR_INST` when the instance has no name.
+    /// Errors of `ask`; `PM_ERR_INST` when the instance has no name.
     pub fn instance_name<N: Into<Vec<u8>>>(
         &mut self,
         indom: InDom,
@@ -185,31 +190,32 @@ pub struct Live {
 }
 
 impl Live {
-    /// Samples from a context, whose profile they obey.
+    /// Creates a source of samples from a context, whose profile applies to them.
     pub fn new(context: Context) -> Live {
         Live { context, operands: OperandValues::default() }
     }
 
-    /// The context.
+    /// Returns the context.
     pub fn context(&mut self) -> &mut Context {
         &mut self.context
     }
 
-    /// The last sample.
+    /// Returns the last sample.
     pub fn last(&self) -> &Sample {
         self.operands.last()
     }
 
-    /// Forgets the names of instances: numbers may be those of others.
+    /// Forgets the names of instances, after which instance identifiers may have new meanings.
     pub fn forget_instances(&mut self) {
         self.operands.forget_instances();
     }
 
-    /// Takes a sample of operands, all in one fetch: those of
-    /// [`Evaluator::operands_of`](crate::Evaluator::operands_of). Says what has changed in pmcd.
+    /// Fetches the values of operands, for instance those of
+    /// [`Evaluator::operands_of`](crate::Evaluator::operands_of), by one request. Returns what has changed in
+    /// pmcd.
     ///
     /// # Errors
-    /// Those of [`Context::fetch`]. There are no values then.
+    /// Errors of [`Context::fetch`], after which there are no values.
     pub fn take<'o>(&mut self, operands: impl Iterator<Item = &'o Operand>) -> Result<Changes> {
         let Live { context, operands: taken } = self;
         taken.take(operands.map(|operand| operand.desc.pmid), |pmids, sample| {

@@ -1,8 +1,8 @@
-//! From text to [`Expr`].
+//! Parser: turns a text into an [`Expr`].
 //!
-//! libpcp's grammar is an operator grammar for bison with productions for errors. Which message an input gets depends
-//! on which states are on the parser's stack when no token fits: the innermost that knows of an error gives its
-//! message. This parser keeps the same stack, of what is begun and not complete, and asks it in the same order.
+//! libpcp has an operator grammar for bison with productions for errors. The message for an invalid text depends on the
+//! states on bison's stack when no token fits: the innermost state with an error production gives the message. This
+//! parser keeps the same stack of incomplete constructs and asks them in the same order.
 
 use super::SyntaxError;
 use super::expr::{BinaryOp, Expr, Function, Kind, NodeId};
@@ -10,7 +10,7 @@ use super::filter::Filter;
 use super::lexer::{Lexer, Token};
 use pmapi::{Type, Units};
 
-/// What is begun. Before a binary operator, and before `?`, stands an operand.
+/// Incomplete construct. An operand stands before a binary operator and before `?`.
 enum Entry {
     Binary(BinaryOp),
     Neg,
@@ -23,10 +23,10 @@ enum Entry {
     MatchInst(Filter),
 }
 
-/// As many as bison has room for.
+/// Largest depth of the stack, as in bison.
 const MAX_DEPTH: usize = 10_000;
 
-/// As many bytes as libpcp has room for.
+/// Largest length of a message in bytes, as in libpcp.
 const MAX_REASON: usize = 255;
 
 pub(crate) type Result<T = ()> = std::result::Result<T, SyntaxError>;
@@ -34,11 +34,11 @@ pub(crate) type Result<T = ()> = std::result::Result<T, SyntaxError>;
 pub(crate) struct Parser<'a> {
     lexer: Lexer<'a>,
     pub(super) token: Token<'a>,
-    /// Where the token begins.
+    /// Offset of the token in the text.
     offset: usize,
     pub(super) expr: Expr,
     stack: Vec<Entry>,
-    /// The operands on the stack.
+    /// Operands of the constructs on the stack.
     operands: Vec<NodeId>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Parser<'a> {
         (self.offset, self.token) = self.lexer.next();
     }
 
-    /// Takes a token if it is the wanted one.
+    /// Consumes the current token if it is the wanted one.
     pub(super) fn take(&mut self, wanted: &Token<'_>) -> bool {
         let found = self.token == *wanted;
         if found {
@@ -77,7 +77,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    /// An operator that nothing precedes. What it is called depends on nothing that follows, but the place is there.
+    /// Refuses an operator at the beginning. The offset of the error is that of the token after it, as in libpcp.
     fn initial(&mut self) -> Result {
         let text = match self.token {
             Token::Binary(BinaryOp::Minus) => return Ok(()),
@@ -91,7 +91,7 @@ impl<'a> Parser<'a> {
         Err(self.error(format!("Unexpected initial '{text}'")))
     }
 
-    /// Takes what may begin an operand; `true` when that is complete.
+    /// Consumes tokens that begin an operand. Returns whether the operand is complete.
     fn operand(&mut self) -> Result<bool> {
         let token = std::mem::replace(&mut self.token, Token::End);
         match token {
@@ -135,7 +135,8 @@ impl<'a> Parser<'a> {
         self.push(Kind::Constant { text: text.into(), float, spec: Default::default(), meta: None }, None);
     }
 
-    /// What may follow a name anywhere in the grammar is all right here, and may be wrong later.
+    /// Parses a name. Any token that may follow a name somewhere in the grammar is accepted here and may be refused
+    /// later.
     fn name(&mut self, name: &str) -> Result {
         self.advance();
         match &mut self.token {
@@ -207,7 +208,7 @@ impl<'a> Parser<'a> {
         self.begin(Entry::MatchInst(filter), false)
     }
 
-    /// `novalue` is nothing but an arm of a ternary.
+    /// Parses `novalue`, which must be an arm of a ternary.
     fn novalue_arm(&mut self) -> Result<bool> {
         match self.stack.last() {
             Some(Entry::Quest { .. }) => {
@@ -238,7 +239,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What follows an operand. `true` at the end, `false` when another operand must follow.
+    /// Parses what follows an operand. Returns `true` at the end, `false` if another operand must follow.
     fn operators(&mut self) -> Result<bool> {
         loop {
             let binding = match &self.token {
@@ -269,7 +270,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A closing parenthesis completes what is begun last.
+    /// Completes the innermost construct at its closing parenthesis.
     fn close(&mut self) {
         let (Some(entry), Some(operand)) = (self.stack.pop(), self.operands.pop()) else { return };
         match entry {
@@ -317,7 +318,7 @@ impl<'a> Parser<'a> {
         Units::parse(text).map(|(units, _)| units).map_err(|why| self.error(format!("Illegal units: '{why}'")))
     }
 
-    /// Completes the operation that is begun last; its last operand is complete.
+    /// Completes the innermost operation, whose last operand is complete.
     fn reduce(&mut self) {
         let (Some(entry), Some(last)) = (self.stack.pop(), self.operands.pop()) else { return };
         match entry {
@@ -328,7 +329,7 @@ impl<'a> Parser<'a> {
                 self.push(Kind::Binary(op, first, last), Some(first));
             }
             Entry::Colon { left } => {
-                // A `novalue` as left arm is no operand on the stack.
+                // A `novalue` as left arm is not on the stack of operands.
                 if !matches!(self.stack.pop(), Some(Entry::Quest { left: Some(_) })) {
                     self.operands.pop();
                 }
@@ -339,7 +340,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The token fits nowhere.
+    /// Returns the error for a token that does not fit.
     pub(super) fn unexpected(&self) -> SyntaxError {
         let mut entries = self.stack.iter().enumerate().rev();
         match entries.find_map(|(depth, entry)| entry.message(depth, self.stack.get(depth.wrapping_sub(1)))) {
@@ -352,7 +353,7 @@ impl<'a> Parser<'a> {
         self.error(follows(what, after))
     }
 
-    /// What the lexer says of the token counts more than what the grammar says.
+    /// Returns an error at the current token. An error of the lexer takes precedence over `reason`.
     pub(super) fn error(&self, mut reason: String) -> SyntaxError {
         while reason.len() > MAX_REASON {
             reason.pop();
@@ -394,7 +395,7 @@ fn follows(what: &str, after: &str) -> String {
 }
 
 impl Entry {
-    /// How strongly it binds the operand after it; 0 for what only a token of its own completes.
+    /// Returns the precedence over the operand that follows; 0 for a construct that ends with a token of its own.
     fn precedence(&self) -> u8 {
         match self {
             Entry::Binary(op) => precedence(*op),
@@ -405,7 +406,7 @@ impl Entry {
         }
     }
 
-    /// What it says of something that does not fit after it.
+    /// Returns the message for a token that does not fit after the construct; `None` if an outer one decides.
     fn message(&self, depth: usize, below: Option<&Entry>) -> Option<String> {
         Some(match self {
             Entry::Binary(op) if op.is_logical() => follows(BOOLEAN, op.name()),

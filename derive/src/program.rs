@@ -1,4 +1,4 @@
-//! What definitions are bound to: columns of values, and the steps that fill them.
+//! Program of bound definitions: columns of values, and the steps that fill them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use super::select::Select;
 use super::values::Ids;
 use pmapi::{Desc, InDom, Type, Units};
 
-/// A column's place in the evaluator.
+/// Index of a column in `Evaluator::slots`.
 pub(crate) type Slot = u32;
 
-/// A metric that definitions refer to.
+/// Metric that definitions refer to.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Operand {
-    /// Its name.
+    /// Name of the metric.
     pub name: Box<str>,
-    /// Its descriptor when it was bound.
+    /// Descriptor of the metric at the time of binding.
     pub desc: Desc,
 }
 
-/// A definition after binding.
+/// Definition after binding.
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) result: Result<Root, BindError>,
     pub(crate) steps: Range<usize>,
-    /// The operands, by number.
+    /// Numbers of its operands.
     pub(crate) operands: Vec<u32>,
-    /// The definitions that it refers to, all of them bound before it, by their number in the order of binding.
+    /// Indexes in `Evaluator::bound` of the definitions that it refers to. All of them are bound before it.
     pub(crate) definitions: Vec<u32>,
 }
 
-/// Where the values are, and what they are.
+/// Column and descriptor of a definition's values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Root {
     pub(crate) slot: Slot,
@@ -56,7 +56,7 @@ impl Step {
         matches!(self.op, Op::Delta { .. } | Op::Rate { .. })
     }
 
-    /// Forgets the sample before.
+    /// Forgets the previous sample.
     pub(crate) fn forget(&mut self) {
         if let Op::Delta { history, .. } | Op::Rate { history, .. } = &mut self.op {
             history.forget();
@@ -66,13 +66,13 @@ impl Step {
 
 #[derive(Debug)]
 pub(crate) enum Op {
-    /// One number for each instance there is.
+    /// Constant, repeated for each instance of a domain.
     Repeat {
         value: Data,
         indom: InDom,
         list: Vec<u32>,
     },
-    /// A constant whose type no number has; a ternary of what is neither number nor text.
+    /// `PM_ERR_TYPE`: a constant of a type that is not numeric, or a ternary of neither numbers nor strings.
     NoNumber,
     Binary(Box<Binary>),
     Neg {
@@ -126,7 +126,7 @@ pub(crate) struct Binary {
     pub(crate) op: BinaryOp,
     pub(crate) left: Side,
     pub(crate) right: Side,
-    /// The type in which is computed.
+    /// Type of the computation.
     pub(crate) ty: Type,
     pub(crate) join: Join,
 }
@@ -134,27 +134,27 @@ pub(crate) struct Binary {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     pub(crate) slot: Slot,
-    /// Whether it has one value at most, which goes with all of the other side.
+    /// Whether there is at most one value, which is combined with each value of the other side.
     pub(crate) singular: bool,
     pub(crate) scale: Scale,
 }
 
-/// A conversion of units that is nothing but a factor.
+/// Conversion of units by a factor alone.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Factor {
-    /// Of floating point numbers.
+    /// Factor for floating-point numbers.
     Real(f64),
-    /// Of integers smaller than the limit: one of the two is 1. Larger ones may overflow as in libpcp, which has both a
-    /// multiplier and a divisor.
+    /// Factor for integers below `limit`; `mul` or `div` is 1. Larger integers may overflow as in libpcp, which has
+    /// both a multiplier and a divisor.
     Ratio { mul: u64, div: u64, limit: u64 },
 }
 
-/// How a difference becomes a rate.
+/// Conversion of a difference to a rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
-    /// Of a counter, what decreases has no rate.
+    /// Whether the operand is a counter, which has no rate when it decreases.
     pub(crate) counter: bool,
-    /// From the operand's time to seconds, for a utilization.
+    /// Factor from the operand's unit of time to seconds, for a utilization.
     pub(crate) time_scale: f64,
 }
 
@@ -163,7 +163,7 @@ pub(crate) struct Instance {
     pub(crate) name: Box<str>,
     pub(crate) indom: Option<InDom>,
     pub(crate) id: Option<u32>,
-    /// Where it is among these instances.
+    /// Index of the instance in `among`.
     pub(crate) place: Option<u32>,
     pub(crate) among: Arc<Ids>,
 }
@@ -173,9 +173,9 @@ pub(crate) struct Pattern {
     pub(crate) regex: Regex,
     pub(crate) invert: bool,
     pub(crate) indom: Option<InDom>,
-    /// Sorted: instances whose names have been compared.
+    /// Whether each instance matches, sorted by instance, for those whose names have been compared.
     pub(crate) known: Vec<(u32, bool)>,
-    /// Whether all of the names could be had.
+    /// Whether the source had the names of all instances.
     pub(crate) complete: bool,
     pub(crate) among: Arc<Ids>,
     pub(crate) places: Vec<u32>,
@@ -186,7 +186,7 @@ pub(crate) struct Pattern {
 #[derive(Debug)]
 pub(crate) struct Ternary {
     pub(crate) guard: (Slot, Meta),
-    /// `None` for `novalue`.
+    /// Column and descriptor of the left arm; `None` for `novalue()`.
     pub(crate) left: Option<(Slot, Meta)>,
     pub(crate) right: Option<(Slot, Meta)>,
     pub(crate) select: Select,

@@ -1,10 +1,10 @@
-//! The descriptor of an operation from those of its operands.
+//! Rules for the descriptor of an operation, given those of its operands.
 
 use super::data::Scale;
 use super::expr::{BinaryOp, Function};
 use pmapi::{Atom, InDom, Semantics, Type, Units};
 
-/// A descriptor without the metric's identifier.
+/// Descriptor without a PMID.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Meta {
     pub(crate) ty: Type,
@@ -19,12 +19,12 @@ impl Meta {
     }
 }
 
-/// What each operand's values are multiplied with, so that both have the result's scale.
+/// Conversions of both operands to the scale of the result.
 pub(crate) type Scales = (Scale, Scale);
 
 pub(crate) type Reason = &'static str;
 
-/// An operand of a binary operator.
+/// Operand of a binary operator.
 #[derive(Clone, Copy)]
 pub(crate) struct Side {
     pub(crate) meta: Meta,
@@ -99,7 +99,7 @@ fn dimensions_allowed(op: BinaryOp, left: &Meta, right: &Meta) -> Result<(), Rea
     const COUNT: (i8, i8, i8, i8) = (0, 0, 1, 0);
     const NONE: (i8, i8, i8, i8) = (0, 0, 0, 0);
     let (l, r) = (dims(left.units), dims(right.units));
-    // Meant for a comparison with a constant, libpcp makes this exception for operands of one type.
+    // libpcp means comparisons with a constant, but exempts all operands of this type.
     let exempt = op.is_relation() && (left.ty == Type::U32 || right.ty == Type::U32);
     if op.is_relation() || matches!(op, BinaryOp::Plus | BinaryOp::Minus) {
         let count = (l == COUNT && r == NONE) || (l == NONE && r == COUNT);
@@ -143,19 +143,19 @@ fn semantics(op: BinaryOp, left: Semantics, right: Semantics) -> Semantics {
     }
 }
 
-/// The type in which two numbers are computed. The order of the types' codes is that of their strength.
+/// Returns the type in which two numbers are computed. The codes of the types ascend in the order of promotion.
 pub(crate) fn promote(left: Type, right: Type) -> Type {
     left.max(right)
 }
 
-/// Dimension and scale of one kind.
+/// Dimension and scale of space, time or count.
 #[derive(Clone, Copy)]
 struct Part {
     dim: i32,
     scale: i32,
 }
 
-/// The units of a result, beginning with those of one operand, and the operands' scales.
+/// Returns the units of a result and the conversions of the operands. `base` is the units of one operand.
 fn units(op: BinaryOp, base: Units, left: Units, right: Units) -> (Units, Scales) {
     let parts = |u: Units| {
         [
@@ -169,7 +169,7 @@ fn units(op: BinaryOp, base: Units, left: Units, right: Units) -> (Units, Scales
     for (kind, (out, (l, r))) in result.iter_mut().zip(parts(left).into_iter().zip(parts(right))).enumerate() {
         if l.dim != 0 && r.dim != 0 {
             out.scale = l.scale.max(r.scale);
-            // Fewer of a larger unit; more when the unit divides.
+            // A larger unit makes the value smaller, or larger if the dimension is negative.
             for (scale, part) in [(&mut scales.0, l), (&mut scales.1, r)] {
                 let factor = if part.dim > 0 { &mut scale.div } else { &mut scale.mul };
                 *factor *= steps(kind, part.scale, out.scale);
@@ -197,7 +197,7 @@ fn units(op: BinaryOp, base: Units, left: Units, right: Units) -> (Units, Scales
     (pack(result, extra), scales)
 }
 
-/// How many of one scale are one of a larger scale.
+/// Returns how many units of scale `from` make one of the larger scale `to`.
 fn steps(kind: usize, from: i32, to: i32) -> f64 {
     (from..to)
         .map(|step| match (kind, step) {
@@ -210,7 +210,7 @@ fn steps(kind: usize, from: i32, to: i32) -> f64 {
         .product()
 }
 
-/// The word of units. As in C a dimension that its field has no room for wraps around.
+/// Packs units into a word. As in C, a dimension that does not fit into its field wraps around.
 fn pack([space, time, count]: [Part; 3], (unit, scale): (i8, u8)) -> Units {
     let field = |value: i32, width: u32, at: u32| (value as u32 & ((1 << width) - 1)) << at;
     let dims = field(space.dim, 4, 28) | field(time.dim, 4, 24) | field(count.dim, 4, 20);
@@ -285,7 +285,7 @@ pub(crate) fn rescale(of: Meta, units: Units) -> Result<Meta, Reason> {
     Ok(Meta { units, ..of })
 }
 
-/// The arms of a ternary when neither is `novalue` and both may be chosen.
+/// Checks the arms of a ternary if neither is `novalue` and either may be chosen.
 pub(crate) fn arms(left: &Meta, right: &Meta) -> Result<(), Reason> {
     let (l, r) = (left.units, right.units);
     let different = match () {

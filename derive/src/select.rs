@@ -1,4 +1,4 @@
-//! The ternary operator: for each instance, the value of one arm.
+//! Ternary operator: for each instance, the value of one arm.
 
 use std::sync::Arc;
 
@@ -6,10 +6,11 @@ use super::data::{Data, Number};
 use super::join::Lookup;
 use super::values::{Ids, Values};
 
-/// Where the instances of a result are among those of guard and arms. Found again only when any of these change.
+/// Positions of the result's instances in the guard and the arms. Recomputed only when the instances of one of them
+/// change.
 #[derive(Debug)]
 pub(crate) struct Select {
-    /// Of the guard and of both arms, as far as they have any.
+    /// Instances of the guard and of both arms; empty without an instance domain.
     sources: [Arc<Ids>; 3],
     ids: Arc<Ids>,
     places: [Places; 3],
@@ -21,10 +22,10 @@ pub(crate) struct Select {
 enum Places {
     /// No instance has a value.
     None,
-    /// The same one for all.
+    /// One value for all instances.
     #[default]
     First,
-    /// The same place in both.
+    /// The same position as in the result.
     Same,
     List(Vec<u32>),
 }
@@ -51,11 +52,11 @@ impl Places {
     }
 }
 
-/// The guard or an arm: its values, `None` for `novalue`; and whether it has an instance domain.
+/// Guard or arm: its values, `None` for `novalue`; and whether it has an instance domain.
 pub(crate) type Side<'a> = (Option<&'a Values>, bool);
 
 impl Select {
-    /// All arms that are not `novalue`, and the guard, have values.
+    /// Computes the result. The guard and each arm that is not `novalue` must have values.
     pub(crate) fn run(&mut self, guard: &Values, sides: [Side<'_>; 3], output: &mut Values) {
         self.update(sides);
         self.truth.clear();
@@ -90,7 +91,7 @@ impl Select {
         }
     }
 
-    /// The arm that all values come from, when the guard has one value for all and the arm the result's instances.
+    /// Returns the arm of all values, if the guard has one value for all and the arm has the result's instances.
     fn chosen_for_all<'a>(&self, [left, right]: [Option<&'a Data>; 2]) -> Option<&'a Data> {
         let [Places::First, left_places, right_places] = &self.places else { return None };
         let (places, arm) = if *self.truth.first()? { (left_places, left) } else { (right_places, right) };
@@ -157,7 +158,7 @@ impl Select {
     }
 }
 
-/// The instances of the left side, and behind them those that only the right one has.
+/// Returns the instances of the left side, followed by those that only the right side has.
 fn union(left: &Arc<Ids>, right: &Arc<Ids>) -> Arc<Ids> {
     if Arc::ptr_eq(left, right) {
         return Arc::clone(left);

@@ -1,61 +1,65 @@
-//! Where descriptors and values come from.
+//! Sources of descriptors and values.
 
 use super::program::Operand;
 use super::values::Load;
 use pmapi::{Desc, Error, InDom, Inst};
 
-/// What there is of a metric that has no descriptor.
+/// Reason why a metric has no descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Missing {
-    /// There is no metric of this name.
+    /// No metric has this name.
     Name,
-    /// There is a metric, but its descriptor is not to be had.
+    /// The metric exists, but its descriptor is not available.
     Desc,
 }
 
-/// Names and descriptors, for binding. Each name is looked up once; [`Definition::names`](super::Definition::names)
-/// has them all beforehand, for who wants to ask for all of them at once.
+/// Source of names and descriptors for binding.
+///
+/// Binding looks each name up once. To fetch all descriptors in one request, take the names from
+/// [`Definition::names`](super::Definition::names) beforehand.
 pub trait Metadata {
-    /// The descriptor of a metric (pmLookupName(3) and pmLookupDesc(3)).
+    /// Returns the descriptor of a metric (pmLookupName(3) and pmLookupDesc(3)).
     ///
     /// # Errors
-    /// What is missing.
+    /// [`Missing::Name`] if the metric does not exist, [`Missing::Desc`] if only its descriptor is not available.
     fn lookup(&mut self, name: &str) -> Result<Desc, Missing>;
 
-    /// Whether two instance domains have the same instances, which a file of PCP's says of some.
+    /// Returns whether two instance domains always have the same instances, as a file of PCP says of some. By default
+    /// only equal domains do.
     fn equivalent(&self, left: InDom, right: InDom) -> bool {
         left == right
     }
 
-    /// Whether a metric that is not derived has the name of a definition, which then is no metric.
+    /// Returns whether a metric that is not derived has this name. Binding then refuses the definition.
     fn hides(&mut self, _name: &str) -> bool {
         false
     }
 }
 
-/// The values of one sample.
+/// Source of values for evaluation.
 pub trait Source {
-    /// Gives the values of an operand in the sample (its value set in pmFetch(3)'s result).
+    /// Adds the values of an operand in the current sample: its value set in the result of pmFetch(3).
     ///
     /// # Errors
-    /// The error in place of values.
+    /// The error that stands in place of the operand's values.
     fn values(&mut self, operand: &Operand, load: &mut Load<'_>) -> Result<(), Error>;
 
-    /// Adds the instances of a domain to a list (pmGetInDom(3)), for a constant with an instance domain.
+    /// Appends the instances of a domain to `list` (pmGetInDom(3)). Evaluation needs them for a constant with an
+    /// instance domain.
     ///
     /// # Errors
-    /// When the instances are not to be had.
+    /// An error such as `PM_ERR_INDOM` if the instances are not available. It stands in place of the constant's values.
     fn instances(&mut self, indom: InDom, list: &mut Vec<Inst>) -> Result<(), Error>;
 
-    /// Adds the name of an instance to a text (pmNameInDom(3)), for `matchinst`.
+    /// Appends the external name of an instance to `name` (pmNameInDom(3)). Evaluation needs it for `matchinst`.
     ///
     /// # Errors
-    /// When the instance has no name.
+    /// An error such as `PM_ERR_INST` if the instance has no name. `matchinst` then omits the instance.
     fn instance_name(&mut self, indom: InDom, inst: Inst, name: &mut Vec<u8>) -> Result<(), Error>;
 
-    /// The instance with a name (pmLookupInDom(3)), for `[instance]`.
+    /// Returns the instance with an external name (pmLookupInDom(3)). Evaluation needs it for `[instance]`.
     ///
     /// # Errors
-    /// When there is none.
+    /// An error such as `PM_ERR_INST` if no instance has the name. `[instance]` then has no value.
     fn instance_id(&mut self, indom: InDom, name: &str) -> Result<Inst, Error>;
 }

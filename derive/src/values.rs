@@ -1,4 +1,4 @@
-//! The values of one metric in one sample, in columns.
+//! Columns: the values of one metric in one sample.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,12 +6,12 @@ use super::data::Data;
 use pmapi::id::OptionWord;
 use pmapi::{Atom, Error, Inst, Type};
 
-/// The instances of values. Columns of one instance domain share them as long as they don't change.
+/// Instances of a column. Columns of one instance domain share them while they do not change.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Ids {
-    /// The words of the instances, `PM_IN_NULL` for the one of a singular metric.
+    /// Instance identifiers; `PM_IN_NULL` for a singular metric.
     pub(crate) list: Vec<u32>,
-    /// Whether each is larger than the one before.
+    /// Whether each identifier is larger than the one before.
     pub(crate) ascending: bool,
 }
 
@@ -19,12 +19,12 @@ static NONE: LazyLock<Arc<Ids>> = LazyLock::new(|| Ids::new(Vec::new()));
 static SINGULAR: LazyLock<Arc<Ids>> = LazyLock::new(|| Ids::new(vec![u32::MAX]));
 
 impl Ids {
-    /// No instances.
+    /// The shared empty list.
     pub(crate) fn none() -> &'static Arc<Ids> {
         &NONE
     }
 
-    /// What a singular metric has.
+    /// The shared list of a singular metric.
     pub(crate) fn singular() -> &'static Arc<Ids> {
         &SINGULAR
     }
@@ -35,7 +35,7 @@ impl Ids {
     }
 }
 
-/// The values of a metric in a sample: a column of instances and a column of numbers or of texts.
+/// Values of a metric in a sample: a column of instances and a column of numbers or of byte strings.
 #[derive(Debug)]
 pub struct Values {
     pub(crate) ids: Arc<Ids>,
@@ -44,14 +44,14 @@ pub struct Values {
     pub(crate) status: Result<(), Error>,
 }
 
-/// No values.
+/// Returns an empty column of type `U32`.
 impl Default for Values {
     fn default() -> Values {
         Values::new(Type::U32)
     }
 }
 
-/// [`Clone::clone_from`] uses the memory of values of the same type again.
+/// [`Clone::clone_from`] reuses the memory of a column of the same type.
 impl Clone for Values {
     fn clone(&self) -> Values {
         Values { ids: Arc::clone(&self.ids), data: self.data.clone(), ty: self.ty, status: self.status }
@@ -71,46 +71,50 @@ impl Clone for Values {
 }
 
 impl Values {
-    /// No values, of a type that is to come.
+    /// Returns an empty column.
     pub(crate) fn new(ty: Type) -> Values {
         Values { ids: Arc::clone(Ids::none()), data: Data::new(ty), ty, status: Ok(()) }
     }
 
-    /// The number of values; 0 when there is an error.
+    /// Returns the number of values; 0 if there is an error.
     pub fn len(&self) -> usize {
         self.ids.list.len()
     }
 
-    /// Whether there are no values.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.ids.list.is_empty()
     }
 
-    /// Whether other values are for the same instances, in the same order.
+    /// Returns whether other values are for the same instances, in the same order.
     pub fn same_instances(&self, other: &Values) -> bool {
         Arc::ptr_eq(&self.ids, &other.ids) || self.ids.list == other.ids.list
     }
 
-    /// The type of the values.
+    /// Returns the type of the values.
     pub fn ty(&self) -> Type {
         self.ty
     }
 
-    /// The error that stands in place of values.
+    /// Returns the error in place of values, if there is one.
+    ///
+    /// # Errors
+    /// The error that the sample has for the metric.
     pub fn status(&self) -> Result<(), Error> {
         self.status
     }
 
-    /// Each value with its instance, which is `None` for a singular metric.
+    /// Returns each value with its instance, which is `None` for a singular metric.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Option<Inst>, Atom<'_>)> {
         let ids = self.ids.list.iter().enumerate();
         ids.map(|(at, id)| (Inst::from_word(*id), self.data.atom(at, self.ty)))
     }
 
-    /// Does something with each value, as [`Values::iter`] has them, in a loop of its own for each type.
+    /// Calls `each` for every value with its instance, as [`Values::iter`] returns them. Faster than `iter`, because
+    /// each type has a loop of its own.
     ///
     /// # Errors
-    /// The first one, which ends it.
+    /// The first error of `each`, which ends the loop.
     pub fn try_each<E>(&self, mut each: impl FnMut(Option<Inst>, Atom<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut ids = self.ids.list.iter().map(|id| Inst::from_word(*id));
         macro_rules! numbers {
@@ -124,25 +128,25 @@ impl Values {
         numbers!(I32 U32 I64 U64 Float Double)
     }
 
-    /// No values, and an error or none.
+    /// Removes the values and sets the status.
     pub(crate) fn fail(&mut self, status: Result<(), Error>) {
         self.status = status;
         self.data.clear();
         self.ids = Arc::clone(Ids::none());
     }
 
-    /// Begins a new set of values for known instances.
+    /// Removes the values and sets the instances of the next ones.
     pub(crate) fn begin(&mut self, ids: &Arc<Ids>) {
         self.data.clear();
         self.set_ids(ids);
     }
 
-    /// Begins the one value of a singular metric.
+    /// Removes the values and sets the instances for the one value of a singular metric.
     pub(crate) fn begin_singular(&mut self) {
         self.begin(Ids::singular());
     }
 
-    /// The instances of values that are there already.
+    /// Sets the instances of the present values.
     pub(crate) fn set_ids(&mut self, ids: &Arc<Ids>) {
         self.status = Ok(());
         if !Arc::ptr_eq(&self.ids, ids) {
@@ -150,7 +154,7 @@ impl Values {
         }
     }
 
-    /// The same from a list, which allocates only when the instances are others than before.
+    /// Sets the instances of the present values from a list. Allocates only if they have changed.
     pub(crate) fn set_list(&mut self, list: &[u32]) {
         self.status = Ok(());
         if self.ids.list != list {
@@ -159,7 +163,7 @@ impl Values {
     }
 }
 
-/// Takes the values of an operand from a [`Source`](super::Source).
+/// Receiver of an operand's values from a [`Source`](super::Source).
 #[derive(Debug)]
 pub struct Load<'a> {
     values: &'a mut Values,
@@ -168,7 +172,7 @@ pub struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    /// `list` is memory to use.
+    /// Removes the values of the previous sample. `list` is memory to reuse.
     pub(crate) fn new(values: &'a mut Values, list: &'a mut Vec<u32>) -> Load<'a> {
         values.status = Ok(());
         values.data.clear();
@@ -176,12 +180,12 @@ impl<'a> Load<'a> {
         Load { values, list }
     }
 
-    /// The type that values must have: that of the descriptor which the operand was bound with.
+    /// Returns the type that the values must have: that of the descriptor with which the operand was bound.
     pub fn ty(&self) -> Type {
         self.values.ty
     }
 
-    /// Adds a value; no instance for the one of a singular metric. A value of another type makes the operand
+    /// Adds a value; `inst` is `None` for a singular metric. A value of another type makes the operand fail with
     /// `PM_ERR_CONV`.
     #[inline]
     pub fn push(&mut self, inst: Option<Inst>, value: Atom<'_>) {
@@ -191,7 +195,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Adds values as [`Load::push`] does, which is faster for many: a loop over values of one kind.
+    /// Adds values as [`Load::push`] does. Faster for many values, because the loop handles one type.
     #[inline]
     pub fn extend<'v>(&mut self, values: impl IntoIterator<Item = (Option<Inst>, Atom<'v>)>) {
         let Load { values: Values { data, status, .. }, list } = self;
@@ -227,7 +231,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Whether the instances are others than in the sample before.
+    /// Completes the sample with its instances or its error. Returns whether the instances have changed.
     pub(crate) fn finish(self, result: Result<(), Error>) -> bool {
         let Load { values, list } = self;
         if let Err(error) = result.and(values.status) {
@@ -242,8 +246,8 @@ impl<'a> Load<'a> {
     }
 }
 
-/// Adds instances to a list and numbers to a column. Room for as many as are known to come is made beforehand, so that
-/// no value needs a check of its own.
+/// Appends instances to a list and numbers to a column. Reserves memory beforehand if the number of values is known, so
+/// that no value needs a check of its own.
 #[inline]
 fn append<'v, T: Copy + Default>(
     list: &mut Vec<u32>,

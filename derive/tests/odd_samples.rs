@@ -1,4 +1,4 @@
-//! Samples as no decent agent gives them: evaluation takes them as they come, and never panics.
+//! Samples that no well-behaved agent sends: evaluation accepts them all, and never panics.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -45,8 +45,7 @@ fn desc(name: &str) -> Option<Desc> {
     Some(Desc { pmid: PmId::new(domain, Item::new(0, item)), ty, indom, semantics, units: Units::NONE })
 }
 
-/// For each operand what there is in its place: an error, or values with or without instances, perhaps of a type that
-/// the metric does not have.
+/// Value set of each operand: an error, or values with or without instances, possibly not of the metric's type.
 type Sample = [Result<Vec<(Option<u32>, u64)>, ()>; 4];
 
 struct Odd(Sample);
@@ -61,7 +60,7 @@ impl Source for Odd {
     fn values(&mut self, operand: &Operand, load: &mut Load<'_>) -> Result<(), Error> {
         let values = self.0[usize::from(operand.desc.pmid.item().item())].as_ref().map_err(|()| Error::AGAIN)?;
         for (inst, value) in values {
-            // One in five is of another type.
+            // One in five has another type than the metric.
             let atom = if value % 5 == 0 { Atom::U64(*value) } else { Atom::U32(*value as u32) };
             load.push(inst.map(Inst::new), atom);
         }

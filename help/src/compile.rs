@@ -1,8 +1,8 @@
 //! The writer of compiled files.
 //!
-//! `base.pag` holds the texts, each ended by a NUL, after a header line. `base.dir` is an index of
-//! records of three words in the machine's byte order: key, offset of the summary, offset of the
-//! text. Its first record is a header: magic, format, number of entries.
+//! `base.pag` contains the texts, each terminated by a NUL, after a header line. `base.dir` is the index. Its records
+//! have three words in native byte order: key, offset of the summary and offset of the text in `base.pag`. The first
+//! record is a header: magic number, format, number of entries.
 
 use crate::bytes::{trim_newlines_end, trim_space_start};
 use crate::{Entry, Error, Target};
@@ -11,32 +11,35 @@ use std::collections::HashSet;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// `PcPh`
+/// `PcPh`, in ASCII.
 pub(crate) const MAGIC: u32 = 0x5063_5068;
-/// `1` (an index), `2` (the format's version), two bytes of zero.
+/// `1` for an index and `2` for the version of the format, in ASCII; then two zero bytes.
 pub(crate) const FORMAT: u32 = 0x3132_0000;
-/// The bits of [`FORMAT`] that count.
+/// Bits of [`FORMAT`] that readers compare.
 pub(crate) const FORMAT_MASK: u32 = 0xffff_0000;
-/// `2`: texts; `2`: the format's version.
+/// Header line: magic number, `2` for texts, `2` for the version of the format.
 const PAG_HEADER: &[u8] = b"PcPh22\n";
-/// Bits of a key that the index is sorted by after the kind of the target.
+/// Bits of a key that the index is sorted by: cluster and item of a metric, serial of an instance domain.
 const SERIAL: u32 = 0x3f_ffff;
 
 /// The content of a pair of compiled files.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Files {
-    /// Of `base.dir`, the index.
+    /// Content of `base.dir`, the index.
     pub dir: Vec<u8>,
-    /// Of `base.pag`, the texts.
+    /// Content of `base.pag`, the texts.
     pub pag: Vec<u8>,
 }
 
 impl Files {
-    /// Writes `base.dir` and `base.pag`. Both are on the disk under temporary names before the first takes its place, so
-    /// that a full disk leaves the old pair, and a running agent never sees half a file.
+    /// Writes `base.dir` and `base.pag`.
+    ///
+    /// Both are on the disk under temporary names before the first one is renamed. A full disk therefore leaves the old
+    /// pair, and a running agent never reads an incomplete file.
     ///
     /// # Errors
-    /// [`Error::Io`] when one cannot be written.
+    ///
+    /// [`Error::Io`] when a file cannot be written or renamed.
     pub fn write(&self, base: &Path) -> Result<(), Error> {
         let pag = prepare(&with_suffix(base, ".pag"), &self.pag)?;
         let dir = prepare(&with_suffix(base, ".dir"), &self.dir)?;
@@ -57,17 +60,23 @@ fn at(path: PathBuf) -> impl FnOnce(io::Error) -> Error {
     |source| Error::Io { path, source }
 }
 
-/// `base.dir` from `base`, also when `base` has a dot.
+/// Appends `suffix` to `base`. `Path::with_extension` would replace what follows a dot in `base`.
 pub(crate) fn with_suffix(base: &Path, suffix: &str) -> std::path::PathBuf {
     let mut path = base.as_os_str().to_os_string();
     path.push(suffix);
     path.into()
 }
 
-/// The compiled files of entries, the same bytes that newhelp(1) writes for them.
+/// Compiles entries to the same bytes that newhelp(1) writes for them.
 ///
-/// Fails for two entries with one target, a name that is empty or has white space, a summary with a
-/// newline, a NUL in any text, and over 4 GiB of text.
+/// # Errors
+///
+/// [`Error::Entry`] when
+/// - two entries have one target,
+/// - a name is empty or contains white space,
+/// - a summary contains a newline,
+/// - a name, summary or text contains a NUL, or
+/// - the texts exceed 4 GiB.
 pub fn compile(entries: &[Entry]) -> Result<Files, Error> {
     let mut pag = PAG_HEADER.to_vec();
     let mut index = Vec::with_capacity(entries.len());
@@ -88,8 +97,8 @@ pub fn compile(entries: &[Entry]) -> Result<Files, Error> {
         pag.push(0);
         index.push([entry.target.key(), oneline, text]);
     }
-    // Metrics before instance domains, each by serial; the order of the source decides between
-    // domains.
+    // Metrics come before instance domains, each kind by the low 22 bits of its identifiers. The sort is stable: if
+    // only the domains differ, the order of `entries` remains.
     index.sort_by_key(|[key, ..]| (key & Target::INDOM, key & SERIAL));
     let count = u32::try_from(index.len()).unwrap_or(u32::MAX);
     let header = [MAGIC, FORMAT, count];

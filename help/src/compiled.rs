@@ -5,18 +5,18 @@ use crate::{Error, Target};
 use std::path::Path;
 use std::{fs, mem};
 
-/// Bytes of a record of the index.
+/// Length of a record of the index, in bytes.
 const RECORD: usize = 3 * mem::size_of::<u32>();
 
 /// A pair of compiled files in memory (pmdaOpenHelp(3)).
 ///
-/// Both files are read and every offset is checked at once: what happens to the files later, or a
-/// malformed one, cannot disturb a lookup. To see a new version, open again.
+/// [`Compiled::open`] reads both files and checks every offset, so that lookups cannot fail later. To see a new version
+/// of the files, open them again.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// By key, which is unique.
+    /// Records sorted by key, which is unique.
     index: Box<[Record]>,
-    /// Positions in `index` in the order of the file.
+    /// Positions in `index`, in the order of the file.
     order: Box<[u32]>,
     pag: Box<[u8]>,
 }
@@ -24,13 +24,20 @@ pub struct Compiled {
 #[derive(Clone, Debug)]
 struct Record {
     key: u32,
-    /// Offsets in `pag`, each with a NUL somewhere after it.
+    /// Offset of the summary in `pag`. A NUL follows it somewhere.
     oneline: u32,
+    /// Offset of the full text in `pag`. A NUL follows it somewhere.
     text: u32,
 }
 
 impl Compiled {
     /// Reads `base.dir` and `base.pag`.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Io`] when a file cannot be read,
+    /// - [`Error::Version`] when `base.dir` is not an index of version 2,
+    /// - [`Error::Format`] when a record or the end of a text is missing.
     pub fn open(base: &Path) -> Result<Compiled, Error> {
         let dir_path = with_suffix(base, ".dir");
         let dir = fs::read(&dir_path).map_err(Error::io(&dir_path))?;
@@ -39,7 +46,12 @@ impl Compiled {
         Self::parse(&dir, pag, &dir_path, &pag_path)
     }
 
-    /// The same from the files' content.
+    /// Reads the contents of the two files. Errors have the names `help.dir` and `help.pag`.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Version`] when `dir` is not an index of version 2,
+    /// - [`Error::Format`] when a record or the end of a text is missing.
     pub fn from_bytes(dir: Vec<u8>, pag: Vec<u8>) -> Result<Compiled, Error> {
         Self::parse(&dir, pag, Path::new("help.dir"), Path::new("help.pag"))
     }
@@ -74,7 +86,8 @@ impl Compiled {
         Ok(Self::sorted(index, pag))
     }
 
-    /// Of entries with one key, pmdaGetHelp(3) finds the first and pmdaGetInDomHelp(3) the last.
+    /// Sorts records by key. If several have one key, it keeps the one that C returns: the first for metrics
+    /// (pmdaGetHelp(3)), the last for instance domains (pmdaGetInDomHelp(3)).
     fn sorted(mut index: Vec<(usize, Record)>, pag: Vec<u8>) -> Compiled {
         index.sort_by_key(|(_, record)| record.key);
         index.dedup_by(|later, kept| {
@@ -93,19 +106,21 @@ impl Compiled {
         }
     }
 
-    /// The summary of a metric or instance domain (pmdaGetHelp(3), pmdaGetInDomHelp(3) with
-    /// `PM_TEXT_ONELINE`), possibly empty. Allocates nothing.
+    /// Returns the summary, which may be empty (pmdaGetHelp(3) and pmdaGetInDomHelp(3) with `PM_TEXT_ONELINE`).
+    ///
+    /// Returns `None` when the target has no entry. Does not allocate.
     pub fn oneline(&self, target: Target) -> Option<&[u8]> {
         self.string(self.record(target)?.oneline)
     }
 
-    /// The full text (`PM_TEXT_HELP`), possibly empty, without a newline at the end. Allocates
-    /// nothing.
+    /// Returns the full text, which may be empty (pmdaGetHelp(3) and pmdaGetInDomHelp(3) with `PM_TEXT_HELP`).
+    ///
+    /// Returns `None` when the target has no entry. Does not allocate.
     pub fn text(&self, target: Target) -> Option<&[u8]> {
         self.string(self.record(target)?.text)
     }
 
-    /// What there is help on, in the order of the index.
+    /// Returns the targets of all entries, in the order of the index file.
     pub fn targets(&self) -> impl Iterator<Item = Target> {
         self.order.iter().filter_map(|at| Target::from_key(self.index.get(*at as usize)?.key))
     }
@@ -115,7 +130,7 @@ impl Compiled {
         self.index.get(at)
     }
 
-    /// The string at an offset, without the NUL that ends it.
+    /// Returns the string at an offset, without the NUL that terminates it.
     fn string(&self, offset: u32) -> Option<&[u8]> {
         let rest = self.pag.get(offset as usize..)?;
         rest.get(..rest.iter().position(|b| *b == 0)?)

@@ -1,3 +1,5 @@
+//! Errors of help text.
+
 use crate::Target;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,46 +8,46 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file could not be opened, read or written.
+    /// A file could not be opened, read, written or renamed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The reason.
+        /// Error of the system call.
         source: io::Error,
     },
     /// A help source is malformed.
     #[error("{}:{line}: {reason}", path.display())]
     Source {
-        /// The file.
+        /// Path of the source.
         path: PathBuf,
-        /// The line, from 1.
+        /// First line of the malformed entry, from 1.
         line: usize,
-        /// The reason.
+        /// Description of the mistake.
         reason: String,
     },
-    /// A file is no index of help text, or one of another version than 2.
+    /// A file is not an index of help text, or has another version than 2.
     #[error("{}: not the index of version 2 help text", path.display())]
     Version {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// A compiled file is malformed.
     #[error("{}: {reason}", path.display())]
     Format {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The reason.
+        /// Description of the mistake.
         reason: String,
     },
-    /// An entry cannot be written.
+    /// The format cannot express an entry.
     #[error("help text of {name} ({target}): {reason}")]
     Entry {
-        /// The entry's name.
+        /// Name of the entry.
         name: String,
-        /// The entry's target.
+        /// Target of the entry.
         target: Target,
-        /// The reason.
+        /// Description of the mistake.
         reason: &'static str,
     },
 }
@@ -64,7 +66,8 @@ impl Error {
     }
 }
 
-/// What pmdaOpenHelp(3) returns in the same case: `-EINVAL` for malformed files.
+/// The code that pmdaOpenHelp(3) returns for the same failure: that of the system call, or `-EINVAL` for a malformed
+/// file.
 impl From<Error> for pmapi::Error {
     fn from(e: Error) -> Self {
         const EINVAL: i32 = 22;

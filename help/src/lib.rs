@@ -1,9 +1,8 @@
-//! Help text of metrics and instance domains: the source format, and the compiled files that an
-//! agent answers pmLookupText(3) and pmLookupInDomText(3) from.
+//! Help text of metrics and instance domains: the source format of newhelp(1), and the compiled files from which an
+//! agent answers pmLookupText(3) and pmLookupInDomText(3).
 //!
-//! [`source`] reads and writes the format that newhelp(1) reads, [`compile()`] makes the pair of files
-//! `base.dir` and `base.pag` from entries, and [`Compiled`] looks text up in such a pair. Texts are
-//! bytes: PCP promises no encoding.
+//! [`source`] reads and writes the source format, [`compile()`] creates the pair of files `base.dir` and `base.pag`,
+//! and [`Compiled`] looks up text in such a pair. Texts are bytes, because PCP specifies no encoding.
 //!
 //! ```
 //! use help::{Compiled, Entry, Target};
@@ -31,7 +30,7 @@ pub use error::Error;
 use pmapi::{InDom, PmId};
 use std::fmt;
 
-/// What a text describes.
+/// The metric or instance domain that a help text describes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Target {
     /// A metric.
@@ -41,10 +40,10 @@ pub enum Target {
 }
 
 impl Target {
-    /// Marks instance domains in the key of a compiled entry. Neither kind of identifier uses it.
+    /// Bit of a key that marks instance domains. It is zero in every identifier.
     const INDOM: u32 = 1 << 31;
 
-    /// The word that the compiled files know the target by.
+    /// Returns the key of the target in the compiled index.
     const fn key(self) -> u32 {
         match self {
             Target::Metric(pmid) => pmid.word() & !Self::INDOM,
@@ -52,7 +51,8 @@ impl Target {
         }
     }
 
-    /// The target with a key. `Some` for every key: without the mark no word is all ones.
+    /// Returns the target of a key. Never `None`: all ones is the only word that is not an identifier, and without the
+    /// mark no word is all ones.
     const fn from_key(key: u32) -> Option<Target> {
         if key & Self::INDOM == 0 {
             match PmId::from_word(key) {
@@ -80,7 +80,7 @@ impl From<InDom> for Target {
     }
 }
 
-/// `domain.cluster.item` for a metric, `domain.serial` for an instance domain.
+/// Formats as `domain.cluster.item` for a metric and as `domain.serial` for an instance domain.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -90,22 +90,22 @@ impl fmt::Display for Target {
     }
 }
 
-/// The help on one metric or instance domain.
+/// The help text of one metric or instance domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// As the source has it: a metric's name or `domain.cluster.item`, an instance domain's
-    /// `domain.serial`. The compiled files carry it, nothing looks it up.
+    /// Name as in the source: a metric's name or `domain.cluster.item`, or `domain.serial` of an instance domain. The
+    /// compiled files contain it, but lookups ignore it.
     pub name: Vec<u8>,
-    /// What the texts describe.
+    /// The metric or instance domain.
     pub target: Target,
     /// The summary (`PM_TEXT_ONELINE`).
     pub oneline: Vec<u8>,
-    /// The full text (`PM_TEXT_HELP`), any number of lines, possibly none.
+    /// The full text (`PM_TEXT_HELP`), zero or more lines.
     pub text: Vec<u8>,
 }
 
 impl Entry {
-    /// An entry. White space before the summary and newlines after the text are no part of them.
+    /// Creates an entry. Removes white space before the summary and newlines after the text.
     pub fn new(
         name: impl Into<Vec<u8>>,
         target: impl Into<Target>,
@@ -119,7 +119,7 @@ impl Entry {
         Entry { name: name.into(), target: target.into(), oneline, text }
     }
 
-    /// Whether the entry can be written.
+    /// Checks that the source format and the compiled format can express the entry.
     fn check(&self) -> Result<(), Error> {
         let Entry { name, oneline, text, .. } = self;
         if name.is_empty() || name.iter().any(|b| bytes::is_space(*b)) {

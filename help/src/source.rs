@@ -1,9 +1,10 @@
 //! The source format of help text (newhelp(1)).
 //!
-//! A line `@ NAME SUMMARY` begins an entry, the lines up to the next `@` are its text. Lines that
-//! begin with `#` are comments, also within a text; what comes before the first `@` is ignored.
-//! `NAME` is a metric's name or `DOMAIN.CLUSTER.ITEM`, or an instance domain's `DOMAIN.SERIAL`, where
-//! `DOMAIN` is a number or, in an agent's file, the symbol of its `domain.h`.
+//! A line `@ NAME SUMMARY` begins an entry, and the lines up to the next `@` are its text. Lines that begin with `#`
+//! are comments, also within a text. Lines before the first `@` are ignored.
+//!
+//! `NAME` is a metric's name or `DOMAIN.CLUSTER.ITEM`, or an instance domain's `DOMAIN.SERIAL`. `DOMAIN` is a number
+//! or, in an agent's file, the symbol of its `domain.h`.
 
 use crate::bytes::{is_space, trim_newlines_end, trim_space_start};
 use crate::{Entry, Error, Target};
@@ -11,16 +12,16 @@ use pmapi::{Domain, InDom, Item, PmId, Serial};
 use std::path::Path;
 use std::str;
 
-/// What the names in a help source stand for.
+/// Resolves the names of a help source.
 pub trait Resolver {
-    /// The identifier of a metric.
+    /// Returns the PMID of a metric's name; `None` when it is unknown.
     fn metric(&self, name: &str) -> Option<PmId>;
 
-    /// The number of a symbol such as `SIMPLE`.
+    /// Returns the domain of a symbol such as `SIMPLE`; `None` when it is unknown.
     fn domain(&self, symbol: &str) -> Option<Domain>;
 }
 
-/// Knows numbers only.
+/// Resolves nothing: sources may only contain numbers.
 impl Resolver for () {
     fn metric(&self, _: &str) -> Option<PmId> {
         None
@@ -41,10 +42,12 @@ impl<R: Resolver + ?Sized> Resolver for &R {
     }
 }
 
-/// The entries of a help source in its order. `path` is for messages.
+/// Parses a help source into entries, in the order of the source. `path` appears in errors only.
 ///
-/// Fails at the first entry without a name, with a name that nobody knows, or with the target of an
-/// earlier entry.
+/// # Errors
+///
+/// [`Error::Source`] for the first entry that has no name, a name that [`target`] cannot resolve, the target of an
+/// earlier entry, or a NUL.
 pub fn parse(text: &[u8], path: &Path, resolver: &impl Resolver) -> Result<Vec<Entry>, Error> {
     let mut entries = Vec::new();
     let mut seen = std::collections::HashMap::new();
@@ -65,41 +68,41 @@ pub fn parse(text: &[u8], path: &Path, resolver: &impl Resolver) -> Result<Vec<E
     Ok(entries)
 }
 
-/// An entry whose name is not resolved.
+/// An entry of a help source with an unresolved name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Raw<'a> {
-    /// Where it begins, from 1.
+    /// Number of its first line, from 1.
     pub line: usize,
-    /// The line after its last one.
+    /// Number of the line after its last one.
     pub end: usize,
-    /// Its first line without the `@`; empty for an `@` alone.
+    /// First line after the `@` and white space; empty for an `@` alone.
     pub head: &'a [u8],
-    /// The first word of `head`.
+    /// First word of `head`.
     pub name: &'a [u8],
-    /// The rest of `head`.
+    /// Rest of `head`, without leading white space.
     pub oneline: &'a [u8],
-    /// The other lines without comments and newlines at the end.
+    /// Other lines, without comments and without newlines at the end.
     pub text: Vec<u8>,
 }
 
 impl Raw<'_> {
-    /// The name for messages and lookups.
+    /// Returns the name as text, for messages and for [`target`]. Invalid UTF-8 becomes U+FFFD.
     pub fn name(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(self.name)
     }
 
-    /// The entry, given what the name stands for.
+    /// Converts to an entry with the resolved target.
     pub fn into_entry(self, target: Target) -> Entry {
         Entry { name: self.name.to_vec(), target, oneline: self.oneline.to_vec(), text: self.text }
     }
 
-    /// Whether a NUL would cut the entry short in the compiled files.
+    /// Whether the entry contains a NUL, which would end a string early in the compiled files.
     pub fn has_nul(&self) -> bool {
         self.head.contains(&0) || self.text.contains(&0)
     }
 }
 
-/// The entries of a help source with unresolved names.
+/// Splits a help source into entries, without resolving their names.
 pub fn raw_entries(text: &[u8]) -> impl Iterator<Item = Raw<'_>> {
     let mut lines = text.split_inclusive(|b| *b == b'\n').zip(1..).peekable();
     while lines.next_if(|(line, _)| !line.starts_with(b"@")).is_some() {}
@@ -121,7 +124,11 @@ pub fn raw_entries(text: &[u8]) -> impl Iterator<Item = Raw<'_>> {
     })
 }
 
-/// What a name in a help source stands for: first a metric's name, then an identifier.
+/// Resolves a name of a help source, first as the name of a metric, then as `DOMAIN.CLUSTER.ITEM` or `DOMAIN.SERIAL`.
+///
+/// # Errors
+///
+/// A message when it is none of these, or when a number is out of range.
 pub fn target(name: &str, resolver: &impl Resolver) -> Result<Target, &'static str> {
     const UNKNOWN: &str = "neither a metric's name nor DOMAIN.CLUSTER.ITEM nor DOMAIN.SERIAL";
     if let Some(pmid) = resolver.metric(name) {
@@ -146,15 +153,20 @@ pub fn target(name: &str, resolver: &impl Resolver) -> Result<Target, &'static s
     Ok(Target::Metric(PmId::new(domain, item)))
 }
 
-/// The number; one that is too large for 32 bits is too large for every field.
+/// Parses a decimal number. One that needs more than 32 bits becomes `u32::MAX`, which is too large for every field.
 fn decimal(digits: &str) -> Option<u32> {
     (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().unwrap_or(u32::MAX))
 }
 
-/// The source text of entries, a blank line before each.
+/// Writes entries as a help source, with a blank line before each.
 ///
-/// Fails for what the format cannot express: a text with a line that begins with `#` or `@`, a
-/// summary of several lines, a name that is empty or has white space, and NUL bytes.
+/// # Errors
+///
+/// [`Error::Entry`] when the source format cannot express an entry:
+/// - a line of its text begins with `#` or `@`,
+/// - its summary contains a newline,
+/// - its name is empty or contains white space, or
+/// - it contains a NUL.
 pub fn write<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Result<Vec<u8>, Error> {
     let mut source = Vec::new();
     for entry in entries {

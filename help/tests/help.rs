@@ -1,4 +1,4 @@
-//! Help sources and compiled files, and that malformed ones do no harm.
+//! Help sources and compiled files, including malformed ones.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use pmapi::{Domain, InDom, Item, PmId, Serial};
 use proptest::prelude::*;
 use std::path::Path;
 
-/// Knows `simple.now` and `SIMPLE`.
+/// Resolves `simple.now` and `SIMPLE`.
 struct Simple;
 
 impl Resolver for Simple {
@@ -114,7 +114,7 @@ fn malformed_files() {
     let error = open(&files.dir, b"").unwrap_err();
     assert_eq!(pmapi::Error::from(error), pmapi::Error::from_errno(22));
 
-    // More than the index needs is no harm, nor is another order.
+    // Surplus bytes after the index and another order of records are accepted.
     let mut dir = files.dir.clone();
     let (first, second) = dir[12..36].split_at_mut(12);
     first.swap_with_slice(second);
@@ -144,7 +144,7 @@ fn files_that_change_are_no_matter() {
 }
 
 proptest! {
-    /// What the fuzz target `source` does.
+    /// The property of the fuzz target `source`.
     #[test]
     fn no_source_does_harm(text in "([@#\n \t.a0-9]|@ [1-9]{1,3}\\.[0-9]{1,4}(\\.[0-9]{1,4})? ?|\\PC|\\x00){0,80}") {
         let text = text.as_bytes();
@@ -163,7 +163,7 @@ proptest! {
         }
     }
 
-    /// What the fuzz target `compiled` does: an index with any records, or any bytes.
+    /// The property of the fuzz target `compiled`, for an index with arbitrary records and bytes.
     #[test]
     fn no_compiled_file_does_harm(
         count in 0..6_u32,
@@ -193,7 +193,7 @@ fn a_link_in_the_place_of_compiled_help_is_not_followed() {
     let attacker = testkit::Attacker::swaps(["help.pag", "help.dir", ".help.pag.new", ".help.dir.new", &pag, &dir]);
     let files = help::Files { dir: vec![1; 100], pag: vec![2; 100] };
     for _ in 0..200 {
-        // Others may remove what is in their directory, so that it may fail.
+        // The write may fail, because the attacker may remove files from its own directory.
         let _ = files.write(&attacker.dir().join("help"));
     }
     attacker.has_failed();
@@ -204,7 +204,7 @@ fn help_that_cannot_be_written_leaves_the_old_pair() {
     let dir = tempfile::tempdir().unwrap();
     let [base, pag, index] = ["help", "help.pag", "help.dir"].map(|name| dir.path().join(name));
     help::Files { dir: vec![1; 100], pag: vec![2; 100] }.write(&base).unwrap();
-    // What cannot be begun is seen before the first takes its place.
+    // A file that cannot be created is an error before the other one is replaced.
     std::fs::remove_file(&index).unwrap();
     std::fs::create_dir_all(index.join("full")).unwrap();
     assert!(help::Files { dir: vec![3; 100], pag: vec![4; 100] }.write(&base).is_err());

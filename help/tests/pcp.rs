@@ -1,4 +1,4 @@
-//! newhelp, chkhelp and libpcp_pmda of the installed PCP against ours, on the help text of its agents.
+//! Comparison of newhelp, chkhelp and lookups with those of the installed PCP, on the help text of its agents.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 const AGENTS: &str = "/var/lib/pcp/pmdas";
 const THEIRS: &str = "/usr/lib/pcp/bin";
 
-/// The directories of agents that have a file.
+/// Returns the directories of the agents that have a certain file.
 fn agents_with(file: &str) -> Vec<PathBuf> {
     let dirs = fs::read_dir(AGENTS).unwrap().map(|entry| entry.unwrap().path());
     let mut dirs: Vec<_> = dirs.filter(|dir| dir.join(file).is_file()).collect();
@@ -22,7 +22,8 @@ fn agents_with(file: &str) -> Vec<PathBuf> {
     dirs
 }
 
-/// An agent's help source as pmdaproc.sh hands it to newhelp: the domain's number for its symbol.
+/// Returns an agent's help source as `pmdaproc.sh` passes it to newhelp: with the number of the domain in place of its
+/// symbol.
 fn source(agent: &Path) -> Vec<u8> {
     let text = String::from_utf8_lossy(&fs::read(agent.join("help")).unwrap()).into_owned();
     let domain = fs::read_to_string(agent.join("domain.h")).unwrap_or_default();
@@ -47,11 +48,11 @@ fn both(name: &str) -> [PathBuf; 2] {
     [Path::new(THEIRS).join(name), ours.into()]
 }
 
-/// What they print and return is what ours prints and returns.
+/// Runs PCP's command and ours, and compares output and exit status.
 fn assert_same(name: &str, dir: &Path, args: &[&str], input: &[u8]) {
     let [theirs, ours] = both(name).map(|program| {
         let output = run(&program, dir, args, input);
-        // libpcp adds these two to every name space.
+        // libpcp adds these two metrics to every name space.
         let stdout = String::from_utf8(output.stdout).unwrap().replace("\nevent.flags\nevent.missed\n", "\n");
         (output.status, stdout, String::from_utf8(output.stderr).unwrap())
     });
@@ -88,8 +89,8 @@ fn sources_of_agents_compile_to_the_same_files() {
     assert!(compared > 20, "only {compared} sources");
 }
 
-/// What `tests/support/oracle.c` finds in compiled files, for every target that is there and some
-/// that are not.
+/// Returns the results of lookups in compiled files, by this crate and by `tests/support/oracle.c`, for every target in
+/// the files and for some others.
 fn lookups(tmp: &Path, base: &Path) -> (String, String) {
     let oracle = tmp.join("oracle");
     if !oracle.exists() {
@@ -137,7 +138,7 @@ fn lookups_in_files_of_agents() {
 #[ignore = "needs PCP"]
 fn c_reads_our_files() {
     let tmp = tempfile::tempdir().unwrap();
-    // Beyond the limits of PCP's newhelp, of several domains, metrics and instance domains mixed.
+    // Texts that exceed the limits of PCP's newhelp, of several domains, with metrics and instance domains mixed.
     let entries: Vec<Entry> = (0..3_000_u32)
         .map(|n| {
             let word = ((n % 7 + 1) << 22) + n * 1_001;
@@ -187,7 +188,7 @@ fn chkhelp_prints_the_same() {
     }
 }
 
-/// Names below the root of dynamic names have its PMID, which is no name's.
+/// Names below a root of dynamic names have the PMID of that root, and chkhelp prints no names for it.
 #[test]
 #[ignore = "needs PCP"]
 fn chkhelp_of_dynamic_names() {

@@ -1,11 +1,11 @@
-//! What strangers choose steers no terminal.
+//! Control characters in help texts do not reach a terminal.
 
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::process::{Command, Stdio};
 
-/// Texts of help files come from whoever has written the agent.
+/// The author of an agent chooses its help texts, and chkhelp prints them.
 #[test]
 fn help_texts_steer_no_terminal() {
     let dir = tempfile::tempdir().unwrap();

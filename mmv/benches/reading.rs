@@ -1,4 +1,4 @@
-//! Reading: `cargo bench -p pcp-mmv --bench reading`.
+//! Benchmarks of reading files: `cargo bench -p pcp-mmv --bench reading`.
 #![allow(clippy::unwrap_used)]
 
 use divan::{Bencher, counter::ItemsCount};
@@ -12,7 +12,7 @@ fn main() {
     divan::main();
 }
 
-/// Files with so many metrics over so many instances, or none.
+/// Writes `count` files with `metrics` metrics each, singular ones if there are no instances.
 fn files(count: usize, metrics: usize, instances: u32) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for file in 0..count {
@@ -35,7 +35,7 @@ fn files(count: usize, metrics: usize, instances: u32) -> TempDir {
     dir
 }
 
-/// Everything that a request for all values does.
+/// Does the work of a fetch of all values.
 fn fetch(collection: &mut Collection, items: &[Item]) -> u64 {
     collection.refresh();
     let mut values = 0;

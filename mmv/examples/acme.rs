@@ -1,12 +1,12 @@
-//! The factory of PCP's guide: `cargo run --release -p pcp-mmv --example acme`, then
-//! `pminfo -dfmtT mmv.acme`. Names, identifiers and descriptors are those of the C example.
+//! The factory of PCP's guide, with the names, identifiers and descriptions of the C example:
+//! `cargo run --release -p pcp-mmv --example acme`, then `pminfo -dfmtT mmv.acme`.
 use std::{thread, time::Duration};
 
 use mmv::{Counter, Registry, Units};
 
 const PRODUCTS: [&str; 3] = ["Anvils", "Rockets", "Giant_Rubber_Bands"];
 
-/// What is counted for a product.
+/// The counters of a product.
 struct Product {
     count: Counter,
     machine: Counter,
@@ -64,7 +64,7 @@ fn main() -> Result<(), mmv::Error> {
     }
 }
 
-/// Good enough for a factory (xorshift).
+/// A random number generator (xorshift).
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! A small HTTP service, instrumented as services are, that exports to PCP by three lines.
+//! A small HTTP service, instrumented with `metrics` and `tracing`, that exports to PCP with three lines.
 //!
 //! `cargo run --release -p pcp-mmv --example service -- --load`, then `pminfo -f mmv.shop` and
 //! `pmval mmv.shop.http_requests_total`.
@@ -19,9 +19,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // To PCP: the metrics of the facade …
+    // Exports the metrics of the facade …
     let exported = mmv::recorder::Recorder::new("shop")?.install()?;
-    // … and spans and events.
+    // … and counts spans and events.
     let layer = mmv::layer::PcpLayer::new(exported.registry())?;
     tracing_subscriber::registry().with(layer).init();
 
@@ -69,7 +69,7 @@ async fn measure(request: Request, next: Next) -> Response {
     response
 }
 
-/// A client that asks for one thing after the other.
+/// Requests items one after the other.
 async fn load(address: std::net::SocketAddr, client: u32) -> Result<(), std::io::Error> {
     let mut connection = TcpStream::connect(address).await?;
     let mut answer = vec![0; 4096];

@@ -1,8 +1,8 @@
-//! The text of PCP's `mmvdump`, byte for byte, also for files that are not valid.
+//! The output of PCP's `mmvdump`, byte for byte, also for invalid files.
 //!
-//! It is that of PCP 6.0, where 7.2 complains about less than no entries but not about no values or
-//! instances, and says more about strings that are not in the file. C reads on behind the end of a
-//! file when a string is not terminated, or when not all strings are in the file; here the text ends.
+//! The output is that of PCP 6.0. PCP 7.2 complains about negative numbers of entries, but not about 0 values or
+//! instances, and reports more about strings outside of the file. For unterminated strings and truncated string
+//! sections, C reads beyond the end of the file; here the text ends at the end.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,21 +14,27 @@ use crate::format::{
     NameAt, STRING_LEN, Section, TOC_LEN, Toc, VALUE_LEN, ValueRecord, ValueType, Version, is_singular,
 };
 
-/// Writes what is in a file, and says whether it is valid. `name` is printed as the file's name. Errors
-/// are those of `out`.
+/// Writes the contents of a file, and returns whether the file is valid. `name` is printed as the file's name.
 ///
-/// Texts of the file come as they are, whatever is in them: [`dump_to_terminal`] is for a terminal.
+/// Texts of the file are written unchanged; use [`dump_to_terminal`] for a terminal.
+///
+/// # Errors
+/// The errors of writing to `out`.
 pub fn dump(out: &mut impl Write, name: &[u8], bytes: &[u8]) -> io::Result<bool> {
     write(out, name, bytes, Texts::Raw)
 }
 
-/// Writes what [`dump`] writes, but for control characters in texts, which a terminal would obey: each of their bytes is
-/// escaped, as `\x1b`.
+/// Writes the contents of a file to a terminal, and returns whether the file is valid.
+///
+/// The output is that of [`dump`], with each byte of a control character escaped, as in `\x1b`.
+///
+/// # Errors
+/// The errors of writing to `out`.
 pub fn dump_to_terminal(out: &mut impl Write, name: &[u8], bytes: &[u8]) -> io::Result<bool> {
     write(out, name, bytes, Texts::Escaped)
 }
 
-/// How texts are written that the file holds.
+/// The way in which texts of the file are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Texts {
     Raw,
@@ -82,7 +88,7 @@ fn write(out: &mut impl Write, name: &[u8], bytes: &[u8], texts: Texts) -> io::R
     Ok(valid)
 }
 
-/// The header, or nothing when that is all there is to say.
+/// Writes the header. Returns `None` if nothing can follow it.
 fn head(out: &mut impl Write, name: &[u8], bytes: Bytes<'_>, texts: Texts) -> io::Result<Option<(Header, Version)>> {
     let Some(header) = Header::read(bytes) else {
         writeln!(out, "Bad file size: too small for a header")?;
@@ -124,11 +130,11 @@ fn head(out: &mut impl Write, name: &[u8], bytes: Bytes<'_>, texts: Texts) -> io
     Ok(Some((header, version)))
 }
 
-/// What ends the text of a section.
+/// Reason for ending a section.
 enum Stop {
-    /// It cannot be written.
+    /// The output cannot be written.
     Io(io::Error),
-    /// It cannot be read: what there is to say.
+    /// The section cannot be read; with the complaint to print.
     Bad(String),
 }
 
@@ -159,7 +165,7 @@ impl<'a, W: Write> Table<'a, W> {
         };
         let (index, base) = (self.index, Toc::at(self.index));
         let Toc { offset, count, .. } = self.toc;
-        // Where C prints an offset as signed.
+        // C prints some offsets as signed numbers.
         match section {
             Section::Indoms | Section::Values | Section::Strings => {
                 writeln!(self.out, "\nTOC[{index}]: {toc} {base}, {what} offset {offset} ({count} entries)")
@@ -185,7 +191,7 @@ impl<'a, W: Write> Table<'a, W> {
         }
     }
 
-    /// Where the entry with this index is, as far as one can tell.
+    /// Returns the offset of the entry with this index.
     fn at(&self, i: u64, len: usize) -> u64 {
         self.toc.offset.wrapping_add(i * len as u64)
     }
@@ -194,7 +200,7 @@ impl<'a, W: Write> Table<'a, W> {
         Stop::Bad(format!("Bad file size: too small for toc[{}] {what}[{i}]{rest}", self.index))
     }
 
-    /// In version 1 a name is in its record, wherever that is.
+    /// Returns whether a name has no position. In version 1, a name is in its record.
     fn is_nowhere(&self, name: NameAt) -> bool {
         self.version != Version::V1 && name.at == 0
     }
@@ -237,7 +243,7 @@ impl<'a, W: Write> Table<'a, W> {
         if self.is_nowhere(instance.name) {
             return Err(self.invalid_offset("inst", i, " name"));
         }
-        // C counts in instances of version 1, whatever the version is.
+        // C computes offsets with the record size of version 1, whatever the version is.
         let shown = self.at(i, Version::V1.instance_len()).cast_signed();
         write!(self.out, "  [{}/{shown}] instance = [{} or \"", indom.serial, instance.internal)?;
         self.texts.write(self.out, cut(name))?;
@@ -363,12 +369,12 @@ impl<'a, W: Write> Table<'a, W> {
     }
 }
 
-/// C copies a string and ends it, so that the last byte of one without a NUL is not shown.
+/// Cuts a text as C does: it terminates its copy of a string, so the last byte of an unterminated one is not printed.
 fn cut(text: &[u8]) -> &[u8] {
     text.get(..STRING_LEN - 1).unwrap_or(text)
 }
 
-/// As C prints `%f`.
+/// Formats a number as C's `%f` does.
 fn float(value: f64) -> String {
     if value.is_nan() {
         let sign = if value.is_sign_negative() { "-" } else { "" };
@@ -377,7 +383,7 @@ fn float(value: f64) -> String {
     format!("{value:.6}")
 }
 
-/// As PCP 6.0 has it, which knows no extra units, and has no word for a scale of nothing.
+/// Formats units as PCP 6.0 does, which knows no extra units and prints no scale without a dimension.
 fn units_text(units: Units) -> String {
     const EXTRA: u32 = 0xff;
     let units = Units::from_word(units.word() & !EXTRA);

@@ -1,4 +1,4 @@
-//! What can be wrong with a registration.
+//! Errors of registrations and exports.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,94 +7,94 @@ use pmapi::label::LabelError;
 
 use crate::format::{MAX_LABELS, MAX_METRICS};
 
-/// Why something could not be registered or exported.
+/// Error of a registration or an export.
 ///
-/// What PCP's agent would silently skip when it reads the file is an error here.
+/// PCP's agent silently skips parts of a file that break its rules; registering such a part is an error here.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A name breaks the rules of pmns(5).
     #[error("{what} {name:?}: {reason}")]
     Name {
-        /// What has the name.
+        /// The kind of thing that has the name.
         what: &'static str,
         /// The name.
         name: String,
-        /// The rule that it breaks.
+        /// The rule that the name breaks.
         reason: &'static str,
     },
-    /// A text is longer than its place in the file.
+    /// A text is longer than its room in the file.
     #[error("{what} {text:?} has {len} bytes, at most {max} fit", len = text.len())]
     TooLong {
-        /// What is too long.
+        /// The kind of text.
         what: &'static str,
         /// The text.
         text: String,
-        /// How many bytes fit.
+        /// The most bytes that fit.
         max: usize,
     },
-    /// A name or number is in use.
+    /// A name, number, file or single-writer value is already in use.
     #[error("{what} {name} is in use")]
     InUse {
-        /// What is in use.
+        /// The kind of thing that is in use.
         what: &'static str,
-        /// The name or number.
+        /// Its name or number.
         name: String,
     },
     /// A number is out of range.
     #[error("{what} {number} is not in {min} to {max}")]
     Range {
-        /// What the number is for.
+        /// The kind of number.
         what: &'static str,
         /// The number.
         number: u32,
-        /// The smallest possible.
+        /// The smallest valid number.
         min: u32,
-        /// The largest possible.
+        /// The largest valid number.
         max: u32,
     },
-    /// One metric's name is the beginning of another's.
+    /// A metric's name would be both a leaf and an inner node of the name space.
     #[error("metric {0:?} is a leaf of the name space and cannot have children")]
     Leaf(String),
-    /// The file is full.
+    /// The file has its maximum of 1,023 metrics, or the registry has too many distinct help texts.
     #[error("{0:?}: a file can have at most {MAX_METRICS} metrics; use another registry for more")]
     TooManyMetrics(String),
-    /// The file is full.
+    /// The file has its maximum of 255 labels.
     #[error("a file can have at most {MAX_LABELS} labels")]
     TooManyLabels,
-    /// A label is not valid.
+    /// A label's name or value is not valid.
     #[error("label {name:?}: {source}")]
     Label {
-        /// Its name.
+        /// The label's name.
         name: String,
-        /// What is wrong.
+        /// The rule that the label breaks.
         source: LabelError,
     },
-    /// An instance domain belongs to another registry.
+    /// The instance domain belongs to another registry.
     #[error("instance domain {0:?} belongs to another registry")]
     ForeignInDom(String),
-    /// A boundary or quantile is not in ascending order or out of range.
+    /// Boundaries or quantiles do not ascend or are out of range, or the resolution is not positive.
     #[error("histogram {name:?}: {reason}")]
     Histogram {
-        /// The histogram.
+        /// The histogram's name.
         name: String,
-        /// What is wrong.
+        /// The rule that the histogram breaks.
         reason: &'static str,
     },
-    /// A process that was forked from the one that made the registry cannot do this.
+    /// A forked child cannot do this with the registry of its parent.
     #[error("not in a forked child: {0}")]
     Forked(&'static str),
-    /// The file could not be written.
+    /// The file could not be written, or there is no memory for new values (with the path `memory`).
     #[error("{path:?}: {source}")]
     Io {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Something was locked for more than a second when the process was forked.
+    /// The error for a lock that another thread held for more than a second when the process was forked.
     pub(crate) const TORN: Error = Error::Forked("another thread was writing the file when the process was forked");
 }

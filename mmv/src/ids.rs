@@ -1,12 +1,12 @@
-//! Numbers that follow from names, so that they are the same in every run.
+//! Numbers derived from names, which are the same in every run.
 
-/// The first number from the one that a name's hash leads to, below `count`, that is not taken.
-/// There must be one, and `count` must be small: names can be chosen so that all numbers have to be tried.
+/// Returns the first free number below `count`, starting with the one that `hash` selects. One must be free, and
+/// `count` must be small: with chosen names, all numbers may have to be tried.
 pub(crate) fn probe(hash: u64, count: u64, taken: impl Fn(u64) -> bool) -> u64 {
     from(hash, count).find(|n| !taken(*n)).unwrap_or(hash % count)
 }
 
-/// As [`probe`], in few tries; nothing if these fail, as they do for names that were chosen for that.
+/// Returns a free number as [`probe`] does, or `None` after 64 attempts, which chosen names can cause.
 pub(crate) fn probe_near(hash: u64, count: u64, taken: impl Fn(u64) -> bool) -> Option<u64> {
     from(hash, count).take(TRIES).find(|n| !taken(*n))
 }
@@ -18,15 +18,15 @@ fn from(hash: u64, count: u64) -> impl Iterator<Item = u64> {
     (start..count).chain(0..start)
 }
 
-/// A hash that is the same on every machine and in every version of this crate, all of whose bits depend on all
-/// of the name.
+/// Returns a hash that is the same on every machine and in every version of this crate. All its bits depend on the
+/// whole name.
 pub(crate) fn hash(name: &str) -> u64 {
     let (words, rest) = name.as_bytes().as_chunks();
     let rest = rest.iter().rfold(name.len() as u64, |word, byte| word << 8 | u64::from(*byte));
     words.iter().map(|word| u64::from_le_bytes(*word)).chain([rest]).fold(0, |hash, word| mix(hash ^ word))
 }
 
-/// Both halves of a product, in which every bit of `n` has a part.
+/// Combines both halves of a product, so that every bit of `n` affects the result.
 fn mix(n: u64) -> u64 {
     let product = u128::from(n ^ 0xa076_1d64_78bd_642f) * 0xe703_7ed1_a0b4_28db;
     product as u64 ^ (product >> 64) as u64

@@ -1,4 +1,4 @@
-//! A layer for `tracing-subscriber`: counts events by level and times spans.
+//! A layer for `tracing-subscriber`: counts events by level, and times spans.
 //!
 //! ```
 //! use tracing_subscriber::layer::SubscriberExt;
@@ -14,11 +14,11 @@
 //!
 //! | metric | instances | |
 //! |---|---|---|
-//! | `tracing.events` | levels | events |
-//! | `tracing.spans.count` | spans, `target::name` | spans that have ended |
-//! | `tracing.spans.active` | | spans that have not |
-//! | `tracing.spans.time` | | from their beginning to their end |
-//! | `tracing.spans.busy` | | while they were entered |
+//! | `tracing.events` | levels | number of events |
+//! | `tracing.spans.count` | spans, `target::name` | number of spans that have ended |
+//! | `tracing.spans.active` | spans | number of spans that have not ended |
+//! | `tracing.spans.time` | spans | time from the beginning to the end |
+//! | `tracing.spans.busy` | spans | time in which spans were entered |
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -35,7 +35,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::map::fork::{self, Forked};
 use crate::{Counter, Error, Family, Gauge, Registry, Timer, Units};
 
-/// Counts events and times spans.
+/// A layer that counts events by level, and times spans.
 #[derive(Debug)]
 pub struct PcpLayer {
     levels: [Counter; LEVELS.len()],
@@ -45,7 +45,7 @@ pub struct PcpLayer {
 
 type Known = HashMap<Identifier, Option<Arc<SpanMetrics>>>;
 
-/// The metrics of the spans that there were, which no child of a fork finds locked.
+/// The metrics of all spans seen so far. A fork waits until they are unlocked.
 #[derive(Debug, Default)]
 struct Spans(RwLock<Known>);
 
@@ -65,7 +65,7 @@ struct Families {
     busy: Family<Timer>,
 }
 
-/// The metrics of the spans from one place in the program.
+/// The metrics of the spans with one callsite.
 #[derive(Debug)]
 struct SpanMetrics {
     count: Counter,
@@ -74,7 +74,7 @@ struct SpanMetrics {
     busy: Timer,
 }
 
-/// A span that has not ended.
+/// Data of a span that has not ended.
 struct Running {
     metrics: Arc<SpanMetrics>,
     start: Instant,
@@ -83,7 +83,11 @@ struct Running {
 }
 
 impl PcpLayer {
-    /// A layer whose metrics are in this registry; [`Error::InUse`] for a second one in a registry.
+    /// Creates a layer whose metrics belong to this registry.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if the registry has such a layer already, and the errors of
+    /// [`MetricBuilder::over`](crate::MetricBuilder::over).
     pub fn new(registry: &Registry) -> Result<PcpLayer, Error> {
         let _batch = registry.batch();
         let indom = registry.indom("tracing.levels").help("levels of events");
@@ -117,7 +121,7 @@ impl PcpLayer {
             Entry::Occupied(known) => (false, known.get().clone()),
             Entry::Vacant(new) => (true, new.insert(metrics.as_ref().ok().cloned()).clone()),
         })?;
-        // Whoever writes the log may begin such a span.
+        // Logged while nothing is locked, because a consumer of the log may begin the same span.
         if let (true, Err(e)) = (is_new, metrics) {
             tracing::warn!(target: "mmv", "span {name} is not timed: {e}");
         }

@@ -1,10 +1,10 @@
-//! Where everything of a registry's file is, and its bytes.
+//! The layout of a registry's file, and its bytes.
 //!
 //! ```text
 //! header | contents | values | instance domains | instances | metrics | strings | labels
 //! ```
-//! The values come first, at an offset that never changes, so that values keep their place when
-//! the file grows. The contents list the sections in the order that C writes them in.
+//! The values come first, at an offset that never changes, so values keep their offsets when the file grows. The table
+//! of contents lists the sections in the order in which C writes them.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,13 +20,13 @@ use crate::format::{
 use crate::model::{Kind, Metric, Model, TextId};
 use crate::names::MAX_SHORT_NAME;
 
-/// Size of a metric without its name.
+/// Size of a metric without its name, in bytes.
 const METRIC_REST: usize = 40;
 
-/// Where the values begin: after room for every section in the contents.
+/// Offset of the values: after room for every section in the table of contents.
 pub(crate) const VALUES_AT: u64 = ((HEADER_LEN + 6 * TOC_LEN).next_multiple_of(VALUE_LEN)) as u64;
 
-/// What a header says about the file's owner.
+/// The owner of a file, as its header describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner {
     pub generation: u64,
@@ -35,12 +35,13 @@ pub(crate) struct Owner {
     pub cluster: u16,
 }
 
-/// The word that stands in a new file for a value that is set, not added to, until its value has
-/// been brought over. As a floating point number it is a signalling NaN, which no arithmetic gives;
-/// an integer may be equal to it, and takes the slow way then.
+/// The placeholder for a value that is set, not added to, in a new file until the old value has been transferred.
+///
+/// As a floating-point number it is a signalling NaN, which no arithmetic produces. An integer may equal it; such a
+/// value is updated under the gate.
 pub(crate) const MARK: u64 = 0xfff6_a5c3_5eed_0b1e;
 
-/// Where everything is.
+/// Offsets of all sections, records and strings.
 pub(crate) struct Layout<'a> {
     model: &'a Model,
     version: Version,
@@ -53,14 +54,14 @@ pub(crate) struct Layout<'a> {
     labels: Place,
 }
 
-/// A section: where it is and how many records it has.
+/// Offset of a section, and the number of its records.
 #[derive(Clone, Copy)]
 struct Place {
     at: u64,
     count: usize,
 }
 
-/// The version that a model needs.
+/// Returns the lowest version of the format that can express a model.
 fn version(model: &Model) -> Version {
     if !model.labels().is_empty() {
         Version::V3
@@ -72,7 +73,7 @@ fn version(model: &Model) -> Version {
 }
 
 impl<'a> Layout<'a> {
-    /// The layout of a model's file with room for `capacity` values.
+    /// Lays out the file of a model with room for `capacity` values.
     pub(crate) fn new(model: &'a Model, capacity: usize) -> Layout<'a> {
         let version = version(model);
         let mut strings = Strings::new(model.help_texts());
@@ -98,18 +99,18 @@ impl<'a> Layout<'a> {
         Layout { model, version, strings, values, indoms, instances, metrics, texts, labels }
     }
 
-    /// Length of the file.
+    /// Returns the length of the file, in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.labels.at + (self.labels.count * LABEL_LEN) as u64
     }
 
-    /// Where the strings of text values are.
+    /// Returns the offset of the strings of text values.
     pub(crate) fn texts_at(&self) -> u64 {
         self.texts.at
     }
 
-    /// Writes the file. Values that are `seated`, which means that they may have a handle, get what
-    /// [`Kind`] asks for when they move; the others get the word that `initial` gives.
+    /// Writes the file. Values in the ranges `seated` may have handles, and get the word that their [`Kind`] requires
+    /// for a move. The others get the word that `initial` returns.
     pub(crate) fn write(
         &self,
         owner: &Owner,
@@ -143,7 +144,7 @@ impl<'a> Layout<'a> {
             (Section::Labels, self.labels),
         ];
         let needed = |section: &&(Section, Place)| match section.0 {
-            // An agent wants at least these two.
+            // The agent requires at least these two sections.
             Section::Metrics | Section::Values => true,
             // C's mmvdump complains about a section without entries.
             _ => section.1.count > 0,
@@ -206,7 +207,7 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// Index of each instance domain's first instance.
+    /// Returns the index of each instance domain's first instance.
     fn first_instances(&self) -> Vec<usize> {
         let counts = self.model.indoms().map(|(_, d)| d.instances().len());
         counts.scan(0, |next, count| Some(std::mem::replace(next, *next + count))).collect()
@@ -277,14 +278,14 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Says of values, in ascending order, which are in one of some ranges, which are in ascending order too.
+/// Splits values, visited in ascending order, by whether they are in one of some ascending ranges.
 struct Parts<'a> {
     others: slice::Iter<'a, Range<usize>>,
     other: Range<usize>,
 }
 
 impl Parts<'_> {
-    /// Up to where, but not beyond `end`, the values from `at` on are all in a range or all in none; and which.
+    /// Returns the end of the longest part of `at..end` whose values are all in one range or all in none, and which.
     fn part(&mut self, at: usize, end: usize) -> (usize, bool) {
         while self.other.end <= at {
             let Some(other) = self.others.next() else { return (end, false) };
@@ -295,8 +296,8 @@ impl Parts<'_> {
     }
 }
 
-/// Collects records and writes many at a time. On the stack, which is there already: touching new memory for
-/// a file's bytes takes nearly as long as writing them.
+/// A buffered writer of records. The buffer is on the stack, whose memory is mapped already: touching new memory takes
+/// nearly as long as writing the bytes.
 struct Sink<'a> {
     file: &'a File,
     buffer: [u8; FULL],
@@ -304,11 +305,11 @@ struct Sink<'a> {
     done: u64,
 }
 
-/// Stacks of loom's threads are small.
+/// Size of the buffer, in bytes. Stacks of loom's threads are small.
 const FULL: usize = if cfg!(mmv_loom) { 2 << 10 } else { 32 << 10 };
 
 impl Sink<'_> {
-    /// Where so many bytes go, which are fewer than the buffer has.
+    /// Returns room for `LEN` bytes in the buffer.
     fn place<const LEN: usize>(&mut self) -> io::Result<&mut [u8; LEN]> {
         const { assert!(LEN <= FULL) };
         if self.len + LEN > FULL {
@@ -325,7 +326,7 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// Appends so many records.
+    /// Appends `count` records.
     fn put_all<const LEN: usize>(&mut self, mut count: usize, mut next: impl FnMut() -> [u8; LEN]) -> io::Result<()> {
         if count == 1 {
             *self.place()? = next();
@@ -343,7 +344,7 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// Appends a text, which is shorter than its room, with NULs behind it.
+    /// Appends a text that is shorter than its room, padded with NULs.
     fn put_padded<const ROOM: usize>(&mut self, text: &str) -> io::Result<()> {
         debug_assert!(text.len() < ROOM);
         let place = self.place::<ROOM>()?;
@@ -360,7 +361,7 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// Appends zeros up to an offset in the file. All that come before sections are multiples of 8 bytes.
+    /// Appends zeros up to an offset of the file. Sections begin at multiples of 8 bytes.
     fn pad_to(&mut self, at: u64) -> io::Result<()> {
         (self.done + self.len as u64..at).step_by(8).try_for_each(|_| self.put(&[0; 8]))
     }
@@ -370,7 +371,7 @@ impl Sink<'_> {
     }
 }
 
-/// The constant strings, equal ones once: first the help texts, in the order of their numbers.
+/// The constant strings, without duplicates: first the help texts, in the order of their numbers.
 struct Strings<'a> {
     list: Vec<&'a str>,
     index: HashMap<&'a str, usize>,
@@ -382,7 +383,7 @@ impl<'a> Strings<'a> {
         Strings { list: help.collect(), index: HashMap::new(), at: 0 }
     }
 
-    /// Makes strings known by their text.
+    /// Indexes the strings by their text.
     fn by_text(&mut self) {
         self.index = self.list.iter().copied().zip(0..).collect();
     }

@@ -1,5 +1,5 @@
-//! Memory mapped values (mmv(5)): an application exports metrics to Performance Co-Pilot at the cost
-//! of a store.
+//! Memory mapped values (mmv(5)): an application exports metrics to Performance Co-Pilot at the cost of one store per
+//! update.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), mmv::Error> {
@@ -14,16 +14,15 @@
 //! # }
 //! ```
 //!
-//! `pminfo -f mmv.shop` shows them then. Without PCP on the machine the application runs just the same.
+//! `pminfo -f mmv.shop` then shows the values. Without PCP on the machine the application runs just the same.
 //!
-//! * [`Registry`]: metrics, instance domains and labels, before and after the start
-//! * [`Handle`]: what updates a value, from any thread; [`CounterWriter`], [`GaugeWriter`] and
-//!   [`Interval`] from one
-//! * [`reader`], [`dump`]: files of any application
-//! * [`collection`]: all files of a directory, as PCP's agent shows them
+//! * [`Registry`]: metrics, instance domains and labels, registered before or after the start
+//! * [`Handle`]: updates a value, from any thread; [`CounterWriter`], [`GaugeWriter`] and [`Interval`] from one owner
+//! * [`reader`], [`dump`]: the contents of any application's file
+//! * [`collection`]: all files of a directory, as PCP's agent exports them
 //!
-//! Features: `metrics` has a recorder for the facade of that name, `tracing` a layer for
-//! `tracing-subscriber`. With either, a program that is instrumented already exports to PCP.
+//! Features: `metrics` adds a recorder for the `metrics` facade, `tracing` a layer for `tracing-subscriber`. With
+//! either, a program that is instrumented already exports to PCP.
 
 pub mod collection;
 pub mod dump;

@@ -1,34 +1,34 @@
-//! Rules for names: what PCP's agent would skip without a word is refused.
+//! Rules for names: registration refuses what PCP's agent would silently skip.
 
 use crate::Error;
 use crate::format::{NAME_LEN, STRING_LEN};
 
 /// Longest metric or instance name, and longest help text, in bytes.
 pub(crate) const MAX_TEXT: usize = STRING_LEN - 1;
-/// Longest name that version 1 holds.
+/// Longest name that fits into a record of version 1, in bytes.
 pub(crate) const MAX_SHORT_NAME: usize = NAME_LEN - 1;
 
-/// A metric's name: components of letters, digits and underscores that begin with a letter, with
-/// dots between them (pmns(5)).
+/// Checks a metric's name: components of letters, digits and underscores that begin with a letter, separated by dots
+/// (pmns(5)).
 pub(crate) fn check_metric(name: &str) -> Result<(), Error> {
     check_length("metric", name)?;
     check_components("metric", name)
 }
 
-/// A file's name becomes part of the metrics' names, unless they go without prefix.
+/// Checks a file's name, which becomes part of the metrics' names if they are `prefixed`.
 pub(crate) fn check_file(name: &str, prefixed: bool) -> Result<(), Error> {
     let refuse = |reason| Err(Error::Name { what: "file", name: name.to_owned(), reason });
     if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
         return refuse("must be a file name that does not begin with a dot");
     }
     if name == "control" || name.starts_with("control.") {
-        return refuse("is the agent's own");
+        return refuse("is reserved for the agent");
     }
     check_length("file", name)?;
     if prefixed { check_components("file", name) } else { Ok(()) }
 }
 
-/// An instance's name: anything without control characters, but not only spaces. PCP matches a
+/// Checks an instance's name: any characters but control characters, and no space at the start, since PCP matches a
 /// name up to its first space.
 pub(crate) fn check_instance(name: &str) -> Result<(), Error> {
     check_length("instance", name)?;
@@ -39,7 +39,7 @@ pub(crate) fn check_instance(name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Help text.
+/// Checks a help text.
 pub(crate) fn check_text(what: &'static str, text: &str) -> Result<(), Error> {
     if text.contains('\0') {
         return Err(Error::Name { what, name: text.to_owned(), reason: "has a NUL byte" });
@@ -59,7 +59,7 @@ fn check_components(what: &'static str, name: &str) -> Result<(), Error> {
     Err(Error::Name { what, name: name.to_owned(), reason })
 }
 
-/// Where in a part of a name one is.
+/// State of a parser within a component of a name.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Start,
@@ -67,7 +67,7 @@ enum Part {
     Wrong,
 }
 
-/// What comes of each byte, at the start of a part, inside of one and after a wrong byte.
+/// The next state for each byte, by the present state.
 const PARTS: [[Part; 256]; 3] = {
     let mut parts = [[Part::Wrong; 256]; 3];
     let mut b = 0;
@@ -85,7 +85,7 @@ const PARTS: [[Part; 256]; 3] = {
     parts
 };
 
-/// A valid metric name that looks like the given one.
+/// Returns a valid metric name that resembles `name`.
 #[cfg(feature = "metrics")]
 pub(crate) fn sanitize(name: &str) -> String {
     let component = |c: &str| {
@@ -97,11 +97,11 @@ pub(crate) fn sanitize(name: &str) -> String {
     };
     let parts: Vec<String> = name.split('.').filter(|c| !c.is_empty()).map(component).collect();
     let name = if parts.is_empty() { "m".to_owned() } else { parts.join(".") };
-    // With room for an ending.
+    // Leaves room for an ending.
     truncated(&name, MAX_TEXT - 32).trim_end_matches('.').to_owned()
 }
 
-/// A valid instance name that looks like the given one and needs no quotes in PCP's tools.
+/// Returns a valid instance name that resembles `name`, and needs no quotes in PCP's tools.
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 pub(crate) fn sanitize_instance(name: &str) -> String {
     let plain = |c: char| if c.is_control() || c.is_whitespace() || c == ',' { '_' } else { c };
@@ -109,7 +109,7 @@ pub(crate) fn sanitize_instance(name: &str) -> String {
     truncated(if name.is_empty() { "_" } else { &name }, MAX_TEXT).to_owned()
 }
 
-/// As much of a text as fits into so many bytes.
+/// Returns the longest beginning of a text that fits into `max` bytes.
 pub(crate) fn truncated(text: &str, max: usize) -> &str {
     let end = (0..=max.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     text.get(..end).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Locks and atomics: the standard library's, or those of loom, which tries every order of accesses
-//! (`tests/loom.rs`, with `--cfg mmv_loom`).
+//! Locks and atomics: the standard library's, or those of loom, which tries every order of accesses (crate `mmv-loom`,
+//! with `--cfg mmv_loom`).
 
 use std::sync::PoisonError;
 
@@ -15,14 +15,14 @@ use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(mmv_loom))]
 pub(crate) use std::sync::atomic;
 
-/// A lock that no thread holds while another one forks the process: what it protects is whole in the child, where
-/// nobody would ever let go of it.
+/// A lock that no thread holds while another one forks the process. In the child its data is therefore whole, and it is
+/// not locked for ever.
 #[derive(Debug, Default)]
 pub(crate) struct Lock<T>(Mutex<T>);
 
-/// What a [`Lock`] protects, for as long as it is held.
+/// Guard of a [`Lock`].
 pub(crate) struct Held<'a, T> {
-    // Dropped before the other one.
+    // Fields drop in order: the lock is released first.
     guard: MutexGuard<'a, T>,
     _inside: fork::Inside,
 }
@@ -32,8 +32,8 @@ impl<T> Lock<T> {
         Lock(Mutex::new(value))
     }
 
-    /// Waits until no other thread holds the lock. Nothing in a child that was forked while somebody [could not be
-    /// waited for](fork::is_torn), if that was the holder of this lock.
+    /// Waits until no other thread holds the lock. Returns `None` in a [torn](fork::is_torn) child, if another thread
+    /// held this lock at the fork.
     #[inline]
     pub(crate) fn lock(&self) -> Option<Held<'_, T>> {
         let acquire = || self.0.try_lock().ok().or_else(|| self.wait());
@@ -82,13 +82,13 @@ impl<T> std::ops::DerefMut for Held<'_, T> {
     }
 }
 
-/// A number for each thread, the next one for each new thread.
+/// Returns a number for the calling thread; threads are numbered from 0.
 #[cfg(not(mmv_loom))]
 #[inline]
 pub(crate) fn thread_number() -> usize {
     use std::cell::Cell;
 
-    // Without a constructor, which every access would have to ask for.
+    // A constant, because each access would have to check for a lazy initializer.
     thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
 
     #[cold]
@@ -102,7 +102,7 @@ pub(crate) fn thread_number() -> usize {
     NUMBER.with(|number| if number.get() == usize::MAX { new_number(number) } else { number.get() })
 }
 
-/// A number for each of loom's threads, which share one of the system's.
+/// Returns a number for the calling thread of loom; all of them run on one thread of the system.
 #[cfg(mmv_loom)]
 pub(crate) fn thread_number() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -143,7 +143,7 @@ mod tests {
         is_held.recv().unwrap();
         let child = Child::new(|| {
             assert!(fork::is_torn() && lock.lock().is_none());
-            // What was not locked works, in children of its own too.
+            // Locks that were free at the fork still work, also in the child's own children.
             registry.counter("counter").register().unwrap().inc();
             Child::new(|| assert!(fork::is_torn() && registry.find::<crate::Counter>("counter").unwrap().get() == 1))
                 .ends();

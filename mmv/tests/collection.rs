@@ -1,4 +1,4 @@
-//! A directory of files as the agent sees it: what appears, changes and goes.
+//! A directory of files as the agent sees it: files that appear, change and disappear.
 #![allow(clippy::unwrap_used)]
 
 use pcp_pdu::print::Print;
@@ -35,8 +35,8 @@ fn value(collection: &mut Collection, name: &str) -> Result<String, Error> {
     Ok(values.join(" "))
 }
 
-/// A refresh until nothing is left to see: after a change so recent that another could look the same,
-/// the directory is looked at again.
+/// Refreshes until nothing changes. After a recent change the directory is read again, because another change could
+/// have the same time.
 fn settle(collection: &mut Collection) {
     while collection.refresh() {}
 }
@@ -61,7 +61,7 @@ fn files_come_change_and_go() {
     let item = collection.item("mmv.a.x").unwrap();
     assert_eq!(collection.name(item), Ok("mmv.a.x"));
 
-    // Growth is another file of the name.
+    // A registry that grows writes another file of the same name.
     registry.counter("y").register().unwrap();
     x.inc();
     assert!(collection.refresh());
@@ -142,7 +142,7 @@ fn a_file_being_written_is_read_later() {
         let mut collection = Collection::new("mmv", dir.path());
         collection.refresh();
         assert_eq!((collection.file_count(), collection.reload()), (0, 1));
-        // In place, so that only the file tells.
+        // Written in place, so only the file changes and not the directory.
         fs::write(&path, generations(5, 5)).unwrap();
         assert!(collection.refresh());
         assert_eq!((collection.file_count(), collection.reload()), (1, 0));
@@ -184,7 +184,7 @@ fn a_file_is_valid_while_its_process_lives() {
     process.wait().unwrap();
     assert!(collection.refresh());
     assert_eq!(collection.metric_count(), 0);
-    // Without the flag, or without a process, nobody looks.
+    // Without the flag, or without a process, the process is not checked.
     for (flags, pid) in [(0u32, process.id()), (2, 0)] {
         bytes[28..32].copy_from_slice(&flags.to_ne_bytes());
         bytes[32..36].copy_from_slice(&pid.to_ne_bytes());
@@ -206,7 +206,7 @@ fn more_files_than_stay_open() {
         let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
         links.filter(|link| link.starts_with(dir.path()) && link != dir.path()).count()
     };
-    // The registries have theirs.
+    // The registries keep their own files open.
     assert_eq!(descriptors(), 300 + Collection::OPEN_FILES);
     for (i, (_, counter)) in all.iter().enumerate() {
         counter.add(i as u64);
@@ -271,7 +271,7 @@ fn prefixes_and_values_that_are_none() {
     text.set("t");
     collection.refresh();
     let values = ["pmproxy.float", "pmproxy.gauge", "pmproxy.text"].map(|name| value(&mut collection, name).unwrap());
-    // -1 as a 64-bit integer is all ones, which is what stands for no value.
+    // As a 64-bit integer, -1 has all bits set, which means "no value".
     assert_eq!(values, ["0.5", "", "\"t\""]);
 }
 

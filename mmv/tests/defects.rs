@@ -1,4 +1,4 @@
-//! What PCP's own reader gets wrong, one by one (PROTOCOL.md 12.4), and what ours does instead.
+//! Defects of PCP's own reader, one by one, and the behaviour of this one.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/raw.rs"]
@@ -20,7 +20,7 @@ use raw::{INDOMS, INSTANCES, LABELS, METRICS, MetricV1, Raw, VALUES};
 
 const LEN: u64 = 72 + 2 * 104 + 2 * 32;
 
-/// Two metrics with a value each.
+/// A file with two metrics that have a value each.
 fn two_metrics() -> Raw {
     let mut raw = Raw::new(LEN as usize, 2);
     raw.toc(0, METRICS, 2, 72).toc(1, VALUES, 2, 280).i32(36, 5);
@@ -30,7 +30,7 @@ fn two_metrics() -> Raw {
     raw
 }
 
-/// Version 2: one metric over two instances.
+/// A file of version 2 with one metric over two instances.
 fn version2() -> Raw {
     let (metrics, indoms, instances, values, strings) = (104, 152, 184, 232, 296);
     let mut raw = Raw::new(296 + 3 * 256, 4);
@@ -51,7 +51,7 @@ fn parse(raw: &Raw) -> File {
     File::parse(raw.0.clone()).unwrap()
 }
 
-/// A directory with these files, read.
+/// Writes files to a directory, and reads it.
 fn collection(dir: &Path, files: &[(&str, &Raw)]) -> Collection {
     for (name, raw) in files {
         fs::write(dir.join(name), &raw.0).unwrap();
@@ -129,7 +129,7 @@ fn a_string_must_be_in_the_file_as_a_whole() {
         let dir = tempfile::tempdir().unwrap();
         fetch(&mut collection(dir.path(), &[("a", &raw)]), Item::new(5, 1))
     };
-    // Without a NUL, all of it is text.
+    // Without a NUL, the whole room is text.
     assert_eq!(outcome(LEN as i64), one(&format!("\"{}\"", "x".repeat(256))));
     for extra in [LEN as i64 + 1, LEN as i64 + 252, LEN as i64 + 256, i64::MAX, -1, i64::MIN] {
         assert_eq!(outcome(extra), Err(Error::GENERIC), "{extra}");
@@ -167,7 +167,7 @@ fn sizes_do_not_wrap_round() {
 
 #[test]
 fn memory_is_in_proportion_to_the_file() {
-    // Instance domains over each other that want all of the file as instances each.
+    // Overlapping instance domains, each of which claims the whole file as instances.
     let domains = 2000u64;
     let mut raw = Raw::new(72 + 32 * domains as usize, 2);
     raw.toc(0, INDOMS, domains as i32, 72).toc(1, INSTANCES, 0, 72);
@@ -179,7 +179,7 @@ fn memory_is_in_proportion_to_the_file() {
     assert!(instances <= raw.0.len() / 80);
     assert!(file.problems().count() > 1900 && file.problems().first().len() < 100);
 
-    // The same section again and again.
+    // The same section many times.
     let sections = 1000;
     let mut raw = Raw::new(40 + 16 * sections + 104, sections as i32);
     for i in 0..sections {
@@ -188,7 +188,7 @@ fn memory_is_in_proportion_to_the_file() {
     raw.metric(40 + 16 * sections as u64, &MetricV1::default());
     assert_eq!(parse(&raw).metrics().len(), 1);
 
-    // A file that claims to be large.
+    // A sparse file of a large length.
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sparse");
     fs::write(&path, two_metrics().0).unwrap();
@@ -200,7 +200,7 @@ fn memory_is_in_proportion_to_the_file() {
 fn a_name_without_an_end_ends_with_its_room() {
     let name = "n".repeat(64);
     let mut raw = two_metrics();
-    // What follows the name would continue it.
+    // The bytes behind the name would continue it.
     raw.put(72, name.as_bytes()).u32(72 + 64, 0x0000_0061);
     let dir = tempfile::tempdir().unwrap();
     let collection = collection(dir.path(), &[("a", &raw)]);
@@ -216,7 +216,7 @@ fn a_file_cut_short_is_no_signal() {
         assert_eq!(fetch(&mut collection, Item::new(5, 2)), one("22"));
         let file = OpenOptions::new().write(true).open(dir.path().join("a")).unwrap();
         file.set_len(len).unwrap();
-        // In the same request the values are those of its beginning.
+        // Within a request, the values are those of its beginning.
         assert_eq!(fetch(&mut collection, Item::new(5, 2)), one("22"), "{len}");
         collection.refresh();
         let outcome = fetch(&mut collection, Item::new(5, 2));
@@ -286,7 +286,7 @@ fn a_file_written_in_place_is_seen_whole() {
                 }
                 (0..values).for_each(|i| _ = raw.u64(176 + 32 * i, round));
                 thread::sleep(Duration::from_micros(300));
-                // As C's library would, if it used a file again.
+                // As C's library would do, if it overwrote a file.
                 file.write_all_at(&0u64.to_ne_bytes(), 16).unwrap();
                 file.write_all_at(&round.to_ne_bytes(), 8).unwrap();
                 file.write_all_at(&raw.0[72..], 72).unwrap();
@@ -346,7 +346,7 @@ fn an_instance_keeps_its_name_and_its_values() {
     };
     let _a = registry("a", "first", [(1, "one"), (2, "two")], 1);
     let _b = registry("b", "second", [(2, "zwei"), (3, "three")], 2);
-    // Another file with more instances of the first metric.
+    // Another file with further instances of the first metric.
     let _c = registry("c", "first", [(2, "two"), (4, "four")], 1);
     let mut collection = Collection::new("mmv", dir.path());
     collection.refresh();
@@ -357,7 +357,7 @@ fn an_instance_keeps_its_name_and_its_values() {
     assert_eq!(instances, expected.map(|(id, name)| (id, name.as_bytes().to_vec())));
     let values = |list: &[(u32, &str)]| Ok(list.iter().map(|(id, v)| (Some(*id), (*v).to_owned())).collect());
     assert_eq!(fetch(&mut collection, Item::new(5, 1)), values(&[(1, "11"), (2, "21"), (4, "41")]));
-    // That of "zwei" is not shown as that of "two".
+    // The value of "zwei" is not exported as that of "two".
     assert_eq!(fetch(&mut collection, Item::new(5, 2)), values(&[(3, "32")]));
 }
 
@@ -366,13 +366,13 @@ fn an_identifier_is_one_metric() {
     let dir = tempfile::tempdir().unwrap();
     let mut other = two_metrics();
     other.metric(72, &MetricV1 { name: "other", item: 1, ..MetricV1::default() }).value(280, 33, 0, 72, 0);
-    // Another name for 5.1, and another metric 5.2 of the same name without prefix.
+    // A different name for 5.1, and a different metric 5.2 with the same name without prefix.
     let mut collection = collection(dir.path(), &[("a", &two_metrics()), ("b", &other)]);
     assert_eq!(names(&collection), ["mmv.a.first", "mmv.a.second"]);
     assert_eq!(collection.name(Item::new(5, 1)), Ok("mmv.a.first"));
     assert_eq!(fetch(&mut collection, Item::new(5, 1)), one("11"));
 
-    // Twice in a file.
+    // The item occurs twice in a file.
     let mut twice = two_metrics();
     twice.metric(176, &MetricV1 { name: "second", item: 1, ..MetricV1::default() });
     let file = parse(&twice);
@@ -425,7 +425,7 @@ fn labels_are_bounded_and_fresh() {
         raw.u32(LEN, 16).u32(LEN + 4, 2).i32(LEN + 8, -1).put(LEN + 12, &[0; 244]).put(LEN + 12, payload);
         raw
     };
-    // A text that fills its room, with something behind it that is none of it.
+    // A text that fills its room, followed by bytes that do not belong to it.
     let long = format!("{{\"a\":\"{}\"}}", "y".repeat(236));
     assert_eq!(long.len(), 244);
     let of = Labelled::Item(Item::new(5, 2));
@@ -477,7 +477,7 @@ fn a_terminal_is_shown_no_control_character() {
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains(r"a\x1b[2J\x0ab\xc2\x9b\xffé") && text.contains(r"na\x1bme"), "{text}");
     assert!(text.lines().all(|line| line.chars().all(|c| !c.is_control())));
-    // Elsewhere it is what C prints.
+    // The other function prints what C prints.
     let mut text = Vec::new();
     mmv::dump::dump(&mut text, b"na\x1bme", &raw.0).unwrap();
     assert!(text.windows(6).any(|bytes| bytes == b"na\x1bme\n") || text.windows(6).any(|bytes| bytes == b"a\x1b[2J\n"));

@@ -1,4 +1,4 @@
-//! A process that has no descriptor left for a while. It has but this test: the limit is the whole process's.
+//! A process without free descriptors. This file has one test only, because the limit applies to the whole process.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -20,7 +20,7 @@ fn what_is_known_stays_while_there_is_no_descriptor() {
             registry
         })
         .collect();
-    // With files that stay open, and without.
+    // With files that stay open, and with files that are opened for each access.
     for open in [Collection::OPEN_FILES, 3] {
         let mut collection = Collection::new("mmv", dir.path());
         collection.keep_open(open);

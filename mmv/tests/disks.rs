@@ -1,5 +1,5 @@
-//! What an application bears that root watches: full disks, strangers' links, rights that are given up. Each test mounts
-//! what it needs where nobody else sees it.
+//! Applications under conditions that need root: full disks, other users' links, dropped privileges. Each test mounts
+//! its file systems in a mount name space of its own.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, unsafe_code)]
 
@@ -17,8 +17,8 @@ use child::Child;
 use mmv::{Counter, Error, Family, Registry};
 use nix::unistd::Uid;
 
-/// A directory on a file system of its own, of so many MiB, which goes with this process's name space. Nothing if the
-/// machine has no such file system.
+/// Returns a directory on a new file system of `size` MiB, which disappears with this process's mount name space.
+/// Returns `None` if the machine cannot create such a file system.
 fn mounted(system: &str, size: u32) -> Option<tempfile::TempDir> {
     let dir = open_dir();
     let image = tempfile::NamedTempFile::new().unwrap();
@@ -39,7 +39,7 @@ fn mounted(system: &str, size: u32) -> Option<tempfile::TempDir> {
     there.then_some(dir)
 }
 
-/// Lays an overlay over a directory, with what changes in another one.
+/// Mounts an overlay over a directory; changes are written to another one.
 fn overlaid(changes: &Path) -> tempfile::TempDir {
     let dir = open_dir();
     let at = |name: &str| {
@@ -53,7 +53,7 @@ fn overlaid(changes: &Path) -> tempfile::TempDir {
     dir
 }
 
-/// Counts on a disk that becomes full, and says whether the file shows what was counted at once.
+/// Counts on a disk that becomes full. Returns whether the file showed the first counts at once.
 fn count_on_full_disk(dir: &Path, disk: &Path) -> bool {
     let registry = registry(dir);
     let all = All::new(&registry);
@@ -71,7 +71,7 @@ fn count_on_full_disk(dir: &Path, disk: &Path) -> bool {
     }
     let sync = || {
         let disk = fs::File::open(disk).unwrap();
-        // SAFETY: it writes what is to be written.
+        // SAFETY: the call writes pending data only.
         unsafe { nix::libc::syncfs(std::os::fd::AsRawFd::as_raw_fd(&disk)) };
     };
     sync();
@@ -150,7 +150,7 @@ fn root_does_not_follow_what_strangers_link() {
         std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
         let e = registry(&link).try_start().unwrap_err();
         assert!(matches!(&e, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied), "{e}");
-        // A stranger's file is not removed as a leftover, and its contents are not believed.
+        // Another user's file is not removed as a leftover, and its contents are ignored.
         fs::remove_file(&link).unwrap();
         fs::create_dir(&link).unwrap();
         let gone = Child::new(|| ());
@@ -178,7 +178,7 @@ fn root_does_not_follow_what_strangers_link() {
     });
 }
 
-/// In a child that is root, whose mounts nobody else sees.
+/// Runs `work` in a child that is root and has a mount name space of its own.
 fn in_name_space(work: impl FnOnce()) {
     assert!(Uid::current().is_root(), "this needs root");
     Child::new(|| {

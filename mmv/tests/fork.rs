@@ -1,4 +1,4 @@
-//! What an application that forks sees of its metrics, and other processes of it and its children.
+//! The metrics of an application that forks, as the application, its children and other processes see them.
 #![cfg(target_os = "linux")]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
@@ -22,7 +22,7 @@ fn registry(dir: &Path) -> Registry {
     Registry::builder("app").directory(dir).flush_every(Duration::ZERO).build().unwrap()
 }
 
-/// Words of a file's metrics by their names.
+/// Returns the words of a file's metrics by name.
 fn words(path: impl AsRef<Path>) -> BTreeMap<String, u64> {
     let file = File::open(path).unwrap();
     assert_eq!(file.problems().first(), []);
@@ -40,7 +40,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Waits until something has happened in another process.
+/// Waits until a condition holds in another process.
 fn wait_for(what: impl Fn() -> bool) {
     let begin = Instant::now();
     while !what() {
@@ -60,7 +60,7 @@ fn workers_of_a_server_have_files_beside_their_parents() {
     text.set("parent");
     registry.try_start().unwrap();
     counter.add(1_000);
-    // The parent's, though no flush has brought it to the file.
+    // Belongs to the parent, although no flush has written it to the file.
     sharded.add(5);
     let workers: Vec<Child> = (1..=4)
         .map(|n| {
@@ -127,7 +127,7 @@ fn children_that_do_not_start_add_to_their_parents_file_and_leave_it() {
 fn only_one_of_the_workers_has_the_name_that_the_parent_has_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let (dir, go) = (dir.path(), dir.path().join("go"));
-    // What an earlier process has left, at the same name.
+    // The file of an earlier process with the same name.
     let mut left = Child::new(|| {
         let earlier = registry(dir);
         earlier.counter("counter").register().unwrap();
@@ -155,7 +155,8 @@ fn only_one_of_the_workers_has_the_name_that_the_parent_has_not_used() {
         assert!(files().any(|name| name == "app"));
         fs::write(&go, "").unwrap();
         workers.iter().for_each(Child::ends);
-        // They were killed, as it were: what they leave is removed by the next start, but for the name itself.
+        // The children exit without removing their files. The next start removes these, except for the one with the
+        // registry's name.
         names(dir)
             .iter()
             .filter(|name| name.contains("done"))
@@ -163,7 +164,7 @@ fn only_one_of_the_workers_has_the_name_that_the_parent_has_not_used() {
         fs::remove_file(&go).unwrap();
         left = Child::new(|| {
             let next = self::registry(dir);
-            // The names that may have been left were looked for a moment ago by the parent only.
+            // Only the parent has read the directory within the last seconds; this child must read it again.
             next.try_start().unwrap();
             assert_eq!(names(dir), ["app"], "round {round}");
             std::mem::forget(next);
@@ -232,7 +233,7 @@ fn nothing_is_locked_in_a_child() {
     let running = AtomicBool::new(true);
     let count = |n: u64| metrics::counter!("c", "k" => (n % 500).to_string()).absolute(n);
     let name = |n: u64| format!("m{}", n % 700);
-    // Every lock is held by some thread all the time.
+    // Some thread holds each lock at any time.
     let busy: [Box<dyn Fn(u64) + Sync + '_>; 6] = [
         Box::new(|_| text.set("x")),
         Box::new(|n| times.record(n as f64)),

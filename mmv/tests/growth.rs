@@ -1,4 +1,4 @@
-//! A registry that grows while its handles are in use: no update is lost, no reader sees a half file.
+//! A registry that grows while its handles are in use: no update is lost, and no reader sees half a file.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -15,7 +15,7 @@ fn registry(dir: &Path) -> Registry {
     Registry::builder("grow").directory(dir).cluster(9).build().unwrap()
 }
 
-/// The word of a metric's first value, as readers see it.
+/// Returns the word of a metric's first value, as readers see it.
 fn word(dir: &Path, name: &str) -> u64 {
     let file = File::open(dir.join("grow")).unwrap();
     assert_eq!(file.problems().first(), []);
@@ -23,13 +23,13 @@ fn word(dir: &Path, name: &str) -> u64 {
     file.value(metric.values()[0].index).unwrap().word
 }
 
-/// Updates by so many threads while metrics are added.
+/// Updates a registry from several threads while metrics are added.
 fn race(threads: u64, registry: &Registry, update: impl Fn(u64) + Sync) {
     let (running, grown) = (AtomicBool::new(true), AtomicU32::new(0));
     thread::scope(|scope| {
         let work = || {
             (0..UPDATES).for_each(|i| {
-                // However busy the machine is, the registry grows meanwhile.
+                // On a busy machine, waits until the registry has grown.
                 while i == UPDATES / 2 && grown.load(Relaxed) == 0 {
                     thread::yield_now();
                 }
@@ -122,7 +122,7 @@ fn readers_see_whole_files_and_counters_that_never_fall() {
         scope.spawn(|| {
             let (mut last, mut metrics) = (0, 0);
             while running.load(Relaxed) {
-                // Between opening a file and reading it, another may take its place.
+                // Another file may replace this one between opening and reading.
                 let Ok(file) = File::open(dir.path().join("grow")) else { continue };
                 assert_eq!(file.problems().first(), []);
                 assert!(file.metrics().len() >= metrics);
@@ -160,7 +160,7 @@ fn who_has_the_old_file_is_told() {
     let old = fs::File::open(dir.path().join("grow")).unwrap();
     assert!(File::read(&old).is_ok());
     registry.counter("added").register().unwrap();
-    // The C agent maps it, and the directory's time of change may not have advanced.
+    // The C agent maps the old file, and the directory's change time may not have advanced.
     assert!(matches!(File::read(&old), Err(ReadError::InFlux { g2: 0, .. })));
 }
 

@@ -1,4 +1,4 @@
-//! What an application bears that is watched: what strangers put in the way, and what the system refuses.
+//! Applications under attack and under pressure: obstacles of other users, and refusals of the system.
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, unsafe_code)]
 
@@ -26,7 +26,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-/// Something that must come to an end.
+/// Runs `work`, which must end within a minute.
 fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, ended) = mpsc::channel();
     thread::spawn(move || done.send(work()).unwrap());
@@ -40,7 +40,7 @@ fn a_file_that_cannot_have_its_name_leaves_the_values_where_they_are_seen() {
     let all = All::new(&registry);
     registry.try_start().unwrap();
     let seen = fs::File::open(dir.path().join("app")).unwrap();
-    // A directory in the place of the file, as good a reason as that the name is root's and the directory sticky.
+    // A directory in place of the file, which has the same effect as a file of root in a sticky directory.
     fs::remove_file(dir.path().join("app")).unwrap();
     fs::create_dir(dir.path().join("app")).unwrap();
     let running = AtomicBool::new(true);
@@ -62,7 +62,7 @@ fn a_file_that_cannot_have_its_name_leaves_the_values_where_they_are_seen() {
     let text = file.metrics().iter().find(|m| file.name(m) == b"text").unwrap().values()[0].index;
     assert_eq!(file.string(&file.value(text).unwrap()), Some(&b"last"[..]));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
-    // As soon as it can be, everything is there.
+    // As soon as the file can be written, it has everything.
     fs::remove_dir(dir.path().join("app")).unwrap();
     registry.flush();
     let file = read(dir.path());
@@ -100,7 +100,7 @@ fn a_file_that_is_removed_comes_back() {
     fs::create_dir(&files).unwrap();
     registry.flush();
     all.check(&read(&files), 2);
-    // That of another process stays.
+    // A file of another process stays.
     fs::write(files.join("other"), "other").unwrap();
     fs::rename(files.join("other"), files.join("app")).unwrap();
     registry.flush();
@@ -128,7 +128,7 @@ fn what_strangers_put_in_the_way_is_not_waited_for_nor_followed() {
         symlink(to, path.join("app")).unwrap();
         start(&path);
     }
-    // 200 GB that look like a file of ours.
+    // A sparse file of 200 GB that looks like a registry's file.
     let sparse = fs::File::create(path.join("app")).unwrap();
     sparse.set_len(200 << 30).unwrap();
     sparse.write_all_at(b"MMV\0\x01\0\0\0", 0).unwrap();
@@ -170,7 +170,7 @@ fn the_next_start_removes_what_a_crash_has_left() {
     let space = fs::metadata("/proc/self/ns/pid").unwrap().ino();
     let left = [format!(".app.{dead}.{space}.7"), format!(".app.{dead}.{space}.0")];
     let others = [
-        // Of another application, of a process that lives, of another container, and names that no registry gives.
+        // Of another application, a running process, another container; and names that no registry creates.
         format!(".apps.{dead}.{space}.7"),
         format!(".app.x.{dead}.{space}.7"),
         format!(".app.1.{space}.7"),
@@ -204,7 +204,7 @@ fn memory_that_may_not_be_locked_is_an_error_and_no_end() {
             if n % 100 == 0 {
                 all.update(n);
             }
-            // Registered or not; in the file, or not yet.
+            // Registrations may fail, or be missing from the file for now.
             if n < 1_000 || n % 500 == 0 {
                 refused += u64::from(indom.add(&format!("instance{n}")).is_err());
             } else if n % 20 == 0 {
@@ -230,14 +230,14 @@ fn a_process_that_may_map_no_more_goes_on() {
         registry.try_start().unwrap();
         all.update(0);
         let page = || {
-            // Neighbours differ, or they would be one mapping.
+            // Adjacent pages with equal rights would be one mapping.
             static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
             let write = if COUNT.fetch_add(1, Relaxed).is_multiple_of(2) {
                 ProtFlags::PROT_WRITE
             } else {
                 ProtFlags::PROT_NONE
             };
-            // SAFETY: the kernel chooses where.
+            // SAFETY: the kernel chooses a free address.
             unsafe {
                 mmap_anonymous(None, 4096.try_into().unwrap(), ProtFlags::PROT_READ | write, MapFlags::MAP_PRIVATE)
             }
@@ -249,8 +249,8 @@ fn a_process_that_may_map_no_more_goes_on() {
             all.update(n);
             let later = registry.counter(&format!("later{n}")).register();
             registered += u64::from(later.is_ok());
-            // Fewer and fewer are in the way: at some moment the first mapping succeeds, and the second one does not.
-            // SAFETY: nobody uses the page.
+            // One mapping less each time: at some point the first mapping of a registration succeeds, and the second
+            // one fails. SAFETY: nothing uses the page.
             unsafe { munmap(pages.pop().unwrap(), 4096) }.unwrap();
             let file = read(dir.path());
             all.check(&file, n + 2);
@@ -302,7 +302,7 @@ fn ten_thousand_label_sets_and_64_threads_take_a_bounded_memory() {
                 scope.spawn(move || {
                     metrics::with_local_recorder(recorder, || {
                         for n in (thread % 8..10_000).step_by(8) {
-                            // Twelve powers of ten.
+                            // The values span twelve powers of ten.
                             let value = 10f64.powi(((n / 8 + thread / 8 * 5) % 12) as i32 - 6);
                             metrics::histogram!("latency", "path" => n.to_string()).record(value);
                         }
@@ -317,14 +317,14 @@ fn ten_thousand_label_sets_and_64_threads_take_a_bounded_memory() {
     .ends();
 }
 
-/// Memory of this process, in bytes.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Registers a metric for each line of the log.
+/// Registers a metric for the lines of the log.
 struct Counted(Registry);
 
 impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Counted {

@@ -1,4 +1,4 @@
-//! Files that are made to cost a lot: what they cost is in proportion to what they hold.
+//! Files that are made to cost much: their cost is in proportion to their contents.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/raw.rs"]
@@ -23,23 +23,23 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 
-/// Bytes that this thread has read with system calls, and how many calls.
+/// Returns the number of bytes that this thread has read with system calls, and the number of calls.
 fn read() -> (u64, u64) {
     let text = fs::read_to_string("/proc/thread-self/io").unwrap();
     let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().parse().unwrap();
     (number("rchar:"), number("syscr:"))
 }
 
-/// What some work has this thread read.
+/// Returns the bytes and calls that `work` takes.
 fn reads(work: impl FnOnce()) -> (u64, u64) {
     let before = read();
     work();
     let after = read();
-    // The text itself.
+    // Without those of reading `/proc` itself.
     (after.0 - before.0 - 100, after.1 - before.1 - 2)
 }
 
-/// Memory of this process, in bytes.
+/// Returns the resident memory of this process, in bytes.
 fn memory() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
@@ -57,7 +57,7 @@ fn values(collection: &mut Collection, item: Item) -> Result<Vec<String>, Error>
     Ok(values)
 }
 
-/// Writes a file that begins with these bytes and has a length.
+/// Writes a sparse file that begins with these bytes.
 fn sparse(path: &Path, raw: &Raw, len: u64) -> File {
     let mut file = File::create(path).unwrap();
     file.write_all(&raw.0).unwrap();
@@ -65,7 +65,7 @@ fn sparse(path: &Path, raw: &Raw, len: u64) -> File {
     file
 }
 
-/// One metric with a value.
+/// A file of one metric with a value.
 fn small(cluster: u32, generation: u64) -> Raw {
     let mut raw = Raw::new(72 + 104 + 32, 2);
     raw.u64(8, generation).u64(16, generation).u32(36, cluster).toc(0, METRICS, 1, 72).toc(1, VALUES, 1, 176);
@@ -87,7 +87,7 @@ fn a_sparse_file_costs_what_it_holds() {
     let dir = tempfile::tempdir().unwrap();
     let len = 64 << 20;
     let all = (len - 1024) as i32;
-    // Tables that claim all of the hole, each in its way.
+    // Tables of each kind that claim the whole hole.
     let mut instances = Raw::new(104 + 32, 4);
     instances.u32(36, 300).toc(0, INDOMS, 1, 104).toc(1, INSTANCES, all / 80, 1024).toc(2, METRICS, 1, 4096);
     instances.toc(3, VALUES, 1, 8192).indom(104, 1, all / 80, 1024);
@@ -96,7 +96,7 @@ fn a_sparse_file_costs_what_it_holds() {
     let mut values = Raw::new(72 + 104, 2);
     values.u32(36, 302).toc(0, METRICS, 1, 72).toc(1, VALUES, all / 32, 1024);
     values.metric(72, &MetricV1 { name: "x", item: 1, ..MetricV1::default() });
-    // A hole as values of a metric that lies over the header, whose offset is that of a hole's metric.
+    // A hole as values, whose metric at offset 0 is the header.
     let mut header = Raw::new(72, 2);
     header.u32(36, 303).toc(0, METRICS, 1, 0).toc(1, VALUES, all / 32, 1024);
     let contents = Raw::new(40, (len / 16 - 3) as i32);
@@ -117,7 +117,7 @@ fn a_sparse_file_costs_what_it_holds() {
     let more = memory().saturating_sub(before);
     assert!(more < 32 << 20, "{more} bytes of memory");
     assert_eq!(values_of_honest(&mut collection), "0");
-    // The same in memory.
+    // The file takes no more memory than that.
     let file = reader::File::open(dir.path().join("a")).unwrap();
     assert_eq!(file.indoms().iter().map(|indom| indom.instances().len()).sum::<usize>(), 0);
 }
@@ -141,7 +141,7 @@ fn check_data_behind_holes(far: u64) {
     raw.metric(72, &MetricV1 { name: "x", item: 1, ..MetricV1::default() });
     let path = dir.path().join("a");
     let file = sparse(&path, &raw, far + count * 32);
-    // At the end, and over the border of a block.
+    // At the end of the file, and across the border of a block.
     let written = [count - 1, 127, 128 * 1000 - 1, 128 * 1000];
     let value = |index: u64, word: u64| {
         let mut value = Raw(vec![0; 32]);
@@ -175,7 +175,7 @@ fn instances_that_lie_over_each_other_are_counted_once() {
     let file = reader::File::parse(raw.0.clone()).unwrap();
     let all: usize = file.indoms().iter().map(|indom| indom.instances().len()).sum();
     assert!(all * 80 <= raw.0.len(), "{all} instances");
-    // A hole makes no room for more.
+    // The length of the hole does not raise the bound on instances.
     let dir = tempfile::tempdir().unwrap();
     sparse(&dir.path().join("a"), &raw, 64 << 20);
     let file = reader::File::open(dir.path().join("a")).unwrap();
@@ -211,7 +211,7 @@ fn a_request_reads_no_more_values_than_there_are() {
         }
     });
     assert!(bytes <= 2 * count * 32 && calls < 300, "{bytes} bytes, {calls} calls");
-    // Values of all metrics, by turns: reading those of each would read all of them as often.
+    // Values of all metrics, alternately: the ranges of all metrics overlap completely.
     for i in 0..count {
         raw.value(values_at + i * 32, i, 0, at + i % metrics * 104, if i < count / 2 { 136 } else { 216 });
     }
@@ -249,7 +249,7 @@ fn a_bad_file_is_read_again_when_it_has_changed() {
     bad.i32(4, 9).0.resize(60_000, 1);
     fs::write(&path, &bad.0).unwrap();
     let mut collection = Collection::new("mmv", dir.path());
-    // As long as another change could have the same time, it may be another file.
+    // As long as another change could have the same time, the file may be another one.
     std::thread::sleep(std::time::Duration::from_millis(60));
     while collection.refresh() {}
     for i in 0..5 {
@@ -258,7 +258,7 @@ fn a_bad_file_is_read_again_when_it_has_changed() {
         assert!(bytes < 10_000, "{bytes} bytes");
     }
     assert_eq!(collection.file_count(), 0);
-    // In place, with the same length: nothing in the directory changes.
+    // Written in place, with the same length: the directory does not change.
     let mut good = small(300, 1);
     good.0.resize(60_000, 1);
     let file = OpenOptions::new().write(true).open(&path).unwrap();
@@ -283,7 +283,7 @@ fn many_names_are_looked_at_by_many_requests() {
     for i in 0..2000 {
         fs::write(dir.path().join(format!("z{i}")), "MMV").unwrap();
     }
-    // Links to the same file are as many names, and no file of anybody is opened for them.
+    // Links to one file are as many names; none of the files is opened for them.
     (0..100).for_each(|i| symlink("z1", dir.path().join(format!("link{i}"))).unwrap());
     for _ in 0..60 {
         let (_, calls) = reads(|| _ = collection.refresh());
@@ -292,7 +292,7 @@ fn many_names_are_looked_at_by_many_requests() {
     }
     let left_out: u64 = collection.take_left_out().iter().map(|left_out| left_out.count).sum();
     assert_eq!(left_out, 2100 + 1 - 50);
-    // They are forgotten with the files.
+    // Removed files are forgotten.
     for entry in fs::read_dir(dir.path()).unwrap() {
         let entry = entry.unwrap();
         if entry.file_name() != "honest" {
@@ -324,21 +324,21 @@ fn a_user_is_left_out_who_wants_too_much() {
     let kinds: Vec<String> = counts.iter().map(|left_out| format!("{} {}", left_out.count, left_out.limit)).collect();
     assert_eq!(kinds, ["1 memory of files", "29 values"]);
     assert_eq!(lines.len(), 1, "{lines:?}");
-    // Nothing more is read or said as long as nothing changes; what is there goes on.
+    // Nothing is read or logged while nothing changes, and the exported file stays.
     for _ in 0..10 {
         assert_eq!(logged(|| _ = collection.refresh()), [""; 0]);
         counter.inc();
         collection.refresh();
     }
     assert_eq!((values_of_honest(&mut collection), collection.take_left_out()), ("10".into(), vec![]));
-    // Whatever else changes, what there is no room for is not read, once it is so old that it cannot have changed.
+    // Other changes do not cause reads of files without room, once their attributes are old enough to be reliable.
     std::thread::sleep(std::time::Duration::from_millis(60));
     fs::write(dir.path().join(".before"), "").unwrap();
     collection.refresh();
     fs::write(dir.path().join(".change"), "").unwrap();
     let (_, calls) = reads(|| _ = collection.refresh());
     assert!(calls < 25, "{calls} calls");
-    // There is room when others go.
+    // Removing a file makes room for others.
     fs::remove_file(dir.path().join("z0")).unwrap();
     let before = collection.file_count();
     collection.refresh();
@@ -354,7 +354,7 @@ fn a_flickering_file_costs_its_user_time_and_nobody_else() {
     let mut limits = collection.limits();
     limits.user_work = 20_000;
     collection.set_limits(limits);
-    // As many metrics as there can be, with large help.
+    // A small file that costs many bytes to read.
     let mut large = small(300, 1);
     large.0.resize(500_000, 1);
     let files: Vec<_> = (0..10).map(|i| dir.path().join(format!("flicker{i}"))).collect();
@@ -374,7 +374,7 @@ fn a_flickering_file_costs_its_user_time_and_nobody_else() {
     }
     assert!(all < 40 * 1_600_000, "{all} bytes of 200 MB");
     assert!(!collection.take_left_out().is_empty());
-    // When they rest they are what was written last.
+    // Once they stop changing, the last contents are exported.
     (0..200).for_each(|_| _ = collection.refresh());
     let (bytes, _) = reads(|| _ = collection.refresh());
     assert!(bytes < 100_000, "{bytes} bytes");
@@ -398,7 +398,7 @@ fn links_lead_to_regular_files_alone() {
     assert_eq!(collection.metrics().map(|(name, _)| name).collect::<Vec<_>>(), ["mmv.l0.x"]);
     let now = |collection: &mut Collection| values(collection, Item::new(300, 1)).unwrap().join(" ");
     assert_eq!(now(&mut collection), "1");
-    // The file that a link leads to is another one.
+    // Another file replaces the target of a link.
     fs::write(dir.path().join("other"), small(300, 5).0).unwrap();
     fs::rename(dir.path().join("other"), dir.path().join("elsewhere")).unwrap();
     fs::write(files.join(".change"), "").unwrap();
@@ -460,7 +460,7 @@ fn logged(work: impl FnOnce()) -> Vec<String> {
 #[test]
 fn the_log_has_a_few_lines_for_a_file() {
     let dir = tempfile::tempdir().unwrap();
-    // Instances that contradict each other, texts that are nowhere, metrics without a name, values of no metric.
+    // Contradictory instances, texts outside of the file, metrics without a name, and values without a metric.
     let count = 500u64;
     let (metrics, ids) = (120u64, 120 + 104 * 51);
     let values_at = ids + 32 * 2 + (count + 1) * 80;
@@ -487,7 +487,7 @@ fn the_log_has_a_few_lines_for_a_file() {
             for cluster in [300, 301] {
                 _ = values(&mut collection, Item::new(cluster, 0));
             }
-            // Another generation is no reason to say it all again.
+            // Another generation with the same problems is not logged again.
             let generations = [generation.to_ne_bytes(), generation.to_ne_bytes()].concat();
             let plain = OpenOptions::new().write(true).open(dir.path().join("plain")).unwrap();
             plain.write_all_at(&generations, 8).unwrap();

@@ -1,4 +1,4 @@
-//! What an application sees of PCP's absence in its log.
+//! An application's log on a machine without PCP.
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::{self, Write};
@@ -44,7 +44,7 @@ fn logged(work: impl FnOnce()) -> Vec<String> {
     lines.clone()
 }
 
-/// Counts the lines of a log through the facade, each in a metric of its own.
+/// Counts log lines through the facade, each in a metric of its own.
 struct Counted(AtomicU32);
 
 impl<S: Subscriber> Layer<S> for Counted {
@@ -64,11 +64,11 @@ fn a_log_may_be_counted_by_what_writes_it() {
         tracing::subscriber::with_default(log, || {
             metrics::with_local_recorder(&recorder, || {
                 metrics::counter!("sales.books").increment(1);
-                // It cannot be there: a line.
+                // This metric cannot be registered, which logs a line.
                 metrics::counter!("sales").increment(1);
                 recorder.registry().try_start().unwrap();
                 fs::remove_dir_all(dir.path()).unwrap();
-                // Nor can anything: another one.
+                // No file can be written, which logs another line.
                 metrics::counter!("more").increment(1);
                 recorder.registry().flush();
             });
@@ -91,7 +91,7 @@ fn a_file_of_another_process_is_not_taken_in_silence() {
     assert_eq!(logged(start), [""; 0]);
     bytes[32..36].copy_from_slice(&1i32.to_ne_bytes());
     fs::write(dir.path().join("shop"), bytes).unwrap();
-    assert_eq!(logged(start), ["WARN: shop: the file was that of process 1, which lives"]);
+    assert_eq!(logged(start), ["WARN: shop: replaced the file of process 1, which is still running"]);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_directory_that_goes_is_one_line() {
             registry.counter(&format!("more{i}")).register().unwrap().inc();
         }
         assert_eq!(sales.get(), 10);
-        // It comes back.
+        // The directory exists again.
         std::fs::create_dir(&files).unwrap();
         registry.counter("last").register().unwrap();
         let file = mmv::reader::File::open(files.join("shop")).unwrap();

@@ -1,4 +1,4 @@
-//! Whatever a file says, reading it is safe; whatever is registered is what is read.
+//! Reading any file is safe, and a reader sees exactly what was registered.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/raw.rs"]
@@ -10,7 +10,7 @@ use mmv::reader::{File, Help};
 use mmv::{Counter, Family, Gauge, Registry, Text};
 use proptest::prelude::*;
 
-/// Everything that one can ask of a file.
+/// Reads everything that a file offers.
 fn ask_everything(bytes: &[u8]) {
     let mut text = Vec::new();
     mmv::dump::dump(&mut text, b"name", bytes).unwrap();
@@ -32,11 +32,11 @@ fn ask_everything(bytes: &[u8]) {
     }
     asked += file.labels().iter().map(|label| file.payload(label).len()).sum::<usize>();
     assert!(file.value(file.value_count()).is_none());
-    // Every record can refer to a string, but no more than that.
+    // Each record can refer to one string only.
     assert!(asked <= 256 * (bytes.len() / 16 + 1));
 }
 
-/// A valid file of each version.
+/// Returns a valid file of a version.
 fn valid(version: u8) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let registry = Registry::builder("f").directory(dir.path()).cluster(3).build().unwrap();
@@ -56,7 +56,7 @@ fn valid(version: u8) -> Vec<u8> {
     bytes
 }
 
-/// Numbers at which things go wrong.
+/// Numbers at boundaries.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![any::<u64>(), 0..2000u64, (0..64u32).prop_map(|bit| 1 << bit), (0..600u64).prop_map(|n| u64::MAX - n)]
 }
@@ -103,7 +103,7 @@ proptest! {
         let registry = Registry::builder("f").directory(dir.path()).build().unwrap();
         let indom = registry.indom("i").register().unwrap();
         let family: Family<Gauge<i32>> = registry.metric("Family").help(&help).over(&indom).unwrap();
-        // Some before the start, the others after it.
+        // Some metrics are registered before the start, the others after it.
         for (i, (name, n)) in counters.iter().enumerate() {
             if i == late {
                 registry.try_start().unwrap();

@@ -1,4 +1,4 @@
-//! What a registry accepts, the numbers that it gives, and what becomes of its file.
+//! The registrations that a registry accepts, the identifiers that it assigns, and the end of its file.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -45,7 +45,7 @@ fn what_the_agent_would_skip_is_an_error() {
     assert!(matches!(registry.counter("d").help(&"h".repeat(256)).register(), Err(Error::TooLong { .. })));
     assert!(matches!(registry.counter("d").label("9", 1).register(), Err(Error::Label { .. })));
     assert!(matches!(registry.counter("d").label("l", "x".repeat(250)).register(), Err(Error::TooLong { .. })));
-    // What was refused left nothing behind.
+    // A failed registration leaves nothing behind.
     registry.counter("d").register().unwrap();
 
     assert!(matches!(registry.indom("i").serial(0).register(), Err(Error::Range { .. })));
@@ -109,7 +109,7 @@ fn items_are_those_of_the_file_before() {
     let persistent = || Registry::builder("test").directory(dir.path()).persistent().build().unwrap();
     let first = persistent();
     first.try_start().unwrap();
-    // Registered one by one, so that who comes first gets a contended item.
+    // Registered one by one, so that the first one gets a contended item.
     (0..200).for_each(|i| drop(first.counter(&format!("metric{i}")).register().unwrap()));
     let before = items(dir.path());
     let cluster = read(dir.path()).header().cluster;
@@ -137,7 +137,7 @@ fn clusters_keep_away_from_each_other() {
     clusters.sort_unstable();
     clusters.dedup();
     assert_eq!(clusters.len(), 200);
-    // Files without a cluster get the lowest.
+    // Lower clusters are left to files without a cluster.
     assert!(clusters[0] >= 256);
 }
 
@@ -172,7 +172,7 @@ fn files_go_or_stay_as_asked() {
     clone.try_start().unwrap();
     assert!(path.exists(), "a registry can start again");
 
-    // Another process took the name: its file is not ours to remove.
+    // The file of another process with this name is not removed.
     fs::remove_file(&path).unwrap();
     fs::write(&path, "other").unwrap();
     drop(clone);
@@ -180,7 +180,7 @@ fn files_go_or_stay_as_asked() {
     fs::remove_file(&path).unwrap();
 
     let stays = Registry::builder("test").directory(dir.path()).persistent().build().unwrap();
-    // Who hides everything else does not hide its metrics.
+    // The umask of a process does not hide its metrics.
     let hidden = umask(Mode::from_bits_truncate(0o077));
     stays.try_start().unwrap();
     umask(hidden);

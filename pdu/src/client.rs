@@ -1,4 +1,4 @@
-//! What only clients and pmcd say to each other: DESC_IDS, DESCS, HIGHRES_FETCH and HIGHRES_RESULT.
+//! PDUs of clients and pmcd alone: `DESC_IDS`, `DESCS`, `HIGHRES_FETCH` and `HIGHRES_RESULT`.
 
 use super::codec::{Decoded, Reader, Writer, words};
 use super::result::HighResResult;
@@ -6,20 +6,24 @@ use super::{Header, Pdu, PduType, metadata};
 use pmapi::id::OptionWord as _;
 use pmapi::{Desc, Error, InDom, PmId, Result, Semantics, Type, Units};
 
-/// A decoded PDU from pmcd to a client.
+/// Decoded PDU from pmcd to a client.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub enum Answer<'a> {
-    /// One of those that agents send too.
+    /// PDU that agents send too.
     Pdu(Pdu<'a>),
     HighResResult(HighResResult<'a>),
     Descs(Descs<'a>),
-    /// A descriptor, which need not be one that a metric can have.
+    /// Descriptor as received, which may be invalid.
     Desc(RawDesc),
 }
 
 impl<'a> Answer<'a> {
     /// Decodes a whole PDU, header included.
+    ///
+    /// # Errors
+    /// [`DecodeError`](super::DecodeError) for a type that pmcd does not send, and for a PDU that is short, too long or
+    /// has invalid fields.
     pub fn decode(header: Header, bytes: &'a [u8]) -> Decoded<Answer<'a>> {
         let mut r = Reader::new(header.pdu, bytes);
         let answer = match header.pdu {
@@ -33,10 +37,10 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// A descriptor as it travels. pmcd passes on what agents say, be it a descriptor or not.
+/// Descriptor as received. pmcd passes on what agents send, valid or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawDesc {
-    /// The metric; `None` when there is no descriptor.
+    /// Identifier of the metric; `None` when there is no descriptor.
     pub pmid: Option<PmId>,
     ty: i32,
     indom: Option<InDom>,
@@ -59,16 +63,16 @@ impl RawDesc {
         }
     }
 
-    /// The descriptor.
+    /// Returns the descriptor.
     ///
     /// # Errors
-    /// `PM_ERR_PMID` when there is none, `PM_ERR_TYPE` or `PM_ERR_CONV` when no metric can have its type or its
+    /// `PM_ERR_PMID` when there is no descriptor, `PM_ERR_TYPE` for an invalid type, `PM_ERR_CONV` for invalid
     /// semantics.
     pub fn desc(self) -> Result<Desc> {
         let pmid = self.pmid.ok_or(Error::PMID)?;
         let ty = Type::from_code(self.ty)?;
         let semantics = match (self.semantics, ty) {
-            // C agents leave the rest of the descriptor empty when there are no values.
+            // C agents leave the rest of the descriptor empty for a type without values.
             (0, Type::NoSupport) => Semantics::Instant,
             (code, _) => Semantics::from_code(code)?,
         };
@@ -76,7 +80,7 @@ impl RawDesc {
     }
 }
 
-/// DESCS: descriptors, one for each metric that was asked for.
+/// `DESCS`: descriptors, one for each metric of the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Descs<'a> {
     list: &'a [u8],
@@ -88,13 +92,16 @@ impl<'a> Descs<'a> {
         Ok(Descs { list: r.records(n, RawDesc::SIZE, "descriptors")? })
     }
 
-    /// The descriptors.
+    /// Iterates over the descriptors.
     pub fn iter(self) -> impl ExactSizeIterator<Item = RawDesc> + use<'a> {
         self.list.chunks_exact(RawDesc::SIZE).map(RawDesc::decode)
     }
 }
 
-/// Appends a DESC_IDS PDU: asks for the descriptors of metrics.
+/// Appends a `DESC_IDS` PDU, a request for the descriptors of several metrics.
+///
+/// # Errors
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
 pub fn encode_desc_ids(out: &mut Vec<u8>, from: i32, pmids: &[PmId]) -> Result {
     let mut w = Writer::new(out, PduType::DESC_IDS, from);
     w.i32(-1).count(pmids.len());
@@ -104,7 +111,10 @@ pub fn encode_desc_ids(out: &mut Vec<u8>, from: i32, pmids: &[PmId]) -> Result {
     w.finish()
 }
 
-/// Appends a HIGHRES_FETCH PDU.
+/// Appends a `HIGHRES_FETCH` PDU, a request for values with a timestamp in nanoseconds.
+///
+/// # Errors
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
 pub fn encode_high_res_fetch(
     out: &mut Vec<u8>,
     from: i32,

@@ -5,42 +5,42 @@ use thiserror::Error;
 
 use super::{HEADER, Header, PduType};
 
-/// Why bytes are no PDU, or not the PDU that their type says. Towards a peer it is `PM_ERR_IPC`.
+/// Error in a PDU: the bytes do not match their PDU type. A peer gets `PM_ERR_IPC`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum DecodeError {
-    /// A field reaches past the end of the PDU.
+    /// Field that extends beyond the end of the PDU.
     #[error("{pdu} PDU: {field}: {need} bytes needed, {have} left")]
     Short {
-        /// The PDU.
+        /// Type of the PDU.
         pdu: PduType,
-        /// The field that was short.
+        /// Name of the field.
         field: &'static str,
-        /// Bytes that the field takes.
+        /// Bytes that the field needs.
         need: usize,
         /// Bytes that were left.
         have: usize,
     },
-    /// The PDU goes on after its last field.
+    /// PDU that continues after its last field.
     #[error("{pdu} PDU: {extra} bytes after its last field")]
     Trailing {
-        /// The PDU.
+        /// Type of the PDU.
         pdu: PduType,
-        /// Bytes too many.
+        /// Number of extra bytes.
         extra: usize,
     },
-    /// A field has a value that it cannot have.
+    /// Field with an invalid value.
     #[error("{pdu} PDU: {field}: {value} {reason}")]
     Bad {
-        /// The PDU.
+        /// Type of the PDU.
         pdu: PduType,
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// What it says.
+        /// Value of the field.
         value: i64,
-        /// What is wrong with that.
+        /// Reason why the value is invalid.
         reason: &'static str,
     },
-    /// A PDU of this type has no meaning between pmcd and an agent.
+    /// PDU of a type that pmcd and agents do not exchange.
     #[error("unexpected {0} PDU")]
     Unexpected(PduType),
 }
@@ -51,10 +51,10 @@ impl From<DecodeError> for pmapi::Error {
     }
 }
 
-/// The result of decoding.
+/// Result of decoding.
 pub type Decoded<T> = Result<T, DecodeError>;
 
-/// Takes fields off the front of a PDU, and never more than there is.
+/// Reader of a PDU's fields, which never reads beyond the end of the PDU.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     pdu: PduType,
@@ -63,22 +63,25 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of a whole PDU, placed after its header.
+    /// Creates a reader of a whole PDU, positioned after its header.
     pub fn new(pdu: PduType, bytes: &'a [u8]) -> Self {
         Reader { pdu, bytes, pos: HEADER.min(bytes.len()) }
     }
 
-    /// The offset of the next field from the start of the PDU.
+    /// Returns the offset of the next field from the start of the PDU, in bytes.
     pub fn pos(&self) -> usize {
         self.pos
     }
 
-    /// Bytes that are left.
+    /// Returns the number of bytes that are left.
     pub fn left(&self) -> usize {
         self.bytes.len() - self.pos
     }
 
-    /// The next `n` bytes.
+    /// Reads `n` bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Short`] when fewer bytes are left.
     pub fn bytes(&mut self, n: usize, field: &'static str) -> Decoded<&'a [u8]> {
         let rest = self.bytes.get(self.pos..).unwrap_or_default();
         let Some(taken) = rest.get(..n) else {
@@ -88,50 +91,74 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// `n` bytes, and the padding after them up to a multiple of four.
+    /// Reads `n` bytes, and skips the padding after them up to a multiple of four.
+    ///
+    /// # Errors
+    /// [`DecodeError::Short`] when fewer bytes are left.
     pub fn padded(&mut self, n: usize, field: &'static str) -> Decoded<&'a [u8]> {
         let all = self.bytes(n.checked_next_multiple_of(4).unwrap_or(usize::MAX), field)?;
         Ok(&all[..n])
     }
 
-    /// `count` records of `size` bytes.
+    /// Reads `count` records of `size` bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Short`] when fewer bytes are left.
     pub fn records(&mut self, count: usize, size: usize, field: &'static str) -> Decoded<&'a [u8]> {
         self.bytes(count.saturating_mul(size), field)
     }
 
-    /// A word.
+    /// Reads a big-endian word of 32 bits.
+    ///
+    /// # Errors
+    /// [`DecodeError::Short`] when fewer bytes are left.
     pub fn u32(&mut self, field: &'static str) -> Decoded<u32> {
         self.bytes(4, field).map(BigEndian::read_u32)
     }
 
-    /// A signed word.
+    /// Reads a signed big-endian word of 32 bits.
+    ///
+    /// # Errors
+    /// [`DecodeError::Short`] when fewer bytes are left.
     pub fn i32(&mut self, field: &'static str) -> Decoded<i32> {
         self.bytes(4, field).map(BigEndian::read_i32)
     }
 
-    /// Two words that are one signed number.
+    /// Reads a signed big-endian number of 64 bits.
+    ///
+    /// # Errors
+    /// [`DecodeError::Short`] when fewer bytes are left.
     pub fn i64(&mut self, field: &'static str) -> Decoded<i64> {
         self.bytes(8, field).map(BigEndian::read_i64)
     }
 
-    /// A word that counts something: not negative.
+    /// Reads a word that is a number of elements or bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Bad`] for a negative number, [`DecodeError::Short`] when fewer bytes are left.
     pub fn count(&mut self, field: &'static str) -> Decoded<usize> {
         let n = self.i32(field)?;
         usize::try_from(n).map_err(|_| self.bad(field, n, "is negative"))
     }
 
-    /// A string: its length in a word, its bytes, padding.
+    /// Reads a string: its length in a word, its bytes, padding.
+    ///
+    /// # Errors
+    /// [`DecodeError::Bad`] for a negative length, [`DecodeError::Short`] when fewer bytes are left.
     pub fn string(&mut self, field: &'static str) -> Decoded<&'a [u8]> {
         let n = self.count(field)?;
         self.padded(n, field)
     }
 
-    /// The error that a field cannot have a value.
+    /// Creates the error for a field with an invalid value.
     pub fn bad(&self, field: &'static str, value: impl Into<i64>, reason: &'static str) -> DecodeError {
         DecodeError::Bad { pdu: self.pdu, field, value: value.into(), reason }
     }
 
-    /// That nothing is left.
+    /// Checks that no bytes are left.
+    ///
+    /// # Errors
+    /// [`DecodeError::Trailing`] when bytes are left.
     pub fn finish(self) -> Decoded<()> {
         match self.left() {
             0 => Ok(()),
@@ -140,12 +167,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The words of a list that a [`Reader`] has checked.
+/// Iterates over the words of a list, whose length a [`Reader`] has checked.
 pub fn words(list: &[u8]) -> impl ExactSizeIterator<Item = u32> + Clone + '_ {
     list.chunks_exact(4).map(BigEndian::read_u32)
 }
 
-/// Appends a PDU to a buffer; [`Writer::finish`] puts in its length.
+/// Writer that appends a PDU to a buffer; [`Writer::finish`] fills in the length.
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
@@ -153,66 +180,66 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Starts a PDU. `from` is the sender: 0 for an agent, the client's slot for pmcd.
+    /// Starts a PDU. `from` is the sender: 0 for an agent, the client's context number for pmcd.
     pub fn new(out: &'a mut Vec<u8>, pdu: PduType, from: i32) -> Self {
         let start = out.len();
         out.extend_from_slice(&Header { len: 0, pdu, from }.to_bytes());
         Writer { out, start }
     }
 
-    /// A word.
+    /// Appends a big-endian word of 32 bits.
     pub fn u32(&mut self, v: u32) -> &mut Self {
         self.out.extend_from_slice(&v.to_be_bytes());
         self
     }
 
-    /// A signed word.
+    /// Appends a signed big-endian word of 32 bits.
     pub fn i32(&mut self, v: i32) -> &mut Self {
         self.u32(v as u32)
     }
 
-    /// A word that counts something. Lengths beyond a word's range can only come with a PDU that
+    /// Appends a word that is a number of elements or bytes. A number beyond the word's range occurs only in a PDU that
     /// [`Writer::finish`] refuses.
     pub fn count(&mut self, v: usize) -> &mut Self {
         self.u32(v as u32)
     }
 
-    /// Bytes as they are.
+    /// Appends bytes without padding.
     pub fn bytes(&mut self, v: &[u8]) -> &mut Self {
         self.out.extend_from_slice(v);
         self
     }
 
-    /// Bytes, and `~` up to a multiple of four.
+    /// Appends bytes, and `~` up to a multiple of four.
     #[inline]
     pub fn padded(&mut self, v: &[u8]) -> &mut Self {
         let end = self.out.len() + v.len() + padding(v.len()).len();
         self.out.reserve(v.len() + 4);
         self.out.extend_from_slice(v);
-        // A whole word, of which a part is taken back: faster than a part of any length.
+        // A whole word that is then truncated is faster than a part of variable length.
         self.out.extend_from_slice(b"~~~~");
         self.out.truncate(end);
         self
     }
 
-    /// Two words.
+    /// Appends two big-endian words of 32 bits.
     #[inline]
     pub fn pair(&mut self, first: u32, second: u32) -> &mut Self {
         self.out.extend_from_slice(&(u64::from(first) << 32 | u64::from(second)).to_be_bytes());
         self
     }
 
-    /// A string: its length, its bytes, padding.
+    /// Appends a string: its length in a word, its bytes, padding.
     pub fn string(&mut self, v: &[u8]) -> &mut Self {
         self.count(v.len()).padded(v)
     }
 
-    /// Bytes of this PDU so far.
+    /// Returns the number of bytes of this PDU so far.
     pub fn len(&self) -> usize {
         self.out.len() - self.start
     }
 
-    /// Never: a PDU has a header.
+    /// Returns false, since a PDU has at least a header.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -224,8 +251,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Puts the length in. A PDU that is too long for its length field is taken back and becomes
-    /// `PM_ERR_TOOBIG`.
+    /// Completes the PDU with its length.
+    ///
+    /// # Errors
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`] bytes, which is removed from the buffer.
     pub fn finish(mut self) -> pmapi::Result {
         match i32::try_from(self.len()) {
             Ok(len) if len <= MAX_LEN => {
@@ -240,10 +269,10 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The longest PDU that libpcp reads.
+/// Longest PDU that libpcp reads, in bytes.
 pub const MAX_LEN: i32 = i32::MAX - 1024;
 
-/// What follows `len` bytes to make their number a multiple of four.
+/// Returns the padding after `len` bytes, up to a multiple of four.
 pub(super) fn padding(len: usize) -> &'static [u8] {
     &b"~~~"[..len.wrapping_neg() % 4]
 }

@@ -1,4 +1,4 @@
-//! The payload of event values: records of time, flags and parameters (pmUnpackEventRecords(3)).
+//! Payload of event values: records with time, flags and parameters (pmUnpackEventRecords(3)).
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,56 +11,56 @@ use pmapi::{Atom, Error, PmId, Result, Type};
 pub struct EventFlags(pub u32);
 
 impl EventFlags {
-    /// An event that has no duration.
+    /// Event without a duration.
     pub const POINT: EventFlags = EventFlags(1);
-    /// The start of something.
+    /// Start of an activity.
     pub const START: EventFlags = EventFlags(2);
-    /// The end of something.
+    /// End of an activity.
     pub const END: EventFlags = EventFlags(4);
-    /// The first parameter identifies what the event belongs to.
+    /// The first parameter identifies the activity that the event belongs to.
     pub const ID: EventFlags = EventFlags(8);
-    /// The next parameter identifies what that belongs to.
+    /// The next parameter identifies the parent of that activity.
     pub const PARENT: EventFlags = EventFlags(16);
-    /// Records have been lost; the record has no parameters but their number.
+    /// Record of missed events, which has their number in place of parameters.
     pub const MISSED: EventFlags = EventFlags(1 << 31);
 
-    /// Whether all of these are set.
+    /// Returns whether all of `flags` are set.
     pub const fn contains(self, flags: EventFlags) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// Both.
+    /// Returns the flags of both sets.
     pub const fn union(self, flags: EventFlags) -> EventFlags {
         EventFlags(self.0 | flags.0)
     }
 }
 
-/// The two layouts of event values: they differ in the time.
+/// Layout of an event value, which determines its timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Layout {
-    /// [`Type::Event`]: seconds and microseconds in 32 bits each.
+    /// Layout of [`Type::Event`]: seconds and microseconds in 32 bits each.
     Micro,
-    /// [`Type::HighResEvent`]: seconds and nanoseconds in 64 bits each.
+    /// Layout of [`Type::HighResEvent`]: seconds and nanoseconds in 64 bits each.
     Nano,
 }
 
-/// A time stamp since the epoch.
+/// Timestamp since the epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Stamp {
-    /// Seconds.
+    /// Whole seconds.
     pub seconds: i64,
     /// Nanoseconds within the second.
     pub nanoseconds: u32,
 }
 
 impl Stamp {
-    /// The present.
+    /// Returns the current time.
     pub fn now() -> Stamp {
         SystemTime::now().into()
     }
 }
 
-/// A time before the epoch is the epoch.
+/// Converts the system's time; a time before the epoch becomes the epoch.
 impl From<SystemTime> for Stamp {
     fn from(time: SystemTime) -> Stamp {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -68,20 +68,20 @@ impl From<SystemTime> for Stamp {
     }
 }
 
-/// One record.
+/// Event record.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// When.
+    /// Time of the event.
     pub time: Stamp,
-    /// What.
+    /// Kind of the record, and meaning of its first parameters.
     pub flags: EventFlags,
-    /// How many records were lost, in a record that says so.
+    /// Number of missed events in a record of missed events, else 0.
     pub missed: u32,
     params: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// The parameters: metrics and their values.
+    /// Iterates over the parameters: metrics and their values.
     pub fn params(&self) -> impl Iterator<Item = (Option<PmId>, Atom<'a>)> + use<'a> {
         params(self.params)
     }
@@ -95,12 +95,12 @@ fn params(mut rest: &[u8]) -> impl Iterator<Item = (Option<PmId>, Atom<'_>)> {
     })
 }
 
-/// Bytes of the number of records.
+/// Length of the number of records, in bytes.
 const COUNT: usize = 4;
-/// Bytes of a record before its parameters, at most.
+/// Longest head of a record, in bytes.
 const HEAD: usize = 24;
 
-/// Parameters of a record as they go out, to be kept until then.
+/// Encoded parameters of a record, kept until the record is sent.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Params {
     bytes: Vec<u8>,
@@ -108,7 +108,10 @@ pub struct Params {
 }
 
 impl Params {
-    /// Adds one. `PM_ERR_TYPE` for events in events, `PM_ERR_TOOBIG` when no value could hold the record.
+    /// Adds a parameter.
+    ///
+    /// # Errors
+    /// `PM_ERR_TYPE` for an event value, `PM_ERR_TOOBIG` when the record would not fit into any event value.
     pub fn add(&mut self, pmid: PmId, value: Atom<'_>) -> Result {
         let before = self.bytes.len();
         put_param(&mut self.bytes, pmid, value)?;
@@ -120,24 +123,24 @@ impl Params {
         Ok(())
     }
 
-    /// Metrics and their values.
+    /// Iterates over the parameters: metrics and their values.
     pub fn iter(&self) -> impl Iterator<Item = (Option<PmId>, Atom<'_>)> {
         params(&self.bytes)
     }
 
-    /// Drops them.
+    /// Removes all parameters.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
     }
 
-    /// The bytes that they take.
+    /// Returns the encoded length in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
 }
 
-/// Takes a parameter off the front.
+/// Decodes the parameter at the start of `bytes`, and returns the rest too.
 fn param(bytes: &[u8]) -> Option<(Option<PmId>, Atom<'_>, &[u8])> {
     let (pmid, rest) = bytes.split_first_chunk()?;
     let (head, rest) = rest.split_first_chunk()?;
@@ -147,14 +150,14 @@ fn param(bytes: &[u8]) -> Option<(Option<PmId>, Atom<'_>, &[u8])> {
     let payload = &payload[..len];
     let ty = Type::from_code((head >> 24) as i32).ok()?;
     let atom = match ty {
-        // Without a terminating NUL, unlike a metric's value; a sender may have put one all the same.
+        // libpcp writes no terminating NUL here, unlike in a metric's value. Other senders may.
         Type::String => Atom::String(payload.strip_suffix(b"\0").unwrap_or(payload)),
         _ => block_atom(ty, payload)?,
     };
     Some((PmId::from_word(u32::from_be_bytes(*pmid)), atom, rest))
 }
 
-/// Takes a record off the front.
+/// Decodes the record at the start of `bytes`, and returns the rest too.
 fn record(bytes: &[u8], layout: Layout) -> Option<(Record<'_>, &[u8])> {
     let (time, rest) = match layout {
         Layout::Micro => {
@@ -184,7 +187,10 @@ fn record(bytes: &[u8], layout: Layout) -> Option<(Record<'_>, &[u8])> {
     Some((Record { time, flags, missed: 0, params: &rest[..rest.len() - tail.len()] }, tail))
 }
 
-/// The records of an event value's payload. `PM_ERR_CONV` when it is damaged anywhere.
+/// Iterates over the records of an event value's payload.
+///
+/// # Errors
+/// `PM_ERR_CONV` for a payload with a damaged record or extra bytes.
 pub fn records(payload: &[u8], layout: Layout) -> Result<impl Iterator<Item = Record<'_>> + Clone> {
     let (count, rest) = payload.split_first_chunk().ok_or(Error::CONV)?;
     let count = i32::from_be_bytes(*count);
@@ -203,29 +209,28 @@ pub fn records(payload: &[u8], layout: Layout) -> Result<impl Iterator<Item = Re
     }))
 }
 
-/// Packs records into the payload of an event value; the memory stays for the next one
-/// (pmdaEventNewArray(3)).
+/// Writer of event records into the payload of an event value (pmdaEventNewArray(3)). It reuses its memory.
 #[derive(Clone, Debug)]
 pub struct EventArray {
     layout: Layout,
     payload: Vec<u8>,
-    /// Where the open record counts its parameters.
+    /// Offset of the open record's number of parameters.
     params: Option<usize>,
 }
 
 impl EventArray {
-    /// An empty one.
+    /// Creates a payload without records.
     pub fn new(layout: Layout) -> Self {
         EventArray { layout, payload: vec![0; 4], params: None }
     }
 
-    /// Drops all records, for others in a layout.
+    /// Removes all records and sets the layout of further ones.
     pub fn start(&mut self, layout: Layout) {
         self.layout = layout;
         self.clear();
     }
 
-    /// Drops all records (pmdaEventResetArray(3)).
+    /// Removes all records (pmdaEventResetArray(3)).
     pub fn clear(&mut self) {
         self.payload.clear();
         self.payload.resize(4, 0);
@@ -258,7 +263,10 @@ impl EventArray {
         Ok(())
     }
 
-    /// Starts a record (pmdaEventAddRecord(3)). `PM_ERR_TOOBIG` when the value is full.
+    /// Starts a record, to which [`EventArray::param`] adds parameters (pmdaEventAddRecord(3)).
+    ///
+    /// # Errors
+    /// `PM_ERR_CONV` for [`EventFlags::MISSED`], `PM_ERR_TOOBIG` when the value is full.
     pub fn record(&mut self, time: Stamp, flags: EventFlags) -> Result {
         if flags.contains(EventFlags::MISSED) {
             return Err(Error::CONV);
@@ -268,7 +276,10 @@ impl EventArray {
         Ok(())
     }
 
-    /// Adds a record with its parameters, or nothing. Errors as with [`EventArray::record`].
+    /// Adds a record with all its parameters. After an error the payload is unchanged.
+    ///
+    /// # Errors
+    /// `PM_ERR_CONV` for [`EventFlags::MISSED`], `PM_ERR_TOOBIG` when the value is full.
     pub fn push(&mut self, time: Stamp, flags: EventFlags, params: &Params) -> Result {
         if flags.contains(EventFlags::MISSED) {
             return Err(Error::CONV);
@@ -279,19 +290,24 @@ impl EventArray {
         Ok(())
     }
 
-    /// Whether there is no record.
+    /// Returns whether there is no record.
     pub fn is_empty(&self) -> bool {
         self.payload.len() <= COUNT
     }
 
-    /// Adds a record that tells how many were lost (pmdaEventAddMissedRecord(3)).
+    /// Adds a record with the number of missed events (pmdaEventAddMissedRecord(3)).
+    ///
+    /// # Errors
+    /// `PM_ERR_TOOBIG` when the value is full.
     pub fn missed(&mut self, time: Stamp, count: u32) -> Result {
         self.params = None;
         self.head(time, EventFlags::MISSED, count, 0)
     }
 
-    /// Adds a parameter to the record (pmdaEventAddParam(3)). `PM_ERR_TYPE` for events in events,
-    /// `PM_ERR_TOOBIG` when the value is full.
+    /// Adds a parameter to the record that [`EventArray::record`] started (pmdaEventAddParam(3)).
+    ///
+    /// # Errors
+    /// `PM_ERR_NODATA` without such a record, `PM_ERR_TYPE` for an event value, `PM_ERR_TOOBIG` when the value is full.
     pub fn param(&mut self, pmid: PmId, value: Atom<'_>) -> Result {
         let at = self.params.ok_or(Error::NODATA)?;
         put_param(&mut self.payload, pmid, value)?;
@@ -299,7 +315,7 @@ impl EventArray {
         Ok(())
     }
 
-    /// The value.
+    /// Returns the event value.
     pub fn atom(&self) -> Atom<'_> {
         match self.layout {
             Layout::Micro => Atom::Event(&self.payload),
@@ -308,7 +324,7 @@ impl EventArray {
     }
 }
 
-/// Appends a parameter, or nothing.
+/// Appends a parameter; after an error `out` is unchanged.
 fn put_param(out: &mut Vec<u8>, pmid: PmId, value: Atom<'_>) -> Result {
     let number: [u8; 8];
     let payload = match value {
@@ -337,13 +353,12 @@ fn put_param(out: &mut Vec<u8>, pmid: PmId, value: Atom<'_>) -> Result {
     out.extend_from_slice(&pmid.word().to_be_bytes());
     out.extend_from_slice(&head.to_be_bytes());
     out.extend_from_slice(payload);
-    // Zeros, unlike the padding between value blocks.
+    // Parameters are padded with zeros, unlike value blocks.
     out.resize(out.len().next_multiple_of(4), 0);
     Ok(())
 }
 
-/// The names of the flags with commas between (pmEventFlagsStr(3)); of a record of missed ones
-/// "missed" alone.
+/// Names of the flags separated by commas; "missed" alone for a record of missed events (pmEventFlagsStr(3)).
 impl fmt::Display for EventFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.contains(EventFlags::MISSED) {

@@ -1,4 +1,4 @@
-//! PDU boundaries in a stream of bytes, without any input or output.
+//! Boundaries of PDUs in a stream of bytes, without any input or output.
 
 use byteorder::{BigEndian, ByteOrder};
 use thiserror::Error;
@@ -6,20 +6,19 @@ use thiserror::Error;
 use super::codec::MAX_LEN;
 use super::{HEADER, PduType};
 
-/// The head of every PDU: 12 bytes.
+/// Header of a PDU: 12 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Bytes of the whole PDU, header included.
+    /// Length of the whole PDU in bytes, header included.
     pub len: u32,
-    /// What it is.
+    /// Type of the PDU.
     pub pdu: PduType,
-    /// From pmcd: the client's slot, which is its context number. From an agent: 0; in CREDS the
-    /// process id.
+    /// Sender. From pmcd, the client's context number; from an agent, 0, but in `CREDS` its process identifier.
     pub from: i32,
 }
 
 impl Header {
-    /// The bytes as they travel.
+    /// Returns the wire encoding, in network byte order.
     pub fn to_bytes(self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         BigEndian::write_u32(&mut bytes, self.len);
@@ -28,7 +27,10 @@ impl Header {
         bytes
     }
 
-    /// Reads a header off the front; `None` while there are too few bytes.
+    /// Parses the header at the start of `bytes`; `None` while there are too few bytes.
+    ///
+    /// # Errors
+    /// [`FrameError`] for an invalid length or type.
     pub fn parse(bytes: &[u8]) -> Result<Option<Header>, FrameError> {
         let Some(head) = bytes.get(..HEADER) else { return Ok(None) };
         let len = BigEndian::read_i32(head);
@@ -46,16 +48,16 @@ impl Header {
     }
 }
 
-/// Why a stream of bytes is no stream of PDUs. There is no way to find the next PDU after it.
+/// Error in a stream of PDUs, after which the next PDU cannot be found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FrameError {
-    /// A length that does not cover the header.
+    /// Length that does not cover the header.
     #[error("PDU length {0} is less than that of its header")]
     TooShort(i32),
-    /// A length that no peer may use (`PM_ERR_TOOBIG`).
+    /// Length over the limit of all peers (`PM_ERR_TOOBIG`).
     #[error("PDU length {0} is over the limit")]
     TooLong(i32),
-    /// A negative type.
+    /// Negative type.
     #[error("PDU type {0} is negative")]
     BadType(i32),
 }
@@ -69,7 +71,7 @@ impl From<FrameError> for pmapi::Error {
     }
 }
 
-/// Collects bytes and gives out whole PDUs.
+/// Buffer that collects bytes and returns whole PDUs.
 ///
 /// The buffer grows with the bytes that have arrived (at most doubling), never with the length that
 /// a header claims.
@@ -88,18 +90,18 @@ impl Default for Frames {
 
 impl Frames {
     const INITIAL: usize = 16 * 1024;
-    /// As much memory is kept whatever it is used for.
+    /// Bytes of memory that are kept however little is used.
     const KEPT: usize = 1 << 20;
 
-    /// An empty buffer.
+    /// Creates an empty buffer.
     pub fn new() -> Self {
         Frames { buf: vec![0; Self::INITIAL], start: 0, end: 0 }
     }
 
-    /// Room to read into, never empty. Say with [`Frames::filled`] how much arrived.
+    /// Returns space to read into, which is never empty. [`Frames::filled`] must follow.
     pub fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
-            // One large PDU is no reason to keep its memory.
+            // One large PDU must not keep its memory forever.
             if self.buf.len() > Self::KEPT && self.end < self.buf.len() / 16 {
                 self.buf = vec![0; Self::INITIAL];
             }
@@ -118,12 +120,15 @@ impl Frames {
         &mut self.buf[self.end..]
     }
 
-    /// That `n` bytes have been put at the front of [`Frames::space`].
+    /// Records that `n` bytes have been written at the start of [`Frames::space`].
     pub fn filled(&mut self, n: usize) {
         self.end = (self.end + n).min(self.buf.len());
     }
 
-    /// The next whole PDU; `None` until more bytes arrive.
+    /// Returns the next whole PDU; `None` until more bytes arrive.
+    ///
+    /// # Errors
+    /// [`FrameError`] for an invalid header, after which there is no further PDU.
     pub fn next_pdu(&mut self) -> Result<Option<(Header, &[u8])>, FrameError> {
         let have = &self.buf[self.start..self.end];
         let Some(header) = Header::parse(have)? else { return Ok(None) };
@@ -136,18 +141,18 @@ impl Frames {
         Ok(Some((header, &self.buf[start..start + len])))
     }
 
-    /// Bytes of a PDU that is not whole yet.
+    /// Returns the number of bytes that [`Frames::next_pdu`] has not returned yet.
     pub fn pending(&self) -> usize {
         self.end - self.start
     }
 
-    /// What there is of a PDU that is not whole yet.
+    /// Returns the bytes that [`Frames::next_pdu`] has not returned yet.
     pub fn unread(&self) -> &[u8] {
         self.buf.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Drops bytes that are unread. There is no way to find the next PDU among those that follow, but
-    /// whoever knows better may try.
+    /// Drops unread bytes. After a [`FrameError`] the next PDU cannot be found, unless the caller knows where it
+    /// begins.
     pub fn discard(&mut self, bytes: usize) {
         self.start = self.start.saturating_add(bytes).min(self.end);
     }
@@ -243,7 +248,7 @@ mod tests {
         let large = Header { len, pdu: PduType::FETCH, from: 1 };
         feed(&mut frames, &[&large.to_bytes()[..], &vec![0; len as usize - HEADER]].concat());
         assert_eq!(frames.next_pdu().unwrap().unwrap().0, large);
-        // As long as such PDUs come it stays.
+        // The memory stays as long as such PDUs arrive.
         let kept = frames.space().len();
         assert!(kept >= len as usize);
         feed(&mut frames, &DESC_REQ);

@@ -1,15 +1,15 @@
-//! ERROR, CREDS and ATTR.
+//! PDUs of the handshake: `ERROR`, `CREDS` and `ATTR`.
 
 use super::codec::{Decoded, Reader, Writer};
 use super::{FROM_AGENT, PduType};
 use pmapi::{Error, Result};
 
-/// ERROR: the outcome of a request, or news of a client or an agent.
+/// `ERROR`: the outcome of a request, or a notification of a client or an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ErrorPdu {
-    /// 0 for success, negative for an error.
+    /// 0 for success, a negative number for an error.
     pub code: i32,
-    /// The second word that some senders append.
+    /// Second word, which some senders append.
     pub datum: Option<i32>,
 }
 
@@ -20,69 +20,75 @@ impl ErrorPdu {
         Ok(ErrorPdu { code, datum })
     }
 
-    /// The code as a result.
+    /// Returns the code as a result.
+    ///
+    /// # Errors
+    /// The error with this code, when it is negative.
     pub fn status(self) -> Result {
         Error::from_code(self.code).map_or(Ok(()), Err)
     }
 
-    /// What pmcd says first to a client: the features that it has, or why it refuses the client.
+    /// Returns the features that pmcd advertises in its first PDU to a client.
     ///
     /// # Errors
-    /// pmcd's reason; `PM_ERR_IPC` when the PDU is not of that kind.
+    /// pmcd's reason for refusing the client; `PM_ERR_IPC` for a PDU without features.
     pub fn greeting(self) -> Result<Flags> {
-        // The features are the lower half; above them is the version, whatever it is.
+        // The lower half has the features, the upper half a version that does not matter.
         let features = Flags(self.datum.ok_or(Error::IPC)? as u16);
-        // Here alone codes are those of PCP 1.
+        // Only in this PDU are error codes those of PCP 1.
         let code = if self.code <= -1000 { self.code + 1000 + Error::GENERIC.code() } else { self.code };
         Error::from_code(code).map_or(Ok(features), Err)
     }
 }
 
-/// Appends an ERROR PDU: success, or an error.
+/// Appends an `ERROR` PDU with success or an error.
+///
+/// # Errors
+/// Never fails: the PDU is always short.
 pub fn encode_error(out: &mut Vec<u8>, from: i32, status: Result) -> Result {
     let mut w = Writer::new(out, PduType::ERROR, from);
     w.i32(status.map_or_else(Error::code, |()| 0));
     w.finish()
 }
 
-/// What an agent or a client and pmcd tell each other about themselves (the flags of a version credential).
+/// Features that an agent, a client or pmcd advertises (the flags of a version credential).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// The agent wants the attributes of clients (`PMDA_FLAG_AUTHORIZE`).
+    /// The agent requests the attributes of clients (`PMDA_FLAG_AUTHORIZE`).
     pub const AUTHORIZE: Flags = Flags(1 << 2);
-    /// The agent wants the containers of clients (`PMDA_FLAG_CONTAINER`).
+    /// The agent requests the containers of clients (`PMDA_FLAG_CONTAINER`).
     pub const CONTAINER: Flags = Flags(1 << 6);
 
-    /// Connections can be encrypted; only between clients and pmcd, as all that follow.
+    /// pmcd supports encryption. This flag and all that follow are only between clients and pmcd.
     pub const SECURE: Flags = Flags(1);
-    /// pmcd wants to know who the client is.
+    /// pmcd requires the client's credentials.
     pub const CREDENTIALS_REQUIRED: Flags = Flags(1 << 3);
-    /// pmcd wants a certificate of clients on other hosts.
+    /// pmcd requires a certificate of clients on other hosts.
     pub const CERTIFICATE_REQUIRED: Flags = Flags(1 << 7);
-    /// pmcd answers LABEL_REQ.
+    /// pmcd answers `LABEL_REQ`.
     pub const LABELS: Flags = Flags(1 << 9);
-    /// pmcd answers HIGHRES_FETCH.
+    /// pmcd answers `HIGHRES_FETCH`.
     pub const HIGH_RES: Flags = Flags(1 << 10);
-    /// pmcd answers DESC_IDS.
+    /// pmcd answers `DESC_IDS`.
     pub const DESCS: Flags = Flags(1 << 11);
 
-    /// Whether all of these are set.
+    /// Returns whether all of `flags` are set.
     pub const fn contains(self, flags: Flags) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// Both.
+    /// Returns the flags of both sets.
     pub const fn union(self, flags: Flags) -> Flags {
         Flags(self.0 | flags.0)
     }
 }
 
-/// The PDU version that everybody speaks.
+/// PDU version of all current peers.
 pub const VERSION: u8 = 2;
 
-/// CREDS: the version exchange. The agent speaks first.
+/// `CREDS`: the version exchange, which the agent begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Creds<'a> {
     list: &'a [u8],
@@ -100,7 +106,7 @@ impl<'a> Creds<'a> {
         Ok(Creds { list: r.records(n, 4, "credentials")? })
     }
 
-    /// Version and flags of the last version credential, if there is one.
+    /// Returns version and flags of the last version credential, if there is one.
     pub fn version(self) -> Option<(u8, Flags)> {
         super::codec::words(self.list)
             .filter(|word| word >> 24 == Self::VERSION_TYPE)
@@ -109,36 +115,39 @@ impl<'a> Creds<'a> {
     }
 }
 
-/// Appends a CREDS PDU with one version credential.
+/// Appends a `CREDS` PDU with one version credential.
+///
+/// # Errors
+/// Never fails: the PDU is always short.
 pub fn encode_creds(out: &mut Vec<u8>, from: i32, flags: Flags) -> Result {
     let mut w = Writer::new(out, PduType::CREDS, from);
     w.count(1).u32(Creds::VERSION_TYPE << 24 | u32::from(VERSION) << 16 | u32::from(flags.0));
     w.finish()
 }
 
-/// What pmcd can tell an agent about a client (`PCP_ATTR_*`).
+/// Attribute of a client that pmcd can send to an agent (`PCP_ATTR_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Attribute(pub i32);
 
 impl Attribute {
-    /// The name of the user.
+    /// Name of the user.
     pub const USERNAME: Attribute = Attribute(5);
-    /// The number of the user.
+    /// Identifier of the user (uid).
     pub const USERID: Attribute = Attribute(11);
-    /// The number of the group.
+    /// Identifier of the group (gid).
     pub const GROUPID: Attribute = Attribute(12);
-    /// The process.
+    /// Identifier of the process (pid).
     pub const PROCESSID: Attribute = Attribute(14);
-    /// The container whose metrics the client wants.
+    /// Container whose metrics the client requests.
     pub const CONTAINER: Attribute = Attribute(15);
 }
 
-/// ATTR: an attribute of the client whose slot is the sender.
+/// `ATTR`: an attribute of the client whose context number is the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attr<'a> {
-    /// Which one.
+    /// Kind of the attribute.
     pub attribute: Attribute,
-    /// Its value, without the terminating NUL of the wire.
+    /// Value of the attribute, without the terminating NUL of the wire encoding.
     pub value: &'a [u8],
 }
 
@@ -156,6 +165,9 @@ impl<'a> Attr<'a> {
     }
 
     /// Appends the PDU.
+    ///
+    /// # Errors
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
     pub fn encode(&self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::ATTR, from);
         w.i32(self.attribute.0).bytes(self.value).bytes(b"\0");
@@ -163,7 +175,10 @@ impl<'a> Attr<'a> {
     }
 }
 
-/// Appends the ERROR PDU that an agent sends by itself when it has become ready.
+/// Appends the ERROR PDU that an agent sends unasked when it has become ready.
+///
+/// # Errors
+/// Never fails: the PDU is always short.
 pub fn encode_ready(out: &mut Vec<u8>) -> Result {
     encode_error(out, FROM_AGENT, Err(Error::PMDAREADY))
 }

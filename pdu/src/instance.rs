@@ -1,18 +1,18 @@
-//! INSTANCE_REQ and INSTANCE.
+//! PDUs about instances: `INSTANCE_REQ` and `INSTANCE`.
 
 use super::PduType;
 use super::codec::{Decoded, Reader, Writer};
 use pmapi::id::OptionWord as _;
 use pmapi::{InDom, Inst, Result};
 
-/// INSTANCE_REQ: asks for the instances of a domain, or for one of them.
+/// `INSTANCE_REQ`: a request for the instances of a domain, or for one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InstanceReq<'a> {
-    /// The instance domain; `None` when it is `PM_INDOM_NULL`.
+    /// Instance domain; `None` for `PM_INDOM_NULL`.
     pub indom: Option<InDom>,
-    /// The instance whose name is wanted.
+    /// Instance whose name is requested.
     pub inst: Option<Inst>,
-    /// The name whose instance is wanted.
+    /// Name whose instance is requested.
     pub name: Option<&'a [u8]>,
 }
 
@@ -26,6 +26,9 @@ impl<'a> InstanceReq<'a> {
     }
 
     /// Appends the PDU.
+    ///
+    /// # Errors
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
     pub fn encode(&self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::INSTANCE_REQ, from);
         w.u32(self.indom.word()).bytes(&[0; 8]).u32(self.inst.word()).string(self.name.unwrap_or_default());
@@ -33,11 +36,11 @@ impl<'a> InstanceReq<'a> {
     }
 }
 
-/// INSTANCE: instances and their names. The answer to a name has the instance alone, the answer to
-/// an instance has the name alone.
+/// `INSTANCE`: instances and their names. The answer to a name has only the instance, the answer to an instance only
+/// the name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InstancePdu<'a> {
-    /// The instance domain.
+    /// Instance domain; `None` for `PM_INDOM_NULL`.
     pub indom: Option<InDom>,
     count: usize,
     list: &'a [u8],
@@ -57,17 +60,17 @@ impl<'a> InstancePdu<'a> {
         Ok(InstancePdu { indom, count, list: r.bytes(len, "instances")? })
     }
 
-    /// How many.
+    /// Returns the number of instances.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no instances.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The instances and their names.
+    /// Iterates over the instances and their names.
     pub fn iter(&self) -> impl Iterator<Item = (Option<Inst>, &'a [u8])> + use<'a> {
         let mut rest = self.list;
         std::iter::from_fn(move || {
@@ -81,7 +84,7 @@ impl<'a> InstancePdu<'a> {
     }
 }
 
-/// Appends an INSTANCE PDU, one instance at a time.
+/// Writer of an `INSTANCE` PDU, one instance at a time.
 #[derive(Debug)]
 pub struct InstanceWriter<'a> {
     w: Writer<'a>,
@@ -91,7 +94,7 @@ pub struct InstanceWriter<'a> {
 impl<'a> InstanceWriter<'a> {
     const COUNT: usize = 16;
 
-    /// Starts the PDU.
+    /// Starts the PDU at the end of `out`.
     pub fn new(out: &'a mut Vec<u8>, from: i32, indom: InDom) -> Self {
         let mut w = Writer::new(out, PduType::INSTANCE, from);
         w.u32(indom.word()).u32(0);
@@ -101,12 +104,15 @@ impl<'a> InstanceWriter<'a> {
     /// Adds an instance.
     #[inline]
     pub fn push(&mut self, inst: Option<Inst>, name: &[u8]) {
-        // A length beyond a word's range can only come with a PDU that is refused at its end.
+        // A length beyond a word's range occurs only in a PDU that `finish` refuses.
         self.w.pair(inst.word(), name.len() as u32).padded(name);
         self.count += 1;
     }
 
-    /// Ends the PDU.
+    /// Completes the PDU.
+    ///
+    /// # Errors
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
     pub fn finish(mut self) -> Result {
         self.w.patch(Self::COUNT, self.count);
         self.w.finish()

@@ -1,4 +1,4 @@
-//! LABEL_REQ and LABEL.
+//! PDUs about labels: `LABEL_REQ` and `LABEL`.
 
 use super::PduType;
 use super::codec::{Decoded, Reader, Writer};
@@ -6,13 +6,12 @@ use pmapi::id::OptionWord as _;
 use pmapi::label::{LabelFlags, RawLabel};
 use pmapi::{Error, Inst, Result};
 
-/// LABEL_REQ: asks for labels.
+/// `LABEL_REQ`: a request for labels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LabelReq {
-    /// What they describe: all ones for the context, else the word of a domain, cluster, metric or
-    /// instance domain.
+    /// Subject of the labels: all ones for the context, else the word of a domain, cluster, metric or instance domain.
     pub ident: u32,
-    /// `PM_LABEL_*` bits: the level.
+    /// Level of the labels, in `PM_LABEL_*` bits.
     pub bits: i32,
 }
 
@@ -22,6 +21,9 @@ impl LabelReq {
     }
 
     /// Appends the PDU.
+    ///
+    /// # Errors
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::LABEL_REQ, from);
         w.u32(self.ident).i32(self.bits);
@@ -42,41 +44,41 @@ fn decode_label(bytes: &[u8; SPAN]) -> RawLabel {
     }
 }
 
-/// One set of labels of a LABEL PDU.
+/// Label set of a `LABEL` PDU.
 #[derive(Clone, Copy, Debug)]
 pub struct RawLabelSet<'a> {
-    /// The instance that it describes; `None` on other levels.
+    /// Instance that the labels describe; `None` on other levels.
     pub inst: Option<Inst>,
-    /// Why there are no labels, if there is a reason.
+    /// Error in place of labels.
     pub error: Option<Error>,
-    /// The JSON text.
+    /// JSON text of the labels.
     pub json: &'a [u8],
     spans: &'a [u8],
 }
 
 impl<'a> RawLabelSet<'a> {
-    /// How many labels.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.spans.len() / SPAN
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no labels.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The labels.
+    /// Iterates over the labels.
     pub fn spans(&self) -> impl ExactSizeIterator<Item = RawLabel> + use<'a> {
         self.spans.as_chunks().0.iter().map(decode_label)
     }
 }
 
-/// LABEL: sets of labels.
+/// `LABEL`: label sets.
 #[derive(Clone, Copy, Debug)]
 pub struct LabelPdu<'a> {
-    /// As in the request.
+    /// Subject of the labels, as in the request.
     pub ident: u32,
-    /// As in the request.
+    /// Level of the labels, as in the request.
     pub bits: i32,
     count: usize,
     sets: &'a [u8],
@@ -86,7 +88,7 @@ pub struct LabelPdu<'a> {
 const SET_HEAD: usize = 16;
 const MAX_LABELS: usize = 255;
 const MAX_JSON: usize = 65_535;
-/// The level that has a set for each instance.
+/// Level with a label set for each instance.
 const INSTANCES: i32 = 32;
 
 impl<'a> LabelPdu<'a> {
@@ -106,7 +108,7 @@ impl<'a> LabelPdu<'a> {
         let len = sets.pos() - start;
         let list = r.bytes(len, "label sets")?;
         let labels = LabelPdu { ident, bits, count, sets: list, pdu };
-        // The JSON texts follow; what is after the last one is at most padding.
+        // The JSON texts follow; only padding may be after the last one.
         let end = labels.sets().map(|set| set.json).filter(|json| !json.is_empty());
         let end = end.map(|json| json.as_ptr_range().end.addr() - pdu.as_ptr().addr()).max().unwrap_or(r.pos());
         r.bytes(end.saturating_sub(r.pos()), "JSON")?;
@@ -116,17 +118,17 @@ impl<'a> LabelPdu<'a> {
         Ok(labels)
     }
 
-    /// How many sets.
+    /// Returns the number of label sets.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no label sets.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The sets.
+    /// Iterates over the label sets.
     pub fn sets(&self) -> impl Iterator<Item = RawLabelSet<'a>> + use<'a> {
         let mut rest = self.sets;
         let pdu = self.pdu;
@@ -145,7 +147,7 @@ impl<'a> LabelPdu<'a> {
 }
 
 impl Reader<'_> {
-    /// Steps over a set of labels.
+    /// Skips a label set and checks it.
     fn label_set(&mut self, pdu: &[u8]) -> Decoded<()> {
         self.u32("instance")?;
         let count = usize::try_from(self.i32("number of labels")?).unwrap_or(0);
@@ -172,18 +174,22 @@ impl Reader<'_> {
     }
 }
 
-/// A set of labels to be sent.
+/// Label set to send.
 #[derive(Clone, Copy, Debug)]
 pub struct LabelSetRef<'a> {
-    /// The instance that it describes; `None` on other levels.
+    /// Instance that the labels describe; `None` on other levels.
     pub inst: Option<Inst>,
-    /// The labels, or why there are none.
+    /// Labels, or the error in place of them.
     pub labels: Result<&'a [RawLabel]>,
-    /// The JSON text.
+    /// JSON text of the labels.
     pub json: &'a [u8],
 }
 
-/// Appends a LABEL PDU.
+/// Appends a `LABEL` PDU.
+///
+/// # Errors
+/// `PM_ERR_TOOBIG` for a set of over 255 labels or 65535 bytes of JSON, and for a PDU over
+/// [`MAX_LEN`](super::codec::MAX_LEN) bytes.
 pub fn encode_label(out: &mut Vec<u8>, from: i32, req: LabelReq, sets: &[LabelSetRef<'_>]) -> Result {
     if sets.iter().any(|set| set.labels.is_ok_and(|l| l.len() > MAX_LABELS) || set.json.len() > MAX_JSON) {
         return Err(Error::TOOBIG);

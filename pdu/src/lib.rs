@@ -1,11 +1,11 @@
-//! The PDUs that pmcd and its agents exchange.
+//! PDUs that pmcd exchanges with its agents and clients.
 //!
-//! A module for each family holds views that borrow from the received bytes, and functions that
-//! append a PDU to a buffer. [`Pdu::decode`] reads any of them; [`frame`] finds their boundaries in
-//! a stream. Nothing here does input or output.
+//! There is a module for each family of PDUs. It has views that borrow from the received bytes, and functions that
+//! append a PDU to a buffer. [`Pdu::decode`] decodes every PDU of agents, [`client::Answer::decode`] every PDU for
+//! clients. [`frame`] finds the boundaries of PDUs in a stream. Nothing here does input or output.
 //!
-//! All numbers are big-endian. Strings are padded with `~` to a multiple of four bytes; the padding
-//! counts in the PDU's length but not in the string's.
+//! All numbers are big-endian. Strings are padded with `~` to a multiple of four bytes. The padding counts in the PDU's
+//! length but not in the string's.
 
 pub mod client;
 pub mod codec;
@@ -28,13 +28,13 @@ pub use frame::{FrameError, Frames, Header};
 
 use codec::Reader;
 
-/// Bytes of a PDU's header.
+/// Length of a PDU's header in bytes.
 pub const HEADER: usize = 12;
 
-/// The sender of a PDU from an agent (`FROM_ANON`).
+/// Sender of a PDU from an agent (`FROM_ANON`).
 pub const FROM_AGENT: i32 = 0;
 
-/// What a PDU is.
+/// Type of a PDU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PduType(i32);
 
@@ -81,18 +81,18 @@ types! {
 }
 
 impl PduType {
-    /// The type of a code.
+    /// Creates the type with a code.
     pub const fn new(code: i32) -> PduType {
         PduType(code)
     }
 
-    /// The code as it travels.
+    /// Returns the code of the wire encoding.
     pub const fn code(self) -> i32 {
         self.0
     }
 }
 
-/// The name in libpcp's diagnostics, for instance `FETCH`; `TYPE-n?` for a type that it does not know.
+/// Name in libpcp's diagnostics, for instance `FETCH`; `TYPE-n?` for an unknown type.
 impl fmt::Display for PduType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
@@ -108,7 +108,7 @@ impl fmt::Debug for PduType {
     }
 }
 
-/// A decoded PDU of the channel between pmcd and an agent.
+/// Decoded PDU between pmcd and an agent.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub enum Pdu<'a> {
@@ -133,7 +133,11 @@ pub enum Pdu<'a> {
 }
 
 impl<'a> Pdu<'a> {
-    /// Decodes a whole PDU, header included, as [`Frames::next_pdu`] gives it.
+    /// Decodes a whole PDU, header included, as [`Frames::next_pdu`] returns it.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for a type that pmcd and agents do not exchange, and for a PDU that is short, too long or has
+    /// invalid fields.
     pub fn decode(header: Header, bytes: &'a [u8]) -> Decoded<Pdu<'a>> {
         let mut r = Reader::new(header.pdu, bytes);
         let pdu = match header.pdu {

@@ -1,14 +1,14 @@
-//! FETCH, DESC_REQ, DESC, TEXT_REQ and TEXT.
+//! PDUs about metrics: `FETCH`, `DESC_REQ`, `DESC`, `TEXT_REQ` and `TEXT`.
 
 use super::PduType;
 use super::codec::{Decoded, Reader, Writer, words};
 use pmapi::id::OptionWord as _;
 use pmapi::{Desc, Error, InDom, PmId, Result, Semantics, Type, Units};
 
-/// FETCH: which metrics a client wants.
+/// `FETCH`: a client's request for values.
 #[derive(Clone, Copy, Debug)]
 pub struct Fetch<'a> {
-    /// The context that the last profile belongs to.
+    /// Context that the last profile belongs to.
     pub context: i32,
     list: &'a [u8],
 }
@@ -21,13 +21,16 @@ impl<'a> Fetch<'a> {
         Ok(Fetch { context, list: r.records(n, 4, "PMIDs")? })
     }
 
-    /// The metrics, in the order of the answer.
+    /// Iterates over the metrics, in the order of the answer.
     pub fn pmids(self) -> impl ExactSizeIterator<Item = Option<PmId>> + Clone + 'a {
         words(self.list).map(PmId::from_word)
     }
 }
 
-/// Appends a FETCH PDU.
+/// Appends a `FETCH` PDU.
+///
+/// # Errors
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
 pub fn encode_fetch(
     out: &mut Vec<u8>,
     from: i32,
@@ -37,7 +40,7 @@ pub fn encode_fetch(
     encode_fetch_as(PduType::FETCH, out, from, context, pmids)
 }
 
-/// Appends a FETCH or a HIGHRES_FETCH PDU.
+/// Appends a `FETCH` or a `HIGHRES_FETCH` PDU.
 pub(super) fn encode_fetch_as(
     pdu: PduType,
     out: &mut Vec<u8>,
@@ -53,10 +56,10 @@ pub(super) fn encode_fetch_as(
     w.finish()
 }
 
-/// DESC_REQ: asks for a metric's descriptor.
+/// `DESC_REQ`: a request for a metric's descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DescReq {
-    /// The metric; `None` when it is `PM_ID_NULL`.
+    /// Identifier of the metric; `None` for `PM_ID_NULL`.
     pub pmid: Option<PmId>,
 }
 
@@ -66,6 +69,9 @@ impl DescReq {
     }
 
     /// Appends the PDU.
+    ///
+    /// # Errors
+    /// Never fails: the PDU is always short.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::DESC_REQ, from);
         w.u32(self.pmid.word());
@@ -73,21 +79,21 @@ impl DescReq {
     }
 }
 
-/// DESC: a metric's descriptor.
+/// `DESC`: a metric's descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DescPdu {
-    /// The descriptor.
+    /// Descriptor of the metric.
     pub desc: Desc,
 }
 
 impl DescPdu {
     pub(super) fn decode(r: &mut Reader<'_>) -> Decoded<Self> {
-        let pmid = PmId::from_word(r.u32("PMID")?).ok_or(r.bad("PMID", -1, "is none"))?;
+        let pmid = PmId::from_word(r.u32("PMID")?).ok_or(r.bad("PMID", -1, "is PM_ID_NULL"))?;
         let code = r.i32("type")?;
-        let ty = Type::from_code(code).map_err(|_| r.bad("type", code, "is no type"))?;
+        let ty = Type::from_code(code).map_err(|_| r.bad("type", code, "is unknown"))?;
         let indom = InDom::from_word(r.u32("instance domain")?);
         let semantics = match (r.i32("semantics")?, ty) {
-            // C agents leave the rest of the descriptor empty when there are no values.
+            // C agents leave the rest of the descriptor empty for a type without values.
             (0, Type::NoSupport) => Semantics::Instant,
             (code, _) => Semantics::from_code(code).map_err(|_| r.bad("semantics", code, "is unknown"))?,
         };
@@ -96,6 +102,9 @@ impl DescPdu {
     }
 
     /// Appends the PDU.
+    ///
+    /// # Errors
+    /// Never fails: the PDU is always short.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let Desc { pmid, ty, indom, semantics, units } = self.desc;
         let mut w = Writer::new(out, PduType::DESC, from);
@@ -104,30 +113,30 @@ impl DescPdu {
     }
 }
 
-/// What a text describes.
+/// Subject of a help text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Subject {
-    /// A metric (`PM_TEXT_PMID`).
+    /// Metric (`PM_TEXT_PMID`).
     Metric(PmId),
-    /// An instance domain (`PM_TEXT_INDOM`).
+    /// Instance domain (`PM_TEXT_INDOM`).
     InDom(InDom),
 }
 
-/// Which text.
+/// Length of a help text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TextKind {
-    /// One line (`PM_TEXT_ONELINE`).
+    /// One-line text (`PM_TEXT_ONELINE`).
     OneLine,
-    /// Full help (`PM_TEXT_HELP`).
+    /// Full text (`PM_TEXT_HELP`).
     Help,
 }
 
-/// TEXT_REQ: asks for help text.
+/// `TEXT_REQ`: a request for help text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TextReq {
-    /// The metric's or instance domain's word.
+    /// Word of the metric or instance domain.
     pub ident: u32,
-    /// `PM_TEXT_*` bits.
+    /// Subject and kind of the text, in `PM_TEXT_*` bits.
     pub bits: i32,
 }
 
@@ -137,7 +146,7 @@ impl TextReq {
     const PMID: i32 = 4;
     const INDOM: i32 = 8;
 
-    /// A request for a text.
+    /// Creates a request for a text.
     pub fn new(subject: Subject, kind: TextKind) -> TextReq {
         let (ident, what) = match subject {
             Subject::Metric(pmid) => (pmid.word(), Self::PMID),
@@ -154,8 +163,11 @@ impl TextReq {
         Ok(TextReq { ident: r.u32("identifier")?, bits: r.i32("type")? })
     }
 
-    /// What is asked for. As in libpcp_pmda, a metric goes before an instance domain and one line
-    /// before full help when several bits are set.
+    /// Returns the subject and kind of the text. As in `libpcp_pmda`, when several bits are set, a metric takes
+    /// precedence over an instance domain and a one-line text over a full one.
+    ///
+    /// # Errors
+    /// `PM_ERR_PMID` or `PM_ERR_INDOM` for an identifier of all ones, `PM_ERR_TEXT` when no subject's bit is set.
     pub fn parse(self) -> Result<(Subject, TextKind)> {
         let subject = if self.bits & Self::PMID != 0 {
             Subject::Metric(PmId::from_word(self.ident).ok_or(Error::PMID)?)
@@ -169,6 +181,9 @@ impl TextReq {
     }
 
     /// Appends the PDU.
+    ///
+    /// # Errors
+    /// Never fails: the PDU is always short.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::TEXT_REQ, from);
         w.u32(self.ident).i32(self.bits);
@@ -176,13 +191,12 @@ impl TextReq {
     }
 }
 
-/// TEXT: help text. PCP promises no encoding.
+/// `TEXT`: help text. PCP promises no character encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Text<'a> {
-    /// The metric's or instance domain's word. libpcp sends it in the host's byte order; nobody
-    /// looks at it.
+    /// Word of the metric or instance domain. libpcp sends it in the host's byte order, and no receiver reads it.
     pub ident: u32,
-    /// The text.
+    /// Text without a terminating NUL.
     pub text: &'a [u8],
 }
 
@@ -192,6 +206,9 @@ impl<'a> Text<'a> {
     }
 
     /// Appends the PDU.
+    ///
+    /// # Errors
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::TEXT, from);
         w.u32(self.ident).string(self.text);

@@ -1,12 +1,12 @@
-//! PMNS_IDS, PMNS_NAMES, PMNS_CHILD and PMNS_TRAVERSE: the part of the name space that an agent
-//! keeps itself.
+//! PDUs about dynamic names, the part of the name space that an agent manages: `PMNS_IDS`, `PMNS_NAMES`, `PMNS_CHILD`
+//! and `PMNS_TRAVERSE`.
 
 use super::codec::{Decoded, Reader, Writer, words};
 use super::{HEADER, PduType};
 use pmapi::id::OptionWord as _;
 use pmapi::{PmId, Result};
 
-/// PMNS_IDS: metrics. Asks for the names of one, or answers a name.
+/// `PMNS_IDS`: metrics; a request for the names of one metric, or the answer to names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ids<'a> {
     /// 0 in a request; the outcome of the look-up in an answer.
@@ -21,13 +21,16 @@ impl<'a> Ids<'a> {
         Ok(Ids { status, list: r.records(n, 4, "PMIDs")? })
     }
 
-    /// The metrics.
+    /// Iterates over the metrics; `None` for `PM_ID_NULL`.
     pub fn pmids(self) -> impl ExactSizeIterator<Item = Option<PmId>> + Clone + 'a {
         words(self.list).map(PmId::from_word)
     }
 }
 
-/// Appends a PMNS_IDS PDU.
+/// Appends a `PMNS_IDS` PDU.
+///
+/// # Errors
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
 pub fn encode_ids(out: &mut Vec<u8>, from: i32, status: i32, pmids: &[Option<PmId>]) -> Result {
     let mut w = Writer::new(out, PduType::PMNS_IDS, from);
     w.i32(status).count(pmids.len());
@@ -37,16 +40,16 @@ pub fn encode_ids(out: &mut Vec<u8>, from: i32, status: i32, pmids: &[Option<PmI
     w.finish()
 }
 
-/// Whether a name is a metric's or has names below it.
+/// Kind of a name in the name space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Node {
-    /// `PMNS_LEAF_STATUS`.
+    /// Name of a metric (`PMNS_LEAF_STATUS`).
     Leaf,
-    /// `PMNS_NONLEAF_STATUS`.
+    /// Name with other names below it (`PMNS_NONLEAF_STATUS`).
     NonLeaf,
 }
 
-/// PMNS_NAMES: names. Asks for the metric of one, or answers a request for names.
+/// `PMNS_NAMES`: names; a request for their metrics, or the answer to a request for names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Names<'a> {
     count: usize,
@@ -60,7 +63,7 @@ impl<'a> Names<'a> {
         let statuses = r.count("number of statuses")?;
         let count = r.count("number of names")?;
         if statuses != 0 && statuses != count {
-            return Err(r.bad("number of statuses", statuses as i64, "is not that of the names"));
+            return Err(r.bad("number of statuses", statuses as i64, "differs from the number of names"));
         }
         let status = statuses != 0;
         let list = r.clone();
@@ -79,17 +82,17 @@ impl<'a> Names<'a> {
         Ok(Names { count, status, list: r.bytes(len, "names")? })
     }
 
-    /// How many.
+    /// Returns the number of names.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The names, with their status where it was sent.
+    /// Iterates over the names, with their kind if it was sent.
     pub fn iter(&self) -> impl Iterator<Item = (Option<Node>, &'a [u8])> + use<'a> {
         let mut rest = self.list;
         let has_status = self.status;
@@ -109,18 +112,18 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Appends a PMNS_NAMES PDU, one name at a time, with the status of each or without.
+/// Writer of a `PMNS_NAMES` PDU, one name at a time, with or without the kind of each.
 #[derive(Debug)]
 pub struct NamesWriter<'a> {
     w: Writer<'a>,
     with_status: bool,
     count: usize,
-    /// Bytes of the names, a NUL after each.
+    /// Length of the names in bytes, with a NUL after each.
     total: usize,
 }
 
 impl<'a> NamesWriter<'a> {
-    /// Starts the PDU.
+    /// Starts the PDU at the end of `out`.
     pub fn new(out: &'a mut Vec<u8>, from: i32, with_status: bool) -> Self {
         let mut w = Writer::new(out, PduType::PMNS_NAMES, from);
         w.u32(0).u32(0).u32(0);
@@ -138,10 +141,13 @@ impl<'a> NamesWriter<'a> {
         self.total += name.len() + 1;
     }
 
-    /// Ends the PDU.
+    /// Completes the PDU.
+    ///
+    /// # Errors
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
     pub fn finish(mut self) -> Result {
         let statuses = if self.with_status { self.count } else { 0 };
-        // What is beyond a word's range comes only with a PDU that is refused at its end.
+        // A number beyond a word's range occurs only in a PDU that `Writer::finish` refuses.
         for (offset, n) in (HEADER..).step_by(4).zip([self.total, statuses, self.count]) {
             self.w.patch(offset, n as u32);
         }
@@ -149,7 +155,10 @@ impl<'a> NamesWriter<'a> {
     }
 }
 
-/// Appends a PMNS_NAMES PDU, with the status of each name or without.
+/// Appends a `PMNS_NAMES` PDU, with or without the kind of each name.
+///
+/// # Errors
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
 pub fn encode_names<'n>(
     out: &mut Vec<u8>,
     from: i32,
@@ -161,12 +170,12 @@ pub fn encode_names<'n>(
     writer.finish()
 }
 
-/// PMNS_CHILD: asks for the last components of the names right below a name.
+/// `PMNS_CHILD`: a request for the last components of the names right below a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Child<'a> {
-    /// Whether the answer shall tell leaves.
+    /// Whether the answer is to include the kind of each name.
     pub with_status: bool,
-    /// The name.
+    /// Name whose children are requested.
     pub name: &'a [u8],
 }
 
@@ -176,6 +185,9 @@ impl<'a> Child<'a> {
     }
 
     /// Appends the PDU.
+    ///
+    /// # Errors
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::PMNS_CHILD, from);
         w.u32(self.with_status.into()).string(self.name);
@@ -183,10 +195,10 @@ impl<'a> Child<'a> {
     }
 }
 
-/// PMNS_TRAVERSE: asks for the full names of all metrics below a name.
+/// `PMNS_TRAVERSE`: a request for the full names of all metrics below a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Traverse<'a> {
-    /// The name.
+    /// Name below which metrics are requested.
     pub name: &'a [u8],
 }
 
@@ -197,6 +209,9 @@ impl<'a> Traverse<'a> {
     }
 
     /// Appends the PDU.
+    ///
+    /// # Errors
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::PMNS_TRAVERSE, from);
         w.u32(0).string(self.name);

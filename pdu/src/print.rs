@@ -1,4 +1,4 @@
-//! pmPrintValue(3).
+//! Values as PCP's tools show them (pmPrintValue(3)).
 
 use std::fmt;
 use std::io::Write as _;
@@ -13,12 +13,12 @@ use pmapi::{Atom, Type};
 use crate::event::{EventFlags, Layout, Stamp, records};
 use crate::result::RawValue;
 
-/// Whether `$PCP_SQUASH_NEWLINES` is set: white space in strings becomes blanks.
+/// Whether `$PCP_SQUASH_NEWLINES` is set, which replaces white space in strings by blanks.
 static SQUASHED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("PCP_SQUASH_NEWLINES").is_some());
 
-/// A value as PCP's tools show it (pmPrintValue(3)).
+/// Value formatted as PCP's tools show it (pmPrintValue(3)).
 ///
-/// `Display` replaces what is no UTF-8; [`Print::to_bytes`] leaves it.
+/// `Display` replaces bytes that are not UTF-8 by U+FFFD; [`Print::to_bytes`] keeps them.
 #[derive(Clone, Copy, Debug)]
 pub struct Print<'a> {
     value: Shown<'a>,
@@ -29,15 +29,16 @@ pub struct Print<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Shown<'a> {
     Atom(Atom<'a>),
-    /// A value that is not of its metric's type, or whose type nobody knows.
+    /// Value of an unknown type, or not of its metric's type.
     Unknown(RawValue<'a>),
     LoggerControl(u32),
 }
 
 impl<'a> RawValue<'a> {
-    /// The value of a metric as PCP's tools show it, at least `width` bytes wide
-    /// (pmPrintValue(3)). Without a type, or when the value is not of this type, it is shown in
-    /// every way that its size allows.
+    /// Formats the value of a metric of type `ty` as PCP's tools show it, at least `width` bytes wide
+    /// (pmPrintValue(3)).
+    ///
+    /// A value of an unknown type, or not of this type, is shown in every way that its size allows.
     pub fn print(self, ty: Option<Type>, width: usize) -> Print<'a> {
         let value = match (self, ty) {
             (RawValue::InSitu(word), Some(Type::Event | Type::HighResEvent)) => Shown::LoggerControl(word),
@@ -58,12 +59,12 @@ impl<'a> Print<'a> {
         Print { value: Shown::Atom(atom), width, squashed: *SQUASHED }
     }
 
-    /// Whether white space in strings becomes blanks, whatever `$PCP_SQUASH_NEWLINES` says.
+    /// Sets whether white space in strings is replaced by blanks, instead of what `$PCP_SQUASH_NEWLINES` says.
     pub fn squashed(self, squashed: bool) -> Self {
         Print { squashed, ..self }
     }
 
-    /// The text.
+    /// Returns the text, in which strings keep their bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let width = self.width;
         match self.value {
@@ -77,7 +78,7 @@ impl<'a> Print<'a> {
             Shown::Atom(Atom::Aggregate(bytes)) => self.unknown_block(bytes),
             Shown::Atom(Atom::Event(payload)) => events(payload, Layout::Micro),
             Shown::Atom(Atom::HighResEvent(payload)) => events(payload, Layout::Nano),
-            // Integers.
+            // Only integers are left.
             Shown::Atom(atom) => format!("{atom:>width$}").into(),
             Shown::Unknown(RawValue::InSitu(word)) => self.unknown_word(word).into(),
             Shown::Unknown(RawValue::Block(code, payload)) => self.unknown_block(&host_order(code, payload)),
@@ -131,7 +132,7 @@ impl<'a> Print<'a> {
     }
 }
 
-/// Numbers travel big-endian; tools show them in the host's order.
+/// Returns the payload of a value block with a number, which is big-endian on the wire, in the host's byte order.
 fn host_order(code: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = payload.to_vec();
     let numeric = Type::from_code(code.into()).is_ok_and(|ty| ty.is_numeric() && !matches!(ty, Type::I32 | Type::U32));
@@ -151,7 +152,7 @@ fn separate(out: &mut Vec<u8>) {
     }
 }
 
-/// The state of a logger's metric, which pmlc passes in an event's place.
+/// Text of the state that pmlc(1) passes in place of an event's value.
 fn logger_control(word: u32) -> String {
     let choose = |bit: u32, set, unset| if word & bit != 0 { set } else { unset };
     let kind = choose(2, "mand ", "adv ");
@@ -160,15 +161,15 @@ fn logger_control(word: u32) -> String {
     format!("[pmlc control {kind}{state}{available}{}]", word >> 4)
 }
 
-/// How many records, and when the first and the last were made.
+/// Text with the number of records and the times of the first and the last.
 fn events(payload: &[u8], layout: Layout) -> Vec<u8> {
     let mut out = Vec::new();
     let Ok(records) = records(payload, layout).map(Iterator::collect::<Vec<_>>) else {
-        // What is damaged has no times; the number of records is the best that there is.
+        // Damaged records have no times: only the claimed number of records is shown.
         return Atom::Event(payload).to_string().into();
     };
-    // libpcp does not step over a record of missed ones: it counts that one until the end, and
-    // takes its time for the last.
+    // libpcp does not step over a record of missed events. It counts that record again until the end, and shows its
+    // time as that of the last.
     let (mut at, mut missed) = (0, 0_i32);
     for _ in 1..records.len() {
         match records.get(at) {
@@ -189,7 +190,7 @@ fn events(payload: &[u8], layout: Layout) -> Vec<u8> {
             text.push_str(&format!("...{}", clock(last.time, layout)));
         }
     }
-    // Writing to memory does not fail.
+    // Writing to a vector does not fail.
     let _ = write!(out, "{text}]");
     out
 }

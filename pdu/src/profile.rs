@@ -1,4 +1,4 @@
-//! PROFILE, and the profile that it describes: which instances a client wants.
+//! The `PROFILE` PDU and the profile that it contains: the instances that a client requests.
 
 use std::collections::HashSet;
 
@@ -6,13 +6,13 @@ use super::PduType;
 use super::codec::{Decoded, Reader, Writer, words};
 use pmapi::{InDom, Inst, Result};
 
-/// What holds for the instances that a list does not name.
+/// State of the instances that a list does not name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum State {
-    /// Wanted (`PM_PROFILE_INCLUDE`).
+    /// Included (`PM_PROFILE_INCLUDE`).
     #[default]
     Include,
-    /// Not wanted (`PM_PROFILE_EXCLUDE`).
+    /// Excluded (`PM_PROFILE_EXCLUDE`).
     Exclude,
 }
 
@@ -26,12 +26,12 @@ impl State {
     }
 }
 
-/// PROFILE: see [`Profile`].
+/// `PROFILE`: the encoded form of a [`Profile`].
 #[derive(Clone, Copy, Debug)]
 pub struct ProfilePdu<'a> {
-    /// The context that it belongs to.
+    /// Context that the profile belongs to.
     pub context: i32,
-    /// For instance domains that are not listed.
+    /// State of instance domains without an entry.
     pub state: State,
     heads: &'a [u8],
     insts: &'a [u8],
@@ -57,7 +57,7 @@ impl<'a> ProfilePdu<'a> {
         Ok(ProfilePdu { context, state, heads, insts: r.records(total, 4, "instances")? })
     }
 
-    /// Domain, state and listed instances of each entry.
+    /// Iterates over the entries: instance domain, state and listed instances of each.
     pub fn entries(&self) -> impl Iterator<Item = (u32, State, impl Iterator<Item = u32> + Clone + use<'a>)> + use<'a> {
         let mut rest = self.insts;
         self.heads.chunks_exact(Self::HEAD).map(move |head| {
@@ -72,12 +72,12 @@ impl<'a> ProfilePdu<'a> {
     }
 }
 
-/// Which instances a client wants (pmAddProfile(3)). By default all.
+/// Profile of a client: the instances that its fetches include (pmAddProfile(3)). The default includes all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     state: State,
     entries: Vec<Entry>,
-    /// The listed instances of all entries, sorted within each.
+    /// Listed instances of all entries, sorted within each.
     insts: Vec<u32>,
 }
 
@@ -89,22 +89,21 @@ struct Entry {
     end: usize,
 }
 
-/// Which instances of one domain a client wants.
+/// Instances of one domain that a client's fetches include.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection<'a> {
     state: State,
-    /// Sorted.
+    /// Listed instances in ascending order.
     listed: &'a [u32],
 }
 
 impl Profile {
-    /// All instances of all domains, or none.
+    /// Creates a profile that includes all instances of all domains, or none.
     pub fn new(state: State) -> Self {
         Profile { state, ..Self::default() }
     }
 
-    /// Takes over a received profile. Keeps its memory: a session that receives profiles of a
-    /// steady size allocates nothing.
+    /// Replaces this profile by a received one. A session that receives profiles of a steady size allocates nothing.
     pub fn assign(&mut self, pdu: &ProfilePdu<'_>) {
         self.state = pdu.state;
         self.entries.clear();
@@ -118,7 +117,7 @@ impl Profile {
         let start = self.insts.len();
         self.insts.extend(insts);
         self.insts[start..].sort_unstable();
-        // Without what is listed twice; only this entry's part is looked at.
+        // Removes duplicates in this entry's part only.
         let mut kept = start;
         for at in start..self.insts.len() {
             if at == start || self.insts[at] != self.insts[kept - 1] {
@@ -130,24 +129,24 @@ impl Profile {
         self.entries.push(Entry { indom, state, start, end: self.insts.len() });
     }
 
-    /// Replaces what holds for a domain: `Include` wants all instances but the listed ones,
-    /// `Exclude` none but the listed ones.
+    /// Replaces the entry of a domain. `Include` includes all instances but the listed ones, `Exclude` only the listed
+    /// ones.
     pub fn set(&mut self, indom: InDom, state: State, listed: &[Inst]) {
         self.entries.retain(|e| e.indom != indom.word());
         self.push(indom.word(), state, listed.iter().map(|inst| inst.word()));
     }
 
-    /// Adds instances of a domain to those that are wanted (pmAddProfile(3)); without any, all of them.
+    /// Includes instances of a domain; an empty list includes all of them (pmAddProfile(3)).
     ///
-    /// The first that is said of a domain makes all its other instances unwanted.
+    /// The first call for a domain excludes all its other instances.
     pub fn add(&mut self, indom: InDom, insts: &[Inst]) {
         self.change(indom, State::Include, insts);
     }
 
-    /// Removes instances of a domain from those that are wanted (pmDelProfile(3)); without any, all of them.
+    /// Excludes instances of a domain; an empty list excludes all of them (pmDelProfile(3)).
     ///
-    /// The first that is said of a domain makes all its instances unwanted, the others too: that is how libpcp does
-    /// it. [`Profile::add`] without instances goes before it, to keep them.
+    /// As in libpcp, the first call for a domain excludes all its instances, not only these. Call [`Profile::add`]
+    /// without instances first to keep the others.
     pub fn remove(&mut self, indom: InDom, insts: &[Inst]) {
         self.change(indom, State::Exclude, insts);
     }
@@ -160,7 +159,7 @@ impl Profile {
         let (state, old) = entry.map_or((State::Exclude, &[][..]), |e| (e.state, &self.insts[e.start..e.end]));
         let old = old.iter().filter_map(|word| Inst::from_word(*word));
         let list: Vec<Inst> = if state == to {
-            // They must not be in the list of exceptions.
+            // The instances must not be in the list of exceptions.
             let insts: HashSet<Inst> = insts.iter().copied().collect();
             old.filter(|inst| !insts.contains(inst)).collect()
         } else {
@@ -169,7 +168,7 @@ impl Profile {
         self.set(indom, state, &list);
     }
 
-    /// What holds for a domain. When a profile names it twice, the first entry does, as in libpcp.
+    /// Returns the included instances of a domain. As in libpcp, the first of several entries for a domain applies.
     pub fn selection(&self, indom: InDom) -> Selection<'_> {
         match self.entries.iter().find(|e| e.indom == indom.word()) {
             Some(e) => Selection { state: e.state, listed: &self.insts[e.start..e.end] },
@@ -177,12 +176,15 @@ impl Profile {
         }
     }
 
-    /// Whether an instance is wanted (`__pmInProfile`).
+    /// Returns whether an instance is included (`__pmInProfile`).
     pub fn includes(&self, indom: InDom, inst: Inst) -> bool {
         self.selection(indom).includes(inst)
     }
 
-    /// Appends a PROFILE PDU.
+    /// Appends a `PROFILE` PDU.
+    ///
+    /// # Errors
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
     pub fn encode(&self, out: &mut Vec<u8>, from: i32, context: i32) -> Result {
         let mut w = Writer::new(out, PduType::PROFILE, from);
         let word = |state| u32::from(state == State::Exclude);
@@ -200,10 +202,10 @@ impl Profile {
 }
 
 impl<'a> Selection<'a> {
-    /// Every instance.
+    /// Selection of every instance.
     pub const ALL: Selection<'static> = Selection { state: State::Include, listed: &[] };
 
-    /// Whether an instance is wanted.
+    /// Returns whether an instance is included.
     pub fn includes(self, inst: Inst) -> bool {
         let listed = match self.listed {
             [] => false,
@@ -213,21 +215,21 @@ impl<'a> Selection<'a> {
         listed == (self.state == State::Exclude)
     }
 
-    /// Whether every instance is wanted.
+    /// Returns whether every instance is included.
     pub fn is_all(self) -> bool {
         self.state == State::Include && self.listed.is_empty()
     }
 
-    /// The wanted instances, if the client named them: a large domain need not be walked for a few.
-    /// In ascending order; some may not exist.
+    /// Returns the included instances in ascending order if the client named them, so that a large domain need not be
+    /// walked for a few. Some of them may not exist.
     pub fn named(self) -> Option<impl ExactSizeIterator<Item = Inst> + 'a> {
-        // PM_IN_NULL in a list names nothing; INST_NONE never equals an instance of an agent.
+        // A listed `PM_IN_NULL` names nothing, and no agent has an instance `INST_NONE`.
         (self.state == State::Exclude)
             .then(|| self.listed.iter().map(|&word| Inst::from_word(word).unwrap_or(INST_NONE)))
     }
 }
 
-/// Stands for a listed PM_IN_NULL: the largest number, which agents do not give.
+/// Substitute for a listed `PM_IN_NULL`: the largest number, which agents do not use.
 const INST_NONE: Inst = Inst::new(u32::MAX - 1);
 
 #[cfg(test)]

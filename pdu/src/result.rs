@@ -1,111 +1,111 @@
-//! RESULT: values. An agent's answer to FETCH, and pmcd's request to store.
+//! The `RESULT` PDU: an agent's values for `FETCH`, and pmcd's request to store values.
 
 use super::codec::{DecodeError, Decoded, Reader};
 use pmapi::atom::Converted;
 use pmapi::id::OptionWord as _;
 use pmapi::{Atom, Error, Inst, PmId, Type};
 
-/// How a value stands in its set.
+/// Encoding of a value in its set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Format {
     /// The word is the value (`PM_VAL_INSITU`).
     InSitu,
-    /// The word points to a value block (`PM_VAL_DPTR`).
+    /// The word refers to a value block (`PM_VAL_DPTR`).
     Dynamic,
-    /// The same; in C, of memory that is not freed (`PM_VAL_SPTR`).
+    /// The word refers to a value block, which C agents do not free (`PM_VAL_SPTR`).
     Static,
 }
 
 impl Format {
-    /// The code as it travels.
+    /// Returns the code of the wire encoding.
     pub const fn code(self) -> u32 {
         self as u32
     }
 }
 
-/// Bytes of a value block's head.
+/// Length of a value block's head in bytes.
 pub const BLOCK_HEAD: usize = 4;
 
-/// The longest payload of a value block: its length field has 24 bits and counts the head.
+/// Longest payload of a value block in bytes: its length field has 24 bits and counts the head.
 pub const MAX_PAYLOAD: usize = (1 << 24) - 1 - BLOCK_HEAD;
 
-/// RESULT: sets of values.
+/// `RESULT`: value sets.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultPdu<'a> {
-    /// Seconds of the time stamp; from an agent, state-change flags (see [`Changes`]).
+    /// Seconds of the timestamp; from an agent, changes (see [`Changes`]).
     pub seconds: i32,
-    /// Microseconds of the time stamp.
+    /// Microseconds of the timestamp.
     pub microseconds: i32,
     values: ValueSets<'a>,
 }
 
-/// HIGHRES_RESULT: sets of values with a finer time stamp, from pmcd to a client.
+/// `HIGHRES_RESULT`: value sets with a timestamp in nanoseconds, from pmcd to a client.
 #[derive(Clone, Copy, Debug)]
 pub struct HighResResult<'a> {
-    /// Seconds of the time stamp.
+    /// Seconds of the timestamp.
     pub seconds: i64,
-    /// Nanoseconds of the time stamp.
+    /// Nanoseconds of the timestamp.
     pub nanoseconds: i64,
-    /// The values.
+    /// Value sets of the PDU.
     pub values: ValueSets<'a>,
 }
 
-/// The sets of values of a PDU.
+/// Value sets of a PDU.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueSets<'a> {
     count: usize,
-    /// Where the first one is.
+    /// Offset of the first value set in the PDU.
     start: usize,
     pdu: &'a [u8],
 }
 
-/// What an agent tells clients with its answer to FETCH, and pmcd with its own (`PMCD_*_CHANGE`).
+/// Change notification of an agent or of pmcd with the answer to `FETCH` (`PMCD_*_CHANGE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Changes(pub u8);
 
 impl Changes {
-    /// There is an agent more (`PMCD_ADD_AGENT`); only pmcd says so.
+    /// An agent was added (`PMCD_ADD_AGENT`); only from pmcd.
     pub const AGENT_ADDED: Changes = Changes(1);
-    /// An agent was started again (`PMCD_RESTART_AGENT`); only pmcd says so.
+    /// An agent was restarted (`PMCD_RESTART_AGENT`); only from pmcd.
     pub const AGENT_RESTARTED: Changes = Changes(2);
-    /// An agent is gone (`PMCD_DROP_AGENT`); only pmcd says so.
+    /// An agent was dropped (`PMCD_DROP_AGENT`); only from pmcd.
     pub const AGENT_DROPPED: Changes = Changes(4);
     /// Labels have changed (`PMCD_LABEL_CHANGE`).
     pub const LABELS: Changes = Changes(8);
     /// Names have changed (`PMCD_NAMES_CHANGE`).
     pub const NAMES: Changes = Changes(16);
-    /// The name of the host has changed (`PMCD_HOSTNAME_CHANGE`); only pmcd says so.
+    /// The host name has changed (`PMCD_HOSTNAME_CHANGE`); only from pmcd.
     pub const HOST_NAME: Changes = Changes(32);
 
-    /// Whether all of these are set.
+    /// Returns whether all of the other flags are set.
     pub const fn contains(self, others: Changes) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Both.
+    /// Returns the flags of both sets.
     pub const fn union(self, other: Changes) -> Changes {
         Changes(self.0 | other.0)
     }
 }
 
-/// The values of one metric.
+/// Values of one metric.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueSet<'a> {
-    /// The metric; `None` when it is `PM_ID_NULL`.
+    /// Identifier of the metric; `None` for `PM_ID_NULL`.
     pub pmid: Option<PmId>,
-    /// Why there is no value, if there is a reason.
+    /// Error in place of values.
     pub error: Option<Error>,
     format: Format,
     list: &'a [u8],
     pdu: &'a [u8],
 }
 
-/// A value as it travels: its type shows only in a block.
+/// Value in wire encoding, whose type is known only in a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RawValue<'a> {
-    /// A word in its set.
+    /// Value in its set, a word.
     InSitu(u32),
-    /// A value block: type code and payload.
+    /// Value in a value block: type code and payload.
     Block(u8, &'a [u8]),
 }
 
@@ -117,22 +117,22 @@ impl<'a> ResultPdu<'a> {
         Ok(ResultPdu { seconds, microseconds, values: ValueSets::decode(r, pdu, count)? })
     }
 
-    /// How many value sets.
+    /// Returns the number of value sets.
     pub fn len(&self) -> usize {
         self.values.count
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no value sets.
     pub fn is_empty(&self) -> bool {
         self.values.count == 0
     }
 
-    /// The value sets.
+    /// Iterates over the value sets.
     pub fn sets(&self) -> impl Iterator<Item = ValueSet<'a>> + use<'a> {
         self.values.iter()
     }
 
-    /// The value sets as such.
+    /// Returns the value sets as one object.
     pub fn values(&self) -> ValueSets<'a> {
         self.values
     }
@@ -158,7 +158,7 @@ impl<'a> ValueSets<'a> {
         Ok(sets)
     }
 
-    /// Blocks stand in the order of their references, the first right after the sets, none shared.
+    /// Checks the value blocks: in the order of their references, the first right after the sets, and none shared.
     fn check_blocks(&self, r: &mut Reader<'a>) -> Decoded<()> {
         for set in self.iter().filter(|set| set.format != Format::InSitu) {
             for (_, word) in set.pairs() {
@@ -176,12 +176,12 @@ impl<'a> ValueSets<'a> {
         Ok(())
     }
 
-    /// How many sets.
+    /// Returns the number of value sets.
     pub fn len(self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no value sets.
     pub fn is_empty(self) -> bool {
         self.count == 0
     }
@@ -196,17 +196,17 @@ impl<'a> ValueSets<'a> {
         })
     }
 
-    /// The sets.
+    /// Iterates over the value sets.
     pub fn iter(self) -> impl Iterator<Item = ValueSet<'a>> + use<'a> {
         self.places().map(|(_, set)| set)
     }
 
-    /// Returns the whole PDU.
+    /// Returns the PDU that contains the value sets.
     pub fn pdu(self) -> &'a [u8] {
         self.pdu
     }
 
-    /// Returns the offsets of the sets in the PDU, for [`ValueSet::at`].
+    /// Iterates over the offsets of the value sets in the PDU, for [`ValueSet::at`].
     pub fn offsets(self) -> impl Iterator<Item = usize> + use<'a> {
         self.places().map(|(place, _)| place)
     }
@@ -227,7 +227,7 @@ fn format_of(code: u32) -> Option<Format> {
 }
 
 impl Reader<'_> {
-    /// Steps over a value set.
+    /// Skips a value set and checks it.
     fn set(&mut self) -> Decoded<()> {
         self.u32("PMID")?;
         if let Ok(numval @ 1..) = usize::try_from(self.i32("number of values")?) {
@@ -240,8 +240,7 @@ impl Reader<'_> {
 }
 
 impl<'a> ValueSet<'a> {
-    /// Returns the set at an offset that [`ValueSets::offsets`] gave, and the offset of the next one. The PDU must have been
-    /// decoded before, which checks it.
+    /// Returns the value set at an offset of a decoded PDU, and the offset after it.
     pub fn at(pdu: &'a [u8], offset: usize) -> Option<(ValueSet<'a>, usize)> {
         let (head, rest) = pdu.get(offset..)?.split_first_chunk::<8>()?;
         let (pmid, numval) = halves(head);
@@ -261,17 +260,17 @@ impl<'a> ValueSet<'a> {
         Some((set, offset + 12 + set.list.len()))
     }
 
-    /// How the values stand.
+    /// Returns the encoding of the values.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// How many values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.list.len() / 8
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -280,7 +279,7 @@ impl<'a> ValueSet<'a> {
         self.list.as_chunks::<8>().0.iter().map(halves)
     }
 
-    /// The instances (`None` in a singular metric) and their values.
+    /// Iterates over the instances, `None` for a singular metric, and their values.
     pub fn values(&self) -> impl Iterator<Item = (Option<Inst>, RawValue<'a>)> + use<'a> {
         let (format, pdu) = (self.format, self.pdu);
         self.pairs().map_while(move |(inst, word)| {
@@ -302,8 +301,10 @@ impl<'a> RawValue<'a> {
         Some(RawValue::Block((head >> 24) as u8, payload.get(..len)?))
     }
 
-    /// The value, for a metric of this type. `PM_ERR_CONV` when the value is of another type or its
-    /// size is not that of its type.
+    /// Decodes the value of a metric of type `ty`.
+    ///
+    /// # Errors
+    /// `PM_ERR_CONV` when the value is of another type or has not the size of its type.
     pub fn atom(self, ty: Type) -> Result<Atom<'a>, Error> {
         let (code, payload) = match (self, ty) {
             (RawValue::InSitu(word), Type::I32) => return Ok(Atom::I32(word as i32)),
@@ -318,7 +319,7 @@ impl<'a> RawValue<'a> {
     }
 }
 
-/// The value in a block's payload, if the payload has the size of the type.
+/// Decodes the payload of a value block; `None` when it has not the size of the type.
 pub(super) fn block_atom(ty: Type, payload: &[u8]) -> Option<Atom<'_>> {
     let four = || Some(u32::from_be_bytes(payload.try_into().ok()?));
     let eight = || Some(u64::from_be_bytes(payload.try_into().ok()?));
@@ -337,25 +338,25 @@ pub(super) fn block_atom(ty: Type, payload: &[u8]) -> Option<Atom<'_>> {
     })
 }
 
-/// The word of an instance as it stands in a set.
+/// Returns the word of an instance in a value set.
 pub(super) fn inst_word(inst: Option<Inst>) -> u32 {
     inst.word()
 }
 
 impl DecodeError {
-    /// Whether the PDU was merely cut short.
+    /// Returns whether the error is [`DecodeError::Short`].
     pub fn is_short(&self) -> bool {
         matches!(self, DecodeError::Short { .. })
     }
 }
 
 impl<'a> RawValue<'a> {
-    /// The value of a metric of type `from`, in another type (pmExtractValue(3)).
+    /// Decodes the value of a metric of type `from` and converts it to type `to` (pmExtractValue(3)).
     ///
     /// # Errors
-    /// Those of [`Atom::convert`]; `PM_ERR_CONV` too when the value does not stand as a value of
-    /// type `from` does: integers of 32 bits in the set, floats there or in a block, everything
-    /// else in a block that has the type's code, or 0, and its size.
+    /// Errors of [`Atom::convert`]. `PM_ERR_CONV` also when the value is not encoded as `from` requires: 32-bit
+    /// integers in situ, floats in situ or in a block, all other types in a block. A block must have the type's code,
+    /// or 0, and the type's size.
     pub fn extract(self, from: Type, to: Type) -> Result<Converted<'a>, Error> {
         self.typed(from).ok_or(Error::CONV)?.convert(to)
     }

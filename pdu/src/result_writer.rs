@@ -1,4 +1,4 @@
-//! Builds a RESULT PDU in place.
+//! Encoding of `RESULT` PDUs.
 
 use super::codec::MAX_LEN;
 use super::result::{BLOCK_HEAD, Changes, Format, MAX_PAYLOAD, inst_word};
@@ -6,20 +6,20 @@ use super::{HEADER, Header, PduType};
 use pmapi::id::OptionWord as _;
 use pmapi::{Atom, Error, Inst, PmId, Result, Type};
 
-/// Builds a RESULT PDU: value sets in order, values in order.
+/// Writer of a `RESULT` PDU: value sets in order, values in order.
 ///
-/// A set's list of values holds offsets of value blocks from the start of the PDU, which are unknown
-/// until the last set is written. So lists and blocks grow side by side, offsets start at the first
-/// block, and [`ResultWriter::seal`] adds what stands before it. The memory stays for the next PDU.
+/// A set's list of values has offsets of value blocks from the start of the PDU, which are unknown until the last set
+/// is written. So lists and blocks grow side by side, and offsets count from the first block. [`ResultWriter::seal`]
+/// adds the length of the lists. The memory is reused for the next PDU.
 #[derive(Debug, Default)]
 pub struct ResultWriter {
     lists: Vec<u8>,
     blocks: Vec<u8>,
-    /// Where the lists of offsets are: byte offset of the first value, number of values.
+    /// Lists with offsets: byte offset of the first value, number of values.
     runs: Vec<(usize, usize)>,
     sets: u32,
     set: Option<OpenSet>,
-    /// How the values of the open set stand, if they stand in blocks.
+    /// Encoding of the open set's values, if they are in blocks.
     format: Option<Format>,
     /// Instances for [`ResultWriter::repeated`]: a bit for each, or their words.
     seen: Vec<u32>,
@@ -27,24 +27,24 @@ pub struct ResultWriter {
 
 #[derive(Clone, Copy, Debug)]
 struct OpenSet {
-    /// Byte offset of the set in `lists`, its values follow at `start + SET_HEAD`.
+    /// Byte offset of the set in `lists`; its values begin at `start + SET_HEAD`.
     start: usize,
-    /// Bytes in `blocks` before the set.
+    /// Length of `blocks` before the set, in bytes.
     blocks: usize,
 }
 
 const RESULT_HEAD: usize = HEADER + 12;
 const SET_HEAD: usize = 12;
-/// Up to this many bytes, copying them costs less than a system call that gathers two parts.
+/// Longest PDU in one part, in bytes: copying so much costs less than a system call that gathers two parts.
 const WHOLE: usize = 4096;
 
 impl ResultWriter {
-    /// An empty one, without memory.
+    /// Creates an empty writer without memory.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gives memory back that is far more than the PDU has needed, if it is over `kept` bytes.
+    /// Frees memory over `kept` bytes if the PDU has needed far less.
     pub fn give_back(&mut self, kept: usize) {
         for part in [&mut self.lists, &mut self.blocks] {
             if part.capacity() > kept && part.len() < part.capacity() / 16 {
@@ -63,7 +63,7 @@ impl ResultWriter {
         self.set = None;
     }
 
-    /// Starts the set of a metric. Must be followed by [`ResultWriter::end_set`].
+    /// Starts the value set of a metric, which [`ResultWriter::end_set`] must end.
     pub fn begin_set(&mut self, pmid: Option<PmId>) {
         let start = self.lists.len();
         let mut head = [0; SET_HEAD];
@@ -73,13 +73,14 @@ impl ResultWriter {
         self.format = None;
     }
 
-    /// Values in the set so far.
+    /// Returns the number of values in the open set.
     pub fn count(&self) -> usize {
         self.set.map_or(0, |set| (self.lists.len() - set.start - SET_HEAD) / 8)
     }
 
-    /// An instance that has several values in the set, `Some(None)` for a singular metric that has. In time and
-    /// memory proportional to the values; those of ascending instances are only looked through.
+    /// Returns an instance with several values in the open set; `Some(None)` for a singular metric with several values.
+    ///
+    /// Needs time and memory proportional to the number of values, and no memory for ascending instances.
     pub fn repeated(&mut self) -> Option<Option<Inst>> {
         let list = self.lists.get(self.set?.start + SET_HEAD..).unwrap_or_default();
         let words = list.as_chunks::<8>().0.iter().map(|pair| (u64::from_be_bytes(*pair) >> 32) as u32);
@@ -107,23 +108,26 @@ impl ResultWriter {
         pairs.find(|(a, b)| a == b).map(|(word, _)| Inst::from_word(*word))
     }
 
-    /// Bytes of the PDU so far.
+    /// Returns the number of bytes of the PDU so far.
     pub fn len(&self) -> usize {
         self.lists.len() + self.blocks.len()
     }
 
-    /// Whether no PDU has been started.
+    /// Returns whether no PDU has been started.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes room for values that are about to come.
+    /// Reserves memory for a number of values.
     pub fn reserve(&mut self, values: usize) {
         self.lists.reserve(values.saturating_mul(8));
     }
 
-    /// Adds a value. `ty` is the metric's type, `atom` must be of that type. `PM_ERR_TOOBIG` when it
-    /// does not fit into a value block, `PM_ERR_TYPE` when the types differ; nothing is added then.
+    /// Adds a value. `ty` is the metric's type, and `atom` must have this type.
+    ///
+    /// # Errors
+    /// `PM_ERR_TOOBIG` for a value that does not fit into a value block, `PM_ERR_TYPE` for another type. Nothing is
+    /// added then.
     // Inlined, a caller whose values are all of one type has the code for that type alone.
     #[inline]
     pub fn push(&mut self, inst: Option<Inst>, ty: Type, atom: Atom<'_>) -> Result {
@@ -149,7 +153,7 @@ impl ResultWriter {
         self.lists.extend_from_slice(&pair.to_be_bytes());
     }
 
-    /// Adds the reference to a block that comes at the end of `blocks`.
+    /// Adds the reference to a block that is appended next.
     #[inline]
     fn reference(&mut self, inst: Option<Inst>, format: Format) {
         let offset = self.blocks.len() / 4;
@@ -161,14 +165,14 @@ impl ResultWriter {
     fn fixed<const N: usize>(&mut self, inst: Option<Inst>, ty: Type, payload: [u8; N]) {
         self.reference(inst, Format::Dynamic);
         let head = block_head(ty, N);
-        // One append of head and payload together: this is the hot path of 64-bit values.
+        // Head and payload in one append: this is the hot path of 64-bit values.
         let mut block = [0; 12];
         block[..BLOCK_HEAD].copy_from_slice(&head.to_be_bytes());
         block[BLOCK_HEAD..BLOCK_HEAD + N].copy_from_slice(&payload);
         self.blocks.extend_from_slice(&block[..BLOCK_HEAD + N]);
     }
 
-    /// `text` ends with NUL, which the payload does not have.
+    /// Adds a value block. `text` adds a terminating NUL, which `payload` does not have.
     fn block(&mut self, inst: Option<Inst>, ty: Type, payload: &[u8], text: bool) -> Result {
         let len = payload.len() + usize::from(text);
         if len > MAX_PAYLOAD {
@@ -183,13 +187,13 @@ impl ResultWriter {
         self.blocks.reserve(BLOCK_HEAD + len + 4);
         self.blocks.extend_from_slice(&block_head(ty, len).to_be_bytes());
         self.blocks.extend_from_slice(payload);
-        // End and padding are a part of one word: faster than two parts of any length.
+        // Part of a constant word: faster than NUL and padding of variable length.
         self.blocks.extend_from_slice(if text { b"\0~~~" } else { b"~~~~" });
         self.blocks.truncate(after);
         Ok(())
     }
 
-    /// Ends the set. `status` counts when it has no value: an error, or simply none.
+    /// Ends the value set. If it has no values, `status` is sent: an error, or the number 0.
     pub fn end_set(&mut self, status: Result) {
         let count = self.count();
         let Some(set) = self.set.take() else { return };
@@ -208,7 +212,7 @@ impl ResultWriter {
         }
     }
 
-    /// Ends the set with an error; values that it had are taken back.
+    /// Ends the value set with an error, and removes its values.
     pub fn fail_set(&mut self, error: Error) {
         if let Some(set) = self.set {
             self.lists.truncate(set.start + SET_HEAD);
@@ -217,8 +221,11 @@ impl ResultWriter {
         self.end_set(Err(error));
     }
 
-    /// Completes the PDU: its two parts, to be sent one after the other; a short PDU comes whole in
-    /// the first. `PM_ERR_TOOBIG` when it is longer than a PDU can be.
+    /// Completes the PDU and returns its two parts, to be sent one after the other. A short PDU is wholly in the first
+    /// part.
+    ///
+    /// # Errors
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
     pub fn seal(&mut self, from: i32, changes: Changes) -> Result<(&[u8], &[u8])> {
         let base = self.lists.len() / 4;
         let len = self.lists.len() + self.blocks.len();
@@ -244,7 +251,7 @@ impl ResultWriter {
         Ok(self.parts())
     }
 
-    /// The two parts of the PDU that [`ResultWriter::seal`] has completed last.
+    /// Returns the two parts of the PDU that [`ResultWriter::seal`] has completed last.
     pub fn parts(&self) -> (&[u8], &[u8]) {
         (&self.lists, &self.blocks)
     }

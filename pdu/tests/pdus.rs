@@ -1,4 +1,4 @@
-//! The PDU codec against bytes that the real PCP sent (`data/pdus.hex`).
+//! PDU codec against bytes that the real PCP sent (`data/pdus.hex`).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -32,7 +32,7 @@ fn decode(bytes: &[u8]) -> Result<Pdu<'_>, DecodeError> {
     Pdu::decode(Header::parse(bytes).unwrap().unwrap(), bytes)
 }
 
-/// Builds the PDU again from what was decoded.
+/// Encodes a decoded PDU again.
 fn encode(pdu: &Pdu<'_>, from: i32, template: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let o = &mut out;
@@ -113,7 +113,7 @@ fn every_captured_pdu_comes_back_byte_for_byte() {
         let pdu = decode(bytes).unwrap_or_else(|e| panic!("{e}: {bytes:02x?}"));
         assert_eq!(encode(&pdu, header.from, bytes), *bytes, "{pdu:?}");
     }
-    // Every type of the agent channel that anybody sends occurs.
+    // Every type that pmcd and agents send occurs.
     let all = (0x7000..=0x7013).filter(|code| ![0x700a, 0x700b].contains(code)).map(PduType::new);
     assert!(types.into_iter().eq(all));
 }
@@ -125,11 +125,11 @@ fn a_pdu_that_ends_early_says_which_field_was_short() {
         for len in 12..bytes.len() {
             let cut = &bytes[..len];
             match Pdu::decode(header, cut) {
-                // The attribute's value reaches to the end, wherever that is; so does an ERROR's
-                // second word; and padding after the last JSON may be missing.
+                // The value of an attribute extends to the end. The second word of an ERROR and the padding after the
+                // last JSON are optional.
                 Ok(Pdu::Attr(_)) => {}
                 Err(DecodeError::Short { field, need, have, .. }) => assert!(need > have && !field.is_empty()),
-                // Counts that no longer fit the rest of the PDU.
+                // A count that no longer fits the rest of the PDU.
                 Err(DecodeError::Bad { .. }) => {}
                 other => panic!("{:?} of {} bytes: {other:?}", header.pdu, len),
             }
@@ -141,7 +141,7 @@ fn a_pdu_that_ends_early_says_which_field_was_short() {
 fn a_pdu_that_goes_on_is_refused() {
     for bytes in CAPTURED.iter() {
         let header = Header::parse(bytes).unwrap().unwrap();
-        // An attribute's value has no length of its own, an ERROR may have a second word.
+        // An attribute's value has no length of its own, and an ERROR may have a second word.
         if [PduType::ATTR, PduType::ERROR].contains(&header.pdu) {
             continue;
         }
@@ -173,7 +173,7 @@ fn requests() {
     let Ok(Pdu::TextReq(t)) = decode(&text) else { panic!() };
     assert_eq!(t.parse(), Ok((Subject::InDom(InDom::from_word(0x3f40_0001).unwrap()), TextKind::Help)));
 
-    // A metric goes before an instance domain, one line before the full help.
+    // A metric takes precedence over an instance domain, a one-line text over a full one.
     let both = metadata::TextReq { ident: 0x3f40_0001, bits: 15 };
     assert_eq!(both.parse(), Ok((Subject::Metric(pmid(0x3f40_0001)), TextKind::OneLine)));
 
@@ -216,7 +216,7 @@ fn answers() {
     assert_eq!((span.value_in(set.json), span.flags.bits()), (Some(&b"\"zero\""[..]), 8));
 }
 
-/// PCP's sample agent sends this for sample.bad.nosupport.
+/// PCP's sample agent sends this for `sample.bad.nosupport`.
 #[test]
 fn a_metric_without_support_has_no_semantics() {
     let bytes = hex("00000020 00007005 00000000 07400037 ffffffff ffffffff 00000000 00000000");
@@ -246,7 +246,7 @@ fn events_of_both_layouts() {
                 }
             }
             assert_eq!(array.atom(), atom);
-            // The same with whole records.
+            // Whole records must give the same payload.
             let mut whole = event::EventArray::new(layout);
             for record in event::records(payload, layout).unwrap() {
                 let mut params = event::Params::default();
@@ -255,7 +255,7 @@ fn events_of_both_layouts() {
                 assert!(params.iter().eq(record.params()));
             }
             assert_eq!(whole.atom(), atom);
-            // Nothing is added to a record that is complete.
+            // No parameter can be added to a record that is complete.
             array.push(event::Stamp::default(), event::EventFlags::POINT, &event::Params::default()).unwrap();
             assert_eq!(array.param(pmid(1), Atom::U32(1)), Err(Error::NODATA));
             for len in 0..payload.len() {
@@ -321,7 +321,7 @@ fn labels_over_the_limits_are_refused() {
     }
 }
 
-/// Walks everything that a decoded PDU gives access to.
+/// Reads everything that a decoded PDU gives access to.
 fn walk(pdu: &Pdu<'_>) {
     match pdu {
         Pdu::Result(r) => {

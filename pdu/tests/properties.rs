@@ -1,4 +1,4 @@
-//! Laws of texts, conversions and labels, on any input.
+//! Properties of texts, conversions and labels on any input.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,8 +11,8 @@ use pmapi::units::{ExtraUnit, ParseUnitsError, SpaceScale, TimeScale};
 use pmapi::{Atom, Config, Error, InDom, Item, PmId, Type, Units, interval};
 use proptest::prelude::*;
 
-/// Units whose text says all: scales stand with their dimensions, and tens of events have no
-/// exponent, which would look like a scale.
+/// Units that their text determines: no scale without its dimension, and no exponent after tens of events, which would
+/// look like a scale.
 fn regular_units() -> impl Strategy<Value = Units> {
     let dim = || -8..8_i8;
     let extra = prop::option::of((prop::sample::select(&ExtraUnit::ALL[..]), any::<bool>()));
@@ -29,7 +29,7 @@ fn regular_units() -> impl Strategy<Value = Units> {
     })
 }
 
-/// Text that is made of what parsers look for.
+/// Text of pieces that the parsers know.
 fn unit_text() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "byte",

@@ -1,5 +1,5 @@
-//! Texts and conversions against answers of libpcp: 9,900 of version 7.2.1 in a file, and fresh ones
-//! of the installed library. `data/text_cases.c` makes both; its head explains the columns.
+//! Texts and conversions against answers of libpcp: 9,900 of version 7.2.1 in a file, and new ones of the installed
+//! library. `data/text_cases.c` makes both, and its head explains the columns.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,14 +11,14 @@ use pcp_pdu::result::RawValue;
 use pmapi::atom::Converted;
 use pmapi::{Atom, Error, Type, Units};
 
-/// Which library answered.
+/// Library that gave the answers.
 #[derive(Clone, Copy, PartialEq)]
 enum Judge {
     V7_2_1,
     Installed6_0_3,
 }
 
-/// `None` for a line that the judge cannot decide.
+/// Compares a line with our answer; `None` for a line on which this library says nothing.
 fn check(line: &str, judge: Judge) -> Option<Result<(), String>> {
     let fields: Vec<&str> = line.split('\t').collect();
     let old = judge == Judge::Installed6_0_3;
@@ -30,7 +30,7 @@ fn check(line: &str, judge: Judge) -> Option<Result<(), String>> {
         }
         ["parse", text, status, word, factor, message] => {
             let (ours, ours_message) = parse(text);
-            // The program prints messages for its list of hand-made texts only.
+            // The program prints messages only for its list of hand-made texts.
             let message = if message.is_empty() { String::new() } else { format!(" {message}") };
             let ours_message = if message.is_empty() { String::new() } else { ours_message };
             (ours + &ours_message, format!("{status} {word} {factor}{message}"))
@@ -62,7 +62,7 @@ fn check(line: &str, judge: Judge) -> Option<Result<(), String>> {
             if old && ONLY_IN_7_2.contains(&code) {
                 return None;
             }
-            // 0 is no error.
+            // A code of 0 is no error.
             let ours = Error::from_code(code).map_or(text.to_owned(), |e| e.to_string());
             (ours, text.to_owned())
         }
@@ -71,7 +71,7 @@ fn check(line: &str, judge: Judge) -> Option<Result<(), String>> {
     Some(if ours == theirs { Ok(()) } else { Err(format!("{line:?}: {ours:?}")) })
 }
 
-/// Codes whose text is another one in 6.0.3: eight texts say "archive log", and one code is new.
+/// Codes whose text is different in 6.0.3: eight texts say "archive log", and one code is new.
 const ONLY_IN_7_2: [i32; 9] = [-12354, -12370, -12372, -12373, -12375, -12378, -12379, -12380, -12415];
 
 fn parse(text: &str) -> (String, String) {
@@ -81,8 +81,8 @@ fn parse(text: &str) -> (String, String) {
     }
 }
 
-/// Where libpcp divides by 0: what it would give if its factor did not overflow. It rounds half up and
-/// then towards 0, so that negative integers are up to 1.5 too great.
+/// Compares with the result without overflow, where libpcp divides by 0. The library rounds half up and then towards 0,
+/// so that negative integers are up to 1.5 too large.
 fn check_overflow(ty: &str, value: &str, from: &str, to: &str) -> Result<(), String> {
     let (value, from, to) = (atom(ty, value), Units::from_word(hex(from)), Units::from_word(hex(to)));
     let ours = from.convert(to, value);
@@ -108,7 +108,7 @@ fn check_overflow(ty: &str, value: &str, from: &str, to: &str) -> Result<(), Str
     if agrees { Ok(()) } else { Err(format!("{value:?} {from:?} -> {to:?}: {ours:?}, not {expected}")) }
 }
 
-/// The scale of units as powers of 2, 3 and 5.
+/// Returns the scale of units as powers of 2, 3 and 5.
 fn exponents(units: Units) -> [i32; 3] {
     let count = i32::from(units.scale_count());
     let (dim_space, dim_time) = (i32::from(units.dim_space()), i32::from(units.dim_time()));
@@ -155,7 +155,7 @@ fn value_bytes(value: Atom<'_>) -> Vec<u8> {
     }
 }
 
-/// Status and value as the program prints them.
+/// Formats status and value as the program prints them.
 fn shown(result: Result<Atom<'_>, Error>) -> String {
     match result {
         Ok(Atom::Float(v)) => format!("0 {}", shortest(v.into(), 9)),
@@ -165,7 +165,7 @@ fn shown(result: Result<Atom<'_>, Error>) -> String {
     }
 }
 
-/// C's `%.{digits}g`, written apart from the library's.
+/// Formats as C's `%.{digits}g`, independently of the library's code.
 fn shortest(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return value.to_string().to_lowercase();

@@ -1,7 +1,6 @@
-//! Floating point numbers as C's stdio writes and strtod(3) reads them: libpcp's texts are made of
-//! these.
+//! Floating point numbers as C's stdio writes them and strtod(3) reads them, which libpcp's texts are made of.
 
-/// `%.{precision}e`.
+/// Formats as `%.{precision}e`.
 pub(crate) fn exponential(value: f64, precision: usize) -> String {
     if let Some(text) = not_finite(value) {
         return text;
@@ -10,7 +9,7 @@ pub(crate) fn exponential(value: f64, precision: usize) -> String {
     with_exponent(&mantissa, exponent)
 }
 
-/// `%.{precision}g`, for a precision of 1 at least.
+/// Formats as `%.{precision}g`; the precision is at least 1.
 pub fn general(value: f64, precision: usize) -> String {
     if let Some(text) = not_finite(value) {
         return text;
@@ -48,18 +47,18 @@ fn trim_zeros(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
-/// A number at the start of a text.
+/// Number parsed from the start of a text.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Scanned {
-    /// What it is.
+    /// Value of the number, which may be infinite or NaN.
     pub value: f64,
-    /// Bytes that it takes.
+    /// Length of the number's text in bytes.
     pub len: usize,
     /// Whether strtod(3) sets `ERANGE`.
     pub out_of_range: bool,
 }
 
-/// strtod(3), without its leading white space; `None` when no number is there.
+/// Parses the number at the start of `text`, as strtod(3) does after white space; `None` if there is none.
 pub fn scan(text: &str) -> Option<Scanned> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let sign_len = text.len() - unsigned.len();
@@ -99,7 +98,7 @@ fn scan_hex(text: &str) -> Option<Scanned> {
     let mantissa = mantissa_len(digits, |b| b.is_ascii_hexdigit())?;
     let len = mantissa + exponent_len(digits, mantissa, b'p');
     let exponent = digits.get(mantissa..len).and_then(|e| e.get(1..)).unwrap_or_default();
-    // An exponent beyond these is out of range whatever the mantissa.
+    // Larger exponents are out of range with any mantissa.
     let mut exponent = match exponent.parse::<i64>() {
         Ok(exponent) => exponent.clamp(-1 << 40, 1 << 40),
         Err(_) if exponent.is_empty() => 0,
@@ -130,7 +129,7 @@ fn scan_hex(text: &str) -> Option<Scanned> {
     Some(Scanned { value, len: len + 2, out_of_range: value.is_infinite() || (value == 0.0 && bits != 0) })
 }
 
-/// Digits with at most one point, and one digit at least.
+/// Returns the length of a mantissa: digits, at least one, and at most one point.
 fn mantissa_len(text: &str, is_digit: impl Fn(u8) -> bool) -> Option<usize> {
     let (mut digits, mut points) = (0, 0);
     for b in text.bytes() {
@@ -143,7 +142,7 @@ fn mantissa_len(text: &str, is_digit: impl Fn(u8) -> bool) -> Option<usize> {
     (digits > 0).then_some(digits + points)
 }
 
-/// Bytes of the exponent that follows the mantissa; 0 when it has no digit.
+/// Returns the length of the exponent that follows the mantissa; 0 when it has no digit.
 fn exponent_len(text: &str, mantissa: usize, mark: u8) -> usize {
     let rest = text.as_bytes().get(mantissa..).unwrap_or_default();
     let (Some(first), sign) = (rest.first(), rest.get(1)) else { return 0 };
@@ -157,7 +156,7 @@ fn exponent_len(text: &str, mantissa: usize, mark: u8) -> usize {
     }
 }
 
-/// isspace(3) in the C locale.
+/// Returns whether C's isspace(3) accepts a byte in the C locale.
 pub fn is_space(b: u8) -> bool {
     matches!(b, b' ' | b'\t'..=b'\r')
 }

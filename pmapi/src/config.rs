@@ -1,4 +1,4 @@
-//! Where PCP keeps its files: `pcp.conf` and the `PCP_*` environment (pmGetConfig(3), pcp.conf(5)).
+//! Configuration of the installed PCP: `pcp.conf` and the `PCP_*` environment (pmGetConfig(3), pcp.conf(5)).
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -7,42 +7,44 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{env, fs, io};
 
-/// The configuration variables of the installed PCP.
+/// Configuration variables of the installed PCP.
 ///
-/// A variable of the environment wins over `pcp.conf`. Without PCP on the machine the typed
-/// accessors answer with the paths that PCP's packages use, so that an agent can run under a
-/// collector that has no installation, for instance in a test.
+/// A variable of the environment wins over `pcp.conf`. Without PCP on the machine the typed accessors return the paths
+/// that PCP's packages use. An agent can therefore run under a collector that has no installation, for instance in a
+/// test.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     env: Arc<HashMap<OsString, OsString>>,
     file: Arc<HashMap<OsString, OsString>>,
 }
 
-/// `pcp.conf` could not be read.
+/// Failure to read `pcp.conf`.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read PCP's configuration {path:?}: {source}; PCP_CONF or PCP_DIR may need to be set")]
 pub struct ConfigError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Why.
+    /// Reason of the failure.
     pub source: io::Error,
 }
 
 impl Config {
-    /// Environment and `pcp.conf`; a file that cannot be read counts as empty
-    /// (pmGetOptionalConfig(3)).
+    /// Loads the environment and `pcp.conf`. A file that cannot be read counts as empty (pmGetOptionalConfig(3)).
     pub fn load() -> Config {
         Self::try_load().unwrap_or_else(|_| Self::new(b"", env::vars_os()))
     }
 
-    /// Environment and `pcp.conf`, which must be readable (pmGetConfig(3)).
+    /// Loads the environment and `pcp.conf`, which must be readable (pmGetConfig(3)).
+    ///
+    /// # Errors
+    /// [`ConfigError`] when `pcp.conf` cannot be read.
     pub fn try_load() -> Result<Config, ConfigError> {
         let path = Self::path();
         let text = fs::read(&path).map_err(|source| ConfigError { path, source })?;
         Ok(Self::new(&text, env::vars_os()))
     }
 
-    /// The configuration that a `pcp.conf` with this text gives in this environment.
+    /// Creates a configuration from the text of a `pcp.conf` and the variables of an environment.
     pub fn new(text: &[u8], env: impl IntoIterator<Item = (OsString, OsString)>) -> Config {
         let mut file = HashMap::new();
         for line in text.split(|&b| b == b'\n').filter(|l| !l.starts_with(b"#")) {
@@ -53,7 +55,7 @@ impl Config {
         Config { env: Arc::new(env.into_iter().collect()), file: Arc::new(file) }
     }
 
-    /// Where `pcp.conf` is: `$PCP_CONF`, else `$PCP_DIR/etc/pcp.conf`, else `/etc/pcp.conf`, or
+    /// Returns the path of `pcp.conf`: `$PCP_CONF`, else `$PCP_DIR/etc/pcp.conf`, else `/etc/pcp.conf`, or
     /// `/usr/local/etc/pcp.conf` when only that one exists.
     pub fn path() -> PathBuf {
         let (etc, local) = (Path::new("/etc/pcp.conf"), Path::new("/usr/local/etc/pcp.conf"));
@@ -68,7 +70,7 @@ impl Config {
         }
     }
 
-    /// A variable: the environment's value, else the file's.
+    /// Returns the value of a variable in the environment, or else in the file.
     pub fn var(&self, name: &str) -> Option<&OsStr> {
         let name = OsStr::new(name);
         self.env.get(name).or_else(|| self.file.get(name)).map(OsString::as_os_str)
@@ -86,62 +88,62 @@ impl Config {
         self.set(name).map_or_else(|| default.to_owned(), |v| v.to_string_lossy().into_owned())
     }
 
-    /// `$PCP_SYSCONF_DIR`: configuration, `/etc/pcp`.
+    /// Directory of configuration files: `$PCP_SYSCONF_DIR`, by default `/etc/pcp`.
     pub fn sysconf_dir(&self) -> PathBuf {
         self.dir("PCP_SYSCONF_DIR", "/etc/pcp")
     }
 
-    /// `$PCP_VAR_DIR`: state, `/var/lib/pcp`; holds `config/pmda` and `pmns`.
+    /// Directory of state, with `config/pmda` and `pmns`: `$PCP_VAR_DIR`, by default `/var/lib/pcp`.
     pub fn var_dir(&self) -> PathBuf {
         self.dir("PCP_VAR_DIR", "/var/lib/pcp")
     }
 
-    /// `$PCP_SHARE_DIR`: `/usr/share/pcp`.
+    /// Directory of shared read-only files: `$PCP_SHARE_DIR`, by default `/usr/share/pcp`.
     pub fn share_dir(&self) -> PathBuf {
         self.dir("PCP_SHARE_DIR", "/usr/share/pcp")
     }
 
-    /// `$PCP_BINADM_DIR`: programs that users don't run, `/usr/lib/pcp/bin`.
+    /// Directory of programs that users do not run: `$PCP_BINADM_DIR`, by default `/usr/lib/pcp/bin`.
     pub fn binadm_dir(&self) -> PathBuf {
         self.dir("PCP_BINADM_DIR", "/usr/lib/pcp/bin")
     }
 
-    /// `$PCP_PMDAS_DIR`: a directory for each agent, `/var/lib/pcp/pmdas`.
+    /// Directory with a subdirectory for each agent: `$PCP_PMDAS_DIR`, by default `pmdas` in [`Config::var_dir`].
     pub fn pmdas_dir(&self) -> PathBuf {
         self.set("PCP_PMDAS_DIR").map_or_else(|| self.var_dir().join("pmdas"), PathBuf::from)
     }
 
-    /// `$PCP_LOG_DIR`: `/var/log/pcp`.
+    /// Directory of logs: `$PCP_LOG_DIR`, by default `/var/log/pcp`.
     pub fn log_dir(&self) -> PathBuf {
         self.dir("PCP_LOG_DIR", "/var/log/pcp")
     }
 
-    /// `$PCP_RUN_DIR`: process identifiers and sockets, `/run/pcp`.
+    /// Directory of process identifiers and sockets: `$PCP_RUN_DIR`, by default `/run/pcp`.
     pub fn run_dir(&self) -> PathBuf {
         self.dir("PCP_RUN_DIR", "/run/pcp")
     }
 
-    /// `$PCP_TMP_DIR`: status files, `/var/lib/pcp/tmp`; holds `mmv`.
+    /// Directory of status files, with `mmv`: `$PCP_TMP_DIR`, by default `tmp` in [`Config::var_dir`].
     pub fn tmp_dir(&self) -> PathBuf {
         self.set("PCP_TMP_DIR").map_or_else(|| self.var_dir().join("tmp"), PathBuf::from)
     }
 
-    /// `$PCP_TMPFILE_DIR`: work files, `/var/tmp`.
+    /// Directory of work files: `$PCP_TMPFILE_DIR`, by default `/var/tmp`.
     pub fn tmpfile_dir(&self) -> PathBuf {
         self.dir("PCP_TMPFILE_DIR", "/var/tmp")
     }
 
-    /// `$PCP_PMCDCONF_PATH`: pmcd's list of agents, `/etc/pcp/pmcd/pmcd.conf`.
+    /// Path of pmcd's list of agents: `$PCP_PMCDCONF_PATH`, by default `pmcd/pmcd.conf` in [`Config::sysconf_dir`].
     pub fn pmcdconf_path(&self) -> PathBuf {
         self.set("PCP_PMCDCONF_PATH").map_or_else(|| self.sysconf_dir().join("pmcd/pmcd.conf"), PathBuf::from)
     }
 
-    /// `$PCP_USER`: the account that daemons and agents run under, `pcp` (pmGetUsername(3)).
+    /// Account that daemons and agents run under: `$PCP_USER`, by default `pcp` (pmGetUsername(3)).
     pub fn user(&self) -> String {
         self.text("PCP_USER", "pcp")
     }
 
-    /// `$PCP_GROUP`: the group that daemons and agents run under, `pcp`.
+    /// Group that daemons and agents run under: `$PCP_GROUP`, by default `pcp`.
     pub fn group(&self) -> String {
         self.text("PCP_GROUP", "pcp")
     }
@@ -151,7 +153,7 @@ fn os(bytes: &[u8]) -> OsString {
     OsString::from_vec(bytes.to_vec())
 }
 
-/// A value that starts and ends with the same quote, without them.
+/// Removes a pair of equal quotes around a value.
 fn unquote(value: &[u8]) -> &[u8] {
     match value {
         [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,

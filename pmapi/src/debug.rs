@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// The names of all options, in the order of their bits.
+/// Names of all options, in the order of their bits.
 pub const OPTIONS: [&str; 53] = [
     "pdu",
     "fetch",
@@ -62,43 +62,44 @@ pub const OPTIONS: [&str; 53] = [
     "tls",
 ];
 
-/// Options that are set.
+/// Set of debug options.
 ///
-/// Parsed from words with commas between: names, `all`, or the bits of the first 32 as a number.
+/// Parsed from words separated by commas: names in upper or lower case, `all`, or a number whose bits stand for the
+/// first 32 options.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Debug(Vec<&'static str>);
 
-/// An argument of `-D` that says something else.
+/// Argument of `-D` with a word that is no name, `all` or number.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("unrecognized debug options specification ({0})")]
 pub struct UnknownOption(String);
 
 impl Debug {
-    /// No option.
+    /// Empty set.
     pub const NONE: Debug = Debug(Vec::new());
 
-    /// Whether an option is set.
+    /// Returns whether the option `name` is set.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains(&name)
     }
 
-    /// Whether no option is set.
+    /// Returns whether no option is set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The names of those that are set.
+    /// Returns the names of the options that are set, in the order given; a name given twice occurs twice.
     pub fn names(&self) -> &[&'static str] {
         &self.0
     }
 
-    /// Sets other options as well.
+    /// Adds the options of `other`.
     pub fn merge(&mut self, other: Debug) {
         self.0.extend(other.0);
     }
 }
 
-/// The names in the order of their bits, with commas between (pmGetDebug(3)).
+/// Names separated by commas, in the order of their bits (pmGetDebug(3)).
 impl fmt::Display for Debug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = OPTIONS.into_iter().filter(|name| self.has(name)).collect();

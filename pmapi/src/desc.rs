@@ -1,47 +1,50 @@
-//! The descriptor of a metric: type, instance domain, semantics, units.
+//! Descriptor of a metric: type, instance domain, semantics, units.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{Error, InDom, PmId, Units};
 
-/// The data type of a metric's values (`PM_TYPE_*`).
+/// Data type of a metric's values (`PM_TYPE_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(i32)]
 pub enum Type {
-    /// Known but not available here; has no values.
+    /// Type of a metric that this host does not support, and that has no values (`PM_TYPE_NOSUPPORT`).
     NoSupport = -1,
-    /// Signed, 32 bits.
+    /// Signed 32-bit integer.
     I32 = 0,
-    /// Unsigned, 32 bits.
+    /// Unsigned 32-bit integer.
     U32 = 1,
-    /// Signed, 64 bits.
+    /// Signed 64-bit integer.
     I64 = 2,
-    /// Unsigned, 64 bits.
+    /// Unsigned 64-bit integer.
     U64 = 3,
-    /// Floating point, 32 bits.
+    /// 32-bit floating point number.
     Float = 4,
-    /// Floating point, 64 bits.
+    /// 64-bit floating point number.
     Double = 5,
-    /// Text.
+    /// Text in any character encoding.
     String = 6,
-    /// Opaque bytes.
+    /// Opaque bytes, whose interpretation the metric defines.
     Aggregate = 7,
-    /// Opaque bytes; in C, a static buffer.
+    /// Opaque bytes; in C agents, in a static buffer.
     AggregateStatic = 8,
-    /// Event records with microseconds.
+    /// Event records with timestamps in microseconds.
     Event = 9,
-    /// Event records with nanoseconds.
+    /// Event records with timestamps in nanoseconds.
     HighResEvent = 10,
 }
 
 impl Type {
-    /// The code as it travels.
+    /// Returns the code of the wire encoding.
     pub const fn code(self) -> i32 {
         self as i32
     }
 
-    /// The type of a code; `PM_ERR_TYPE` for one that no metric can have.
+    /// Returns the type with a code.
+    ///
+    /// # Errors
+    /// `PM_ERR_TYPE` for a code that no metric can have.
     pub const fn from_code(code: i32) -> Result<Type, Error> {
         Ok(match code {
             -1 => Type::NoSupport,
@@ -60,7 +63,7 @@ impl Type {
         })
     }
 
-    /// The name of a type's code, `???` for one that no value has (pmTypeStr(3)).
+    /// Returns the name of a type's code, `???` for an unknown one (pmTypeStr(3)).
     pub const fn name_of(code: i32) -> &'static str {
         match Self::from_code(code) {
             Ok(ty) => ty.name(),
@@ -69,7 +72,7 @@ impl Type {
         }
     }
 
-    /// The name (pmTypeStr(3)).
+    /// Returns the name, for instance `U64` (pmTypeStr(3)).
     pub const fn name(self) -> &'static str {
         match self {
             Type::NoSupport => "NO_SUPPORT",
@@ -87,7 +90,7 @@ impl Type {
         }
     }
 
-    /// What pmPrintDesc(3) calls it.
+    /// Returns the description that pmPrintDesc(3) prints.
     pub const fn description(self) -> &'static str {
         match self {
             Type::NoSupport => "Not Supported",
@@ -105,23 +108,23 @@ impl Type {
         }
     }
 
-    /// Whether values are integers or floating point numbers.
+    /// Returns whether values are integers or floating point numbers.
     pub const fn is_numeric(self) -> bool {
         matches!(self as i32, 0..=5)
     }
 }
 
-/// `PM_TYPE_UNKNOWN`, which value blocks may have, but no metric.
+/// Code of `PM_TYPE_UNKNOWN`, which value blocks may have but no metric.
 const UNKNOWN: i32 = 255;
 
-/// pmTypeStr(3).
+/// Name of the type (pmTypeStr(3)).
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-/// The name that pmTypeStr(3) gives, in upper or lower case; `PM_ERR_TYPE` for another.
+/// Parses the name that pmTypeStr(3) gives, in upper or lower case; fails with `PM_ERR_TYPE`.
 impl FromStr for Type {
     type Err = Error;
 
@@ -131,25 +134,28 @@ impl FromStr for Type {
     }
 }
 
-/// How values relate to time (`PM_SEM_*`).
+/// Relation of values to time (`PM_SEM_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(i32)]
 pub enum Semantics {
-    /// Cumulative, never decreasing; tools show its rate.
+    /// Cumulative value that never decreases; tools show its rate.
     Counter = 1,
-    /// A value at an instant of something continuous.
+    /// Value at an instant of a quantity that changes continuously.
     Instant = 3,
-    /// A value at an instant of something that changes seldom or in steps.
+    /// Value at an instant of a quantity that changes seldom or in steps.
     Discrete = 4,
 }
 
 impl Semantics {
-    /// The code as it travels.
+    /// Returns the code of the wire encoding.
     pub const fn code(self) -> i32 {
         self as i32
     }
 
-    /// The semantics of a code; `PM_ERR_CONV` for an unknown one.
+    /// Returns the semantics with a code.
+    ///
+    /// # Errors
+    /// `PM_ERR_CONV` for an unknown code.
     pub const fn from_code(code: i32) -> Result<Semantics, Error> {
         Ok(match code {
             1 => Semantics::Counter,
@@ -159,7 +165,7 @@ impl Semantics {
         })
     }
 
-    /// The name of a code, `???` for an unknown one (pmSemStr(3)).
+    /// Returns the name of a code, `???` for an unknown one (pmSemStr(3)).
     pub const fn name_of(code: i32) -> &'static str {
         match Self::from_code(code) {
             Ok(semantics) => semantics.name(),
@@ -167,7 +173,7 @@ impl Semantics {
         }
     }
 
-    /// The name (pmSemStr(3)).
+    /// Returns the name, for instance `counter` (pmSemStr(3)).
     pub const fn name(self) -> &'static str {
         match self {
             Semantics::Counter => "counter",
@@ -177,14 +183,14 @@ impl Semantics {
     }
 }
 
-/// pmSemStr(3).
+/// Name of the semantics (pmSemStr(3)).
 impl fmt::Display for Semantics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-/// The name that pmSemStr(3) gives, in upper or lower case; `PM_ERR_CONV` for another.
+/// Parses the name that pmSemStr(3) gives, in upper or lower case; fails with `PM_ERR_CONV`.
 impl FromStr for Semantics {
     type Err = Error;
 
@@ -194,10 +200,10 @@ impl FromStr for Semantics {
     }
 }
 
-/// A metric's descriptor (`pmDesc`, pmLookupDesc(3)).
+/// Descriptor of a metric (`pmDesc`, pmLookupDesc(3)).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Desc {
-    /// The metric.
+    /// Identifier of the metric.
     pub pmid: PmId,
     /// Type of its values.
     pub ty: Type,

@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-/// The result of an operation that fails with a PMAPI error code.
+/// Result of an operation that fails with a PMAPI error code.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// A PMAPI error code: one of the `PM_ERR_*` codes or a negated `errno`, as it travels in an ERROR
-/// PDU or in place of a number of values.
+/// PMAPI error code: a `PM_ERR_*` code or a negated `errno`, as in an ERROR PDU or in place of a number of values.
 ///
 /// `Display` gives the text of pmErrStr(3), [`Error::name`] the symbol that `pmerr -l` lists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,13 +13,13 @@ pub struct Error(i32);
 
 macro_rules! codes {
     ($($name:ident = $code:literal, $text:literal;)*) => {
-        /// The `PM_ERR_*` codes. The texts are those of PCP 7.2; eight that concern archives had
-        /// the word "log" more in 6.0.
+        /// Constants for the `PM_ERR_*` codes. The texts are those of PCP 7.2. In PCP 6.0 eight texts about archives
+        /// contained the word "log" as well.
         impl Error {
             $(#[doc = concat!("`PM_ERR_", stringify!($name), "`: ", $text, ".")]
             pub const $name: Error = Error($code);)*
 
-            /// Every code that has a name, with its symbol and text, in the order of `pmerr -l`.
+            /// All codes that have a name, with symbol and text, in the order of `pmerr -l`.
             pub const ALL: &[(Error, &str, &str)] = &[
                 $((Error($code), concat!("PM_ERR_", stringify!($name)), $text),)*
             ];
@@ -99,23 +98,23 @@ codes! {
 }
 
 impl Error {
-    /// The error for a code from the wire; 0 and positive numbers are no errors.
+    /// Returns the error for a code from the wire; `None` for 0 and positive numbers, which are no errors.
     pub const fn from_code(code: i32) -> Option<Error> {
         if code < 0 { Some(Error(code)) } else { None }
     }
 
-    /// The error for an `errno`, for instance `Error::from_errno(2)` for `-ENOENT`. Numbers that
-    /// no errno has become [`Error::GENERIC`].
+    /// Returns the error for an `errno`, for instance `-ENOENT` for `Error::from_errno(2)`. A number that is no
+    /// possible `errno` becomes [`Error::GENERIC`].
     pub const fn from_errno(errno: i32) -> Error {
         if errno > 0 && errno < -Error::GENERIC.0 { Error(-errno) } else { Error::GENERIC }
     }
 
-    /// The code as it travels: negative.
+    /// Returns the code of the wire encoding, which is negative.
     pub const fn code(self) -> i32 {
         self.0
     }
 
-    /// The symbol, for instance `PM_ERR_PMID`, if the code is one of PCP's own.
+    /// Returns the symbol, for instance `PM_ERR_PMID`; `None` for an `errno` or an unknown code.
     pub fn name(self) -> Option<&'static str> {
         Self::ALL.iter().find(|e| e.0 == self).map(|e| e.1)
     }
@@ -147,7 +146,7 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {}
 
 impl From<std::io::Error> for Error {
-    /// `-errno` for errors of the operating system, [`Error::GENERIC`] for others.
+    /// Converts an error of the operating system to `-errno`, any other to [`Error::GENERIC`].
     fn from(e: std::io::Error) -> Self {
         e.raw_os_error().map_or(Error::GENERIC, Error::from_errno)
     }

@@ -1,7 +1,7 @@
-//! Text of strangers on its way to a log or a terminal.
+//! Escaping of foreign text for logs and terminals.
 //!
-//! Names of files, metrics, instances and users may hold line ends, which forge lines of a log, and sequences that steer
-//! a terminal. Here such characters become what they are in a Rust string: `\n`, `\u{1b}`.
+//! Names of files, metrics, instances and users may contain line ends, which forge lines of a log, and control
+//! sequences of terminals. This module escapes such characters as in a Rust string: `\n`, `\u{1b}`.
 //!
 //! ```
 //! use pmapi::escape::Escaped;
@@ -12,14 +12,17 @@
 use std::fmt::{self, Write as _};
 use std::io;
 
-/// Returns whether a character is shown as itself and steers nothing: no control character (C0, DEL, C1), no line or
-/// paragraph separator, no invisible or directional format character, no space other than U+0020, and assigned.
+/// Returns whether a character is shown as itself and controls nothing.
+///
+/// Not plain are control characters (C0, DEL, C1), line and paragraph separators, and invisible and directional format
+/// characters. Spaces other than U+0020 and unassigned code points are not plain either.
 pub fn is_plain(c: char) -> bool {
     match c {
         ' '..='~' => true,
         '\0'..='\u{9f}' => false,
         _ => {
-            // A character that combines with the one before it is plain, which one at the beginning of a text is not.
+            // `escape_debug` escapes a combining character at the beginning of a text, but not one after another
+            // character.
             let mut text = [b'a'; 5];
             let len = c.encode_utf8(&mut text[1..]).len();
             std::str::from_utf8(&text[..=len]).is_ok_and(|text| text.escape_debug().nth(1) == Some(c))
@@ -27,7 +30,7 @@ pub fn is_plain(c: char) -> bool {
     }
 }
 
-/// Writes what it holds with every character that is not [plain](is_plain) escaped.
+/// Displays the inner value with every character escaped that is not [plain](is_plain).
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<T>(pub T);
 
@@ -37,7 +40,7 @@ impl<T: fmt::Display> fmt::Display for Escaped<T> {
     }
 }
 
-/// Passes text on with every character that is not [plain](is_plain) escaped.
+/// Writer that passes text on with every character escaped that is not [plain](is_plain).
 #[derive(Debug)]
 pub struct Escaping<W>(pub W);
 
@@ -52,18 +55,18 @@ impl<W: fmt::Write> fmt::Write for Escaping<W> {
     }
 }
 
-/// Writes lines for a terminal: everything but line ends and tabs is escaped as by [`Escaped`], and bytes that are not
-/// UTF-8 as `\xNN`.
+/// Writer of lines to a terminal. It escapes everything but line ends and tabs as [`Escaped`] does, and bytes that are
+/// not UTF-8 as `\xNN`.
 #[derive(Debug)]
 pub struct TerminalWriter<W> {
     to: W,
-    /// The beginning of a character whose end has not been written yet.
+    /// Incomplete UTF-8 character at the end of the last write.
     begun: Vec<u8>,
     line: String,
 }
 
 impl<W: io::Write> TerminalWriter<W> {
-    /// A writer to `to`.
+    /// Creates a writer to `to`.
     pub fn new(to: W) -> Self {
         TerminalWriter { to, begun: Vec::new(), line: String::new() }
     }
@@ -81,7 +84,7 @@ impl<W: io::Write> io::Write for TerminalWriter<W> {
                 self.line.push_str(&part[end.len()..]);
             }
             rest -= chunk.valid().len();
-            // Only the last chunk may go on with the next write.
+            // Only the last chunk can be continued by the next write.
             if rest == chunk.invalid().len()
                 && std::str::from_utf8(chunk.invalid()).is_err_and(|e| e.error_len().is_none())
             {
@@ -102,17 +105,17 @@ impl<W: io::Write> io::Write for TerminalWriter<W> {
     }
 }
 
-/// What a command prints: as it is to a file or a pipe, and by a [`TerminalWriter`] to a terminal.
+/// Output of a command, escaped by a [`TerminalWriter`] only if it goes to a terminal.
 #[derive(Debug)]
 pub enum Output<W> {
-    /// No terminal.
+    /// Output to a file or a pipe, unchanged.
     Plain(W),
-    /// A terminal.
+    /// Output to a terminal, escaped.
     Terminal(TerminalWriter<W>),
 }
 
 impl<W: io::Write + io::IsTerminal> Output<W> {
-    /// Output to `to`, usually standard output or standard error.
+    /// Creates an output to `to`, usually standard output or standard error.
     pub fn to(to: W) -> Self {
         if to.is_terminal() { Output::Terminal(TerminalWriter::new(to)) } else { Output::Plain(to) }
     }
@@ -144,7 +147,7 @@ mod tests {
         for c in ('\0'..='\u{1f}').chain('\u{7f}'..='\u{9f}') {
             assert!(!is_plain(c), "{c:?}");
         }
-        // Marks of direction and their overrides, joiners, separators, a byte order mark, a tag, what is unassigned.
+        // Directional marks and overrides, joiners, separators, a byte order mark, a tag, unassigned code points.
         for c in "\u{61c}\u{200b}\u{200d}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2060}\u{2066}\u{2069}\u{feff}\u{ad}\u{e0041}\u{fffb}\u{a0}\u{e000}\u{10ffff}".chars()
         {
             assert!(!is_plain(c), "{c:?}");
@@ -171,7 +174,7 @@ mod tests {
             let mut writer = TerminalWriter::new(&mut out);
             writer.write_all(&all[..cut]).unwrap();
             writer.write_all(&all[cut..]).unwrap();
-            // The beginning of a character may still get its end.
+            // The last bytes are the beginning of a character, which this write completes.
             writer.write_all(b"\xac\n").unwrap();
             writer.flush().unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), format!("a\tb\n{plain}€\n"), "{cut}");

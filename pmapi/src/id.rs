@@ -1,28 +1,28 @@
 //! Identifiers of metrics, instance domains and instances.
 //!
-//! A *domain* (1 to 510) belongs to an agent. Within it, an [`Item`] names a metric by cluster and
-//! item, and a [`Serial`] names an instance domain; both carry no domain, so that an agent's code
-//! does not depend on the number that it runs under. [`PmId`] and [`InDom`] are the full words.
-//! "Absent" (`PM_ID_NULL`, `PM_INDOM_NULL`, `PM_IN_NULL`) is [`Option`].
+//! A *domain* (1 to 510) belongs to an agent. Within it, an [`Item`] identifies a metric by cluster and item, and a
+//! [`Serial`] identifies an instance domain. Neither contains the domain, so that an agent's code does not depend on
+//! the domain that it runs under. [`PmId`] and [`InDom`] are the full identifiers, in one word each. `PM_ID_NULL`,
+//! `PM_INDOM_NULL` and `PM_IN_NULL` are `None` of an [`Option`].
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// The number of an agent: 0 to 511, of which pmcd lets agents use 1 to 510.
+/// Domain of an agent: 0 to 511, of which pmcd lets agents use 1 to 510.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Domain(u16);
 
 impl Domain {
-    /// Client-side derived metrics and the roots of dynamic name spaces.
+    /// Domain of client-side derived metrics, and of the roots of dynamic name spaces.
     pub const DYNAMIC: Domain = Domain(511);
 
-    /// A domain of an agent, 1 to 510.
+    /// Creates the domain of an agent, 1 to 510; `None` out of range.
     pub const fn new(domain: u16) -> Option<Domain> {
         if domain >= 1 && domain <= 510 { Some(Domain(domain)) } else { None }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u16 {
         self.0
     }
@@ -34,7 +34,7 @@ impl fmt::Display for Domain {
     }
 }
 
-/// A metric within its agent: cluster (12 bits) and item (10 bits).
+/// Identifier of a metric within its agent: cluster (12 bits) and item (10 bits).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Item {
     cluster: u16,
@@ -42,43 +42,43 @@ pub struct Item {
 }
 
 impl Item {
-    /// The largest cluster.
+    /// Largest cluster.
     pub const MAX_CLUSTER: u16 = 0xfff;
-    /// The largest item of a cluster.
+    /// Largest item of a cluster.
     pub const MAX_ITEM: u16 = 0x3ff;
 
-    /// Cluster and item of a metric.
+    /// Creates the identifier of a metric within its agent.
     ///
     /// # Panics
-    /// When the cluster is over 4095 or the item over 1023; in a `const` that stops the
-    /// compilation. [`Item::try_new`] is for numbers from outside.
+    /// Panics when the cluster is over 4095 or the item over 1023; in a `const` the compilation fails.
+    /// [`Item::try_new`] is for numbers from outside.
     pub const fn new(cluster: u16, item: u16) -> Item {
         assert!(cluster <= Self::MAX_CLUSTER && item <= Self::MAX_ITEM, "cluster over 4095 or item over 1023");
         Item { cluster, item }
     }
 
-    /// Cluster and item of a metric, `None` out of range.
+    /// Creates the identifier of a metric within its agent; `None` out of range.
     pub const fn try_new(cluster: u16, item: u16) -> Option<Item> {
         if cluster <= Self::MAX_CLUSTER && item <= Self::MAX_ITEM { Some(Item { cluster, item }) } else { None }
     }
 
-    /// pmID_cluster(3).
+    /// Returns the cluster (`pmID_cluster(3)`).
     pub const fn cluster(self) -> u16 {
         self.cluster
     }
 
-    /// pmID_item(3).
+    /// Returns the item within the cluster (`pmID_item(3)`).
     pub const fn item(self) -> u16 {
         self.item
     }
 
-    /// Cluster and item in one number of 22 bits, ordered as PMIDs are.
+    /// Returns cluster and item in one number of 22 bits, ordered as PMIDs are.
     pub const fn index(self) -> u32 {
         (self.cluster as u32) << 10 | self.item as u32
     }
 }
 
-/// `cluster.item`
+/// Displays as `cluster.item`.
 impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.cluster, self.item)
@@ -91,47 +91,47 @@ impl fmt::Debug for Item {
     }
 }
 
-/// A metric's identifier (`pmID`): domain, cluster and item in one word. Never `PM_ID_NULL`.
+/// Identifier of a metric (`pmID`): domain, cluster and item in one word, never `PM_ID_NULL`.
 ///
-/// Word: flag (1 bit), domain (9), cluster (12), item (10).
+/// From the highest bit, the word has a flag (1 bit), the domain (9), the cluster (12) and the item (10).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PmId(u32);
 
 impl PmId {
-    /// pmID_build(3).
+    /// Creates the identifier of a metric (`pmID_build(3)`).
     pub const fn new(domain: Domain, item: Item) -> PmId {
         PmId((domain.0 as u32) << 22 | item.index())
     }
 
-    /// The identifier with this word; `None` for `PM_ID_NULL`.
+    /// Creates the identifier with this word; `None` for `PM_ID_NULL`.
     pub const fn from_word(word: u32) -> Option<PmId> {
         if word == u32::MAX { None } else { Some(PmId(word)) }
     }
 
-    /// The word as it travels.
+    /// Returns the word of the wire encoding.
     pub const fn word(self) -> u32 {
         self.0
     }
 
-    /// pmID_domain(3).
+    /// Returns the domain (`pmID_domain(3)`).
     pub const fn domain(self) -> Domain {
         Domain((self.0 >> 22 & 0x1ff) as u16)
     }
 
-    /// Cluster and item.
+    /// Returns cluster and item.
     pub const fn item(self) -> Item {
         Item { cluster: (self.0 >> 10 & 0xfff) as u16, item: (self.0 & 0x3ff) as u16 }
     }
 
-    /// Whether this marks the root of a dynamic part of the name space (`DOMAIN:*:*`), and of
-    /// which agent.
+    /// Returns the agent's domain if this is the root of a dynamic part of the name space (`DOMAIN:*:*`), else `None`.
     pub const fn dynamic_root(self) -> Option<Domain> {
         let item = self.item();
         if self.domain().0 == Domain::DYNAMIC.0 && item.item == 0 { Domain::new(item.cluster) } else { None }
     }
 }
 
-/// pmIDStr(3): `domain.cluster.item`, or `domain.*.*` for the root of a dynamic part of the name space.
+/// Displays as pmIDStr(3) does: `domain.cluster.item`, or `domain.*.*` for the root of a dynamic part of the name
+/// space.
 impl fmt::Display for PmId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (domain, item) = (self.domain(), self.item());
@@ -148,30 +148,30 @@ impl fmt::Debug for PmId {
     }
 }
 
-/// An instance domain within its agent (22 bits).
+/// Identifier of an instance domain within its agent (22 bits).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Serial(u32);
 
 impl Serial {
-    /// The largest serial number.
+    /// Largest serial number.
     pub const MAX: u32 = 0x3f_ffff;
 
-    /// The serial number of an instance domain.
+    /// Creates the serial number of an instance domain.
     ///
     /// # Panics
-    /// When it has more than 22 bits; in a `const` that stops the compilation.
-    /// [`Serial::try_new`] is for numbers from outside.
+    /// Panics when the number has more than 22 bits; in a `const` the compilation fails. [`Serial::try_new`] is for
+    /// numbers from outside.
     pub const fn new(serial: u32) -> Serial {
         assert!(serial <= Self::MAX, "serial of more than 22 bits");
         Serial(serial)
     }
 
-    /// The serial number of an instance domain, `None` out of range.
+    /// Creates the serial number of an instance domain; `None` out of range.
     pub const fn try_new(serial: u32) -> Option<Serial> {
         if serial <= Self::MAX { Some(Serial(serial)) } else { None }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -183,41 +183,40 @@ impl fmt::Display for Serial {
     }
 }
 
-/// An instance domain's identifier (`pmInDom`): domain and serial in one word. Never
-/// `PM_INDOM_NULL`.
+/// Identifier of an instance domain (`pmInDom`): domain and serial number in one word, never `PM_INDOM_NULL`.
 ///
-/// Word: flag (1 bit), domain (9), serial (22).
+/// From the highest bit, the word has a flag (1 bit), the domain (9) and the serial number (22).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InDom(u32);
 
 impl InDom {
-    /// pmInDom_build(3).
+    /// Creates the identifier of an instance domain (`pmInDom_build(3)`).
     pub const fn new(domain: Domain, serial: Serial) -> InDom {
         InDom((domain.0 as u32) << 22 | serial.0)
     }
 
-    /// The identifier with this word; `None` for `PM_INDOM_NULL`.
+    /// Creates the identifier with this word; `None` for `PM_INDOM_NULL`.
     pub const fn from_word(word: u32) -> Option<InDom> {
         if word == u32::MAX { None } else { Some(InDom(word)) }
     }
 
-    /// The word as it travels.
+    /// Returns the word of the wire encoding.
     pub const fn word(self) -> u32 {
         self.0
     }
 
-    /// pmInDom_domain(3).
+    /// Returns the domain (`pmInDom_domain(3)`).
     pub const fn domain(self) -> Domain {
         Domain((self.0 >> 22 & 0x1ff) as u16)
     }
 
-    /// pmInDom_serial(3).
+    /// Returns the serial number (`pmInDom_serial(3)`).
     pub const fn serial(self) -> Serial {
         Serial(self.0 & Serial::MAX)
     }
 }
 
-/// pmInDomStr(3): `domain.serial`.
+/// Displays as pmInDomStr(3) does: `domain.serial`.
 impl fmt::Display for InDom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.domain(), self.serial())
@@ -230,19 +229,18 @@ impl fmt::Debug for InDom {
     }
 }
 
-/// The internal identifier of an instance. Never `PM_IN_NULL`, so an `Option` of it is one word.
+/// Internal identifier of an instance, never `PM_IN_NULL`, so that an `Option` of it is one word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Inst(
-    /// All bits inverted.
+    /// Identifier with all bits inverted.
     NonZeroU32,
 );
 
 impl Inst {
-    /// An instance.
+    /// Creates the identifier of an instance.
     ///
     /// # Panics
-    /// For `PM_IN_NULL`; in a `const` that stops the compilation. [`Inst::from_word`] is for
-    /// numbers from outside.
+    /// Panics for `PM_IN_NULL`; in a `const` the compilation fails. [`Inst::from_word`] is for numbers from outside.
     pub const fn new(id: u32) -> Inst {
         let inst = Self::from_word(id);
         assert!(inst.is_some(), "PM_IN_NULL is no instance");
@@ -252,7 +250,7 @@ impl Inst {
         }
     }
 
-    /// The instance with this word; `None` for `PM_IN_NULL`.
+    /// Creates the identifier with this word; `None` for `PM_IN_NULL`.
     pub const fn from_word(word: u32) -> Option<Inst> {
         match NonZeroU32::new(!word) {
             Some(inverted) => Some(Inst(inverted)),
@@ -260,7 +258,7 @@ impl Inst {
         }
     }
 
-    /// The word as it travels.
+    /// Returns the word of the wire encoding.
     pub const fn word(self) -> u32 {
         !self.0.get()
     }
@@ -284,16 +282,16 @@ impl fmt::Debug for Inst {
     }
 }
 
-/// As a signed number, which is what PCP's tools print.
+/// Displays as a signed number, as PCP's tools do.
 impl fmt::Display for Inst {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (self.word() as i32).fmt(f)
     }
 }
 
-/// The word of something that may be absent: all ones when it is.
+/// Word of an optional identifier: all ones for `None`.
 pub trait OptionWord {
-    /// The word as it travels.
+    /// Returns the word of the wire encoding.
     fn word(self) -> u32;
 }
 

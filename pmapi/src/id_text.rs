@@ -5,15 +5,15 @@ use std::str::FromStr;
 
 use crate::{Domain, InDom, Inst, Item, PmId, Serial};
 
-/// A text that is no identifier.
+/// Error for a text that is not an identifier in its syntax and range.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{text:?} is no {what}")]
+#[error("{text:?} is not a valid {what}")]
 pub struct ParseIdError {
     text: String,
     what: &'static str,
 }
 
-/// `N` numbers between dots, each with its largest value.
+/// Parses `N` numbers separated by dots; `largest` has the largest value of each.
 fn numbers<const N: usize>(text: &str, largest: [u32; N], what: &'static str) -> Result<[u32; N], ParseIdError> {
     let error = || ParseIdError { text: text.to_owned(), what };
     let mut numbers = [0; N];
@@ -29,7 +29,7 @@ const DOMAIN: u32 = 511;
 const CLUSTER: u32 = Item::MAX_CLUSTER as u32;
 const ITEM: u32 = Item::MAX_ITEM as u32;
 
-/// `domain.cluster.item`, or `domain.*.*` for the root of a dynamic part of the name space.
+/// Parses `domain.cluster.item`, or `domain.*.*` for the root of a dynamic part of the name space.
 impl FromStr for PmId {
     type Err = ParseIdError;
 
@@ -47,7 +47,7 @@ impl FromStr for PmId {
     }
 }
 
-/// `domain.serial`.
+/// Parses `domain.serial`.
 impl FromStr for InDom {
     type Err = ParseIdError;
 
@@ -58,7 +58,7 @@ impl FromStr for InDom {
     }
 }
 
-/// `cluster.item`.
+/// Parses `cluster.item`.
 impl FromStr for Item {
     type Err = ParseIdError;
 
@@ -69,8 +69,8 @@ impl FromStr for Item {
     }
 }
 
-/// An identifier that may be absent, as PCP's tools print it: pmIDStr(3) of no metric is
-/// `PM_ID_NULL`, pmInDomStr(3) of no instance domain `PM_INDOM_NULL`.
+/// Optional identifier displayed as PCP's tools do: `None` is `PM_ID_NULL` (pmIDStr(3)), `PM_INDOM_NULL`
+/// (pmInDomStr(3)) or -1 for an instance.
 ///
 /// ```
 /// use pmapi::{InDom, OrNull};
@@ -117,6 +117,6 @@ mod tests {
             assert!(text.parse::<InDom>().is_err(), "{text}");
         }
         let error = "1.x".parse::<Item>().unwrap_err().to_string();
-        assert_eq!(error, "\"1.x\" is no metric: cluster.item of at most 4095.1023 expected");
+        assert_eq!(error, "\"1.x\" is not a valid metric: cluster.item of at most 4095.1023 expected");
     }
 }

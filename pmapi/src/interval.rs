@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::cnum::{self, is_space};
 use crate::spec::SpecError;
 
-/// Unit names without their plural, and their seconds: a divisor first, a multiplier last.
+/// Unit names without their plural, with the divisor and the multiplier that give seconds.
 const UNITS: [(&str, f64, f64); 17] = [
     ("nanosecond", 1e9, 1.0),
     ("microsecond", 1e6, 1.0),
@@ -28,17 +28,18 @@ const UNITS: [(&str, f64, f64); 17] = [
 
 const UNEXPECTED: &str = "unexpected value";
 
-/// Numbers above the largest `time_t` are refused.
+/// Largest number, the largest `time_t`.
 const MAX_NUMBER: f64 = i64::MAX as f64;
 
-/// Above this many seconds libpcp has microseconds at the most.
+/// Largest number of seconds with a fraction in nanoseconds; libpcp has microseconds above it.
 const NANOSECONDS_UP_TO: u64 = 999_999;
 
-/// An interval from text (pmParseInterval(3)): numbers with units, which are added. "2min 30s" is
-/// 150 seconds; without a unit a number means seconds.
+/// Parses an interval of time: the sum of numbers with units, so that "2min 30s" is 150 seconds (pmParseInterval(3)). A
+/// number without a unit means seconds.
 ///
-/// What is not a number, and a sum too large for seconds of 64 bits, are errors, where C leaves the
-/// result undefined.
+/// # Errors
+/// [`SpecError`] with libpcp's message for a syntax error. Also for NaN and for a sum that seconds in 64 bits cannot
+/// hold, where C leaves the result undefined.
 pub fn parse(text: &str) -> Result<Duration, SpecError> {
     if text.is_empty() {
         return Err(SpecError::new("", 0, "Null or empty specification"));
@@ -47,7 +48,7 @@ pub fn parse(text: &str) -> Result<Duration, SpecError> {
     let mut rest = skip_space(text);
     let error = |rest: &str| SpecError::new(text, text.len() - rest.len(), UNEXPECTED);
     while !rest.is_empty() {
-        // "nan" is a number here: it makes the sum one.
+        // A NaN passes here and makes the sum NaN, which `duration` refuses.
         let number =
             cnum::scan(rest).filter(|n| !(n.value < 0.0 || n.value > MAX_NUMBER)).ok_or_else(|| error(rest))?;
         let unit = skip_space(rest.get(number.len..).unwrap_or_default());
@@ -77,9 +78,9 @@ fn duration(seconds: f64) -> Option<Duration> {
     Duration::from_secs(whole as u64).checked_add(Duration::from_nanos(fraction * nanoseconds))
 }
 
-/// A fraction below 1 times a whole number, rounded half up, with more precision than `f64` has.
+/// Multiplies a fraction below 1 by a whole number and rounds half up, with more precision than `f64` has.
 fn rounded_product(fraction: f64, factor: f64) -> u64 {
-    // As a fraction of 2^96 it is exact but for what is far below the result's last digit.
+    // As a multiple of 2^-96 the fraction is exact, except for bits far below the result's last digit.
     let scaled = (fraction * 2_f64.powi(96)) as u128;
     ((scaled * factor as u128 + (1 << 95)) >> 96) as u64
 }
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(nanoseconds("1 2"), 3_000_000_000);
         assert_eq!(nanoseconds("250msec"), 250_000_000);
         assert_eq!(nanoseconds("0.1"), 100_000_000);
-        // The plural of a minute, not milliseconds.
+        // "1s" and "2m" with a plural "s", not milliseconds.
         assert_eq!(nanoseconds("1s2ms"), 121_000_000_000);
         assert_eq!(nanoseconds(" "), 0);
     }

@@ -1,6 +1,7 @@
-//! What a Performance Co-Pilot client and an agent share: identifiers, units, values, errors and
-//! the PDU codec. The names are those of PMAPI(3) in Rust's case; each item's documentation gives
-//! the C function or macro that it answers to.
+//! Identifiers, units, values, errors, labels and PDUs of Performance Co-Pilot, for its clients and agents.
+//!
+//! The names are those of PMAPI(3) in Rust's case. Each item's documentation names the C function or macro that it
+//! answers to.
 
 pub mod atom;
 pub mod cnum;

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// A number in seven characters, the last one its magnitude: blank, K, M, G or T
-/// (pmNumberStr(3)).
+/// Number displayed in seven characters, the last one its magnitude: blank, K, M, G or T (pmNumberStr(3)).
 ///
 /// ```
 /// use pmapi::number::Number;
@@ -12,16 +11,16 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
 pub struct Number(pub f64);
 
-/// Divisor and letter of a magnitude.
+/// Divisors and letters of the magnitudes.
 const MAGNITUDES: [(f64, char); 5] = [(1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'K'), (1.0, ' ')];
 
-/// Two decimals are shown: smaller numbers are 0.
+/// Smallest number that is not displayed as 0, since there are two decimals.
 const SMALLEST: f64 = 0.005;
 
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.0;
-        // Three digits before the point, or two and a sign.
+        // Three digits before the point, or a sign and two digits.
         let (limit, infinite) = if value >= 0.0 { (999.995, " inf?  ") } else { (99.995, "-inf?  ") };
         let (scaled, letter) = if value.abs() >= limit * 1e12 {
             return f.pad(infinite);

@@ -1,39 +1,38 @@
-//! What users name on a command line: metrics with their source and instances
-//! (pmParseMetricSpec(3)).
+//! Metric specifications of command lines: a metric with its source and instances (pmParseMetricSpec(3)).
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::cnum::is_space;
 
-/// A metric, its instances and where its values come from (`pmMetricSpec`).
+/// Metric with its source and instances (`pmMetricSpec`).
 ///
 /// ```text
 /// [HOST:]METRIC[[INSTANCE,...]]    @:METRIC...    ARCHIVE/METRIC...
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MetricSpec {
-    /// Where values come from; `None` when the text does not say so.
+    /// Source of the values; `None` when the text has none.
     pub source: Option<Source>,
-    /// The metric's name.
+    /// Name of the metric.
     pub metric: String,
-    /// External names of instances; all of them when there is none.
+    /// External names of instances; an empty list means all instances.
     pub instances: Vec<String>,
 }
 
-/// Where values come from (`PM_CONTEXT_*`).
+/// Source of values (`PM_CONTEXT_*`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// A pmcd.
+    /// Host of a pmcd.
     Host(String),
-    /// An archive.
+    /// Path of an archive.
     Archive(String),
     /// Agents in the same process (`@:`).
     Local,
 }
 
-/// A text that is not in its syntax. `Display` shows libpcp's message: the text, and a mark under
-/// the place with the reason; libpcp ends it with a newline.
+/// Syntax error in a text. `Display` gives libpcp's message without its final newline: the text, and below it a caret
+/// at the error with the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SpecError {
     text: String,
@@ -47,12 +46,12 @@ impl SpecError {
         SpecError { text: text.to_owned(), at, reason }
     }
 
-    /// The byte of the text where the error shows.
+    /// Returns the byte offset of the error in the text.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// What is wrong there.
+    /// Returns the reason.
     pub fn reason(&self) -> &'static str {
         self.reason
     }
@@ -61,7 +60,7 @@ impl SpecError {
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let before = self.text.get(..self.at).unwrap_or(&self.text);
-        // Tabs stay, so that the mark is under its place.
+        // Tabs stay, so that the caret is below the error.
         let indent: String = before.chars().map(|c| if c.is_ascii_graphic() { ' ' } else { c }).collect();
         write!(f, "{}\n{indent}^ -- {}", self.text, self.reason)
     }
@@ -112,18 +111,19 @@ impl<'a> Scan<'a> {
         SpecError::new(self.text, self.at, reason)
     }
 
-    /// A part of the text. Its ends are at ASCII characters, or after one that was escaped.
+    /// Returns a part of the text. Both ends are character boundaries: they are at ASCII characters or after an escaped
+    /// one.
     fn part(&self, start: usize, end: usize) -> &'a str {
         self.text.get(start..end).unwrap_or_default()
     }
 
-    /// Steps over a character that a backslash hides, or over one byte.
+    /// Skips one byte, or a backslash and the first byte after it.
     fn step(&mut self) {
         let escaped = self.peek() == Some(b'\\') && self.at + 1 < self.text.len();
         self.at += if escaped { 2 } else { 1 };
     }
 
-    /// The source ends at the last colon or slash before the instances.
+    /// Consumes the source, which ends at the last colon or slash before the instances.
     fn source(&mut self) -> Result<Option<Source>, SpecError> {
         let head = self.part(self.at, self.text.len()).split('[').next().unwrap_or_default();
         let Some(mark) = head.rfind([':', '/']) else { return Ok(None) };
@@ -199,7 +199,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Without the backslashes that hide a character.
+/// Removes the backslashes that escape characters.
 fn unescape(text: &str) -> String {
     let mut chars = text.chars();
     let mut out = String::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Files that are replaced, and read, where others may write.
+//! Replacing and reading files in directories that other users may write to.
 
 #![allow(clippy::unwrap_used)]
 
@@ -92,7 +92,7 @@ fn a_link_that_is_swapped_in_is_not_followed() {
     let attacker = testkit::Attacker::swaps(["file", "file.new", ".file.new"]);
     let path = attacker.dir().join("file");
     for _ in 0..200 {
-        // Others may rename and remove what is in their directory, so that it may fail.
+        // May fail: other users may rename and remove the files of their own directory.
         let _ = file::replace(&path, b"new");
     }
     attacker.has_failed();

@@ -1,4 +1,4 @@
-//! The agent of the tests of events, clients and states as a daemon, for the tests with PCP.
+//! The agent `stage` as a daemon, for the tests of events, clients and states with PCP.
 
 #[path = "../tests/stage/mod.rs"]
 mod stage;

@@ -1,4 +1,4 @@
-//! The agent of the conformance suite as a daemon, for the tests with PCP.
+//! The agent `zoo` of the conformance suite as a daemon, for the tests with PCP.
 
 #[path = "../tests/zoo/mod.rs"]
 mod zoo;

@@ -1,4 +1,4 @@
-//! Who may store what changes an agent for all its clients.
+//! Access control for metrics that change an agent for all its clients.
 
 use pmapi::{Config, Error, PmId, Result};
 use tracing::warn;
@@ -6,12 +6,12 @@ use tracing::warn;
 use crate::client::Client;
 use crate::user;
 
-/// Decides about stores of [restricted](crate::schema::Metric::restricted) metrics.
+/// Decides about stores to [restricted](crate::schema::Metric::restricted) metrics.
 ///
-/// Root, PCP's user and the agent's own user may. pmcd tells who a client is that has come over its Unix socket or has
-/// authenticated, and local contexts (`pminfo -L`) say so of themselves. Clients without a name may not, except where the
-/// collector has no clients but is one itself: a program that embeds the agent, and dbpmda(1) over a pipe or a socket,
-/// which unlike pmcd does not answer that it tells about clients.
+/// Root, PCP's user and the agent's own user may store. pmcd reports the user of clients on its Unix socket and of
+/// those that have authenticated; local contexts (`pminfo -L`) report their own. Clients of unknown users may not
+/// store, unless the collector itself is the only client: a program that embeds the agent, or dbpmda(1). Unlike pmcd,
+/// dbpmda(1) does not return the flag `AUTHORIZE`.
 #[derive(Debug)]
 pub(crate) struct Access {
     open: bool,
@@ -19,8 +19,8 @@ pub(crate) struct Access {
     pcp_user: String,
 }
 
-/// Opens what is restricted to every client: in pcp.conf, or in the environment of the agent or of the process that
-/// loads it.
+/// Variable that gives all clients access: in pcp.conf, or in the environment of the agent or of the process that loads
+/// it.
 const OPEN: &str = "PMDA_OPEN_CONTROL";
 
 impl Access {
@@ -29,17 +29,17 @@ impl Access {
         Access { open, trusts_collector: false, pcp_user: config.user() }
     }
 
-    /// Lets every client store.
+    /// Gives all clients access.
     pub(crate) fn open(&mut self) {
         self.open = true;
     }
 
-    /// Lets clients store that the collector says nothing of.
+    /// Gives access to clients without a known user.
     pub(crate) fn trust_collector(&mut self) {
         self.trusts_collector = true;
     }
 
-    /// Refuses a store, with a line in the log.
+    /// Refuses a store without access, with a line in the log.
     pub(crate) fn check(&self, client: Client, pmid: PmId) -> Result {
         if self.open || self.is_admin(client) {
             return Ok(());

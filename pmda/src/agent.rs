@@ -15,7 +15,7 @@ use crate::poll::{PollSet, Wake};
 use crate::schema::Setup;
 use crate::values::Values;
 
-/// Why an agent cannot start, to be read by a person.
+/// The reason why an agent cannot start, as a text for the administrator.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of starting an agent.
@@ -23,168 +23,208 @@ pub type Start<T> = std::result::Result<T, Failure>;
 
 /// A performance metrics domain agent (PMDA).
 ///
-/// An agent declares what it has in [`Agent::new`] and gives values in [`Agent::fetch`]; the rest has
-/// defaults. Everything that pmcd asks is answered from the declarations and these methods, in a
-/// daemon ([`main`](crate::main)) as in the same process ([`Local`](crate::local::Local)).
+/// An agent declares its metrics in [`Agent::new`] and supplies their values in [`Agent::fetch`]; all other methods
+/// have defaults. The engine answers pmcd's requests from the declarations and these methods. An agent behaves alike as
+/// a daemon ([`main`](crate::main)) and in the same process ([`Local`](crate::local::Local)).
+///
+/// pmcd drops an agent that answers a request with `PM_ERR_IPC`, `PM_ERR_TIMEOUT` or `EPIPE`. When a method returns one
+/// of these as the answer to a request, the engine sends `PM_ERR_AGAIN` instead.
 pub trait Agent: Sized + 'static {
-    /// The agent's name: the first component of its metrics' names, and `pmdaNAME` its binary.
+    /// Name of the agent: the first component of the names of its metrics. Its binary is `pmdaNAME`.
     const NAME: &'static str;
 
-    /// The agent's domain, 1 to 510; `-d` overrides it.
+    /// Domain of the agent, 1 to 510. The option `-d` overrides it.
     const DOMAIN: u16;
 
-    /// Which attributes of clients pmcd shall tell (pmdaSetCommFlags(3)).
+    /// Client attributes that pmcd should send (pmdaSetCommFlags(3)).
     const WANTS: Flags = Flags(0);
 
-    /// The usage message, for an agent whose users expect one that is not written from the options. Mistakes
-    /// in the command line are followed by it.
+    /// Usage message in place of the one that is generated from the options. It is also printed after an error in the
+    /// command line.
     const USAGE: Option<&'static str> = None;
 
-    /// Adds the agent's own options to the command line; [`Setup::options`] has what they were given.
-    /// A struct with clap's `Args` does it with `Mine::augment_args(command)`, and
-    /// `Mine::from_arg_matches(setup.options())`. Hosts without a command line give the defaults.
+    /// Adds the agent's own options to the command line; [`Setup::options`] returns their values.
+    ///
+    /// A struct that derives clap's `Args` adds its options with `Mine::augment_args(command)`, and reads them with
+    /// `Mine::from_arg_matches(setup.options())`. Hosts without a command line use the default values.
     fn options(command: clap::Command) -> clap::Command {
         command
     }
 
     /// Declares metrics, instance domains and help, and creates the agent.
     ///
-    /// This runs also when the agent's binary only writes its name space and help files. A source
-    /// that may be away is better opened at the first [`Agent::refresh`].
+    /// This also runs when the binary only writes its name space and help files. If the data source may be unavailable,
+    /// open it at the first [`Agent::refresh`] instead.
+    ///
+    /// # Errors
+    /// An error ends the agent, with its text in the log.
     fn new(setup: &mut Setup) -> Start<Self>;
 
-    /// Called once before the first request, but not when the agent's binary only writes files: the place to
-    /// open what only one process can have, such as a port. An error ends the agent.
+    /// Opens resources that only one process can have, such as a port. Called once before the first request, but not
+    /// when the binary only writes files.
+    ///
+    /// # Errors
+    /// An error ends the agent, with its text in the log.
     fn open(&mut self) -> Start<()> {
         Ok(())
     }
 
-    /// Puts the current values of a metric into `out`. Only declared metrics are asked for.
+    /// Puts the current values of a metric into `out` (pmdaFetch(3)). The engine calls this for declared and dynamic
+    /// metrics only.
     ///
-    /// An error is the answer for this metric alone, in place of its values (pmdaFetch(3)).
+    /// # Errors
+    /// The error becomes the answer for this metric, in place of its values. The other metrics of the request are not
+    /// affected.
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result;
 
-    /// Called once for each request before it is answered (pmdaSetCheckCallBack(3)): the place to read
-    /// the source, or to bring instances up to date. An error is the answer to the whole request.
+    /// Prepares for a request (pmdaSetCheckCallBack(3)): reads the source, or updates the instances. Called once for
+    /// each request, before it is answered.
+    ///
+    /// # Errors
+    /// The error becomes the answer to the whole request. In a daemon, `PM_ERR_PMDANOTREADY` also makes pmcd wait until
+    /// [`Agent::is_ready`] is true.
     fn refresh(&mut self, request: Request, client: Client) -> Result {
         let _ = (request, client);
         Ok(())
     }
 
-    /// The metrics of a fetch, as often as they are named, after [`Agent::refresh`] and before the first of
-    /// [`Agent::fetch`]: for an agent that reads at once what all of them need, and nothing else. An error is the
-    /// answer to the whole request.
+    /// Reads the data of all metrics of a fetch at once. Called after [`Agent::refresh`] and before the first
+    /// [`Agent::fetch`]. `items` has each metric as often as the client names it.
+    ///
+    /// # Errors
+    /// The error becomes the answer to the whole request.
     fn prepare(&mut self, items: &mut dyn Iterator<Item = Item>, client: Client) -> Result {
         let _ = (items, client);
         Ok(())
     }
 
-    /// The metrics of [`Agent::dynamic`] that a request looks up by their names, or by the name of what is above them:
-    /// the client may ask for their values next.
+    /// Reports the metrics of [`Agent::dynamic`] that a request looks up, by their names or by the name of a node above
+    /// them. The client is likely to fetch them next.
     fn named(&self, items: &mut dyn Iterator<Item = Item>) {
         let _ = items;
     }
 
-    /// The instances of a domain that changes while the agent runs, usually a
-    /// [`Cache`](crate::cache::Cache). Domains that are not given here have the instances that were
-    /// declared (pmdaInstance(3)).
+    /// Returns the current instances of a domain, usually a [`Cache`](crate::cache::Cache) (pmdaInstance(3)). For
+    /// `None`, the domain has the instances that were declared.
     fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
         let _ = indom;
         None
     }
 
-    /// The metrics that come and go, if there are such (pmdaDynamicPMNS(3)).
+    /// Returns the metrics that the agent adds and removes while it runs (pmdaDynamicPMNS(3)).
     fn dynamic(&self) -> Option<&Dynamic> {
         None
     }
 
-    /// Metrics that come and go, in tables of the agent's own: besides those of [`Agent::dynamic`], which is there then,
-    /// too. Everything but names and descriptors is asked as of the others.
+    /// Returns metrics that the agent keeps in tables of its own.
+    ///
+    /// They are in addition to those of [`Agent::dynamic`], which must return a [`Dynamic`] as well. The engine takes
+    /// only names and descriptors from the catalog; values, help and labels come from the methods of this trait.
     fn catalog(&self) -> Option<&dyn Catalog> {
         None
     }
 
-    /// What clients shall be told to have changed, with the values that they get now: asked once for
-    /// each fetch (`PMDA_EXT_LABEL_CHANGE`, `PMDA_EXT_NAMES_CHANGE`). Changes of [`Dynamic`] are seen
-    /// without it.
+    /// Returns which metadata have changed since the last call (`PMDA_EXT_LABEL_CHANGE`, `PMDA_EXT_NAMES_CHANGE`). The
+    /// engine calls this once for each fetch, and notifies clients together with the values. It detects changes of
+    /// [`Dynamic`] and [`Catalog`] by itself.
     fn changes(&mut self) -> Changes {
         Changes::default()
     }
 
-    /// Takes over a value that a client stores (pmdaStore(3)). Only metrics that were declared
-    /// [`storable`](crate::schema::Metric::storable) get here, and only values of the metric's type; for
-    /// event metrics a text, which is by custom a filter.
+    /// Applies a value that a client stores (pmdaStore(3)).
+    ///
+    /// The engine calls this only for metrics that were declared [`storable`](crate::schema::Metric::storable), with a
+    /// value of the metric's type. For an event metric the value is a string, by custom a filter.
+    ///
+    /// # Errors
+    /// The error becomes the answer to the whole request. Values of the request that were stored before stay stored,
+    /// and the remaining values are not stored. The default is `PM_ERR_PERMISSION`.
     fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, client: Client) -> Result {
         let _ = (item, inst, value, client);
         Err(Error::PERMISSION)
     }
 
-    /// Help that the agent has elsewhere, in the place of what is declared, if there is any
-    /// (pmdaText(3)).
+    /// Returns the help of a metric or instance domain, in place of the declared help (pmdaText(3)). For `None`, the
+    /// declared help applies.
+    ///
+    /// # Errors
+    /// The error becomes the answer to the request.
     fn text(&self, of: Subject, kind: TextKind) -> Result<Option<&[u8]>> {
         let _ = (of, kind);
         Ok(None)
     }
 
-    /// Labels that change while the agent runs, in the place of those that are declared, if there are
-    /// any (pmdaLabel(3)). [`Agent::changes`] tells clients of a change.
+    /// Returns labels that change while the agent runs, in place of the declared labels (pmdaLabel(3)). For `None`, the
+    /// declared labels apply. [`Agent::changes`] notifies clients of a change.
+    ///
+    /// # Errors
+    /// The error becomes the answer to the request.
     fn labels(&self, of: Labelled) -> Result<Option<LabelSet>> {
         let _ = of;
         Ok(None)
     }
 
-    /// Labels of an instance (pmdaSetLabelCallBack(3)).
+    /// Returns the labels of an instance (pmdaSetLabelCallBack(3)).
+    ///
+    /// # Errors
+    /// The error takes the place of this instance's labels. Other instances are not affected.
     fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
         let _ = (indom, inst);
         Ok(LabelSet::new())
     }
 
-    /// An attribute of a client (pmdaAttribute(3)); comes only to agents that ask for it with
-    /// [`Agent::WANTS`]. [`Client::uid`] and its like need no code here.
+    /// Receives an attribute of a client (pmdaAttribute(3)). pmcd sends attributes only to agents that ask for them
+    /// with [`Agent::WANTS`]. [`Client::uid`], [`Client::gid`] and [`Client::pid`] work without this method.
+    ///
+    /// # Errors
+    /// The error is logged as a warning; the client sees nothing of it.
     fn attribute(&mut self, client: Client, attribute: ClientAttribute<'_>) -> Result {
         let _ = (client, attribute);
         Ok(())
     }
 
-    /// A client has gone (pmdaSetEndContextCallBack(3)). Its number may be given to another one.
-    /// [`Clients`](crate::Clients) and event queues have dropped by then what was the client's.
+    /// Called when a client has disconnected (pmdaSetEndContextCallBack(3)). pmcd may give its number to another client
+    /// later. [`Clients`](crate::Clients) and event queues have already dropped the state of the client.
     fn close(&mut self, client: Client) {
         let _ = client;
     }
 
-    /// Called after the answer to a request has gone out (pmdaSetDoneCallBack(3)): the place for work
-    /// that the client shall not wait for.
+    /// Does work that the client need not wait for. Called after the answer to a request has been sent
+    /// (pmdaSetDoneCallBack(3)).
     fn done(&mut self, request: Request, client: Client) {
         let _ = (request, client);
     }
 
-    /// Whether the agent can answer. While it cannot, requests are not answered but refused, and pmcd
-    /// asks no more until it is told that the agent is ready (`PM_ERR_PMDANOTREADY`,
-    /// `PM_ERR_PMDAREADY`, pmdaSendError(3)); clients get `PM_ERR_AGAIN`.
+    /// Returns whether the agent can answer requests.
     ///
-    /// Looked at before each request, and then after each [`Agent::wake`] and once a second. pmcd does not tell an agent that
-    /// is not ready which clients come and go: when it is ready again, nobody is known, and what
-    /// [`Clients`](crate::Clients) and event queues had for clients is gone.
+    /// While it cannot, the engine refuses requests, and clients get `PM_ERR_AGAIN`. pmcd then sends no requests until
+    /// the engine reports that the agent is ready (`PM_ERR_PMDANOTREADY`, `PM_ERR_PMDAREADY`, pmdaSendError(3)).
+    ///
+    /// The engine calls this before each request. While pmcd waits, it calls it after each [`Agent::wake`] and once a
+    /// second.
+    ///
+    /// pmcd does not tell an agent that is not ready which clients come and go. When the agent becomes ready again, no
+    /// client is known, and the state of clients in [`Clients`](crate::Clients) and event queues is dropped.
     fn is_ready(&self) -> bool {
         true
     }
 
-    /// What the agent waits for besides pmcd. Looked at before each wait. Only a daemon waits: in
-    /// other hosts the agent can look after its sources in [`Agent::refresh`].
+    /// Names the file descriptors and times that the agent waits for besides pmcd. Called before each wait. Only a
+    /// daemon waits; in other hosts the agent can check its sources in [`Agent::refresh`].
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
         let _ = set;
     }
 
-    /// Something that [`Agent::sources`] names has come.
+    /// Called when a descriptor of [`Agent::sources`] is ready, or when its time has come.
     fn wake(&mut self, wake: Wake) {
         let _ = wake;
     }
 }
 
-/// What a request is about.
+/// The subject of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Request {
-    /// Values.
+    /// Values of metrics.
     Fetch,
     /// Instances of a domain.
     Instance(Serial),
@@ -196,7 +236,7 @@ pub enum Request {
     InDomLabels(Serial),
     /// Labels of the instances of a domain.
     InstanceLabels(Serial),
-    /// Labels of other levels.
+    /// Labels of the context, the agent, a cluster or a metric.
     Labels,
     /// Values to be stored.
     Store,

@@ -1,5 +1,4 @@
-//! A source that is slow: read by a thread of its own, while the agent answers from the latest
-//! snapshot.
+//! A slow data source, which a thread reads while the agent answers from the latest snapshot.
 
 use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,11 +13,11 @@ use tracing::{error, warn};
 
 use crate::log::panic_message;
 
-/// Reads a source again and again in a thread of its own, and keeps the latest snapshot.
+/// A data source that a thread of its own reads periodically, with its latest snapshot.
 ///
-/// [`Background::latest`] never waits, however long the source takes: an agent whose source hangs
-/// answers from the last snapshot, or with `PM_ERR_AGAIN` before the first. The thread ends after this
-/// has been dropped, at the end of the reading that is under way; nobody waits for it.
+/// [`Background::latest`] never waits. An agent whose source hangs answers from the last snapshot, or with
+/// `PM_ERR_AGAIN` before the first. After a drop, the thread ends when its current read returns; the drop does not wait
+/// for it.
 ///
 /// ```
 /// # use pmda::{Background, pmapi::Error};
@@ -32,7 +31,7 @@ use crate::log::panic_message;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// An agent that has nothing to say before the first snapshot lets pmcd wait for it:
+/// An agent without data before the first snapshot lets pmcd wait for it:
 ///
 /// ```
 /// # use pmda::prelude::*;
@@ -57,24 +56,27 @@ use crate::log::panic_message;
 #[derive(Debug)]
 pub struct Background<T> {
     latest: Arc<Mutex<Latest<T>>>,
-    /// A message asks for a snapshot at once; the end of the channel ends the thread.
+    /// A message requests a snapshot at once. The end of the channel ends the thread.
     asks: SyncSender<()>,
-    /// Ends with the first outcome.
+    /// Reaches its end of file with the first outcome.
     first: PipeReader,
 }
 
 #[derive(Debug)]
 struct Latest<T> {
     outcome: Result<Arc<T>>,
-    /// When the last snapshot was complete.
+    /// Time of the last snapshot.
     taken: Option<Instant>,
-    /// Whether there has been an outcome.
+    /// There has been an outcome.
     ready: bool,
 }
 
 impl<T: Send + Sync + 'static> Background<T> {
-    /// Starts the thread. A reading starts `period` after the last one started, or when that took
-    /// longer, at its end. A panic in `source` is `PM_ERR_GENERIC`.
+    /// Starts the thread. It calls `source` every `period`, measured from start to start, and at once when a call took
+    /// longer. A panic in `source` becomes `PM_ERR_GENERIC`.
+    ///
+    /// # Errors
+    /// The error of pipe(2), or of the creation of the thread.
     pub fn spawn(period: Duration, source: impl FnMut() -> Result<T> + Send + 'static) -> io::Result<Self> {
         let (first, until) = io::pipe()?;
         let latest = Arc::new(Mutex::new(Latest { outcome: Err(Error::AGAIN), taken: None, ready: false }));
@@ -92,37 +94,39 @@ impl<T: Send + Sync + 'static> Background<T> {
 }
 
 impl<T> Background<T> {
-    /// The outcome of the last reading: a snapshot, or the source's error; `PM_ERR_AGAIN` before the
-    /// first.
+    /// Returns the latest snapshot.
+    ///
+    /// # Errors
+    /// `PM_ERR_AGAIN` before the first outcome, or the source's error when its last read failed.
     pub fn latest(&self) -> Result<Arc<T>> {
         lock(&self.latest).outcome.clone()
     }
 
-    /// Time since the last snapshot; the source may have failed since. `None` before the first.
+    /// Returns the time since the last snapshot; `None` before the first. The source may have failed since.
     pub fn age(&self) -> Option<Duration> {
         lock(&self.latest).taken.map(|taken| taken.elapsed())
     }
 
-    /// Whether there has been a snapshot or an error of the source.
+    /// Returns whether the source has returned a snapshot or an error.
     pub fn is_ready(&self) -> bool {
         lock(&self.latest).ready
     }
 
-    /// Asks for a reading as soon as the one that may be under way has ended; does not wait for it.
+    /// Requests another read as soon as the current one has ended. Does not wait for it.
     pub fn ask(&self) {
-        // When it is full, somebody has asked already.
+        // A full channel already has a request.
         let _ = self.asks.try_send(());
     }
 }
 
-/// Readable from the first snapshot or error on.
+/// The descriptor becomes readable with the first snapshot or error.
 impl<T> AsFd for Background<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.first.as_fd()
     }
 }
 
-/// Held for as long as it takes to exchange or copy a pointer.
+/// Locks the snapshot, for as long as it takes to exchange or copy a pointer.
 fn lock<T>(latest: &Mutex<Latest<T>>) -> MutexGuard<'_, Latest<T>> {
     latest.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -135,7 +139,7 @@ fn read<T>(
 ) {
     loop {
         let started = Instant::now();
-        // What a panic may leave behind is the source's own.
+        // The source is responsible for the state that a panic leaves behind.
         publish(catch_unwind(AssertUnwindSafe(&mut source)).unwrap_or_else(|panic| {
             error!("a source panicked: {}", panic_message(&*panic));
             Err(Error::GENERIC)
@@ -156,7 +160,7 @@ fn publish<T>(latest: &Mutex<Latest<T>>, outcome: Result<T>) {
     }
     to.ready = true;
     let before = std::mem::replace(&mut to.outcome, outcome);
-    // The old snapshot may be large: freed when nobody can wait for the lock.
+    // The old snapshot may be large. It is freed after the lock.
     drop(to);
     if let Some(e) = failed.filter(|e| before.as_ref().err() != Some(e)) {
         warn!("a source failed: {e}");
@@ -171,7 +175,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(3600);
 
-    /// A source whose readings are what is sent to it.
+    /// Returns a source whose reads return the values sent to it.
     fn fed() -> (mpsc::Sender<Result<u32>>, Background<u32>) {
         let (feed, fed) = mpsc::channel();
         (feed, Background::spawn(LONG, move || fed.recv().unwrap_or(Err(Error::NODATA))).unwrap())
@@ -191,7 +195,7 @@ mod tests {
         wait(&source, Ok(7));
         assert!(source.is_ready() && source.age().is_some());
         feed.send(Err(Error::NOAGENT)).unwrap();
-        // The source is read when it is asked for, not only after an hour.
+        // Without the request the next read would be an hour later.
         source.ask();
         wait(&source, Err(Error::NOAGENT));
         assert!(source.age().is_some());
@@ -204,7 +208,7 @@ mod tests {
     fn the_first_outcome_can_be_waited_for() {
         let (feed, source) = fed();
         feed.send(Err(Error::NOAGENT)).unwrap();
-        // Waits until the other end of the pipe is gone.
+        // Waits until the other end of the pipe is closed.
         assert_eq!((&source.first).read(&mut [0]).unwrap(), 0);
         assert_eq!((source.latest(), source.is_ready()), (Err(Error::NOAGENT), true));
     }
@@ -227,10 +231,10 @@ mod tests {
     fn the_thread_ends_with_its_owner_and_hangs_with_nobody() {
         let (feed, source) = fed();
         let waiting = feed.clone();
-        // The thread waits for its feed: dropping returns all the same.
+        // The thread waits for its feed, and dropping the source returns all the same.
         drop(source);
         waiting.send(Ok(1)).unwrap();
-        // The thread has gone with its end of the feed.
+        // The thread has ended when its end of the feed is closed.
         while feed.send(Ok(2)).is_ok() {
             thread::yield_now();
         }

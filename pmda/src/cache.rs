@@ -25,11 +25,10 @@ pub use file::FileError;
 use file::{Head, Line, MAX};
 use table::{State, Table};
 
-/// An instance domain that gives each name a number and keeps it, in PCP's own file also over
-/// restarts.
+/// An instance domain that gives each name a number and keeps it, over restarts in PCP's own file format.
 ///
-/// An instance is active, or hidden: then clients do not see it, but its number and its value stay.
-/// Names are told apart by their part before the first space.
+/// An instance is active or hidden. Clients do not see a hidden instance, but its number and its value stay. The part
+/// of a name before its first space identifies the instance.
 ///
 /// | in C | here |
 /// |---|---|
@@ -45,9 +44,9 @@ use table::{State, Table};
 /// | `PMDA_CACHE_SAVE`, `_SYNC`, `_WRITE` | [`Cache::save`], [`Cache::sync`], [`Cache::write`] |
 /// | `PMDA_CACHE_STRINGS` | [`Cache::strings`] |
 /// | `PMDA_CACHE_DUMP` | [`Cache::dump`] |
-/// | `PMDA_CACHE_CHECK`, `_REORG`, `_DUMP_ALL` | nothing: a cache is a value, and keeps itself in order |
+/// | `PMDA_CACHE_CHECK`, `_REORG`, `_DUMP_ALL` | not needed: a cache is a value, and keeps itself in order |
 ///
-/// Whatever concerns one instance takes the same time however many there are.
+/// Operations on one instance take about the same time, however many instances there are.
 #[derive(Debug)]
 pub struct Cache<T> {
     indom: InDom,
@@ -59,7 +58,7 @@ pub struct Cache<T> {
     changed: bool,
     /// Instances have been stored, or the head has changed, since the file was read or written.
     touched: bool,
-    /// The file has lines that could not be read: it is kept when a new one is written.
+    /// The file has lines that could not be read. It is kept when a new one is written.
     damaged: bool,
 }
 
@@ -67,27 +66,26 @@ pub struct Cache<T> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Instance<'a, T> {
-    /// Its number.
+    /// Number of the instance.
     pub inst: Inst,
-    /// Its name.
+    /// Name of the instance.
     pub name: &'a str,
-    /// What its number was made from, see [`Cache::store_key`]; else empty.
+    /// Key that the number was made from, see [`Cache::store_key`]; empty without one.
     pub key: &'a [u8],
-    /// Its value; none as long as it comes from the file and has not been stored.
+    /// Value; `None` while the instance comes from the file and has not been stored.
     pub value: Option<&'a T>,
-    /// Whether clients see it.
+    /// Whether clients see the instance.
     pub is_active: bool,
 }
 
-/// Making one, and its numbers.
+/// Creation, and allocation of numbers.
 impl<T> Cache<T> {
-    /// A domain that is kept in memory only.
+    /// Creates a cache that is kept in memory only.
     pub fn new(indom: InDom) -> Self {
         Self::with(indom, Table::new(false))
     }
 
-    /// Strings rather than instances: they are told apart as a whole, and may be empty
-    /// (`PMDA_CACHE_STRINGS`).
+    /// Creates a cache of strings: whole names identify the entries, and a name may be empty (`PMDA_CACHE_STRINGS`).
     pub fn strings(indom: InDom) -> Self {
         Self::with(indom, Table::new(true))
     }
@@ -97,10 +95,8 @@ impl<T> Cache<T> {
         Cache { indom, file: None, table, active: 0, head, changed: false, touched: false, damaged: false }
     }
 
-    /// A domain that is kept in `$PCP_VAR_DIR/config/pmda/DOMAIN.SERIAL`: what is there is read, and
-    /// hidden until it is stored (`PMDA_CACHE_LOAD`).
-    ///
-    /// What is wrong with the file goes into the log; see [`Cache::load`].
+    /// Opens the cache in `$PCP_VAR_DIR/config/pmda/DOMAIN.SERIAL`. Instances of the file are hidden until they are
+    /// stored (`PMDA_CACHE_LOAD`). Errors in the file are logged; see [`Cache::load`].
     pub fn open(indom: InDom, config: &Config) -> Self {
         let mut cache = Self::new(indom);
         cache.file = Some(config.var_dir().join("config/pmda").join(indom.to_string()));
@@ -110,14 +106,16 @@ impl<T> Cache<T> {
         cache
     }
 
-    /// New instances take the lowest free number from now on, instead of the one after the last
-    /// (`PMDA_CACHE_REUSE`).
+    /// Gives new instances the lowest free number, instead of the one after the last (`PMDA_CACHE_REUSE`).
     pub fn reuse(&mut self) {
         self.touched |= !self.head.reuse;
         self.head.reuse = true;
     }
 
-    /// Numbers go up to `max` and no further, at most 2³¹-1 (pmdaCacheResize(3)).
+    /// Sets the largest number of an instance, at most 2³¹-1 (pmdaCacheResize(3)).
+    ///
+    /// # Errors
+    /// [`CacheError::TooSmall`] when an instance has a larger number.
     pub fn resize(&mut self, max: u32) -> Result<(), CacheError> {
         match self.table.largest().filter(|largest| *largest > max) {
             Some(largest) => Err(CacheError::TooSmall(self.indom, max, largest)),
@@ -129,7 +127,7 @@ impl<T> Cache<T> {
         }
     }
 
-    /// The number after the last, or the lowest free one.
+    /// Returns the number after the last, or the lowest free one.
     fn free_number(&mut self) -> Result<u32, CacheError> {
         if !self.head.reuse {
             match self.table.last() {
@@ -143,10 +141,13 @@ impl<T> Cache<T> {
     }
 }
 
-/// Storing and removing.
+/// Storing and removing instances.
 impl<T> Cache<T> {
-    /// Makes an instance active, with a value (`PMDA_CACHE_ADD`). A name that was there before has
-    /// its number again.
+    /// Makes an instance active, with a value (`PMDA_CACHE_ADD`). A known name keeps its number.
+    ///
+    /// # Errors
+    /// [`CacheError::Name`] for an invalid name, [`CacheError::Clash`] when the part before the first space is that of
+    /// another name, [`CacheError::Full`] when no number is free.
     pub fn store(&mut self, name: &str, value: T) -> Result<Inst, CacheError> {
         let at = match self.find(name)? {
             Some(at) => at,
@@ -158,9 +159,12 @@ impl<T> Cache<T> {
         Ok(self.put(at, &[], value))
     }
 
-    /// Makes an instance active, with a value, whose number comes from a key (pmdaCacheStoreKey(3)):
-    /// the same key has the same number everywhere, unless two keys lead to one number. An empty key
-    /// stands for the name.
+    /// Makes an instance active, with a value and a number made from a key (pmdaCacheStoreKey(3)). A key gives the same
+    /// number on every host, unless two keys collide. An empty key stands for the name.
+    ///
+    /// # Errors
+    /// [`CacheError::Key`] when the name has another key or the key another name, [`CacheError::Name`] and
+    /// [`CacheError::Clash`] for a bad name, [`CacheError::Full`] when all numbers for the key are taken.
     pub fn store_key(&mut self, name: &str, key: &[u8], value: T) -> Result<Inst, CacheError> {
         let key = if key.is_empty() { name.as_bytes() } else { key };
         let at = match (self.table.named(name), self.table.keyed(key)) {
@@ -184,7 +188,7 @@ impl<T> Cache<T> {
         Ok(self.put(at, key, value))
     }
 
-    /// The place of a name, if it is there.
+    /// Returns the index of a name in the table, if the name is known.
     fn find(&self, name: &str) -> Result<Option<usize>, CacheError> {
         let strange = self.table.key(name).is_empty() || name.trim_ascii_start() != name;
         if (strange && !self.table.takes_any_name()) || name.contains(['\n', '\0']) {
@@ -214,7 +218,7 @@ impl<T> Cache<T> {
         inst(number)
     }
 
-    /// Hides an instance (`PMDA_CACHE_HIDE`); whether it was active.
+    /// Hides an instance (`PMDA_CACHE_HIDE`). Returns whether it was active.
     pub fn hide(&mut self, inst: Inst) -> bool {
         let instance = self.table.place(inst.word()).and_then(|at| self.table.value_mut(at));
         let hidden = instance.is_some_and(|instance| hide(&mut instance.state));
@@ -228,7 +232,7 @@ impl<T> Cache<T> {
         self.active = 0;
     }
 
-    /// Makes all hidden instances active that have a value (`PMDA_CACHE_ACTIVE`); how many.
+    /// Makes all hidden instances with a value active (`PMDA_CACHE_ACTIVE`), and returns their number.
     pub fn activate_all(&mut self) -> usize {
         let before = self.active;
         for instance in self.table.values_mut() {
@@ -242,8 +246,8 @@ impl<T> Cache<T> {
         self.active - before
     }
 
-    /// Removes an instance (`PMDA_CACHE_CULL`). Its value comes back; `None` when there is no such
-    /// instance, or it had none.
+    /// Removes an instance, and returns its value (`PMDA_CACHE_CULL`). `None` for an unknown instance or one without a
+    /// value.
     pub fn cull(&mut self, inst: Inst) -> Option<T> {
         let at = self.table.place(inst.word())?;
         self.active -= usize::from(self.table.value(at)?.state.active().is_some());
@@ -258,8 +262,9 @@ impl<T> Cache<T> {
         self.cull_where(|_| true);
     }
 
-    /// Removes the instances that have not been stored for some time (pmdaCachePurge(3)); how many.
-    /// The time is known of instances that have been in the file since they were stored last.
+    /// Removes the instances that have not been stored for the time `unused`, and returns their number
+    /// (pmdaCachePurge(3)). The time is known only of instances that have been written to the file since they were last
+    /// stored.
     pub fn purge(&mut self, unused: Duration) -> usize {
         let limit = now().saturating_sub(unused.as_secs());
         self.cull_where(|entry| entry.stamp != 0 && u64::from(entry.stamp) < limit)
@@ -274,14 +279,14 @@ impl<T> Cache<T> {
     }
 }
 
-/// Looking up.
+/// Look-ups.
 impl<T> Cache<T> {
-    /// The value of an active instance.
+    /// Returns the value of an active instance.
     pub fn get(&self, inst: Inst) -> Option<&T> {
         self.table.value(self.table.place(inst.word())?)?.state.active()
     }
 
-    /// The same, to be changed.
+    /// Returns the value of an active instance, mutably.
     pub fn get_mut(&mut self, inst: Inst) -> Option<&mut T> {
         match &mut self.table.value_mut(self.table.place(inst.word())?)?.state {
             State::Active(value) => Some(value),
@@ -289,43 +294,42 @@ impl<T> Cache<T> {
         }
     }
 
-    /// The instance of a number, active or hidden (pmdaCacheLookup(3)).
+    /// Finds an active or hidden instance by its number (pmdaCacheLookup(3)).
     pub fn instance(&self, inst: Inst) -> Option<Instance<'_, T>> {
         self.at(self.table.place(inst.word())?)
     }
 
-    /// The instance of a name, active or hidden (pmdaCacheLookupName(3)). As in C, what comes after
-    /// the first space does not count.
+    /// Finds an active or hidden instance by its name, up to the first space as in C (pmdaCacheLookupName(3)).
     pub fn named(&self, name: &str) -> Option<Instance<'_, T>> {
         self.at(self.table.named(name)?)
     }
 
-    /// The instance of a key, active or hidden (pmdaCacheLookupKey(3)).
+    /// Finds an active or hidden instance by its key (pmdaCacheLookupKey(3)).
     pub fn keyed(&self, key: &[u8]) -> Option<Instance<'_, T>> {
         self.at(self.table.keyed(key)?)
     }
 
-    /// The active instances, by number.
+    /// Iterates over the active instances, in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (Inst, &str, &T)> {
         self.table.slots().filter_map(|(v, e)| Some((Inst::from_word(v.number)?, e.name, v.state.active()?)))
     }
 
-    /// Numbers and values of the active instances, by number.
+    /// Iterates over numbers and values of the active instances, in the order of their numbers.
     pub fn values(&self) -> impl Iterator<Item = (Inst, &T)> {
         self.table.values().filter_map(|v| Some((Inst::from_word(v.number)?, v.state.active()?)))
     }
 
-    /// All instances, active and hidden, by number.
+    /// Iterates over all instances, active and hidden, in the order of their numbers.
     pub fn all(&self) -> impl Iterator<Item = Instance<'_, T>> {
         self.table.iter().map(|(v, e)| instance(v, e))
     }
 
-    /// How many instances there are, active and hidden (`PMDA_CACHE_SIZE`).
+    /// Returns the number of instances, active and hidden (`PMDA_CACHE_SIZE`).
     pub fn size(&self) -> usize {
         self.table.len()
     }
 
-    /// The domain and a line for each instance, to be read by people (`PMDA_CACHE_DUMP`).
+    /// Describes the domain and each instance, a line each, for people (`PMDA_CACHE_DUMP`).
     pub fn dump(&self) -> impl fmt::Display {
         fmt::from_fn(|f| {
             let Head { reuse, max } = self.head;
@@ -349,14 +353,14 @@ impl<T> Cache<T> {
     }
 }
 
-/// The file.
+/// Reading and writing the file.
 impl<T> Cache<T> {
-    /// Reads the file again: instances that are not there yet come in, hidden (`PMDA_CACHE_LOAD`).
-    /// Memory-only domains and files that do not exist have none.
+    /// Reads the file again, and adds its new instances, hidden (`PMDA_CACHE_LOAD`). Does nothing for a memory-only
+    /// cache or when there is no file.
     ///
-    /// Of a damaged file the lines are taken that can be read, and the error tells the first of the
-    /// others. The file itself stays as it is until the cache is to be written; then it is kept aside
-    /// as `FILE.damaged`.
+    /// # Errors
+    /// [`FileError::Io`] when the file cannot be read. [`FileError::Damaged`] names the first invalid line. The other
+    /// lines are loaded, unless that is line 1. [`Cache::write`] then keeps the damaged file as `FILE.damaged`.
     pub fn load(&mut self) -> Result<(), FileError> {
         let Some(path) = self.file.clone() else { return Ok(()) };
         let bytes = match pmapi::file::read(&path, file::LONGEST) {
@@ -376,7 +380,7 @@ impl<T> Cache<T> {
                 self.damaged = true;
                 wrong.get_or_insert_with(|| FileError::Damaged { path: path.clone(), line, reason });
                 if line == 1 {
-                    // What follows may mean anything.
+                    // Without a valid head the format of the other lines is unknown.
                     break;
                 }
             }
@@ -384,7 +388,7 @@ impl<T> Cache<T> {
         wrong.map_or(Ok(()), Err)
     }
 
-    /// As in C, of two entries with one number or name the first stays.
+    /// Adds an instance of the file. As in C, the first of two entries with one number or name stays.
     fn load_line(&mut self, line: &Line<'_>) {
         let Line { number, name, .. } = *line;
         let present = self.table.place(number).or(self.table.named(name));
@@ -393,34 +397,37 @@ impl<T> Cache<T> {
             Some(other) if other.inst.word() == number && other.name == name => {}
             Some(other) => {
                 let Instance { inst, name: first, .. } = other;
-                tracing::warn!("instance cache {}: {number} {name:?} left out for {inst} {first:?}", self.indom);
+                tracing::warn!("instance cache {}: ignoring {number} {name:?}, after {inst} {first:?}", self.indom);
             }
         }
     }
 
-    /// Writes the file if instances have been added or removed since it was read or written
-    /// (`PMDA_CACHE_SAVE`).
+    /// Writes the file if instances have been added or removed since it was read or written (`PMDA_CACHE_SAVE`).
+    ///
+    /// # Errors
+    /// The errors of [`Cache::write`].
     pub fn save(&mut self) -> Result<(), FileError> {
         if self.changed { self.write() } else { Ok(()) }
     }
 
-    /// Writes the file if instances have been stored since it was read or written, so that it tells
-    /// when each was last seen (`PMDA_CACHE_SYNC`).
+    /// Writes the file if instances have been stored since it was read or written, which records that they were seen
+    /// (`PMDA_CACHE_SYNC`).
+    ///
+    /// # Errors
+    /// The errors of [`Cache::write`].
     pub fn sync(&mut self) -> Result<(), FileError> {
         if self.changed || self.touched { self.write() } else { Ok(()) }
     }
 
-    /// Writes the file (`PMDA_CACHE_WRITE`). A memory-only domain has none.
-    ///
-    /// Whatever happens meanwhile, the file has the old content or the new one; when this returns, the new one is on the
-    /// disk. Its directory has to be one that the agent may write to.
+    /// Writes the file (`PMDA_CACHE_WRITE`); does nothing for a memory-only cache. The file has the old content or the
+    /// new one at any moment, and the new content is on the disk when this returns.
     ///
     /// # Errors
-    /// When the directory or the file cannot be written.
+    /// [`FileError::Io`] when the directory or the file cannot be written.
     pub fn write(&mut self) -> Result<(), FileError> {
         let Some(path) = self.file.clone() else { return Ok(()) };
-        // `$PCP_VAR_DIR/config/pmda`, of which PCP need not have made the last part yet. Without PCP
-        // there is nobody to keep numbers for.
+        // PCP may not have created the last part of `$PCP_VAR_DIR/config/pmda` yet. Without PCP there is nothing to
+        // keep numbers for.
         if let [dir, _, var] = path.ancestors().skip(1).take(3).collect::<Vec<_>>()[..] {
             if !var.exists() {
                 return Ok(());
@@ -429,7 +436,7 @@ impl<T> Cache<T> {
         }
         if self.damaged {
             let aside = file::keep_aside(&path).map_err(|source| FileError::Io { path: path.clone(), source })?;
-            tracing::warn!("instance cache: {}: what was damaged is in {}", path.display(), aside.display());
+            tracing::warn!("instance cache: {}: the damaged file is kept as {}", path.display(), aside.display());
             self.damaged = false;
         }
         let mut text = String::new();
@@ -443,12 +450,12 @@ impl<T> Cache<T> {
     }
 }
 
-/// Seconds since the epoch.
+/// Returns the seconds since the epoch.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// Numbers go up to 2³¹-1 at most.
+/// Converts a number of the table, which is at most 2³¹-1.
 fn inst(number: u32) -> Inst {
     Inst::from_word(number).unwrap_or(Inst::new(0))
 }
@@ -463,7 +470,7 @@ fn instance<'a, T>(numbered: &'a table::Numbered<T>, entry: Entry<'a>) -> Instan
     }
 }
 
-/// Whether the state was active.
+/// Hides an active instance, and returns whether it was active.
 fn hide<T>(state: &mut State<T>) -> bool {
     let active = state.active().is_some();
     if active {

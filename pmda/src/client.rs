@@ -1,4 +1,4 @@
-//! The clients of pmcd: who they are, and what an agent keeps for each.
+//! The clients of pmcd: their identity, and the state that an agent keeps for each.
 
 use std::cell::{Ref, RefCell, RefMut};
 use std::collections::HashMap;
@@ -8,10 +8,10 @@ use std::rc::{Rc, Weak};
 
 use pcp_pdu::handshake::Attribute;
 
-/// A client of pmcd (pmdaGetContext(3)): two are equal when pmcd gives them the same number.
+/// A client of pmcd (pmdaGetContext(3)). Two values are equal when they have the same number.
 ///
-/// Who it is, is known to agents that ask for it with [`Agent::WANTS`](crate::Agent::WANTS), and of
-/// clients whose connection tells it: those over a Unix socket and those that have authenticated.
+/// Agents learn the identity of clients when they ask for it with [`Agent::WANTS`](crate::Agent::WANTS). pmcd knows the
+/// identity of clients on its Unix socket and of those that have authenticated.
 ///
 /// ```
 /// # use pmda::prelude::*;
@@ -25,7 +25,7 @@ pub struct Client {
     who: Who,
 }
 
-/// What an agent has been told of a client.
+/// The attributes of a client that pmcd has sent.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Who {
     uid: Option<u32>,
@@ -34,27 +34,27 @@ pub(crate) struct Who {
 }
 
 impl Client {
-    /// A client of whom nothing else is known.
+    /// A client without known attributes.
     pub const fn new(number: i32) -> Self {
         Client { number, who: Who { uid: None, gid: None, pid: None } }
     }
 
-    /// The number that pmcd gives it; another client may get it later.
+    /// Returns the number that pmcd gave to the client; another client may get it later.
     pub const fn number(self) -> i32 {
         self.number
     }
 
-    /// The user.
+    /// Returns the user ID, if pmcd has sent it.
     pub const fn uid(self) -> Option<u32> {
         self.who.uid
     }
 
-    /// The group.
+    /// Returns the group ID, if pmcd has sent it.
     pub const fn gid(self) -> Option<u32> {
         self.who.gid
     }
 
-    /// The process.
+    /// Returns the process ID, if pmcd has sent it.
     pub const fn pid(self) -> Option<u32> {
         self.who.pid
     }
@@ -80,20 +80,20 @@ impl fmt::Display for Client {
     }
 }
 
-/// Something that pmcd tells of a client (`PMDA_ATTR_*`), decoded.
+/// An attribute of a client that pmcd sends (`PMDA_ATTR_*`), decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientAttribute<'a> {
-    /// The name under which it has authenticated.
+    /// Name under which the client has authenticated.
     UserName(&'a str),
-    /// The user.
+    /// User ID.
     UserId(u32),
-    /// The group.
+    /// Group ID.
     GroupId(u32),
-    /// The process.
+    /// Process ID.
     ProcessId(u32),
-    /// The container whose metrics it wants; `None` for those of the host again.
+    /// Container whose metrics the client wants; `None` for those of the host again.
     Container(Option<&'a str>),
-    /// Anything else, or a value that makes no sense.
+    /// Any other attribute, or one whose value is invalid.
     Other(Attribute, &'a [u8]),
 }
 
@@ -115,16 +115,16 @@ impl<'a> ClientAttribute<'a> {
     }
 }
 
-/// Clients of whom something is kept.
+/// Most clients for which state is kept.
 const MOST: usize = 65_536;
 
-/// Who the clients are, as far as pmcd has told.
+/// The attributes of all clients, as far as pmcd has sent them.
 #[derive(Default, Debug)]
 pub(crate) struct Known(HashMap<i32, Who>);
 
 impl Known {
     pub(crate) fn client(&self, number: i32) -> Client {
-        // Most agents do not ask who their clients are.
+        // Most agents do not ask for attributes.
         let who = if self.0.is_empty() { None } else { self.0.get(&number).copied() };
         Client { number, who: who.unwrap_or_default() }
     }
@@ -137,7 +137,7 @@ impl Known {
             ClientAttribute::ProcessId(pid) => who.pid = Some(pid),
             _ => return,
         }
-        // pmcd has far fewer; one that is not known here may do less.
+        // pmcd has far fewer clients. A client that has no entry here has no identity, and may therefore do less.
         if self.0.len() < MOST || self.0.contains_key(&number) {
             self.0.insert(number, who);
         }
@@ -152,10 +152,10 @@ impl Known {
     }
 }
 
-/// What an agent keeps for each of its clients, from [`Setup::clients`](crate::Setup::clients).
+/// State that an agent keeps for each of its clients, from [`Setup::clients`](crate::Setup::clients).
 ///
-/// The framework drops what belongs to a client when that has gone. A copy is another handle of the
-/// same states.
+/// The framework drops the state of a client when the client disconnects. A clone is another handle to the same states.
+/// Methods panic when a state that they need is still borrowed.
 #[derive(Debug)]
 pub struct Clients<T> {
     states: Rc<RefCell<HashMap<i32, T>>>,
@@ -175,7 +175,10 @@ impl<T: 'static> Clients<T> {
         Clients { states }
     }
 
-    /// The state of a client; a new one if there is none. Panics while another state is borrowed.
+    /// Returns the state of a client. A client without one gets a new state.
+    ///
+    /// # Panics
+    /// When any state is borrowed.
     pub fn of(&self, client: Client) -> RefMut<'_, T>
     where
         T: Default,
@@ -184,58 +187,73 @@ impl<T: 'static> Clients<T> {
         RefMut::map(self.states.borrow_mut(), |states| states.entry(client.number).or_default())
     }
 
-    /// The state of a client, if there is one. Panics while a state is borrowed to be changed.
+    /// Returns the state of a client, if it has one.
+    ///
+    /// # Panics
+    /// When a state is borrowed with [`Clients::of`].
     pub fn find(&self, client: Client) -> Option<Ref<'_, T>> {
         Ref::filter_map(self.states.borrow(), |states| states.get(&client.number)).ok()
     }
 
-    /// Sets the state of a client and gives the one before.
+    /// Sets the state of a client, and returns the previous one.
+    ///
+    /// # Panics
+    /// When any state is borrowed.
     pub fn set(&self, client: Client, state: T) -> Option<T> {
         self.make_room(client.number);
         self.states.borrow_mut().insert(client.number, state)
     }
 
-    /// Drops one of the states if there are too many to add another: clients have not been told to be gone.
+    /// Drops a state when there is no room for another one: pmcd has not reported the end of some clients.
     fn make_room(&self, number: i32) {
         let states = self.states.borrow();
         if states.len() >= MOST && !states.contains_key(&number) {
             let any = states.keys().next().copied();
             drop(states);
-            // Nothing is borrowed when it is dropped: a state may have a handle of its own kind.
+            // The state is dropped after the borrow has ended: it may hold a handle to the same states.
             let dropped = any.and_then(|any| self.states.borrow_mut().remove(&any));
             drop(dropped);
         }
     }
 
-    /// Takes the state of a client away.
+    /// Removes the state of a client, and returns it.
+    ///
+    /// # Panics
+    /// When any state is borrowed.
     pub fn take(&self, client: Client) -> Option<T> {
         self.states.borrow_mut().remove(&client.number)
     }
 
-    /// How many clients have a state.
+    /// Returns the number of clients that have a state.
+    ///
+    /// # Panics
+    /// When a state is borrowed with [`Clients::of`].
     pub fn len(&self) -> usize {
         self.states.borrow().len()
     }
 
-    /// Whether no client has one.
+    /// Returns whether no client has a state.
+    ///
+    /// # Panics
+    /// When a state is borrowed with [`Clients::of`].
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What has to be told that a client has gone.
+/// The objects that must be notified when a client disconnects.
 #[derive(Default)]
 pub(crate) struct Ends(Vec<Weak<dyn PerClient>>);
 
-/// Keeps something for each client.
+/// An object that keeps state for each client.
 pub(crate) trait PerClient {
-    /// A client has gone, or all have (`None`).
+    /// Drops the state of a client that has disconnected, or of all clients (`None`).
     fn forget(&self, client: Option<i32>);
 }
 
 impl<T> PerClient for RefCell<HashMap<i32, T>> {
     fn forget(&self, client: Option<i32>) {
-        // Dropped when nothing is borrowed any more: a state may have a handle of its own kind.
+        // The state is dropped after the borrow has ended: it may hold a handle to the same states.
         let gone = match client {
             Some(number) => self.borrow_mut().remove(&number).map(|state| HashMap::from([(number, state)])),
             None => Some(std::mem::take(&mut *self.borrow_mut())),

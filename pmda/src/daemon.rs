@@ -1,4 +1,4 @@
-//! The agent as a process of its own.
+//! The agent as a daemon.
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,13 +18,13 @@ use crate::transport::Bound;
 use crate::user::UserError;
 use crate::{log, user};
 
-/// The `main` of an agent's binary: parses the command line, opens the log, connects to pmcd and
-/// answers it until it closes the connection (pmdaDaemon(3) to pmdaMain(3)).
+/// Runs an agent as its binary's `main`: parses the command line, opens the log, connects to pmcd, and answers requests
+/// until pmcd closes the connection (pmdaDaemon(3) to pmdaMain(3)).
 pub fn main<A: Agent>() -> ExitCode {
     run::<A>(std::env::args_os())
 }
 
-/// The same for a command line from elsewhere, whose first argument is the program.
+/// Runs an agent as [`main`] does, with a command line of the caller, whose first argument is the program.
 pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match Options::parse::<A>(args) {
         Ok(options) => options,
@@ -49,7 +49,7 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     for operand in &options.operands {
         warn!("ignoring the argument {operand:?}");
     }
-    // A panic has its line already; the log is to have its end as well.
+    // The panic has been logged; the log should have its last line as well.
     let served = catch_unwind(AssertUnwindSafe(|| serve::<A>(&options, config, user)))
         .unwrap_or_else(|_| Err("the agent panicked".into()));
     if let Err(e) = &served {
@@ -59,7 +59,7 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The agent cannot open what it needs: as in C agents an error of its own.
+/// The agent cannot open its resources. As in C agents this is logged as an error, not as critical.
 #[derive(Debug, Error)]
 #[error(transparent)]
 struct NotOpened(Failure);
@@ -70,8 +70,10 @@ fn identity<A: Agent>(options: &Options) -> Start<Identity> {
     Ok(Identity { name: options.name.clone().unwrap_or(own.name), domain })
 }
 
-/// Sockets are made before the user changes, and the version goes out before the agent looks at its
-/// source: pmcd waits for it. Where it takes time to look users up, it goes out before that over a pipe.
+/// Connects to pmcd and answers it.
+///
+/// Sockets are created before the change of user. The version is sent before the agent opens its source, because pmcd
+/// waits for it. Where looking up users takes time, a pipe gets the version even before that.
 fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::Ids>) -> Start<()> {
     let bound = options.transport.bind(&config, user).map_err(|e| format!("{}: {e}", options.transport))?;
     let waits = matches!(bound, Bound::Pipe) && !user::is_quick();
@@ -94,7 +96,7 @@ fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::Ids>) -
     Ok(session.serve(&mut engine, options.not_ready)?)
 }
 
-/// The user that root is going to be: what that user may do is done as that user.
+/// Returns the user that root will change to, whose permissions apply to sockets and the log.
 fn intended_user(options: &Options, config: &Config) -> Option<user::Ids> {
     if !user::is_root() {
         return None;
@@ -102,7 +104,8 @@ fn intended_user(options: &Options, config: &Config) -> Option<user::Ids> {
     options.username.as_deref().map_or_else(|| user::find(&config.user()), user::find)
 }
 
-/// `-U`, or else PCP's user. Root stays root when told so (`-U root`), and on a host without PCP.
+/// Changes to the user of `-U`, or else to PCP's user. Root stays root on request (`-U root`), and on a host without
+/// PCP.
 fn become_user(options: &Options, config: &Config) -> Start<()> {
     let switched = match &options.username {
         Some(name) => user::switch(name),
@@ -111,7 +114,7 @@ fn become_user(options: &Options, config: &Config) -> Start<()> {
     };
     match switched {
         Err(e @ UserError::Unknown(_)) if options.username.is_none() && !Config::path().exists() => {
-            warn!("stays root: {e}");
+            warn!("running as root: {e}");
             Ok(())
         }
         other => Ok(other?),

@@ -1,4 +1,4 @@
-//! Metrics that come and go while an agent runs.
+//! Metrics that an agent adds and removes while it runs.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -17,11 +17,10 @@ use crate::schema::{ByPmid, Indom, Metric, Mistake, Served, check_help};
 /// Metrics and instance domains that an agent adds and removes while it runs (pmdaDynamicPMNS(3),
 /// pmdaTreeCreate(3)).
 ///
-/// [`Setup::dynamic`](crate::Setup::dynamic) makes one and declares below which names its metrics
-/// are; the agent owns it and shows it with [`Agent::dynamic`](crate::Agent::dynamic). pmcd then asks
-/// the agent for the names there, and clients are told of changes with the next values
-/// (`PMDA_EXT_NAMES_CHANGE`). Everything else about these metrics is as with declared ones: values
-/// come from [`Agent::fetch`](crate::Agent::fetch).
+/// [`Setup::dynamic`](crate::Setup::dynamic) creates it and declares the names below which its metrics are. The agent
+/// owns it and returns it from [`Agent::dynamic`](crate::Agent::dynamic). pmcd then asks the agent for the names there.
+/// Clients are notified of changes with the next values (`PMDA_EXT_NAMES_CHANGE`). Otherwise dynamic metrics work as
+/// declared ones: values come from [`Agent::fetch`](crate::Agent::fetch).
 ///
 /// ```
 /// # use pmda::prelude::*;
@@ -46,7 +45,7 @@ use crate::schema::{ByPmid, Indom, Metric, Mistake, Served, check_help};
 /// # Ok::<(), pmda::Failure>(())
 /// ```
 ///
-/// Adding, removing and finding a metric takes time for its own name only, however many there are.
+/// The time to add, remove or find a metric does not depend on the number of metrics.
 #[derive(Debug)]
 pub struct Dynamic {
     scope: Scope,
@@ -57,21 +56,21 @@ pub struct Dynamic {
     changes: Version,
 }
 
-/// Which names and items are free for dynamic metrics.
+/// The names and items that dynamic metrics may have.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(crate) own_name: &'static str,
-    /// What the agent is told of its clients.
+    /// Client attributes that the agent asks for.
     pub(crate) wants: Flags,
     pub(crate) name: String,
     pub(crate) domain: Domain,
-    /// The names, in the agent's own terms, below which dynamic metrics are.
+    /// Names below which dynamic metrics are, in the agent's own terms.
     pub(crate) roots: Vec<String>,
-    /// The metrics that are always there, sorted by item; known when the declaration ends.
+    /// Declared metrics, sorted by item; set when the declarations are complete.
     pub(crate) declared: Arc<OnceLock<Vec<(Item, String)>>>,
 }
 
-/// How often names and labels have changed.
+/// Counters of changes of names and labels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Version {
     pub(crate) names: u64,
@@ -111,17 +110,21 @@ impl Dynamic {
         }
     }
 
-    /// Lets metrics be at or below a further name. Clients see them when pmcd's name space has it as well.
+    /// Allows metrics at or below another name. Clients see them when pmcd's name space has the name as well.
     pub fn add_root(&mut self, name: &str) {
         if !self.scope.covers(&self.scope.full_name(name)) {
             self.scope.roots.push(name.to_owned());
         }
     }
 
-    /// Adds a metric (pmdaTreeInsert(3)). Nothing has changed after an error.
+    /// Adds a metric (pmdaTreeInsert(3)).
     ///
-    /// Whether its instance domain is known is not checked: the agent may give it with
-    /// [`Agent::instances`](crate::Agent::instances) alone.
+    /// The agent need not have declared its instance domain: [`Agent::instances`](crate::Agent::instances) may supply
+    /// it.
+    ///
+    /// # Errors
+    /// A [`Mistake`] for a name that is invalid, in use or not below a dynamic name, for an item in use, or for invalid
+    /// help, labels or restriction. Nothing has changed then.
     pub fn insert(&mut self, metric: &Metric) -> Result<(), Mistake> {
         let name = self.scope.full_name(metric.name());
         self.check_scope(&name)?;
@@ -147,7 +150,11 @@ impl Dynamic {
         Ok(())
     }
 
-    /// Gives a metric another name. Nothing has changed after an error.
+    /// Gives a metric another name.
+    ///
+    /// # Errors
+    /// [`Mistake::NoMetric`] for an unknown item; another [`Mistake`] when the name is invalid, in use or not below a
+    /// dynamic name. Nothing has changed then.
     pub fn alias(&mut self, name: &str, item: Item) -> Result<(), Mistake> {
         let name = self.scope.full_name(name);
         self.check_scope(&name)?;
@@ -159,8 +166,8 @@ impl Dynamic {
         Ok(())
     }
 
-    /// Removes a name and all names below it; how many were metrics'. A metric whose last name is
-    /// removed is gone.
+    /// Removes a name and all names below it, and returns how many of them were names of metrics. A metric without a
+    /// name is removed as well.
     pub fn remove(&mut self, name: &str) -> usize {
         let name = self.scope.full_name(name);
         let removed: Vec<(String, PmId)> = match self.node(&name) {
@@ -188,16 +195,19 @@ impl Dynamic {
         }
     }
 
-    /// Replaces the labels of a metric, as [`Metric::labels`] gives them; `None` when there is no such
-    /// metric. Clients are told with the next values (`PMDA_EXT_LABEL_CHANGE`).
+    /// Replaces the labels of a metric (see [`Metric::labels`]); `None` for an unknown metric. Clients are notified
+    /// with the next values (`PMDA_EXT_LABEL_CHANGE`).
     pub fn set_labels(&mut self, item: Item, labels: LabelSet) -> Option<()> {
         self.metrics.get_mut(&item)?.labels = boxed(labels);
         self.changes.labels += 1;
         Some(())
     }
 
-    /// Adds an instance domain, or replaces it: its help, labels and, unless
-    /// [`Agent::instances`](crate::Agent::instances) gives them, instances.
+    /// Adds or replaces an instance domain, with its help, labels and instances.
+    /// [`Agent::instances`](crate::Agent::instances) takes precedence for the instances.
+    ///
+    /// # Errors
+    /// The first [`Mistake`] in its instances, help or labels. Nothing has changed then.
     pub fn insert_indom(&mut self, indom: &Indom) -> Result<(), Mistake> {
         let serial = indom.serial();
         let mut mistakes = Vec::new();
@@ -212,42 +222,42 @@ impl Dynamic {
         Ok(())
     }
 
-    /// Removes an instance domain; whether it was there.
+    /// Removes an instance domain, and returns whether it existed.
     pub fn remove_indom(&mut self, serial: Serial) -> bool {
         self.indoms.remove(&serial).is_some()
     }
 
-    /// The metric of a name.
+    /// Finds a metric by its name.
     pub fn item(&self, name: &str) -> Option<Item> {
         Some(self.node(&self.scope.full_name(name))?.pmid()?.item())
     }
 
-    /// The names of a metric, the newest first; none when there is no such metric.
+    /// Iterates over the names of a metric, the newest first. An unknown metric has none.
     pub fn names(&self, item: Item) -> impl Iterator<Item = &str> + Clone {
         self.metrics.get(&item).into_iter().flat_map(|entry| entry.names.iter())
     }
 
-    /// The metrics, in no order.
+    /// Iterates over the metrics, in no particular order.
     pub fn items(&self) -> impl Iterator<Item = Item> {
         self.metrics.keys().copied()
     }
 
-    /// How many metrics there are.
+    /// Returns the number of metrics.
     pub fn len(&self) -> usize {
         self.metrics.len()
     }
 
-    /// Whether there is no metric.
+    /// Returns whether there are no metrics.
     pub fn is_empty(&self) -> bool {
         self.metrics.is_empty()
     }
 
-    /// A name that may be dynamic.
+    /// Checks that a name may be dynamic.
     fn check_scope(&self, name: &str) -> Result<(), Mistake> {
         if self.scope.covers(name) { Ok(()) } else { Err(Mistake::NotDynamic(name.to_owned())) }
     }
 
-    /// A name that is free.
+    /// Checks that a name is free.
     fn check_name(&self, name: &str) -> Result<(), Mistake> {
         match self.node(name) {
             None => Ok(()),
@@ -256,7 +266,7 @@ impl Dynamic {
         }
     }
 
-    /// The name of the metric that has an item already.
+    /// Returns a name of the metric that has this item, dynamic or declared.
     fn name_of(&self, item: Item) -> Option<&str> {
         let declared = || self.scope.declared.get()?.binary_search_by_key(&item, |(item, _)| *item).ok();
         let declared = || Some(self.scope.declared.get()?.get(declared()?)?.1.as_str());
@@ -264,12 +274,12 @@ impl Dynamic {
     }
 
     fn node(&self, name: &str) -> Option<Node<'_>> {
-        // The empty name is that of the root, which no client can name.
+        // The empty name is that of the root, which no client can request.
         self.tree.node(name).filter(|node| node.parent().is_some())
     }
 }
 
-/// What the engine asks.
+/// Look-ups by the engine.
 impl Dynamic {
     pub(crate) fn version(&self) -> Version {
         self.changes
@@ -300,39 +310,40 @@ impl Dynamic {
         self.indoms.get(&serial)?.labels.as_deref()
     }
 
-    /// The names of a PMID, the newest first (pmdaTreeName(3)).
+    /// Iterates over the names of a PMID, the newest first (pmdaTreeName(3)).
     pub(crate) fn names_of(&self, pmid: PmId) -> Option<impl Iterator<Item = &str>> {
         let entry = self.metrics.get(&pmid.item()).filter(|entry| entry.pmid == pmid)?;
         Some(entry.names.iter())
     }
 
-    /// The metric of a name (pmdaTreePMID(3)).
+    /// Returns the metric of a name (pmdaTreePMID(3)).
     pub(crate) fn lookup(&self, name: &str) -> Option<PmId> {
         self.node(name)?.pmid()
     }
 
-    /// The nodes directly below a name, the newest first (pmdaTreeChildren(3)).
+    /// Iterates over the nodes directly below a name, the newest first (pmdaTreeChildren(3)).
     pub(crate) fn children(&self, name: &str) -> Option<impl Iterator<Item = Node<'_>>> {
         Some(self.node(name)?.children().rev())
     }
 
-    /// The metrics at or below a name.
+    /// Iterates over the metrics at or below a name.
     pub(crate) fn items_below(&self, name: &str) -> Option<impl Iterator<Item = Item>> {
         Some(self.node(name)?.leaves().filter_map(|leaf| Some(leaf.pmid()?.item())))
     }
 
-    /// Gives the names of the metrics at or below a name, the newest first at each node (pmdaTreeChildren(3)).
+    /// Passes the names of the metrics at or below a name to `give`, the newest first at each node
+    /// (pmdaTreeChildren(3)).
     pub(crate) fn traverse(&self, name: &str, give: &mut dyn FnMut(&str)) -> Option<()> {
         self.node(name)?.each_name(give);
         Some(())
     }
 }
 
-/// The names of a metric, of which there is always one.
+/// The names of a metric, at least one.
 #[derive(Debug)]
 struct Names {
     newest: Box<str>,
-    /// The oldest first.
+    /// Other names, the oldest first.
     others: Vec<Box<str>>,
 }
 
@@ -354,7 +365,7 @@ impl Names {
         self.others.pop().map(|newest| self.newest = newest).is_some()
     }
 
-    /// The newest first.
+    /// Iterates over the names, the newest first.
     fn iter(&self) -> impl Iterator<Item = &str> + Clone {
         std::iter::once(&self.newest).chain(self.others.iter().rev()).map(|name| &**name)
     }
@@ -376,7 +387,7 @@ impl Help {
 }
 
 impl Scope {
-    /// A name under the agent's name in PCP.
+    /// Returns the name with the agent's name in PCP in place of its own.
     fn full_name<'a>(&self, name: &'a str) -> Cow<'a, str> {
         match name.strip_prefix(self.own_name) {
             Some(rest) if self.name != self.own_name && (rest.is_empty() || rest.starts_with('.')) => {
@@ -386,7 +397,7 @@ impl Scope {
         }
     }
 
-    /// Whether a full name is at or below one of the roots.
+    /// Returns whether a full name is at or below one of the roots.
     fn covers(&self, name: &str) -> bool {
         self.roots.iter().any(|root| {
             let rest = name.strip_prefix(&*self.full_name(root));

@@ -1,4 +1,4 @@
-//! Answers PDUs, without any input or output.
+//! The engine, which answers PDUs without any input or output.
 
 use clap::ArgMatches;
 use help::{Compiled, Target};
@@ -31,11 +31,11 @@ mod hosts;
 
 use hosts::Readiness;
 
-/// An agent with all that answers a PDU from it.
+/// An agent, together with the state that is needed to answer PDUs.
 ///
-/// [`Engine::handle`] takes a PDU and gives the reply, if there is one. Hosts move the bytes: a
-/// [`Session`](crate::session::Session) over pipes and sockets, [`Local`](crate::local::Local) within
-/// the process. A steady flow of fetch, desc, instance, text and profile requests allocates nothing.
+/// [`Engine::handle`] answers a PDU. Hosts move the bytes: a [`Session`](crate::session::Session) over pipes and
+/// sockets, [`Local`](crate::local::Local) within the process. A steady flow of fetch, desc, instance, text and profile
+/// requests allocates nothing.
 #[derive(Debug)]
 pub struct Engine<A> {
     agent: A,
@@ -43,48 +43,55 @@ pub struct Engine<A> {
     help: Compiled,
     config: Config,
     profile: Profile,
-    /// What clients have not been told yet.
+    /// Pending change notifications, which clients get with the next values.
     changes: Changes,
-    /// The state of dynamic names and labels that clients have been told.
+    /// Version of dynamic names and labels that clients have been notified of.
     told: Version,
     known: Known,
     readiness: Readiness,
-    /// The request whose answer may not have gone out yet.
+    /// The request whose answer may not have been sent yet.
     answered: Option<(Request, Client)>,
     out: Vec<u8>,
     result: ResultWriter,
     unserved: Unserved,
     access: Access,
-    /// Where the last answer is.
+    /// Location of the last answer.
     last: Answer,
 }
 
-/// Where an answer is.
+/// Location of an answer.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     None,
-    /// In `out`.
+    /// The answer is in `out`.
     Out,
-    /// In `result`.
+    /// The answer is in `result`.
     Values,
 }
 
-/// What goes back to pmcd.
+/// The reply to a PDU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reply<'a> {
-    /// Nothing: the PDU was no request, or made no sense.
+    /// No reply: the PDU was not a request, or was invalid.
     None,
-    /// A PDU in two parts, the second perhaps empty.
+    /// A PDU in two parts. The second may be empty.
     Pdu(&'a [u8], &'a [u8]),
 }
 
 impl<A: Agent> Engine<A> {
-    /// An agent under a domain, with the help that it declares.
+    /// Creates an agent under `domain`, with the help that it declares.
+    ///
+    /// # Errors
+    /// The errors of [`Engine::with`].
     pub fn new(domain: pmapi::Domain, config: Config) -> Start<Engine<A>> {
         Self::with(Identity { domain, ..Identity::of::<A>()? }, config, options::none::<A>()?)
     }
 
-    /// An agent under a name and a domain, with [options of its own](Agent::options).
+    /// Creates an agent under a name and a domain, with values of [its own options](Agent::options).
+    ///
+    /// # Errors
+    /// The error of [`Agent::new`], mistakes in the declarations ([`Mistakes`](crate::schema::Mistakes)), or help that
+    /// cannot be compiled.
     pub fn with(identity: Identity, config: Config, options: ArgMatches) -> Start<Engine<A>> {
         let (schema, agent) = Schema::start::<A>(identity, config.clone(), options)?;
         let help = schema.compiled_help()?;
@@ -109,25 +116,28 @@ impl<A: Agent> Engine<A> {
         })
     }
 
-    /// Answers help requests from the compiled files of newhelp(1) instead (`-h`, pmdaOpenHelp(3)).
+    /// Opens compiled help files of newhelp(1), in place of the declared help (`-h`, pmdaOpenHelp(3)).
+    ///
+    /// # Errors
+    /// When a file cannot be read or is not compiled help. The declared help stays.
     pub fn open_help(&mut self, base: &std::path::Path) -> Result<(), Failure> {
         self.help = Compiled::open(base)?;
         Ok(())
     }
 
-    /// What the agent declares.
+    /// Returns the declarations of the agent.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// The agent.
+    /// Returns the agent, mutably.
     pub fn agent_mut(&mut self) -> &mut A {
         &mut self.agent
     }
 
-    /// Answers a PDU. When the reply has gone out, [`Engine::sent`] is to be called.
+    /// Answers a PDU. The host must call [`Engine::sent`] after it has sent the reply.
     ///
-    /// A panic of the agent is logged, and `PM_ERR_GENERIC` the answer to the request.
+    /// A panic of the agent is logged, and `PM_ERR_GENERIC` becomes the answer to the request.
     pub fn handle(&mut self, header: Header, bytes: &[u8]) -> Reply<'_> {
         log::tick();
         let answer = self.guard(|engine| engine.answer(header, bytes)).unwrap_or_else(|e| match header.pdu {
@@ -138,7 +148,7 @@ impl<A: Agent> Engine<A> {
         self.reply()
     }
 
-    /// The reply to the last PDU, until the next one is handled.
+    /// Returns the reply to the last PDU.
     pub(crate) fn reply(&self) -> Reply<'_> {
         match self.last {
             Answer::None => Reply::None,
@@ -161,7 +171,7 @@ impl<A: Agent> Engine<A> {
         };
         debug!(target: "libpmda", "received {} PDU from client {client}", header.pdu);
         if asks_nothing(&pdu) {
-            error!("{} PDU that asks for nothing, or for too much", header.pdu);
+            error!("invalid {} PDU: an empty request, or more than one name or PMID", header.pdu);
             return self.fail(Error::IPC);
         }
         if let Err(e) = self.before(&pdu, client) {
@@ -256,7 +266,7 @@ impl<A: Agent> Engine<A> {
                 return Err(Error::TOOBIG);
             }
             self.result.begin_set(pmid);
-            // Declared metrics are not copied: that would take as long as the rest of what a number costs.
+            // Declared metrics are not copied: a copy would take as long as the rest of the work for a number.
             let dynamic;
             let metric = match pmid.and_then(|pmid| self.schema.find(pmid)) {
                 None => {
@@ -298,7 +308,7 @@ impl<A: Agent> Engine<A> {
         match self.result.seal(FROM_AGENT, changes) {
             Ok(_) => Ok(Answer::Values),
             Err(e) => {
-                // The news have not gone out.
+                // Clients have not been notified of the changes.
                 self.changes = changes;
                 error!("the answer to a fetch: {e}");
                 Err(e)
@@ -326,7 +336,7 @@ impl<A: Agent> Engine<A> {
                 out.push(None, name.as_bytes());
             }
             (None, Some(name)) => {
-                // Names of instances are UTF-8 here: others match none.
+                // Names of instances are UTF-8 here, so that other bytes match none.
                 let inst = std::str::from_utf8(name).ok().and_then(|name| instances.lookup(name));
                 out.push(Some(inst.ok_or(Error::INST)?), b"");
             }
@@ -350,7 +360,7 @@ impl<A: Agent> Engine<A> {
         Text { ident: req.ident, text: text.ok_or(Error::TEXT)? }.encode(&mut self.out, FROM_AGENT)
     }
 
-    /// What has changed since clients were told.
+    /// Returns the changes that clients have not been notified of.
     fn news_for_clients(&mut self) -> Changes {
         let mut changes = std::mem::take(&mut self.changes).union(self.agent.changes());
         let now = version(&self.agent);
@@ -364,12 +374,12 @@ impl<A: Agent> Engine<A> {
         changes
     }
 
-    /// Names that the agent keeps itself; the rest is known to pmcd.
+    /// Answers requests for dynamic names. pmcd knows the other names itself.
     fn names(&mut self, client: Client, request: Pdu<'_>) -> Result {
         if let Pdu::Ids(ids) = &request
             && let Some(outcome) = Error::from_code(ids.status)
         {
-            // Not a request but the outcome of one.
+            // This is the outcome of a request, not a request.
             return Err(outcome);
         }
         if self.agent.dynamic().is_some() {
@@ -405,7 +415,7 @@ impl<A: Agent> Engine<A> {
             return Err(set.error.unwrap_or(Error::BADSTORE));
         }
         for (inst, value) in set.values() {
-            // A singular metric takes no instance, and one with instances needs one.
+            // A singular metric accepts no instance, and a metric with instances requires one.
             if metric.desc.indom.is_some() != inst.is_some() {
                 return Err(Error::INST);
             }
@@ -416,7 +426,7 @@ impl<A: Agent> Engine<A> {
     }
 }
 
-/// Whether a request is none that pmcd makes: a fetch of nothing, or not one name or metric.
+/// Whether the request is one that pmcd never sends: an empty fetch, or not exactly one name or PMID.
 fn asks_nothing(pdu: &Pdu<'_>) -> bool {
     match pdu {
         Pdu::Fetch(fetch) => fetch.pmids().len() == 0,
@@ -426,10 +436,10 @@ fn asks_nothing(pdu: &Pdu<'_>) -> bool {
     }
 }
 
-/// No answer goes on beyond this many bytes.
+/// Largest reply, in bytes.
 const MAX_REPLY: usize = 64 << 20;
 
-/// The instances of a domain: those that the agent gives, else those that it has declared or added.
+/// Returns the instances of a domain: those that the agent supplies, or else those that it has declared or added.
 pub(crate) fn instances<'a, A: Agent>(
     agent: &'a A,
     schema: &'a Schema,
@@ -438,27 +448,27 @@ pub(crate) fn instances<'a, A: Agent>(
     agent.instances(serial).or_else(|| schema.instances(serial)).or_else(|| agent.dynamic()?.instances(serial))
 }
 
-/// The type of values to be stored. For events that is a text, by which clients say what they want to
-/// see (`pmval -x`).
+/// Returns the type of values that are stored to a metric of type `ty`. For events it is a string, such as a filter of
+/// the client (`pmval -x`).
 fn stored_as(ty: Type) -> Type {
     if matches!(ty, Type::Event | Type::HighResEvent) { Type::String } else { ty }
 }
 
-/// A declared or dynamic metric.
+/// Returns a declared or dynamic metric.
 fn find<A: Agent>(agent: &A, schema: &Schema, pmid: PmId) -> Option<Served> {
     schema.find(pmid).copied().or_else(|| undeclared(agent, pmid))
 }
 
-/// A dynamic metric.
+/// Returns a dynamic metric.
 fn undeclared<A: Agent>(agent: &A, pmid: PmId) -> Option<Served> {
     let dynamic = agent.dynamic().and_then(|dynamic| dynamic.find(pmid)).copied();
     dynamic.or_else(|| agent.catalog()?.desc(pmid).map(Served::from))
 }
 
-/// The state of dynamic names and labels.
+/// Returns the version of dynamic names and labels.
 fn version<A: Agent>(agent: &A) -> Version {
     let dynamic = agent.dynamic().map(Dynamic::version).unwrap_or_default();
-    // Both only grow.
+    // Both counters only grow, so that their sum changes when one of them does.
     Version { names: dynamic.names + agent.catalog().map_or(0, |catalog| catalog.version()), ..dynamic }
 }
 

@@ -1,4 +1,4 @@
-//! Event queues: what has happened, kept until the clients have read it (pmdaEventQueueAppend(3)).
+//! Event queues: events that are kept until the clients have read them (pmdaEventQueueAppend(3)).
 
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::{HashMap, VecDeque};
@@ -12,16 +12,17 @@ use tracing::warn;
 use crate::client::{Client, Ends, PerClient};
 use crate::values::convert;
 
-/// Events that each client reads once, in a fixed amount of memory; from
-/// [`Setup::event_queue`](crate::Setup::event_queue). A copy is another handle of the same queue.
+/// A queue of events in a fixed amount of memory, each of which a client reads once. It is made with
+/// [`Setup::event_queue`](crate::Setup::event_queue). A clone is another handle to the same queue.
 ///
-/// A client takes part from its first fetch on. Without clients events are counted and dropped. When
-/// the memory is used up the oldest give way, and a client that has not read them is told how many it
-/// has missed, with those that were [lost elsewhere](EventQueue::lost): before the next event, at the time
-/// of that. Metrics of both types may show a queue; each client reads each event once of either.
+/// A client reads the queue from its first fetch on. While no client reads, events are counted and dropped. When the
+/// memory is full, the oldest events are dropped. A client that has not read them gets the number of missed events, as
+/// a record before the next event and with its time. That number includes events that were [lost
+/// elsewhere](EventQueue::lost). Metrics of both event types may show the same queue; a client reads each event once in
+/// each type.
 ///
-/// The values of an event are those of metrics, its parameters: declare them with
-/// [`Metric::parameter`](crate::schema::Metric::parameter), and clients know their names and units.
+/// The parameters of an event are values of metrics. Declare these metrics with
+/// [`Metric::parameter`](crate::schema::Metric::parameter), so that clients know their names and units.
 ///
 /// ```
 /// # use pmda::prelude::*;
@@ -56,7 +57,7 @@ use crate::values::convert;
 #[derive(Clone)]
 pub struct EventQueue(Rc<RefCell<Queue>>);
 
-/// An event that waits for its readers.
+/// An event in a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     time: Stamp,
@@ -64,7 +65,7 @@ pub struct Event {
     params: Params,
 }
 
-/// The types of the declared metrics, sorted by item; known when the declarations are complete.
+/// Types of the declared metrics, sorted by item; set when the declarations are complete.
 pub(crate) type Types = Rc<OnceCell<Vec<(Item, Type)>>>;
 
 type Filter = Box<dyn FnMut(&Event) -> bool>;
@@ -74,23 +75,22 @@ struct Queue {
     types: Types,
     limit: usize,
     waiting: VecDeque<Waiting>,
-    /// Number of the next event.
+    /// Number of the next event. Lost events have numbers as well.
     next: u64,
     size: usize,
     keeps: bool,
     restricted: bool,
-    /// When the last events were lost elsewhere.
+    /// Time of the last call of [`EventQueue::lost`].
     lost: Stamp,
     readers: HashMap<i32, Reader>,
     count: u64,
     bytes: u64,
-    /// The parameters of the event that comes in.
+    /// Parameters of the event that is being added.
     buffer: Params,
-    /// The events that go out.
+    /// Records that are being sent.
     array: EventArray,
 }
 
-/// All events have numbers, of those that have been lost, too.
 struct Waiting {
     number: u64,
     event: Event,
@@ -98,7 +98,7 @@ struct Waiting {
 
 #[derive(Default)]
 struct Reader {
-    /// Number of the next event to be read in either layout; none before the first fetch.
+    /// Number of the next event to read in either layout; `None` before the first fetch.
     next: [Option<u64>; 2],
     access: bool,
     filter: Option<Filter>,
@@ -111,23 +111,23 @@ impl Reader {
 }
 
 impl Event {
-    /// When.
+    /// Returns the time of the event.
     pub fn time(&self) -> Stamp {
         self.time
     }
 
-    /// What.
+    /// Returns the flags of the event.
     pub fn flags(&self) -> EventFlags {
         self.flags
     }
 
-    /// The first value of a parameter.
+    /// Returns the first value of a parameter.
     pub fn param(&self, item: Item) -> Option<Atom<'_>> {
         self.params.iter().find(|(pmid, _)| pmid.is_some_and(|pmid| pmid.item() == item)).map(|(_, value)| value)
     }
 }
 
-/// The memory that an event takes.
+/// Returns the memory that an event takes, in bytes.
 fn size(params: &Params) -> usize {
     size_of::<Waiting>() + params.size()
 }
@@ -155,24 +155,23 @@ impl EventQueue {
         EventQueue(queue)
     }
 
-    /// Keeps events for clients that are yet to come, as far as the memory goes
-    /// (pmdaEventNewActiveQueue(3)).
+    /// Keeps events while no client reads, as far as the memory goes (pmdaEventNewActiveQueue(3)).
     pub fn keeping(self) -> Self {
         self.0.borrow_mut().keeps = true;
         self
     }
 
-    /// Refuses clients without a filter that have not been given access: `PM_ERR_PERMISSION`.
+    /// Refuses clients with `PM_ERR_PERMISSION`, unless they have a filter or were given access.
     pub fn restricted(self) -> Self {
         self.0.borrow_mut().restricted = true;
         self
     }
 
-    /// Adds an event (pmdaEventQueueAppend(3)). Values are given as for
-    /// [`Values::put`](crate::Values::put).
+    /// Adds an event (pmdaEventQueueAppend(3)). Values are converted as by [`Values::put`](crate::Values::put).
     ///
-    /// `PM_ERR_TOOBIG` when it is larger than the queue, `PM_ERR_TYPE`, `PM_ERR_SIGN` or `PM_ERR_TRUNC`
-    /// when a value does not convert to the type of its metric.
+    /// # Errors
+    /// `PM_ERR_TOOBIG` for an event that is larger than the queue. `PM_ERR_TYPE`, `PM_ERR_SIGN` or `PM_ERR_TRUNC` when
+    /// a value does not convert to the type of its metric. `PM_ERR_CONV` when `flags` has [`EventFlags::MISSED`].
     pub fn push<'v>(
         &self,
         time: Stamp,
@@ -191,8 +190,8 @@ impl EventQueue {
         packed.and_then(|()| queue.push(time, flags))
     }
 
-    /// Counts events that were lost before they came here, as if they had come and given way at once: the
-    /// clients that read are told of them, in their place among the others (pmdaEventAddMissedRecord(3)).
+    /// Counts events that were lost before they reached the queue. Clients see them as missed events, in order with the
+    /// other events (pmdaEventAddMissedRecord(3)).
     pub fn lost(&self, time: Stamp, count: u32) {
         let queue = &mut *self.0.borrow_mut();
         queue.count += u64::from(count);
@@ -200,43 +199,43 @@ impl EventQueue {
         queue.lost = time;
     }
 
-    /// Gives a client only the events that pass (pmdaEventSetFilter(3)). A client with a filter has
-    /// access. The filter is dropped with the client, or when it gets another one.
+    /// Sets a filter: the client gets only the events for which it returns true (pmdaEventSetFilter(3)). A client with
+    /// a filter has access. The filter is dropped with the client, or when the client gets another one.
     ///
-    /// The filter may not use the queue.
+    /// The filter must not use the queue.
     pub fn set_filter(&self, client: Client, filter: impl FnMut(&Event) -> bool + 'static) {
         let before = self.reader(client).filter.replace(Box::new(filter));
         drop(before);
     }
 
-    /// Takes a client's filter away.
+    /// Removes a client's filter.
     pub fn clear_filter(&self, client: Client) {
         let before = self.reader(client).filter.take();
         drop(before);
     }
 
-    /// Gives a client access to a [restricted](EventQueue::restricted) queue, or takes it away
-    /// (pmdaEventSetAccess(3)).
+    /// Gives a client access to a [restricted](EventQueue::restricted) queue, or revokes it (pmdaEventSetAccess(3)).
     pub fn set_access(&self, client: Client, allowed: bool) {
         self.reader(client).access = allowed;
     }
 
-    /// Events so far, with those that were lost (pmdaEventQueueCounter(3)).
+    /// Returns the number of events since the start, including lost ones (pmdaEventQueueCounter(3)).
     pub fn count(&self) -> u64 {
         self.0.borrow().count
     }
 
-    /// Bytes of all events so far that came here (pmdaEventQueueBytes(3)).
+    /// Returns the bytes of all events that were added since the start (pmdaEventQueueBytes(3)).
     pub fn bytes(&self) -> u64 {
         self.0.borrow().bytes
     }
 
-    /// Bytes of the events that wait (pmdaEventQueueMemory(3)): at most what the queue was made with.
+    /// Returns the bytes of the events in the queue (pmdaEventQueueMemory(3)), at most the limit of
+    /// [`Setup::event_queue`](crate::Setup::event_queue).
     pub fn memory(&self) -> usize {
         self.0.borrow().size
     }
 
-    /// Clients that read (pmdaEventQueueClients(3)).
+    /// Returns the number of clients that read the queue (pmdaEventQueueClients(3)).
     pub fn clients(&self) -> usize {
         self.0.borrow().readers.values().filter(|reader| reader.reads()).count()
     }
@@ -245,7 +244,7 @@ impl EventQueue {
         RefMut::map(self.0.borrow_mut(), |queue| queue.readers.entry(client.number()).or_default())
     }
 
-    /// Packs what a client has not read and gives it to `put` (pmdaEventQueueRecords(3)).
+    /// Packs the events that a client has not read, and passes them to `put` (pmdaEventQueueRecords(3)).
     pub(crate) fn read(&self, client: Client, layout: Layout, put: impl FnOnce(Atom<'_>) -> Result) -> Result {
         let queue = &mut *self.0.borrow_mut();
         queue.pack(client, layout)?;
@@ -255,7 +254,7 @@ impl EventQueue {
 }
 
 impl Queue {
-    /// A value in the type of its metric; metrics that are not declared have any.
+    /// Converts a value to the type of its metric. Metrics that are not declared accept any type.
     fn typed<'v>(&self, item: Item, value: Atom<'v>) -> Result<Atom<'v>> {
         let types = self.types.get().map(Vec::as_slice).unwrap_or_default();
         match types.binary_search_by_key(&item, |(item, _)| *item).ok().and_then(|at| types.get(at)) {
@@ -264,7 +263,7 @@ impl Queue {
         }
     }
 
-    /// Number of the first event that waits.
+    /// Returns the number of the oldest event in the queue.
     fn first(&self) -> u64 {
         self.waiting.front().map_or(self.next, |waiting| waiting.number)
     }
@@ -274,7 +273,7 @@ impl Queue {
         self.count += 1;
         self.bytes += size as u64;
         if size > self.limit {
-            warn!("event of {size} bytes: the queue has {}", self.limit);
+            warn!("event of {size} bytes dropped: the queue holds {} bytes", self.limit);
             return Err(Error::TOOBIG);
         }
         if !self.keeps && !self.readers.values().any(Reader::reads) {
@@ -282,21 +281,21 @@ impl Queue {
         }
         while self.size + size > self.limit && self.drop_first() {}
         self.size += size;
-        // A copy has no room to spare.
+        // The clone of a buffer has no spare capacity.
         let event = Event { time, flags, params: self.buffer.clone() };
         self.waiting.push_back(Waiting { number: self.next, event });
         self.next += 1;
         Ok(())
     }
 
-    /// False when there is none.
+    /// Drops the oldest event; false when the queue is empty.
     fn drop_first(&mut self) -> bool {
         let first = self.waiting.pop_front();
         self.size -= first.as_ref().map_or(0, |waiting| size(&waiting.event.params));
         first.is_some()
     }
 
-    /// Drops what nobody is going to read.
+    /// Drops the events that all clients have read.
     fn trim(&mut self) {
         if self.keeps {
             return;
@@ -327,7 +326,7 @@ impl Queue {
             next = number + 1;
             Ok(())
         });
-        // When the value is full the rest goes with the next.
+        // When the value is full, the remaining events are sent with the next fetch.
         if packed.and_then(|()| put_missed(array, self.lost, self.next - next)).is_ok() {
             next = self.next;
         }

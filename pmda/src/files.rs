@@ -1,4 +1,4 @@
-//! The files that PCP needs beside an agent's binary, written from what the agent declares.
+//! Writes the files that PCP needs beside an agent's binary, from the agent's declarations.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -12,7 +12,7 @@ use crate::agent::Failure;
 use crate::schema::Schema;
 
 impl Schema {
-    /// The name as a macro of the C preprocessor: `SIMPLE` for `simple`.
+    /// Returns the name as a macro of the C preprocessor: `SIMPLE` for `simple`.
     fn symbol(&self) -> String {
         self.name().to_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_")
     }
@@ -35,23 +35,32 @@ impl Schema {
         Compiled::from_bytes(files.dir, files.pag)
     }
 
-    /// Writes `base.dir` and `base.pag`, as newhelp(1) would from [`Schema::help`].
+    /// Writes the compiled help, `base.dir` and `base.pag`, as newhelp(1) does from [`Schema::help`].
+    ///
+    /// # Errors
+    /// [`help::Error`] when the help cannot be compiled, or a file cannot be written.
     pub fn write_help(&self, base: &Path) -> Result<(), help::Error> {
         help::compile(&self.help_entries())?.write(base)
     }
 
-    /// The source text of the help, for newhelp(1).
+    /// Returns the source text of the help, for newhelp(1).
+    ///
+    /// # Errors
+    /// [`help::Error`] when a line of a text begins with `#` or `@`, which newhelp's format does not allow.
     pub fn help(&self) -> Result<String, help::Error> {
         let text = help::source::write(&self.help_entries())?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// The text of `domain.h`.
+    /// Returns the text of `domain.h`.
     pub fn domain_h(&self) -> String {
         format!("#define {} {}\n", self.symbol(), self.domain())
     }
 
-    /// The texts of `pmns` and `root` (PMNS(5)).
+    /// Returns the texts of the files `pmns` and `root` (PMNS(5)).
+    ///
+    /// # Errors
+    /// When a name is invalid or used twice.
     pub fn pmns(&self) -> Result<pmns::write::AgentFiles, Failure> {
         let mut tree = pmns::Tree::new();
         for m in self.metrics() {
@@ -65,7 +74,7 @@ impl Schema {
 
     fn readme(&self) -> String {
         let mut text = format!("Agent {} of Performance Co-Pilot, domain {}.\n\n", self.name(), self.domain());
-        text.push_str("./Install puts it into the PCP of this host, ./Remove takes it out again.\n\nMetrics:\n");
+        text.push_str("./Install installs it into the PCP of this host, ./Remove removes it.\n\nMetrics:\n");
         for m in self.metrics() {
             text.push_str(&format!("  {:<30} {}\n", m.name(), m.oneline()));
         }
@@ -87,11 +96,11 @@ impl Schema {
         replace.iter().fold(text, |text, (mark, value)| text.replace(mark, value))
     }
 
-    /// Writes the agent's complete PCP directory, which then needs nothing else: scripts, name space,
-    /// help, and `binary` under the name of the agent. Each file has its old content or its new one at any moment.
+    /// Writes the agent's complete PCP directory: scripts, name space, help, and a copy of `binary` under the name of
+    /// the agent. Each file has its old content or its new one at any moment.
     ///
     /// # Errors
-    /// When a file cannot be written, with its path.
+    /// The errors of [`Schema::pmns`] and [`Schema::help`]. When a file cannot be written, the text has its path.
     pub fn write_dir(&self, dir: &Path, binary: &Path) -> Result<(), Failure> {
         let pmns = self.pmns()?;
         let top = Dir::create(dir).map_err(at(dir))?;
@@ -114,7 +123,7 @@ impl Schema {
     }
 }
 
-/// Writes a file of a directory, or of a directory in it, which is no symbolic link.
+/// Writes a file at a path below `top`. Directories in the path are created, and must not be symbolic links.
 fn write(top: &Dir, path: &Path, mode: u32, content: impl FnOnce(&mut NewFile) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut dir = top.clone();
@@ -127,7 +136,7 @@ fn write(top: &Dir, path: &Path, mode: u32, content: impl FnOnce(&mut NewFile) -
     new.commit()
 }
 
-/// An error of a file, with its path.
+/// Adds the path to an error of a file.
 fn at(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
     move |e| format!("{}: {e}", path.display()).into()
 }

@@ -1,4 +1,4 @@
-//! SIGHUP, by which administrators tell an agent to look at its configuration again.
+//! SIGHUP, the signal with which administrators make an agent reload its configuration.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,15 +6,18 @@ use std::os::unix::net::UnixStream;
 
 use signal_hook::consts::SIGHUP;
 
-/// SIGHUP, from the moment on that this is made: the signal no longer ends the process. For the `main` of an agent:
-/// pmcd, which loads shared objects, has its own use for it.
+/// Receiver of SIGHUP, which then no longer ends the process. It is for the `main` of an agent: pmcd, which loads
+/// shared objects, uses the signal itself.
 ///
-/// Readable after a signal, for [`PollSet::readable`](crate::poll::PollSet::readable).
+/// It is readable after a signal, for [`PollSet::readable`](crate::poll::PollSet::readable).
 #[derive(Debug)]
 pub struct Hangups(UnixStream);
 
 impl Hangups {
-    /// Catches the signal.
+    /// Installs a handler for the signal.
+    ///
+    /// # Errors
+    /// The error of socketpair(2) or sigaction(2).
     pub fn catch() -> io::Result<Hangups> {
         let (signals, ours) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -22,7 +25,7 @@ impl Hangups {
         Ok(Hangups(ours))
     }
 
-    /// Whether there has been a signal since the last call.
+    /// Returns whether the signal has arrived since the last call.
     pub fn take(&self) -> bool {
         let mut signals = [0; 64];
         (&self.0).read(&mut signals).is_ok_and(|n| n > 0)

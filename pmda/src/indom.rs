@@ -4,38 +4,38 @@ use pmapi::Inst;
 
 /// The active instances of a domain.
 pub trait Instances {
-    /// How many there are.
+    /// Returns the number of active instances.
     fn len(&self) -> usize;
 
-    /// Whether there is none.
+    /// Returns whether no instance is active.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Goes through them, in the order in which clients see them.
+    /// Calls `f` for each active instance, in the order in which clients see them.
     fn each(&self, f: &mut dyn FnMut(Inst, &str));
 
-    /// The name of one.
+    /// Returns the name of an active instance.
     fn name(&self, inst: Inst) -> Option<&str>;
 
-    /// The one of a name. A name without a space stands also for an instance whose name goes on
-    /// after a space: `"1"` for `"1 minute"`.
+    /// Finds an active instance by its name. A name without a space also matches an instance whose name continues after
+    /// a space: `"1"` finds `"1 minute"`.
     fn lookup(&self, name: &str) -> Option<Inst>;
 }
 
-/// The part of an instance's name that identifies it: up to the first space.
+/// Returns the part of an instance's name that identifies it: up to the first space.
 pub(crate) fn key(name: &str) -> &str {
     name.split(' ').next().unwrap_or_default()
 }
 
-/// A domain whose instances are known from the start.
+/// A fixed list of instances, known from the start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fixed {
-    /// As declared: a number may be impossible until that has been checked.
+    /// Numbers as declared. They may be invalid until the declarations are checked.
     numbers: Vec<u32>,
     /// All names, one after the other.
     names: String,
-    /// Where each name ends.
+    /// End of each name in `names`.
     ends: Vec<usize>,
 }
 
@@ -63,9 +63,9 @@ impl Fixed {
         Some((*self.numbers.get(at)?, self.names.get(start..*self.ends.get(at)?)?))
     }
 
-    /// Instances whose number or name another one had before.
+    /// Finds instances that repeat the number or the name of an earlier one.
     ///
-    /// By sorting, which takes little memory, and for names in order no time.
+    /// This sorts indexes, which takes little memory, and almost no time for names in order.
     pub(crate) fn twice(&self) -> impl Iterator<Item = (Inst, &str)> {
         fn repeated<K: Ord>(len: usize, key: impl Fn(usize) -> K) -> Vec<usize> {
             let mut places: Vec<usize> = (0..len).collect();

@@ -1,4 +1,4 @@
-//! Answers LABEL_REQ.
+//! Answers to `LABEL_REQ`.
 
 use pcp_pdu::FROM_AGENT;
 use pcp_pdu::label::{LabelReq, LabelSetRef, encode_label};
@@ -13,13 +13,13 @@ use crate::dynamic::Dynamic;
 use crate::engine::instances;
 use crate::schema::{Labels, Schema};
 
-/// What labels belong to; those of instances have a request of their own.
+/// The object that labels belong to. Labels of instances have a request of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Labelled {
-    /// Everything on the host. pmcd does not ask agents for these.
+    /// Everything on the host. pmcd does not request these labels from agents.
     Context,
-    /// Everything that the agent has.
+    /// The agent with all its metrics.
     Agent,
     /// An instance domain.
     InDom(Serial),
@@ -29,8 +29,8 @@ pub enum Labelled {
     Item(Item),
 }
 
-/// Appends the answer. Levels other than instances have one set, or none when it would be empty;
-/// instances have a set each, those without labels too (pmdaLabel(3)).
+/// Appends the answer (pmdaLabel(3)). Levels other than instances have one set, or none when it would be empty.
+/// Instances have a set each, also without labels.
 pub(crate) fn answer<A: Agent>(
     agent: &mut A,
     schema: &Schema,
@@ -88,7 +88,7 @@ fn of_instances<A: Agent>(
     let indom = InDom::from_word(req.ident);
     let mut list = Vec::new();
     match indom {
-        // Singular metrics have one set, of no instance.
+        // A singular metric has one set, without an instance.
         None => list.push((None, Ok(LabelSet::new()))),
         Some(indom) if indom.domain() != schema.domain() => return encode_label(out, FROM_AGENT, req, &[]),
         Some(indom) => {
@@ -118,7 +118,7 @@ fn of_instances<A: Agent>(
     encode_label(out, FROM_AGENT, req, &sets)
 }
 
-/// The labels of a set with their level.
+/// Returns the labels of a set with their level.
 fn marked(set: &LabelSet, level: LabelLevel) -> Vec<RawLabel> {
     let mark = |mut label: RawLabel| {
         label.flags = LabelFlags::from_bits(label.flags.bits() | level.code() as u8);

@@ -1,9 +1,9 @@
-//! A framework for Performance Co-Pilot agents (PMDAs): what libpcp_pmda is in C.
+//! A framework for Performance Co-Pilot agents (PMDAs): the counterpart of `libpcp_pmda` in C.
 //!
-//! An agent implements [`Agent`]: it declares metrics, instance domains, help and labels in
-//! [`Agent::new`] and puts values into the answer in [`Agent::fetch`]. Its binary's `main` is
-//! [`main::<A>()`](main): options, transports, the version exchange, the log, the user, and the files
-//! that PCP needs beside the binary (`--write-pmda`) come with it.
+//! An agent implements [`Agent`]: it declares metrics, instance domains, help and labels in [`Agent::new`], and puts
+//! values into the answer in [`Agent::fetch`]. The `main` of its binary calls [`main::<A>()`](main), which handles the
+//! options, the transports, the version exchange, the log and the change of user. `--write-pmda` makes it write the
+//! files that PCP needs beside the binary.
 //!
 //! ```
 //! use pmda::prelude::*;
@@ -34,9 +34,9 @@
 //! # Ok::<(), pmda::Failure>(())
 //! ```
 //!
-//! [`c_api`] is a table from everything that C's `pmda.h` has to what stands for it here, [`log`] tells
-//! how log lines and debug options go, and [`collector`] is the other side: what dbpmda(1) and pmcd(1)
-//! ask an agent.
+//! [`c_api`] maps each name of C's `pmda.h` to its counterpart here, and [`log`] describes log lines and debug options.
+//! [`collector`] is the other side of the connection: it sends the requests that dbpmda(1) and pmcd(1) send to an
+//! agent.
 
 mod access;
 pub mod agent;
@@ -95,7 +95,7 @@ pub use transport::inet_port;
 pub use values::Values;
 pub use watch::Watch;
 
-/// What an agent's source file needs.
+/// The names that the source file of an agent needs.
 pub mod prelude {
     pub use crate::agent::{Agent, Request, Start};
     pub use crate::background::Background;

@@ -1,7 +1,8 @@
-//! Limits of what strangers may cost an agent: what a limit has left out, and whom it is charged to.
+//! Limits on the resources that other users can make an agent consume: counters of what a limit has left out, and the
+//! users that are charged.
 //!
-//! An agent decides what its limits are. A [`Budget`] counts what one of them has left out and tells the log, once for
-//! each source. [`Accounts`] says which user a process or a file is charged to.
+//! The agent defines its limits. A [`Budget`] counts what one limit has left out, and logs it once for each source.
+//! [`Accounts`] finds the user that is charged for a process or a file.
 //!
 //! ```
 //! use pmda::limits::Budget;
@@ -23,40 +24,41 @@ mod accounts;
 
 pub use accounts::Accounts;
 
-/// Counts what a limit has left out, in all and for each source.
+/// Counter of what a limit has left out, in total and for each source.
 ///
-/// The log has a line when a source exceeds the limit for the first time, and then at most one in ten minutes with what
-/// was left out since. Sources beyond 64 at a time share one line. A budget that is dropped logs what it has not yet.
+/// A line is logged when a source exceeds the limit for the first time. Later lines come at most every ten minutes,
+/// with the number left out since. Sources beyond 64 at a time share one line. A budget that is dropped logs its
+/// remaining counts.
 #[derive(Debug)]
 pub struct Budget {
     what: Cow<'static, str>,
     left_out: u64,
     sources: Vec<Source>,
-    /// What the sources without an entry have in common.
+    /// The common count of sources without an entry.
     others: Source,
-    /// The text of the source that is looked for; its memory stays.
+    /// Text of the source that is looked up; its memory is reused.
     who: String,
 }
 
-/// What is left out of one source.
+/// The count of one source.
 #[derive(Debug, Default)]
 struct Source {
     who: String,
-    /// Left out since the last line about it.
+    /// Left out since the last line about this source.
     pending: u64,
     /// Time of the last line.
     logged: Option<Instant>,
 }
 
-/// Most sources that are told apart at a time.
+/// Most sources with a count of their own.
 const SOURCES: usize = 64;
-/// Time between two lines about a source.
+/// Shortest time between two lines about a source.
 const PERIOD: Duration = Duration::from_secs(600);
 /// Longest text of a source, in bytes.
 const WHO: usize = 256;
 
 impl Budget {
-    /// A budget of `what`, such as "connections of one host, 256 at most", with which its lines begin.
+    /// Creates a budget. Its log lines begin with `what`, such as "connections of one host, 256 at most".
     pub fn new(what: impl Into<Cow<'static, str>>) -> Self {
         Budget {
             what: what.into(),
@@ -67,13 +69,13 @@ impl Budget {
         }
     }
 
-    /// Counts `n` more that `who` wanted and did not get. Texts of sources that agree in their first 256 bytes are one
-    /// source.
+    /// Counts `n` more items that the limit refuses to the source `who`. Sources that agree in their first 256 bytes
+    /// count as one.
     pub fn leave_out(&mut self, who: &dyn fmt::Display, n: u64) {
         self.leave_out_at(Instant::now(), who, n);
     }
 
-    /// Returns what has been left out of all sources since the start.
+    /// Returns the total number left out since the start.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -81,7 +83,7 @@ impl Budget {
     fn leave_out_at(&mut self, now: Instant, who: &dyn fmt::Display, n: u64) {
         self.left_out = self.left_out.saturating_add(n);
         self.who.clear();
-        // A text that is longer ends with an error, which is what cuts it.
+        // A longer text ends with an error, which is how it is cut.
         let _ = write!(Cut(&mut self.who, WHO), "{who}");
         let source = match self.sources.iter().position(|source| source.who == self.who) {
             Some(known) => &mut self.sources[known],
@@ -96,7 +98,7 @@ impl Budget {
         source.leave_out(&self.what, now, n);
     }
 
-    /// Returns an entry for a new source: one more, or that of a source that has been within the limit for a period.
+    /// Returns an entry for a new source: another one, or that of a source without a line for a period.
     fn vacant(&mut self, now: Instant) -> Option<usize> {
         if self.sources.len() < SOURCES {
             self.sources.push(Source::default());
@@ -131,7 +133,7 @@ impl Source {
         }
     }
 
-    /// Logs what is pending.
+    /// Logs the pending count.
     fn close(&mut self, what: &str) {
         if self.pending > 0 {
             warn!(source = %self.who, "{what}: {} was over its limit, {} more left out", self.who, self.pending);
@@ -187,7 +189,7 @@ mod tests {
             let mut budget = Budget::new("files");
             (0..10_000).for_each(|n| budget.leave_out_at(start, &n, 1));
             assert_eq!((budget.left_out(), budget.sources.len()), (10_000, SOURCES));
-            // Those that are quiet for a period make room.
+            // Sources without a line for a period make room.
             budget.leave_out_at(start + PERIOD, &"late", 1);
             assert_eq!(budget.sources.len(), SOURCES);
             assert!(budget.sources.iter().any(|source| source.who == "late"));

@@ -12,8 +12,7 @@ use crate::collector::{self, Channel, Collector};
 use crate::engine::{Engine, Reply};
 use crate::schema::Identity;
 
-/// The way to an agent within this process: every request is encoded, answered and decoded as it
-/// would be over a pipe.
+/// A channel to an agent in this process. Every request is encoded, answered and decoded as over a pipe.
 #[derive(Debug)]
 pub struct Local<A> {
     engine: Engine<A>,
@@ -24,11 +23,18 @@ pub struct Local<A> {
 
 impl<A: Agent> Local<A> {
     /// Starts an agent under its own domain, with PCP's configuration of this host.
+    ///
+    /// # Errors
+    /// The errors of [`Local::with`].
     pub fn new() -> Start<Self> {
         Self::with(Identity::of::<A>()?.domain, Config::load())
     }
 
-    /// Starts an agent under a domain, with a configuration.
+    /// Starts an agent under `domain`, with `config` in place of this host's configuration.
+    ///
+    /// # Errors
+    /// An [`Agent::DOMAIN`] outside of 1 to 510, mistakes in the declarations ([`Mistakes`](crate::schema::Mistakes)),
+    /// and the errors of [`Agent::new`] and [`Agent::open`].
     pub fn with(domain: Domain, config: Config) -> Start<Self> {
         let mut engine = Engine::<A>::new(domain, config)?;
         engine.access_mut().trust_collector();
@@ -36,7 +42,7 @@ impl<A: Agent> Local<A> {
         Ok(Local { engine, frames: Frames::new(), replies: VecDeque::new(), open: true })
     }
 
-    /// Starts an agent and gives the collector that asks it.
+    /// Starts an agent with [`Local::new`], and returns a collector that sends it requests.
     ///
     /// ```
     /// # use pmda::prelude::*;
@@ -57,23 +63,29 @@ impl<A: Agent> Local<A> {
     /// assert_eq!(mine.value(answer)?, Atom::U32(42));
     /// # Ok::<(), pmda::Failure>(())
     /// ```
+    ///
+    /// # Errors
+    /// The errors of [`Local::new`].
     pub fn collector() -> Start<Collector<Self>> {
         Ok(Collector::new(Self::new()?))
     }
 
-    /// The agent, with what it declares.
+    /// Returns the engine, which has the agent and its declarations.
     pub fn engine(&self) -> &Engine<A> {
         &self.engine
     }
 
-    /// The same, to be changed.
+    /// Returns the engine, mutably.
     pub fn engine_mut(&mut self) -> &mut Engine<A> {
         &mut self.engine
     }
 }
 
 impl<A: Agent> Collector<Local<A>> {
-    /// The metric of a name; `PM_ERR_NAME` for a name that the agent has not declared.
+    /// Returns the PMID of a declared metric.
+    ///
+    /// # Errors
+    /// `PM_ERR_NAME` for a name that the agent has not declared.
     pub fn metric(&self, name: &str) -> Result<PmId> {
         let schema = self.channel().engine().schema();
         let metric = schema.metrics().iter().find(|m| m.name() == name).ok_or(Error::NAME)?;
@@ -103,7 +115,7 @@ impl<A: Agent> Channel for Local<A> {
     }
 
     fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> collector::Result<Header> {
-        // The engine has answered by now, or never will.
+        // `send` has already run the engine: an answer that is not here now never comes.
         let none = collector::Error::TimedOut(timeout.unwrap_or(Duration::MAX));
         *pdu = self.replies.pop_front().ok_or(none)?;
         Header::parse(pdu)?.ok_or(collector::Error::Closed)

@@ -1,21 +1,23 @@
 //! The log file, as PCP's daemons write it: pmOpenLog(3) and pmNotifyErr(3).
 //!
-//! An event of `tracing` is a line: `[time] program(pid) Severity: message name=value`. What strangers choose may be in
-//! it as it is: characters that would end the line or steer a terminal are [escaped](pmapi::escape), and a line is cut
-//! after 1 KiB.
+//! Each event of `tracing` is a line: `[time] program(pid) Severity: message name=value`. Its text may contain strings
+//! that other users choose. Characters that would end the line or control a terminal are [escaped](pmapi::escape), and
+//! a line is cut after 1 KiB.
 //!
-//! Lines are limited, too, so that nobody fills the disk: of each place in the program 20 at once and then one in ten
-//! seconds; in all 500 at once and then two a second. A later line says how many were left out. An event whose cause is
-//! a stranger names it in the field `source`, which is not printed: each source has a limit of its own then, and
-//! together they have one apart from that of the agent's own lines.
+//! The number of lines is limited, so that the log does not fill the disk. Each place in the program may log 20 lines
+//! at once, and then one in ten seconds. All places together may log 500 lines at once, and then two a second. A later
+//! line has the number of lines left out.
+//!
+//! An event that another user causes should name that user in the field `source`, which is not printed. Each source has
+//! a limit of its own, and all sources together have a limit apart from that of the agent's own lines.
 //!
 //! ```
 //! # let (path, uid) = ("x", 1000);
 //! tracing::warn!(source = %format_args!("uid {uid}"), "{path}: no MMV file, left alone");
 //! ```
 //!
-//! The field `critical` marks why the agent ends: that line is always written. So is the debug output that `-D` asks
-//! for; options that are set while the agent runs make at most 50 KiB a second, unless stderr is a terminal.
+//! The field `critical` marks the reason why the agent ends, which is always written. Debug output that `-D` requests
+//! is not limited. Options that are set while the agent runs log at most 50 KiB a second, unless stderr is a terminal.
 
 use std::any::Any;
 use std::io::{IsTerminal as _, Write as _};
@@ -40,19 +42,19 @@ mod lines;
 #[cfg(test)]
 pub(crate) mod testing;
 
-/// The log of this process, unless it has a subscriber of its own.
+/// The log of this process, unless the process has a subscriber of its own.
 static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// What `-D` said, or was set since; unknown in a process that has a subscriber of its own.
+/// Debug options of `-D`, or those set since. Not used in a process that has a subscriber of its own.
 static OPTIONS_SET: RwLock<Debug> = RwLock::new(Debug::NONE);
 
-/// The debug options that are set (pmGetDebug(3)).
+/// Returns the debug options that are set (pmGetDebug(3)).
 pub fn debug_options() -> Debug {
     OPTIONS_SET.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Sets debug options in place of those that were set (pmClearDebug(3), pmSetDebug(3)). Their output is limited from now
-/// on, since it may be a client that sets them.
+/// Replaces the debug options (pmClearDebug(3), pmSetDebug(3)). Their output is limited from now on, since a client may
+/// have set them.
 pub fn set_debug_options(options: Debug) {
     if let Some(lines) = LINES.get()
         && !std::io::stderr().is_terminal()
@@ -67,9 +69,8 @@ fn set(options: Debug) {
     tracing::callsite::rebuild_interest_cache();
 }
 
-/// Whether a message is to be seen with these options of `-D`. Each option is the target of the DEBUG
-/// and TRACE messages that it lets through; an agent's own, which have a module as their target, go
-/// with `appl0`.
+/// Returns whether these debug options show a message. Each option is the target of the DEBUG and TRACE messages that
+/// it shows. An agent's own messages, whose target is a module, belong to `appl0`.
 fn shows(options: &Debug, metadata: &Metadata<'_>) -> bool {
     if *metadata.level() <= Level::INFO {
         return true;
@@ -77,9 +78,9 @@ fn shows(options: &Debug, metadata: &Metadata<'_>) -> bool {
     options.has(if OPTIONS.contains(&metadata.target()) { metadata.target() } else { "appl0" })
 }
 
-/// Points stderr to a log file, keeping the previous one as `FILE.prev`, and writes the header.
-/// When the file cannot be written, stderr stays and says so. `-` is stderr. `user`: the user that the process is going
-/// to be.
+/// Redirects stderr to a log file, keeps the previous file as `FILE.prev`, and writes the header. When the file cannot
+/// be written, stderr stays, with a message. The path `-` is stderr. `user` is the user that the process will change
+/// to.
 pub(crate) fn open(program: &str, path: &Path, user: Option<Ids>) {
     if path.as_os_str() != "-"
         && let Err(e) = log_file::open(path, user).and_then(|file| Ok(nix::unistd::dup2_stderr(&file)?))
@@ -92,7 +93,7 @@ pub(crate) fn open(program: &str, path: &Path, user: Option<Ids>) {
     put(&format!("Log for {program} on {} started {}\n\n", host.display(), now()));
 }
 
-/// Writes how many lines have been left out, at the end of what logs.
+/// Writes the number of lines left out, before the log ends.
 pub(crate) fn finish() {
     if let Some(lines) = LINES.get() {
         lines.report(true);
@@ -105,13 +106,13 @@ pub(crate) fn close() {
     put(&format!("\nLog finished {}\n", now()));
 }
 
-/// Writes to stderr with one system call, so that threads do not mix their lines. A log that cannot
-/// be written is no reason to stop.
+/// Writes to stderr with one system call, so that threads do not mix their lines. Errors are ignored: the agent goes on
+/// without its log.
 fn put(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Whether the process runs its exit functions (atexit(3)).
+/// The process runs its exit functions (atexit(3)).
 static IS_EXITING: AtomicBool = AtomicBool::new(false);
 
 /// Makes the log usable in an exit function of the process.
@@ -125,20 +126,20 @@ fn local_time(format: &'static str) -> String {
     if !IS_EXITING.load(Ordering::Relaxed) {
         return text();
     }
-    // chrono keeps the time zone in a thread-local. Those of the thread that exits are gone by now, and one that is used
-    // nevertheless panics, the log line of that panic panics again, and that aborts the process. A new thread has its own.
+    // chrono keeps the time zone in a thread-local, and those of the exiting thread are gone by now. Its use would
+    // panic, the log line of that panic would panic again, and the process would abort. A new thread has its own.
     let thread = std::thread::Builder::new().spawn(text);
     thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
 }
 
-/// Local time as ctime(3) writes it, without the newline.
+/// Returns the local time in the format of ctime(3), without the newline.
 fn now() -> String {
     local_time("%a %b %e %H:%M:%S %Y")
 }
 
-/// Sends tracing's events to stderr, a line each: `[time] program(pid) Severity: message`.
+/// Writes the events of `tracing` to stderr, a line each: `[time] program(pid) Severity: message`.
 ///
-/// When the process has a subscriber already, as a test or an embedding program may, that one stays.
+/// A subscriber that the process already has stays, as in a test or an embedding program.
 pub(crate) fn subscribe(program: &str, debug: Debug) {
     set(debug);
     let lines = Lines::new(program, put);
@@ -147,14 +148,14 @@ pub(crate) fn subscribe(program: &str, debug: Debug) {
     }
 }
 
-/// Writes how many lines have been left out, when that is due: called often, and cheap.
+/// Writes the number of lines left out, when that is due. This is cheap enough for frequent calls.
 pub(crate) fn tick() {
     if let Some(lines) = LINES.get() {
         lines.report(false);
     }
 }
 
-/// Gives each panic a line in the log. What goes on after it is decided elsewhere.
+/// Logs a line for each panic. The panic then continues as usual.
 pub(crate) fn panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(|place| format!(" at {place}")).unwrap_or_default();
@@ -162,7 +163,7 @@ pub(crate) fn panics() {
     }));
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")

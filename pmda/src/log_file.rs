@@ -1,8 +1,8 @@
-//! The file of the log.
+//! The log file.
 //!
-//! pmcd starts agents as root, and their logs are in a directory of user pcp, who may put anything there at any moment.
-//! So an agent that is going to run as another user opens its log as that user; and whoever opens it creates a new file
-//! in a directory that was opened once.
+//! pmcd starts agents as root. Their logs are in a directory of user pcp, which can replace files in it at any moment.
+//! Therefore an agent that will run as another user opens its log as that user. It always creates a new file, in a
+//! directory that it opens once.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,16 +18,16 @@ use pmapi::file::{Dir, is_trusted};
 
 use crate::user::Ids;
 
-/// How often a name that somebody else takes again and again is made free.
+/// Attempts to free the name of the log, if another process takes it again and again.
 const TRIES: usize = 100;
 
-/// Opens the log for writing: a new file, after the previous one has become `FILE.prev`. A terminal, a FIFO and whatever
-/// else is no file is used as it is. `user`: the user that the process is going to be.
+/// Opens the log for writing: a new file, after the previous one has become `FILE.prev`. A terminal, a FIFO or another
+/// special file is used as it is. `user` is the user that the process will change to.
 pub(crate) fn open(path: &Path, user: Option<Ids>) -> io::Result<File> {
     as_user(user, || create(path))
 }
 
-/// Does something as the user that the process is going to be; where that user may not do it, as the process.
+/// Runs `f` as the user that the process will change to, and again as the process itself if that user lacks permission.
 pub(crate) fn as_user<T>(user: Option<Ids>, mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let Some(user) = user.filter(|user| geteuid().is_root() && !user.uid.is_root()) else { return f() };
     let done = borrow(user, &mut f)?;
@@ -38,7 +38,7 @@ fn borrow<T>(user: Ids, f: impl FnOnce() -> T) -> io::Result<T> {
     let (own, group, groups) = (geteuid(), getegid(), getgroups()?);
     setgroups(&[user.gid])?;
     let done = setegid(user.gid).and_then(|()| seteuid(user.uid)).map(|()| f());
-    // Nothing keeps root from becoming itself again.
+    // The real user is still root, so that it can change back.
     seteuid(own)?;
     setegid(group)?;
     setgroups(&groups)?;
@@ -55,8 +55,8 @@ fn create(path: &Path) -> io::Result<File> {
     for _ in 0..TRIES {
         // Renaming over a file would make ext4 write the newer one to the disk at once.
         _ = dir.remove(&previous);
-        // There may be no file, and the new one is created only if the name is free. Who may not make it free may not
-        // create one either, but would be told that there is one.
+        // There may be no file yet. The new file is created only if the name is free. Without the permission to free
+        // the name, creating the file would fail as well, but with a misleading error.
         if dir.rename(name, &previous).is_err()
             && let Err(e) = dir.remove(name)
             && e.kind() == io::ErrorKind::PermissionDenied
@@ -71,11 +71,12 @@ fn create(path: &Path) -> io::Result<File> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Opens a log that is no file: root could move `/dev/null` away. Root neither follows a link nor opens a FIFO of another
-/// user, who could choose the device that is opened, or never read.
+/// Opens a log that is not a regular file; `None` for a regular file or none. Renaming it, as for a regular file, could
+/// move `/dev/null` away. Root follows no link and opens no FIFO of another user, which could choose the device, or
+/// never read.
 fn special(dir: &Dir, name: &OsStr) -> io::Result<Option<File>> {
     let Some((dir, name)) = resolve(dir.clone(), name.to_owned())? else { return Ok(None) };
-    // What is in /proc is a link to an open file that has no name.
+    // A name in /proc is a link to an open file that may have no other name.
     if fstatfs(&dir).is_ok_and(|fs| fs.filesystem_type() == PROC_SUPER_MAGIC) {
         let path = dir.path().join(&name);
         return File::options().append(true).open(path).map(Some);
@@ -85,18 +86,18 @@ fn special(dir: &Dir, name: &OsStr) -> io::Result<Option<File>> {
     let file = match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
         SFlag::S_IFREG | SFlag::S_IFLNK => return Ok(None),
         SFlag::S_IFCHR => open(OFlag::empty())?,
-        // Lines for which there is no room are lost: the agent does not wait for its reader.
+        // The agent does not wait for a reader: lines that do not fit into the FIFO are lost.
         SFlag::S_IFIFO if is_trusted(stat.st_uid) => open(OFlag::O_NONBLOCK)?,
         SFlag::S_IFIFO => return Ok(None),
         SFlag::S_IFDIR => return Err(Errno::EISDIR.into()),
         _ => return Err(Errno::ENXIO.into()),
     };
-    // What was looked at may be another one by now.
+    // The file may have been replaced after the check.
     let kind = SFlag::from_bits_truncate(nix::sys::stat::fstat(&file)?.st_mode) & SFlag::S_IFMT;
     Ok((kind != SFlag::S_IFREG).then_some(file))
 }
 
-/// Follows symbolic links at the end of a path; `None` when they lead nowhere.
+/// Follows symbolic links at the end of a path; `None` when the target does not exist.
 fn resolve(mut dir: Dir, mut name: OsString) -> io::Result<Option<(Dir, OsString)>> {
     for _ in 0..40 {
         let stat = match dir.stat(&name) {
@@ -111,7 +112,7 @@ fn resolve(mut dir: Dir, mut name: OsString) -> io::Result<Option<(Dir, OsString
             return Ok(Some((dir, name)));
         }
         let target = PathBuf::from(readlinkat(&dir, &*name)?);
-        // A target that is relative is below the directory of the link.
+        // A relative target starts at the directory of the link.
         let target = dir.path().join(target);
         match Dir::of(&target) {
             Ok((next, last)) => (dir, name) = (next, last.to_owned()),

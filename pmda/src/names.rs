@@ -1,4 +1,4 @@
-//! Answers PMNS_NAMES, PMNS_IDS, PMNS_CHILD and PMNS_TRAVERSE.
+//! Answers to `PMNS_NAMES`, `PMNS_IDS`, `PMNS_CHILD` and `PMNS_TRAVERSE`.
 
 use pcp_pdu::names::{NamesWriter, Node, encode_ids};
 use pcp_pdu::{FROM_AGENT, Pdu};
@@ -7,7 +7,7 @@ use pmapi::{Error, Item, Result};
 use crate::catalog::Catalog;
 use crate::dynamic::Dynamic;
 
-/// The names that an agent keeps itself, which it may have none of.
+/// The dynamic names of an agent, if it has any.
 #[derive(Clone, Copy)]
 pub(crate) struct Names<'a> {
     pub(crate) dynamic: Option<&'a Dynamic>,
@@ -61,7 +61,7 @@ impl Names<'_> {
         }
     }
 
-    /// Tells the metrics that a request looks up by name.
+    /// Reports the metrics that a request looks up by name.
     pub(crate) fn named(self, request: &Pdu<'_>, tell: impl FnOnce(&mut dyn Iterator<Item = Item>)) {
         let items = |name| self.dynamic?.items_below(text(name)?);
         let named = match request {

@@ -12,7 +12,7 @@ use pmapi::debug;
 use crate::agent::Agent;
 use crate::transport::Transport;
 
-/// The options that every agent has.
+/// The options of every agent.
 #[derive(Parser, Debug)]
 #[command(about = None, long_about = None, args_override_self = true)]
 #[command(disable_help_flag = true, infer_long_args = true, group = ArgGroup::new("task"))]
@@ -23,7 +23,7 @@ struct Given {
     /// Use domain NUM (1 to 510) for the metrics
     #[arg(short, long, value_name = "NUM", value_parser = clap::value_parser!(u16).range(1..=510))]
     domain: Option<u16>,
-    /// Be agent NAME in PCP: of its metrics, its directory and its log
+    /// Name of the agent in PCP: of its metrics, directory and log
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
     /// Answer help requests from the compiled files FILE.dir and FILE.pag
@@ -37,22 +37,22 @@ struct Given {
     username: Option<String>,
     #[command(flatten)]
     transport: TransportOptions,
-    /// pmcd's configuration has this agent as notready: tell pmcd when it is ready
+    /// Notify pmcd when the agent is ready, for a notready line in pmcd.conf
     #[arg(long)]
     notready: bool,
-    /// Let every client that pmcd lets store change what is for administrators
+    /// Let all clients store restricted metrics, not only administrators
     #[arg(long)]
     open_control: bool,
-    /// Write the agent's PCP directory to DIR and end
+    /// Write the agent's PCP directory to DIR and exit
     #[arg(long, value_name = "DIR", group = "task")]
     write_pmda: Option<PathBuf>,
-    /// Write the compiled help to BASE.dir and BASE.pag and end
+    /// Write the compiled help to BASE.dir and BASE.pag and exit
     #[arg(long, value_name = "BASE", group = "task")]
     write_help: Option<PathBuf>,
-    /// Exchange the names of two files or directories and end: for Install and Remove
+    /// Exchange the names of two files or directories and exit, for Install and Remove
     #[arg(long, hide = true, num_args = 2, value_name = "FILE", group = "task")]
     exchange: Option<Vec<PathBuf>>,
-    /// Show this and end
+    /// Show this help and exit
     #[arg(short = '?', long, action = ArgAction::Help)]
     help: Option<bool>,
 }
@@ -74,10 +74,10 @@ struct TransportOptions {
     pipe: bool,
 }
 
-/// What an agent is told by its command line.
+/// The parsed command line of an agent.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// The last component of the program's path.
+    /// Last component of the program's path.
     pub(crate) program: String,
     pub(crate) debug: debug::Debug,
     pub(crate) domain: Option<u16>,
@@ -91,25 +91,26 @@ pub(crate) struct Options {
     pub(crate) write_pmda: Option<PathBuf>,
     pub(crate) write_help: Option<PathBuf>,
     pub(crate) exchange: Option<Vec<PathBuf>>,
-    /// Arguments that are no options, where the agent has none such: they mean nothing, as in C agents.
+    /// Arguments that are not options, of an agent without positional arguments of its own. They are ignored, as in C
+    /// agents.
     pub(crate) operands: Vec<OsString>,
-    /// Those of the agent itself among them.
+    /// All matches, including the agent's own options.
     pub(crate) matches: ArgMatches,
 }
 
 const OPERANDS: &str = "operands";
 
-/// A name is also that of a directory and a word of shell scripts.
+/// Checks the name of an agent, which is also a directory name and a word in shell scripts.
 fn name(name: &str) -> Result<String, String> {
     if pmns::is_name(name) && !name.contains('.') {
         Ok(name.to_owned())
     } else {
-        Err("a name is made of letters, digits and _, and begins with a letter".to_owned())
+        Err("a name has letters, digits and _, and begins with a letter".to_owned())
     }
 }
 
 impl Options {
-    /// Parses a command line; the first argument is the program.
+    /// Parses a command line, whose first argument is the program.
     pub(crate) fn parse<A: Agent>(args: impl IntoIterator<Item = OsString>) -> Result<Options, Refused> {
         let mut args = args.into_iter();
         let path = PathBuf::from(args.next().unwrap_or_default());
@@ -158,12 +159,12 @@ fn operands() -> Arg {
     Arg::new(OPERANDS).num_args(0..).hide(true).value_parser(clap::value_parser!(OsString))
 }
 
-/// An agent's own options where there is no command line.
+/// Returns the default values of an agent's own options, for hosts without a command line.
 pub(crate) fn none<A: Agent>() -> Result<ArgMatches, clap::Error> {
     A::options(Command::new(A::NAME)).try_get_matches_from([A::NAME])
 }
 
-/// A command line that starts no agent.
+/// A command line that does not start the agent: it is wrong, or asks for help.
 #[derive(Debug)]
 pub(crate) struct Refused {
     program: String,
@@ -172,8 +173,8 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Prints what is wrong, after the program's name, or the help that was asked for; the exit code is
-    /// 0 for help, 1 for a mistake as in PCP.
+    /// Prints the error, after the program's name, or the help. Returns the exit code: 0 for help, 1 for an error, as
+    /// in PCP.
     pub(crate) fn complain(&self) -> u8 {
         if let ErrorKind::DisplayHelp | ErrorKind::DisplayVersion = self.error.kind() {
             let _ = self.error.print();

@@ -1,4 +1,4 @@
-//! Who has connected to an agent that waits for pmcd.
+//! Checks of the user that has connected to an agent.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -7,11 +7,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use tracing::warn;
 
-/// Connections that are looked at together: as many as may wait to be accepted. A flood of them costs one look at the
-/// kernel's table, so that pmcd's turn comes.
+/// Connections that are checked together, as many as may wait to be accepted. Thus a flood of them reads the kernel's
+/// table once, and pmcd is not kept waiting.
 const TOGETHER: usize = 128;
 
-/// Accepts the first connection of a user who is admitted, and closes all others.
+/// Accepts the first connection of an admitted user, and closes all others.
 pub(crate) fn accept_unix(listener: &UnixListener, admits: impl Fn(u32) -> bool) -> io::Result<UnixStream> {
     loop {
         let (socket, _) = listener.accept()?;
@@ -23,7 +23,7 @@ pub(crate) fn accept_unix(listener: &UnixListener, admits: impl Fn(u32) -> bool)
     }
 }
 
-/// Accepts the first connection of a user of this host who is admitted, and closes all others.
+/// Accepts the first connection of an admitted user of this host, and closes all others.
 pub(crate) fn accept_tcp(listener: &TcpListener, admits: impl Fn(u32) -> bool) -> io::Result<(TcpStream, SocketAddr)> {
     loop {
         listener.set_nonblocking(false)?;
@@ -33,7 +33,7 @@ pub(crate) fn accept_tcp(listener: &TcpListener, admits: impl Fn(u32) -> bool) -
             match listener.accept() {
                 Ok(one) => waiting.push(one),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // Errors come again when there is nothing else to accept.
+                // An error will return at the next blocking call.
                 Err(_) => break,
             }
         }
@@ -42,7 +42,7 @@ pub(crate) fn accept_tcp(listener: &TcpListener, admits: impl Fn(u32) -> bool) -
         let table = match std::fs::read_to_string(path) {
             Ok(table) => table,
             Err(e) => {
-                warn!("{path}: {e}: whoever has connected first is taken for pmcd");
+                warn!("{path}: {e}: accepting the first connection as that of pmcd");
                 return waiting.into_iter().next().ok_or(ErrorKind::NotConnected.into());
             }
         };
@@ -61,13 +61,13 @@ pub(crate) fn accept_tcp(listener: &TcpListener, admits: impl Fn(u32) -> bool) -
 fn refused(uid: Option<u32>) {
     match uid {
         Some(uid) => {
-            warn!(source = %format_args!("uid {uid}"), "user {uid} has connected, who is not pmcd: connection closed");
+            warn!(source = %format_args!("uid {uid}"), "refused the connection of user {uid}, which is not pmcd");
         }
-        None => warn!(source = "unknown users", "an unknown user has connected: connection closed"),
+        None => warn!(source = "unknown users", "refused the connection of an unknown user, which is not pmcd"),
     }
 }
 
-/// Returns the user of the socket at the other end of a connection, by the kernel's table. One that is closed already
+/// Returns the user of the socket at the other end of a connection, according to the kernel's table. A closed socket
 /// has none.
 fn owner(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u32> {
     const ESTABLISHED: &str = "01";
@@ -80,7 +80,7 @@ fn owner(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u32> {
     })
 }
 
-/// An address as the table has it: words of the host's byte order.
+/// Formats an address as in the table: in 32-bit words of the host's byte order.
 fn address(address: SocketAddr) -> String {
     let mut text: String = match address.ip() {
         IpAddr::V4(ip) => format!("{:08X}", u32::from_ne_bytes(ip.octets())),
@@ -105,14 +105,14 @@ mod tests {
     #[test]
     fn the_user_at_the_other_end_of_a_tcp_connection() {
         for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
-            // Hosts without IPv6 cannot have the other one.
+            // Hosts without IPv6 skip the second address.
             let Ok(listener) = TcpListener::bind((ip, 0)) else { continue };
             let to = listener.local_addr().unwrap();
             let stranger = TcpStream::connect(to).unwrap();
-            // The first look refuses whoever is there.
+            // The first connection is refused.
             let looks = std::cell::Cell::new(0);
             let pmcd = std::thread::spawn(move || {
-                // Ends when it is refused.
+                // Returns when the connection is refused.
                 let _ = io::Read::read(&mut &stranger, &mut [0]);
                 TcpStream::connect(to).unwrap()
             });
@@ -124,7 +124,7 @@ mod tests {
             let (socket, from) = accept_tcp(&listener, admits).unwrap();
             let pmcd = pmcd.join().unwrap();
             assert_eq!(pmcd.local_addr().unwrap(), from);
-            // Reading waits.
+            // The accepted socket is blocking again.
             socket.set_read_timeout(Some(std::time::Duration::from_millis(10))).unwrap();
             assert_eq!(io::Read::read(&mut &socket, &mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
         }

@@ -1,4 +1,4 @@
-//! What an agent waits for besides pmcd: file descriptors and times.
+//! The file descriptors and times that an agent waits for besides pmcd.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,11 +11,10 @@ use crate::agent::Agent;
 use crate::background::Background;
 use crate::engine::Engine;
 
-/// What an agent waits for besides pmcd, from [`Agent::sources`]. What is ready comes to
-/// [`Agent::wake`], between two requests and in the same thread.
+/// The set of file descriptors and times that an agent waits for, from [`Agent::sources`]. The host calls
+/// [`Agent::wake`] for each that is ready, between two requests and in the same thread.
 ///
-/// A descriptor that the agent reads or writes in [`Agent::wake`] should be non-blocking: pmcd waits
-/// meanwhile.
+/// A descriptor that the agent reads or writes in [`Agent::wake`] should be non-blocking: pmcd waits meanwhile.
 #[derive(Debug, Default)]
 pub struct PollSet<'a> {
     fds: Vec<PollFd<'a>>,
@@ -23,36 +22,35 @@ pub struct PollSet<'a> {
     until: Option<Instant>,
 }
 
-/// Why an agent is woken.
+/// The reason why an agent is woken.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Wake {
-    /// The descriptor of this number has something to read, or its other side is gone.
+    /// The descriptor with this number is readable, or its peer has closed it.
     Readable(usize),
-    /// The descriptor of this number can be written to, or its other side is gone.
+    /// The descriptor with this number is writable, or its peer has closed it.
     Writable(usize),
-    /// The time has come.
+    /// The earliest time has come.
     Time,
 }
 
 impl<'a> PollSet<'a> {
-    /// Wakes the agent when there is something to read. `number` is the agent's own: it tells the
-    /// descriptors apart.
+    /// Wakes the agent when the descriptor is readable. The agent chooses `number` to tell its descriptors apart.
     pub fn readable(&mut self, number: usize, fd: &'a impl AsFd) {
         self.add(fd, PollFlags::POLLIN, Some(Wake::Readable(number)));
     }
 
-    /// Wakes the agent when it can write.
+    /// Wakes the agent when the descriptor is writable.
     pub fn writable(&mut self, number: usize, fd: &'a impl AsFd) {
         self.add(fd, PollFlags::POLLOUT, Some(Wake::Writable(number)));
     }
 
-    /// Wakes the agent at a time; of several times the first counts.
+    /// Wakes the agent at a time. The earliest of several times counts.
     pub fn at(&mut self, time: Instant) {
         self.until = Some(self.until.map_or(time, |until| until.min(time)));
     }
 
-    /// Waits for the first snapshot of a source, so that pmcd is told at once when
-    /// [`Agent::is_ready`] becomes true. The agent is not woken by this.
+    /// Waits for the first snapshot of a source, so that pmcd is notified at once when [`Agent::is_ready`] becomes
+    /// true. This does not call [`Agent::wake`].
     pub fn first<T>(&mut self, source: &'a Background<T>) {
         if !source.is_ready() {
             self.add(source, PollFlags::POLLIN, None);
@@ -65,10 +63,10 @@ impl<'a> PollSet<'a> {
     }
 }
 
-/// How often an agent that is not ready is looked at, at least.
+/// Longest time between two checks of an agent that is not ready.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits for pmcd and for the sources of an agent; the memory stays for the next time.
+/// Waits for pmcd and the sources of an agent. It reuses its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Poll {
     fds: Vec<PollFd<'static>>,
@@ -78,23 +76,23 @@ pub(crate) struct Poll {
     serves: bool,
 }
 
-/// What pmcd is waited for.
+/// The event of pmcd that is waited for.
 #[derive(Debug)]
 pub(crate) enum Pmcd<'a, R, W> {
-    /// A request.
+    /// pmcd sends a request.
     Sends(&'a R),
-    /// That it reads what it is sent.
+    /// pmcd reads what it was sent.
     Reads(&'a W),
 }
 
 impl Poll {
-    /// Whether the agent has something to do while pmcd does nothing.
+    /// Returns whether the agent may have work to do while pmcd is idle.
     pub(crate) fn serves(&self) -> bool {
         self.serves
     }
 
-    /// Waits until something happens and wakes the agent for what is its own. True when it has happened to pmcd, and
-    /// at once for an agent that has never had sources: reading then waits.
+    /// Waits for an event, and wakes the agent for its own sources. Returns whether pmcd's event has happened. For an
+    /// agent that has never had sources this returns true at once, because reading then waits.
     pub(crate) fn wait<A: Agent>(
         &mut self,
         pmcd: &Pmcd<'_, impl AsFd, impl AsFd>,
@@ -104,7 +102,7 @@ impl Poll {
         set.wakes = std::mem::take(&mut self.wakes);
         set.wakes.clear();
         engine.agent().sources(&mut set);
-        // pmcd is silent as long as the agent is not ready: someone has to look.
+        // pmcd sends nothing while the agent is not ready, so that nothing else would check it.
         let look = engine.is_waited_for().then(|| Instant::now() + PATIENCE);
         let until = [set.until, look].into_iter().flatten().min();
         self.serves |= !set.fds.is_empty() || until.is_some();
@@ -128,7 +126,7 @@ impl Poll {
     }
 }
 
-/// Whether the last descriptor is ready.
+/// Polls, and returns whether the last descriptor is ready.
 fn wait(fds: &mut [PollFd<'_>], until: Option<Instant>) -> io::Result<bool> {
     match poll(fds, until.map_or(PollTimeout::NONE, timeout)) {
         Ok(_) => Ok(fds.last().is_some_and(|fd| fd.any().unwrap_or(true))),
@@ -137,16 +135,16 @@ fn wait(fds: &mut [PollFd<'_>], until: Option<Instant>) -> io::Result<bool> {
     }
 }
 
-/// Rounded up to milliseconds: rounding down would poll without waiting at the end.
+/// Returns the time left, rounded up to milliseconds: rounding down would poll without waiting at the end.
 fn timeout(until: Instant) -> PollTimeout {
     let left: Duration = until.saturating_duration_since(Instant::now());
     PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
 }
 
-/// An empty vector with the memory of another one.
+/// Returns an empty vector with the memory of another one.
 fn recycle<'b>(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'b>> {
     fds.clear();
-    // Vectors of elements of one size are collected in place; this one has none.
+    // A vector is collected in place when old and new elements have the same size. This one has no elements.
     fds.into_iter().map_while(|_| None).collect()
 }
 
@@ -160,7 +158,7 @@ mod tests {
     use crate::values::Values;
     use pmapi::{Domain, Item, Result, config::Config};
 
-    /// Waits for the other end of a socket, if it has one, and for times.
+    /// An agent that waits for the other end of a socket, if it has one, and for times.
     #[derive(Default)]
     struct Listening {
         socket: Option<UnixStream>,
@@ -207,9 +205,9 @@ mod tests {
     fn an_agent_without_sources_waits_by_reading_alone() {
         let (pmcd, _silent) = UnixStream::pair().unwrap();
         let mut engine = engine();
-        // Nothing has come from pmcd: with a poll this would never return.
+        // Nothing has come from pmcd: a poll would never return.
         assert!(Poll::default().wait(&sends(&pmcd), &mut engine).unwrap());
-        // Nor is there anything to wait for once a source has been read.
+        // There is nothing to wait for after the first snapshot either.
         let source = Background::spawn(Duration::from_secs(3600), || Ok(())).unwrap();
         let first = engine.agent_mut().source.insert(source);
         while !first.is_ready() {
@@ -230,7 +228,7 @@ mod tests {
             (asked, std::mem::take(&mut engine.agent_mut().woken))
         };
         assert_eq!(wait(&mut engine), (false, vec![Wake::Writable(8)]));
-        // The ends of both are news as well.
+        // A closed peer is an event as well.
         drop((silent, theirs));
         assert_eq!(wait(&mut engine), (true, vec![Wake::Readable(7), Wake::Writable(8)]));
     }
@@ -252,7 +250,7 @@ mod tests {
         let mut engine = engine();
         engine.can_tell(true);
         let (pmcd, _silent) = UnixStream::pair().unwrap();
-        // Nothing comes, and still this returns.
+        // This returns although pmcd sends nothing.
         assert!(!Poll::default().wait(&sends(&pmcd), &mut engine).unwrap());
         assert!(engine.becomes_ready() && !engine.is_waited_for());
     }

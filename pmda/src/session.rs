@@ -16,32 +16,33 @@ use crate::engine::{Engine, Reply};
 use crate::log;
 use crate::poll::{Pmcd, Poll};
 
-/// Longest PDU of pmcd, in bytes: its clients may send it 64 KiB, unless its option -L says otherwise.
+/// Longest PDU that is accepted from pmcd, in bytes. Clients may send pmcd 64 KiB, unless its option `-L` sets another
+/// limit.
 const LONGEST: u32 = 64 << 20;
 
-/// A connection with pmcd.
+/// A connection to pmcd over any reader and writer.
 #[derive(Debug)]
 pub struct Session<R, W> {
     input: R,
     output: W,
     frames: Frames,
     greeted: bool,
-    /// The engine has an answer that has not gone out as a whole.
+    /// The engine has an answer that has not been sent completely.
     unsent: bool,
-    /// Bytes of the answer that have.
+    /// Bytes of the answer that have been sent.
     written: usize,
 }
 
-/// Why a session ended before its end of file.
+/// The reason why a session ended before the end of file.
 #[derive(Debug, Error)]
 pub enum SessionError {
-    /// What came is no stream of PDUs.
+    /// The input is not a stream of PDUs.
     #[error("IPC error: {0}")]
     Frame(#[from] FrameError),
-    /// pmcd did not begin with its version.
+    /// The first PDU of pmcd was not CREDS.
     #[error("version exchange failure, got {0} PDU expecting CREDS")]
     Greeting(PduType),
-    /// pmcd speaks another version.
+    /// pmcd has another PDU version.
     #[error("version exchange failure, pmcd has PDU version {0}")]
     Version(u8),
     /// The input ended within a PDU.
@@ -56,7 +57,10 @@ pub enum SessionError {
 }
 
 impl<R: Read, W: Write> Session<R, W> {
-    /// Opens the version exchange: pmcd waits three seconds for it.
+    /// Sends the CREDS PDU of the agent, which begins the version exchange. pmcd waits three seconds for it.
+    ///
+    /// # Errors
+    /// [`SessionError::Write`] when the PDU cannot be written.
     pub fn open(input: R, mut output: W, flags: Flags) -> Result<Self, SessionError> {
         let mut creds = Vec::new();
         let pid = std::process::id() as i32;
@@ -65,8 +69,11 @@ impl<R: Read, W: Write> Session<R, W> {
         Ok(Session { input, output, frames: Frames::new(), greeted: false, unsent: false, written: 0 })
     }
 
-    /// Answers PDUs until the end of file, and nothing else: the agent's
-    /// [sources](Agent::sources) are not waited for.
+    /// Answers PDUs until the end of file. The agent's [sources](Agent::sources) are not served.
+    ///
+    /// # Errors
+    /// A [`SessionError`] when the connection fails. [`SessionError::Write`] with [`io::ErrorKind::WouldBlock`] when
+    /// the output is non-blocking and full.
     pub fn run<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<(), SessionError> {
         while self.receive(engine)? {
             if self.unsent {
@@ -76,11 +83,14 @@ impl<R: Read, W: Write> Session<R, W> {
         Ok(())
     }
 
-    /// Answers PDUs until the end of file, wakes the agent for its [sources](Agent::sources), and tells
-    /// pmcd when it becomes ready (pmdaMain(3)). `not_ready`: pmcd waits for that before it asks
-    /// anything (`notready` in pmcd.conf).
+    /// Answers PDUs until the end of file, wakes the agent for its [sources](Agent::sources), and notifies pmcd when
+    /// the agent becomes ready (pmdaMain(3)). With `not_ready`, pmcd sends no requests before that notification
+    /// (`notready` in pmcd.conf).
     ///
-    /// While pmcd does not read an answer, sources are served all the same, and pmcd's further requests wait.
+    /// Sources are served even while pmcd does not read an answer. Its further requests wait.
+    ///
+    /// # Errors
+    /// A [`SessionError`] when the connection fails.
     pub fn serve<A: Agent>(&mut self, engine: &mut Engine<A>, not_ready: bool) -> Result<(), SessionError>
     where
         R: AsFd,
@@ -123,7 +133,7 @@ impl<R: Read, W: Write> Session<R, W> {
         debug!(target: "pdu", "sending that the agent is ready");
         let mut written = 0;
         while !write(&mut self.output, &mut written, &ready, &[]).map_err(SessionError::Write)? {
-            // A few bytes, for which there is room soon.
+            // The PDU has a few bytes, for which there is room soon.
             let mut fds = [PollFd::new(self.output.as_fd(), PollFlags::POLLOUT)];
             match nix::poll::poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
@@ -133,7 +143,7 @@ impl<R: Read, W: Write> Session<R, W> {
         Ok(())
     }
 
-    /// Reads once and answers the PDUs that are whole; false at the end of file.
+    /// Reads once and answers the complete PDUs; false at the end of file.
     fn receive<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<bool, SessionError> {
         let n = match self.input.read(self.frames.space()) {
             Ok(0) if self.frames.pending() > 0 => return Err(SessionError::Cut(self.frames.pending())),
@@ -155,7 +165,7 @@ impl<R: Read, W: Write> Session<R, W> {
         }
     }
 
-    /// Answers one PDU if a whole one has arrived, and the answer to the one before has gone out.
+    /// Answers one PDU, if a complete one has arrived and the previous answer has been sent.
     fn step<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<bool, SessionError> {
         if self.unsent {
             return Ok(false);
@@ -167,7 +177,7 @@ impl<R: Read, W: Write> Session<R, W> {
             return match Pdu::decode(header, bytes) {
                 Ok(Pdu::Creds(creds)) => match creds.version() {
                     Some((handshake::VERSION, flags)) => {
-                        // dbpmda(1), which has no clients.
+                        // Only dbpmda(1) lacks the flag. It has no clients.
                         if !flags.contains(Flags::AUTHORIZE) {
                             engine.access_mut().trust_collector();
                         }
@@ -194,7 +204,7 @@ impl<R: Read, W: Write> Session<R, W> {
         Ok(true)
     }
 
-    /// Writes what is left of the answer, as far as pmcd takes it without delay.
+    /// Writes the rest of the answer, as far as pmcd reads it without delay.
     fn send<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<(), SessionError> {
         if let Reply::Pdu(head, rest) = engine.reply() {
             self.unsent = !write(&mut self.output, &mut self.written, head, rest).map_err(SessionError::Write)?;
@@ -212,8 +222,8 @@ fn set_nonblocking(fd: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes two parts from a byte on, both with one system call if the other side takes them; false when it takes no more
-/// for now.
+/// Writes two parts from byte `written` on, with one system call if the reader keeps up; false when no more can be
+/// written for now.
 fn write(output: &mut impl Write, written: &mut usize, head: &[u8], rest: &[u8]) -> io::Result<bool> {
     while *written < head.len() + rest.len() {
         let of_head = (*written).min(head.len());
@@ -239,7 +249,7 @@ fn write(output: &mut impl Write, written: &mut usize, head: &[u8], rest: &[u8])
 mod tests {
     use super::*;
 
-    /// Takes a few bytes at a time.
+    /// A writer that accepts a few bytes at a time.
     struct Slow(Vec<u8>, usize);
 
     impl Write for Slow {

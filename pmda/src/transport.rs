@@ -1,4 +1,4 @@
-//! How an agent talks to pmcd: pipe, inet, ipv6 or unix socket.
+//! The transports between an agent and pmcd: pipe, inet, ipv6 or unix socket.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -20,13 +20,13 @@ use crate::log_file::as_user;
 use crate::peer;
 use crate::user::{self, Ids};
 
-/// How an agent talks to pmcd.
+/// A transport between an agent and pmcd.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Transport {
     /// Standard input and output, which pmcd has made pipes (`-p`).
     #[default]
     Pipe,
-    /// A TCP port on 127.0.0.1, by number or by its name in `/etc/services` (`-i`).
+    /// A TCP port on 127.0.0.1, by its number or its name in `/etc/services` (`-i`).
     Inet(String),
     /// A TCP port on ::1 (`-6`).
     Ipv6(String),
@@ -45,7 +45,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// A transport that pmcd can reach.
+/// A transport that is ready for pmcd to connect.
 #[derive(Debug)]
 pub(crate) enum Bound {
     Pipe,
@@ -53,7 +53,7 @@ pub(crate) enum Bound {
     Unix(UnixListener),
 }
 
-/// A connection to pmcd: where PDUs come from, and where they go.
+/// A connection to pmcd, with separate input and output.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) input: File,
@@ -61,7 +61,7 @@ pub(crate) struct Connection {
 }
 
 impl Transport {
-    /// Makes sockets ready to be connected to. `user`: the user that the process is going to be.
+    /// Binds and listens on the socket. `user` is the user that the process will change to.
     pub(crate) fn bind(&self, config: &Config, user: Option<Ids>) -> io::Result<Bound> {
         let tcp = |name: &str, at: fn(u16) -> SocketAddr| inet_port(name).and_then(|p| TcpListener::bind(at(p)));
         Ok(match self {
@@ -74,8 +74,8 @@ impl Transport {
 }
 
 impl Bound {
-    /// Waits for pmcd, and closes what it has connected to: an agent has one connection. Those of others than root, PCP's
-    /// user and the agent's own are closed.
+    /// Waits for pmcd, and stops listening: an agent has one connection. Only root, PCP's user and the agent's own user
+    /// may connect; other connections are closed.
     pub(crate) fn accept(self, config: &Config) -> io::Result<Connection> {
         let pcp = config.user();
         let admits = |uid| user::is_admin(uid, &pcp);
@@ -83,7 +83,7 @@ impl Bound {
             Bound::Pipe => return pipe(),
             Bound::Tcp(listener) => {
                 let (socket, from) = peer::accept_tcp(&listener, admits)?;
-                // A request and its answer shall not wait for each other's acknowledgement.
+                // Without this, a request and its answer could wait for each other's acknowledgement.
                 socket.set_nodelay(true)?;
                 debug!(target: "libpmda", "connected from {from}");
                 OwnedFd::from(socket)
@@ -94,8 +94,8 @@ impl Bound {
     }
 }
 
-/// Takes standard input and output for PDUs. What the agent prints by mistake then goes to the log
-/// and not into the middle of a PDU.
+/// Adopts standard input and output for PDUs. Anything else that the agent prints then goes to the log, not into the
+/// middle of a PDU.
 fn pipe() -> io::Result<Connection> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let output = io::stdout().as_fd().try_clone_to_owned()?;
@@ -104,10 +104,10 @@ fn pipe() -> io::Result<Connection> {
     Ok(Connection { input: input.into(), output: output.into() })
 }
 
-/// Makes a socket that pmcd's user and group can reach, in place of one that is there.
+/// Creates a socket that pmcd's user and group can connect to, and replaces an existing one.
 ///
-/// Its directory may be another user's, who may swap what is in it at any moment: neither mode nor owner are set by a
-/// name there. `user`: the user that the process is going to be.
+/// The directory may belong to another user, which can replace files in it at any moment. Therefore mode and owner are
+/// never set by a name in it. `user` is the user that the process will change to.
 fn unix(path: &Path, config: &Config, user: Option<Ids>) -> io::Result<UnixListener> {
     let name = config.user();
     let owner = user::find(&name);
@@ -124,7 +124,7 @@ fn unix(path: &Path, config: &Config, user: Option<Ids>) -> io::Result<UnixListe
     replace(path, || give(path, owner))
 }
 
-/// Makes a socket after removing one that is there. What is no socket stays.
+/// Creates a socket after removing an existing one. A file of another type is not removed.
 fn replace(path: &Path, make: impl Fn() -> io::Result<UnixListener>) -> io::Result<UnixListener> {
     let (dir, name) = Dir::of(path)?;
     match dir.kind(name) {
@@ -132,18 +132,19 @@ fn replace(path: &Path, make: impl Fn() -> io::Result<UnixListener>) -> io::Resu
             dir.remove(name)?;
             warn!("socket {} exists, unlinked it", path.display());
         }
-        Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket")),
+        Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is not a socket exists")),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         Err(e) => return Err(e),
     }
     make()
 }
 
-/// Makes a socket of another user: in a directory that only root may enter, which it leaves when it is complete.
+/// Creates a socket that belongs to another user. It is made in a directory that only root may enter, and moved when it
+/// is complete.
 fn give(path: &Path, owner: Option<Ids>) -> io::Result<UnixListener> {
     let (dir, name) = Dir::of(path)?;
     let hidden = OsString::from(format!(".{}.{}", name.display(), std::process::id()));
-    // One that a killed process has left.
+    // A killed process may have left its directory.
     let _ = dir.subdir(&hidden, 0o700).map(|left| left.remove(SOCKET.as_ref()));
     let _ = dir.remove_dir(&hidden);
     let inner = dir.subdir(&hidden, 0o700)?;
@@ -163,9 +164,9 @@ const SOCKET: &str = "socket";
 fn give_by(inner: &Dir, owner: Option<Ids>) -> io::Result<UnixListener> {
     let stat = fstat(inner)?;
     if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user may enter its directory"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "its directory is open to other users"));
     }
-    // Nothing else leads there for sure, and the name of a socket has 107 bytes at most.
+    // Only the descriptor leads to this directory for sure. Also, the name of a socket has 107 bytes at most.
     let path = format!("/proc/self/fd/{}/{SOCKET}", inner.as_fd().as_raw_fd());
     let listener = with_mode(|| UnixListener::bind(path))?;
     if let Some(owner) = owner {
@@ -174,7 +175,7 @@ fn give_by(inner: &Dir, owner: Option<Ids>) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Makes something with mode 0660.
+/// Runs `make` with a umask for files of mode 0660.
 fn with_mode<T>(make: impl FnOnce() -> T) -> T {
     let before = umask(Mode::from_bits_truncate(0o117));
     let made = make();
@@ -182,12 +183,15 @@ fn with_mode<T>(make: impl FnOnce() -> T) -> T {
     made
 }
 
-/// A TCP port by its number, or its name in `/etc/services`.
+/// Returns the number of a TCP port, given as a number or by its name in `/etc/services`.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`] for a name that is not in the file.
 pub fn inet_port(name: &str) -> io::Result<u16> {
     if let Ok(port) = name.parse() {
         return Ok(port);
     }
-    // Not every host has the file.
+    // Some hosts do not have the file.
     let services = fs::read_to_string("/etc/services").unwrap_or_default();
     let found = services.lines().find_map(|line| {
         let mut words = line.split('#').next()?.split_whitespace();

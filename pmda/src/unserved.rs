@@ -1,4 +1,4 @@
-//! What the log says of values that an agent does not give.
+//! Log lines about values that an agent does not supply.
 
 use hashbrown::HashSet;
 use pmapi::{Error, Inst, PmId};
@@ -6,21 +6,20 @@ use tracing::{debug, error, warn};
 
 use crate::dynamic::Version;
 
-/// Logs why metrics and instances have no values, in the lines of pmdaFetch(3), which people and PCP's tests look for.
+/// Logs why metrics and instances have no values, in the words of pmdaFetch(3), which PCP's tests expect.
 ///
-/// Unlike there a metric or an instance that the agent has declared and knows nothing of is in the log once, not with
-/// every fetch, until names change.
+/// Unlike pmdaFetch(3), this logs an unknown metric or instance only once, until names change.
 #[derive(Debug, Default)]
 pub(crate) struct Unserved {
     unknown: HashSet<(PmId, Option<Inst>)>,
     version: Version,
 }
 
-/// Further ones are not in the log.
+/// Most metrics and instances that are remembered. Further ones are not logged.
 const MOST: usize = 4096;
 
 impl Unserved {
-    /// A fetch begins, and names are of this version.
+    /// Begins a fetch. A new version of the names forgets what was logged.
     pub(crate) fn begin(&mut self, version: Version) {
         if self.version != version {
             self.version = version;

@@ -7,39 +7,39 @@ use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgid, setgroups, setuid};
 use thiserror::Error;
 
-/// Why the process cannot become a user.
+/// The reason why the process cannot change to a user.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum UserError {
-    /// There is no such user.
+    /// The user does not exist.
     #[error("user {0:?} does not exist")]
     Unknown(String),
-    /// The process may not.
+    /// The kernel refused a step.
     #[error("{step} for user {user:?}: {errno}")]
     Refused {
-        /// The system call.
+        /// The function that failed.
         step: &'static str,
-        /// The user.
+        /// Name of the user.
         user: String,
-        /// Why.
+        /// The error of the function.
         errno: Errno,
     },
 }
 
-/// The numbers of a user.
+/// User and group ID of a user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ids {
     pub(crate) uid: Uid,
     pub(crate) gid: Gid,
 }
 
-/// Looks a user up: in `/etc/passwd`, where PCP's own user is, and else wherever the host keeps users.
-/// The first is cheap at a time when pmcd waits for the agent.
+/// Looks up a user: first in `/etc/passwd`, which has PCP's own user, and then in all databases of the host. Only the
+/// file is fast enough while pmcd waits for the agent.
 pub(crate) fn find(name: &str) -> Option<Ids> {
     let elsewhere = || User::from_name(name).ok().flatten().map(|user| Ids { uid: user.uid, gid: user.gid });
     in_file(Path::new("/etc/passwd"), name).or_else(elsewhere)
 }
 
-/// Looks a user up in a file as of passwd(5).
+/// Looks up a user in a file of the format of passwd(5).
 fn in_file(path: &Path, name: &str) -> Option<Ids> {
     let entry = |line: &str| {
         let mut fields = line.strip_prefix(name)?.strip_prefix(':')?.split(':');
@@ -49,14 +49,17 @@ fn in_file(path: &Path, name: &str) -> Option<Ids> {
     std::fs::read_to_string(path).unwrap_or_default().lines().find_map(entry)
 }
 
-/// Becomes a user, with its groups. A process that is not root's can only stay what it is.
+/// Changes the process to a user, with the groups of the user. Only root can change to another user.
+///
+/// # Errors
+/// [`UserError::Unknown`] for a user that does not exist, [`UserError::Refused`] with the function that failed.
 pub fn switch(name: &str) -> Result<(), UserError> {
     let user = find(name).ok_or_else(|| UserError::Unknown(name.to_owned()))?;
     let refused = |step| move |errno| UserError::Refused { step, user: name.to_owned(), errno };
     setgid(user.gid).map_err(refused("setgid"))?;
     match set_groups(name, user.gid) {
         Ok(()) => {}
-        // Only root can change them, and others stay who they are.
+        // Only root can change its groups; other users keep theirs.
         Err(Errno::EPERM) if !is_root() => {}
         Err(errno) => return Err(refused("initgroups")(errno)),
     }
@@ -71,14 +74,14 @@ fn set_groups(name: &str, gid: Gid) -> Result<(), Errno> {
     initgroups(&CString::new(name).map_err(|_| Errno::EINVAL)?, gid)
 }
 
-/// Whether to look users up is a matter of reading files.
+/// Returns whether looking up users only reads files.
 pub(crate) fn is_quick() -> bool {
     let nsswitch = std::fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default();
     ["passwd:", "group:"].iter().all(|database| are_in_file(&nsswitch, database))
 }
 
-/// Whether the host keeps users or groups in their file, as nsswitch.conf(5) says: then reading it is enough, and
-/// cheaper at a time when pmcd waits for the agent. systemd only adds users of its own.
+/// Returns whether nsswitch.conf(5) says that the host keeps users or groups in their file. Reading the file is then
+/// enough, and faster while pmcd waits for the agent. The source `systemd` only adds users of its own.
 fn are_in_file(nsswitch: &str, database: &str) -> bool {
     let sources = nsswitch.lines().find_map(|line| line.strip_prefix(database));
     sources.is_some_and(|sources| {
@@ -86,7 +89,7 @@ fn are_in_file(nsswitch: &str, database: &str) -> bool {
     })
 }
 
-/// The groups of a user by group(5), its own among them.
+/// Returns the groups of a user in a file of the format of group(5), with its own group first.
 fn groups(file: &str, name: &str, gid: Gid) -> Vec<Gid> {
     let of = |line: &str| {
         let (rest, members) = line.rsplit_once(':')?;
@@ -97,13 +100,13 @@ fn groups(file: &str, name: &str, gid: Gid) -> Vec<Gid> {
     std::iter::once(gid).chain(others).collect()
 }
 
-/// Whether a user may administrate agents: root, PCP's user, and the user of this process.
+/// Returns whether a user may administrate agents: root, PCP's user, and the user of this process.
 pub(crate) fn is_admin(uid: u32, pcp: &str) -> bool {
     let is_pcp = || in_file(Path::new("/etc/passwd"), pcp).is_some_and(|pcp| pcp.uid.as_raw() == uid);
     uid == 0 || uid == geteuid().as_raw() || is_pcp()
 }
 
-/// Whether the process may become another user.
+/// Returns whether the process may change to another user.
 pub(crate) fn is_root() -> bool {
     geteuid() == Uid::from_raw(0)
 }

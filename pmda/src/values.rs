@@ -1,4 +1,4 @@
-//! Where an agent puts values: straight into the answer.
+//! The values of a metric, which an agent puts directly into the answer.
 
 use pcp_pdu::event::Layout;
 use pcp_pdu::profile::Selection;
@@ -10,9 +10,9 @@ use crate::client::Client;
 use crate::event::EventQueue;
 use crate::unserved::Unserved;
 
-/// Takes the values of one metric, and puts those that the client wants into the answer.
+/// The values of one metric in an answer. Only those that the client wants are kept.
 ///
-/// A value is given in the metric's type, or in one that converts without loss.
+/// A value must have the metric's type, or a type that converts to it without loss.
 #[derive(Debug)]
 pub struct Values<'a> {
     out: &'a mut ResultWriter,
@@ -20,7 +20,7 @@ pub struct Values<'a> {
     desc: &'a Desc,
     selection: Selection<'a>,
     client: Client,
-    /// Of the last instance without a value; it counts when no instance has one.
+    /// Error of the last instance without a value; it counts when no instance has one.
     missing: Result,
 }
 
@@ -39,10 +39,11 @@ impl<'a> Values<'a> {
         self.missing
     }
 
-    /// The value of a singular metric, which has one. `PM_ERR_INST` for a metric with an instance domain.
+    /// Puts the value of a singular metric, which has only one.
     ///
-    /// `PM_ERR_TYPE`, `PM_ERR_SIGN` or `PM_ERR_TRUNC` when the value does not convert to the
-    /// metric's type without loss, `PM_ERR_TOOBIG` for more than 16 MiB.
+    /// # Errors
+    /// `PM_ERR_INST` for a metric with an instance domain. `PM_ERR_TYPE`, `PM_ERR_SIGN` or `PM_ERR_TRUNC` when the
+    /// value does not convert to the metric's type without loss. `PM_ERR_TOOBIG` for more than 16 MiB.
     #[inline]
     pub fn put<'v>(&mut self, value: impl Into<Atom<'v>>) -> Result {
         if self.desc.indom.is_some() {
@@ -51,11 +52,13 @@ impl<'a> Values<'a> {
         self.push(None, value.into())
     }
 
-    /// The value of an instance; nothing happens when the client does not want it. Instances come
-    /// out in the order in which they are put. `PM_ERR_INST` for a singular metric; else as
-    /// [`Values::put`].
+    /// Puts the value of an instance, unless the client does not want it. Instances are sent in the order in which they
+    /// are put. A metric with several values of the same instance fails with `PM_ERR_INST` at the end of
+    /// [`Agent::fetch`](crate::Agent::fetch).
     ///
-    /// A metric of which an instance has several values fails with `PM_ERR_INST`.
+    /// # Errors
+    /// `PM_ERR_INST` for a singular metric. `PM_ERR_TYPE`, `PM_ERR_SIGN` or `PM_ERR_TRUNC` when the value does not
+    /// convert to the metric's type without loss. `PM_ERR_TOOBIG` for more than 16 MiB.
     #[inline]
     pub fn put_inst<'v>(&mut self, inst: Inst, value: impl Into<Atom<'v>>) -> Result {
         if self.desc.indom.is_none() {
@@ -67,9 +70,11 @@ impl<'a> Values<'a> {
         self.push(Some(inst), value.into())
     }
 
-    /// The value of each active instance of a cache that the client wants, in the order of their
-    /// numbers. When the client names a few instances of a large domain only these are looked at.
-    /// Errors as with [`Values::put_inst`].
+    /// Puts the values of all active instances of a cache that the client wants, in the order of their numbers. When
+    /// the client names a few instances of a large domain, only these are looked up.
+    ///
+    /// # Errors
+    /// The errors of [`Values::put_inst`].
     pub fn put_each<'v, T, V: Into<Atom<'v>>>(&mut self, cache: &'v Cache<T>, value: impl Fn(&'v T) -> V) -> Result {
         if self.desc.indom.is_none() {
             return Err(Error::INST);
@@ -82,11 +87,13 @@ impl<'a> Values<'a> {
         cache.values().filter(|(inst, _)| selection.includes(*inst)).try_for_each(|(inst, of)| push(inst, of))
     }
 
-    /// The events that the client has not read, of a metric of type [`Type::Event`] or
-    /// [`Type::HighResEvent`]: no value when there are none (pmdaEventQueueRecords(3)). The client has
-    /// read them then, in all metrics of this type.
+    /// Puts the events that the client has not read yet, for a metric of type [`Type::Event`] or [`Type::HighResEvent`]
+    /// (pmdaEventQueueRecords(3)). Without events there is no value. The client has then read them in all metrics of
+    /// this type.
     ///
-    /// `PM_ERR_PERMISSION` for a client that has no access to the queue.
+    /// # Errors
+    /// `PM_ERR_INST` for a metric with an instance domain, `PM_ERR_TYPE` for a metric of another type.
+    /// `PM_ERR_PERMISSION` for a client without access to the queue.
     pub fn put_events(&mut self, queue: &EventQueue) -> Result {
         if self.desc.indom.is_some() {
             return Err(Error::INST);
@@ -94,7 +101,12 @@ impl<'a> Values<'a> {
         self.push_events(None, queue)
     }
 
-    /// The same for an instance; when the client does not want it, its events stay unread.
+    /// Puts the events that the client has not read yet, for an instance. When the client does not want the instance,
+    /// its events stay unread.
+    ///
+    /// # Errors
+    /// `PM_ERR_INST` for a singular metric, `PM_ERR_TYPE` for a metric of another type than an event type.
+    /// `PM_ERR_PERMISSION` for a client without access to the queue.
     pub fn put_inst_events(&mut self, inst: Inst, queue: &EventQueue) -> Result {
         if self.desc.indom.is_none() {
             return Err(Error::INST);
@@ -111,8 +123,8 @@ impl<'a> Values<'a> {
         queue.read(self.client, layout, |events| self.out.push(inst, self.desc.ty, events))
     }
 
-    /// That an instance has no value, and why. The others keep theirs; the reason is seen when no
-    /// instance has a value.
+    /// Records that `inst` has no value because of `error`. Other instances keep their values. Clients see the error
+    /// only when no instance has a value.
     pub fn fail_inst(&mut self, inst: Inst, error: Error) {
         if self.selection.includes(inst) {
             self.unserved.log(self.desc.pmid, Some(inst), error);
@@ -120,30 +132,30 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Whether the client wants an instance: an expensive value may be skipped otherwise.
+    /// Returns whether the client wants an instance, so that an expensive value can be skipped.
     #[inline]
     pub fn wants(&self, inst: Inst) -> bool {
         self.selection.includes(inst)
     }
 
-    /// Which instances the client wants; with [`Selection::named`] a few of a large domain are found
-    /// without going through all.
+    /// Returns the instances that the client wants. [`Selection::named`] finds a few of a large domain without a walk
+    /// through all.
     pub fn selection(&self) -> Selection<'a> {
         self.selection
     }
 
-    /// The client that gets the values.
+    /// Returns the client that gets the values.
     pub fn client(&self) -> Client {
         self.client
     }
 
-    /// Another metric of the agent, as a parameter in an
+    /// Returns the PMID of another metric of the agent, for a parameter in an
     /// [`EventArray`](pcp_pdu::event::EventArray).
     pub fn pmid(&self, item: Item) -> PmId {
         PmId::new(self.desc.pmid.domain(), item)
     }
 
-    /// The metric's descriptor.
+    /// Returns the metric's descriptor.
     pub fn desc(&self) -> &'a Desc {
         self.desc
     }
@@ -157,7 +169,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// A number as another type, if nothing is lost.
+/// Converts a number to another type, if nothing is lost.
 pub(crate) fn convert<'v>(value: Atom<'v>, ty: Type) -> Result<Atom<'v>> {
     let whole = match value {
         Atom::I32(v) => i128::from(v),

@@ -1,4 +1,4 @@
-//! A configuration file that is read again when it changes.
+//! A configuration file that is reloaded when it changes.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A file, and what was last seen of it.
+/// A file and its last known state.
 #[derive(Debug)]
 pub struct Watch {
     path: PathBuf,
@@ -23,16 +23,17 @@ enum Seen {
 /// The content that was read last.
 #[derive(Debug)]
 struct Content {
-    /// The open file, and its state before it was read.
+    /// The open file.
     file: File,
+    /// State of the file before it was read.
     state: State,
-    /// When its path was last looked up.
+    /// Time of the last look-up of the path.
     looked_up: Instant,
-    /// What was read, and until when the file may be written again without another state.
+    /// The content, and the time until which a write may leave the state unchanged.
     recent: Option<(Instant, Vec<u8>)>,
 }
 
-/// Changes whenever a file is written, replaced, renamed or removed.
+/// State of a file, which changes whenever the file is written, replaced, renamed or removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct State {
     inode: (u64, u64),
@@ -53,8 +54,8 @@ impl State {
         }
     }
 
-    /// For how long the file may be written again without another state: its times are those of a clock that ticks, and
-    /// which may be ahead of this one, or may be set back.
+    /// Returns for how long the file may be written again without a change of its state. The times of a file come from
+    /// a clock with coarse ticks, which may be ahead of the system's clock or be set back.
     fn tick(&self) -> Option<Duration> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seconds = u64::try_from(self.changed.0).unwrap_or_default();
@@ -64,32 +65,31 @@ impl State {
     }
 }
 
-/// How long a directory or a symbolic link on the way may change unnoticed.
+/// Longest time for which a change of a directory or symbolic link in the path may go unnoticed.
 const PATH: Duration = Duration::from_secs(1);
 
-/// The coarsest clock that the kernel has for files ticks a hundred times a second; twice that.
+/// Twice the coarsest tick of the kernel's clock for files, which is 10 ms.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The times of some file systems are whole seconds, or even ones.
+/// Tick of file systems whose times are whole seconds, or even ones.
 const SECONDS: Duration = Duration::from_secs(2);
 
 /// Longest file that is read, in bytes.
 const LONGEST: u64 = 1 << 26;
 
 impl Watch {
-    /// Watches a file that may be there or not.
+    /// Watches a file, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Watch { path: path.into(), seen: Seen::Nothing }
     }
 
-    /// The content, if the file is not what it was at the last call: at first always. A failure,
-    /// such as the absence of the file, comes once, until there is another one or the file is back. What is no regular
-    /// file, or longer than 64 MiB, is a failure.
+    /// Returns the content if the file has changed since the last call; the first call always returns it. A failure,
+    /// such as a missing file, is returned once, until another failure or the return of the file. A file that is not
+    /// regular, or longer than 64 MiB, is a failure.
     ///
-    /// While nothing changes this costs one system call, which looks at the open file and not at its
-    /// path: another file in its place is seen at once, another directory or symbolic link on the way
-    /// to it within a second. Just after a change the file is read again at each call, because it may have been written
-    /// once more within one tick of its file system's clock.
+    /// Without a change this costs one system call, on the open file and not on its path. A replaced file is seen at
+    /// once; a changed directory or symbolic link in its path within a second. Just after a change, each call reads the
+    /// file again, because another write may fall into the same tick of the file system's clock.
     pub fn changed(&mut self) -> Option<io::Result<Vec<u8>>> {
         if let Seen::Content(content) = &mut self.seen
             && content.is_same(&self.path)
@@ -111,27 +111,27 @@ impl Watch {
 
     fn read(&self) -> io::Result<(Vec<u8>, Content)> {
         let file = pmapi::file::open(&self.path)?;
-        // Before the content: what is written in between counts as a change.
+        // The state is taken before the content, so that a write in between counts as a change.
         let state = State::of(&file.metadata()?);
         let bytes = pmapi::file::read_from(&file, LONGEST)?;
         let recent = state.tick().map(|tick| (Instant::now() + tick, bytes.clone()));
         Ok((bytes, Content { file, state, looked_up: Instant::now(), recent }))
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
 impl Content {
-    /// Whether the file is what it was.
+    /// Returns whether the file is unchanged.
     fn is_same(&mut self, path: &Path) -> bool {
         if !self.file.metadata().is_ok_and(|m| State::of(&m) == self.state) {
             return false;
         }
         if let Some((until, bytes)) = &self.recent {
-            // Looked at before the file is read: what is written later has another state.
+            // The time is taken before the file is read: a later write changes the state.
             let is_last = Instant::now() >= *until;
             if !holds(&self.file, bytes) {
                 return false;
@@ -150,7 +150,7 @@ impl Content {
     }
 }
 
-/// Whether a file has this content.
+/// Returns whether a file has this content.
 fn holds(file: &File, mut bytes: &[u8]) -> bool {
     let mut buffer = [0; 4096];
     let mut at = 0;

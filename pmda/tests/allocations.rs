@@ -50,7 +50,7 @@ fn steady_requests_allocate_nothing() {
     add("one line", &|out| TextReq::new(subject, TextKind::OneLine).encode(out, 0));
     add("help", &|out| TextReq::new(Subject::InDom(InDom::new(domain, zoo::FIXED)), TextKind::Help).encode(out, 0));
 
-    // Of metrics that come and go.
+    // Requests for dynamic metrics.
     add("name", &|out| names::encode_names(out, 0, false, [(Node::Leaf, &b"zoo.dyn.guest"[..])]));
     add("names", &|out| names::encode_ids(out, 0, 0, &[Some(pmid(zoo::GUESTS))]));
     add("text", &|out| TextReq::new(Subject::Metric(pmid(zoo::GUEST)), TextKind::Help).encode(out, 0));
@@ -66,7 +66,7 @@ fn steady_requests_allocate_nothing() {
             Reply::None => 0,
         }
     };
-    // The first rounds find the sizes of the buffers.
+    // The first rounds grow the buffers.
     for _ in 0..3 {
         requests.iter().for_each(|(_, bytes)| _ = exchange(bytes));
     }
@@ -81,7 +81,7 @@ fn events_take_no_memory_but_their_own() {
     let domain = Domain::new(stage::DOMAIN).unwrap();
     let mut engine = Engine::<Stage>::new(domain, Config::new(b"", [])).unwrap();
     let mut request = Vec::new();
-    // After each fetch 100 events come in, without parameters to be kept.
+    // After each fetch the agent adds 100 events without parameters.
     let pmids = [stage::FLOOD, stage::VISITS].map(|item| Some(PmId::new(domain, item)));
     metadata::encode_fetch(&mut request, 7, 0, pmids.into_iter()).unwrap();
     let header = Header::parse(&request).unwrap().unwrap();
@@ -94,7 +94,7 @@ fn events_take_no_memory_but_their_own() {
     assert_eq!(allocated.count_total, 0);
 }
 
-/// The tests above cannot pass by counting nothing.
+/// Checks that the counter counts, because the tests above expect zero.
 #[test]
 fn an_allocation_is_counted() {
     assert_eq!(measure(|| drop(std::hint::black_box(vec![1u8; 100]))).count_total, 1);

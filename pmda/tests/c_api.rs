@@ -1,4 +1,4 @@
-//! The table of what stands for C's `pmda.h` leaves nothing out and makes nothing up.
+//! The table in `c_api.md` has all names of C's `pmda.h`, and no others.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -9,7 +9,7 @@ use testkit::Pcp;
 
 const TABLE: &str = include_str!("../src/c_api.md");
 
-/// Everything between back quotes in the first column.
+/// Returns all names between back quotes in the first column.
 fn explained() -> BTreeSet<String> {
     let rows = TABLE.lines().filter_map(|line| line.strip_prefix("| "));
     let quoted = rows.filter_map(|row| row.split(" | ").next()).flat_map(|cell| cell.split('`').skip(1).step_by(2));
@@ -26,7 +26,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// The names of the fields of a structure's body: the last word before each end, without arguments.
+/// Returns the names of the fields in a structure's body: the last word before each end, without arguments.
 fn fields(body: &str) -> Vec<String> {
     let field = |statement: &str| {
         let statement = statement.split_once("(*").map_or(statement, |(_, name)| name.split(')').next().unwrap());
@@ -36,14 +36,14 @@ fn fields(body: &str) -> Vec<String> {
     body.split([';', '{', '}']).filter(|statement| !statement.trim().is_empty()).flat_map(field).collect()
 }
 
-/// What a header declares: functions, types and macros by their names, and the fields of structures.
+/// Returns the names that a header declares: functions, types, macros, and the fields of structures.
 fn declared(header: &str) -> BTreeSet<String> {
     let text = without_comments(header).replace("\\\n", " ");
     let ours = |word: &&str| {
         let word = word.trim_start_matches('_');
         word.starts_with("pmda") || word.starts_with("PMDA") || word == "pmDSO"
     };
-    // Conditions, and a word in a text.
+    // These are macros of conditions, and a word in a text.
     let guards = ["PMDA_H", "PMDA_INTERNAL", "PMDA"];
     let mut names: BTreeSet<String> =
         words(&text).filter(ours).filter(|word| !guards.contains(word)).map(str::to_owned).collect();
@@ -71,7 +71,7 @@ fn everything_of_the_header_is_explained() {
     assert!(declared.len() > 250, "{declared:?}");
     let missing: Vec<_> = declared.difference(&explained).collect();
     assert!(missing.is_empty(), "{missing:?}");
-    // The table names nothing else, but what newer versions have.
+    // All other names in the table are those of newer versions.
     let newer = ["PMDA_CACHE_WRITE", "PMDA_UNITS", "PMDA_EXTRAUNITS", "pmdaSortInstances"];
     let newer = |name: &str| newer.contains(&name) || (name.starts_with("pmda") && name.contains("Result"));
     let unknown: Vec<_> = explained.difference(&declared).filter(|name| !newer(name)).collect();

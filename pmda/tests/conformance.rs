@@ -1,5 +1,5 @@
-//! One suite of requests over each host of an agent: in this process, a session over a socket, a process
-//! over a pipe, and a shared object.
+//! One suite of requests for each host of an agent: in this process, a session over a socket, a process over a pipe,
+//! and a shared object.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -66,12 +66,12 @@ fn over_a_socket() {
     assert!(collector.as_client(3).attribute(Attribute::USERID, "1000").unwrap());
     assert!(collector.end_client().unwrap());
     drop(collector);
-    // The end of file ends the session, and everything has arrived in order.
+    // The end of file ends the session, after everything has arrived in order.
     let told = agent.join().unwrap();
     assert_eq!(told[told.len() - 2..], ["3: UserId(1000), uid Some(1000)", "close 3"]);
 }
 
-/// What Cargo has made of an example.
+/// Returns the path of an example that Cargo has built.
 fn example(name: &str) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let path = exe.ancestors().nth(2).unwrap().join("examples").join(name);
@@ -112,7 +112,7 @@ fn conformance(agent: &mut Collector<impl Channel>) {
 }
 
 fn dynamic_names(agent: &mut Collector<impl Channel>) {
-    // Declared metrics are pmcd's own business.
+    // pmcd answers for the names of declared metrics itself.
     assert_eq!(refused(agent.pmid("zoo.stored")), Error::NAME);
     assert_eq!(refused(agent.names(pmid(STORED))), Error::PMID);
     assert_eq!(agent.pmid("zoo.dyn.guest").unwrap(), pmid(GUEST));
@@ -120,7 +120,7 @@ fn dynamic_names(agent: &mut Collector<impl Channel>) {
     for name in [".", "zoo", "zoo.dyn", "zoo.dyn.", "zoo.dyn.house", "zoo.dyn.guest.x", "zoo.dyn.gues", "dyn.guest"] {
         assert_eq!(refused(agent.pmid(name)), Error::NAME, "{name:?}");
     }
-    // The newest first, as pmdaTreeName and pmdaTreeChildren have them.
+    // The newest name is the first, as with pmdaTreeName and pmdaTreeChildren.
     assert_eq!(agent.names(pmid(GUESTS)).unwrap(), ["zoo.more.guests", "zoo.dyn.house.guests"]);
     let foreign = PmId::new(Domain::new(9).unwrap(), GUEST);
     assert_eq!(refused(agent.names(foreign)), Error::PMID);
@@ -137,7 +137,7 @@ fn dynamic_names(agent: &mut Collector<impl Channel>) {
         assert_eq!(refused(agent.children(name)), Error::NAME, "{name:?}");
         assert_eq!(refused(agent.traverse(name)), Error::NAME, "{name:?}");
     }
-    // Clients are told with the next values, once.
+    // Clients are notified once, with the next values.
     let mut changes = || agent.fetch(&[pmid(LEVEL)]).unwrap().changes();
     assert_eq!([changes(), changes()], [Changes::NAMES, Changes::default()]);
     agent.store(pmid(zoo::HERD), None, Atom::U32(0)).unwrap();
@@ -175,7 +175,7 @@ fn values_of_every_type(agent: &mut Collector<impl Channel>) {
         let expected = (0..10).filter(|n| *n != 4).map(|n| (inst(n), zoo::value(ty, n.into())));
         assert!(values.iter().eq(expected), "{ty:?}");
     }
-    // All in one request: blocks of several metrics follow each other.
+    // One request for all makes the blocks of several metrics follow each other.
     let all: Vec<PmId> = (0..8).flat_map(|i| [pmid(Item::new(0, i)), pmid(Item::new(1, i))]).collect();
     let fetched = agent.fetch(&all).unwrap();
     for (set, wanted) in fetched.sets().zip(&all) {
@@ -199,10 +199,10 @@ fn errors_stay_with_their_metric(agent: &mut Collector<impl Channel>) {
     );
     let last: Vec<_> = fetched.sets().last().unwrap().values().map(|(_, raw)| raw.atom(Type::I64)).collect();
     assert_eq!(last, [Ok(Atom::I64(10)), Ok(Atom::I64(20))]);
-    // A value without an instance where there are instances, and the reverse.
+    // A metric with instances gets a value without one, and a singular metric a value with one.
     let fetched = agent.fetch(&[zoo::ONE_FOR_ALL, zoo::INST_OF_NONE].map(pmid)).unwrap();
     assert!(fetched.sets().all(|set| set.error == Some(Error::INST)));
-    // Another agent's metrics are no metrics of this one.
+    // The agent does not know metrics of another agent.
     let foreign = PmId::new(Domain::new(1).unwrap(), LEVEL);
     assert_eq!(agent.fetch(&[foreign]).unwrap().sets().next().unwrap().error, Some(Error::PMID));
 }
@@ -216,15 +216,15 @@ fn profiles(agent: &mut Collector<impl Channel>) {
         let values = agent.values(pmid(item)).unwrap();
         values.iter().map(|(inst, _)| inst.unwrap().word()).collect()
     };
-    // Number 4 is hidden, and there is no 99.
+    // Instance 4 is hidden, and 99 does not exist.
     assert_eq!(insts(agent, Item::new(1, 3)), [2, 8]);
     assert_eq!(insts(agent, MANY), [2, 8]);
     assert_eq!(insts(agent, LEVEL), [3]);
-    // The one instance that is left has no value: the reason is seen.
+    // The only selected instance has no value, so that its error is seen.
     let fetched = agent.fetch(&[pmid(PARTLY)]).unwrap();
     assert_eq!(fetched.sets().next().unwrap().error, Some(Error::VALUE));
     agent.set_profile(Profile::new(State::Exclude));
-    // An instance that nobody wants does not fail either.
+    // An instance outside of the profile does not fail either.
     let fetched = agent.fetch(&[LEVEL, STORED, PARTLY].map(pmid)).unwrap();
     assert!(fetched.sets().map(|set| (set.error, set.len())).eq([(None, 0), (None, 1), (None, 0)]));
     agent.set_profile(Profile::default());
@@ -287,7 +287,7 @@ fn labels(agent: &mut Collector<impl Channel>) {
     let mut profile = Profile::default();
     profile.set(indom(CACHED), State::Exclude, &[Inst::new(2), Inst::new(4)]);
     agent.set_profile(profile);
-    // The profile goes out with the next fetch.
+    // The profile is sent with the next fetch.
     agent.fetch(&[pmid(LEVEL)]).unwrap();
     let sets = agent.labels(LabelTarget::Instances(Some(indom(CACHED)))).unwrap();
     assert!(sets.iter().map(|(inst, _)| *inst).eq([inst(2)]));
@@ -319,7 +319,7 @@ fn stores(agent: &mut Collector<impl Channel>) {
     assert_eq!(refused(agent.store(pmid(STORED), None, Atom::U32(1))), Error::CONV);
     assert_eq!(refused(agent.store(pmid(PARTLY), inst(3), Atom::U32(1))), Error::PERMISSION);
     assert_eq!(refused(agent.store(pmid(Item::new(9, 9)), None, Atom::U32(1))), Error::PMID);
-    // A refused value ends the request; those before it have been taken.
+    // A refused value ends the request; the values before it stay stored.
     let values = [
         (pmid(LEVEL), inst(3), Atom::I64(5)),
         (pmid(LEVEL), inst(9), Atom::I64(6)),

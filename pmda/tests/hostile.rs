@@ -1,5 +1,5 @@
-//! Bytes that no pmcd sends: never a panic, never memory out of proportion, and the outcome that
-//! libpcp_pmda intends: an error PDU, nothing, or the end of the session.
+//! Bytes that no pmcd sends. The agent never panics, never uses memory out of proportion, and has the outcome that
+//! `libpcp_pmda` intends: an error PDU, nothing, or the end of the session.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -16,14 +16,14 @@ use pmda::{Engine, Reply};
 use proptest::prelude::*;
 use zoo::Zoo;
 
-/// What PCP's dbpmda sent to its agents, for the domain of the zoo.
+/// Requests of PCP's dbpmda to its agents, changed to the domain of `zoo`.
 static REQUESTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let captured = include_str!("../../pdu/tests/data/pdus.hex").lines().filter_map(|line| line.strip_prefix("> "));
     let bytes = |line: &str| -> Vec<u8> {
         line.as_bytes().chunks(2).map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
     };
     let domain = |mut pdu: Vec<u8>| {
-        // 253 and 29 are the domains of the agents that were asked; the word's upper half tells them.
+        // The captured agents have the domains 253 and 29, in the upper half of a word.
         for i in (12..pdu.len().saturating_sub(3)).step_by(4) {
             if [[0x3f, 0x40], [0x07, 0x40]].contains(&[pdu[i], pdu[i + 1]]) {
                 pdu[i..i + 2].copy_from_slice(&[0x64, 0x00]);
@@ -38,7 +38,7 @@ fn engine() -> Engine<Zoo> {
     Engine::new(Domain::new(zoo::DOMAIN).unwrap(), Config::new(b"", [])).unwrap()
 }
 
-/// The type of the reply, which must itself be a good PDU.
+/// Returns the type of the reply, which must itself be a valid PDU.
 fn reply(engine: &mut Engine<Zoo>, header: Header, bytes: &[u8]) -> Option<(PduType, Option<Error>)> {
     let Reply::Pdu(head, rest) = engine.handle(header, bytes) else { return None };
     let bytes = [head, rest].concat();
@@ -121,7 +121,7 @@ proptest! {
     }
 }
 
-/// Gives a few bytes at a time.
+/// A reader that returns a few bytes at a time.
 struct Chunks<'a>(&'a [u8], usize);
 
 impl Read for Chunks<'_> {

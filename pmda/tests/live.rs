@@ -1,5 +1,5 @@
-//! Events, clients, states and types over each host of an agent: in this process, a session over a
-//! socket, a process over a pipe, and a shared object.
+//! Events, clients, states and types for each host of an agent: in this process, a session over a socket, a process
+//! over a pipe, and a shared object.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -50,7 +50,7 @@ fn over_a_socket(not_ready: bool) -> (std::thread::JoinHandle<()>, Collector<Str
 fn in_the_same_process() {
     let mut agent = Collector::new(Local::<Stage>::new().unwrap());
     conformance(&mut agent);
-    // Nobody could tell pmcd when the agent is ready again.
+    // This host cannot notify pmcd that the agent is ready again.
     agent.store(pmid(NOT_READY), None, Atom::U32(3_600_000)).unwrap();
     assert_eq!(refused(agent.desc(pmid(UID))), Error::AGAIN);
 }
@@ -71,7 +71,7 @@ fn as_a_process() {
     command.arg("-l").arg(&log);
     let mut agent = Launch::pipe(command).start().unwrap();
     conformance(&mut agent);
-    // What the agent prints does not come between the PDUs.
+    // The agent's output does not get between the PDUs.
     agent.value(pmid(PRINT)).unwrap();
     agent.close();
     let log = std::fs::read_to_string(log).unwrap();
@@ -116,7 +116,7 @@ fn conformance(agent: &mut Collector<impl Channel>) {
     types(agent);
 }
 
-/// What a client gets from an event metric: seconds, flags or the number of missed ones, and the number.
+/// Returns the events that a client gets: seconds, flags or the number of missed events, and the event's number.
 fn events(agent: &mut Collector<impl Channel>, item: Item, inst: Option<u32>) -> Vec<(i64, u32, Option<u64>)> {
     let fetched = agent.fetch(&[pmid(item)]).unwrap();
     let set = fetched.sets().next().unwrap();
@@ -133,7 +133,7 @@ fn events(agent: &mut Collector<impl Channel>, item: Item, inst: Option<u32>) ->
         if record.flags.contains(EventFlags::MISSED) {
             return (record.time.seconds, record.missed, None);
         }
-        // The other layout has no nanoseconds.
+        // The other layout has microseconds.
         assert_eq!(record.time.nanoseconds, if layout == Layout::Nano { 2_000_003 } else { 2_000_000 });
         let params: Vec<_> = record.params().collect();
         let [(Some(number), Atom::U64(n)), (Some(text), Atom::String(b"stored"))] = params[..] else {
@@ -157,7 +157,7 @@ fn number(agent: &mut Collector<impl Channel>, item: Item) -> u64 {
     }
 }
 
-/// As pmcd tells an agent that has asked for it.
+/// Sends an attribute of a client, as pmcd does to an agent that has asked for it.
 fn tell(agent: &mut Collector<impl Channel>, attribute: Attribute, value: &str) {
     agent.send_raw(|out, from| Attr { attribute, value: value.as_bytes() }.encode(out, from)).unwrap();
 }
@@ -178,13 +178,13 @@ fn events_for_each_client(agent: &mut Collector<impl Channel>) {
     let [count, bytes, memory, clients] = STATISTICS.map(|item| number(agent, item));
     assert_eq!((count, clients), (4, 2));
     assert!(memory > 0 && bytes == 4 * memory);
-    // The queue holds 4096 bytes, however much comes and whoever does not read.
+    // The queue holds 4096 bytes, however many events are added and not read.
     add(agent, 5..200);
     let found = events(agent.as_client(1), RECORDS, None);
     let kept = found.len() as u32 - 1;
     assert!((20..80).contains(&kept), "{kept}");
     let missed = 199 - 3 - kept;
-    // At the time of the next.
+    // The record of missed events has the time of the next event.
     assert_eq!(found[0], (1000 + i64::from(200 - kept), missed, None));
     assert!(found[1..].iter().copied().eq((200 - kept..200).map(row)));
     assert_eq!(agent.value(pmid(STATISTICS[3])).unwrap(), Atom::U64(2));
@@ -192,7 +192,7 @@ fn events_for_each_client(agent: &mut Collector<impl Channel>) {
     agent.as_client(1);
     assert_eq!(agent.value(pmid(STATISTICS[3])).unwrap(), Atom::U64(1));
     assert_eq!(agent.value(pmid(STATISTICS[2])).unwrap(), Atom::U64(0));
-    // A queue with access by filter.
+    // A filter gives access to this queue.
     let fetch = |agent: &mut Collector<_>| agent.fetch(&[pmid(FILTERED)]).unwrap().sets().next().unwrap().error;
     assert_eq!(fetch(agent.as_client(1)), Some(Error::PERMISSION));
     assert_eq!(refused(agent.as_client(2).store(pmid(FILTERED), None, Atom::from("all"))), Error::CONV);
@@ -201,13 +201,13 @@ fn events_for_each_client(agent: &mut Collector<impl Channel>) {
     add(agent, [776, 777, 778]);
     assert_eq!(events(agent.as_client(2), FILTERED, None), [row(777)]);
     agent.end_client().unwrap();
-    // A queue that keeps: the last are there for a new client, with nanoseconds here.
+    // A queue that keeps events has the latest for a new client, here with nanoseconds.
     let past = events(agent.as_client(2), HIGHRES, None);
     assert_eq!(past.last(), Some(&row(778)));
     assert_eq!(events(agent.as_client(2), HIGHRES, None), []);
     agent.end_client().unwrap();
     assert_eq!(fetch(agent.as_client(2)), Some(Error::PERMISSION));
-    // Parameters are metrics without values, and no other type holds events.
+    // Parameters are metrics without values, and metrics of other types hold no events.
     let fetched = agent.as_client(0).fetch(&[P_STRING, MISFIT].map(pmid)).unwrap();
     assert!(fetched.sets().map(|set| (set.error, set.len())).eq([(None, 0), (Some(Error::TYPE), 0)]));
     assert_eq!(agent.desc(pmid(P_STRING)).unwrap().ty, Type::String);
@@ -239,7 +239,7 @@ fn clients_are_known_and_forgotten(agent: &mut Collector<impl Channel>) {
     tell(agent, Attribute::CONTAINER, "");
     assert_eq!(agent.value(pmid(CONTAINER)).unwrap(), Atom::from("none"));
     assert!(no_value(agent.as_client(8), UID));
-    // Only root stores.
+    // Only root may store.
     let secret = Atom::U32(5);
     assert_eq!(refused(agent.as_client(7).store(pmid(SECRET), None, secret)), Error::PERMISSION);
     assert_eq!(refused(agent.as_client(8).store(pmid(SECRET), None, secret)), Error::PERMISSION);
@@ -251,7 +251,7 @@ fn clients_are_known_and_forgotten(agent: &mut Collector<impl Channel>) {
     }
     for client in [7, 9] {
         agent.as_client(client).end_client().unwrap();
-        // The next one with this number is another one.
+        // The next client with this number has no known user.
         assert!(no_value(agent, UID));
     }
     assert_eq!(agent.value(pmid(VISITORS)).unwrap(), Atom::U64(1));
@@ -263,7 +263,7 @@ fn clients_are_known_and_forgotten(agent: &mut Collector<impl Channel>) {
 fn panics_are_errors(agent: &mut Collector<impl Channel>) {
     let before = agent.fetch(&[UID, PANIC, AGGREGATE].map(pmid)).unwrap().sets().map(|set| set.len()).sum::<usize>();
     agent.store(pmid(PANIC), None, Atom::U32(1)).unwrap();
-    // The panic comes in the middle of the result.
+    // The panic happens in the middle of the result.
     assert_eq!(refused(agent.fetch(&[UID, AGGREGATE, PANIC, AGGREGATE].map(pmid))), Error::GENERIC);
     assert_eq!(agent.value(pmid(PANIC)).unwrap(), Atom::U32(1));
     let after = agent.fetch(&[UID, PANIC, AGGREGATE].map(pmid)).unwrap().sets().map(|set| set.len()).sum::<usize>();
@@ -295,7 +295,7 @@ fn done_comes_after_the_answer(agent: &mut Collector<impl Channel>) {
     let done = agent.as_client(4).value(pmid(DONE)).unwrap();
     let Atom::String(text) = done else { panic!("{done:?}") };
     let text = String::from_utf8_lossy(text);
-    // The descriptor of the metric itself has been asked for since.
+    // The last request was for the descriptor of this metric.
     assert_eq!(text, format!("Text/3 InstanceLabels({TWO:?})/3 Desc({DONE:?})/4"));
     agent.as_client(0);
 }
@@ -322,13 +322,13 @@ fn an_agent_that_is_not_ready_says_so_and_when_it_is() {
     assert_eq!(agent.value(pmid(UID)).unwrap(), Atom::U32(0));
     assert_eq!(agent.value(pmid(VISITS)).unwrap(), Atom::U32(1));
     agent.store(pmid(NOT_READY), None, Atom::U32(50)).unwrap();
-    // pmcd does not look for that among answers about names.
+    // pmcd ignores this error in answers about names.
     assert!(matches!(agent.children("stage"), Err(collector::Error::Agent(Error::AGAIN))));
     assert_eq!(agent.state(), State::Ready);
     assert!(matches!(agent.value(pmid(UID)), Err(collector::Error::NotReady)));
     assert_eq!(agent.state(), State::NotReady);
     assert!(agent.wait_ready(None).unwrap());
-    // pmcd has not told who went and came meanwhile: nobody is taken for somebody else.
+    // pmcd did not report which clients came and went meanwhile, so that no client is known.
     assert_eq!(agent.fetch(&[pmid(UID)]).unwrap().sets().next().unwrap().error, Some(Error::VALUE));
     assert_eq!(agent.value(pmid(VISITS)).unwrap(), Atom::U32(1));
     assert_eq!(agent.value(pmid(PANIC)).unwrap(), Atom::U32(0));

@@ -1,5 +1,5 @@
-//! Every bad PDU leaves a line in the log. Alone in its program: whether tracing records an event is
-//! decided for the whole process.
+//! Every invalid PDU leaves a line in the log. The test has a program of its own, because tracing decides for the whole
+//! process whether to record an event.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,7 +13,7 @@ use pmapi::{Domain, config::Config};
 use pmda::Engine;
 use zoo::Zoo;
 
-/// Collects a log.
+/// A writer that collects a log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! What is wrong with an agent's declarations is said at the start, all of it.
+//! All mistakes in an agent's declarations are reported together when it starts.
 
 #![allow(clippy::unwrap_used)]
 
@@ -40,11 +40,11 @@ fn every_mistake_is_named() {
         "metrics careless.a and careless.b: both are item 0.2",
         "metric careless.a: there are metrics below it",
         "metric careless.a.below: instance domain 9 is not declared",
-        "careless.c: the help in one line has several",
+        "careless.c: the one-line help has several lines",
         "labels of metric careless.c: label text is not a JSON object",
         "metric careless.d: restricted, but Agent::WANTS has no Flags::AUTHORIZE",
-        "instance domain 1: instance 1 (\"z\") is there twice",
-        "instance domain 1: instance 2 (\"x\") is there twice",
+        "instance domain 1: instance 1 (\"z\") is declared twice",
+        "instance domain 1: instance 2 (\"x\") is declared twice",
         "instance domain 1: declared twice",
         "instance domain 1: instance 0 has no name",
         "labels: ",
@@ -91,7 +91,7 @@ fn a_mistake_in_a_dynamic_metric_changes_nothing() {
         (metric("dynamic.files.", 2), "metric \"dynamic.files.\": names are components of letters"),
         (metric("dynamic.files.c", 1), "metrics dynamic.files.a.b and dynamic.files.c: both are item 0.1"),
         (metric("dynamic.files.c", 0), "metrics dynamic.fixed and dynamic.files.c: both are item 0.0"),
-        (metric("dynamic.files.c", 2).help("a\nb", "").clone(), "dynamic.files.c: the help in one line has several"),
+        (metric("dynamic.files.c", 2).help("a\nb", "").clone(), "dynamic.files.c: the one-line help has several lines"),
         (metric("dynamic.files.c", 2).labels(7).clone(), "metric dynamic.files.c: label text is not a JSON object"),
         (metric("dynamic.files.c", 2).notes(r#"{"a":}"#).clone(), "metric dynamic.files.c: label text is not JSON"),
     ] {
@@ -103,11 +103,11 @@ fn a_mistake_in_a_dynamic_metric_changes_nothing() {
     for (indom, mistake) in [
         (
             Indom::new(Serial::new(1)).instances([(u32::MAX, "x")]),
-            "instance domain 1: \"x\" has the number of no instance",
+            "instance domain 1: \"x\" has the invalid number 4294967295",
         ),
         (
             Indom::new(Serial::new(1)).instances([(1, "x"), (2, "x y")]),
-            "instance domain 1: instance 2 (\"x y\") is there",
+            "instance domain 1: instance 2 (\"x y\") is declared twice",
         ),
         (Indom::new(Serial::new(1)).labels([1]), "instance domain 1: label text is not a JSON object"),
     ] {
@@ -120,7 +120,7 @@ fn a_mistake_in_a_dynamic_metric_changes_nothing() {
     dynamic.insert(&metric("dynamic.files2", 1)).unwrap();
 }
 
-/// Metrics that are declared within what is dynamic, or added with a declared metric's item.
+/// An agent with a declared metric below a dynamic name, or a dynamic metric with the item of a declared one.
 struct Mixed {
     dynamic: Dynamic,
 }
@@ -154,7 +154,7 @@ fn declared_and_dynamic_metrics_keep_clear_of_each_other() {
     let mistake = |variables: Option<(std::ffi::OsString, std::ffi::OsString)>| {
         Schema::with::<Mixed>(Config::new(b"", variables)).unwrap_err().to_string()
     };
-    assert_eq!(mistake(None), "metric mixed.files.a: the name space has mixed.files as dynamic");
+    assert_eq!(mistake(None), "metric mixed.files.a: at, below or above the dynamic name mixed.files");
     let clash = "metrics mixed.b and mixed.files.a: both are item 0.1";
     assert_eq!(mistake(Some(("MIXED".into(), "1".into()))), clash);
 }

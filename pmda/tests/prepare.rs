@@ -1,4 +1,4 @@
-//! What an agent learns of a fetch before it gives values.
+//! `Agent::prepare` gets the metrics of a fetch before the values are requested.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -44,7 +44,7 @@ fn the_metrics_of_a_fetch() {
     let mut agent = Local::<Reader>::collector().unwrap();
     let domain = |number| Domain::new(number).unwrap();
     let pmid = |number, item| PmId::new(domain(number), Item::new(0, item));
-    // Those that it has, or may have; not those of others.
+    // The agent gets metrics of its own domain, known or not, but not those of other domains.
     let fetched = agent.fetch(&[pmid(400, 2), pmid(400, 0), pmid(401, 1), pmid(400, 2), pmid(400, 9)]).unwrap();
     assert_eq!(
         fetched.sets().map(|set| set.error).collect::<Vec<_>>(),

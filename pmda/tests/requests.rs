@@ -1,4 +1,4 @@
-//! What an agent is told of a request before it is answered.
+//! The subject of a request that an agent gets before it answers.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -66,7 +66,7 @@ fn metrics_that_are_looked_up_by_name() {
     assert_eq!(named(&mut agent), [ITEMS[1], ITEMS[2]]);
     agent.traverse("told.dynamic.a").unwrap();
     assert_eq!(named(&mut agent), [ITEMS[0]]);
-    // Who looks at what is below a name has named none.
+    // A request for the children of a name looks up no metric.
     agent.children("told.dynamic").unwrap();
     assert!(agent.pmid("told.dynamic.no").is_err());
     assert_eq!(named(&mut agent), []);

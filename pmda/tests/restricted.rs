@@ -1,4 +1,4 @@
-//! Metrics that administrators alone may store: who that is, for each host of an agent.
+//! Metrics that only administrators may store, for each host of an agent.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -20,7 +20,7 @@ fn domain() -> Domain {
     Domain::new(stage::DOMAIN).unwrap()
 }
 
-/// Whether the agent lets a client store, of whom pmcd tells the user or nothing.
+/// Returns whether the agent lets a client store, with or without a user that pmcd reports.
 fn stores(agent: &mut Collector<impl Channel>, client: i32, uid: Option<u32>) -> bool {
     agent.as_client(client);
     if let Some(uid) = uid {
@@ -35,7 +35,7 @@ fn stores(agent: &mut Collector<impl Channel>, client: i32, uid: Option<u32>) ->
     }
 }
 
-/// What administrators may and others may not; `unknown`: a client of whom nothing is told may.
+/// Checks that administrators may store and others may not. `unknown` says whether a client without a known user may.
 fn rule(agent: &mut Collector<impl Channel>, unknown: bool) {
     assert_eq!(stores(agent, 1, None), unknown);
     assert!(stores(agent, 2, Some(0)));
@@ -44,7 +44,7 @@ fn rule(agent: &mut Collector<impl Channel>, unknown: bool) {
     if let Some(pcp) = nix::unistd::User::from_name("pcp").unwrap() {
         assert!(stores(agent, 5, Some(pcp.uid.as_raw())));
     }
-    // The number of an administrator that has gone is another's.
+    // Another client gets the number of an administrator that has disconnected.
     agent.send_raw(|out, _| handshake::encode_error(out, 2, Err(Error::NOTCONN))).unwrap();
     assert_eq!(stores(agent, 2, None), unknown);
 }
@@ -86,7 +86,7 @@ fn an_option_and_the_environment_open_it_to_all() {
     assert!(!stores(&mut Launch::pipe(closed).start().unwrap(), 1, None));
 }
 
-/// dbpmda(1) answers the version exchange without the flag that pmcd sends back.
+/// dbpmda(1) answers the version exchange without the flag that pmcd returns.
 #[test]
 fn a_collector_that_tells_of_no_clients_is_the_client() {
     let (ours, theirs) = UnixStream::pair().unwrap();

@@ -1,4 +1,4 @@
-//! An agent that waits for more than pmcd: a slow source, a socket of its own, a time.
+//! An agent that waits for sources besides pmcd: a slow source, a socket of its own, and a time.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -25,11 +25,11 @@ const LINES: Item = Item::new(0, 1);
 const TICKS: Item = Item::new(0, 2);
 const PANICS: Item = Item::new(0, 3);
 
-/// A source that gives what is sent to it, lines over a socket, and a clock.
+/// An agent with a source whose values the test sends, lines over a socket, and a clock.
 #[derive(Debug)]
 struct Waiting {
     source: Background<u32>,
-    /// pmcd is told to wait for the first snapshot.
+    /// pmcd has to wait for the first snapshot.
     waits: bool,
     listener: UnixListener,
     peers: Vec<BufReader<UnixStream>>,
@@ -38,7 +38,7 @@ struct Waiting {
     next: Instant,
 }
 
-/// What the agents of a test start with: the feed of the source, one for each agent.
+/// The feeds of the agents' sources, one for each agent of a test.
 static FEEDS: Mutex<Vec<(PathBuf, Receiver<Result<u32>>)>> = Mutex::new(Vec::new());
 
 const LISTENER: usize = usize::MAX;
@@ -123,7 +123,7 @@ fn pmid(item: Item) -> PmId {
     PmId::new(Domain::new(Waiting::DOMAIN).unwrap(), item)
 }
 
-/// A configuration by which an agent finds its feed and its place for a socket.
+/// Returns a configuration with which an agent finds its feed and the directory for its socket.
 fn feed(dir: &tempfile::TempDir) -> (Sender<Result<u32>>, Config) {
     let (feed, fed) = mpsc::channel();
     FEEDS.lock().unwrap().push((dir.path().to_owned(), fed));
@@ -141,7 +141,7 @@ fn start(config: Config) -> (JoinHandle<()>, Collector<Stream>) {
     (agent, Collector::connect(Stream::new(input, theirs.into()).unwrap()).unwrap())
 }
 
-/// The value or the error of the slow source.
+/// Returns the value or the error of the slow source.
 fn slow(agent: &mut Collector<impl Channel>) -> Result<u32> {
     let fetched = agent.fetch(&[pmid(SLOW)]).unwrap();
     let set = fetched.sets().next().unwrap();
@@ -151,7 +151,7 @@ fn slow(agent: &mut Collector<impl Channel>) -> Result<u32> {
     }
 }
 
-/// Asks until the source has gone on: the answers before that have come all the same.
+/// Fetches until the source has another outcome. The answers before that come without delay.
 fn until(agent: &mut Collector<impl Channel>, before: Result<u32>, after: Result<u32>) {
     loop {
         match slow(agent) {
@@ -162,7 +162,7 @@ fn until(agent: &mut Collector<impl Channel>, before: Result<u32>, after: Result
 }
 
 fn answers_while_its_source_hangs(agent: &mut Collector<impl Channel>, feed: &Sender<Result<u32>>) {
-    // Nothing has been sent: the source has hung since the start.
+    // The source hangs from the start, because nothing has been sent.
     for _ in 0..100 {
         assert_eq!(slow(agent), Err(Error::AGAIN));
     }
@@ -177,7 +177,7 @@ fn answers_while_its_source_hangs(agent: &mut Collector<impl Channel>, feed: &Se
     until(agent, Err(Error::NOAGENT), Ok(2));
 }
 
-/// The answer is larger than what the socket takes.
+/// The answer is larger than the buffer of the socket.
 #[test]
 fn sources_are_served_while_pmcd_does_not_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -187,7 +187,7 @@ fn sources_are_served_while_pmcd_does_not_read() {
     agent
         .send_raw(|out, from| pcp_pdu::metadata::encode_fetch(out, from, from, many.iter().copied().map(Some)))
         .unwrap();
-    // So is one that comes meanwhile, though not answered.
+    // A request that arrives meanwhile is not answered yet.
     agent.send_raw(|out, from| DescReq { pmid: Some(pmid(LINES)) }.encode(out, from)).unwrap();
     let mut peer = BufReader::new(UnixStream::connect(dir.path().join("socket")).unwrap());
     for _ in 0..100 {
@@ -198,7 +198,7 @@ fn sources_are_served_while_pmcd_does_not_read() {
     }
     let (_, answer) = agent.receive_raw().unwrap();
     let Pdu::Result(result) = answer else { panic!("{answer:?}") };
-    // As it was when it was asked for.
+    // The values are those of the time of the request.
     assert!(result.sets().all(|set| set.values().all(|(_, raw)| raw.atom(Type::U32) == Ok(Atom::U32(0)))));
     assert_eq!(result.sets().count(), many.len());
     let (_, answer) = agent.receive_raw().unwrap();
@@ -214,7 +214,7 @@ fn an_agent_answers_while_its_source_hangs() {
     let (feed, config) = feed(&dir);
     let (thread, mut agent) = start(config);
     answers_while_its_source_hangs(&mut agent, &feed);
-    // The agent ends although the source hangs.
+    // The agent ends although its source hangs.
     drop(agent);
     thread.join().unwrap();
 }
@@ -253,13 +253,13 @@ fn sockets_and_times_are_served_between_requests() {
     for n in 0..20 {
         let peer = &mut peers[n % 2];
         peer.get_mut().write_all(format!("line {n}\n").as_bytes()).unwrap();
-        // The answer comes although pmcd is silent.
+        // The answer comes while pmcd sends nothing.
         let mut line = String::new();
         peer.read_line(&mut line).unwrap();
         assert_eq!(line, format!("line {n}\n"));
     }
     assert_eq!(agent.value(pmid(LINES)).unwrap(), Atom::U32(20));
-    // A panic between requests is no end either.
+    // A panic between requests does not end the agent either.
     peers[0].get_mut().write_all(b"panic\n").unwrap();
     peers[1].get_mut().write_all(b"after\n").unwrap();
     peers[1].read_line(&mut String::new()).unwrap();

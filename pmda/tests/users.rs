@@ -1,4 +1,4 @@
-//! `-U`: the agent becomes the user, with its groups and without those of whoever has started it.
+//! `-U`: the agent changes to the user, with the groups of that user and without those of the process that started it.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use pmda::collector::Launch;
 
-/// User, group and supplementary groups of an agent, effective and saved.
+/// Returns user, group and supplementary groups of an agent, effective and saved.
 fn identity(mut command: Command, user: &str) -> [Vec<u32>; 3] {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("stage.log");
@@ -28,7 +28,7 @@ fn identity(mut command: Command, user: &str) -> [Vec<u32>; 3] {
     ["Uid:", "Gid:", "Groups:"].map(field)
 }
 
-/// What id(1) says.
+/// Returns the numbers that id(1) prints.
 fn id(option: &str, user: &str) -> Vec<u32> {
     let out = Command::new("id").args([option, user]).output().unwrap();
     let mut numbers: Vec<u32> =
@@ -43,7 +43,7 @@ fn an_agent_becomes_another_user() {
     let program = stage::example("stage");
     let is = |user: &str| [id("-u", user), id("-g", user), id("-G", user)];
     if me != "root" {
-        // Nobody else can become another user; who asks to stay can.
+        // Only root can change to another user. Changing to the own user works.
         assert_eq!(identity(Command::new(program), &me)[..2], is(&me)[..2]);
         return;
     }
@@ -54,7 +54,7 @@ fn an_agent_becomes_another_user() {
     }
 }
 
-/// Root that may not become PCP's user, and has its group by then.
+/// Root cannot change to PCP's user here, but has already changed to its group.
 #[test]
 fn an_agent_that_cannot_become_pcps_user_ends() {
     let has_pcp = nix::unistd::User::from_name("pcp").unwrap().is_some() && pmapi::Config::path().exists();
@@ -70,7 +70,7 @@ fn an_agent_that_cannot_become_pcps_user_ends() {
     assert!(output.stdout.is_empty(), "{output:?}");
 }
 
-/// Whoever is neither root nor PCP's user nor the agent's is not served, and pmcd still is.
+/// Only root, PCP's user and the agent's user may connect. The agent still serves pmcd after refusing others.
 #[test]
 fn strangers_who_connect_before_pmcd_are_refused() {
     if !nix::unistd::geteuid().is_root() {
@@ -97,5 +97,5 @@ fn strangers_who_connect_before_pmcd_are_refused() {
     drop(pmcd);
     assert!(agent.wait().unwrap().success());
     let log = std::fs::read_to_string(log).unwrap();
-    assert_eq!(log.matches("user 54321 has connected, who is not pmcd").count(), 3, "{log}");
+    assert_eq!(log.matches("refused the connection of user 54321, which is not pmcd").count(), 3, "{log}");
 }

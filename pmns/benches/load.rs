@@ -1,6 +1,6 @@
-//! Loading the merged name space of the installed PCP: ours beside libpcp's.
+//! Time to load the merged name space of the installed PCP, with this crate and with libpcp.
 //!
-//! `PMNS_FILE` names another file.
+//! The environment variable `PMNS_FILE` names another file.
 
 #![allow(clippy::unwrap_used)]
 
@@ -24,7 +24,7 @@ fn main() {
     divan::main();
 }
 
-/// What `tests/support/oracle.c` measures.
+/// Runs `tests/support/oracle.c` and returns the microseconds that it prints.
 fn libpcp(tmp: &Path, mode: &str) -> String {
     let program = tmp.join("oracle");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/oracle.c");

@@ -1,10 +1,10 @@
-//! Errors in the words of libpcp's tools.
+//! Error messages as libpcp and pmcpp(1) write them.
 
 use crate::cpp::is_space;
 use crate::error::{Error, Pass, Problem};
 
 impl Error {
-    /// What libpcp and pmcpp(1) print to stderr about the error.
+    /// Returns the text that libpcp and pmcpp(1) write to stderr for the same mistake.
     pub fn diagnostics(&self) -> String {
         match self {
             Error::Open { path, .. } => format!("Error Parsing ASCII PMNS: Cannot open \"{}\"\n", path.display()),
@@ -34,7 +34,7 @@ fn one(Problem { place, reason, pass }: &Problem, follows: bool) -> String {
         }
         Pass::Parse { line, token } => {
             let (line, caret) = squeeze(line, *token);
-            // libpcp has lost the line when it finds more to say about it.
+            // libpcp has already consumed the line when it reports a second problem in it.
             let line = if follows { &caret } else { &line };
             format!("[{file}:{number}] Error Parsing ASCII PMNS: {reason}\n    {line}\n    {caret}\n")
         }
@@ -46,8 +46,8 @@ fn one(Problem { place, reason, pass }: &Problem, follows: bool) -> String {
     }
 }
 
-/// The line without white space at its beginning, beside colons and beside white space, and a line
-/// with a caret below the byte `token`.
+/// Returns `line` without white space at its beginning, beside colons and after other white space. The second string
+/// has a caret below the byte `token`.
 fn squeeze(line: &str, token: usize) -> (String, String) {
     let mut text = String::new();
     let mut caret = None;

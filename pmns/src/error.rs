@@ -1,3 +1,5 @@
+//! Problems of name spaces, and their positions in files.
+
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -10,17 +12,17 @@ pub enum Error {
     /// The file could not be read.
     #[error("{}: {source}", path.display())]
     Open {
-        /// The file.
+        /// The file, as it was given to [`Loader::load`](crate::Loader::load).
         path: PathBuf,
-        /// The reason.
+        /// Error of [`Files::read`](crate::Files::read).
         source: io::Error,
     },
-    /// The text is malformed: one problem at least, the first that libpcp would find.
+    /// The text is malformed. The list is never empty, and its first problem is the first one that libpcp would find.
     #[error("{}", Lines(.0))]
     Problems(Vec<Problem>),
 }
 
-/// What pmLoadNameSpace(3) returns in the same case.
+/// The code that pmLoadNameSpace(3) returns for the same failure: that of the system call, or `PM_ERR_PMNS`.
 impl From<Error> for pmapi::Error {
     fn from(e: Error) -> Self {
         match e {
@@ -36,39 +38,39 @@ impl From<Problem> for Error {
     }
 }
 
-/// What is wrong at a place of a name space's text.
+/// A mistake in the text of a name space.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// The place.
+    /// Position of the mistake.
     pub place: Place,
-    /// What is wrong, in libpcp's words where it sees the same.
+    /// Description of the mistake, in libpcp's words where libpcp reports it too.
     pub reason: String,
     pub(crate) pass: Pass,
 }
 
-/// Which pass over a name space finds a problem; decides how libpcp's tools tell it.
+/// The pass over the text that finds a problem. Each pass has its own form of message in libpcp's tools.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Pass {
-    /// pmcpp(1), with the line as it was by then; none at the end of the text.
+    /// pmcpp(1), with the line as preprocessed so far; `None` at the end of the text.
     Preprocess(Option<String>),
     /// The scanner or parser, with the line after preprocessing and the byte where the token begins.
     Parse { line: String, token: usize },
-    /// The end of a block, which has a name twice.
+    /// The end of a block, for a name that the block has twice.
     Duplicate,
-    /// Putting the blocks together into a tree.
+    /// Assembly of the blocks into a tree.
     Assemble,
-    /// Building the index of PMIDs, which must be unique.
+    /// Construction of the PMID index, when PMIDs must be unique.
     DuplicateId,
 }
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The file as it was opened.
+    /// Name of the file, as it was opened.
     pub file: Arc<str>,
-    /// From 1; 0 for the whole file.
+    /// Line, from 1; 0 for the whole file.
     pub line: u32,
-    /// In bytes, from 1; within the text of a macro, where its name stands.
+    /// Column in bytes, from 1. In the text that replaced a macro it is the column of the macro's name.
     pub column: u32,
 }
 

@@ -1,7 +1,7 @@
 //! The performance metrics name space, PMNS(5): names of metrics in a tree, each with its PMID.
 //!
-//! [`Tree`] is the name space, [`Loader`] reads one from files, [`mod@write`] turns it into text again.
-//! [`cli`] is for the commands pmnsmerge, pmnsadd and pmnsdel, and for those of help text.
+//! [`Tree`] is a name space, [`Loader`] reads one from files, [`mod@write`] turns it into text again.
+//! [`cli`] has what the commands pmnsmerge, pmnsadd, pmnsdel, newhelp and chkhelp share.
 //!
 //! ```
 //! use pmapi::{Domain, Item, PmId};
@@ -32,21 +32,23 @@ pub use tree::{InsertError, Tree};
 
 use pmapi::{Domain, Item, PmId};
 
-/// The PMID that marks the root of an agent's dynamic names (`DOMAIN:*:*`), which the agent lists
-/// itself; [`PmId::dynamic_root`] is the way back.
+/// Returns the PMID of a root of dynamic names of `domain`, `DOMAIN:*:*` in PMNS(5).
+///
+/// Only the agent of the domain knows the names below such a root. [`PmId::dynamic_root`] is the inverse function.
 pub fn dynamic_root(domain: Domain) -> PmId {
     PmId::new(Domain::DYNAMIC, Item::new(domain.get(), 0))
 }
 
-/// Whether every component of a metric's name begins with a letter and goes on with letters, digits
-/// and underscores.
+/// Whether PMNS(5) allows `name`: components separated by dots, each of them an ASCII letter followed by letters,
+/// digits and underscores.
 pub fn is_name(name: &str) -> bool {
     name.split('.').all(is_component)
 }
 
-/// Whether a name can be that of a metric whose agent answers for its names: of its components, of letters, digits
-/// and underscores, the first alone has to begin with a letter. libpcp and PCP's tools take them, which no file of
-/// the name space has.
+/// Whether `name` can be a dynamic name, one that an agent reports and no file of the name space contains.
+///
+/// The components consist of ASCII letters, digits and underscores, and the first one begins with a letter. libpcp and
+/// PCP's tools accept such names.
 pub fn is_dynamic_name(name: &str) -> bool {
     let mut components = name.split('.');
     let word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
@@ -57,7 +59,8 @@ fn is_component(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// Whether a PMID marks the root of dynamic names. The format has such a root for domain 0 as well.
+/// Whether `pmid` is a root of dynamic names. The file format also has such a root for domain 0, which
+/// [`PmId::dynamic_root`] does not report.
 fn is_dynamic_root(pmid: PmId) -> bool {
     pmid.domain().get() == Domain::DYNAMIC.get() && pmid.item().item() == 0
 }

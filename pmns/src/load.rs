@@ -1,3 +1,5 @@
+//! The loader, and where it reads from.
+
 use crate::cpp::Preprocessor;
 use crate::error::Error;
 use crate::{Tree, parse};
@@ -6,35 +8,44 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Reads name spaces (pmLoadNameSpace(3), pmLoadASCIINameSpace(3)).
+/// Reads name spaces, as pmLoadNameSpace(3) and pmLoadASCIINameSpace(3) do.
 ///
-/// The text goes through the preprocessor of pmcpp(1). An included file is looked for as it is
-/// named, then in the directory of the first file, then in [`Loader::include_dir`].
+/// The text is preprocessed like by pmcpp(1). The path of an included file is tried as it is, then relative to the
+/// directory of the first file, then relative to each [`Loader::include_dir`].
 ///
-/// Bad text ends in an error at the first problem, with these limits: 4,096 bytes to a line after
-/// substitution of macros, 5 files open at a time, 1,000 files included.
+/// Loading stops at the first problem. Exceeding one of these limits is a problem, too: 4,096 bytes in a line after
+/// macro substitution, 5 files open at a time, 1,000 files included in all.
 pub struct Loader<'a> {
     files: &'a dyn Files,
     include_dirs: Vec<PathBuf>,
     unique: bool,
 }
 
-/// Where a [`Loader`] gets texts from.
+/// The source of a [`Loader`]'s texts.
 pub trait Files {
-    /// The content of a file.
+    /// Returns the content of a file.
+    ///
+    /// # Errors
+    ///
+    /// Any error of reading it. For the first file it becomes [`Error::Open`]. For an included file the loader tries
+    /// the next directory.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// The output of a command of `#shell`.
+    /// Runs the command of a `#shell` line and returns its standard output.
+    ///
+    /// # Errors
+    ///
+    /// Any error of running it. The loader reports it as a problem of the `#shell` line.
     fn shell(&self, command: &str) -> io::Result<Vec<u8>>;
 }
 
-/// The file system. Runs the commands of `#shell` with `sh`, whatever their exit code.
+/// The file system of the process. Commands of `#shell` run with `/bin/sh`, and their exit code is ignored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileSystem;
 
 impl Files for FileSystem {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // To pmcpp, what is no file or character device is not there. A pipe might wait for ever.
+        // pmcpp ignores everything but regular files and character devices. Reading a FIFO could block for ever.
         let kind = std::fs::metadata(path)?.file_type();
         if !kind.is_file() && !kind.is_char_device() {
             const ENOENT: i32 = 2;
@@ -56,37 +67,46 @@ impl Default for Loader<'_> {
 }
 
 impl Loader<'static> {
-    /// A loader from the file system.
+    /// Creates a loader that reads from the file system.
     pub fn new() -> Self {
         Loader::from_files(&FileSystem)
     }
 }
 
 impl<'a> Loader<'a> {
-    /// A loader from other files.
+    /// Creates a loader that reads from `files`.
     pub fn from_files(files: &'a dyn Files) -> Self {
         Loader { files, include_dirs: Vec::new(), unique: false }
     }
 
-    /// Adds a directory of files to include. libpcp has one, `$PCP_VAR_DIR/pmns`.
+    /// Adds a directory to search for included files. libpcp searches one, `$PCP_VAR_DIR/pmns`.
     pub fn include_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.include_dirs.push(dir.into());
         self
     }
 
-    /// Whether two names of one PMID are an error, those of dynamic names aside.
+    /// Sets whether two names of one PMID are a problem; by default they are not. Roots of dynamic names never are.
     pub fn unique_pmids(mut self, unique: bool) -> Self {
         self.unique = unique;
         self
     }
 
-    /// The name space of a file.
+    /// Loads the name space of a file.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Open`] when the file cannot be read,
+    /// - [`Error::Problems`] when its text is malformed.
     pub fn load(&self, path: &Path) -> Result<Tree, Error> {
         let text = self.files.read(path).map_err(|source| Error::Open { path: path.into(), source })?;
         self.parse(text, path)
     }
 
-    /// The name space of a text that is, or might be, the content of the file `path`.
+    /// Loads the name space of a text as if it were the content of the file `path`, which need not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Problems`] when the text is malformed.
     pub fn parse(&self, text: impl Into<Vec<u8>>, path: &Path) -> Result<Tree, Error> {
         let mut dirs: Vec<PathBuf> = path.parent().map(Path::to_path_buf).into_iter().collect();
         dirs.extend(self.include_dirs.iter().cloned());

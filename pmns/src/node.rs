@@ -1,9 +1,11 @@
+//! Nodes of the tree, and the iterators over them.
+
 use crate::Tree;
 use crate::tree::Id;
 use pmapi::PmId;
 use std::fmt;
 
-/// A node of a [`Tree`].
+/// A node of a [`Tree`]: a metric with a PMID, or an inner node without one.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     tree: &'a Tree,
@@ -19,22 +21,22 @@ impl<'a> Node<'a> {
         self.id
     }
 
-    /// The last component of its name; `root` for the root.
+    /// Returns the last component of the node's name; `root` for the root.
     pub fn name(self) -> &'a str {
         &self.tree[self.id].name
     }
 
-    /// The PMID of a leaf.
+    /// Returns the PMID of a metric; `None` for an inner node.
     pub fn pmid(self) -> Option<PmId> {
         self.tree[self.id].pmid
     }
 
-    /// The node above; `None` for the root.
+    /// Returns the parent; `None` for the root.
     pub fn parent(self) -> Option<Node<'a>> {
         (self.id != Id::ROOT).then(|| Node::new(self.tree, self.tree[self.id].parent))
     }
 
-    /// Its whole name; empty for the root.
+    /// Returns the whole name, components separated by dots; empty for the root.
     pub fn path(self) -> String {
         let mut components = Vec::new();
         let mut node = self;
@@ -46,23 +48,24 @@ impl<'a> Node<'a> {
         components.join(".")
     }
 
-    /// The nodes directly below (pmGetChildren(3)).
+    /// Returns the nodes directly below, in the order of insertion (pmGetChildren(3)).
     pub fn children(self) -> Children<'a> {
         let data = &self.tree[self.id];
         Children { tree: self.tree, ends: data.first.zip(data.last) }
     }
 
-    /// Whether there are nodes below.
+    /// Whether the node has children.
     pub fn has_children(self) -> bool {
         self.tree[self.id].first.is_some()
     }
 
-    /// The metrics at and below the node, depth first (pmTraversePMNS(3)).
+    /// Returns the metrics at and below the node, depth first (pmTraversePMNS(3)).
     pub fn leaves(self) -> Leaves<'a> {
         Leaves(Subtree { top: self, next: Some(self) })
     }
 
-    /// Gives the whole names of the metrics at and below the node, the newest first at each node (pmdaTreeChildren(3)).
+    /// Calls `give` with the whole name of each metric at and below the node. Children come in the reverse order of
+    /// insertion, as with pmdaTreeChildren(3).
     pub fn each_name(self, give: &mut dyn FnMut(&str)) {
         let mut path = self.path();
         if self.pmid().is_some() {
@@ -87,12 +90,11 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The node and those below it, each before its children.
+    /// Returns the node and all nodes below it, each before its children.
     pub(crate) fn subtree(self) -> Subtree<'a> {
         Subtree { top: self, next: Some(self) }
     }
 
-    /// The node after it among its siblings.
     pub(crate) fn next_sibling(self) -> Option<Node<'a>> {
         self.tree[self.id].next.map(|id| Node::new(self.tree, id))
     }
@@ -107,11 +109,11 @@ impl fmt::Debug for Node<'_> {
     }
 }
 
-/// The children of a node, see [`Node::children`].
+/// Iterator of [`Node::children`].
 #[derive(Clone)]
 pub struct Children<'a> {
     tree: &'a Tree,
-    /// The first and the last of those that are left.
+    /// First and last of the remaining children.
     ends: Option<(Id, Id)>,
 }
 
@@ -133,7 +135,7 @@ impl DoubleEndedIterator for Children<'_> {
     }
 }
 
-/// The metrics below a node, see [`Node::leaves`].
+/// Iterator of [`Node::leaves`].
 #[derive(Clone)]
 pub struct Leaves<'a>(Subtree<'a>);
 
@@ -145,7 +147,7 @@ impl<'a> Iterator for Leaves<'a> {
     }
 }
 
-/// See [`Node::subtree`].
+/// Iterator of [`Node::subtree`].
 #[derive(Clone)]
 pub(crate) struct Subtree<'a> {
     top: Node<'a>,

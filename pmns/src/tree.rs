@@ -1,3 +1,5 @@
+//! The tree, with an index by name and an index by PMID.
+
 use crate::node::Node;
 use crate::{is_dynamic_name, is_dynamic_root, is_name};
 use compact_str::CompactString;
@@ -9,30 +11,41 @@ use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
 use std::sync::OnceLock;
 
-/// A name space. Names keep the order in which they were inserted.
+/// A name space: a tree whose leaves are metrics, each with a PMID. Siblings keep the order of insertion.
 ///
-/// A node is a leaf with a PMID and none below it, or an inner node.
+/// # Examples
+///
+/// ```
+/// use pmapi::{Domain, Item, PmId};
+///
+/// let pmid = PmId::new(Domain::new(253).unwrap(), Item::new(1, 2));
+/// let mut names = pmns::Tree::new();
+/// names.insert("simple.time.user", pmid)?;
+/// assert_eq!(names.lookup("simple.time.user"), Ok(pmid));
+/// assert_eq!(names.names(pmid).next().as_deref(), Some("simple.time.user"));
+/// # Ok::<(), pmns::InsertError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// Never empty: the first is the root.
+    /// Never empty: the first node is the root.
     nodes: Vec<Data>,
-    /// Removed nodes, linked from nowhere: the next new ones.
+    /// Removed nodes, for reuse. No other node refers to them.
     free: Vec<Id>,
-    /// Every node but the root, by parent and name.
+    /// Every node except the root, by parent and name.
     by_name: HashTable<Id>,
     hasher: DefaultHashBuilder,
-    /// Leaves by PMID, in the order of a traversal; made when first asked for.
+    /// Leaves sorted by PMID, those of one PMID in traversal order. Built at the first use after a change.
     by_pmid: OnceLock<Box<[(PmId, Id)]>>,
 }
 
-/// A position in a tree's nodes, from 1: a node then fits into a line of the processor's cache.
+/// Index of a node in the tree's list, plus 1. `Option<Id>` then has four bytes, and a node fits into one cache line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Id(NonZeroU32);
 
 impl Id {
     pub(crate) const ROOT: Id = Id(NonZeroU32::MIN);
 
-    /// The position after so many nodes.
+    /// The identifier of the node that is added behind `nodes` others.
     fn after(nodes: usize) -> Id {
         Id(Id::ROOT.0.saturating_add(u32::try_from(nodes).unwrap_or(u32::MAX)))
     }
@@ -46,7 +59,7 @@ impl Id {
 pub(crate) struct Data {
     pub(crate) name: CompactString,
     pub(crate) pmid: Option<PmId>,
-    /// Of the root: itself.
+    /// The root is its own parent.
     pub(crate) parent: Id,
     pub(crate) first: Option<Id>,
     pub(crate) last: Option<Id>,
@@ -60,30 +73,30 @@ impl Data {
     }
 }
 
-/// Why a name is not inserted.
+/// Why a name was not inserted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InsertError {
-    /// The name is not letters, digits and underscores, separated by dots.
-    #[error("{0:?} is no name of a metric")]
+    /// The name breaks the rules of [`is_name`], or of [`is_dynamic_name`] for [`Tree::insert_dynamic`].
+    #[error("{0:?} is not the name of a metric")]
     Name(String),
-    /// The name has another PMID, or none as it is an inner node.
+    /// The name already has another PMID, or is an inner node.
     #[error("{name} is {}, not {new}", match present { Some(pmid) => pmid.to_string(), None => "an inner node".into() })]
     Pmid {
-        /// The name.
+        /// The whole name.
         name: String,
-        /// What it has.
+        /// PMID in the tree; `None` for an inner node.
         present: Option<PmId>,
-        /// What it was to get.
+        /// PMID that was to be inserted.
         new: PmId,
     },
-    /// A part of the name is a metric, which cannot have names below it.
+    /// A leading part of the name is a metric, and a metric has no names below it.
     #[error("{name} would be below {metric}, which is a metric ({pmid})")]
     BelowMetric {
-        /// The name.
+        /// The whole name.
         name: String,
-        /// The part of it.
+        /// The part of it that is a metric.
         metric: String,
-        /// The part's PMID.
+        /// PMID of that metric.
         pmid: PmId,
     },
 }
@@ -95,7 +108,7 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// The name space without names.
+    /// Creates an empty name space.
     pub fn new() -> Tree {
         Tree {
             nodes: vec![Data::new("root", Id::ROOT)],
@@ -114,13 +127,25 @@ impl Tree {
         tree
     }
 
-    /// Adds a name after its siblings, with the inner nodes that it needs. That the name is there
-    /// with the same PMID is no error; another name may have the PMID.
+    /// Adds a metric after its siblings, and the inner nodes that lead to it.
+    ///
+    /// A name that is already present with the same PMID stays as it is. Several names may have one PMID.
+    ///
+    /// # Errors
+    ///
+    /// [`InsertError`], with the tree unchanged:
+    /// - `Name` when [`is_name`] does not hold,
+    /// - `Pmid` when the name has another PMID or is an inner node,
+    /// - `BelowMetric` when a leading part of the name is a metric.
     pub fn insert(&mut self, name: &str, pmid: PmId) -> Result<(), InsertError> {
         self.insert_if(is_name(name), name, pmid)
     }
 
-    /// As [`Tree::insert`], for a name that an agent answers for ([`is_dynamic_name`]).
+    /// Adds a metric whose name only has to satisfy [`is_dynamic_name`]; otherwise like [`Tree::insert`].
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Tree::insert`], with `Name` when [`is_dynamic_name`] does not hold.
     pub fn insert_dynamic(&mut self, name: &str, pmid: PmId) -> Result<(), InsertError> {
         self.insert_if(is_dynamic_name(name), name, pmid)
     }
@@ -147,26 +172,34 @@ impl Tree {
         Ok(())
     }
 
-    /// Inserts the metrics of another tree, in the order of pmnsmerge(1): those of a node before those
-    /// further below. Tells which are not inserted.
+    /// Inserts the metrics of another tree in the order of pmnsmerge(1): the metrics directly below a node come before
+    /// those of deeper nodes.
+    ///
+    /// Returns one error for each metric that was not inserted.
     pub fn merge(&mut self, other: &Tree) -> Vec<InsertError> {
         let inner = other.root().subtree().filter(|node| node.pmid().is_none());
         let leaves = inner.flat_map(|node| node.children().filter_map(|child| Some((child, child.pmid()?))));
         leaves.filter_map(|(node, pmid)| self.insert(&node.path(), pmid).err()).collect()
     }
 
-    /// The root, which has the names without a dot as children.
+    /// Returns the root. Its children are the top-level names.
     pub fn root(&self) -> Node<'_> {
         Node::new(self, Id::ROOT)
     }
 
-    /// The node of a name; of the empty name, the root.
+    /// Returns the node of a metric or of an inner name. The empty name is that of the root.
     pub fn node(&self, name: &str) -> Option<Node<'_>> {
         self.find(name).map(|id| Node::new(self, id))
     }
 
-    /// The PMID of a metric's name (pmLookupName(3)). A name below the root of dynamic names, which
-    /// only their agent knows, has the PMID of that root.
+    /// Returns the PMID of a metric, as pmLookupName(3) does.
+    ///
+    /// Every name below a root of dynamic names has the PMID of that root: only the agent knows the metric's own.
+    ///
+    /// # Errors
+    ///
+    /// - `PM_ERR_NAME` when the name does not exist,
+    /// - `PM_ERR_NONLEAF` when it is an inner node.
     pub fn lookup(&self, name: &str) -> Result<PmId, pmapi::Error> {
         let mut id = Id::ROOT;
         for component in name.split('.') {
@@ -180,11 +213,11 @@ impl Tree {
         self[id].pmid.ok_or(pmapi::Error::NONLEAF)
     }
 
-    /// The nodes of a PMID, in the order of a traversal.
+    /// Returns the metrics that have `pmid`, in traversal order.
     pub fn nodes(&self, pmid: PmId) -> impl DoubleEndedIterator<Item = Node<'_>> {
         let by_pmid = self.by_pmid.get_or_init(|| {
             let mut leaves: Vec<_> = self.root().leaves().filter_map(|node| Some((node.pmid()?, node.id()))).collect();
-            // Stable: keeps the order of the traversal.
+            // The sort is stable, which keeps the traversal order.
             leaves.sort_by_key(|(pmid, _)| *pmid);
             leaves.into()
         });
@@ -193,13 +226,15 @@ impl Tree {
         by_pmid.get(start..end).unwrap_or_default().iter().map(|(_, id)| Node::new(self, *id))
     }
 
-    /// The names of a PMID, in the order of pmNameAll(3), whose first is the answer of pmNameID(3).
+    /// Returns the names of the metrics that have `pmid`, in the order of pmNameAll(3). The first one is the name that
+    /// pmNameID(3) returns.
     pub fn names(&self, pmid: PmId) -> impl Iterator<Item = String> {
         self.nodes(pmid).rev().map(|node| node.path())
     }
 
-    /// Removes a name and everything below it, and the inner nodes above it that are left without
-    /// children. False when there is no such name. The root stays.
+    /// Removes a name, everything below it, and the inner nodes above it that have no children any more.
+    ///
+    /// Returns false when the name does not exist, or is empty: the root cannot be removed.
     pub fn remove(&mut self, name: &str) -> bool {
         let Some(mut id) = self.find(name).filter(|id| *id != Id::ROOT) else {
             return false;
@@ -233,8 +268,8 @@ impl Tree {
         self.by_name.find(hash, |id| self[*id].parent == parent && &*self[*id].name == name).copied()
     }
 
-    /// The child of that name, added after the others unless it is there, and whether it was added.
-    /// The name must be a component.
+    /// Returns the child with this name, and whether it was added after its siblings by this call. The name must be a
+    /// single component.
     pub(crate) fn child_or_new(&mut self, parent: Id, name: &str) -> (Id, bool) {
         let hash = self.hash(parent, name);
         let Tree { nodes, free, hasher, by_name, .. } = self;
@@ -268,7 +303,7 @@ impl Tree {
         }
     }
 
-    /// Takes a node out of its parent's children.
+    /// Removes a node from the list of its parent's children.
     fn unlink(&mut self, id: Id) {
         let Data { parent, next, previous, .. } = self[id];
         match previous {

@@ -1,11 +1,11 @@
-//! Name spaces as text, in the form that pmnsmerge(1) writes: the root, then each inner node before
-//! the inner nodes below it.
+//! Name spaces as text, in the form that pmnsmerge(1) writes: the root first, and each inner node before the inner
+//! nodes below it.
 
 use crate::{Node, Tree, is_dynamic_root, is_name};
 use pmapi::{Domain, PmId};
 use std::fmt::{self, Write as _};
 
-/// A whole name space with numbers, as `$PCP_VAR_DIR/pmns/root` has it.
+/// Writes a whole name space with numeric PMIDs, the format of `$PCP_VAR_DIR/pmns/root`.
 pub fn root(tree: &Tree) -> String {
     let mut text = String::new();
     for (at, node) in inner_nodes(tree).enumerate() {
@@ -14,21 +14,25 @@ pub fn root(tree: &Tree) -> String {
     text
 }
 
-/// The files of an agent's directory that tell its names.
+/// Contents of the two files of an agent's directory that list its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AgentFiles {
-    /// `pmns`: the names, their domain as a symbol; pmdaproc.sh replaces it by the number and hands
-    /// the file to pmnsadd(1).
+    /// The file `pmns`: the names, with a symbol for the domain. PCP's `pmdaproc.sh` replaces the symbol by the number
+    /// and passes the file to pmnsadd(1).
     pub pmns: String,
-    /// `root`: a complete name space around `pmns`, for `newhelp -n root` and `pminfo -n root`.
+    /// The file `root`: a complete name space that includes `pmns`, for `newhelp -n root` and `pminfo -n root`.
     pub root: String,
 }
 
-/// The files of an agent with these names. PMIDs of `domain`, also its dynamic roots, are written
-/// with `symbol`, which is a letter and letters, digits, underscores.
+/// Writes the files of an agent with the names of `tree`. PMIDs and roots of dynamic names that belong to `domain` are
+/// written with `symbol`.
 ///
-/// Names below a single top-level node make a `pmns` that begins with that node. Other names, such as
-/// a metric without a dot, make one with a `root` of its own, which pmnsadd(1) takes as well.
+/// If all names are below a single top-level node, `pmns` begins with that node. Otherwise, for example for a metric
+/// without a dot, `pmns` begins with a block `root`, which pmnsadd(1) accepts as well.
+///
+/// # Errors
+///
+/// [`Error`] unless `symbol` is an ASCII letter followed by letters, digits and underscores.
 pub fn agent(tree: &Tree, domain: Domain, symbol: &str) -> Result<AgentFiles, Error> {
     if symbol.contains('.') || !is_name(symbol) {
         return Err(Error(symbol.into()));
@@ -49,12 +53,12 @@ pub fn agent(tree: &Tree, domain: Domain, symbol: &str) -> Result<AgentFiles, Er
     Ok(AgentFiles { pmns, root })
 }
 
-/// A symbol that no macro can have.
+/// A symbol that is not a valid name of a macro.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0:?} is no symbol of a domain")]
+#[error("{0:?} cannot be the symbol of a domain")]
 pub struct Error(pub String);
 
-/// The root and the nodes that are no leaves.
+/// Returns the root and every other node that has no PMID.
 fn inner_nodes(tree: &Tree) -> impl Iterator<Item = Node<'_>> {
     tree.root().subtree().filter(|node| node.pmid().is_none())
 }
@@ -72,7 +76,7 @@ fn block(text: &mut String, gap: bool, node: Node<'_>, symbols: Option<(Domain, 
         text.push('\t');
         text.push_str(child.name());
         if let Some(pmid) = child.pmid() {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _: fmt::Result = write!(text, "\t{}", Source { pmid, symbols });
         }
         text.push('\n');
@@ -80,7 +84,7 @@ fn block(text: &mut String, gap: bool, node: Node<'_>, symbols: Option<(Domain, 
     text.push_str("}\n");
 }
 
-/// A PMID as the format has it: `DOMAIN:CLUSTER:ITEM` or `DOMAIN:*:*`.
+/// A PMID as written in the file: `DOMAIN:CLUSTER:ITEM` or `DOMAIN:*:*`.
 struct Source<'a> {
     pmid: PmId,
     symbols: Option<(Domain, &'a str)>,

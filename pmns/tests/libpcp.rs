@@ -1,4 +1,5 @@
-//! Name spaces of the installed PCP: the same names, PMIDs and children as libpcp's.
+//! Comparison with libpcp: names, PMIDs, children and error messages, for the name spaces of the installed PCP and for
+//! random ones.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -10,7 +11,7 @@ use std::process::Command;
 
 const PMNS_DIR: &str = "/var/lib/pcp/pmns";
 
-/// The program `tests/support/oracle.c`.
+/// Compiles `tests/support/oracle.c` and returns the program's path.
 fn oracle(dir: &Path) -> PathBuf {
     let program = dir.join("oracle");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/oracle.c");
@@ -19,14 +20,14 @@ fn oracle(dir: &Path) -> PathBuf {
     program
 }
 
-/// What `oracle dump` prints.
+/// Returns the text that `oracle dump` prints for the same name space.
 fn dump(tree: &pmns::Tree) -> String {
     let mut text = String::new();
     for leaf in tree.root().leaves() {
         let path = leaf.path();
         let pmid = tree.lookup(&path).unwrap();
         writeln!(text, "name\t{path}\t{pmid}").unwrap();
-        // libpcp tells no names of the roots of dynamic names.
+        // libpcp returns no names for the PMID of a root of dynamic names.
         for name in tree.names(pmid).filter(|_| pmid.dynamic_root().is_none()) {
             writeln!(text, "pmid\t{pmid}\t{name}").unwrap();
         }
@@ -64,7 +65,7 @@ fn installed_name_spaces() {
     files.extend(agents.map(|entry| entry.unwrap().path().join("root")).filter(|root| root.is_file()));
     let mut lookups = 0;
     for file in files {
-        // Relative names of included files are looked for in the current directory first.
+        // An empty current directory, because relative paths of included files are tried there first.
         let dump_of_c = Command::new(&oracle).arg("dump").arg(&file).arg("1").current_dir(tmp.path()).output().unwrap();
         let expected = String::from_utf8(dump_of_c.stdout).unwrap();
         let tree = pmns::Loader::new().include_dir(PMNS_DIR).load(&file);
@@ -82,7 +83,7 @@ fn installed_name_spaces() {
     assert!(lookups > 10_000, "only {lookups} lookups compared");
 }
 
-/// Random texts: libpcp loads what we load, and says what we say about the others.
+/// Random texts: libpcp loads the same ones as this crate, and reports the same problems for the others.
 #[test]
 #[ignore = "needs PCP"]
 fn random_name_spaces() {
@@ -189,7 +190,7 @@ fn random_name_spaces() {
                 let said = String::from_utf8_lossy(&theirs.stderr);
                 let files = Below(tmp.path());
                 match pmns::Loader::from_files(&files).unique_pmids(unique).load(Path::new("in")) {
-                    // To libpcp, an empty node is a metric without PMID.
+                    // libpcp treats an empty node as a metric without PMID.
                     Ok(tree) if has_empty_node(tree.root()) => prop_assert!(theirs.status.success(), "{}", said),
                     Ok(tree) => {
                         prop_assert_eq!(dump(&tree), String::from_utf8_lossy(&theirs.stdout));
@@ -198,11 +199,11 @@ fn random_name_spaces() {
                     Err(pmns::Error::Problems(problems)) if is_ours_alone(&problems[0].reason, &said) => {}
                     Err(e) => {
                         let ours = e.diagnostics() + "error: Problems parsing PMNS definitions\n";
-                        // pmcpp goes on beside libpcp, and may find something later in the text.
+                        // pmcpp runs in parallel to libpcp's parser, and may report a later problem as well.
                         let is_later = |line: &&str| line.starts_with("pmcpp") && !ours.contains("pmcpp");
                         let theirs: String = said.split_inclusive('\n').filter(|line| !is_later(line)).collect();
-                        // We name the file and the line in which what has no end begins; pmcpp names the first file,
-                        // and no line of an #ifdef that holds.
+                        // For an unterminated construct this crate names the file and the line of its start. pmcpp
+                        // names the first file, and no line for an #ifdef whose condition holds.
                         let ours = ours.replace("pmcpp: inc:\n", "pmcpp: in:\n");
                         let head = |text: &str| text.split("at line ").next().unwrap().to_owned();
                         prop_assert_eq!(head(&ours), head(&theirs));
@@ -215,8 +216,8 @@ fn random_name_spaces() {
     assert!(loaded.get() > 50, "only {} are valid", loaded.get());
 }
 
-/// libpcp takes a path at the end of a text for an empty block, and does not look for duplicate names in
-/// a last block without an end.
+/// Whether only this crate reports the problem. libpcp accepts a path at the end of a text as an empty block, and does
+/// not search for duplicate names in a last block without `}`.
 fn is_ours_alone(reason: &str, said: &str) -> bool {
     ["{ expected", "Duplicate name"].iter().any(|ours| reason.starts_with(ours) && !said.contains(ours))
 }
@@ -225,7 +226,7 @@ fn has_empty_node(node: pmns::Node<'_>) -> bool {
     node.pmid().is_none() && (!node.has_children() || node.children().any(has_empty_node))
 }
 
-/// The files of a directory, as a process in it sees them.
+/// Resolves relative paths against a directory, like a process whose current directory it is.
 struct Below<'a>(&'a Path);
 
 impl pmns::Files for Below<'_> {
@@ -238,7 +239,7 @@ impl pmns::Files for Below<'_> {
     }
 }
 
-/// What an agent writes is what libpcp reads, whether or not `stdpmid` knows the symbol.
+/// libpcp loads the files of an agent with the same names, whether or not `stdpmid` defines the symbol.
 #[test]
 #[ignore = "needs PCP"]
 fn files_of_agents() {

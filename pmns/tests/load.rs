@@ -1,4 +1,4 @@
-//! Loading texts: what is accepted, where the problems are, and that no text does harm.
+//! Loading of texts: accepted syntax, positions of problems, and robustness against any text.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Files in memory. A command of `#shell` prints itself.
+/// Files in memory. A command of `#shell` prints its own text.
 #[derive(Default)]
 struct Memory(HashMap<PathBuf, String>);
 
@@ -31,7 +31,7 @@ fn load(text: &str) -> Result<Tree, Error> {
     Loader::from_files(&Memory::default()).parse(text, Path::new("in"))
 }
 
-/// The names and PMIDs of a text that is valid.
+/// Loads a valid text and returns its names and PMIDs.
 fn names(text: &str) -> String {
     listing(&load(text).unwrap())
 }
@@ -61,9 +61,9 @@ fn the_last_block_needs_no_end() {
 fn conditions_and_macros() {
     assert_eq!(names("#ifdef A\nnonsense\n#else\nroot { a 1:1:1 }\n#endif\n"), "a=1.1.1");
     assert_eq!(names("#define A\n#ifndef A\nnonsense\n#endif\nroot { a A 1:1:1 }\n"), "a=1.1.1");
-    // A value is not looked at again.
+    // Values of macros are not expanded again.
     assert_eq!(names("#define A B\n#define B 2\nroot { A B:1:1\n#undef B\nB1 1:1:1 }\n"), "B=2.1.1 B1=1.1.1");
-    // Digits before a name are no part of the word.
+    // Digits before a name do not belong to the word.
     assert_eq!(names("#define A 5\nroot { a 1A:A:2A }\n"), "a=15.5.25");
 }
 
@@ -77,7 +77,7 @@ fn included_files() {
         ("std/more", "/* nothing */"),
     ]);
     let loader = Loader::from_files(&files).include_dir("std");
-    // The name itself comes first, then the directory of the first file.
+    // The path as it is comes before the one relative to the directory of the first file.
     let error = loader.load(Path::new("dir/in")).unwrap_err();
     assert_eq!(error.to_string(), "names:1:9: Expected NAME, PMID or }");
     let mut files = files;
@@ -115,7 +115,7 @@ fn problems_and_their_places() {
         ("#include nosuch\n", "in:1:10: Expected \" or < after #include"),
         ("#pragma x\n", "in:1:1: Illegal line number control number"),
         ("# 7 \"other\"\nroot }\n", "other:7:6: { expected"),
-        // Where the macro stands in the file, and after it.
+        // Columns in the file, at the name of a macro and after it.
         ("#define LONG aaaaaaaaaaaa\nroot { LONG 1:1:1 LONG }\n", "in:2:24: Duplicate name"),
         ("#define LONG aaaaaaaaaaaa\nroot { LONG 1:1:1 { }\n", "in:2:19: Expected NAME or }"),
         ("#define X 1:x\nroot { a X }\n", "in:2:10: Expected NAME, PMID or }"),
@@ -152,7 +152,7 @@ fn pmids_can_have_to_be_unique() {
     assert_eq!(error, "in:2:5: Duplicate metric id (7.1.1) in name space for metrics \"b.c\" and \"a\"");
 }
 
-/// Every name of an include is the same text; counts how often it is read.
+/// Returns the same text for every file and command, and counts the reads.
 struct Mirror<'a>(&'a str, Cell<usize>);
 
 impl Files for Mirror<'_> {
@@ -168,7 +168,7 @@ impl Files for Mirror<'_> {
 
 #[test]
 fn few_lines_cannot_ask_for_much() {
-    // Depth: 5 files open, the first among them.
+    // Depth: 5 files open, including the first one.
     let text = "#include \"x\"\n";
     let mirror = Mirror(text, Cell::new(0));
     let error = Loader::from_files(&mirror).parse(text, Path::new("in")).unwrap_err().to_string();
@@ -187,7 +187,7 @@ fn few_lines_cannot_ask_for_much() {
 }
 
 proptest! {
-    /// What the fuzz target `load` does.
+    /// The property of the fuzz target `load`.
     #[test]
     fn no_text_does_harm(text in proptest::collection::vec(any::<u8>(), 0..300)) {
         harmless(&text);

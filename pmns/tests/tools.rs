@@ -1,5 +1,4 @@
-//! pmnsmerge, pmnsadd and pmnsdel against those of the installed PCP: the same files, output and
-//! exit codes.
+//! Comparison of pmnsmerge, pmnsadd and pmnsdel with those of the installed PCP: files, output and exit codes.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -34,7 +33,7 @@ const FILES: &[(&str, &str)] = &[
     ("agent5", "foo {\n  m4 5000:1:1\n}\n"),
 ];
 
-/// What every command of a script says and leaves behind.
+/// Runs a script and returns, for each of its commands, the output, the exit status and the files afterwards.
 fn play(programs: Option<&Path>, script: &str) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in FILES {
@@ -55,12 +54,12 @@ fn play_line(programs: Option<&Path>, dir: &Path, line: &str) -> String {
         (None, _) => env!("CARGO_BIN_EXE_pmnsdel").into(),
     };
     let mut command = Command::new(program);
-    // Where PCP's pmnsadd finds the configuration and its pmnsmerge.
+    // With an empty PCP_DIR PCP's pmnsadd finds pcp.env and pmnsmerge below /.
     command.args(words).current_dir(dir).env("PCP_DIR", "").env("PMNS_DEFAULT", "default").stdin(Stdio::null());
     let output = command.output().unwrap();
     let text = |bytes| {
         let text = String::from_utf8(bytes).unwrap();
-        // PCP's pmnsadd is a script that runs pmnsmerge.
+        // PCP's pmnsadd is a script that runs pmnsmerge, whose messages begin with its own name.
         if name == "pmnsadd" { text.replace("pmnsmerge: ", "pmnsadd: ") } else { text }
     };
     let mut files = BTreeMap::new();
@@ -176,7 +175,7 @@ fn pmnsadd() {
     }
 }
 
-/// The name space of PCP's own agents, and to it the names of each of the others.
+/// Merges the name spaces that PCP installs, and adds the names of each of its agents.
 #[test]
 #[ignore = "needs PCP"]
 fn installed_agents() {
@@ -258,21 +257,21 @@ fn a_link_in_the_place_of_a_name_space_is_not_followed() {
     let dir = attacker.dir();
     fs::write(dir.join("one"), FILES[1].1).unwrap();
     for _ in 0..30 {
-        // It may be a link by now, which the attacker has given the name of the temporary file.
+        // `root` may be a link now: the attacker can replace the temporary file by one before it is renamed.
         let _ = fs::remove_file(dir.join("root"));
         fs::write(dir.join("root"), FILES[1].1).unwrap();
         for (program, args) in [
             (env!("CARGO_BIN_EXE_pmnsdel"), &["-n", "root", "one"][..]),
             (env!("CARGO_BIN_EXE_pmnsmerge"), &["-f", "one", "merged"]),
         ] {
-            // Others may remove what is in their directory, so that it may fail.
+            // The commands may fail, because the attacker may remove files from its own directory.
             Command::new(program).args(args).current_dir(dir).stderr(Stdio::null()).status().unwrap();
         }
     }
     attacker.has_failed();
 }
 
-/// A lock that anybody may take, on the directory or on the name space, is none that others wait for.
+/// Commands do not wait for locks that any user can hold: on the directory, or on the name space itself.
 #[test]
 fn a_lock_of_a_stranger_delays_no_update() {
     use nix::fcntl::{Flock, FlockArg};
@@ -283,7 +282,7 @@ fn a_lock_of_a_stranger_delays_no_update() {
         .map(|path| Flock::lock(fs::File::open(path).unwrap(), FlockArg::LockExclusive).map_err(|(_, e)| e).unwrap());
     let mut pmnsdel = Command::new(env!("CARGO_BIN_EXE_pmnsdel"));
     let mut child = pmnsdel.args(["-n", "root", "two"]).current_dir(dir.path()).spawn().unwrap();
-    // As long as it may take on a machine that is busy.
+    // Up to 30 s, for a busy machine.
     for _ in 0..300 {
         if let Some(status) = child.try_wait().unwrap() {
             assert!(status.success() && !fs::read_to_string(&root).unwrap().contains("two"));
@@ -292,7 +291,7 @@ fn a_lock_of_a_stranger_delays_no_update() {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     child.kill().unwrap();
-    panic!("it waits for the lock");
+    panic!("pmnsdel waits for the lock");
 }
 
 #[test]
@@ -305,7 +304,7 @@ fn a_full_disk_leaves_the_old_name_space() {
     for command in ["pmnsdel -n root name0", "pmnsadd -n root agent"] {
         let (program, args) = command.split_once(' ').unwrap();
         let program = if program == "pmnsadd" { env!("CARGO_BIN_EXE_pmnsadd") } else { env!("CARGO_BIN_EXE_pmnsdel") };
-        // A limit of a kilobyte in place of the disk: the write ends with an error, or with a signal.
+        // A limit of the file size stands for a full disk: writes beyond it fail with an error.
         let script = format!("ulimit -f 1; trap '' XFSZ; exec {program} {args}");
         let output = Command::new("sh").args(["-c", &script]).current_dir(dir.path()).output().unwrap();
         assert!(!output.status.success(), "{output:?}");

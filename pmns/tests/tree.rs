@@ -83,7 +83,8 @@ fn removing_takes_empty_nodes_along() {
 }
 
 proptest! {
-    /// Against a list: names in the order of insertion at each node, both ways, whatever is taken out between.
+    /// Compares the tree with a list: siblings are in the order of insertion, forwards and backwards, after any
+    /// removals.
     #[test]
     fn any_order_of_insertions_and_removals(steps in prop::collection::vec((any::<bool>(), 0..4u8, 0..4u8), 0..60)) {
         let mut names = Tree::new();
@@ -121,7 +122,7 @@ fn merging_keeps_what_is_there() {
     ]);
     let left_out: Vec<_> = names.merge(&other).iter().map(ToString::to_string).collect();
     assert_eq!(left_out, ["a.b is 1.1.1, not 2.2.2", "c.d would be below c, which is a metric (1.1.2)"]);
-    // Names of a node come before those further below, as pmnsmerge has it.
+    // Metrics directly below a node come before deeper ones, as with pmnsmerge.
     let tops: Vec<_> = names.root().children().map(|node| node.name()).collect();
     assert_eq!(tops, ["a", "c", "last", "new"]);
 }
@@ -135,7 +136,7 @@ fn agents_files() {
     let head = "#include <stdpmid>\n#ifndef SIMPLE\n#define SIMPLE 253\n#endif\n\n";
     assert_eq!(files.root, format!("{head}root {{\n\tsimple\n}}\n\n#include \"pmns\"\n"));
 
-    // Metrics at the root need a root of their own, which pmnsadd recognizes.
+    // Metrics at the root need a block `root` in the file `pmns`, which pmnsadd recognizes.
     let names = tree(&[("dyn", dynamic_root(simple)), ("simple.x", pmid(253, 0, 0))]);
     let files = write::agent(&names, simple, "SIMPLE").unwrap();
     assert_eq!(files.pmns, "root {\n\tdyn\tSIMPLE:*:*\n\tsimple\n}\n\nsimple {\n\tx\tSIMPLE:0:0\n}\n");

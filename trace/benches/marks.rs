@@ -1,5 +1,5 @@
-//! What a mark costs an application over the light transport: `cargo bench -p pcp-trace`. PCP is not needed; the peer in C
-//! is in the benches of agent trace.
+//! Cost of a trace event for an application over shared memory: `cargo bench -p pcp-trace`. PCP is not needed. The
+//! benches of agent trace compare with PCP's library.
 
 #![allow(clippy::expect_used)]
 
@@ -13,7 +13,7 @@ fn main() {
     divan::main();
 }
 
-/// In memory, where files are.
+/// Calls `f` with a handle whose file is in `/dev/shm`, as in production.
 fn traced<R>(f: impl FnOnce(&Trace, &Tag) -> R) -> R {
     let memory = Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };

@@ -1,4 +1,4 @@
-//! A small HTTP service, instrumented as services are, whose spans and events PCP shows by three lines.
+//! A small HTTP service that is instrumented with `tracing`. Three lines show its spans and events in PCP.
 //!
 //! `cargo run --release -p pcp-trace --example traced_service -- --load`, then
 //! `pminfo -f trace.transact trace.point`, `pmval trace.transact.count`, and `pminfo -x trace.event.records`.
@@ -19,7 +19,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // To PCP: spans and events. Light, if the agent on this host takes files, or else asynchronously over TCP.
+    // Shared memory if the agent on this host supports it, otherwise asynchronous TCP.
     let trace = Trace::new(Options { state: State::ASYNC, ..Options::from_env()? });
     tracing_subscriber::registry().with(PcpLayer::new(trace)).init();
 
@@ -58,7 +58,7 @@ async fn look_up(id: u32) -> (StatusCode, String) {
     (StatusCode::OK, format!("item {id}\n"))
 }
 
-/// A client that asks for one thing after the other.
+/// A client that requests one item after the other.
 async fn load(address: std::net::SocketAddr, client: u32) -> Result<(), std::io::Error> {
     let mut connection = TcpStream::connect(address).await?;
     let mut answer = vec![0; 4096];

@@ -4,17 +4,17 @@
 //! use pcp_trace::{Options, State, Trace, layer::PcpLayer};
 //! use tracing_subscriber::layer::SubscriberExt;
 //!
-//! // Should there be no agent that takes files, nothing is waited for either.
+//! // Asynchronous: without the shared-memory transport no span waits for the agent either.
 //! let trace = Trace::new(Options { state: State::ASYNC, ..Options::from_env()? });
 //! let subscriber = tracing_subscriber::registry().with(PcpLayer::new(trace));
 //! # _ = subscriber;
 //! # Ok::<(), pcp_trace::EnvError>(())
 //! ```
 //!
-//! A span's tag is its name; it counts when it closes, with the time since it was made. An event's tag is the
-//! name that it was given, as in `info!(name: "order refused", …)`, or else its target. Messages and fields
-//! are not part of a tag: there would be any number of them. They are fields of event records, in which the span's parent,
-//! or the event's span, is the parent.
+//! A span's tag is its name. The transaction ends when the span closes, and lasts from the span's creation until then.
+//! An event's tag is its explicit name, as in `info!(name: "order refused", …)`, or else its target. Messages and
+//! fields are not part of a tag, because the number of tags must be small. They become fields of the event record.
+//! The record's parent is the parent span, or the span in which the event occurred.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -33,15 +33,17 @@ use crate::protocol::MAX_TAG;
 use crate::transaction::Span;
 use crate::{Fields, Tag, Trace};
 
-/// Traces spans and events. [`Trace`] should be light or asynchronous: an application is not to wait for the agent at
-/// each of its spans. A subscriber has one: spans are the last one's.
+/// Layer that traces spans as transactions and events as points.
+///
+/// Its [`Trace`] should use shared memory or asynchronous TCP, so that no span waits for the agent. A subscriber should
+/// have one such layer: with several, only one of them traces each span.
 pub struct PcpLayer {
     trace: Trace,
-    /// By their place in the program.
+    /// Tags by callsite; `None` where the name is no valid tag.
     tags: RwLock<HashMap<Identifier, Option<Tag>>>,
 }
 
-/// A span that has not closed.
+/// An open span: an extension of the registry's span data.
 struct Running {
     tag: Tag,
     span: Span,
@@ -59,14 +61,15 @@ impl Visit for Fields {
 }
 
 impl PcpLayer {
-    /// A layer that traces to this agent.
+    /// Creates a layer that traces with this handle.
     pub fn new(trace: Trace) -> PcpLayer {
         PcpLayer { trace, tags: RwLock::default() }
     }
 
     fn tag(&self, metadata: &Metadata<'_>) -> Option<Tag> {
         let place = metadata.callsite();
-        // Never waited for: at a fork another thread may have the lock, which the child would wait for in vain.
+        // `try_read` and `try_write` never wait: a forked child would block for ever on a lock that another thread of
+        // its parent held.
         let known = self.tags.try_read().ok().and_then(|tags| tags.get(&place).cloned());
         known.unwrap_or_else(|| {
             let tag = tag_of(metadata);
@@ -78,7 +81,7 @@ impl PcpLayer {
     }
 }
 
-/// An event without a name has its place in the file as one.
+/// Returns the tag of a callsite. `tracing` names events without a name "event FILE:LINE"; their tag is the target.
 fn tag_of(metadata: &Metadata<'_>) -> Option<Tag> {
     let named = !metadata.is_event() || !metadata.name().starts_with("event ");
     let name = if named { metadata.name() } else { metadata.target() };
@@ -111,7 +114,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PcpLayer {
             }
         };
         if self.trace.has_records() {
-            // Nothing is locked meanwhile: what is recorded may trace, too.
+            // The extensions are not locked while `record` runs, because a value's `Debug` or `Display` may trace.
             let mut fields = Fields::new();
             own(&mut |running| fields = mem::take(running));
             values.record(&mut fields);
@@ -139,7 +142,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PcpLayer {
     }
 }
 
-/// The identifier of a span's transaction.
+/// The identifier of a span's transaction, or 0.
 fn number(running: Option<&Running>) -> u64 {
     running.map_or(0, |running| running.span.id)
 }

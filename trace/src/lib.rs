@@ -1,5 +1,6 @@
-//! Marks what an application does, for the metrics of Performance Co-Pilot's trace agent: what libpcp_trace
-//! (pmdatrace(3)) is in C.
+//! Traces an application for Performance Co-Pilot's trace agent: the counterpart of `libpcp_trace` (pmdatrace(3)).
+//!
+//! A *trace event* is a transaction, a point, an observation or a counter value. A [`Tag`] names it.
 //!
 //! ```
 //! use pcp_trace::{Tag, Trace};
@@ -14,36 +15,36 @@
 //!         trace.observe(&size, items);
 //!         transaction.end();
 //!     }
-//!     None => trace.point(&refused), // and the transaction, dropped without an end, is not counted
+//!     None => trace.point(&refused), // the transaction is dropped without an end, and not counted
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The agent has counts, rates and times of all tags: `trace.transact.count`, `trace.point.rate`, …
+//! The agent exports counts, rates and times of all tags: `trace.transact.count`, `trace.point.rate`, …
 //!
-//! Nothing here fails because the agent is away, or has gone: what is traced meanwhile is
-//! [missed](Status::missed), and the connection tried again after 5, 10, 20, 40 and then every 80
-//! seconds. The environment says where the agent is and how long it is waited for: see [`Options`].
+//! No call fails because the agent is not running. Trace events are [missed](Status::missed) meanwhile, and the library
+//! reconnects after 5, 10, 20, 40 and then every 80 seconds. Environment variables set the agent's address and the
+//! timeouts: see [`Options`].
 //!
-//! There are three ways to the agent:
+//! There are three transports:
 //!
-//! * **[light]**: a call writes into a mapped file, which the agent on the same host reads: some 40 ns, without a system
-//!   call, a lock, or anything that is waited for. Besides counts and times the agent has then event records of
-//!   transactions and points, with their [`Fields`]. This is the way if the agent takes files, or as soon as there is one
-//!   that does, unless [`Options::transport`] says otherwise;
-//! * **synchronous**: a call returns when the agent has counted. The very first waits for the connection, up to
-//!   [`Options::connect_timeout`], and one that the agent does not answer takes [`Options::request_timeout`];
-//! * **asynchronous** ([`State::ASYNC`]): a call puts aside what is to be sent, and a thread sends it some
-//!   milliseconds later. When a megabyte waits, because the agent is slow, what comes then is missed.
+//! * **shared memory** (module [`light`]): a call writes into a mapped file, and the agent on the same host reads it.
+//!   A call takes some 40 ns, without a system call or a lock. Event records have [`Fields`] and parents with this
+//!   transport only. It is the default if the agent on this host supports it, now or later: [`Options::transport`];
+//! * **synchronous TCP**: a call returns when the agent has counted the trace event. The very first call waits for the
+//!   connection, up to [`Options::connect_timeout`]. A call that the agent does not answer takes
+//!   [`Options::request_timeout`];
+//! * **asynchronous TCP** ([`State::ASYNC`]): a call queues the trace event, and a thread sends it some milliseconds
+//!   later. While the queue is full (1 MiB), trace events are missed.
 //!
-//! After a fork the child has a connection of its own, or a file: neither the parent's socket nor what it has put aside.
-//! Its [`Status`] goes on from the parent's.
+//! A forked child opens a connection or a file of its own. It uses neither the parent's socket nor its queue. Its
+//! [`Status`] continues from the parent's.
 //!
-//! With the feature `tracing` spans and events of that crate are traced: see the module `layer`.
+//! The feature `tracing` adds the module `layer`, which traces spans and events of the crate `tracing`.
 //!
 //! | in C | here |
 //! |---|---|
-//! | `pmtracebegin`, `pmtraceend`, `pmtraceabort` | [`Trace::begin`], [`Transaction::end`], [`Transaction::abort`] or none of them |
+//! | `pmtracebegin`, `pmtraceend`, `pmtraceabort` | [`Trace::begin`], [`Transaction::end`], [`Transaction::abort`] or dropping it |
 //! | `pmtracepoint`, `pmtraceobs`, `pmtracecounter` | [`Trace::point`], [`Trace::observe`], [`Trace::counter`] |
 //! | `pmtracestate` | [`Trace::set_state`] |
 //! | `pmtraceerrstr` | [`Status::failure`] |
@@ -76,8 +77,15 @@ use queue::Refused;
 use status::Shared;
 use ways::{Way, Ways};
 
-/// The way to the trace agent, for any number of threads. A copy is another handle of the same
-/// connection, which is made when something is traced for the first time.
+/// Handle for tracing to one agent, for any number of threads.
+///
+/// The first trace event opens the connection or the mapped file. Clones share it.
+///
+/// ```
+/// let trace = pcp_trace::Trace::from_env()?;
+/// trace.point(&pcp_trace::Tag::new("started")?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Trace(Arc<Inner>);
 
@@ -88,54 +96,61 @@ struct Inner {
 }
 
 impl Trace {
-    /// With options from elsewhere.
+    /// Creates a handle with these options. Nothing is opened before the first trace event.
     pub fn new(options: Options) -> Trace {
         Trace(Arc::new(Inner { shared: Arc::new(Shared::new(options)), ways: Ways::new() }))
     }
 
-    /// With what the environment says.
+    /// Creates a handle with the options that the environment sets: [`Options::from_env`].
+    ///
+    /// # Errors
+    /// [`EnvError`] for a variable whose value is not valid.
     pub fn from_env() -> Result<Trace, EnvError> {
         Options::from_env().map(Trace::new)
     }
 
-    /// Begins a transaction (pmtracebegin(3)). Any number of one tag may be in progress.
+    /// Begins a transaction (pmtracebegin(3)). Any number of transactions with the same tag may be in progress.
     pub fn begin<'a>(&'a self, tag: &'a Tag) -> Transaction<'a> {
         Transaction::begin(self, tag, 0)
     }
 
-    /// A transaction that has ended and took some time, which the application has measured.
+    /// Counts a transaction that has ended, with the time that the application has measured.
     pub fn transact(&self, tag: &Tag, took: Duration) {
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX - 1);
         self.end(tag, Mark { value: nanoseconds, ..Mark::default() }, true);
     }
 
-    /// A point that the application passes (pmtracepoint(3)).
+    /// Counts a point that the application has reached (pmtracepoint(3)).
     pub fn point(&self, tag: &Tag) {
         self.mark(Kind::Point, tag, -1.0, Mark::default());
     }
 
-    /// A point with fields for its event record.
+    /// Counts a point, with fields for its event record. TCP transports ignore the fields.
     pub fn point_with(&self, tag: &Tag, fields: &Fields) {
         self.mark(Kind::Point, tag, -1.0, Mark { fields: fields.bytes(), ..Mark::default() });
     }
 
-    /// A value that the application observes (pmtraceobs(3)).
+    /// Counts an observation with its value (pmtraceobs(3)).
     pub fn observe(&self, tag: &Tag, value: f64) {
         self.mark(Kind::Observe, tag, value, Mark { value: value.to_bits(), ..Mark::default() });
     }
 
-    /// A value that counts up, such as bytes written so far (pmtracecounter(3)).
+    /// Records the value of an increasing counter, such as bytes written so far (pmtracecounter(3)).
     pub fn counter(&self, tag: &Tag, value: f64) {
         self.mark(Kind::Counter, tag, value, Mark { value: value.to_bits(), ..Mark::default() });
     }
 
-    /// Sets all flags and gives those before (pmtracestate(3)). [`State::ASYNC`] has to be set before
-    /// anything is traced, and cannot be taken back: without it the flags of the diagnostics change alone.
+    /// Replaces all state flags, and returns the previous ones (pmtracestate(3)).
+    ///
+    /// [`State::ASYNC`] must be set before the first trace event. Clearing it later has no effect.
+    ///
+    /// # Errors
+    /// [`TooLate`] when `state` has [`State::ASYNC`] and the synchronous TCP transport is already in use.
     pub fn set_state(&self, state: State) -> Result<State, TooLate> {
         self.0.shared.set_state(state)
     }
 
-    /// What has become of what was traced.
+    /// Returns how many trace events were sent and missed, and the state of the connection.
     pub fn status(&self) -> Status {
         let mut status = self.0.shared.status();
         let ways = &self.0.ways;
@@ -147,13 +162,15 @@ impl Trace {
         status
     }
 
-    /// Waits until what the asynchronous protocol has put aside is sent, or missed; false when that takes
-    /// longer. The last handle does it by itself, but a `static` is never dropped.
+    /// Waits until the asynchronous transport has sent or missed all queued trace events. Returns false when `timeout`
+    /// has passed before.
+    ///
+    /// Dropping the last handle flushes as well, for up to 500 ms. A `static` is never dropped.
     pub fn flush(&self, timeout: Duration) -> bool {
         self.0.ways.used().is_none_or(|way| way.flush(timeout))
     }
 
-    /// Marks something other than a transaction, now. TCP has a value for all of them.
+    /// Traces an event that is not a transaction, with the current time. `value` is for TCP, `mark` for shared memory.
     #[inline]
     fn mark(&self, kind: Kind, tag: &Tag, value: f64, mark: Mark<'_>) {
         let shared = &*self.0.shared;
@@ -166,7 +183,7 @@ impl Trace {
         }
     }
 
-    /// Marks the end of a transaction, with its nanoseconds as the value; it counts, or it was aborted.
+    /// Traces the end of a transaction, `mark.value` nanoseconds long. `counts` is false for an aborted one.
     #[inline]
     fn end(&self, tag: &Tag, mark: Mark<'_>, counts: bool) {
         let shared = &*self.0.shared;
@@ -184,14 +201,14 @@ impl Trace {
         }
     }
 
-    /// The light transport, if that is the way.
+    /// The shared-memory transport, if it is in use.
     #[inline]
     fn light(&self) -> Option<&Light> {
         let ways = &self.0.ways;
         ways.light().or_else(|| ways.own()?.1.light(&self.0.shared))
     }
 
-    /// Sends a mark over TCP; or gives the light way, if it has been found before that.
+    /// Sends a trace event over TCP. Returns the shared-memory transport instead if it has become available.
     fn send(&self, kind: Kind, tag: &Tag, value: f64) -> Option<&Light> {
         let shared = &self.0.shared;
         let Some((pid, way)) = self.0.ways.own() else {
@@ -203,7 +220,7 @@ impl Trace {
         }
         let pdu = Pdu { prepared: tag.prepared(), pid, kind, value, reply: true };
         let mut link = way.link();
-        // Once more when the agent has closed the connection, for it may be back.
+        // A second attempt when the agent has closed the connection: it may have restarted.
         for _ in 0..2 {
             if link.is_time_to_look(&shared.options)
                 && let Some(light) = way.look(shared)
@@ -231,7 +248,7 @@ impl Trace {
                 }
                 Err(Refused::Look) => {
                     if let Some(light) = way.look(shared) {
-                        // What it has is sent.
+                        // The thread sends what is queued, and ends.
                         queue.close();
                         return Some(light);
                     }

@@ -1,4 +1,4 @@
-//! The connection to the agent.
+//! The connection of the synchronous TCP transport.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -13,33 +13,33 @@ use crate::options::{Options, State};
 use crate::protocol::{self, ACK_LEN, Kind, Pdu, Prepared};
 use crate::status::Shared;
 
-/// How long a call waits for a connection that is made again: enough on the same host.
+/// How long a call waits for a reconnection: enough on the same host.
 const GRACE: Duration = Duration::from_millis(10);
 
-/// How long a connection lasts that was not made in vain.
+/// Shortest lifetime of a useful connection. A shorter one counts as a failed attempt.
 const LASTING: Duration = Duration::from_secs(1);
-/// Longer than any process runs.
+/// Delay instead of one that `Instant` cannot represent: 100 years.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// Why what was traced did not reach the agent.
+/// Why trace events did not reach the agent.
 #[derive(Clone, Debug, Error)]
 pub enum Failure {
-    /// The connection could not be made, or broke.
+    /// Connecting failed, the connection broke, or a mapped file could not be made.
     #[error("{0}")]
     Io(Arc<io::Error>),
-    /// The agent's access list has this host as disallowed (`PMTRACE_ERR_PERMISSION`).
+    /// The agent's access list disallows this host (`PMTRACE_ERR_PERMISSION`).
     #[error("the agent does not allow this host")]
     Permission,
-    /// As many connections as the agent allows this host (`PMTRACE_ERR_CONNLIMIT`).
-    #[error("the agent allows no more connections of this host")]
+    /// This host, or this user, has as many connections as the agent allows (`PMTRACE_ERR_CONNLIMIT`).
+    #[error("the agent allows no more connections from this host")]
     ConnLimit,
-    /// An answer that makes no sense (`PMTRACE_ERR_IPC`).
-    #[error("the agent's answer makes no sense")]
+    /// The agent's answer violates the protocol (`PMTRACE_ERR_IPC`).
+    #[error("the agent's answer violates the protocol")]
     Protocol,
 }
 
 impl Failure {
-    /// Of an error code in an acknowledgement.
+    /// Converts the error code of an acknowledgement.
     fn from_code(code: i32) -> Failure {
         match code {
             -12010 => Failure::Permission,
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// Whether the other side has closed the connection, as an agent does that ends.
+    /// Whether the other side has closed the connection, as an agent does when it exits.
     fn is_end(&self) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         matches!(self, Failure::Io(e) if matches!(e.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof))
@@ -61,7 +61,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Connects, and waits for the agent's greeting.
+/// Connects, and reads the agent's greeting.
 pub(crate) fn connect(options: &Options) -> Result<TcpStream, Failure> {
     let mut failure = Failure::from(io::Error::from(io::ErrorKind::HostUnreachable));
     for address in (options.host.as_str(), options.port).to_socket_addrs()? {
@@ -79,7 +79,9 @@ pub(crate) fn connect(options: &Options) -> Result<TcpStream, Failure> {
     Err(failure)
 }
 
-/// Reads an acknowledgement: the version, or the kind that was counted. The stream has the time-out for a read.
+/// Reads an acknowledgement until `end`. Returns the protocol version, or the kind that was counted.
+///
+/// The read timeout of the stream must be `timeout`, and is so again afterwards.
 fn acknowledgement(stream: &mut TcpStream, end: Instant, timeout: Duration) -> Result<i32, Failure> {
     let mut ack = [0; ACK_LEN];
     let mut read = match stream.read(&mut ack) {
@@ -87,7 +89,7 @@ fn acknowledgement(stream: &mut TcpStream, end: Instant, timeout: Duration) -> R
         read => read?,
     };
     if read < ACK_LEN {
-        // Each byte might take as long otherwise.
+        // Otherwise each byte could take the whole timeout.
         read_rest(stream, &mut ack, &mut read, end)?;
         stream.set_read_timeout(Some(at_least(timeout)))?;
     }
@@ -116,18 +118,18 @@ fn read_rest(stream: &mut TcpStream, ack: &mut [u8], read: &mut usize, end: Inst
     Ok(())
 }
 
-/// A time-out of zero would mean none.
+/// Avoids a timeout of zero, which sockets do not accept.
 fn at_least(time: Duration) -> Duration {
     time.max(Duration::from_millis(1))
 }
 
-/// The time after a delay, which may be any number of seconds.
+/// The time after a delay of any length.
 fn after(delay: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(delay).unwrap_or(now + FOR_EVER)
 }
 
-/// When the next attempt is due.
+/// Delays between attempts to connect.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     failures: usize,
@@ -149,14 +151,14 @@ impl Backoff {
         self.next = Some(after(delay));
     }
 
-    /// A connection has broken that there was since then. One that did not last is as none: whatever takes connections
-    /// there, and closes them, is not to be asked all the time.
+    /// Records that a connection has broken. One that was shorter than [`LASTING`] is a failed attempt: a server that
+    /// accepts and closes at once must not be tried all the time.
     pub(crate) fn broke(&mut self, since: Instant, options: &Options) {
         if since.elapsed() < LASTING { self.failed(&options.reconnect) } else { self.succeeded() }
     }
 }
 
-/// When the light way is looked for again: before a connection is made, and now and then while there is one.
+/// Times to check for the shared-memory transport: before each connection, and at intervals while one is up.
 #[derive(Debug)]
 pub(crate) struct Looks(Instant);
 
@@ -180,19 +182,19 @@ impl Looks {
 #[derive(Debug)]
 enum Connection {
     Down,
-    /// In a thread of its own, so that nobody has to wait for it; whether a call has done so.
+    /// A thread is connecting. The flag is true once a call has waited for it.
     Coming(Receiver<Result<TcpStream, Failure>>, bool),
-    /// Whether anything has been acknowledged.
+    /// Connected. The flag is true once a trace event was acknowledged.
     Up(TcpStream, bool),
 }
 
-/// The connection of the synchronous protocol.
+/// The connection, with its delays.
 #[derive(Debug)]
 pub(crate) struct Link {
     connection: Connection,
     backoff: Backoff,
     looks: Looks,
-    /// Nobody has waited for a connection yet.
+    /// No call has waited for a connection yet.
     first: bool,
     pdu: Vec<u8>,
 }
@@ -210,8 +212,9 @@ impl Link {
         self.looks.is_due(connects, options)
     }
 
-    /// Sends and waits for the acknowledgement; false when the agent has closed the connection, otherwise the mark is
-    /// sent or missed.
+    /// Sends a trace event, and waits for the acknowledgement. Counts it as sent or missed, and returns true.
+    ///
+    /// Returns false, without counting, when the agent has closed a connection that had worked.
     pub(crate) fn send(&mut self, shared: &Shared, pdu: &Prepared<'_>) -> bool {
         self.pdu.clear();
         protocol::append(&mut self.pdu, pdu);
@@ -227,8 +230,8 @@ impl Link {
                     return true;
                 }
                 Err(failure) => {
-                    // An agent that ends may be back at once. One that does not answer, or nothing that makes sense,
-                    // costs a call the time-out, which is not to be so for each call.
+                    // An agent that has exited may be back at once. One that does not answer, or not validly, may have
+                    // cost the whole timeout: only one call in each delay may pay that.
                     let is_end = failure.is_end() && *acknowledged;
                     self.close();
                     shared.down(failure);
@@ -247,14 +250,14 @@ impl Link {
         self.connection = Connection::Down;
     }
 
-    /// Closes a connection of the parent, after a fork. One that is still coming belongs to a thread that is not here.
+    /// Closes the parent's connection in a forked child. A pending one belongs to a thread that does not exist here.
     pub(crate) fn abandon(&mut self) {
         if matches!(self.connection, Connection::Up(..)) {
             self.close();
         }
     }
 
-    /// Sees to it that there is a connection, if there can be one now.
+    /// Starts connecting if an attempt is due, and waits for a pending connection: at most once for each attempt.
     fn ensure(&mut self, shared: &Shared) {
         if matches!(self.connection, Connection::Down) && self.backoff.is_due() {
             self.connection = start(&shared.options);
@@ -265,7 +268,7 @@ impl Link {
             false if std::mem::take(&mut self.first) => shared.options.connect_timeout,
             false => GRACE,
         };
-        let lost = || Failure::from(io::Error::other("no thread to connect"));
+        let lost = || Failure::from(io::Error::other("no thread for connecting"));
         self.connection = match coming.recv_timeout(wait).or_else(|e| match e {
             RecvTimeoutError::Timeout => Err(()),
             RecvTimeoutError::Disconnected => Ok(Err(lost())),
@@ -288,12 +291,12 @@ fn start(options: &Options) -> Connection {
     let (sender, receiver) = sync_channel(1);
     let options = options.clone();
     let connecting = thread::Builder::new().name("pcp-trace-connect".into());
-    // Without a thread the sender is dropped, which the receiver finds out.
+    // If the thread cannot be started, the sender is dropped, and the receiver reports a disconnection.
     let _ = connecting.spawn(move || sender.send(connect(&options)));
     Connection::Coming(receiver, false)
 }
 
-/// Sends, and reads the acknowledgement, in as much time in all.
+/// Sends a PDU and reads its acknowledgement, each within `timeout`.
 fn exchange(stream: &mut TcpStream, pdu: &[u8], kind: Kind, timeout: Duration) -> Result<(), Failure> {
     let end = after(timeout);
     stream.write_all(pdu)?;

@@ -1,4 +1,4 @@
-//! Where the agent is, how long it is waited for, and the state flags: the environment of pmdatrace(3).
+//! The agent's address, timeouts and state flags: the environment variables of pmdatrace(3).
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -11,45 +11,55 @@ use thiserror::Error;
 
 use crate::protocol::PORT;
 
-/// Delays before a connection is tried again, in seconds.
+/// Default delays between attempts to connect, in seconds.
 const RECONNECT: [u64; 5] = [5, 10, 20, 40, 80];
 
-/// How to reach the agent.
+/// Options of a [`Trace`](crate::Trace): the agent's address, the transport, timeouts and state flags.
+///
+/// ```
+/// let options = pcp_trace::Options { port: 4399, ..pcp_trace::Options::from_env()? };
+/// let trace = pcp_trace::Trace::new(options);
+/// # _ = trace;
+/// # Ok::<(), pcp_trace::EnvError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The host, by name or address (`PCP_TRACE_HOST`): this one without it.
+    /// Host name or address of the agent (`PCP_TRACE_HOST`). Default: `localhost`.
     pub host: String,
-    /// The port (`PCP_TRACE_PORT`): 4323 without it.
+    /// TCP port of the agent (`PCP_TRACE_PORT`). Default: 4323.
     pub port: u16,
-    /// How long a connection may take to be made (`PCP_TRACE_TIMEOUT`, seconds): 3 s without it.
+    /// Timeout of connecting (`PCP_TRACE_TIMEOUT`, in seconds). Default: 3 s.
     pub connect_timeout: Duration,
-    /// How long an answer may take (`PCP_TRACE_REQTIMEOUT`, seconds): 10 s without it.
+    /// Timeout of the agent's answer (`PCP_TRACE_REQTIMEOUT`, in seconds). Default: 10 s.
     pub request_timeout: Duration,
-    /// After how long a connection is tried again that could not be made, and again; the last holds for
-    /// all that follow (`PCP_TRACE_RECONNECT`, seconds with commas between): 5, 10, 20, 40, 80 s.
+    /// Delays between attempts to connect (`PCP_TRACE_RECONNECT`, comma-separated seconds). The last one repeats.
+    /// Default: 5, 10, 20, 40, 80 s.
     pub reconnect: Vec<Duration>,
-    /// Flags to begin with. `PCP_TRACE_NOAGENT` sets [`State::NOAGENT`].
+    /// Initial state flags. Setting the variable `PCP_TRACE_NOAGENT` adds [`State::NOAGENT`].
     pub state: State,
-    /// Which way marks take (`PCP_TRACE_TRANSPORT`: `auto`, `light` or `tcp`).
+    /// Transport (`PCP_TRACE_TRANSPORT`: `auto`, `light` or `tcp`). Default: `auto`.
     pub transport: Transport,
-    /// The agent's directory, which says where files go: `$PCP_RUN_DIR/trace/PORT` without it.
+    /// The agent's directory, for the shared-memory transport. Default: `$PCP_RUN_DIR/trace/PORT`.
     pub directory: Option<PathBuf>,
-    /// Bytes of each thread's records in the light transport, 64 for most: 128 KiB.
+    /// Size of each thread's ring of event records in shared memory, in bytes. Default: 128 KiB.
+    ///
+    /// Most records take 64 bytes. The size is rounded up to pages of 4 KiB, and is at most 16 MiB.
     pub ring_len: usize,
 }
 
-/// The way to the agent.
+/// Transport of trace events to the agent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Transport {
-    /// The light one if the agent is on this host and takes files, else TCP. That is looked for when something is marked
-    /// for the first time, before each connection, and while marks go over one as often as after the first delay of
-    /// [`Options::reconnect`]. The light one stays.
+    /// Shared memory if the agent runs on this host and supports it, otherwise TCP.
+    ///
+    /// The library checks for shared memory at the first trace event and before each connection. While it uses a
+    /// connection, it checks at intervals of the first delay of [`Options::reconnect`]. It never changes back to TCP.
     #[default]
     Auto,
-    /// Through a mapped file (see the module [`light`](crate::light)). While there is no agent that takes it everything
-    /// is missed, as it is over TCP.
+    /// Shared memory, in a mapped file (module [`light`](crate::light)). Trace events are missed while no agent on this
+    /// host supports it.
     Light,
-    /// Through a connection.
+    /// TCP, synchronous or asynchronous ([`State::ASYNC`]).
     Tcp,
 }
 
@@ -82,25 +92,31 @@ impl Default for Options {
     }
 }
 
-/// A variable that says nothing sensible (`PMTRACE_ERR_ENVFORMAT`).
+/// Environment variable whose value is not valid (`PMTRACE_ERR_ENVFORMAT`).
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{name}={value}: {expected} expected")]
 pub struct EnvError {
-    /// The variable.
+    /// Name of the variable.
     pub name: &'static str,
-    /// What it says.
+    /// Its value.
     pub value: String,
-    /// What it might say.
+    /// The kind of value that is valid.
     pub expected: &'static str,
 }
 
 impl Options {
-    /// What the environment says, and the defaults for the rest.
+    /// Reads the environment variables of pmdatrace(3). Options without a variable have their defaults.
+    ///
+    /// # Errors
+    /// [`EnvError`] for a variable whose value is not valid.
     pub fn from_env() -> Result<Options, EnvError> {
         Self::from_vars(std::env::var_os)
     }
 
-    /// The same for variables from elsewhere.
+    /// Reads the variables of [`Options::from_env`] from `var` instead of the environment.
+    ///
+    /// # Errors
+    /// [`EnvError`] for a variable whose value is not valid.
     pub fn from_vars(var: impl Fn(&'static str) -> Option<OsString>) -> Result<Options, EnvError> {
         let text = |name| var(name).map(|value| value.to_string_lossy().into_owned());
         let mut options = Options::default();
@@ -116,7 +132,7 @@ impl Options {
             options.port = port(&value).ok_or_else(|| parse_error("PCP_TRACE_PORT", &value, "a port number"))?;
         }
         if let Some(value) = text("PCP_TRACE_RECONNECT") {
-            let error = || parse_error("PCP_TRACE_RECONNECT", &value, "seconds with commas between");
+            let error = || parse_error("PCP_TRACE_RECONNECT", &value, "comma-separated seconds");
             options.reconnect = delays(&value).ok_or_else(error)?;
         }
         if let Some(value) = text("PCP_TRACE_TRANSPORT") {
@@ -131,13 +147,13 @@ impl Options {
 }
 
 impl Options {
-    /// The options with the light transport.
+    /// Selects [`Transport::Light`].
     pub fn light(mut self) -> Options {
         self.transport = Transport::Light;
         self
     }
 
-    /// How often the light way is looked for while another one is used.
+    /// Interval of checks for the shared-memory transport while TCP is in use.
     pub(crate) fn look_every(&self) -> Duration {
         self.reconnect.first().copied().unwrap_or(Duration::from_secs(RECONNECT[0]))
     }
@@ -151,7 +167,7 @@ fn seconds(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(text.trim_start().parse().ok()?).ok()
 }
 
-/// In base 8 after a 0 and 16 after 0x, as strtol(3) has it.
+/// Parses a port number: octal after `0`, hexadecimal after `0x`, as strtol(3) does.
 fn port(text: &str) -> Option<u16> {
     let text = text.trim_start();
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -166,27 +182,27 @@ fn delays(text: &str) -> Option<Vec<Duration>> {
     words.map(|word| word.trim_start().parse().ok().filter(|n| *n > 0).map(Duration::from_secs)).collect()
 }
 
-/// State flags (pmtracestate(3)). The diagnostics go to standard error.
+/// State flags (pmtracestate(3)). Diagnostics go to standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct State(pub u32);
 
 impl State {
-    /// Synchronous, no diagnostics.
+    /// No flags: the synchronous protocol without diagnostics.
     pub const NONE: State = State(0);
-    /// Shows calls.
+    /// Shows calls of this library.
     pub const API: State = State(1);
-    /// Shows connections.
+    /// Shows connections made and broken.
     pub const COMMS: State = State(2);
-    /// Shows PDUs.
+    /// Shows PDUs that are sent.
     pub const PDU: State = State(4);
-    /// Shows the buffer of what is to be sent.
+    /// Shows how much the asynchronous protocol sends at a time.
     pub const PDUBUF: State = State(8);
-    /// Sends nothing at all.
+    /// Traces nothing: calls return at once, and nothing is counted as missed.
     pub const NOAGENT: State = State(16);
-    /// The asynchronous protocol: what is traced is sent later, together with more, and not acknowledged.
+    /// Asynchronous protocol: trace events are queued and sent together. The agent does not acknowledge them.
     pub const ASYNC: State = State(32);
 
-    /// Whether all flags of the other are set.
+    /// Returns whether all flags of `other` are set.
     pub const fn has(self, other: State) -> bool {
         self.0 & other.0 == other.0
     }

@@ -1,105 +1,105 @@
 //! The PDUs of the trace protocol, version 1.
 //!
-//! All words are big-endian. A PDU begins with its length in bytes, its type and the sender's process
-//! id. The agent greets with an [`Pdu::Ack`] of [`VERSION`]; a client then sends [`Pdu::Data`], which
-//! the agent acknowledges with the [`Kind`] if the client asks for that, after it has counted.
+//! All words are in network byte order. A PDU begins with its length in bytes, its type and the sender's process
+//! identifier. The agent greets a client with [`Pdu::Ack`] of [`VERSION`]. The client then sends [`Pdu::Data`]. If the
+//! client requests a reply, the agent counts the trace event, and then acknowledges its [`Kind`].
 
 use thiserror::Error;
 
-/// The port on which the agent waits (`TRACE_PORT`).
+/// Default TCP port of the agent (`TRACE_PORT`).
 pub const PORT: u16 = 4323;
-/// The version of the protocol (`TRACE_PDU_VERSION`).
+/// Version of the protocol (`TRACE_PDU_VERSION`).
 pub const VERSION: i32 = 1;
-/// The longest tag in bytes: with its NUL it has to fit a length of eight bits.
+/// Longest tag, in bytes. With its NUL, its length must fit 8 bits.
 pub const MAX_TAG: usize = 254;
-/// Bytes of an acknowledgement.
+/// Length of an acknowledgement, in bytes.
 pub const ACK_LEN: usize = HEADER + 4;
-/// Bytes of the longest PDU.
+/// Length of the longest PDU, in bytes.
 pub const MAX_LEN: usize = TAG + 256;
 
 const ACK: u32 = 0x7050;
 const DATA: u32 = 0x7051;
-/// Bytes of length, type and process id.
+/// Bytes of length, type and process identifier.
 const HEADER: usize = 12;
-/// Where the process id is.
+/// Offset of the process identifier.
 const PID: usize = 8;
-/// Where the parts of DATA are: four bytes, the value, and the tag.
+/// Offsets of the parts of DATA: four bytes, the value, and the tag.
 const DATA_VERSION: usize = HEADER;
 const TAG_LEN: usize = HEADER + 1;
 const KIND: usize = HEADER + 2;
 const REPLY: usize = HEADER + 3;
 const VALUE: usize = HEADER + 4;
 const TAG: usize = VALUE + 8;
-/// The bit of the last of the four bytes that asks for an acknowledgement.
+/// Bit of the byte at [`REPLY`]: the client requests an acknowledgement.
 const WANTS_REPLY: u8 = 0x80;
 
-/// What a tag marks (`TRACE_TYPE_*`).
+/// Kind of a trace event (`TRACE_TYPE_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// A transaction; the value is its seconds.
+    /// Transaction; the value is its duration in seconds.
     Transact = 1,
-    /// A point that was passed; the value means nothing.
+    /// Point; the value has no meaning.
     Point = 2,
-    /// An observed value.
+    /// Observation of a value.
     Observe = 3,
-    /// A value that counts up.
+    /// Value of an increasing counter.
     Counter = 4,
 }
 
 impl Kind {
-    /// All of them, in the order of their numbers.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [Kind; 4] = [Kind::Transact, Kind::Point, Kind::Observe, Kind::Counter];
 
-    /// The kind of a number on the wire.
+    /// Returns the kind with this number on the wire, 1 to 4.
     pub fn from_number(number: u8) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 }
 
-/// A PDU, decoded.
+/// Decoded PDU.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pdu<'a> {
-    /// From the agent: the version, the kind that was counted, or a negative error code.
+    /// Acknowledgement of the agent: the protocol version, the kind that was counted, or a negative error code.
     Ack(i32),
-    /// From a client.
+    /// Trace event of a client.
     Data(Data<'a>),
 }
 
-/// What a client tells the agent.
+/// Trace event as a client sends it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Data<'a> {
-    /// What the tag marks.
+    /// Kind of the trace event.
     pub kind: Kind,
-    /// Whether the client waits for an acknowledgement.
+    /// Whether the client requests an acknowledgement.
     pub reply: bool,
-    /// Seconds, or the application's value.
+    /// Seconds of a transaction, or the application's value.
     pub value: f64,
-    /// The tag's bytes, up to their NUL; never empty.
+    /// The tag, without its NUL; never empty.
     pub tag: &'a [u8],
 }
 
-/// Why bytes are no PDU.
+/// Error of a PDU that is not valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum DecodeError {
-    /// No PDU is as long.
+    /// No PDU has this length, in bytes.
     #[error("illegal length {0}")]
     Length(u32),
-    /// A PDU of another type.
+    /// The type is neither of the protocol's.
     #[error("unknown PDU type 0x{0:x}")]
     Type(u32),
-    /// Another version of the protocol.
-    #[error("version {0}")]
+    /// Unsupported version of the protocol.
+    #[error("unsupported version {0}")]
     Version(u8),
-    /// None of the four kinds.
+    /// The kind is none of the four.
     #[error("unknown trace type {0}")]
     Kind(u8),
-    /// A tag that is empty or longer than its PDU.
-    #[error("tag of {tag} bytes in a PDU of {pdu}")]
+    /// The tag is empty, or longer than its PDU.
+    #[error("tag of {tag} bytes in a PDU of {pdu} bytes")]
     Tag {
-        /// The tag's bytes, with its NUL.
+        /// Length of the tag with its NUL, in bytes.
         tag: usize,
-        /// The PDU's.
+        /// Length of the PDU, in bytes.
         pdu: usize,
     },
 }
@@ -109,9 +109,10 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*word))
 }
 
-/// The first PDU of what has arrived, and its length; `None` while it is not whole.
+/// Decodes the first PDU in `bytes`. Returns it with its length, or `None` while it is incomplete.
 ///
-/// An error means that what follows makes no sense either.
+/// # Errors
+/// [`DecodeError`] for a PDU that is not valid. The position of the next one is unknown then.
 pub fn next(bytes: &[u8]) -> Result<Option<(Pdu<'_>, usize)>, DecodeError> {
     let Some(len) = word(bytes, 0) else { return Ok(None) };
     let whole = usize::try_from(len).ok().filter(|len| (ACK_LEN..=MAX_LEN).contains(len));
@@ -144,7 +145,7 @@ fn decode_data(pdu: &[u8]) -> Result<Data<'_>, DecodeError> {
     Ok(Data { kind, reply: head[REPLY] & WANTS_REPLY != 0, value, tag })
 }
 
-/// An acknowledgement.
+/// Encodes an acknowledgement from the process `pid`.
 pub fn encode_ack(code: i32, pid: u32) -> [u8; ACK_LEN] {
     let mut pdu = [0; ACK_LEN];
     for (to, word) in pdu.chunks_exact_mut(4).zip([ACK_LEN as u32, ACK, pid, code.cast_unsigned()]) {
@@ -153,7 +154,7 @@ pub fn encode_ack(code: i32, pid: u32) -> [u8; ACK_LEN] {
     pdu
 }
 
-/// The PDU of a tag, without what is different each time: see [`append`]. The tag is not checked here.
+/// Encodes a DATA PDU with a valid tag, and zeros for the parts that [`append`] fills in.
 pub(crate) fn prepare(tag: &[u8]) -> Vec<u8> {
     let len = TAG + (tag.len() + 1).next_multiple_of(4);
     let mut pdu = Vec::with_capacity(len);
@@ -173,18 +174,17 @@ pub(crate) fn tag_of(prepared: &[u8]) -> &[u8] {
     prepared.get(TAG..).and_then(|tag| tag.split(|byte| *byte == 0).next()).unwrap_or_default()
 }
 
-/// A prepared PDU, and what it says this time.
+/// A PDU of [`prepare`], with the values to fill in.
 #[derive(Clone, Copy)]
 pub(crate) struct Prepared<'a> {
     pub(crate) prepared: &'a [u8],
-    /// The sender.
     pub(crate) pid: u32,
     pub(crate) kind: Kind,
     pub(crate) reply: bool,
     pub(crate) value: f64,
 }
 
-/// Appends a PDU.
+/// Appends a prepared PDU, with its values filled in.
 #[inline]
 pub(crate) fn append(out: &mut Vec<u8>, pdu: &Prepared<'_>) {
     let from = out.len();

@@ -1,4 +1,4 @@
-//! The asynchronous protocol: PDUs are collected, and a thread sends them.
+//! The queue of the asynchronous TCP transport, and the thread that sends its PDUs.
 
 use std::io::{self, Write as _};
 use std::net::TcpStream;
@@ -14,19 +14,19 @@ use crate::options::State;
 use crate::protocol::{self, Prepared};
 use crate::status::Shared;
 
-/// As many bytes may wait; what comes then is missed.
+/// Largest size of the queue, in bytes. Trace events beyond it are missed.
 const LIMIT: usize = 1 << 20;
-/// From here on nothing more is waited for.
+/// Size in bytes from which the sender no longer waits for more PDUs.
 const ENOUGH: usize = LIMIT / 4;
-/// How long more is waited for.
+/// How long the sender waits for more PDUs, so that it writes many at a time.
 const GATHER: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
-    /// The sender has something to do.
+    /// Wakes the sender: the queue has PDUs, a flush has begun, or the queue is closed.
     filled: Condvar,
-    /// The sender has done it.
+    /// Wakes threads that flush: all PDUs are sent or missed.
     emptied: Condvar,
 }
 
@@ -34,28 +34,28 @@ pub(crate) struct Queue {
 struct Waiting {
     pdus: Vec<u8>,
     count: u64,
-    /// Somebody waits until everything is sent, or the queue is closed.
+    /// A thread flushes the queue.
     hurry: bool,
     closed: bool,
-    /// The light way is to be looked for.
+    /// The next trace event must check for the shared-memory transport.
     look: bool,
-    /// The sender sleeps until there is something.
+    /// The sender waits for PDUs without a timeout.
     asleep: bool,
-    /// The sender has something that it has not sent yet.
+    /// The sender has taken PDUs, and not sent them yet.
     sending: bool,
 }
 
-/// Why a PDU is not taken.
+/// Why a PDU was not queued.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// There is no room.
+    /// The queue is full.
     Full,
-    /// The light way is to be looked for before; it has been found if the queue is closed.
+    /// The caller must check for the shared-memory transport first. It is in use if the queue is closed.
     Look,
 }
 
 impl Queue {
-    /// Adds a PDU.
+    /// Queues a PDU.
     pub(crate) fn push(&self, pdu: &Prepared<'_>) -> Result<(), Refused> {
         let mut waiting = self.lock();
         if waiting.closed || std::mem::take(&mut waiting.look) {
@@ -75,7 +75,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits until everything is sent or missed; false when that takes longer.
+    /// Waits until all PDUs are sent or missed. Returns false after `timeout`.
     pub(crate) fn flush(&self, timeout: Duration) -> bool {
         let mut waiting = self.lock();
         waiting.hurry = true;
@@ -87,7 +87,7 @@ impl Queue {
         !result.timed_out()
     }
 
-    /// Ends the sender, after it has sent what is there.
+    /// Ends the sender after it has sent what is queued.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.filled.notify_one();
@@ -97,7 +97,7 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what waits, with an empty buffer for the next; `None` at the end.
+    /// Swaps the queue with the empty buffer `pdus`, and returns the number of PDUs. `None` when the queue is closed.
     fn take(&self, pdus: &mut Vec<u8>) -> Option<u64> {
         pdus.clear();
         let mut waiting = self.lock();
@@ -119,14 +119,14 @@ impl Queue {
         Some(std::mem::take(&mut waiting.count))
     }
 
-    /// Sends until the queue is closed.
+    /// Sends PDUs until the queue is closed.
     pub(crate) fn send_all(&self, shared: &Shared) {
         let mut connection: Option<(TcpStream, Instant)> = None;
         let (mut backoff, mut looks) = (Backoff::default(), Looks::default());
         let mut pdus = Vec::new();
         while let Some(count) = self.take(&mut pdus) {
             shared.say(State::PDUBUF, || format!("{count} PDUs, {} bytes to send", pdus.len()));
-            // What is written to a connection that the agent has closed is lost.
+            // Writing to a connection that the agent has closed would succeed, and lose the PDUs.
             if let Some((_, since)) = connection.take_if(|(stream, _)| is_closed(stream)) {
                 backoff.broke(since, &shared.options);
                 shared.down(io::Error::from(io::ErrorKind::ConnectionReset).into());
@@ -162,7 +162,7 @@ impl Queue {
     }
 }
 
-/// Whether the agent has closed a connection. What it sends is nothing that a client waits for.
+/// Whether the agent has closed a connection. Data that it sends is ignored: nothing is due after the greeting.
 fn is_closed(stream: &TcpStream) -> bool {
     let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
     matches!(recv(stream.as_raw_fd(), &mut [0], flags), Ok(0) | Err(Errno::ECONNRESET | Errno::EPIPE))

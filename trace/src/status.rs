@@ -1,4 +1,4 @@
-//! What has become of what was traced.
+//! The status of a handle: trace events sent and missed, the connection, and the state flags.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -9,25 +9,25 @@ use thiserror::Error;
 use crate::link::Failure;
 use crate::options::{Options, State};
 
-/// What has become of what was traced so far.
+/// Numbers of trace events sent and missed so far, and the state of the connection.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// There is a connection to the agent, or it takes this process's file.
+    /// Whether the process is connected to the agent, or the agent reads the process's file.
     pub connected: bool,
-    /// How much has been sent, and acknowledged if the protocol is synchronous, or is counted in the file.
+    /// Trace events that were acknowledged (synchronous TCP), sent (asynchronous TCP), or written (shared memory).
     pub sent: u64,
-    /// How much has not: there was no agent, or no room: for what waits to be sent, or in the file.
+    /// Trace events that were lost: no agent was running, or the queue or the file was full.
     pub missed: u64,
-    /// Why the last connection could not be made, or broke.
+    /// Why the last attempt to connect failed, or the last connection broke. Kept after a later success.
     pub failure: Option<Failure>,
 }
 
-/// The protocol is chosen before the first use.
+/// Error of [`Trace::set_state`](crate::Trace::set_state): [`State::ASYNC`] was set too late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("the asynchronous protocol has to be chosen before anything is traced")]
+#[error("the asynchronous protocol must be chosen before the first trace event")]
 pub struct TooLate;
 
-/// What all parts of a [`Trace`](crate::Trace) look at.
+/// State that all parts of a [`Trace`](crate::Trace) share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: Options,
@@ -68,7 +68,7 @@ impl Shared {
         State(self.state.load(Relaxed))
     }
 
-    /// Whether the protocol is asynchronous; from now on it stays as it is.
+    /// Fixes the TCP protocol at its first use. Returns whether it is asynchronous.
     pub(crate) fn choose(&self) -> bool {
         if !self.used.load(Relaxed) {
             self.used.store(true, Relaxed);
@@ -76,7 +76,7 @@ impl Shared {
         self.asynchronous.load(Relaxed)
     }
 
-    /// Diagnostics on standard error, if the flag is set.
+    /// Writes a diagnostic line to standard error if the flag is set.
     pub(crate) fn say(&self, flag: State, text: impl FnOnce() -> String) {
         if self.state().has(flag) {
             eprintln!("pcp-trace: {}", text());
@@ -113,7 +113,7 @@ impl Shared {
         }
     }
 
-    /// Nothing when a thread of the parent had it at a fork, and has it for ever.
+    /// Locks the last failure. `None` in a child whose parent held the lock at the fork: it is never released there.
     fn last_failure(&self) -> Option<MutexGuard<'_, Option<Failure>>> {
         for _ in 0..1000 {
             match self.failure.try_lock() {

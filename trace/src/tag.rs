@@ -1,4 +1,4 @@
-//! Names of what is traced.
+//! Tags: the names of trace events.
 
 use std::fmt;
 use std::io;
@@ -9,36 +9,45 @@ use thiserror::Error;
 
 use crate::protocol::{self, Kind, MAX_TAG};
 
-/// The name of a transaction, a point, an observation or a counter, prepared once for any number of
-/// uses. A copy is another handle of the same.
+/// Name of a transaction, a point, an observation or a counter: 1 to 254 bytes, without NUL.
 ///
-/// Each kind has its own names: a transaction and a point may have the same tag.
+/// A tag is prepared once and used any number of times. Clones share it. Each kind of trace event has its own names: a
+/// transaction and a point may use the same tag.
+///
+/// ```
+/// let tag = pcp_trace::Tag::new("order")?;
+/// assert_eq!(tag.name(), "order");
+/// # Ok::<(), pcp_trace::TagError>(())
+/// ```
 #[derive(Clone)]
 pub struct Tag(Arc<Prepared>);
 
 struct Prepared {
-    /// For TCP.
+    /// The PDU for TCP: `protocol::prepare`.
     pdu: Box<[u8]>,
-    /// For each kind the file in which it was last used, in the upper half, and its number there.
+    /// Cache for each kind: identifier of the file in which the tag was last used (upper half), number in that file.
     numbers: [AtomicU64; Kind::ALL.len()],
 }
 
-/// Why a text is no tag.
+/// Error of [`Tag::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum TagError {
-    /// `PMTRACE_ERR_TAGNAME`.
+    /// The name is empty (`PMTRACE_ERR_TAGNAME`).
     #[error("a tag cannot be empty")]
     Empty,
-    /// `PMTRACE_ERR_TAGLENGTH`.
-    #[error("a tag of {0} bytes: {MAX_TAG} are the most")]
+    /// The name has this many bytes, more than 254 (`PMTRACE_ERR_TAGLENGTH`).
+    #[error("tag of {0} bytes: at most {MAX_TAG} are allowed")]
     TooLong(usize),
-    /// C's strings end there.
-    #[error("a tag cannot have a NUL")]
+    /// The name contains a NUL, with which C's strings end.
+    #[error("a tag cannot contain a NUL")]
     Nul,
 }
 
 impl Tag {
-    /// A tag of 1 to 254 bytes without NUL.
+    /// Prepares a tag.
+    ///
+    /// # Errors
+    /// [`TagError`] for a name that is empty, longer than 254 bytes, or contains a NUL.
     pub fn new(name: &str) -> Result<Tag, TagError> {
         match name.len() {
             0 => Err(TagError::Empty),
@@ -51,7 +60,7 @@ impl Tag {
         }
     }
 
-    /// The text.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         std::str::from_utf8(self.bytes()).unwrap_or_default()
     }
@@ -64,7 +73,7 @@ impl Tag {
         &self.0.pdu
     }
 
-    /// The number in a file, which `find` knows.
+    /// The tag's number in the file with identifier `file`: from the cache, or else from `find`.
     #[inline]
     pub(crate) fn number(&self, kind: Kind, file: u32, find: impl FnOnce(&[u8]) -> io::Result<u32>) -> io::Result<u32> {
         let last = &self.0.numbers[kind as usize - 1];

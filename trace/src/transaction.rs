@@ -1,4 +1,4 @@
-//! Transactions that have begun.
+//! Transactions in progress.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -8,8 +8,7 @@ use crate::options::State;
 use crate::protocol::Kind;
 use crate::{Fields, Tag, Trace};
 
-/// A transaction in progress: it counts when it is [ended](Transaction::end), and not when it is dropped
-/// without that.
+/// Transaction in progress. Dropping it without [`end`](Transaction::end) aborts it: it is not counted.
 #[derive(Debug)]
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Transaction<'a> {
@@ -20,7 +19,7 @@ pub struct Transaction<'a> {
     counts: bool,
 }
 
-/// When a transaction began, and its event record.
+/// Start time and identifiers of a transaction. `id` is 0 without an event record of the start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     start: u64,
@@ -29,7 +28,7 @@ pub(crate) struct Span {
 }
 
 impl Trace {
-    /// A transaction begins, as a part of another one.
+    /// Begins a transaction within the transaction `parent`, or 0.
     pub(crate) fn start(&self, tag: &Tag, parent: u64) -> Span {
         let shared = &self.0.shared;
         shared.say(State::API, || format!("transaction {tag} begins"));
@@ -38,24 +37,24 @@ impl Trace {
         Span { start, id: light.map_or(0, |light| light.begin(shared, tag, start, parent)), parent }
     }
 
-    /// It has ended, and counts or is aborted.
+    /// Ends a transaction. It is aborted unless it `counts`.
     pub(crate) fn finish(&self, tag: &Tag, span: Span, fields: &Fields, counts: bool) {
         let Span { start, id, parent } = span;
         let time = light::now();
         let value = if counts { time.saturating_sub(start) } else { ABORTED };
-        // Without a record of its beginning there is none of an aborted one.
+        // An aborted transaction leaves a record of its end only if there is one of its start.
         if counts || id != 0 {
             self.end(tag, Mark { time, flags: END, value, id, parent, fields: fields.bytes() }, counts);
         }
     }
 
-    /// Whether marks have event records.
+    /// Whether trace events have event records with fields: the shared-memory transport is in use.
     #[cfg(feature = "tracing")]
     pub(crate) fn has_records(&self) -> bool {
         self.light().is_some()
     }
 
-    /// A point, as a part of a transaction.
+    /// Traces a point within the transaction `parent`, or 0.
     pub(crate) fn point_in(&self, tag: &Tag, parent: u64, fields: &Fields) {
         self.mark(Kind::Point, tag, -1.0, Mark { parent, fields: fields.bytes(), ..Mark::default() });
     }
@@ -66,30 +65,30 @@ impl<'a> Transaction<'a> {
         Transaction { trace, tag, span: trace.start(tag, parent), fields: Fields::new(), counts: false }
     }
 
-    /// Begins a transaction that is a part of this one: its event records say so.
+    /// Begins a transaction within this one. Its event records have this transaction as their parent.
     pub fn begin_part<'b>(&'b self, tag: &'b Tag) -> Transaction<'b> {
         Transaction::begin(self.trace, tag, self.span.id)
     }
 
-    /// A point that is a part of this one.
+    /// Counts a point. Its event record has this transaction as its parent.
     pub fn point(&self, tag: &Tag) {
         self.trace.point_in(tag, self.span.id, &Fields::new());
     }
 
-    /// Adds a field for the event record; false when there is no room.
+    /// Adds a field to the event record of the transaction's end. Returns false when it does not fit: [`Fields`].
     pub fn field(&mut self, key: &str, value: impl Display) -> bool {
         self.fields.add(key, value)
     }
 
-    /// Ends the transaction: it counts, with the time since it began (pmtraceend(3)).
+    /// Ends the transaction, and counts it with the time since its beginning (pmtraceend(3)).
     pub fn end(mut self) {
         self.counts = true;
     }
 
-    /// Ends the transaction without counting it, as dropping it does (pmtraceabort(3)).
+    /// Aborts the transaction: it is not counted (pmtraceabort(3)). Dropping it does the same.
     pub fn abort(self) {}
 
-    /// The time since it began.
+    /// Returns the time since the transaction began.
     pub fn elapsed(&self) -> Duration {
         light::since(self.span.start)
     }

@@ -1,4 +1,4 @@
-//! The ways to the agent that a process has: after a fork the child has none of its parent's.
+//! The transports of each process that uses a handle: a forked child has its own.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,30 +13,32 @@ use crate::options::Transport;
 use crate::queue::Queue;
 use crate::status::Shared;
 
-/// Processes, one the child of the other, that have traced something with the same handle.
+/// Largest number of processes, each a child of the one before, that can trace with the same handle.
 const DEPTH: usize = 8;
-/// How long the last handle waits until what has been put aside is sent.
+/// How long dropping the last handle waits for the queue to be sent.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// The ways of each process. A lock that another thread holds while its process forks is never given back in the child,
-/// and a connection would be the parent's as well: the child leaves both alone, and takes the next of these for itself.
+/// The transports of a process and its ancestors, the oldest process first.
+///
+/// A lock that another thread holds during a fork is never released in the child, and the parent still uses its
+/// connection. So the child uses neither, and claims the next entry for itself.
 #[derive(Debug)]
 pub(crate) struct Ways([Way; DEPTH]);
 
-/// The ways of one process.
+/// The transports of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
-    /// The process, or 0 before the first mark.
+    /// The process identifier, or 0 while the entry is free.
     pid: AtomicU32,
-    /// Made when something is marked for the first time; nothing where TCP is the only way.
+    /// Initialized by the first trace event. `None` where TCP is the only transport.
     light: OnceLock<Option<Light>>,
-    /// The light one is the way, and stays that.
+    /// The shared-memory transport is in use. It is never left again.
     is_light: AtomicBool,
     link: Mutex<Link>,
     queue: OnceLock<Arc<Queue>>,
 }
 
-/// This process's number.
+/// The identifier of this process.
 #[inline]
 fn pid() -> u32 {
     light::pid().unwrap_or_else(std::process::id)
@@ -47,13 +49,14 @@ impl Ways {
         Ways(Default::default())
     }
 
-    /// The light transport, if it is the way already. Children go on with their parent's: it has a file for each process.
+    /// The shared-memory transport, if the oldest process uses it. Forked children use the same [`Light`], which makes
+    /// a file for each process.
     #[inline]
     pub(crate) fn light(&self) -> Option<&Light> {
         self.0[0].found()
     }
 
-    /// The ways of this process, with its number; none when it has too many ancestors that have traced.
+    /// The identifier and the transports of this process. `None` when [`DEPTH`] ancestors have traced.
     #[inline]
     pub(crate) fn own(&self) -> Option<(u32, &Way)> {
         let pid = pid();
@@ -64,7 +67,7 @@ impl Ways {
         self.claim(pid).map(|way| (pid, way))
     }
 
-    /// The ways of this process, if it has traced something.
+    /// The transports of this process, if it has traced.
     pub(crate) fn used(&self) -> Option<&Way> {
         let pid = pid();
         self.0.iter().find(|way| way.pid.load(Relaxed) == pid)
@@ -76,7 +79,7 @@ impl Ways {
             match way.pid.compare_exchange(0, pid, Relaxed, Relaxed) {
                 Err(other) if other != pid => continue,
                 Err(_) => {}
-                // The parent's connection is not kept open.
+                // The agent would count the parent's connection as open as long as the child keeps it.
                 Ok(_) => self.0[..at].iter().for_each(Way::abandon),
             }
             return Some(way);
@@ -86,7 +89,7 @@ impl Ways {
 }
 
 impl Way {
-    /// Finds out which way to take, when something is marked for the first time.
+    /// The shared-memory transport, if it is in use. The first call selects the transport.
     pub(crate) fn light(&self, shared: &Shared) -> Option<&Light> {
         self.light.get_or_init(|| self.choose(shared));
         self.found()
@@ -109,7 +112,7 @@ impl Way {
         if self.is_light.load(Relaxed) { self.light.get()?.as_ref() } else { None }
     }
 
-    /// Looks whether the light one is the way by now.
+    /// Checks whether the shared-memory transport has become available, and returns it from then on.
     pub(crate) fn look(&self, shared: &Shared) -> Option<&Light> {
         let light = self.light.get()?.as_ref()?;
         self.is_light.fetch_or(light.is_there(shared), Relaxed);
@@ -120,7 +123,7 @@ impl Way {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The queue, with the thread that empties it.
+    /// The queue. The first call starts the thread that sends its PDUs.
     #[inline]
     pub(crate) fn queue(&self, shared: &Arc<Shared>) -> &Queue {
         self.queue.get_or_init(|| start(shared))
@@ -143,7 +146,7 @@ fn start(shared: &Arc<Shared>) -> Arc<Queue> {
     let sender = (queue.clone(), shared.clone());
     let thread = thread::Builder::new().name("pcp-trace".into());
     if let Err(e) = thread.spawn(move || sender.0.send_all(&sender.1)) {
-        // Nothing is ever sent then: the queue fills, and the rest is missed.
+        // Nothing is ever sent in this case: the queue fills up, and later trace events are missed.
         shared.down(e.into());
     }
     queue
@@ -151,14 +154,14 @@ fn start(shared: &Arc<Shared>) -> Arc<Queue> {
 
 impl Drop for Ways {
     fn drop(&mut self) {
-        // A child has no thread of its parent's.
+        // Only this process's queue has a thread: a forked child has no other threads of its parent.
         if let Some(queue) = self.used().and_then(|way| way.queue.get()) {
             queue.flush(LINGER);
             queue.close();
         }
         let pid = pid();
         for way in self.0.iter_mut().filter(|way| way.pid.load(Relaxed) != pid) {
-            // Its thread may have had a lock at the fork that is needed to drop it.
+            // The rest is forgotten, because dropping it may need a lock that another thread held at the fork.
             let link = way.link.get_mut().unwrap_or_else(PoisonError::into_inner);
             link.abandon();
             std::mem::forget(std::mem::take(link));

@@ -1,4 +1,4 @@
-//! The library with agents that are away, that come, and that do not do as they should.
+//! The TCP transports with agents that are not running, restart, or misbehave.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +22,7 @@ fn listener() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").unwrap()
 }
 
-/// Takes `points` of a connection, and acknowledges those that ask for it.
+/// Receives `points` points, and acknowledges those that request it.
 fn serve(stream: &mut TcpStream, points: usize) {
     stream.write_all(&protocol::encode_ack(protocol::VERSION, 1)).unwrap();
     let mut bytes = Vec::new();
@@ -143,12 +143,12 @@ fn what_does_not_fit_is_missed() {
             received += n;
         }
     });
-    // All that was put aside.
+    // Everything that was queued has arrived.
     assert_eq!(received % 280, 0);
     assert!(received > 1_000_000, "{received}");
 }
 
-/// Something that has taken the agent's port, and does with each connection what it likes.
+/// A server that is not the agent, but has its port. It calls `with` for each connection.
 fn stranger(listener: TcpListener, with: impl Fn(&mut TcpStream) + Send + Sync + 'static) {
     thread::spawn(move || {
         for stream in listener.incoming() {
@@ -166,7 +166,7 @@ fn a_stranger_that_never_acknowledges_costs_a_time_out_for_each_attempt() {
         stream.write_all(&protocol::encode_ack(protocol::VERSION, 1)).unwrap();
         std::mem::forget(stream.try_clone().unwrap());
     });
-    // With a time-out for each this would take 200 s.
+    // With a timeout for each point this would take 200 s.
     (0..1000).for_each(|_| trace.point(&tag()));
     assert_eq!((trace.status().sent, trace.status().missed), (0, 1000));
 }
@@ -213,7 +213,7 @@ fn a_stranger_that_greets_and_closes_is_not_asked_all_the_time() {
 fn an_asynchronous_application_waits_for_no_stranger() {
     let listener = listener();
     let trace = Trace::new(Options { state: State::ASYNC, ..options(&listener) });
-    // It greets, sends what nobody waits for, and takes nothing.
+    // The server greets, sends data that no client expects, and reads nothing.
     stranger(listener, |stream| {
         let _ = stream.write_all(&protocol::encode_ack(protocol::VERSION, 1));
         stream.set_nonblocking(true).unwrap();
@@ -221,7 +221,7 @@ fn an_asynchronous_application_waits_for_no_stranger() {
         std::mem::forget(stream.try_clone().unwrap());
     });
     let long = Tag::new(&"x".repeat(254)).unwrap();
-    // More than all buffers hold: a call that waited would do so for the request's time-out, 10 s.
+    // More than all buffers hold. A call that waited would wait for the request timeout, 10 s.
     let start = std::time::Instant::now();
     (0..100_000).for_each(|_| trace.point(&long));
     assert!(start.elapsed() < Duration::from_secs(10));
@@ -238,7 +238,7 @@ fn an_agent_that_closes_between_two_marks_loses_none_of_an_asynchronous_client()
         scope.spawn(move || {
             let mut stream = listener.accept().unwrap().0;
             serve(&mut stream, 1);
-            // Longer than a connection that was made in vain.
+            // Long enough that the connection does not count as a failed attempt.
             thread::sleep(Duration::from_millis(1100));
             drop(stream);
             closed.send(()).unwrap();

@@ -1,4 +1,4 @@
-//! The library with PCP's agent pmdatrace.
+//! The library with PCP's agent `pmdatrace`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,14 +9,14 @@ use std::time::Duration;
 use pcp_trace::{Failure, Options, State, Tag, Trace};
 use testkit::{Pcp, Pmcd};
 
-/// PCP's agent in a pmcd of its own, and the options to reach it.
+/// Starts a pmcd with PCP's agent. Returns it with options for this agent.
 fn agent(args: &[&str]) -> (Pmcd, Options) {
     let pcp = Pcp::required();
     let c = pcp.c_agent("trace");
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let agent = c.agent().args(["-I", &port.to_string()]).args(args);
     let pmcd = pcp.pmcd().pmdas_dir(c.pmdas_dir()).agent(agent).start();
-    // pmcd answers when the agent has shaken hands, before it listens.
+    // The agent has shaken hands with pmcd before it listens. It listens when it answers a fetch.
     pmcd.run("pminfo", ["-f", "trace.control.port"]).ok();
     (pmcd, Options { host: "127.0.0.1".into(), port, ..Options::default() })
 }
@@ -70,7 +70,7 @@ fn both_protocols_are_counted() {
     trace_all(&trace);
     assert!(trace.flush(Duration::from_secs(20)));
     assert_eq!((trace.status().sent, trace.status().missed), (18, 0));
-    // Sent is not counted: the agent shows it when it has got to it.
+    // "Sent" does not mean "counted": the agent processes PDUs later.
     while value(&pmcd, "trace.counter.value", "bytes") != Some(400.0) {
         thread::sleep(Duration::from_millis(10));
     }
@@ -126,11 +126,11 @@ fn refusals_are_told() {
     let (_pmcd, options) = agent(&["-A", "disallow:localhost"]);
     let trace = Trace::new(options);
     trace.point(&tag);
-    // C's agent resets the connection right after its answer, which then may not be read any more.
+    // C's agent resets the connection right after its answer, so that the client may not be able to read it.
     assert!(matches!(trace.status().failure, Some(Failure::Permission | Failure::Io(_))), "{:?}", trace.status());
     assert_eq!((trace.status().connected, trace.status().missed), (false, 1));
 
-    // Each connection counts once for each kind of socket that the host's name stands for.
+    // C's agent counts a connection once for each address family of the host's name.
     let (pmcd, options) = agent(&["-A", "allow:localhost:3"]);
     let [first, second] = [Trace::new(options.clone()), Trace::new(options)];
     first.point(&tag);

@@ -1,4 +1,4 @@
-//! Files that are damaged, cut off, or made to harm the reader.
+//! Reading files that are damaged, truncated or hostile.
 
 #![allow(clippy::unwrap_used)]
 
@@ -35,7 +35,7 @@ fn file(bytes: &[u8]) -> File {
     file
 }
 
-/// Reads everything twice; how much there was.
+/// Reads everything twice. Returns the numbers of changes and records.
 fn read(file: File) -> Result<(usize, usize), ReadError> {
     let mut reader = Reader::new(file)?;
     let (mut changes, mut records) = (0, 0);
@@ -56,7 +56,7 @@ fn the_good_one() {
     assert!((20..280).contains(&records), "{records}");
 }
 
-/// A word of the file is another one.
+/// Reads the good file with some words replaced, by offset in bytes.
 fn with(changes: &[(u64, u64)]) -> Result<(usize, usize), ReadError> {
     let file = file(&GOOD);
     changes.iter().for_each(|(at, word)| file.write_all_at(&word.to_ne_bytes(), *at).unwrap());
@@ -67,10 +67,10 @@ fn with(changes: &[(u64, u64)]) -> Result<(usize, usize), ReadError> {
 fn headers_that_lie() {
     let end = 4 * 8;
     for (changes, reason) in [
-        (&[(0, 0)][..], "not of a process that traces"),
-        (&[(8, 2)], "version 2"),
+        (&[(0, 0)][..], "not a trace file"),
+        (&[(8, 2)], "unsupported version 2"),
         (&[(16, u64::MAX)], "damaged: process"),
-        // Blocks that are not there, and so many that one would be busy for ever.
+        // An end of blocks far beyond the file, which must not keep the reader busy.
         (&[(end, u64::MAX)], "failed to fill whole buffer"),
         (&[(5 * 8, u64::MAX)], "damaged: number of tags"),
         (&[(5 * 8, 60_000)], "damaged: tags without a block"),
@@ -83,24 +83,24 @@ fn headers_that_lie() {
     ] {
         assert_eq!(with(changes).unwrap_err().to_string(), reason, "{changes:?}");
     }
-    // A block of a kind that is yet to come is none of ours.
+    // A block of an unknown kind is skipped.
     assert!(with(&[(PAGE, 77)]).is_ok());
 }
 
 #[test]
 fn rings_that_lie() {
-    // The first block is a ring of 8,192 bytes, with its cells from its ninth word on.
+    // The first block is a ring of 8,192 bytes. Its cells begin at its ninth word.
     let (written, first) = (PAGE + 4 * 8, PAGE + 64);
     assert!(with(&[(written, u64::MAX)]).is_ok());
     let (_, good) = with(&[]).unwrap();
-    // Numbers without end are no reason to miss more than there can have been.
+    // Huge numbers of records do not count as more missed records than possible.
     let file = file(&GOOD);
     (0..127).for_each(|cell| file.write_all_at(&(u64::MAX << 8).to_ne_bytes(), first + cell * 64).unwrap());
     let mut reader = Reader::new(file.try_clone().unwrap()).unwrap();
     let mut seen = 0;
     let missed = reader.records(u64::MAX, |_, _, _| seen += 1).unwrap();
     assert!(seen <= 127 && missed < 1000 && good > 0, "{seen} {missed}");
-    // Going back is a contradiction.
+    // A number of cells that decreases is an error.
     file.write_all_at(&1_u64.to_ne_bytes(), written).unwrap();
     assert!(reader.records(u64::MAX, |_, _, _| ()).is_err());
 }
@@ -141,7 +141,7 @@ fn what_is_no_file_is_not_waited_for() {
 
 #[test]
 fn holes_are_nothing() {
-    // Sums of 4,000 lanes that have marked nothing, in 16 GB of which the disk has 16 MB.
+    // 4,000 empty blocks of sums: a sparse file of 16 GiB that takes 16 MiB on disk.
     const LEN: u64 = PAGE << 10;
     let file = file(&GOOD);
     let (from, blocks) = (GOOD.len() as u64, 4000);
@@ -150,14 +150,14 @@ fn holes_are_nothing() {
     file.set_len(from + blocks * LEN).unwrap();
     file.write_all_at(&(from + blocks * LEN).to_ne_bytes(), 4 * 8).unwrap();
     assert_eq!(read(file.try_clone().unwrap()).unwrap(), read(self::file(&GOOD)).unwrap());
-    // And one hundred more are more than there may be.
+    // One hundred more blocks exceed the limit.
     (0..100).for_each(|n| file.write_all_at(&block, from + (blocks + n) * LEN).unwrap());
     file.set_len(from + (blocks + 100) * LEN).unwrap();
     file.write_all_at(&(from + (blocks + 100) * LEN).to_ne_bytes(), 4 * 8).unwrap();
     assert_eq!(read(file).unwrap_err().to_string(), "damaged: number of sums");
 }
 
-/// The good file with blocks of sums behind it, in which every entry is used.
+/// The good file with additional blocks of sums, in which every entry is used.
 fn with_sums(blocks: u64) -> File {
     const LEN: u64 = 8192;
     let file = file(&GOOD);
@@ -176,7 +176,7 @@ fn memory_follows_what_a_file_holds_and_is_given_back() {
     reader.changes(|_, _, _| ()).unwrap();
     let full = reader.memory();
     assert!(full > 1000 * 63 * 128, "{full}");
-    // Its blocks are holes from now on.
+    // The blocks become empty.
     file.write_all_at(&vec![0; 1000 * 8192], GOOD.len() as u64).unwrap();
     reader.changes(|_, _, _| ()).unwrap();
     assert!(reader.memory() < empty + 300_000, "{}", reader.memory());
@@ -197,7 +197,7 @@ fn what_is_beyond_the_memory_of_a_reader_waits_for_some() {
     reader.limit_memory(usize::MAX);
     // Each of the 70 tags of three kinds once, and 63 entries of each block.
     assert_eq!((some + count(&mut reader), reader.left_out()), (6300 + 3 * 70, 0));
-    // Without memory there are no names, which is no error.
+    // Without memory for names the reader reports nothing, and no error.
     let mut reader = Reader::new(file(&GOOD)).unwrap();
     reader.limit_memory(0);
     assert_eq!((count(&mut reader), reader.left_out()), (0, 3 * 70));
@@ -208,7 +208,7 @@ fn what_is_beyond_the_memory_of_a_reader_waits_for_some() {
 fn times_and_numbers_that_cannot_be_are_not_handed_over() {
     let file = file(&GOOD);
     let mut reader = Reader::new(file.try_clone().unwrap()).unwrap();
-    // The time of each record, whose first cell has no part number, and the marks without room.
+    // Replaces the time of each record, in its first cell (part 0), and the number of trace events without room.
     let first = PAGE + 64;
     for cell in 0..127 {
         let mut stamp = [0; 8];

@@ -1,4 +1,4 @@
-//! Processes that fork while they trace over TCP.
+//! Forks of processes that trace over TCP.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -16,7 +16,8 @@ use nix::unistd::{ForkResult, Pid, fork};
 use pcp_trace::protocol::{self, Pdu};
 use pcp_trace::{Options, State, Tag, Trace, Transport};
 
-/// The agent: what each process has sent over each connection, when that has ended.
+/// Starts an agent. Returns options for it, and a channel that receives each ended connection's trace events by
+/// process.
 fn agent() -> (Options, Receiver<HashMap<u32, u64>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -51,10 +52,10 @@ fn serve(mut stream: TcpStream) -> HashMap<u32, u64> {
     }
 }
 
-/// Runs something in a child; what it was, or nothing when it hangs.
+/// Runs `f` in a forked child. Returns its result, or `None` if the child hangs.
 fn in_child(f: impl FnOnce() -> bool) -> Option<bool> {
-    // SAFETY: the child traces, which takes no lock that another thread of the parent may hold but malloc's, which glibc
-    // sees to, and leaves without destructors.
+    // SAFETY: the child only traces, and exits without destructors. Tracing takes no lock that another thread of the
+    // parent may hold, except malloc's, which glibc handles at a fork.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
             let good = f();
@@ -94,7 +95,7 @@ fn a_child_has_a_connection_of_its_own() {
             in_child(|| {
                 (0..50).for_each(|_| child.point(&tag));
                 let of_child = sent(&child, 150);
-                // A child of a child, too.
+                // A grandchild has its own connection, too.
                 let grandchild = in_child(|| {
                     (0..25).for_each(|_| child.point(&tag));
                     sent(&child, 175)
@@ -108,7 +109,7 @@ fn a_child_has_a_connection_of_its_own() {
         (0..100).for_each(|_| trace.point(&tag));
         assert!(sent(&trace, 200));
         drop(trace);
-        // Each connection is of one process.
+        // Each connection has trace events of one process only.
         let all: Vec<_> = (0..3).map(|_| counts.recv_timeout(Duration::from_secs(30)).unwrap()).collect();
         let mut points: Vec<u64> = all.iter().flat_map(HashMap::values).copied().collect();
         points.sort_unstable();
@@ -123,7 +124,7 @@ fn what_other_threads_do_at_a_fork_stops_no_child() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let [sync, asynchronous] =
         [State::NONE, State::ASYNC].map(|state| Trace::new(Options { state, ..options.clone() }));
-    // It waits for a greeting that never comes, with whatever lock it needs.
+    // This handle waits for a greeting that never comes, and holds its locks meanwhile.
     let waiting = Trace::new(Options { port: silent.local_addr().unwrap().port(), ..options });
     let (tag, other) = (Tag::new("tag").unwrap(), Tag::new("other").unwrap());
     let done = AtomicBool::new(false);
@@ -143,7 +144,7 @@ fn what_other_threads_do_at_a_fork_stops_no_child() {
         };
         let marks: Vec<_> = (0..20).map(|_| in_child(mark)).collect();
         let last = in_child(|| waiting.status().sent == 0 && sync.status().missed == 0);
-        // Before anything is asserted: the threads go on until then.
+        // Must come before the assertion: a panic would wait for these threads for ever.
         done.store(true, Relaxed);
         assert_eq!((marks, last), (vec![Some(true); 20], Some(true)));
     });

@@ -28,7 +28,7 @@ fn every_word_is_where_it_is_said_to_be() {
     let this = Process::find(std::process::id()).unwrap();
     assert_eq!(bytes[..8], *b"PCPTRACE");
     assert_eq!(words(8, 3), [1, this.pid.into(), this.start]);
-    // A ring, tags and sums; three tags.
+    // A ring, then tags, then sums. There are three tags.
     let (ring, tags, sums, end) = (4096, 4096 + 8192, 4096 + 8192 + 16384, 4096 + 8192 + 16384 + 8192);
     assert_eq!(words(32, 4), [end, 3, 0, 0]);
     assert_eq!((bytes.len() as u64, words(ring, 5)), (end, vec![2, 8192, 0, 0, 7]));

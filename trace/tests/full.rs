@@ -1,4 +1,4 @@
-//! A file system without room.
+//! The shared-memory transport on a full file system.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,9 @@ use pcp_trace::{Options, Tag, Trace};
 
 use common::serve;
 
-/// Where there is a small file system; nothing in a test that has run again, with one of its own.
+/// Returns the mount point of a small file system.
+///
+/// Runs the test again in a mount namespace with such a file system. Returns `None` in the outer process, after that.
 fn small_file_system(test: &str) -> Option<PathBuf> {
     if let Some(small) = std::env::var_os("SMALL") {
         return Some(small.into());
@@ -39,7 +41,7 @@ fn a_mark_without_room_is_missed_until_there_is_some() {
     trace.point(&tag);
     let other = small.join("other");
     assert!(fs::write(&other, vec![1; 1 << 20]).is_err());
-    // A thread that has its lane needs no more room; another one has none.
+    // A thread with a lane needs no more storage. A new thread cannot get a lane.
     trace.point(&tag);
     std::thread::scope(|scope| _ = scope.spawn(|| (0..100).for_each(|_| trace.point(&tag))));
     assert_eq!((trace.status().sent, trace.status().missed), (2, 100));
@@ -71,7 +73,7 @@ fn without_room_for_a_thread_marks_go_over_tcp_until_there_is_some() {
     (0..100).for_each(|_| trace.point(&tag));
     assert_eq!((trace.status().sent, trace.status().missed), (100, 0));
     fs::remove_file(other).unwrap();
-    // The end of the connection.
+    // The agent finishes when the library closes the connection.
     let mut marked = 100;
     while !agent.is_finished() {
         trace.point(&tag);

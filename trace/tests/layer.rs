@@ -1,4 +1,4 @@
-//! Spans and events, counted by PCP's agent.
+//! Spans and events of `tracing`, with PCP's agent.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,14 +10,14 @@ use pcp_trace::{Options, State, Trace, layer::PcpLayer};
 use testkit::{Pcp, Pmcd};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// PCP's agent in a pmcd of its own, and its port.
+/// Starts a pmcd with PCP's agent. Returns it with the agent's port.
 fn agent() -> (Pmcd, u16) {
     let pcp = Pcp::required();
     let c = pcp.c_agent("trace");
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let agent = c.agent().args(["-I", &port.to_string()]);
     let pmcd = pcp.pmcd().pmdas_dir(c.pmdas_dir()).agent(agent).start();
-    // pmcd answers when the agent has shaken hands, before it listens.
+    // The agent has shaken hands with pmcd before it listens. It listens when it answers a fetch.
     pmcd.run("pminfo", ["-f", "trace.control.port"]).ok();
     (pmcd, port)
 }
@@ -74,7 +74,7 @@ fn a_service_under_load_is_seen_by_pmval() {
         assert!(start.elapsed() < Duration::from_secs(30), "{}", pmcd.log("trace"));
         std::thread::sleep(Duration::from_millis(20));
     }
-    // A rate: the count goes up between two samples.
+    // pmval shows a rate, which is positive while the count increases.
     let text = pmcd.run("pmval", ["-s", "3", "-t", "0.3", "trace.transact.count"]).ok();
     let rate = text.lines().last().and_then(|line| line.split_whitespace().last()?.parse::<f64>().ok());
     service.kill().unwrap();

@@ -1,4 +1,4 @@
-//! The light transport, read as an agent reads it: threads, processes that fork, and rings that are too small.
+//! The shared-memory transport, read as an agent reads it: threads, forks, and rings that are too small.
 
 #![allow(clippy::unwrap_used, clippy::panic, unsafe_code)]
 
@@ -16,7 +16,7 @@ use pcp_trace::light::{Claim, Directory, Process, Reader};
 use pcp_trace::protocol::Kind;
 use pcp_trace::{Fields, Options, State, Tag, Trace, Transport};
 
-/// An agent's directory, and the options to use it.
+/// A running agent's directories, and options for it.
 struct Scene {
     directory: Directory,
     _dir: tempfile::TempDir,
@@ -39,7 +39,7 @@ impl Scene {
         files
     }
 
-    /// The only file.
+    /// Opens the only file.
     fn reader(&self) -> Reader {
         let [file] = &self.files()[..] else { panic!("{:?}", self.files()) };
         Reader::open(file).unwrap()
@@ -50,7 +50,7 @@ fn tag(name: &str) -> Tag {
     Tag::new(name).unwrap()
 }
 
-/// Counts by tag.
+/// Reads the changes of counts, by tag.
 fn counts(reader: &mut Reader) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     let name = |tag: &[u8]| String::from_utf8(tag.to_vec()).unwrap();
@@ -58,7 +58,7 @@ fn counts(reader: &mut Reader) -> BTreeMap<String, u64> {
     counts
 }
 
-/// Records, and how many of them were missed.
+/// Reads records. Returns the numbers of records read and missed.
 fn records(reader: &mut Reader) -> (u64, u64) {
     let mut seen = 0;
     let missed = reader.records(u64::MAX, |_, _, _| seen += 1).unwrap();
@@ -139,7 +139,7 @@ fn every_kind_arrives_with_all_that_it_has() {
 fn threads_are_counted_exactly_while_they_are_read() {
     const EACH: u64 = 50_000;
     let scene = Scene::new();
-    // Room for few records.
+    // A small ring, so that records are missed.
     let trace = Trace::new(Options { ring_len: 8192, ..scene.options() });
     let tags: Vec<Tag> = (0..100).map(|n| tag(&format!("tag {n}"))).collect();
     trace.point(&tags[0]);
@@ -151,7 +151,7 @@ fn threads_are_counted_exactly_while_they_are_read() {
         (seen, missed) = (seen + more, missed + lost);
     };
     for _ in 0..2 {
-        // The second time in the lanes of the first.
+        // The second round's threads reuse the lanes of the first round.
         thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
                 .map(|_| scope.spawn(|| (0..EACH).for_each(|n| trace.point(&tags[n as usize % tags.len()]))))
@@ -186,14 +186,14 @@ fn without_an_agent_nothing_is_made_and_everything_missed() {
         assert_eq!((trace.status().sent, trace.status().missed, trace.status().connected), (0, 11, false));
         assert!(trace.status().failure.is_some());
         if there {
-            // It comes.
+            // The agent starts.
             let agent = Directory::open(path.clone(), dir.path()).unwrap();
             let files = agent.files().to_owned();
             trace.point(&tag("tag"));
             assert_eq!((trace.status().sent, trace.status().missed, trace.status().connected), (1, 11, true));
             drop(agent);
             drop(trace);
-            // Nobody would ever remove it.
+            // Without an agent the library removes its file, because no agent would.
             assert_eq!(fs::read_dir(&files).unwrap().count(), 0);
         }
     }
@@ -217,7 +217,7 @@ fn the_way_is_found() {
         assert_eq!(trace.status().sent, u64::from(light), "{what}");
         assert_eq!(scene.files().len(), usize::from(light), "{what}");
         drop(trace);
-        // As the agent does.
+        // The agent would remove the files of ended handles.
         scene.files().iter().for_each(|file| fs::remove_file(file).unwrap());
     }
 }
@@ -230,8 +230,8 @@ fn a_child_has_a_file_of_its_own() {
     let open = trace.begin(&before);
     (0..3).for_each(|_| trace.point(&before));
     let parent = scene.reader();
-    // SAFETY: the child marks, which takes no lock that another thread of the parent may hold but malloc's, which glibc
-    // sees to, and leaves without destructors.
+    // SAFETY: the child only traces, and exits without destructors. Tracing takes no lock that another thread of the
+    // parent may hold, except malloc's, which glibc handles at a fork.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
             (0..5).for_each(|_| trace.point(&after));
@@ -262,7 +262,7 @@ fn a_child_has_a_file_of_its_own() {
             continue;
         }
         assert_eq!(counts(&mut reader), BTreeMap::from([("after".to_owned(), 10), ("before".to_owned(), 1)]));
-        // Its handle was the last one there: it was `clone`d by the thread, and dropped.
+        // The child has exited, so that its process is not alive.
         assert!(!reader.process().is_alive());
     }
     assert_eq!((parents_files, scene.files().len()), (1, 2));
@@ -278,7 +278,7 @@ fn what_has_no_room_is_missed() {
     assert_eq!(counts(&mut reader).len(), 65_536);
     assert_eq!(reader.missed(), 70_000 - 65_536);
 
-    // Threads at the same time, each with sums of all these tags.
+    // Five threads at the same time, each with sums of all these tags, exceed the limit of blocks of sums.
     let turn = Barrier::new(5);
     thread::scope(|scope| {
         for _ in 0..5 {
@@ -295,7 +295,7 @@ fn what_has_no_room_is_missed() {
     assert_eq!(reader.missed(), status.missed);
 }
 
-/// Rings are read in parts, which cut records.
+/// Rings are read in parts. Records at the end of a part are cut, and read again.
 #[test]
 fn a_long_ring_is_read_to_the_last_record() {
     let scene = Scene::new();
@@ -315,18 +315,18 @@ fn a_long_ring_is_read_to_the_last_record() {
     }
 }
 
-/// What the process may not do to its file is marks that are missed, and no signal.
+/// Beyond the limit of file sizes trace events are missed. The process gets no signal.
 #[test]
 fn a_limit_of_the_size_of_files_is_no_room() {
     use nix::sys::resource::{Resource, setrlimit};
     let scene = Scene::new();
     let trace = Trace::new(scene.options());
     trace.point(&tag("tag"));
-    // SAFETY: the child marks, which takes no lock that another thread of the parent may hold but malloc's, which glibc
-    // sees to, and leaves without destructors.
+    // SAFETY: the child only traces, and exits without destructors. Tracing takes no lock that another thread of the
+    // parent may hold, except malloc's, which glibc handles at a fork.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
-            // Room for the header alone.
+            // The limit leaves room for the header only.
             setrlimit(Resource::RLIMIT_FSIZE, 4096, 4096).unwrap();
             (0..10).for_each(|_| trace.point(&tag("tag")));
             // SAFETY: ends the process.
@@ -366,10 +366,10 @@ fn a_process_is_believed_if_it_is_the_owners() {
         Reader::open(&copy).unwrap().claim()
     };
     let init = Process::find(1).unwrap();
-    // The number of another process is not enough.
+    // The number alone does not identify a process: the start time must agree.
     assert_eq!([claim(1, None), claim(1, Some(init.start + 1))], [Claim::Unknown; 2]);
     assert_eq!(claim(u32::MAX.into(), None), Claim::Gone);
-    // Root may speak for any.
+    // Files of root may name processes of any user.
     let others = if nix::unistd::geteuid().is_root() { Claim::Own } else { Claim::Foreign };
     assert_eq!(claim(1, Some(init.start)), others);
 }
@@ -388,7 +388,7 @@ fn a_mark_costs_no_system_call() {
         trace.observe(&size, 1.5);
         transaction.end();
     };
-    // SAFETY: the child marks, allocates nothing, and leaves by the one system call that it may use for that.
+    // SAFETY: the child traces, allocates nothing, and exits by the only system call that it is allowed.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => unsafe {
             mark();
@@ -404,7 +404,7 @@ fn a_mark_costs_no_system_call() {
     assert_eq!(counts(&mut scene.reader()).values().sum::<u64>(), 5 * 10_001);
 }
 
-/// Any but exit(2) ends the process with a signal from now on.
+/// From now on, any system call except exit(2) ends the process with a signal.
 fn forbid_system_calls() {
     use nix::libc::{self, BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
     let step = |code: u32, jf, k: u32| sock_filter { code: code as u16, jt: 0, jf, k };
@@ -415,7 +415,7 @@ fn forbid_system_calls() {
         step(BPF_RET | BPF_K, 0, libc::SECCOMP_RET_KILL_PROCESS),
     ];
     let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-    // SAFETY: the program and its steps are there until the calls return.
+    // SAFETY: the program and its steps live until the calls return.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);

@@ -1,4 +1,4 @@
-//! Marks in the middle of marks.
+//! Values of fields that trace while they are recorded.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use pcp_trace::{Options, Trace, layer::PcpLayer};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// A value that traces when it is looked at.
+/// A value whose `Display` traces.
 #[derive(Debug)]
 struct Traces;
 
@@ -24,9 +24,9 @@ fn what_is_recorded_may_trace() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path().join("4323"), dir.path()).unwrap();
     let trace = Trace::new(Options { directory: Some(directory.path().to_owned()), ..Options::default() }.light());
-    // A second layer is no reason to fail.
+    // Two layers must not fail either.
     let layers = [0; 2].map(|_| PcpLayer::new(trace.clone()));
-    // What is traced inside of a subscriber comes to it if it is the only one.
+    // Only a global subscriber receives spans and events that are created inside of it.
     tracing_subscriber::registry().with(Vec::from(layers)).init();
     {
         let outer = tracing::info_span!("outer", by = %Traces, later = tracing::field::Empty).entered();

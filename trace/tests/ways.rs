@@ -1,4 +1,4 @@
-//! From one way to another: an agent that comes after the first mark.
+//! Changing from TCP to shared memory: an agent that starts after the first trace event.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -16,7 +16,7 @@ use pcp_trace::{Options, State, Tag, Trace};
 
 use common::serve;
 
-/// What is counted in the only file.
+/// The number of trace events in the only file.
 fn counted(directory: &Path) -> u64 {
     let files: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     let [file] = &files[..] else { panic!("{files:?}") };
@@ -25,7 +25,7 @@ fn counted(directory: &Path) -> u64 {
     count
 }
 
-/// Marks in two threads until it is enough.
+/// Traces in two threads until `enough` returns true. Returns the number of trace events.
 fn mark(trace: &Trace, enough: impl Fn() -> bool) -> u64 {
     let (marked, done) = (AtomicU64::new(0), AtomicBool::new(false));
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -66,7 +66,7 @@ fn an_agent_that_comes_later_is_used_the_light_way() {
         let status = trace.status();
         assert!(status.connected);
         assert_eq!((counted(directory.files()), status.sent + status.missed), (status.sent, before + later));
-        // From here on nothing is missed.
+        // After the change to shared memory nothing is missed.
         let more = mark(&trace, || trace.status().sent > status.sent);
         assert_eq!((trace.status().missed, counted(directory.files())), (status.missed, status.sent + more));
     }
@@ -89,7 +89,7 @@ fn a_connection_is_left_for_the_light_way_and_each_mark_counts_once() {
         let more = mark(&trace, || counted(directory.files()) > 1000);
         let status = trace.status();
         assert_eq!((status.sent, status.missed), (before + later + more, 0));
-        // The connection is closed while the trace is still there.
+        // The library has closed the connection, although the handle still exists.
         assert_eq!(agent.join().unwrap() + counted(directory.files()), status.sent);
         drop(trace);
     }

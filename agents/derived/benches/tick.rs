@@ -1,5 +1,5 @@
-//! What 10,000 definitions over 100 operands cost the agent, in CPU time of its two threads: to bind, to take a sample,
-//! and to answer a client that asks for all of them. `cargo bench -p pmda-derived`.
+//! CPU time of the agent's two threads for 10,000 definitions over 100 operands: to bind them, to take a sample, and to
+//! answer a client that fetches all of them. Run it with `cargo bench -p pmda-derived`.
 
 #![allow(clippy::expect_used)]
 
@@ -20,10 +20,10 @@ const OPERANDS: u16 = 100;
 const INSTANCES: u32 = 10;
 const ROUNDS: u64 = 20;
 
-/// The first argument of this program when it is the agent of the operands.
+/// First argument of this program when it runs as the agent of the operands.
 const AS_OPERANDS: &str = "operands";
 
-/// The agent of the operands.
+/// Agent of the operands.
 #[derive(Debug)]
 struct Operands(u32);
 
@@ -49,7 +49,7 @@ impl Agent for Operands {
     }
 }
 
-/// The expressions of pmapi's bench `derive`.
+/// Writes definitions with the expressions of pmapi's bench `derive`.
 fn configuration() -> String {
     let mut text = String::new();
     for number in 0..DEFINITIONS {
@@ -65,7 +65,7 @@ fn configuration() -> String {
     text
 }
 
-/// The CPU time of the agent's own thread and of the sampler, which is named as its group.
+/// Returns the CPU time of the agent's own thread, and of the sampler, whose thread has the name of its group.
 fn cpu(pmcd: &Pmcd) -> [Duration; 2] {
     let pid = pmcd.agent_pid("derived").expect("the agent");
     let mut times = [Duration::ZERO; 2];
@@ -82,7 +82,7 @@ fn number(pmcd: &Pmcd, metric: &str) -> f64 {
     text.split_whitespace().last().and_then(|word| word.parse().ok()).unwrap_or_default()
 }
 
-/// The CPU time of a tool of PCP's, the shortest of some runs.
+/// Returns the CPU time of a PCP tool: the shortest of several runs.
 fn tool(pmcd: &Pmcd, tool: &str, metric: &str, definitions: &str) -> Duration {
     let run = || {
         let before = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the time of children");
@@ -160,14 +160,14 @@ fn main() -> ExitCode {
     (0..ROUNDS).for_each(|_| _ = client.fetch(&pmids).expect("values"));
     println!("  answer a client that asks for all        {:?}", (cpu(&pmcd)[0] - before[0]) / ROUNDS as u32);
 
-    // Each client of libpcp's binds all definitions anew.
+    // Each client of libpcp binds all definitions itself.
     let config = config.to_str().expect("a path");
     let [with, without] = [config, ""].map(|definitions| tool(&pmcd, "pmprobe", "many.m0", definitions));
-    println!("a client of libpcp's with these definitions of its own, CPU time");
+    println!("a client of libpcp with these definitions in its own configuration, CPU time");
     println!("  load the configuration and bind          {:?}", with.saturating_sub(without));
     let all = tool(&pmcd, "pmprobe", "d", config);
     println!("  and look up, fetch and print all         {:?}", all.saturating_sub(without));
     let all = tool(&pmcd, "pmprobe", "derived.d", "");
-    println!("  the same of those of the agent           {:?}", all.saturating_sub(without));
+    println!("  look up, fetch and print the agent's     {:?}", all.saturating_sub(without));
     ExitCode::SUCCESS
 }

@@ -1,5 +1,5 @@
-//! An agent for the tests: a counter that counts what samples are taken of it, instances that come and go, a metric
-//! that changes its type.
+//! Agent for the tests. It has a counter of the samples taken, instances that can be changed, and a metric that changes
+//! its type.
 
 use pmda::prelude::*;
 
@@ -9,7 +9,7 @@ const INSTANCES: Item = Item::new(0, 2);
 const VALUE: Item = Item::new(0, 3);
 const KIND: Item = Item::new(0, 4);
 const SQUARE: Item = Item::new(0, 5);
-/// The metric that changes is another one each time, as it should be.
+/// Cluster of `operand.changing`, which gets another PMID whenever its type changes.
 const CHANGING: u16 = 1;
 
 const INDOM: Serial = Serial::new(0);
@@ -17,7 +17,7 @@ const INDOM: Serial = Serial::new(0);
 #[derive(Debug)]
 struct Operand {
     count: u64,
-    /// What is stored into `operand.instances`: `NUMBER=NAME` with blanks between.
+    /// Value of `operand.instances`: `NUMBER=NAME` pairs, separated by blanks.
     instances: String,
     list: List,
     kind: String,
@@ -80,13 +80,13 @@ impl Agent for Operand {
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
             COUNT => out.put(self.count),
-            // No two differences are the same.
+            // The difference between two samples is never the same.
             SQUARE => out.put(self.count * self.count),
             RESET => out.put(0u64),
             INSTANCES => out.put(&self.instances),
             KIND => out.put(&self.kind),
             VALUE => self.list.0.iter().try_for_each(|(inst, name)| {
-                // The value tells whose it is.
+                // The value is the first byte of the instance's name.
                 out.put_inst(*inst, u32::from(name.bytes().next().unwrap_or_default()))
             }),
             _ if self.kind == "double" => out.put(2.5f64),
@@ -128,7 +128,7 @@ impl Operand {
         Ok(())
     }
 
-    /// Another type is another metric.
+    /// Replaces `operand.changing` by a metric with another PMID and type. `none` only removes it.
     fn set_kind(&mut self, kind: &str) -> Start<()> {
         self.dynamic.clear();
         self.changed = Item::new(CHANGING, self.changed.item() + 1);

@@ -1,4 +1,4 @@
-//! Definitions that are bound to the metrics of a pmcd, and what is computed of them in a sample.
+//! Definitions bound to the metrics of a pmcd, and the evaluation of samples.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,18 +14,18 @@ use crate::metrics::Metrics;
 use crate::operands::pmcd::Pmcd;
 use crate::sampler::Kind;
 
-/// How often the operands of definitions that mean nothing are looked for, when pmcd has no news.
+/// Time between lookups of the operands of invalid definitions, while pmcd reports no changes.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// How long the names of instances are taken for what they were while nobody asks for values.
+/// How long cached instance names stay valid while a metric is not sampled.
 const LASTING: Duration = Duration::from_secs(60);
 
-/// What becomes of a metric's values in a sample.
+/// Source of a metric's values in a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
-    /// There are none.
+    /// The sample has no values.
     None,
-    /// Those that there were stay.
+    /// The values of the previous snapshot.
     Stays,
     Computed,
 }
@@ -36,23 +36,23 @@ pub(crate) struct Bound {
     evaluator: Evaluator,
     metrics: Arc<Metrics>,
     demand: Arc<Demand>,
-    /// What somebody has asked for.
+    /// Whether clients want each metric, by place.
     wanted: Vec<bool>,
-    /// What regular samples compute.
+    /// Regular samples: the places that are computed, and the plan.
     regular: (Vec<bool>, Plan),
-    /// What extra samples have computed since the last regular one, and what the last of them computes.
+    /// Extra samples: the places computed since the last regular sample, and the plan of the last extra sample.
     extra: (Vec<bool>, Plan),
-    /// The sample that is under way.
+    /// Kind of the current sample.
     kind: Kind,
     parts: Vec<Part>,
-    /// Sorted by domain.
+    /// Instance lists, sorted by domain.
     lists: Vec<Known>,
-    /// Labels are other than in the snapshot before.
+    /// Whether labels differ from those in the previous snapshot.
     relabelled: bool,
-    /// Domains whose instances have to be asked for, and those that are as before.
+    /// Buffers of [`Bound::ask_instances`]: domains to ask for, and domains with the same instances as before.
     asked: Vec<InDom>,
     same: Vec<InDom>,
-    /// Something in pmcd is other than when this was bound.
+    /// Whether operands may have changed since they were looked up.
     stale: bool,
     looked_up: Instant,
 }
@@ -79,12 +79,12 @@ impl Bound {
         }
     }
 
-    /// Whether operands have to be looked up again.
+    /// Returns whether the operands have to be looked up again.
     pub(crate) fn is_stale(&self) -> bool {
         self.stale || !self.metrics.bad.is_empty() && self.looked_up.elapsed() >= AGAIN
     }
 
-    /// The operands.
+    /// Returns the descriptors of the operands.
     pub(crate) fn into_names(self) -> Names {
         self.names
     }
@@ -93,24 +93,25 @@ impl Bound {
         self.stale = true;
     }
 
-    /// Takes note that operands have been looked up again; whether they are what they were.
+    /// Records that the operands have been looked up again. Returns whether `names` equals the previous descriptors.
     pub(crate) fn is_same(&mut self, names: &Names) -> bool {
         (self.stale, self.looked_up) = (false, Instant::now());
         self.names == *names
     }
 
-    /// Whether nobody asks for anything.
+    /// Returns whether clients want no metric.
     pub(crate) fn is_idle(&self) -> bool {
         !self.wanted.contains(&true)
     }
 
-    /// Makes `delta` and `rate` begin anew.
+    /// Discards the history of `delta` and `rate`.
     pub(crate) fn forget(&mut self) {
         self.evaluator.forget(&self.regular.1);
     }
 
-    /// Decides what to compute. In a regular sample `delta` and `rate` of what is new begin anew, and in an extra one
-    /// they have nothing before them: differences are over the time between two regular samples only.
+    /// Decides what the next sample computes. Differences are always over the time between two regular samples. So
+    /// `delta` and `rate` of metrics that are new in a regular sample start without history, and in an extra sample
+    /// they have no values.
     pub(crate) fn choose(&mut self, kind: Kind) {
         self.demand.update(&mut self.wanted);
         let numbers = |places: &[bool]| -> Vec<usize> {
@@ -158,26 +159,27 @@ impl Bound {
         if self.kind == Kind::Regular { &self.regular.1 } else { &self.extra.1 }
     }
 
-    /// The metrics that the sample needs.
+    /// Returns the operands that the sample needs.
     pub(crate) fn operands(&self) -> impl Iterator<Item = &Operand> {
         self.evaluator.operands_of(self.plan())
     }
 
-    /// Computes the sample; `stamp` is when its operands are from.
+    /// Evaluates the sample. `stamp` is the time of the operands' values since the sampler's start.
     pub(crate) fn evaluate(&mut self, stamp: Duration, live: &mut Live) {
         let plan = if self.kind == Kind::Regular { &self.regular.1 } else { &self.extra.1 };
         self.evaluator.evaluate(plan, stamp, live);
     }
 
-    /// What has been computed, with the places.
+    /// Returns the metrics that have been computed: place, instance domain and values.
     fn computed(&self) -> impl Iterator<Item = (usize, Option<InDom>, Result<&Values>)> {
         let of = self.metrics.good.iter().zip(&self.parts).enumerate();
         of.filter(|(_, (_, part))| **part == Part::Computed)
             .map(|(place, (metric, _))| (place, metric.desc.indom, self.evaluator.values(metric.number)))
     }
 
-    /// Asks for the names of instances, where there are others than in the snapshot before, or where somebody asks.
-    /// False when a number is that of another instance now: then nothing is to be remembered of it.
+    /// Asks pmcd for instance names: of domains that clients have requested, and where the instances differ from the
+    /// previous snapshot's. Returns false if an identifier belongs to another instance now: then history must be
+    /// discarded.
     pub(crate) fn ask_instances(&mut self, pmcd: &mut Pmcd, before: Option<&Snapshot>, taken: Instant) -> Result<bool> {
         let before = before.filter(|before| Arc::ptr_eq(&before.metrics, &self.metrics));
         let (mut asked, mut same) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.same));
@@ -205,7 +207,7 @@ impl Bound {
             let list = match pmcd.instances(indom, self.demand.wants_labels(indom)) {
                 Ok(list) => Arc::new(list),
                 Err(e) if pmcd.is_connected() => {
-                    debug!("instance domain {indom}: {e}");
+                    debug!("no instance names of domain {indom}: {e}");
                     continue;
                 }
                 Err(e) => return Err(e),
@@ -225,7 +227,7 @@ impl Bound {
         Ok(true)
     }
 
-    /// The snapshot that is to be shown, in the memory of another one that nobody looks at any more.
+    /// Builds the snapshot to publish, in the memory of an old one that no other thread uses any more.
     pub(crate) fn snapshot(
         &mut self,
         memory: Option<Arc<Snapshot>>,
@@ -256,7 +258,7 @@ impl Bound {
                 Part::Computed => {
                     let values = self.metrics.good.get(place).ok_or(Error::PMID);
                     let values = values.and_then(|metric| self.evaluator.values(metric.number));
-                    // The operand may be of another type now.
+                    // The operand may have changed its type.
                     self.stale |= values.err() == Some(Error::CONV);
                     slot.assign(values, taken);
                 }

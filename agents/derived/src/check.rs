@@ -1,4 +1,4 @@
-//! `--check`: what a configuration becomes, without being an agent.
+//! Option `--check`: binds a configuration and prints the outcome, without running as an agent.
 
 use pcp_pdu::print::Print;
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ use crate::config::{Config, Group, NameSpace, Operands, Place, Problem};
 use crate::operands::agents::Agents;
 use crate::{Derived, ROOT, metrics, options};
 
-/// How long agents that are started for their metrics may take.
+/// Longest time that agents may take to start, and to answer the requests of one sample.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn augment(command: Command) -> Command {
@@ -27,12 +27,15 @@ pub(crate) fn augment(command: Command) -> Command {
     let tsv = Arg::new("tsv").long("tsv").requires("check").action(ArgAction::SetTrue);
     let samples = Arg::new("samples").long("samples").value_name("N").requires("check").default_value("0");
     command
-        .arg(path.help("Show what the definitions in PATH become, or what is wrong with them, and end"))
-        .arg(tsv.help("--check: one line for each definition, with tabs between"))
-        .arg(samples.help("--check: with the values after so many samples").value_parser(value_parser!(u32)))
+        .arg(path.help("Check the definitions in PATH, print their descriptors or errors, and exit"))
+        .arg(tsv.help("--check: print one line for each definition, with tab-separated fields"))
+        .arg(samples.help("--check: also print the values after N samples").value_parser(value_parser!(u32)))
 }
 
-/// For a process that was told to `--check` a configuration: does so.
+/// Runs the option `--check`, and returns the exit code. Returns `None` if `args` do not contain the option.
+///
+/// The exit code is 1 if the configuration has problems other than warnings. Invalid arguments end the process with
+/// clap's usage message.
 pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let args: Vec<OsString> = args.into_iter().collect();
     let is_check = |arg: &OsString| arg.to_str().is_some_and(|arg| arg == "--check" || arg.starts_with("--check="));
@@ -68,7 +71,7 @@ struct Sampling {
     interval: Duration,
 }
 
-/// In the order of the configuration.
+/// Lines to print, in the order of the configuration.
 struct Report {
     lines: Vec<Line>,
 }
@@ -78,17 +81,17 @@ enum Line {
     Bad(Problem),
 }
 
-/// Values, each with its instance.
+/// Values with their instances.
 type Column = Vec<(Option<Instance>, String)>;
 
-/// A definition that is a metric.
+/// Definition that is a metric.
 struct Good {
     place: Place,
-    /// Of the definition.
+    /// Name of the definition.
     name: String,
     shown: String,
     desc: Desc,
-    /// If there are samples.
+    /// Values, if samples are taken.
     values: Option<Result<Column, Error>>,
 }
 
@@ -118,7 +121,7 @@ impl Report {
                 let evaluator = Evaluator::bind(definitions, &mut agents, group.novalue);
                 self.definitions(group, evaluator, sampling, &mut agents, |agents, operands| {
                     agents.begin(Instant::now() + PATIENCE);
-                    // The values of one that did not answer are an error.
+                    // An agent that does not answer has an error in place of its values.
                     agents.take(operands.iter().copied());
                     Ok(())
                 });
@@ -160,7 +163,8 @@ impl Report {
     }
 }
 
-/// The metrics that a group refers to. Its own may be there as well, when the agent runs.
+/// Connects to a pmcd and looks up the metrics that a group refers to. Leaves out the group's own metrics, which pmcd
+/// has if the agent is running.
 fn metrics_of(host: &HostSpec, group: &Group) -> pmapi::Result<(Names, Live)> {
     let mut context = Context::new(host.clone(), Settings::default())?;
     let own: HashSet<String> = group.definitions.iter().map(|own| group.name_of(own.name())).collect();
@@ -170,13 +174,13 @@ fn metrics_of(host: &HostSpec, group: &Group) -> pmapi::Result<(Names, Live)> {
     Ok((names, Live::new(context)))
 }
 
-/// Values as pminfo prints them, each with its instance.
+/// Formats values as pminfo does, each with its instance.
 fn shown(values: &Values, desc: &Desc, source: &mut impl Source) -> Column {
     let mut shown = Vec::with_capacity(values.len());
     for (inst, value) in values.iter() {
         let mut name = Vec::new();
         if let (Some(indom), Some(inst)) = (desc.indom, inst) {
-            // One without a name is without one.
+            // Without a name the instance is printed as `???`.
             let _ = source.instance_name(indom, inst, &mut name);
         }
         let instance = inst.map(|inst| Instance { inst, name: String::from_utf8_lossy(&name).into_owned() });
@@ -211,7 +215,8 @@ impl Line {
         }
     }
 
-    /// The name of the definition, `OK` and what it is, or `ERR` with the kind and the text of the error.
+    /// Formats the line for `--tsv`: the definition's name, `OK` and the metric, or `ERR` with kind and text of the
+    /// error. Returns `None` for warnings, and for problems that are not about a definition.
     fn tsv(&self) -> Option<String> {
         match self {
             Line::Good(good) => Some(good.tsv()),
@@ -268,7 +273,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// As pminfo's `-d` and `-f`.
+/// Prints the metric as `pminfo -d` and `pminfo -f` do.
 impl fmt::Display for Good {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (ty, semantics) = (self.desc.ty.description(), self.desc.semantics);

@@ -1,4 +1,4 @@
-//! Metrics about the agent itself.
+//! Metrics `derived.control`, about the agent itself.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,14 +8,14 @@ use tracing::error;
 use crate::Group;
 use crate::metrics::List;
 
-/// The cluster of these metrics, which begins with what all metrics' names begin with.
+/// Cluster of the metrics `derived.control`.
 pub(crate) const CLUSTER: u16 = 0;
-/// How many instance domains there are of these metrics.
+/// Number of instance domains of the metrics `derived.control`.
 pub(crate) const SERIALS: u32 = 2;
 
-/// Groups of definitions.
+/// Instance domain of the groups.
 pub(crate) const GROUPS: Serial = Serial::new(0);
-/// What is wrong with the configuration.
+/// Instance domain of the configuration's problems.
 pub(crate) const PROBLEMS: Serial = Serial::new(1);
 
 const SAMPLES: Item = Item::new(CLUSTER, 0);
@@ -28,7 +28,7 @@ const BAD: Item = Item::new(CLUSTER, 6);
 const MESSAGE: Item = Item::new(CLUSTER, 7);
 const RELOAD: Item = Item::new(CLUSTER, 8);
 
-/// The times between samples that clients may store, in seconds.
+/// Times between samples that clients may store, in seconds.
 const INTERVALS: std::ops::RangeInclusive<f64> = 0.01..=86400.0;
 
 #[derive(Debug)]
@@ -44,33 +44,33 @@ impl Control {
         Control { groups, problems: List::default(), messages: Vec::new() }
     }
 
-    /// Adds the metrics to the name space.
+    /// Adds the metrics and their instance domains to the name space.
     pub(crate) fn show(dynamic: &mut Dynamic) -> Start<()> {
         metrics().iter().try_for_each(|metric| dynamic.insert(metric))?;
         let mut groups = Indom::new(GROUPS);
-        groups.help("Groups of definitions", "Each has its own operands, and its own time between samples.");
+        groups.help("Groups of definitions", "Each group has its own operands and its own time between samples.");
         dynamic.insert_indom(&groups)?;
         let mut problems = Indom::new(PROBLEMS);
-        problems.help("What is wrong with the configuration", "A definition's name, or FILE:LINE.");
+        problems.help("Problems of the configuration", "Each is named by its definition, or by FILE:LINE.");
         Ok(dynamic.insert_indom(&problems)?)
     }
 
-    /// The number of a group.
+    /// Returns the instance of a group, and makes it active.
     pub(crate) fn number(&mut self, group: &str) -> Start<Inst> {
         Ok(self.groups.store(group, ())?)
     }
 
-    /// There are no groups but those that are numbered from now on.
+    /// Makes all groups inactive until [`Control::number`] is called for them.
     pub(crate) fn forget_groups(&mut self) {
         self.groups.hide_all();
     }
 
-    /// The groups are all numbered.
+    /// Saves the instances of the groups.
     pub(crate) fn save_groups(&mut self) {
-        self.groups.save().unwrap_or_else(|e| error!("{e}"));
+        self.groups.save().unwrap_or_else(|e| error!("groups may get other numbers after a restart: {e}"));
     }
 
-    /// Takes over what is wrong: what it is about, and a message.
+    /// Replaces the problems: pairs of a subject and a message.
     pub(crate) fn set_problems(&mut self, problems: impl Iterator<Item = (String, String)>) {
         let (mut names, mut list) = (Names::default(), Vec::new());
         self.messages.clear();
@@ -116,7 +116,7 @@ impl Control {
         Ok(())
     }
 
-    /// Takes over a value. Whether the configuration is to be loaded again.
+    /// Stores a value. Returns whether the configuration has to be reloaded.
     pub(crate) fn store(item: Item, inst: Option<Inst>, value: Atom<'_>, groups: &mut [Group]) -> Result<bool> {
         match (item, value) {
             (RELOAD, _) => Ok(true),
@@ -131,16 +131,16 @@ impl Control {
     }
 }
 
-/// Names that are all different.
+/// Set of unique names.
 #[derive(Default)]
 struct Names {
     used: HashSet<String>,
-    /// The last number behind each name: one line of a file can have thousands of problems.
+    /// Last number appended to each name. Without it, thousands of problems in one line of a file take quadratic time.
     numbers: HashMap<String, usize>,
 }
 
 impl Names {
-    /// Returns the name, with a number behind it if it is taken.
+    /// Returns the name, with a number appended if it is in use.
     fn take(&mut self, about: String) -> String {
         let mut name = about.clone();
         while !self.used.insert(name.clone()) {
@@ -161,38 +161,38 @@ fn metrics() -> [Metric; 9] {
     };
     let mut samples = of_groups("samples", SAMPLES, Type::U64);
     samples.counter().units(Units::COUNT).help(
-        "Samples of operands that were tried",
-        "One each interval while somebody asks for metrics of the group, and one when somebody asks for others.",
+        "Samples of operands that were attempted",
+        "One in each interval while clients want metrics of the group, and one when they want further metrics.",
     );
     let mut errors = of_groups("errors", ERRORS, Type::U64);
     errors
         .counter()
         .units(Units::COUNT)
-        .help("Samples that failed", "The group's metrics have an error in place of values then (\"Try again\").");
+        .help("Samples that failed", "The group's metrics then have the error \"Try again\" in place of values.");
     let mut evaluation = of_groups("evaluation", EVALUATION, Type::Double);
-    evaluation.units(Units::SECONDS).help("Time that the last evaluation took", "Without the time for operands.");
+    evaluation.units(Units::SECONDS).help("Duration of the last evaluation", "Excludes the time to get the operands.");
     let mut age = of_groups("age", AGE, Type::Double);
-    age.units(Units::SECONDS).help("Time since the last sample", "No samples are taken while nobody asks for any.");
+    age.units(Units::SECONDS).help("Time since the last sample", "No samples are taken while clients want no metrics.");
     let mut interval = of_groups("interval", INTERVAL, Type::Double);
     interval.discrete().units(Units::SECONDS).restricted().help(
         "Time between samples",
-        "A value from 0.01 to 86400 that is stored here holds until the agent ends, or its configuration is loaded\n\
-         again and says otherwise. It is the time that differences and rates are over.",
+        "A value from 0.01 to 86400 can be stored. It is in effect until the agent ends, or its configuration is\n\
+         reloaded and specifies another interval. Differences and rates are over this time.",
     );
     let mut good = of_groups("definitions.good", GOOD, Type::U32);
     good.discrete().units(Units::COUNT).help("Definitions that are metrics", "");
     let mut bad = of_groups("definitions.bad", BAD, Type::U32);
-    bad.discrete().units(Units::COUNT).help("Definitions that mean nothing", "With their operands as they are now.");
+    bad.discrete().units(Units::COUNT).help("Definitions that are not metrics", "derived.control.message says why.");
     let mut message = metric("message", MESSAGE, Type::String);
     message.indom(PROBLEMS).discrete().help(
-        "What is wrong with the configuration",
-        "An instance for each definition that means nothing, by its name, and for each other mistake, by FILE:LINE.",
+        "Problems of the configuration",
+        "An instance for each invalid definition, by its name, and for each other mistake, by FILE:LINE.",
     );
     let mut reload = metric("reload", RELOAD, Type::U32);
     reload
         .discrete()
         .restricted()
-        .help("Any value stored here loads the configuration again", "So does SIGHUP. The value is always 0.");
+        .help("Any value stored here reloads the configuration", "SIGHUP does the same. The value is always 0.");
     [samples, errors, evaluation, age, interval, good, bad, message, reload]
 }
 
@@ -200,7 +200,7 @@ fn metrics() -> [Metric; 9] {
 mod tests {
     use super::*;
 
-    /// As many that a search from the beginning for each would not end.
+    /// Uses so many problems that quadratic time would show.
     #[test]
     fn any_number_of_problems_of_one_line_have_names_of_their_own() {
         let mut names = Names::default();

@@ -1,4 +1,4 @@
-//! What clients have asked for lately.
+//! Metrics and instance domains that clients have requested lately.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -8,34 +8,36 @@ use pmapi::InDom;
 
 use crate::metrics::Metrics;
 
-/// A client that comes less often than that has no rhythm that could be known.
+/// Longest time between two fetches that is taken for a client's interval.
 const RARELY: Duration = Duration::from_secs(2 * 3600);
 
-/// Until when each metric is sampled, and which instance domains have been asked about since the last sample.
+/// Demand of clients: until when each metric is sampled, and which instance domains have been requested since the last
+/// sample.
 #[derive(Debug)]
 pub(crate) struct Demand {
-    /// Times are from here on.
+    /// Origin of all times.
     start: Instant,
     metrics: Vec<Times>,
-    /// Sorted by domain.
+    /// Instance domains, sorted.
     indoms: Vec<Asked>,
 }
 
-/// When a metric is sampled: nanoseconds; 0 for never.
+/// Times of a metric, in nanoseconds since [`Demand::start`]. 0 means never.
 #[derive(Default, Debug)]
 struct Times {
+    /// End of sampling.
     until: AtomicU64,
-    /// The last fetch.
+    /// Time of the last fetch.
     fetched: AtomicU64,
 }
 
-/// What has been asked about an instance domain.
+/// Requests of clients about an instance domain.
 #[derive(Debug)]
 struct Asked {
     indom: InDom,
-    /// Since the last sample.
+    /// Instances have been requested since the last sample.
     instances: AtomicBool,
-    /// Ever.
+    /// Labels have been requested at some time.
     labels: AtomicBool,
 }
 
@@ -46,7 +48,7 @@ impl Default for Demand {
 }
 
 impl Demand {
-    /// For other metrics; of those that have kept their name the demand stays.
+    /// Creates the demand for the metrics `new`. A metric that keeps its name keeps its times.
     pub(crate) fn carried_over(&self, old: &Metrics, new: &Metrics) -> Demand {
         let times: HashMap<&str, &Times> =
             old.good.iter().zip(&self.metrics).map(|(metric, times)| (metric.name.as_str(), times)).collect();
@@ -66,14 +68,15 @@ impl Demand {
         u64::try_from((self.start.elapsed() + time).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Has a metric sampled for some time.
+    /// Requests samples of a metric for `time` from now on.
     pub(crate) fn ask(&self, place: usize, time: Duration) {
         if let Some(times) = self.metrics.get(place) {
             times.until.fetch_max(self.after(time), Relaxed);
         }
     }
 
-    /// The same for a metric whose values are fetched. Clients that come in turn, even slowly, find it sampled.
+    /// Records a fetch of a metric, and requests samples for `time`, or for twice the time since the previous fetch if
+    /// that is longer. So a client that fetches at regular intervals, even long ones, finds the metric sampled.
     pub(crate) fn fetch(&self, place: usize, time: Duration) {
         let Some(times) = self.metrics.get(place) else { return };
         let now = self.after(Duration::ZERO);
@@ -88,13 +91,14 @@ impl Demand {
         self.indoms.get(at)
     }
 
-    /// What a domain begins with in the next demand: the instances of a new one are soon asked for.
+    /// Creates the entry of a domain in the next demand. The instances of a new domain count as requested, because
+    /// clients will soon want them.
     fn asked(&self, indom: InDom) -> Asked {
         let new = self.find(indom).is_none();
         Asked { indom, instances: new.into(), labels: self.wants_labels(indom).into() }
     }
 
-    /// Somebody asks for the instances of a domain, perhaps for labels.
+    /// Requests the instances of a domain, and its labels if `labels` is true.
     pub(crate) fn ask_instances(&self, indom: InDom, labels: bool) {
         if let Some(asked) = self.find(indom) {
             asked.labels.fetch_or(labels, Relaxed);
@@ -102,19 +106,19 @@ impl Demand {
         }
     }
 
-    /// Whether somebody has asked for the labels of a domain.
+    /// Returns whether the labels of a domain have been requested.
     pub(crate) fn wants_labels(&self, indom: InDom) -> bool {
         self.find(indom).is_some_and(|asked| asked.labels.load(Relaxed))
     }
 
-    /// The metrics that are to be sampled now.
+    /// Sets `wanted` for each metric that is to be sampled now.
     pub(crate) fn update(&self, wanted: &mut Vec<bool>) {
         let now = self.after(Duration::ZERO);
         wanted.clear();
         wanted.extend(self.metrics.iter().map(|times| times.until.load(Relaxed) >= now));
     }
 
-    /// The domains whose instances have been asked for since the last time.
+    /// Returns the domains whose instances have been requested since the last call.
     pub(crate) fn take_indoms(&self) -> impl Iterator<Item = InDom> {
         self.indoms.iter().filter(|asked| asked.instances.swap(false, Relaxed)).map(|asked| asked.indom)
     }
@@ -132,7 +136,7 @@ mod tests {
         InDom::new(Domain::new(60).unwrap(), Serial::new(serial))
     }
 
-    /// Each in the domain of its number.
+    /// Creates one metric for each number, in the instance domain of that number.
     fn metrics(numbers: &[u32]) -> Metrics {
         let metric = |number: &u32| {
             let pmid = PmId::new(Domain::new(510).unwrap(), Item::new(0, 1));
@@ -156,7 +160,7 @@ mod tests {
         let demand = Demand::default().carried_over(&Metrics::default(), &metrics);
         assert_eq!(wanted(&demand), [false; 3]);
         demand.ask(0, Duration::from_secs(3600));
-        // The longer time counts.
+        // The later end counts.
         demand.ask(0, Duration::ZERO);
         demand.ask(1, Duration::ZERO);
         demand.ask(7, Duration::ZERO);
@@ -179,7 +183,7 @@ mod tests {
             assert_eq!(wanted(&demand), [true, false]);
             demand.fetch(0, Duration::from_secs(60));
         }
-        // Nor does it last for ever, or for who comes once in a while.
+        // Sampling ends after twice the interval. A fetch after a long pause is not taken for an interval.
         pass(&mut demand, 601);
         assert_eq!(wanted(&demand), [false, false]);
         pass(&mut demand, 10_000);

@@ -1,4 +1,4 @@
-//! A group over agents that are started for it: evaluated when a client asks.
+//! Groups over agents that this one starts, evaluated when a client asks.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,19 +15,20 @@ use crate::metrics::{Labels, List, Metrics};
 use crate::operands::agents::{Agents, News, Pool};
 use crate::running::{Figures, Running};
 
-/// A group whose operands are those of agents that this one has started.
+/// Group whose operands are metrics of agents that this one has started.
 ///
-/// A fetch takes one sample, of what the metrics that it names need, and evaluates these from it. What has `delta` or
-/// `rate` in it is evaluated less often, whoever asks: all such metrics that somebody has asked for lately together,
-/// when nine tenths of the interval have passed since the last time; between these samples their values stay. So a
-/// rate is one over the time since the agent's sample before, as in libpcp, but never over a time so short that it
-/// is noise; clients that fetch at other times share it, and the rhythm of one does not show in the rates of another.
+/// A fetch takes one sample of the operands that its metrics need, and evaluates these metrics from it.
+///
+/// Metrics with `delta` or `rate` are evaluated less often. Those that clients have requested lately are evaluated
+/// together, when at least nine tenths of the interval have passed since the last time. In between they keep their
+/// values. So a rate is over the time since the agent's previous sample, as in libpcp, but never over a time so short
+/// that the rate is noise. All clients get the same rates, however often each of them fetches.
 #[derive(Debug)]
 pub(crate) struct Direct {
     group: Group,
     agents: Rc<RefCell<Agents>>,
     interval: Duration,
-    /// How long a request may take.
+    /// Longest time that a request may wait for the agents.
     patience: Duration,
     started: Instant,
     bound: Option<Bound>,
@@ -36,32 +37,32 @@ pub(crate) struct Direct {
     sampled: Option<Instant>,
 }
 
-/// The definitions, bound to what the agents have.
+/// Definitions bound to the metrics of the agents.
 #[derive(Debug)]
 struct Bound {
     evaluator: Evaluator,
     metrics: Arc<Metrics>,
-    /// What there was of the agents when they were bound.
+    /// Changes of the agents that had been counted at the time of binding.
     news: News,
-    /// When they may be bound again.
+    /// Earliest time of the next binding.
     again: Instant,
-    /// When somebody asked last for each definition with history; `None` for the others.
+    /// Time of the last request for each definition with history. `None` for definitions without history.
     asked: Vec<Option<Option<Instant>>>,
-    /// When those with history were evaluated.
+    /// Time of the last evaluation of definitions with history.
     ticked: Option<Instant>,
-    /// The definitions that were evaluated last, and how.
+    /// Definitions that `plan` evaluates.
     wanted: Vec<usize>,
     plan: Plan,
-    /// Those that are to be evaluated now.
+    /// Definitions to evaluate now.
     next: Vec<usize>,
 }
 
 impl Direct {
-    /// Nobody has asked for a definition lately after this time, or ten intervals.
+    /// Time without a request after which a definition with history is no longer evaluated; at least ten intervals.
     const IDLE: Duration = Duration::from_secs(60);
 
-    /// Starts the agents that are not in the pool yet, and waits a little for them. `patience` is for how long it waits
-    /// in one request: less than pmcd waits for this agent.
+    /// Starts the agents that are not in the pool, and waits for them for at most `patience`. Each request also waits
+    /// for at most `patience`, which has to be less than pmcd's timeout for this agent.
     pub(crate) fn new(group: Group, interval: Duration, patience: Duration, pool: &mut Pool) -> Direct {
         let started = Instant::now();
         let agents = match &group.operands {
@@ -82,15 +83,15 @@ impl Direct {
         }
     }
 
-    /// Binds the definitions again. Those that mean the same as before keep their history, unless agents have been
-    /// started since.
+    /// Binds the definitions again. They keep their history if all metrics and operands are the same as before, and no
+    /// agent has been restarted.
     fn bind(&mut self) {
         let start = Instant::now();
         let mut agents = self.agents.borrow_mut();
         let news = agents.news();
         let evaluator = Evaluator::bind(self.group.definitions.iter(), &mut *agents, self.group.novalue);
         let metrics = Metrics::new(&self.group, &evaluator);
-        // An agent that has news all the time costs a small part of this one's time.
+        // Rebinding may take at most 1/20 of the time, however often the agents report changes.
         let again = Instant::now() + self.interval.max(20 * start.elapsed());
         let metrics = match self.bound.take() {
             Some(old) if *old.metrics != metrics => Arc::new(metrics),
@@ -106,7 +107,7 @@ impl Direct {
         self.bound = Some(Bound { evaluator, metrics, news, again, asked, ticked, wanted, plan, next });
     }
 
-    /// Whether the definitions are to be bound again.
+    /// Returns whether the definitions are to be bound again.
     fn is_stale(&self) -> bool {
         let Some(bound) = &self.bound else { return true };
         let news = self.agents.borrow().news();
@@ -115,7 +116,7 @@ impl Direct {
 }
 
 impl Bound {
-    /// Decides which definitions to evaluate for these places; whether there are any.
+    /// Decides which definitions to evaluate in a fetch of `places`. Returns whether there are any.
     fn choose(&mut self, places: &mut dyn Iterator<Item = usize>, now: Instant, interval: Duration) -> bool {
         self.next.clear();
         let mut history = false;
@@ -169,7 +170,7 @@ impl Running for Direct {
     fn expect(&self, _: &[usize]) {}
 
     fn expect_instances(&mut self, indom: InDom, labels: bool) {
-        // While the agent is away, what there was stays.
+        // The previous list stays in use while the agent is away.
         if let Ok(list) = self.agents.borrow_mut().list(indom, labels) {
             self.lists.insert(indom, list);
         }
@@ -201,7 +202,7 @@ impl Running for Direct {
         self.bound = None;
     }
 
-    /// From the start on: while one agent is away, others have values.
+    /// Returns true from the start: while one agent is away, the metrics of others have values.
     fn is_ready(&self) -> bool {
         true
     }

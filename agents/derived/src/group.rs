@@ -1,4 +1,4 @@
-//! A group with what the agent keeps of it.
+//! Groups and the agent's state for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::operands::agents::Pool;
 use crate::running::Running;
 use crate::show::Show;
 
-/// A group with what the agent keeps of it.
+/// Group of definitions that the agent runs.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) name: String,
-    /// What the configuration says of it.
+    /// Configuration of the group.
     config: config::Group,
-    /// Its number among the groups.
+    /// Instance of the group in `derived.control`.
     pub(crate) inst: Inst,
     pub(crate) running: Box<dyn Running>,
-    /// What the name space shows of it.
+    /// Metrics that are in the name space.
     shown: Option<Arc<Metrics>>,
-    /// Metrics that cannot be shown, and why.
+    /// Metrics that could not be added to the name space: pairs of a name and a reason.
     hidden: Vec<(String, String)>,
-    /// Places that the request which is under way asks for.
+    /// Places that the current request fetches.
     pub(crate) asked: Vec<usize>,
 }
 
 impl Group {
-    /// `patience` is for how long a request may wait for agents that are started for the group.
+    /// Starts a group. `patience` is the longest time that a request may wait for the group's agents.
     pub(crate) fn start(
         group: config::Group,
         inst: Inst,
@@ -52,18 +52,18 @@ impl Group {
         Ok(Group { name, config, inst, running, shown: None, hidden: Vec::new(), asked: Vec::new() })
     }
 
-    /// Returns whether a configuration is of this group, perhaps with other definitions.
+    /// Returns whether a configuration is for this group: it has the same name and operands.
     pub(crate) fn is(&self, group: &config::Group) -> bool {
         (&self.name, &self.config.operands) == (&group.name, &group.operands)
     }
 
-    /// Returns whether a configuration has nothing new for this group but its interval.
+    /// Returns whether a configuration changes nothing but the interval.
     pub(crate) fn is_unchanged(&self, group: &config::Group) -> bool {
-        // Messages about what is wrong say where it stands.
+        // Messages contain line numbers.
         self.config.means_the_same(group) && (self.bad() == 0 || self.config.stands_the_same(group))
     }
 
-    /// Adopts a configuration of the group. Without other definitions it keeps its history.
+    /// Adopts a configuration for this group. The group keeps its history unless definitions have changed.
     pub(crate) fn adopt(&mut self, group: config::Group) {
         if let Some(interval) = group.interval {
             self.running.set_interval(interval);
@@ -74,13 +74,14 @@ impl Group {
         self.config = group;
     }
 
-    /// The group with a configuration, to be shown anew.
+    /// Adopts a configuration and an instance. The group has to be shown again.
     pub(crate) fn with(mut self, group: config::Group, inst: Inst) -> Group {
         self.adopt(group);
         Group { inst, shown: None, ..self }
     }
 
-    /// Takes over what is new at the beginning of a request; whether there is anything. `number` is the group's.
+    /// Begins a request, and shows changed metrics in the name space. Returns whether there were changes. `number` is
+    /// the index of the group.
     pub(crate) fn take_over(&mut self, number: usize, show: &mut Show) -> bool {
         let Some(metrics) = self.running.refresh() else { return false };
         if self.shown.as_ref().is_some_and(|shown| Arc::ptr_eq(shown, metrics)) {
@@ -90,14 +91,14 @@ impl Group {
         self.hidden.clear();
         for (place, e) in failures {
             let name = metrics.good.get(place).map_or_else(String::new, |metric| metric.name.clone());
-            warn!("{name}: {e}");
+            warn!("metric {name} is not shown: {e}");
             self.hidden.push((name, e.to_string()));
         }
         self.shown = Some(Arc::clone(metrics));
         true
     }
 
-    /// Values of the places in `asked` will be asked for.
+    /// Prepares the values of the places in `asked`, and clears the list.
     pub(crate) fn prepare(&mut self) {
         if !self.asked.is_empty() {
             self.running.prepare(&mut self.asked.iter().copied());
@@ -109,17 +110,17 @@ impl Group {
         self.running.set_interval(interval);
     }
 
-    /// How many definitions are metrics.
+    /// Returns the number of definitions that are metrics.
     pub(crate) fn good(&self) -> usize {
         self.shown.as_ref().map_or(0, |shown| shown.good.len()) - self.hidden.len()
     }
 
-    /// How many definitions are none.
+    /// Returns the number of definitions that are not metrics.
     pub(crate) fn bad(&self) -> usize {
         self.shown.as_ref().map_or(0, |shown| shown.bad.len()) + self.hidden.len()
     }
 
-    /// What is wrong with operands and definitions: of what, and messages.
+    /// Returns the problems of operands and definitions: pairs of a subject and a message.
     pub(crate) fn problems(&self) -> impl Iterator<Item = (String, String)> {
         let bad = self.shown.iter().flat_map(|shown| &shown.bad);
         let bad = bad.map(|bad| (bad.name.clone(), bad.message.clone())).chain(self.hidden.iter().cloned());

@@ -1,4 +1,4 @@
-//! A group whose operands are metrics of a pmcd, as the agent's thread sees it.
+//! Groups over a pmcd, as the agent's own thread sees them.
 
 use std::io::{self, PipeReader};
 use std::sync::Arc;
@@ -16,34 +16,34 @@ use crate::metrics::{Labels, Metrics};
 use crate::running::{Figures, Running};
 use crate::sampler::Sampler;
 
-/// How long a request may wait, all in all, for a sample that is under way. It may need nothing of pmcd any more;
-/// if it does, it cannot come before the answer to this request.
+/// Longest time that one request may wait for a sample that the sampler is taking. A sample that needs pmcd no more is
+/// complete by then. Any other sample cannot be complete before pmcd has received the reply to this request.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(10);
 
-/// How much older than the time between samples values may be.
+/// Values expire when they are older than the interval by more than this.
 const LATE: Duration = Duration::from_secs(1);
 
-/// How long a metric is sampled after somebody has asked for its values: so many times the time between samples, at
-/// least [`LINGER`], and longer for clients that come more slowly ([`Demand::fetch`](crate::demand::Demand::fetch)).
+/// Number of intervals for which a metric is sampled after a fetch: at least [`LINGER`], and longer for clients that
+/// fetch at long intervals ([`Demand::fetch`](crate::demand::Demand::fetch)).
 const SAMPLES: u32 = 10;
 const LINGER: Duration = Duration::from_secs(60);
 
-/// The same after somebody has looked at it who may ask for values next.
+/// Returns how long a metric is sampled after a client has looked it up. The client may fetch it next.
 pub(crate) fn soon(interval: Duration) -> Duration {
     (interval * 2).max(Duration::from_secs(5))
 }
 
-/// A group whose operands are metrics of a pmcd.
+/// Group whose operands are metrics of a pmcd.
 #[derive(Debug)]
 pub(crate) struct Host {
     link: Arc<Link>,
-    /// Ends when nobody has to wait for the first snapshot any more.
+    /// Reaches end of file when the agent no longer has to wait for the first snapshot.
     first: PipeReader,
-    /// During a request.
+    /// Snapshot that answers the current request.
     snapshot: Option<Arc<Snapshot>>,
     outcome: Result<()>,
     interval: Duration,
-    /// Until when the request may wait.
+    /// Deadline for waiting in the current request.
     until: Instant,
 }
 
@@ -69,14 +69,14 @@ impl Host {
         self.snapshot.as_ref()?.list(indom).filter(|known| self.is_recent(Some(known.taken)))
     }
 
-    /// Has a sample taken of what there is none of, and takes it over if it comes soon.
+    /// Requests a sample of metrics that have none, and adopts it if it is complete before the deadline.
     fn wait(&mut self) {
         self.link.ask();
         self.link.wait(self.until);
         let (snapshot, outcome, _) = self.link.latest();
         let metrics =
             |snapshot: &Option<Arc<Snapshot>>| snapshot.as_ref().map(|snapshot| Arc::as_ptr(&snapshot.metrics));
-        // Places are about the metrics from the beginning of the request.
+        // The request uses places in the metrics that it began with.
         if metrics(&snapshot) == metrics(&self.snapshot) {
             (self.snapshot, self.outcome) = (snapshot, outcome);
         }
@@ -123,7 +123,7 @@ impl Running for Host {
     }
 
     fn values(&self, place: usize) -> Result<&Values> {
-        // While there is an error, it stands in place of old values.
+        // As long as an error lasts, it replaces older values.
         self.outcome?;
         let slot = self.snapshot.as_ref().and_then(|snapshot| snapshot.slots.get(place)).ok_or(Error::AGAIN)?;
         if !self.is_recent(slot.taken) {
@@ -181,7 +181,7 @@ impl Running for Host {
     }
 }
 
-/// The thread ends by itself, perhaps after a request that is under way; nobody waits for it.
+/// Ends the sampler without joining its thread, which may still be waiting for pmcd.
 impl Drop for Host {
     fn drop(&mut self) {
         self.link.end();

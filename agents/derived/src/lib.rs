@@ -1,9 +1,11 @@
-//! An agent that evaluates derived metrics once, for everybody: what libpcp's clients do each for itself
-//! (pmRegisterDerived(3)) becomes ordinary metrics, below `derived` or where the configuration puts them.
+//! Agent `derived` evaluates derived metrics once, on the collector host, and exports them as ordinary metrics.
+//! libpcp evaluates them in each client instead (pmRegisterDerived(3)). The metrics are below `derived`, or where the
+//! configuration puts them.
 //!
-//! A configuration is groups of definitions (`config`). Each is at work by itself (`running`): over a pmcd with a
-//! thread of its own (`host`, `link`, `sampler`, `bound`), or over agents that are started for it (`direct`).
-//! `show` keeps their metrics in the name space, `control` has what the agent says about itself.
+//! A configuration (`config`) consists of groups of definitions. Each group runs independently of the others
+//! (`running`). Operands come from a pmcd, which a thread of the group's own asks (`host`, `link`, `sampler`, `bound`),
+//! or from agents that are started for the group (`direct`). `show` keeps the metrics in the name space. `control`
+//! exports metrics about the agent itself.
 
 mod bound;
 mod check;
@@ -41,21 +43,23 @@ use operands::agents::Pool;
 use options::Options;
 use show::{At, Show};
 
-/// What the names of metrics begin with that the configuration does not put elsewhere.
+/// Root of the metrics' names, apart from metrics that the configuration puts elsewhere.
 const ROOT: &str = "derived";
 
-/// SIGHUP, in a process that is nothing but the agent.
+/// SIGHUP of the process. Unset in a shared object, where the signal is pmcd's.
 static HANGUPS: OnceLock<Hangups> = OnceLock::new();
 
-/// For a process that is nothing but the agent: SIGHUP loads the configuration again.
+/// Makes SIGHUP reload the configuration.
+///
+/// Only for the `main` of the daemon: in a shared object the signal is pmcd's. Logs a warning if it fails.
 pub fn own_process() {
     match Hangups::catch() {
         Ok(hangups) => _ = HANGUPS.set(hangups),
-        Err(e) => warn!("SIGHUP: {e}"),
+        Err(e) => warn!("SIGHUP will not reload the configuration: {e}"),
     }
 }
 
-/// Agent derived.
+/// Agent `derived`, as a daemon or as a shared object in pmcd.
 #[derive(Debug)]
 pub struct Derived {
     options: Options,
@@ -64,15 +68,15 @@ pub struct Derived {
     pool: Pool,
     show: Show,
     control: Control,
-    /// What is wrong with the configuration, apart from definitions that mean nothing.
+    /// Problems of the configuration, apart from definitions that cannot be bound.
     problems: Vec<Problem>,
-    /// Until [`Agent::open`].
+    /// Configuration that [`Agent::open`] starts.
     config: Option<Config>,
-    /// There has been something to say.
+    /// Whether all groups have been ready at the same time.
     ready: Cell<bool>,
-    /// How often problems with operands have changed, as they are told.
+    /// Sum of the versions of the groups' problem lists when `control` was last updated.
     turns: u64,
-    /// How often labels of groups have changed, as clients have been told.
+    /// Number of label changes of all groups when clients were last notified.
     labels: u64,
     loading: Loading,
 }
@@ -119,7 +123,7 @@ impl Agent for Derived {
         Ok(())
     }
 
-    /// From then on for ever: a group that comes with a reload keeps nobody waiting for the others.
+    /// Stays true once all groups have been ready: a group that a reload adds does not delay the others.
     fn is_ready(&self) -> bool {
         if !self.ready.get() {
             self.ready.set(self.groups.iter().all(|group| group.running.is_ready()));
@@ -137,7 +141,7 @@ impl Agent for Derived {
 
     fn wake(&mut self, _: Wake) {
         if HANGUPS.get().is_some_and(Hangups::take) {
-            info!("SIGHUP");
+            info!("SIGHUP: reloading the configuration");
             self.loading.ask();
         }
         self.load_if_due();
@@ -162,7 +166,7 @@ impl Agent for Derived {
                     let running = &mut self.groups.get_mut(group).ok_or(Error::INDOM)?.running;
                     let labels = !matches!(request, Request::Instance(_));
                     running.expect_instances(indom, labels);
-                    // Labels that come later are news.
+                    // Missing labels are no error: `changes` notifies clients when they arrive.
                     if !labels {
                         running.instances(indom).ok_or(Error::AGAIN)?;
                     }
@@ -233,7 +237,7 @@ impl Agent for Derived {
     }
 
     fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
-        // Before the answer: who stores here asks for what is new next.
+        // Loads before the reply is sent, because the client usually asks for the new names next.
         if Control::store(item, inst, value, &mut self.groups)? {
             self.loading.ask();
             self.load_if_due();
@@ -252,7 +256,8 @@ impl Drop for Derived {
     }
 }
 
-/// An error in place of values. Some of those of the operands' pmcd would be taken for failures of this agent.
+/// Converts an error that stands in place of values. pmcd would take some codes that come from the operands' pmcd for
+/// failures of this agent.
 fn presentable(e: Error) -> Error {
     match e {
         Error::IPC | Error::TIMEOUT | Error::PMDANOTREADY | Error::PMDAREADY => Error::AGAIN,
@@ -260,19 +265,20 @@ fn presentable(e: Error) -> Error {
     }
 }
 
-/// Logs what is wrong at a place. With a caret below an expression it has several lines.
+/// Logs a problem at a place of the configuration, one log line for each line of `text`. A caret below an expression is
+/// a line of its own.
 fn complain(place: &dyn std::fmt::Display, text: &str) {
     text.lines().for_each(|line| warn!(source = %place, "{line}"));
 }
 
 impl Derived {
-    /// The labels of the operands' domain that one of ours stands for.
+    /// Returns the labels of the operands' instance domain that the agent's domain `serial` stands for.
     fn labels_of(&self, serial: Serial) -> Option<&Labels> {
         let (group, indom) = self.show.find_indom(serial)?;
         self.groups.get(group)?.running.labels(indom)
     }
 
-    /// Loads the configuration again, if that is wanted and not too much.
+    /// Reloads the configuration if a reload has been requested and is due.
     fn load_if_due(&mut self) {
         let start = Instant::now();
         if self.loading.due(start).is_none_or(|due| due > start) {
@@ -283,21 +289,21 @@ impl Derived {
         self.loading.done(start);
     }
 
-    /// How long each group may wait in a request for the agents that are started for it.
+    /// Returns the longest time that a request may wait for the agents of one group.
     fn patience(&self, config: &Config) -> Duration {
         let groups = config.groups.iter().filter(|group| matches!(group.operands, Operands::Agents(_))).count();
         self.options.agent_timeout / u32::try_from(groups.max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Starts what a configuration says. Groups that have kept name and operands go on.
+    /// Adopts a configuration. A group whose name and operands are unchanged keeps running.
     fn run(&mut self, config: Config) {
         let patience = self.patience(&config);
         config.problems.iter().for_each(|problem| complain(&problem.place, &problem.to_string()));
         let roots = config.roots();
-        // A group without definitions would wait for its operands for nothing.
+        // A group without definitions would only wait for its operands.
         let groups: Vec<_> = config.groups.into_iter().filter(|group| !group.definitions.is_empty()).collect();
         self.problems = config.problems;
-        // Clients are not to look at names again that are what they were.
+        // Unchanged groups stay as they are, so that clients need not look up their names again.
         if groups.len() == self.groups.len() && self.groups.iter().zip(&groups).all(|(old, new)| old.is_unchanged(new))
         {
             self.groups.iter_mut().zip(groups).for_each(|(old, new)| old.adopt(new));
@@ -319,7 +325,7 @@ impl Derived {
             };
             match started {
                 Ok(group) => self.groups.push(group),
-                Err(e) => error!("{e}"),
+                Err(e) => error!("a group is not started: {e}"),
             }
         }
         self.control.save_groups();
@@ -327,7 +333,7 @@ impl Derived {
         self.tell_problems();
     }
 
-    /// Takes over what is new about groups.
+    /// Applies pending changes of the groups to the name space and to the list of problems.
     fn take_over(&mut self) {
         let mut news = false;
         for (number, group) in self.groups.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! What the agent's thread and a group's sampler have in common. Locks are held for as long as it takes to exchange
-//! pointers: neither ever waits for the other's work.
+//! State that the agent's thread and a group's sampler share. Locks are only held to exchange pointers: neither thread
+//! waits for the other's work.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,26 +13,26 @@ use crate::config::Group;
 use crate::demand::Demand;
 use crate::metrics::{List, Metric, Metrics};
 
-/// One sample.
+/// Values of one sample.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    /// What the definitions are bound to; another one when something about it is other.
+    /// Metrics that the definitions are bound to. Replaced when anything about them changes.
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) demand: Arc<Demand>,
-    /// One for each metric.
+    /// Values of each metric, by place.
     pub(crate) slots: Vec<Slot>,
-    /// Sorted by domain: those that somebody has asked about.
+    /// Instance lists, sorted by domain.
     pub(crate) lists: Vec<Known>,
-    /// How often labels have changed.
+    /// Number of label changes so far.
     pub(crate) labels: u64,
 }
 
-/// The values of a metric.
+/// Values of a metric.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// When they were sampled, if anybody had asked for them.
+    /// Time of the sample. `None` if the metric has not been sampled.
     pub(crate) taken: Option<Instant>,
-    /// The error that stands in their place.
+    /// Error that stands in place of values.
     pub(crate) outcome: Result<()>,
     pub(crate) values: Values,
 }
@@ -44,7 +44,7 @@ impl Default for Slot {
 }
 
 impl Slot {
-    /// There are no values any more.
+    /// Removes the values.
     pub(crate) fn clear(&mut self) {
         if self.taken.is_some() {
             *self = Slot::default();
@@ -65,7 +65,7 @@ impl Slot {
     }
 }
 
-/// The instances of a domain, and when they were known to be these.
+/// Instances of a domain, and the time at which the list was valid last.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) indom: InDom,
@@ -74,7 +74,8 @@ pub(crate) struct Known {
 }
 
 impl Snapshot {
-    /// The same for other metrics: of those that have kept their name and look as before the values stay.
+    /// Returns a snapshot of other metrics. A metric that keeps its name and looks the same to clients keeps its
+    /// values.
     pub(crate) fn carried_over(&self, metrics: &Arc<Metrics>, demand: &Arc<Demand>) -> Snapshot {
         let old = self.metrics.good.iter().zip(&self.slots);
         let old: HashMap<&str, _> = old.map(|(metric, slot)| (metric.name.as_str(), (metric, slot))).collect();
@@ -90,7 +91,7 @@ impl Snapshot {
         Snapshot { metrics, demand, slots, lists: self.lists.clone(), labels: self.labels }
     }
 
-    /// The instances of a domain.
+    /// Returns the instances of a domain.
     pub(crate) fn list(&self, indom: InDom) -> Option<&Known> {
         self.lists
             .binary_search_by_key(&indom.word(), |known| known.indom.word())
@@ -99,12 +100,12 @@ impl Snapshot {
     }
 }
 
-/// Counted by the sampler.
+/// Statistics of the sampler.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) samples: AtomicU64,
     pub(crate) errors: AtomicU64,
-    /// Nanoseconds that the evaluation of the last sample took.
+    /// Duration of the last evaluation, in nanoseconds.
     pub(crate) evaluation: AtomicU64,
 }
 
@@ -114,18 +115,18 @@ impl Counters {
     }
 }
 
-/// How long new definitions are waited for, all in all.
+/// Longest total time that requests wait for new definitions to be bound.
 const BINDING: Duration = Duration::from_secs(1);
 
-/// How long the sampler may take to send a request.
+/// Longest time that a request waits for the sampler to send its own request.
 const SENDING: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(crate) struct Link {
     state: Mutex<State>,
-    /// Orders for the sampler.
+    /// Notified when there are orders for the sampler.
     orders: Condvar,
-    /// A snapshot for the agent.
+    /// Notified when the sampler has sent a request, or has a result for the agent.
     news: Condvar,
     pub(crate) counters: Counters,
 }
@@ -133,40 +134,40 @@ pub(crate) struct Link {
 #[derive(Debug)]
 struct State {
     latest: Option<Arc<Snapshot>>,
-    /// How the last sample ended.
+    /// Outcome of the last sample.
     outcome: Result<()>,
     taken: Option<Instant>,
-    /// Nobody has to wait for the first snapshot any more.
+    /// Whether the agent no longer has to wait for the first snapshot.
     ready: bool,
-    /// The sampler has something to do before the next snapshot, and nothing hinders it.
+    /// Whether the sampler has to publish another snapshot, and is able to.
     busy: bool,
     asked: bool,
-    /// Other definitions are being bound; until when it is worth to wait for them.
+    /// Set while new definitions are being bound: the end of waiting for them.
     reloading: Option<Instant>,
-    /// It waits for orders.
+    /// Whether the sampler waits for orders.
     waits: bool,
-    /// It has sent the request for the sample that is under way.
+    /// Whether the sampler has sent the request for the current sample.
     sent: bool,
     interval: Duration,
     group: Option<Group>,
     ended: bool,
 }
 
-/// What the sampler wakes up for.
+/// Order for the sampler.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// The next sample is due, with this time between samples.
+    /// Take the sample that is due. The time is that between samples.
     Due(Duration),
-    /// Somebody asks for what there is no sample of.
+    /// Take a sample of metrics that clients have requested.
     Asked,
-    /// Other definitions.
+    /// Bind other definitions.
     Reload(Box<Group>),
-    /// Nobody is there any more.
+    /// End the thread.
     End,
 }
 
 impl State {
-    /// A sample has ended: one with other definitions, unless the sampler still has to hear of them.
+    /// Ends waiting for new definitions, unless the sampler has not received them yet. Called when a sample has ended.
     fn settled(&mut self) {
         if self.group.is_none() {
             self.reloading = None;
@@ -198,15 +199,15 @@ impl Link {
     }
 }
 
-/// The agent's side.
+/// Methods for the agent's thread.
 impl Link {
-    /// The latest snapshot, how the last sample ended, and the time between samples.
+    /// Returns the latest snapshot, the outcome of the last sample, and the time between samples.
     pub(crate) fn latest(&self) -> (Option<Arc<Snapshot>>, Result<()>, Duration) {
         let state = self.lock();
         (state.latest.clone(), state.outcome, state.interval)
     }
 
-    /// Time since the last sample.
+    /// Returns the time since the last sample.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.lock().taken.map(|taken| taken.elapsed())
     }
@@ -224,15 +225,16 @@ impl Link {
         self.orders.notify_one();
     }
 
-    /// Has a sample taken of what there is none of, and waits until the sampler has sent its request, unless it is in
-    /// the middle of another one. So pmcd answers it before it asks this agent for something else.
+    /// Requests a sample of metrics that have none, and waits until the sampler has sent its request to pmcd. Does not
+    /// wait while the sampler is taking another sample. Because of the wait, pmcd handles the sampler's request before
+    /// it sends the next one to this agent.
     pub(crate) fn ask(&self) {
         let mut state = self.lock();
         state.asked = true;
         self.order_now(state);
     }
 
-    /// Exchanges the definitions, and waits in the same way.
+    /// Replaces the definitions, and waits as in [`Link::ask`].
     pub(crate) fn reload(&self, group: Group) {
         let mut state = self.lock();
         state.group = Some(group);
@@ -240,7 +242,7 @@ impl Link {
         self.order_now(state);
     }
 
-    /// Waits for what other definitions are bound to.
+    /// Waits until new definitions are bound, at most until `until`.
     pub(crate) fn settle(&self, until: Instant) {
         let state = self.lock();
         let left = until.min(state.reloading.unwrap_or(until)).saturating_duration_since(Instant::now());
@@ -249,7 +251,7 @@ impl Link {
 
     fn order_now(&self, mut state: MutexGuard<'_, State>) {
         state.sent = false;
-        // Without a connection there is nothing to wait for.
+        // Without a connection the sampler has no request to send.
         state.busy |= state.outcome.is_ok();
         self.orders.notify_one();
         if state.waits && state.busy {
@@ -262,7 +264,7 @@ impl Link {
         self.orders.notify_one();
     }
 
-    /// Waits for a snapshot that is under way.
+    /// Waits for the snapshot that the sampler is working on, at most until `until`.
     pub(crate) fn wait(&self, until: Instant) {
         let state = self.lock();
         let left = until.saturating_duration_since(Instant::now());
@@ -270,9 +272,9 @@ impl Link {
     }
 }
 
-/// The sampler's side.
+/// Methods for the sampler.
 impl Link {
-    /// Waits for orders. `due` gives the time of the next sample from the time between samples.
+    /// Waits for an order. `due` computes the time of the next sample from the time between samples.
     pub(crate) fn order(&self, due: impl Fn(Duration) -> Instant) -> Order {
         let mut state = self.lock();
         let order = loop {
@@ -285,7 +287,7 @@ impl Link {
             state.waits = true;
             let left = due(state.interval).saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // What has been asked for is part of the sample that is due.
+                // The sample that is due contains the requested metrics too.
                 state.asked = false;
                 break Order::Due(state.interval);
             }
@@ -298,13 +300,13 @@ impl Link {
         order
     }
 
-    /// The request for a sample goes out now.
+    /// Reports that the request for a sample is about to be sent.
     pub(crate) fn sending(&self) {
         self.lock().sent = true;
         self.news.notify_one();
     }
 
-    /// Shows other metrics before the first sample of them.
+    /// Publishes new metrics before their first sample. Returns the previous snapshot.
     pub(crate) fn announce(&self, snapshot: Arc<Snapshot>) -> Option<Arc<Snapshot>> {
         let mut state = self.lock();
         state.settled();
@@ -312,7 +314,7 @@ impl Link {
         state.latest.replace(snapshot)
     }
 
-    /// Shows a snapshot, and gives back the one that was shown before.
+    /// Publishes a snapshot. Returns the previous one.
     pub(crate) fn publish(&self, snapshot: Arc<Snapshot>, taken: Option<Instant>) -> Option<Arc<Snapshot>> {
         let mut state = self.lock();
         state.outcome = Ok(());
@@ -324,7 +326,7 @@ impl Link {
         state.latest.replace(snapshot)
     }
 
-    /// An error stands in place of values. `ready`: there is no use in waiting for a snapshot.
+    /// Publishes an error in place of values. If `ready` is true, the agent no longer waits for the first snapshot.
     pub(crate) fn fail(&self, error: Error, ready: bool) {
         let mut state = self.lock();
         state.outcome = Err(error);

@@ -1,35 +1,35 @@
-//! When the configuration may be loaded again.
+//! Rate limit for reloading the configuration.
 
 use std::time::{Duration, Instant};
 
-/// Limits loading to a part of the agent's time, which is pmcd's in a shared object.
+/// Limits reloads to a fraction of the agent's time. In a shared object that time is pmcd's.
 ///
-/// Whoever has a reason to load stores or signals seldom: that is answered at once. A loop that does so all the time is
-/// one load after another no more, but each as soon as there is time for it, and the last of them counts.
+/// Occasional requests, by a store or a signal, are served at once. Requests in a loop are merged: each load begins as
+/// soon as the limit admits it, and the last request is always served.
 #[derive(Debug, Default)]
 pub(crate) struct Loading {
     asked: bool,
-    /// When the time that loading has taken will be forgotten.
+    /// Time at which the rest for all loads so far will be over.
     busy: Option<Instant>,
 }
 
-/// So many times as long as loading takes it rests, in the long run.
+/// Rest after a load, as a multiple of the time that the load took.
 const REST: u32 = 5;
-/// Rest that may be owed.
+/// Rest that may be outstanding when a load begins.
 const OWED: Duration = Duration::from_secs(20);
 
 impl Loading {
-    /// The configuration is to be loaded.
+    /// Requests a load.
     pub(crate) fn ask(&mut self) {
         self.asked = true;
     }
 
-    /// When it is to be loaded, if at all.
+    /// Returns when the requested load may begin. `None` if no load is requested.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
         self.asked.then(|| self.busy.and_then(|busy| busy.checked_sub(OWED)).map_or(now, |due| due.max(now)))
     }
 
-    /// It has been loaded.
+    /// Records that a load has ended which began at `start`.
     pub(crate) fn done(&mut self, start: Instant) {
         let now = Instant::now();
         self.asked = false;
@@ -47,7 +47,7 @@ mod tests {
         assert!(loading.due(Instant::now()).is_none());
         let start = Instant::now();
         let a_second_ago = || Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
-        // Each takes a second.
+        // Pretends that each load takes a second.
         let mut at_once = 0;
         loop {
             loading.ask();

@@ -1,4 +1,4 @@
-//! The daemon.
+//! Daemon `pmdaderived`, and its option `--check`.
 
 fn main() -> std::process::ExitCode {
     if let Some(ended) = pmda_derived::check(std::env::args_os()) {

@@ -1,4 +1,4 @@
-//! What the definitions of a group have become.
+//! Metrics that a group's definitions have been bound to, and lists of instances.
 
 use std::collections::HashMap;
 
@@ -8,30 +8,30 @@ use pmda::prelude::{Instances, LabelSet};
 
 use crate::config::{Group, Problem};
 
-/// Bound definitions: those that are metrics, and why the others are none.
+/// Outcome of binding a group's definitions.
 #[derive(PartialEq, Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) good: Vec<Metric>,
     pub(crate) bad: Vec<Bad>,
 }
 
-/// A definition that is a metric. It is known by its place among those that are.
+/// Definition that has been bound to a metric. Its index in [`Metrics::good`] is its place.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Metric {
-    /// The name that clients see.
+    /// Name that clients see.
     pub(crate) name: String,
-    /// With the operands' instance domain.
+    /// Descriptor, with the operands' instance domain.
     pub(crate) desc: Desc,
     pub(crate) oneline: String,
     pub(crate) help: String,
-    /// Each a name and a value in JSON.
+    /// Pairs of a name and a value in JSON.
     pub(crate) labels: Vec<(String, String)>,
-    /// Its place among the definitions.
+    /// Index among the group's definitions.
     pub(crate) number: usize,
 }
 
 impl Metric {
-    /// Whether clients see the same of both, apart from values.
+    /// Returns whether both metrics look the same to clients, apart from their values.
     pub(crate) fn looks_like(&self, other: &Metric) -> bool {
         let desc = |metric: &Metric| (metric.desc.ty, metric.desc.indom, metric.desc.semantics, metric.desc.units);
         let texts = [(&self.name, &other.name), (&self.oneline, &other.oneline), (&self.help, &other.help)];
@@ -39,16 +39,16 @@ impl Metric {
     }
 }
 
-/// A definition that means nothing.
+/// Definition that could not be bound.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Bad {
-    /// The definition's name.
+    /// Name of the definition.
     pub(crate) name: String,
     pub(crate) message: String,
 }
 
 impl Metrics {
-    /// What binding has made of a group's definitions.
+    /// Collects the outcome of binding a group's definitions.
     pub(crate) fn new(group: &Group, evaluator: &Evaluator) -> Metrics {
         let mut metrics = Metrics::default();
         for (number, definition, desc) in shown(group, evaluator) {
@@ -74,7 +74,7 @@ impl Metrics {
     }
 }
 
-/// The definitions of a group that clients are to see, with their numbers and what binding has made of each.
+/// Returns the definitions that a group shows, each with its index and its descriptor or problem.
 pub(crate) fn shown<'a>(
     group: &'a Group,
     evaluator: &'a Evaluator,
@@ -89,17 +89,17 @@ pub(crate) fn shown<'a>(
     })
 }
 
-/// The instances of an operand's domain, in its order.
+/// Instances of an operand's domain, in the operand's order.
 #[derive(Debug, Default)]
 pub(crate) struct List {
     instances: Vec<(Inst, String)>,
-    /// Places, sorted by the instances' numbers.
+    /// Indices into `instances`, sorted by instance identifier.
     by_number: Vec<u32>,
-    /// If somebody asks for them.
+    /// Labels, if a client has requested them.
     labels: Option<Labels>,
 }
 
-/// The labels of a domain, and those of its instances.
+/// Labels of an instance domain and of its instances.
 #[derive(PartialEq, Debug, Default)]
 pub(crate) struct Labels {
     pub(crate) indom: LabelSet,
@@ -107,7 +107,7 @@ pub(crate) struct Labels {
 }
 
 impl List {
-    /// Names that are no UTF-8 have replacement characters.
+    /// Creates a list without labels. U+FFFD replaces bytes of names that are not UTF-8.
     pub(crate) fn new(instances: impl IntoIterator<Item = (Inst, Vec<u8>)>) -> List {
         let text = |name: Vec<u8>| {
             String::from_utf8(name).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
@@ -118,12 +118,12 @@ impl List {
         List { instances, by_number, labels: None }
     }
 
-    /// The same with labels.
+    /// Adds labels.
     pub(crate) fn labelled(self, labels: Labels) -> List {
         List { labels: Some(labels), ..self }
     }
 
-    /// The labels, if they have been asked for.
+    /// Returns the labels, if a client has requested them.
     pub(crate) fn labels(&self) -> Option<&Labels> {
         self.labels.as_ref()
     }
@@ -135,12 +135,12 @@ impl List {
         get(self.by_number.get(at)?).map(|(_, name)| name.as_str())
     }
 
-    /// Whether it has all instances that there are values for.
+    /// Returns whether the list contains every instance that `values` has.
     pub(crate) fn is_of(&self, values: &Values) -> bool {
         values.iter().all(|(inst, _)| inst.is_some_and(|inst| self.find(inst).is_some()))
     }
 
-    /// Whether an instance that both have has another name in the other.
+    /// Returns whether an instance identifier has different names in the two lists.
     pub(crate) fn renames(&self, other: &List) -> bool {
         self.instances.iter().any(|(inst, name)| other.find(*inst).is_some_and(|other| other != name))
     }

@@ -1,4 +1,4 @@
-//! The agent's own options.
+//! Command line options of the agent.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use pmda::prelude::{Setup, Start};
 
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// Files and directories, with colons between.
+    /// Colon-separated files and directories with definitions.
     pub(crate) path: String,
     pub(crate) host: HostSpec,
     pub(crate) interval: Duration,
-    /// How long a request may wait for agents that are started.
+    /// Longest time that a request may wait for agents that this one has started.
     pub(crate) agent_timeout: Duration,
 }
 
@@ -22,16 +22,12 @@ pub(crate) fn augment(command: Command) -> Command {
     let interval = Arg::new("interval").short('t').long("interval").value_name("TIME").default_value("1s");
     let timeout = Arg::new("agent_timeout").long("agent-timeout").value_name("TIME").default_value("2s");
     crate::check::augment(command)
-        .arg(
-            path.help(
-                "Definitions: files and directories, with colons between [default: $PCP_SYSCONF_DIR/pmdaderived]",
-            ),
-        )
+        .arg(path.help("Definitions: colon-separated files and directories [default: $PCP_SYSCONF_DIR/pmdaderived]"))
         .arg(host.help("The pmcd whose metrics expressions refer to").value_parser(str::parse::<HostSpec>))
         .arg(interval.help("Time between samples").value_parser(pmapi::interval::parse))
         .arg(
             timeout
-                .help("How long a request waits for agents that are started: less than pmcd waits for this one")
+                .help("Longest time that a request waits for agents that this one starts; less than pmcd's timeout")
                 .value_parser(pmapi::interval::parse),
         )
 }

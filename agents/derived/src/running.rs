@@ -1,4 +1,4 @@
-//! A group at work, as the agent sees it.
+//! Interface of a running group.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,97 +11,97 @@ use pmda::prelude::{Instances, PollSet};
 use crate::config::Group;
 use crate::metrics::{Labels, Metrics};
 
-/// A group at work: operands of a pmcd are sampled by a thread of its own ([`Host`](crate::host::Host)), those of
-/// agents that are started for it when a client asks. Nothing here waits for pmcd, which waits for the agent.
+/// Running group. A thread of its own samples operands of a pmcd ([`Host`](crate::host::Host)). Operands of agents that
+/// are started for the group are fetched when a client asks ([`Direct`](crate::direct::Direct)). No method waits for
+/// pmcd, because pmcd waits for the agent.
 ///
-/// Metrics are known by their places in [`Metrics::good`]; what is asked about a place is about the metrics that
-/// [`Running::refresh`] has given last.
+/// Methods identify a metric by its place: the index in [`Metrics::good`] of the metrics that [`Running::refresh`]
+/// returned last.
 pub(crate) trait Running: Debug {
-    /// Called at the beginning of each request, with what the definitions are bound to: the same as long as nothing
-    /// about it changes. None before they are bound for the first time. Values and instances stay the same until
-    /// [`Running::done`].
+    /// Begins a request and returns the metrics: the same ones until something about them changes, `None` before the
+    /// definitions are first bound. Values and instances stay the same until [`Running::done`].
     fn refresh(&mut self) -> Option<&Arc<Metrics>>;
 
-    /// Called before, if somebody asks for names: waits until then for definitions that [`Running::reload`] has brought,
-    /// if they need nothing of pmcd any more.
+    /// Waits until definitions that [`Running::reload`] has replaced are bound, at most until `until`, and only if that
+    /// needs pmcd no more. Called before [`Running::refresh`] in requests about names.
     fn settle(&self, until: Instant) {
         let _ = until;
     }
 
-    /// The values of some metrics will be asked for in this request.
+    /// Prepares the values of `places`, which the current request fetches.
     fn prepare(&mut self, places: &mut dyn Iterator<Item = usize>);
 
-    /// Somebody has looked at metrics, and may ask for their values next.
+    /// Notes that a client has looked up metrics and may fetch them next.
     fn expect(&self, places: &[usize]);
 
-    /// Somebody asks for the instances of a domain in this request, perhaps for labels.
+    /// Prepares the instances of a domain for the current request, with labels if `labels` is true.
     fn expect_instances(&mut self, indom: InDom, labels: bool);
 
-    /// The values of a metric.
+    /// Returns the values of a metric, or the error that stands in their place.
     fn values(&self, place: usize) -> Result<&Values>;
 
-    /// The instances of an operand's domain, if they are known.
+    /// Returns the instances of an operand's domain, if they are known.
     fn instances(&self, indom: InDom) -> Option<&dyn Instances>;
 
-    /// The labels of an operand's domain, if they are known.
+    /// Returns the labels of an operand's domain, if they are known.
     fn labels(&self, indom: InDom) -> Option<&Labels> {
         let _ = indom;
         None
     }
 
-    /// How often labels have changed.
+    /// Returns how often labels have changed.
     fn label_changes(&self) -> u64 {
         0
     }
 
-    /// The agent ends: whatever will take its time to end begins with it.
+    /// Begins to end agents, without waiting for them. Called when this agent ends.
     fn close(&mut self) {}
 
-    /// The answer has gone out.
+    /// Ends a request. Called when the reply has been sent.
     fn done(&mut self) {}
 
-    /// Exchanges definitions; the operands are where they were.
+    /// Replaces the definitions. The operands come from the same source as before.
     fn reload(&mut self, group: Group);
 
-    /// Whether there is anything to say.
+    /// Returns whether the agent may report that it is ready, as far as this group is concerned.
     fn is_ready(&self) -> bool;
 
-    /// What the agent has to wait for so that it sees when that changes, and what else needs its attention.
+    /// Adds the file descriptors and times that [`Running::wake`] has to be called for.
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
         let _ = set;
     }
 
-    /// Something that [`Running::sources`] has named has come.
+    /// Handles events of [`Running::sources`].
     fn wake(&mut self) {}
 
-    /// The time between samples.
+    /// Returns the time between samples.
     fn interval(&self) -> Duration;
 
-    /// Another time between samples.
+    /// Changes the time between samples.
     fn set_interval(&mut self, interval: Duration);
 
-    /// What is wrong with the operands as a whole: of whom, and what.
+    /// Returns problems of the operands' source as a whole: pairs of a subject and a message.
     fn problems(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// How often that has become something else.
+    /// Returns the version of the list of problems, which grows with each change.
     fn turns(&self) -> u64 {
         0
     }
 
-    /// What the group says about itself.
+    /// Returns the group's statistics.
     fn figures(&self) -> Figures;
 }
 
-/// What a group says about itself.
+/// Statistics of a group, for `derived.control`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
-    /// Samples that were tried.
+    /// Samples that were attempted.
     pub(crate) samples: u64,
-    /// Those of them that failed.
+    /// Samples that failed.
     pub(crate) errors: u64,
-    /// How long the last evaluation took.
+    /// Duration of the last evaluation.
     pub(crate) evaluation: Duration,
     /// Time since the last sample.
     pub(crate) age: Option<Duration>,

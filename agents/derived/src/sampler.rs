@@ -1,4 +1,5 @@
-//! The thread that asks a pmcd and evaluates: the agent's own thread never does, because pmcd waits for it.
+//! Thread that fetches operands from a pmcd and evaluates them. The agent's own thread must not wait for pmcd, because
+//! pmcd waits for the agent.
 
 use std::io::{self, PipeWriter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,30 +24,31 @@ use crate::link::{Link, Order, Snapshot};
 use crate::metrics::Metrics;
 use crate::operands::pmcd::{Connected, Pmcd};
 
-/// How often pmcd is looked at while nobody asks for anything: names and agents may have come.
+/// Time between checks of pmcd while clients want no metric: names and agents may have been added.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// After a sample that has failed; each further pause is twice as long, up to the last.
+/// Shortest and longest pause after a failed sample. Each further failure doubles the pause.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)];
 
-/// After so many failures nobody has to wait for the first snapshot any more.
+/// Number of failures after which the agent no longer waits for the first snapshot.
 const PATIENCE: u32 = 3;
 
-/// A metric of pmcd itself: values come with news, and this one costs no other agent anything.
+/// Metric to fetch if no operands are needed. Change notifications come with a fetch, and a metric of pmcd itself costs
+/// no other agent anything.
 const NEWS: PmId = match Domain::new(2) {
     Some(pmcd) => PmId::new(pmcd, Item::new(0, 0)),
     None => unreachable!(),
 };
 
-/// News that agents have come or gone.
+/// Notifications that agents have been added, restarted or dropped.
 const AGENTS: Changes = Changes(Changes::AGENT_ADDED.0 | Changes::AGENT_RESTARTED.0 | Changes::AGENT_DROPPED.0);
 
-/// What a sample is about.
+/// Kind of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// Everything that is asked for, on the clock of `delta` and `rate`.
+    /// Sample of all metrics that clients want, at the intervals of `delta` and `rate`.
     Regular,
-    /// What has been asked for since. Nothing else notices.
+    /// Sample of metrics that clients want since the last regular sample. It does not affect other metrics.
     Extra,
 }
 
@@ -56,20 +58,21 @@ pub(crate) struct Sampler {
     pmcd: Pmcd,
     link: Arc<Link>,
     bound: Option<Bound>,
-    /// Operands of the definitions before a reload.
+    /// Descriptors of the operands before a reload.
     known: Names,
-    /// They have to be looked up again.
+    /// Whether the operands have to be looked up again after a reload.
     stale: bool,
-    /// The snapshot that is shown, and the one before, whose memory is used again.
+    /// Snapshot that is published.
     latest: Option<Arc<Snapshot>>,
+    /// Previous snapshot, whose memory the next one uses.
     spare: Option<Arc<Snapshot>>,
-    /// Times of samples are from here on.
+    /// Origin of the times of samples.
     started: Instant,
-    /// The last regular sample.
+    /// Time of the last regular sample.
     last: Option<Instant>,
     interval: Duration,
     failures: u32,
-    /// Closed when nobody has to wait for the first snapshot any more.
+    /// Closed when the agent no longer has to wait for the first snapshot.
     first: Option<PipeWriter>,
 }
 
@@ -96,9 +99,9 @@ impl Sampler {
     pub(crate) fn spawn(mut self) -> io::Result<()> {
         let name = self.group.name.chars().filter(|c| *c != '\0').take(15).collect();
         thread::Builder::new().name(name).spawn(move || {
-            // In pmcd, which loads the shared object, signals are for its own thread.
+            // In a shared object, signals are for pmcd's own thread.
             if let Err(e) = SigSet::all().thread_block() {
-                warn!("signals: {e}");
+                warn!("cannot block signals in a sampler thread: {e}");
             }
             self.run();
         })?;
@@ -131,7 +134,7 @@ impl Sampler {
                     if self.interval != interval
                         && let Some(bound) = &mut self.bound
                     {
-                        // A difference is one over the time between samples.
+                        // Differences must not be over two samples with another interval between them.
                         bound.forget();
                     }
                     self.interval = interval;
@@ -149,23 +152,24 @@ impl Sampler {
         }
     }
 
-    /// A regular sample begins, at the time that was planned for it unless that is long ago.
+    /// Begins a regular sample: at the planned time, or now if the plan is late by the interval or more.
     fn tick(&mut self, last: Option<Instant>) {
         let now = Instant::now();
         let planned = last.map(|last| last + self.interval);
         self.last = planned.filter(|planned| now.saturating_duration_since(*planned) < self.interval).or(Some(now));
     }
 
-    /// Takes a sample. Errors of the connection are not for pmcd, which would take them for its own with this agent.
+    /// Takes a sample. Errors are published as `PM_ERR_AGAIN`, because pmcd would take the original codes for failures
+    /// of this agent.
     fn attempt(&mut self, kind: Kind) {
         self.link.counters.samples.fetch_add(1, Relaxed);
-        // What a panic leaves behind is dropped.
+        // The state that a panic leaves is not used: the definitions and the connection are dropped.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.sample(kind))).unwrap_or(Err(Error::GENERIC));
         match outcome {
             Ok(()) => self.failures = 0,
             Err(e) => {
                 if self.failures == 0 {
-                    info!("group {}: {e}", self.group.name);
+                    info!("group {}: sampling failed and will be tried again: {e}", self.group.name);
                 }
                 self.link.counters.errors.fetch_add(1, Relaxed);
                 self.bound = None;
@@ -182,14 +186,14 @@ impl Sampler {
         }
     }
 
-    /// The time between an attempt that has failed and the next.
+    /// Returns the pause between a failed sample and the next one.
     fn pause(&self) -> Duration {
         (PAUSES[0] * (1 << (self.failures - 1).min(5))).min(PAUSES[1])
     }
 
     fn sample(&mut self, mut kind: Kind) -> Result<()> {
         if self.pmcd.connect()? == Connected::Anew {
-            // There is no difference between samples of two pmcds.
+            // Differences between the samples of two pmcds have no meaning.
             (self.bound, self.known) = (None, Names::default());
         }
         let mut bound = match self.bound.take() {
@@ -206,7 +210,7 @@ impl Sampler {
             }
         };
         bound = self.sample_of(bound, kind)?;
-        // Only now, because somebody may wait for values.
+        // Not before the sample is published, because a client may wait for its values.
         if bound.is_stale() {
             let names = self.names()?;
             if !bound.is_same(&names) {
@@ -219,12 +223,12 @@ impl Sampler {
         Ok(())
     }
 
-    /// Takes a sample, of the same metrics or, if they have changed, of what they have become.
+    /// Takes a sample. If the operands have changed, binds the definitions anew and takes another sample.
     fn sample_of(&mut self, mut bound: Bound, mut kind: Kind) -> Result<Bound> {
         let taken = loop {
             bound.choose(kind);
             let (taken, changes) = self.take(&bound)?;
-            // Counters may have begun anew: there is no difference between this sample and the one before.
+            // Agents that have been restarted may have reset their counters.
             let anew = changes.0 & AGENTS.0 != 0 || changes.contains(Changes::NAMES) && !self.is_as_bound(&bound)?;
             if !anew {
                 let start = Instant::now();
@@ -249,7 +253,7 @@ impl Sampler {
         Ok(bound)
     }
 
-    /// Fetches operands, and says when their values are from.
+    /// Fetches the operands. Returns the time of their values, and pmcd's change notifications.
     fn take(&mut self, bound: &Bound) -> Result<(Instant, Changes)> {
         self.link.sending();
         let live = self.pmcd.live()?;
@@ -259,7 +263,7 @@ impl Sampler {
         }
         let changes = live.take(bound.operands())?;
         let after = Instant::now();
-        // pmcd may have had other things to do before. Its clock may be another one.
+        // pmcd may have been busy before it fetched the values. Its clock may differ from this host's.
         let stamp = live.last().time();
         let stamp = Duration::new(u64::try_from(stamp.seconds).unwrap_or_default(), stamp.nanoseconds);
         let age =
@@ -267,8 +271,8 @@ impl Sampler {
         Ok((after.checked_sub(age).unwrap_or(before).clamp(before, after), changes))
     }
 
-    /// Whether the operands of a sample are what they were when they were bound; of those that are away, the values are
-    /// errors.
+    /// Returns whether the descriptors of a sample's operands are the same as when they were bound. Operands of an
+    /// agent that is away count as unchanged: their values are errors.
     fn is_as_bound(&mut self, bound: &Bound) -> Result<bool> {
         self.link.sending();
         let mut names = Names::lookup(self.pmcd.live()?.context(), bound.operands().map(|operand| &*operand.name))?;
@@ -296,7 +300,7 @@ impl Sampler {
                 let demand = match old {
                     Some(old) => old.demand.carried_over(&old.metrics, &metrics),
                     None => {
-                        // Who has waited for the agent to be ready looks at all of it next.
+                        // Clients that have waited for the agent to be ready will look at all metrics.
                         let demand = Demand::default().carried_over(&Metrics::default(), &metrics);
                         (0..good).for_each(|place| demand.ask(place, host::soon(self.interval)));
                         demand

@@ -1,4 +1,4 @@
-//! Metrics of groups in the name space, each with the number that it has always had.
+//! Metrics of all groups in the name space. A name keeps its PMID for ever.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use tracing::error;
 use crate::control;
 use crate::metrics::{self, Metrics};
 
-/// Files of numbers that stay the same: those of metrics, and those of instance domains.
+/// Serials of the caches that persist the numbers of metrics and of instance domains.
 const ITEMS: Serial = Serial::new(Serial::MAX);
 const SERIALS: Serial = Serial::new(Serial::MAX - 1);
 
-/// How many items a cluster has.
+/// Number of items in a cluster.
 const CLUSTER: u32 = Item::MAX_ITEM as u32 + 1;
 
-/// Metrics in the name space.
+/// Metrics of all groups in the name space.
 #[derive(Debug)]
 pub(crate) struct Show {
     pub(crate) dynamic: Dynamic,
     metrics: HashMap<Item, At>,
-    /// The group and the operands' domain that one of ours stands for.
+    /// Group and operands' domain that each of the agent's domains stands for.
     indoms: HashMap<Serial, (usize, InDom)>,
     items: Cache<()>,
     serials: Cache<()>,
 }
 
-/// A group, and a place among its metrics.
+/// Location of a metric: the index of its group, and its place in the group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct At {
     pub(crate) group: usize,
@@ -37,7 +37,7 @@ pub(crate) struct At {
 }
 
 impl Show {
-    /// Metrics are at or below some names.
+    /// Creates a name space without metrics. All metrics will be at or below `roots`.
     pub(crate) fn new(setup: &mut Setup, roots: impl IntoIterator<Item = String>) -> Show {
         Show {
             dynamic: setup.dynamic(roots),
@@ -48,22 +48,23 @@ impl Show {
         }
     }
 
-    /// Metrics are at or below further names.
+    /// Adds names that metrics may be at or below.
     pub(crate) fn add_roots(&mut self, roots: impl IntoIterator<Item = String>) {
         roots.into_iter().for_each(|root| self.dynamic.add_root(&root));
     }
 
-    /// Where a metric's values are.
+    /// Returns where the values of a metric are.
     pub(crate) fn find(&self, item: Item) -> Option<At> {
         self.metrics.get(&item).copied()
     }
 
-    /// Where a domain's instances are: the group, and the domain of the operands.
+    /// Returns the index of the group and the operands' domain that the agent's domain stands for.
     pub(crate) fn find_indom(&self, serial: Serial) -> Option<(usize, InDom)> {
         self.indoms.get(&serial).copied()
     }
 
-    /// Shows the metrics of a group in place of those that it had. Gives those that cannot be shown, and why.
+    /// Replaces the metrics `old` of a group by `new`. Returns the places of those that cannot be shown, with the
+    /// reasons.
     pub(crate) fn take_over(
         &mut self,
         group: (usize, &str),
@@ -102,12 +103,12 @@ impl Show {
             }
         }
         for cache in [&mut self.items, &mut self.serials] {
-            cache.save().unwrap_or_else(|e| error!("{e}"));
+            cache.save().unwrap_or_else(|e| error!("metrics may get other numbers after a restart: {e}"));
         }
         failures
     }
 
-    /// Shows no metrics of groups.
+    /// Removes the metrics of all groups.
     pub(crate) fn clear(&mut self) {
         for item in std::mem::take(&mut self.metrics).into_keys() {
             let names: Vec<String> = self.dynamic.names(item).map(str::to_owned).collect();
@@ -141,7 +142,8 @@ impl Show {
         Ok(self.dynamic.insert(&metric)?)
     }
 
-    /// The domain that stands for the operands': each group has its own, because its instances are from its own pmcd.
+    /// Returns the agent's domain that stands for an operands' domain. Each group has domains of its own, because the
+    /// instances come from its own pmcd.
     fn indom(&mut self, operand: InDom, (group, name): (usize, &str)) -> Start<Serial> {
         let number = self.serials.store(&format!("{name}:{operand}"), ())?.word();
         let serial = Serial::try_new(number + control::SERIALS).filter(|serial| *serial < SERIALS);
@@ -150,7 +152,7 @@ impl Show {
             let mut indom = Indom::new(serial);
             indom.help(
                 format!("Instances of domain {operand}"),
-                format!("Those of the metrics that group {name} is about."),
+                format!("Instances of the metrics that group {name} refers to."),
             );
             self.dynamic.insert_indom(&indom)?;
         }

@@ -1,4 +1,4 @@
-//! Operands from agents that the agent starts itself, whatever these do. No PCP is needed.
+//! Operands from agents that the agent starts itself, and that fail in many ways. No PCP is needed.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -15,8 +15,8 @@ use pmapi::{Atom, Error};
 use pmda::collector::{Collector, End, Launch, Process};
 use tempfile::TempDir;
 
-/// What stands in for agents: one that answers, and another one that `$1` says while there is a file `bad`. Each start
-/// adds its process to a file.
+/// Script that is started in place of an agent. It runs a good agent, or, while the file `bad` exists, fails as `$1`
+/// says. Each start appends the process identifier to a file.
 const SCRIPT: &str = "\
 echo $$ >> pids.$2
 good() { exec PMDADERIVED -d 405 -c /dev/null -l good.log --username USER; }
@@ -43,7 +43,8 @@ struct Derived {
     agent: Collector<Process>,
 }
 
-/// A group with its own agent, which is bad in some way when it is told to be.
+/// Returns the configuration of a group with its own agent. The agent fails in the given way while the file `bad`
+/// exists.
 fn group(name: &str, way: &str) -> String {
     format!(
         "[group.{name}]
@@ -80,7 +81,7 @@ impl Derived {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// The value of a singular metric.
+    /// Returns the value of a singular metric.
     fn value(&mut self, name: &str) -> Result<String, Error> {
         let pmid = self.agent.pmid(name).map_err(|e| e.code())?;
         match self.agent.value(pmid) {
@@ -90,7 +91,7 @@ impl Derived {
         }
     }
 
-    /// What is wrong.
+    /// Returns the messages about problems.
     fn messages(&mut self) -> Vec<String> {
         let pmid = self.agent.pmid("derived.control.message").unwrap();
         let text = |atom: Atom<'_>| match atom {
@@ -100,7 +101,7 @@ impl Derived {
         self.agent.values(pmid).unwrap().iter().map(|(_, atom)| text(atom)).collect()
     }
 
-    /// Waits until something is so; `each` is called meanwhile.
+    /// Calls `each` until it returns a value.
     #[track_caller]
     fn until<T>(&mut self, what: &str, mut each: impl FnMut(&mut Derived) -> Option<T>) -> T {
         let end = Instant::now() + Duration::from_secs(60);
@@ -113,7 +114,7 @@ impl Derived {
         }
     }
 
-    /// The processes that were started for a group.
+    /// Returns the processes that were started for a group.
     fn pids(&self, group: &str) -> Vec<u32> {
         let text = fs::read_to_string(self.path(&format!("pids.{group}"))).unwrap();
         text.lines().map(|pid| pid.parse().unwrap()).collect()
@@ -123,8 +124,8 @@ impl Derived {
         kill(Pid::from_raw(*self.pids(group).last().unwrap() as i32), signal).unwrap();
     }
 
-    /// The agent of group `one` is bad in some way, twice, and then good again: meanwhile its values are an error, and
-    /// nothing happens to those of group `other`.
+    /// Makes the agent of group `one` fail twice, and then run again. In between, the group's values must be errors,
+    /// and group `other` must not be affected.
     fn survives(mut self) {
         assert_eq!(self.value("derived.one").as_deref(), Ok("5"), "{}", self.log());
         assert_eq!(self.value("derived.other").as_deref(), Ok("5"), "{}", self.log());
@@ -132,7 +133,7 @@ impl Derived {
         self.signal("one", Signal::SIGKILL);
         self.until("it starts twice", |derived| {
             let one = derived.value("derived.one");
-            // What has been killed may not have ended yet.
+            // The process that was killed may not have ended yet.
             assert!(one == Err(Error::AGAIN) || derived.pids("one").len() == 1, "{one:?}\n{}", derived.log());
             assert_eq!(derived.value("derived.other").as_deref(), Ok("5"));
             (derived.pids("one").len() >= 3).then_some(())
@@ -149,7 +150,7 @@ impl Derived {
     }
 }
 
-/// Whether there is a process, be it a zombie.
+/// Returns whether a process exists, perhaps as a zombie.
 fn exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
@@ -231,7 +232,7 @@ fn one_that_two_groups_have_in_common() {
     assert_eq!(derived.pids("one").len(), 2);
 }
 
-/// Its metrics are there when it is.
+/// The metrics of an agent appear when the agent can be started.
 #[test]
 fn one_that_comes_late() {
     let mut derived = Derived::start(
@@ -242,7 +243,7 @@ fn one_that_comes_late() {
     );
     assert_eq!(derived.value("derived.one"), Err(Error::NAME));
     let good = "#!/bin/sh\nexec sh agent.sh good one\n";
-    // As a whole, or it may be started before it can be.
+    // The file must be complete and executable when it appears, because it may be started at any time.
     fs::write(derived.path("new"), good).unwrap();
     fs::set_permissions(derived.path("new"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     fs::rename(derived.path("new"), derived.path("late.sh")).unwrap();
@@ -250,7 +251,8 @@ fn one_that_comes_late() {
     assert!(derived.log().contains("late.sh"), "{}", derived.log());
 }
 
-/// The agent is one like this that waits for a pmcd: a socket that nobody serves.
+/// The agent of the operands is `pmdaderived` too. It waits for a pmcd: a socket that no process accepts connections
+/// on.
 #[test]
 fn one_that_is_not_ready() {
     let dir = tempfile::tempdir().unwrap();
@@ -275,14 +277,14 @@ fn one_that_is_not_ready() {
     assert_eq!(derived.value("derived.one").as_deref(), Ok("5"));
 }
 
-/// Also one that does not look at its input, which would tell it that it is no longer needed.
+/// Includes an agent that does not read its input, where it would see that this agent has ended.
 #[test]
 fn they_end_when_the_agent_is_killed() {
     let mut derived = Derived::start(&group("one", "mute"));
     assert_eq!(derived.value("derived.one").as_deref(), Ok("5"));
     fs::write(derived.path("bad"), "").unwrap();
     derived.signal("one", Signal::SIGKILL);
-    // That it has gone is seen when it is asked.
+    // A request detects that the agent has ended.
     assert_eq!(derived.value("derived.one"), Err(Error::AGAIN));
     let pids = derived.until("a mute one", |derived| Some(derived.pids("one")).filter(|pids| pids.len() == 2));
     let pid = derived.agent.pid().unwrap() as i32;
@@ -293,7 +295,7 @@ fn they_end_when_the_agent_is_killed() {
     }
 }
 
-/// What an agent has started goes with it, whether it fails or this one is killed.
+/// The children of an agent end with it, whether it fails or this agent is killed.
 #[test]
 fn their_children_end_with_them() {
     let mut derived = Derived::start(&group("one", "parent"));
@@ -306,7 +308,7 @@ fn their_children_end_with_them() {
     };
     let pids = of_one(&mut derived, 3);
     assert!(running(pids[2]));
-    // It fails, by not sending its version.
+    // The agent fails before it has sent its version.
     kill(Pid::from_raw(pids[1] as i32), Signal::SIGKILL).unwrap();
     derived.until("the end of its child", |derived| {
         let _ = derived.value("derived.one");
@@ -322,7 +324,7 @@ fn their_children_end_with_them() {
     }
 }
 
-/// Its standard error goes to this one's log, but not all of it.
+/// The standard error of an agent is copied to this agent's log, at a limited rate.
 #[test]
 fn one_that_writes_all_the_time() {
     let mut derived = Derived::start(&format!("{}{}", group("one", "loud"), group("other", "good")));
@@ -339,7 +341,7 @@ fn one_that_writes_all_the_time() {
     assert_eq!(derived.value("derived.other").as_deref(), Ok("5"));
 }
 
-/// A process that nobody waits for any more may stay as a zombie for a moment.
+/// Returns whether a process is running. A process that has ended may remain as a zombie for a moment.
 fn running(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }

@@ -1,4 +1,4 @@
-//! Answering a fetch allocates nothing. (That a sample does not is tested beside the sampler.)
+//! Answering a fetch allocates nothing. A test in `src/sampler.rs` shows the same for a sample.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -17,7 +17,7 @@ use scene::Scene;
 
 const CONFIG: &str = "plus = sample.long.one + 100\nbins = sample.bin * 2\nwords = sample.string.hullo\n";
 
-/// The length of the answer to a fetch.
+/// Handles a fetch. Returns the length of the reply in bytes.
 fn fetch(engine: &mut Engine<Derived>, request: &[u8]) -> usize {
     let answer = match engine.handle(Header::parse(request).unwrap().unwrap(), request) {
         Reply::Pdu(head, rest) => head.len() + rest.len(),
@@ -46,7 +46,7 @@ fn a_fetch_allocates_nothing() {
     let mut all_there = || {
         let item = |name: &&str| engine.agent().dynamic().unwrap().item(name);
         let Some(items) = names.iter().map(item).collect::<Option<Vec<_>>>() else {
-            // Something to be answered with what has changed.
+            // An empty fetch makes the agent apply pending changes.
             metadata::encode_fetch(&mut request, 0, 0, [None].into_iter()).unwrap();
             fetch(&mut engine, &request);
             request.clear();
@@ -55,13 +55,13 @@ fn a_fetch_allocates_nothing() {
         request.clear();
         let pmids = items.iter().map(|item| Some(PmId::new(domain, *item)));
         metadata::encode_fetch(&mut request, 0, 0, pmids).unwrap();
-        // Nine instances have two words each, and as many more for what they have in common.
+        // The nine instances have two words each, and their names and values take as many bytes again.
         fetch(&mut engine, &request) > 150
     };
     while !all_there() {
         sleep(Duration::from_millis(10));
     }
-    // Samples that come in the meantime are taken over.
+    // The agent adopts samples that are taken in the meantime.
     for _ in 0..10 {
         let allocated = measure(|| assert!(fetch(&mut engine, &request) > 150));
         assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0));

@@ -1,5 +1,5 @@
-//! PCP's tools record the agent's metrics and show them again, and what libpcp derives from the recorded operands is
-//! what the agent has derived of them.
+//! PCP's tools record and replay the agent's metrics. Derived metrics that libpcp evaluates from the recorded operands
+//! equal those that the agent evaluated.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -22,7 +22,7 @@ both = square_step + 1000 * instant(count)
 named = operand.value * 2
 ";
 
-/// By libpcp, from what has been recorded of the operands.
+/// Definitions that libpcp evaluates from the recorded operands.
 const CLIENT: &str = "\
 client.count_step = delta(derived.count)
 client.square_step = delta(derived.square)
@@ -43,7 +43,7 @@ fn recorded_and_replayed() {
         pmcd.run("pmlogger", ["-c", &path("log"), "-l", &path("pmlogger.log"), "-s", "40", &path("archive")]).text;
     assert!(fs::exists(path("archive.0")).unwrap(), "{text}{}", fs::read_to_string(path("pmlogger.log")).unwrap());
 
-    // Record by record, without any interpolation. Debian's Python is the one with PCP's module.
+    // `-u` prints each record, without interpolation. Debian's Python has PCP's module.
     let metrics = ["count_step", "square_step", "both"];
     let mut pmrep = Command::new("/usr/bin/python3");
     pmrep.args(["/usr/bin/pmrep", "-a", &path("archive"), "-u", "-r", "-o", "csv", "-P", "9"]);
@@ -60,11 +60,11 @@ fn recorded_and_replayed() {
             assert_eq!(both, own_both, "{line}");
         }
         if let (Some(count_speed), Some(square_speed)) = (count_speed, square_speed) {
-            // Whatever is computed from a sample has the same time between it and the one before.
+            // All metrics of a sample have the same time since the previous sample.
             let [count, square] = [own_count, own_square].map(Option::unwrap);
             assert!((square / square_speed - count / count_speed).abs() < 1e-4, "{line}");
         }
-        // Two samples of the agent's in a row are in two records in a row.
+        // If the counter has grown by one, consecutive records contain consecutive samples of the agent.
         if count == Some(1.0) && own_count == count {
             assert_eq!(square, own_square, "{line}");
             compared += 1;
@@ -72,7 +72,7 @@ fn recorded_and_replayed() {
     }
     assert!(compared > 10, "{text}");
 
-    // What was recorded is shown by other tools as pmcd has it.
+    // Descriptors in the archive are the same as in pmcd.
     let described = |from: &str, of: &str| {
         let mut command = pcp.command("pminfo");
         command.args([from, of, "-dm", "derived.named", "derived.both"]);

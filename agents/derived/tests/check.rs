@@ -1,4 +1,4 @@
-//! `--check`, over an agent that it starts itself. No PCP is needed.
+//! Option `--check`, over an agent that it starts itself. No PCP is needed.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -7,12 +7,12 @@ use std::process::Command;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_pmdaderived");
 
-/// Runs `--check` on a directory of files; its exit code and output, in which `DIR` stands for the directory.
+/// Runs `--check` on a directory of files. Returns the exit code, and the output with paths relative to the directory.
 fn check(files: &[(&str, &str)], options: &[&str]) -> (Option<i32>, String) {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config");
     fs::create_dir(&config).unwrap();
-    // This agent itself as one without pmcd: it has metrics about itself.
+    // The agent of the operands is `pmdaderived` too, without a pmcd: its operands are the metrics about itself.
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
     let agent = format!("agent = {{ domain = 405, command = '{BINARY} -d 405 -c /dev/null -l {LOG} -U {user}' }}");
     for (name, text) in files {
@@ -22,7 +22,7 @@ fn check(files: &[(&str, &str)], options: &[&str]) -> (Option<i32>, String) {
         )
         .unwrap();
     }
-    // Without the names of a pmcd of this host.
+    // Leaves out the name space of a pmcd on this host.
     let mut check = Command::new(BINARY);
     check.arg("--check").arg(&config).args(options).env("PMNS_DEFAULT", "/dev/null");
     let output = check.output().unwrap();

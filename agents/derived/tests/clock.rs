@@ -1,4 +1,4 @@
-//! `delta` and `rate` go by the agent's own clock: whoever asks, and however often.
+//! `delta` and `rate` are over the agent's own samples, whichever clients fetch them and however often.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -16,7 +16,7 @@ step = delta(operand.count)
 speed = rate(operand.count)
 ";
 
-/// The counter goes up by one with each sample, so that a difference tells how many samples it is over.
+/// The counter grows by one with each sample, so a difference is the number of samples that it is over.
 #[test]
 #[ignore = "needs PCP"]
 fn clients_do_not_disturb_each_other() {
@@ -28,7 +28,7 @@ fn clients_do_not_disturb_each_other() {
     let mut add = |values: Vec<Option<f64>>| {
         let [Some(raw), Some(step), Some(speed)] = values[..] else { return };
         let values = [step, speed];
-        // Whoever asks gets the same of a sample.
+        // All clients get the same values of a sample.
         assert_eq!(*seen.entry(raw as u64).or_insert(values), values);
     };
     for round in 0..100 {
@@ -36,7 +36,7 @@ fn clients_do_not_disturb_each_other() {
         if round % 7 == 0 {
             add(slow.numbers());
         }
-        // What others begin to ask for is sampled in between.
+        // Metrics that another client begins to fetch are sampled in between.
         if round % 30 == 15 {
             Watch::new(&pmcd, &["derived.other", "derived.another"]).fetch();
         }
@@ -45,8 +45,8 @@ fn clients_do_not_disturb_each_other() {
     assert!(seen.len() > 3, "{seen:?}");
     for (before, after) in seen.keys().zip(seen.keys().skip(1)) {
         let [step, speed] = seen[after];
-        // A sample may have been missed here, and one for others alone comes between: then the difference is smaller
-        // than that of the values seen, and at least what each sample adds.
+        // This client may have missed a sample, and a sample for another client may have come in between. So the
+        // difference is at least 1, and at most the difference of the values that this client has seen.
         assert!(step >= 1.0 && step <= (after - before) as f64, "{seen:?}");
         assert!(speed > 0.0, "{seen:?}");
     }
@@ -60,7 +60,7 @@ fn the_interval_can_be_stored() {
     let scene = Scene::new(CONFIG);
     let pmcd = scene.pmcd().agent(operand()).agent(scene.agent(&["-t", "1hour"])).start();
     let mut watch = Watch::new(&pmcd, &["derived.raw", "derived.step"]);
-    // There is a first sample, and no second one for an hour.
+    // The first sample is taken at once, the second one after an hour.
     let values = watch.until("sampled", |values| values.iter().all(Result::is_ok));
     assert_eq!(values[1], Ok(vec![]));
     for bad in ["0", "-1", "1e9", "0.001"] {
@@ -73,7 +73,7 @@ fn the_interval_can_be_stored() {
     assert!(pmcd.run("pminfo", ["-f", "derived.control.interval"]).ok().contains("value 0.05"));
 }
 
-/// What a reload leaves as it is goes on, and clients are not told of names.
+/// A reload without changes keeps the history, and does not notify clients of changed names.
 #[test]
 #[ignore = "needs PCP"]
 fn a_reload_keeps_the_history_of_what_is_unchanged() {
@@ -84,7 +84,7 @@ fn a_reload_keeps_the_history_of_what_is_unchanged() {
     watch.until("a difference", has_value);
     for n in 0..5 {
         if n == 3 {
-            // Nor does a comment change anything.
+            // A comment is not a change.
             scene.write(&format!("# a comment\n{CONFIG}"));
         }
         pmcd.run("pmstore", ["derived.control.reload", "1"]).ok();
@@ -93,7 +93,7 @@ fn a_reload_keeps_the_history_of_what_is_unchanged() {
     }
 }
 
-/// pmcd tells who has come over its Unix socket, and nothing of others.
+/// pmcd knows the users of clients on its Unix socket, but not those of other clients.
 #[test]
 #[ignore = "needs PCP and root"]
 fn controls_are_for_administrators() {

@@ -1,4 +1,4 @@
-//! The agent as a shared object in pmcd: its threads ask the process that they are in.
+//! The agent as a shared object in pmcd: its threads send requests to the process that they are in.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -35,7 +35,7 @@ fn in_pmcd() {
         let now = pmcd.run("pminfo", ["-m", "derived.plus", "derived.step"]).ok();
         assert_eq!(*numbers.get_or_insert(now.clone()), now);
 
-        // pmcd goes on answering, whatever its threads ask of it.
+        // pmcd keeps answering clients while the agent's threads send it requests.
         pmcd.run("pmstore", ["derived.control.interval", "0.02"]).ok();
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -45,7 +45,7 @@ fn in_pmcd() {
                     for _ in 0..200 {
                         let values = watch.numbers();
                         if let [_, Some(raw), Some(step)] = values[..] {
-                            // The difference of two squares in a row, or of others for a sample between.
+                            // The difference between the squares of two samples, which need not be consecutive.
                             assert!(step > 0.0 && step < raw, "{values:?}");
                         }
                     }
@@ -58,7 +58,7 @@ fn in_pmcd() {
         until(&pmcd, "pminfo", &["-f", "derived.new"], "value 30");
         pmcd.kill_agent("sample");
         until(&pmcd, "pminfo", &["-f", "derived.new"], "Error: No PMCD agent for domain of request");
-        // SIGHUP is for pmcd, which starts the agent again.
+        // SIGHUP makes pmcd restart agent `sample`.
         pmcd.sighup();
         until(&pmcd, "pminfo", &["-f", "derived.new"], "value 30");
         pmcd.restart();

@@ -1,5 +1,5 @@
-//! What the operands come from fails and comes back. In between there are errors or no values, and nothing wrong; the
-//! agent stays.
+//! Sources of operands fail and come back. In between there are errors or no values, but no wrong values. The agent
+//! keeps running.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -39,7 +39,8 @@ fn all_there(values: &[Outcome]) -> bool {
     values.iter().all(|values| values.as_ref().is_ok_and(|values| !values.is_empty()))
 }
 
-/// The counter begins anew with the agent: differences over that would be negative, and errors are the operands' own.
+/// Checks that errors are about operands, and that no difference is over a restart of the agent. Such a difference
+/// would be negative, because the counter restarts with the agent.
 fn nothing_wrong(values: &[Outcome]) {
     for (name, values) in names().iter().zip(values) {
         match values {
@@ -54,11 +55,11 @@ fn nothing_wrong(values: &[Outcome]) {
 fn an_agent_dies_or_hangs() {
     let scene = Scene::new(CONFIG);
     for how in [Signal::SIGKILL, Signal::SIGSTOP] {
-        // pmcd waits a second for an agent.
+        // pmcd waits one second for a reply of an agent.
         let pmcd = start(&["-t", "1"], &scene);
         let mut watch = watch(&pmcd);
         watch.until("all there", all_there);
-        // High: what comes after the restart is lower.
+        // This value is higher than those after the restart.
         pmcd.run("pmstore", ["operand.reset", "500000"]).ok();
         watch.until("the new value", |values| matches!(&values[0], Ok(values) if values[0].1 > 5e5));
         watch.until("no jump", |values| matches!(&values[1], Ok(values) if values.first().is_some_and(|v| v.1 < 10.0)));
@@ -68,9 +69,9 @@ fn an_agent_dies_or_hangs() {
             nothing_wrong(values);
             values.iter().all(|values| *values == Err(Error::NOAGENT))
         });
-        // pmcd has forgotten one that is stopped.
+        // pmcd has dropped a stopped agent without ending it.
         let _ = kill(pid, Signal::SIGKILL);
-        // pmcd starts it again.
+        // Makes pmcd restart the agent.
         pmcd.sighup();
         let back = watch.until("all there again", |values| {
             nothing_wrong(values);
@@ -89,7 +90,7 @@ fn instances_come_and_go() {
     let mut watch = watch(&pmcd);
     watch.until("all there", all_there);
     let inst = |number| Some(Inst::new(number));
-    // A value is the first byte of the name that its instance has.
+    // The value of an instance is the first byte of its name.
     type Step = (&'static str, &'static [(u32, u8)], &'static [u32], &'static [u32]);
     let steps: [Step; 4] = [
         ("0=a 1=b 7=bee", &[(0, b'a'), (1, b'b'), (7, b'b')], &[1], &[1, 7]),
@@ -105,7 +106,7 @@ fn instances_come_and_go() {
             let insts = |at: usize| values[at].as_ref().unwrap().iter().map(|(inst, _)| *inst).collect::<Vec<_>>();
             values[3] == Ok(named.clone()) && insts(4) == list(chosen) && insts(5) == list(like)
         });
-        // The names are those that belong to the values.
+        // The names belong to the values.
         let text = pmcd.run("pminfo", ["-f", "derived.named"]).ok();
         for pair in instances.split(' ') {
             let (number, name) = pair.split_once('=').unwrap();
@@ -128,7 +129,7 @@ fn an_operand_changes_its_type() {
     pmcd.run("pmstore", ["operand.kind", "double"]).ok();
     let after = descriptor("value 5");
     assert!(after.contains("double") && after.contains("Units: sec"), "{after}");
-    // Without a time between, too.
+    // The type changes again, without a time in which the metric does not exist.
     pmcd.run("pmstore", ["operand.kind", "u32"]).ok();
     let again = descriptor("value 14");
     assert_eq!(again, before);
@@ -168,7 +169,7 @@ fn a_pmcd_that_comes_late() {
     let pmcd = scene.pmcd().agent(scene.agent(&["-t", "100msec", "--host", &other.host()]));
     other.stop();
     let pmcd = pmcd.start();
-    // The agent answers before it has anything to show.
+    // The agent answers before it has derived metrics.
     until(&pmcd, "pminfo", &["-f", "derived.control.definitions.good"], "value 0");
     until(&pmcd, "pminfo", &["-f", "derived.control.errors"], "value");
     other.restart();
@@ -187,7 +188,7 @@ fn a_pmcd_of_operands_hangs() {
     let pid = other.run("pminfo", ["-f", "pmcd.pid"]).ok();
     let pid = Pid::from_raw(pid.split_whitespace().last().unwrap().parse().unwrap());
     kill(pid, Signal::SIGSTOP).unwrap();
-    // Old values are values for a while, then there are none, and clients are answered all the time.
+    // Old values stay for a while, then there are none. Clients are answered all the time.
     watch.until("errors", |values| {
         nothing_wrong(values);
         values.iter().all(|values| *values == Err(Error::AGAIN))

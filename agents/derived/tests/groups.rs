@@ -1,4 +1,4 @@
-//! Groups with an interval and labels of their own, and metrics elsewhere in the name space.
+//! Groups with their own interval and labels, and metrics elsewhere in the name space.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -36,7 +36,7 @@ fn intervals_labels_and_names() {
     let agent = agent.args(["-c", conf.to_str().unwrap(), "-U", "root", "--notready"]);
     let pmcd = scene.pmcd().agent(operand()).agent(agent).start();
 
-    // Each group has its own clock.
+    // Each group has its own interval.
     let mut watch = Watch::new(&pmcd, &["derived.count", "derived.slow", "derived.slowest"]);
     let first = watch.until("sampled", |values| values.iter().all(Result::is_ok));
     let later = watch.until("sampled again", |values| values[0] != first[0]);
@@ -60,7 +60,7 @@ fn intervals_labels_and_names() {
     for label in ["\"rhythm\":\"often\"", "\"colour\":\"red\"", "\"kind\":\"letters\"", "\"letter\":\"b\""] {
         assert!(text.contains(label), "{label} is not in\n{text}");
     }
-    // Instances that come have labels.
+    // New instances have labels.
     pmcd.run("pmstore", ["operand.instances", "1=b 2=c"]).ok();
     let text = until(&pmcd, "pminfo", &["-fl", "elsewhere.named"], "\"letter\":\"c\"");
     assert!(!text.contains("\"letter\":\"a\""), "{text}");

@@ -1,5 +1,4 @@
-//! The agent over PCP's agent of the kernel's metrics, which it starts itself, compared with what libpcp's clients
-//! derive from the same metrics.
+//! The agent over pmdalinux, which it starts itself, compared with what libpcp's clients derive from the same metrics.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use testkit::{Agent, Pcp, Pmcd};
 
-/// Values that stay the same from one look to the next, whatever the machine does.
+/// Definitions whose values do not change while the test runs.
 const DEFINITIONS: &str = "\
 ncpu = hinv.ncpu * 2
 memory = rescale(mem.physmem, \"Mbyte\")
@@ -30,13 +29,13 @@ big = filesys.capacity > 100000 ? filesys.capacity : filesys.capacity * 0
 release = kernel.uname.release
 ";
 
-/// Without names and identifiers, which differ.
+/// Returns pminfo's output without names and identifiers, which differ.
 fn comparable(text: &str) -> Vec<String> {
     let lines = text.lines().skip_while(|line| line.is_empty()).skip(1);
     lines.map(|line| line.split_once("  InDom: ").map_or(line, |(ty, _)| ty).to_owned()).collect()
 }
 
-/// A pmcd with agent derived, and nothing else.
+/// Starts a pmcd whose only agent is `derived`.
 fn derived(dir: &Path) -> Pmcd {
     let pcp = Pcp::required();
     let conf = dir.join("conf.toml");
@@ -83,7 +82,7 @@ fn as_clients_derive_it() {
     }
 }
 
-/// pmcd gives an agent five seconds: whoever makes this one wait is given less.
+/// pmcd waits five seconds for an agent. So this agent must wait less for the agents that it has started.
 #[test]
 #[ignore = "needs PCP"]
 fn an_agent_that_hangs_does_not_take_this_one_with_it() {
@@ -93,7 +92,7 @@ fn an_agent_that_hangs_does_not_take_this_one_with_it() {
     assert!(ncpu().contains("value "), "{}", ncpu());
     let derived = pmcd.agent_pid("derived").unwrap();
     let children = std::fs::read_to_string(format!("/proc/{derived}/task/{derived}/children")).unwrap();
-    // Another one ends it when this one is killed.
+    // There is another child, which ends this one when the agent is killed.
     let linux = Pid::from_raw(children.split_whitespace().next().unwrap().parse().unwrap());
     kill(linux, Signal::SIGSTOP).unwrap();
     assert!(ncpu().contains("Try again"), "{}", ncpu());

@@ -1,4 +1,4 @@
-//! Metrics that stand among those of another agent.
+//! Metrics that are shown among those of another agent.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -54,7 +54,7 @@ fn among_the_metrics_of_another_agent() {
     assert_eq!(names("of"), "of.another.kind\n");
     assert!(!names("derived").contains("derived.bin"));
 
-    // A name that pmcd has not yet: it comes with pmcd's name space.
+    // pmcd does not know a new name until its name space is loaded again.
     fs::write(&config, CONFIG.replace("sample.twice", "sample.doubled")).unwrap();
     pmcd.run("pmstore", ["derived.control.reload", "1"]).ok();
     until(&pmcd, "pminfo", &["-f", "of.another.kind"], "value 3600");
@@ -70,7 +70,7 @@ fn among_the_metrics_of_another_agent() {
 fn names_that_pmcd_has_already() {
     let (pcp, dir) = (Pcp::required(), tempfile::tempdir().unwrap());
     let (names, config) = (dir.path().join("root"), dir.path().join("conf.toml"));
-    // As pmcd's own file has them.
+    // The format is that of pmcd's own file.
     fs::write(&names, "root { disk mmv 70:*:* derived 404:*:* }\ndisk { read 60:0:4 mine 404:*:* }\n").unwrap();
     let named = |name: &str, shown: &str| format!("[metric.{name}]\nexpr = \"1\"\nname = \"{shown}\"\n");
     let text = named("a", "disk.read")
@@ -90,7 +90,7 @@ fn names_that_pmcd_has_already() {
         [
             "Error: disk.read is a metric of the agent with domain 60",
             "derived.a",
-            "Error: mmv.b is among the names below mmv, which are those of the agent with domain 70",
+            "Error: mmv.b is below mmv, whose names belong to the agent with domain 70",
             "derived.b",
             "Error: disk has other metrics below it",
             "derived.c",

@@ -1,4 +1,4 @@
-//! The agent in the real pmcd, compared with what libpcp's clients make of the same configuration for themselves.
+//! The agent in the real pmcd, compared with libpcp's clients that have the same configuration.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -24,7 +24,7 @@ words = sample.string.hullo
 many = count(sample.hordes.one)
 ";
 
-/// What pminfo shows of a metric, without identifiers.
+/// Returns pminfo's output about a metric without identifiers.
 fn comparable(text: &str) -> Vec<String> {
     let lines =
         text.lines().skip_while(|line| line.is_empty()).skip(1).map(|line| match line.split_once("  InDom: ") {
@@ -50,7 +50,7 @@ fn as_clients_derive_it() {
             let mut command = pcp.command("pminfo");
             command.args(["-h", &pmcd.host(), what, name]).env("PCP_DERIVED_CONFIG", scene.config());
             let theirs = pcp.run_command(command, "").text;
-            // Without any text libpcp has an error.
+            // Without any help text libpcp returns an error.
             if !theirs.contains("One-line or help text is not available") {
                 assert!(!theirs.contains("Unknown metric"), "{theirs}");
                 assert_eq!(comparable(&ours), comparable(&theirs), "{what} {name}");
@@ -59,7 +59,7 @@ fn as_clients_derive_it() {
     }
 }
 
-/// The operand counts what fetches reach it.
+/// The operand counts the fetches that reach it.
 #[test]
 #[ignore = "needs PCP"]
 fn only_what_is_asked_for_is_sampled_and_in_one_fetch() {
@@ -68,7 +68,7 @@ fn only_what_is_asked_for_is_sampled_and_in_one_fetch() {
     let pmcd = scene.pmcd().agent(operand()).agent(scene.agent(&["-t", "50msec"])).start();
     until(&pmcd, "pminfo", &["-f", "derived.control.definitions.good"], "value 3");
     let mut direct = Watch::new(&pmcd, &["operand.count"]);
-    // Everything is sampled at the start, for who has waited for it, and then nothing until somebody asks.
+    // At its start the agent samples everything, for clients that have waited for it. Then it waits for requests.
     let mut fetches = || direct.numbers()[0].unwrap();
     assert!(fetches() > 1.0);
     assert!((0..60).any(|_| {
@@ -77,7 +77,7 @@ fn only_what_is_asked_for_is_sampled_and_in_one_fetch() {
         fetches() == before + 1.0
     }));
     let mut watch = Watch::new(&pmcd, &["derived.square", "derived.count", "derived.value", "derived.control.samples"]);
-    // What is new is sampled by itself, and then with the others.
+    // A metric that is new is sampled alone first, and later with the others.
     watch.until("together", |values| {
         let number = |at: usize| values[at].as_ref().ok()?.first().map(|value| value.1);
         number(2).is_some() && number(0).is_some_and(|square| Some(square.sqrt()) == number(1))
@@ -86,9 +86,9 @@ fn only_what_is_asked_for_is_sampled_and_in_one_fetch() {
     for _ in 0..100 {
         let values = watch.numbers();
         let [Some(square), Some(count), Some(_), Some(samples)] = values[..] else { continue };
-        // Of one fetch: the one is the square of the other.
+        // Both values are from one fetch: one is the square of the other.
         assert_eq!(square, count * count);
-        // The sampler may have begun another sample that is not shown yet.
+        // The sampler may have begun another sample that is not published yet.
         seen.push([count, samples]);
         std::thread::sleep(std::time::Duration::from_millis(10));
     }

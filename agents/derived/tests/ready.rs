@@ -1,4 +1,4 @@
-//! The configurations that come with the agent: what they say of made-up values, and of those of PCP's own agents.
+//! The configurations that come with the agent, over made-up values and over those of PCP's own agents.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -36,10 +36,10 @@ fn each_has_a_text() {
     }
 }
 
-/// A metric of two samples: name, units, domain, and the values of each instance before and after.
+/// Metric with two samples: name, units, serial of the domain, and for each instance the values in both samples.
 type Metric<'a> = (&'a str, &'a str, u32, &'a [[f64; 2]]);
 
-/// One CPU does nothing but user code for ten seconds, the other one is idle for eight and waits for two.
+/// In ten seconds, one CPU is always busy, and the other one is idle for eight seconds and waits for two.
 const COUNTERS: &[Metric<'_>] = &[
     ("kernel.all.cpu.user", "millisec", 0, &[[500.0, 8500.0]]),
     ("kernel.all.cpu.nice", "millisec", 0, &[[0.0, 500.0]]),
@@ -87,7 +87,7 @@ const GAUGES: &[Metric<'_>] = &[
     ("network.interface.speed", "Mbyte/sec", 3, &[[0.0, 0.0], [125.0, 125.0]]),
 ];
 
-/// What they are after ten seconds, computed by hand.
+/// Values after ten seconds, computed by hand.
 const EXPECTED: &[(&str, &[(u32, f64)])] = &[
     ("cpu.load", &[(0, 0.5), (1, 1.5), (2, 0.25)]),
     ("cpu.percpu.util", &[(0, 100.0), (1, 0.0)]),
@@ -147,7 +147,7 @@ fn values_computed_by_hand() {
     assert_eq!(values, expected);
 }
 
-/// A metric as `--check` and pminfo show it: what follows its name.
+/// Returns what `--check` and pminfo print about a metric, below its name.
 fn block<'a>(text: &'a str, name: &str) -> &'a str {
     let (_, rest) = text.split_once(&format!("{name}\n")).unwrap_or_else(|| panic!("{name} is not in\n{text}"));
     rest.split("\nderived.").next().unwrap()
@@ -184,7 +184,7 @@ fn over_the_metrics_of_this_machine() {
         let block = block(&text, &format!("derived.{name}"));
         assert!(block.contains(&format!("Units: {units}\n")) && block.contains(&format!("InDom: {domain}")), "{block}");
     }
-    // What stands still, or nearly so, from pminfo's numbers.
+    // Values that hardly change are compared with pminfo's.
     let raw = |name: &str| value(&pmcd.run("pminfo", ["-f", name]).ok());
     let memory = 100.0 * (1.0 - raw("mem.util.available") / raw("mem.physmem"));
     assert!((value(block(&text, "derived.mem.util")) - memory).abs() < 20.0, "{memory} {text}");

@@ -1,4 +1,4 @@
-//! A configuration that changes while the agent runs.
+//! The configuration changes while the agent runs.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -19,7 +19,7 @@ const REORDERED: &str =
     "new = 5 + sample.long.one\nlast = sample.long.million\nbins = sample.bin\none = sample.long.one\n";
 const BAD: &str = "wrong = sample.long.one +\nmissing = no.such.metric + 1\n";
 
-/// Identifiers and descriptors of metrics that stay.
+/// Returns identifiers and descriptors of metrics that stay.
 fn identifiers(pmcd: &Pmcd) -> String {
     let metrics = ["derived.one", "derived.bins", "derived.last"];
     until(pmcd, "pminfo", &[&["-f"][..], &metrics].concat(), "\"bin-900\"] value 900");
@@ -83,7 +83,7 @@ fn what_is_wrong_is_told_and_the_rest_goes_on() {
     let counts = pmcd.run("pminfo", ["-f", "derived.control.definitions"]).ok();
     assert!(counts.contains("good\n    inst [0 or \"derived\"] value 4"), "{counts}");
     assert!(counts.contains("bad\n    inst [0 or \"derived\"] value 4"), "{counts}");
-    // A file that is gone leaves an agent without metrics, which can be told so.
+    // Without the file the agent has no derived metrics, but it still handles requests and reports the problem.
     fs::remove_file(scene.config()).unwrap();
     pmcd.run("pmstore", ["derived.control.reload", "1"]).ok();
     let message = until(&pmcd, "pminfo", &["-f", "derived.control.message"], "No such file");
@@ -100,12 +100,12 @@ fn names_are_there_when_a_store_has_been_answered() {
     let mut client = client(&pmcd);
     let reload = client.lookup_name("derived.control.reload").unwrap();
     let found = (0..20).filter(|number| {
-        // The sampler has done with what came of the one before.
+        // By then the sampler has finished with the previous reload.
         sleep(Duration::from_millis(50));
         scene.write(&format!("{CONFIG}now{number} = sample.long.ten + sample.long.one\n"));
         client.store(reload, &[(None, Atom::U32(1))]).unwrap();
         client.lookup_name(&format!("derived.now{number}")).is_ok()
     });
-    // On a machine that is busy with something else it may take longer; without waiting for names there are never any.
+    // On a busy machine binding may take longer. If the agent did not wait for names, there would never be any.
     assert!(found.count() > 0);
 }

@@ -1,4 +1,4 @@
-//! Agent mmv beside PCP's C agent, on the same files: `cargo bench -p pmda-mmv`.
+//! Agent mmv compared with PCP's C agent, on the same files: `cargo bench -p pmda-mmv`.
 
 #![allow(clippy::expect_used)]
 
@@ -25,7 +25,7 @@ fn main() {
     if !driver::begin("agent mmv") {
         return;
     }
-    // What is named, or all.
+    // The measurements named on the command line, or all.
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
     if wanted("fetch") {
@@ -46,7 +46,7 @@ fn main() {
 }
 
 impl Scene {
-    /// The agents on the files of a home.
+    /// Returns the C agent, if it is installed, and this one, on files below a home directory.
     fn agents(&self, home: &Home) -> (Option<Program>, Program, Vec<Registry>) {
         let tmp = home.path("tmp");
         let registries = self.write(&tmp.join("mmv"));
@@ -63,7 +63,7 @@ impl Scene {
         println!("\n{} values in {} files", u32::from(self.files) * u32::from(self.metrics), self.files);
     }
 
-    /// Start to the first answer: that to a fetch of one value, and that with all names.
+    /// Measures the time from the start to the first answer: to a fetch of one value, and to a list of all names.
     fn measure_start(&self) {
         let home = Home::new();
         let (c, ours, _registries) = self.agents(&home);
@@ -76,7 +76,7 @@ impl Scene {
         }
     }
 
-    /// A fetch of one value when one file has come, gone or been written again.
+    /// Measures a fetch of one value after one file has appeared, disappeared or been written again.
     fn measure_changes(&self) {
         let home = Home::new();
         let (c, ours, _registries) = self.agents(&home);
@@ -89,7 +89,7 @@ impl Scene {
         let mut come_or_go = || {
             let (from, to) = if file.exists() { (&file, &away) } else { (&away, &file) };
             fs::rename(from, to).expect("a file that moves");
-            // The C agent knows seconds only.
+            // The C agent compares whole seconds.
             time += 1;
             let past = UNIX_EPOCH + Duration::from_secs(time);
             let directory = fs::File::open(&directory).expect("a directory");

@@ -1,5 +1,4 @@
-//! The metrics that control the agent itself. Names, types and help are those of PCP's agent, which
-//! PCP's tests look for.
+//! The agent's control metrics. Names, types and help texts are those of PCP's agent, which PCP's tests look for.
 
 use std::ffi::OsStr;
 
@@ -15,7 +14,7 @@ const DEBUG: Item = Item::new(CLUSTER, 1);
 const FILES: Item = Item::new(CLUSTER, 2);
 const METRICS: Item = Item::new(CLUSTER, 3);
 
-/// Whether this is PCP 7 or later, whose agent knows debug options by their names and counts metrics.
+/// Returns whether this is PCP 7 or later, whose agent accepts debug options by name and counts metrics.
 pub(crate) fn is_newer(config: &Config) -> bool {
     let version = config.var("PCP_VERSION").and_then(OsStr::to_str).unwrap_or_default();
     version.split('.').next().and_then(|major| major.parse().ok()).is_some_and(|major: u32| major >= 7)
@@ -42,7 +41,7 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
         }
     }
 
-    /// Adds the metrics of what was left out to those that clients find.
+    /// Adds the metrics of `control.limits` to the names that clients list.
     pub(crate) fn show_limits(&mut self) {
         if std::mem::take(&mut self.limits).is_empty() {
             return;
@@ -75,7 +74,7 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
         match item {
             RELOAD => self.files.set_reload(value),
             DEBUG => {
-                // The bits of the first 32 options.
+                // The number has one bit for each of the first 32 options.
                 let options = value.to_string().parse().map_err(|_| Error::BADSTORE)?;
                 pmda::log::set_debug_options(options);
                 self.debug = value;

@@ -1,9 +1,9 @@
-//! Instance domains of files.
+//! Instance domains of exported metrics.
 
 use pmda::prelude::*;
 
-/// The instances of a domain, in the order of the files. Unlike those of a
-/// [`Cache`](pmda::Cache), names may come more than once.
+/// The instances of a domain, in the order of the files. Unlike in a [`Cache`](pmda::Cache), names may occur more than
+/// once.
 #[derive(Debug)]
 pub(crate) struct Domain(Vec<(Inst, Box<str>)>);
 

@@ -1,9 +1,8 @@
-//! An agent that exports what applications have put into memory mapped files (mmv(5)): the counterpart
-//! of pmdammv(1).
+//! An agent that exports memory mapped values files (mmv(5)) of applications, like pmdammv(1).
 //!
-//! Files in `$PCP_TMP_DIR/NAME` are metrics `NAME.FILE.…`, where the name is the agent's: `mmv`, or
-//! `pmproxy` for the files of that program. They are looked at before every fetch, so that what an
-//! application registers is there at once, and clients that are connected are told.
+//! A file in `$PCP_TMP_DIR/NAME` becomes metrics `NAME.FILE.…`. `NAME` is the agent's name: `mmv`, or `pmproxy` for the
+//! files of that program. The agent checks the files before every fetch, so clients see new metrics at once, and pmcd
+//! reports changes of names to connected clients.
 
 mod control;
 mod domain;
@@ -24,36 +23,36 @@ use pmda::limits::Accounts;
 use pmda::pmapi;
 use pmda::prelude::*;
 
-/// The agent of the files in `$PCP_TMP_DIR/mmv`.
+/// The agent for the files in `$PCP_TMP_DIR/mmv`.
 pub type Mmv = Files<70>;
-/// The agent of the files in `$PCP_TMP_DIR/pmproxy`, which the same program and shared object serve.
+/// The agent for the files in `$PCP_TMP_DIR/pmproxy`, in the same program and shared object.
 pub type PmProxy = Files<4>;
 
-/// An agent that exports files, for a domain.
+/// An agent that exports files, with the PMDA domain number `DOMAIN`.
 #[derive(Debug)]
 pub struct Files<const DOMAIN: u16> {
     domain: pmapi::Domain,
     files: Collection,
-    /// The agent's name, with which all names begin.
+    /// The agent's name, which is the first component of all metric names.
     prefix: String,
     controls: Dynamic,
-    /// What was left out.
+    /// Counters of files that limits have left out.
     budgets: Budgets,
-    /// The names of the metrics that show it, unless these are among the controls.
+    /// The names of the metrics of those counters, until they are added to the controls.
     limits: Vec<String>,
-    /// How often files have changed.
+    /// Number of changes of the files so far.
     version: u64,
     trees: Trees,
-    /// The instance domains that somebody has asked for.
+    /// The instance domains that requests have used since the last change.
     domains: HashMap<Serial, Domain>,
     debug: i32,
     /// Whether the control metrics are those of PCP 7.
     newer: bool,
-    /// When all files are to be looked at again. Requests come by the thousand when somebody asks for everything about
-    /// many metrics: looking at many files for them takes a tenth of the time, but after a second they see what is new.
-    /// A fetch looks at the directory, and at the files that it wants values of.
+    /// Time of the next check of all files. Clients that ask everything about many metrics send thousands of requests.
+    /// Checks therefore take at most a tenth of the time, but are never more than a second apart. A fetch checks only
+    /// the directory and the files of its metrics.
     due: Option<Instant>,
-    /// Whether all files were looked at for the request that is being answered.
+    /// Whether all files were checked for the present request.
     is_fresh: bool,
 }
 
@@ -190,16 +189,18 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
     }
 }
 
-/// How many files stay open between requests.
+/// Number of files that stay open between requests.
 static OPEN_FILES: AtomicUsize = AtomicUsize::new(Collection::OPEN_FILES);
 
-/// Lets the agent keep as many files open as the system allows the process. For a process that is
-/// nothing but the agent: pmcd, which loads the shared object, needs its descriptors for clients.
+/// Lets the agent keep half as many files open as the system allows the process.
+///
+/// Only for a process that is nothing but the agent: pmcd, which loads the shared object, needs its descriptors for
+/// clients.
 pub fn allow_many_files() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok()
     {
-        // Some are needed for other things.
+        // The other half is for other purposes.
         OPEN_FILES.fetch_max(usize::try_from(hard / 2).unwrap_or(usize::MAX), Relaxed);
     }
 }

@@ -1,23 +1,23 @@
-//! The budgets of the agent: what files may cost, in all and those of each user.
+//! The agent's limits on the cost of files, in all and for each user.
 //!
-//! Files are charged to the user who owns them, those of a subordinate user to the one whom it was given to. What a limit
-//! leaves out is in the log, once for each user, and in the control metrics. These are answered at any time;
-//! clients that list all names see them from the first file on that was left out.
+//! Files are charged to their owner, those of a subordinate user to the user to whom it is delegated. The log says once
+//! for each user that a limit has left out files, and control metrics count them. These metrics can be fetched at any
+//! time; clients that list all names see them after the first file was left out.
 //!
 //! | `--limit` | default | what | metric `mmv.control.limits.` |
 //! |---|---|---|---|
-//! | `user-files` | 1250 | files of a user, those included that are skipped | `files` |
+//! | `user-files` | 1250 | files of a user, including skipped ones | `files` |
 //! | `files` | 4000 | files in all, at most 4095 | `files` |
 //! | `user-memory` | 44 | MiB for the files of a user | `memory` |
 //! | `memory` | 176 | MiB for all files | `memory` |
-//! | `file-memory` | 8 | MiB that a file may hold, without holes | `memory` |
-//! | `user-values` | 160000 | values of a user; a text counts 8, a label 40, an instance 1 | `values` |
+//! | `file-memory` | 8 | MiB of data in a file, without holes | `memory` |
+//! | `user-values` | 160000 | values of a user; a text counts as 8, a label as 40, an instance as 1 | `values` |
 //! | `values` | 640000 | values in all | `values` |
-//! | `user-work` | 6000 | microseconds of a request for changes of a user's files; more is delayed | `delayed` |
-//! | `names` | 6144 | names of the directory that a request looks at; the next requests go on | |
+//! | `user-work` | 6000 | microseconds per request for changes of a user's files; more are delayed | `delayed` |
+//! | `names` | 6144 | names of the directory that one request reads; the next requests continue | |
 //!
-//! Of the limits for all users the last quarter is for those who have less than an eighth. The log has up to 8 lines about
-//! the contents of a file.
+//! The last quarter of each limit for all users is reserved for users who have less than an eighth. The log has up to 8
+//! lines about the contents of a file.
 
 use std::str::FromStr;
 
@@ -29,7 +29,7 @@ use pmda::prelude::*;
 
 use crate::control::CLUSTER;
 
-/// The agent's options.
+/// Command-line options.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Options {
     /// Sets a limit: user-files, files, user-memory, memory, file-memory (MiB), user-values, values, user-work
@@ -39,7 +39,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The defaults, with some of them changed.
+    /// Returns the default limits with the changes of the options.
     pub(crate) fn limits(&self) -> Limits {
         let mut limits = Limits::default();
         self.limits.iter().for_each(|setting| (setting.set)(&mut limits, setting.value));
@@ -47,7 +47,7 @@ impl Options {
     }
 }
 
-/// `NAME=NUMBER`: a limit that differs from its default.
+/// A limit `NAME=NUMBER` from the command line.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     set: Set,
@@ -56,7 +56,7 @@ struct Setting {
 
 type Set = fn(&mut Limits, u64);
 
-/// The names that the option knows.
+/// The names of the limits, and functions that set them.
 const NAMES: [(&str, Set); 9] = [
     ("user-files", |limits, n| limits.user_files = n),
     ("files", |limits, n| limits.files = n),
@@ -73,35 +73,35 @@ impl FromStr for Setting {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Setting, String> {
-        let (name, value) = text.split_once('=').ok_or("NAME=NUMBER is expected")?;
+        let (name, value) = text.split_once('=').ok_or("expected NAME=NUMBER")?;
         let known = NAMES.into_iter().find(|known| known.0 == name);
-        let (_, set) = known.ok_or_else(|| format!("there is no limit {name}"))?;
-        let value = value.parse::<u32>().map_err(|_| format!("{value} is no number"))?;
+        let (_, set) = known.ok_or_else(|| format!("unknown limit {name}"))?;
+        let value = value.parse::<u32>().map_err(|_| format!("{value} is not a number"))?;
         Ok(Setting { set, value: value.into() })
     }
 }
 
-/// What the limits have left out.
+/// Counters of what the limits have left out.
 #[derive(Debug)]
 pub(crate) struct Budgets([Budget; 4]);
 
-/// The metrics below `control.limits`: the limit, the last component, and help.
+/// The metrics below `control.limits`: the limit, the last component of the name, and the help text.
 const METRICS: [(Limit, &str, &str); 4] = [
-    (Limit::Files, "files", "Files that were left out since their owner, or all users, had too many."),
+    (Limit::Files, "files", "Files left out because their owner, or all users together, had too many files."),
     (
         Limit::Memory,
         "memory",
-        "Files that were left out since they, or all of their owner, would have taken too much memory.",
+        "Files left out because they, or all files of their owner, would have taken too much memory.",
     ),
-    (Limit::Values, "values", "Files that were left out since their owner, or all users, had too many values."),
+    (Limit::Values, "values", "Files left out because their owner, or all users together, had too many values."),
     (
         Limit::Work,
         "delayed",
-        "Changed files that a request left to later ones, since their owner had changed too many.",
+        "Changed files that were read by a later request because their owner had changed too many.",
     ),
 ];
 
-/// The item of the first of them.
+/// Item of the first metric.
 const FIRST: u16 = 10;
 
 fn index_of(limit: Limit) -> usize {
@@ -113,18 +113,18 @@ impl Budgets {
         let mib = |bytes: u64| bytes >> 20;
         let Limits { user_files, user_memory, user_values, user_work, files, memory, values, .. } = *limits;
         Budgets([
-            Budget::new(format!("files, at most {user_files} of a user and {files} in all")),
+            Budget::new(format!("files, at most {user_files} per user and {files} in all")),
             Budget::new(format!(
-                "memory of files, at most {} MiB for a user and {} in all",
+                "memory of files, at most {} MiB per user and {} MiB in all",
                 mib(user_memory),
                 mib(memory)
             )),
-            Budget::new(format!("values of files, at most {user_values} of a user and {values} in all")),
-            Budget::new(format!("changed files, {} us of a request for a user, later than that", user_work / 1000)),
+            Budget::new(format!("values of files, at most {user_values} per user and {values} in all")),
+            Budget::new(format!("changed files, at most {} us per user and request", user_work / 1000)),
         ])
     }
 
-    /// Counts what was left out, and says whether there was anything.
+    /// Counts files that were left out, and returns whether there were any.
     pub(crate) fn count(&mut self, all: &[LeftOut]) -> bool {
         for LeftOut { uid, limit, count } in all {
             self.0[index_of(*limit)].leave_out(&format_args!("uid {uid}"), *count);
@@ -132,13 +132,13 @@ impl Budgets {
         !all.is_empty()
     }
 
-    /// The value of a metric.
+    /// Returns the value of a metric.
     pub(crate) fn value(&self, item: Item) -> Option<u64> {
         Some(self.0.get(index(item)?)?.left_out())
     }
 }
 
-/// The metrics, with their full names.
+/// Returns the metrics, with their full names.
 pub(crate) fn metrics(prefix: &str) -> impl Iterator<Item = Metric> {
     METRICS.into_iter().enumerate().map(move |(index, (_, last, help))| {
         let mut metric = Metric::new(format!("{prefix}.{NODE}.{last}"), item(index), Type::U64);
@@ -147,27 +147,27 @@ pub(crate) fn metrics(prefix: &str) -> impl Iterator<Item = Metric> {
     })
 }
 
-/// The node above them, without prefix.
+/// The node above the metrics, without prefix.
 pub(crate) const NODE: &str = "control.limits";
 
-/// The descriptor of one of them.
+/// Returns the descriptor of a metric.
 pub(crate) fn desc(pmid: PmId) -> Option<Desc> {
     text(pmid.item())?;
     Some(Desc { pmid, ty: Type::U64, indom: None, semantics: Semantics::Counter, units: Units::COUNT })
 }
 
-/// The help of one of them.
+/// Returns the help text of a metric.
 pub(crate) fn text(item: Item) -> Option<&'static str> {
     METRICS.get(index(item)?).map(|metric| metric.2)
 }
 
-/// Which of the metrics has an item.
+/// Returns the index of the metric with this item.
 pub(crate) fn index(item: Item) -> Option<usize> {
     let index = usize::from(item.item().checked_sub(FIRST)?);
     (item.cluster() == CLUSTER && index < METRICS.len()).then_some(index)
 }
 
-/// The item of one of the metrics.
+/// Returns the item of the metric with this index.
 pub(crate) fn item(index: usize) -> Item {
     Item::new(CLUSTER, FIRST + index as u16)
 }

@@ -1,4 +1,4 @@
-//! The daemon: of pmproxy's files when it is called `pmdapmproxy`, as PCP's is.
+//! The daemon. Called `pmdapmproxy`, it exports the files of pmproxy, as PCP's agent does.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Names and descriptors of the metrics of files.
+//! Names and descriptors of exported metrics.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -64,7 +64,7 @@ impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
             self.trees.of(self.files.part(name)?, self.domain).node(name)?.each_name(give);
             return Some(());
         }
-        // The node that the agent's own metrics are below has been there from the start.
+        // The node `control` was registered first, so it comes last here.
         let control = self.files.heads().filter(|(head, _)| *head == CONTROL);
         let others = self.files.heads().rev().filter(|(head, _)| *head != CONTROL);
         for (head, part) in others.chain(control) {
@@ -79,11 +79,11 @@ impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
     }
 }
 
-/// The component of the agent's own metrics.
+/// The component above the agent's own metrics.
 const CONTROL: &str = "control";
 
 impl<const DOMAIN: u16> Files<DOMAIN> {
-    /// Files have been looked at.
+    /// Updates the agent after a check of the files.
     pub(crate) fn take_note(&mut self, changed: bool) {
         if self.budgets.count(&self.files.take_left_out()) {
             self.show_limits();
@@ -96,7 +96,7 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
         }
     }
 
-    /// Whether a name is the node of the limits, which is there when it is asked for before others show it.
+    /// Returns whether a name is the node above the limits' metrics, while these are not listed.
     fn is_limits(&self, name: &str) -> bool {
         !self.limits.is_empty()
             && name.strip_prefix(&*self.prefix).and_then(|name| name.strip_prefix('.')) == Some(limits::NODE)
@@ -107,12 +107,12 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
     }
 }
 
-/// The trees of the parts that somebody has looked into.
+/// The trees of the parts that requests have used.
 #[derive(Debug, Default)]
 pub(crate) struct Trees(RefCell<HashMap<u64, Rc<Tree>>>);
 
 impl Trees {
-    /// Keeps the trees of parts that are as they were.
+    /// Keeps the trees of unchanged parts.
     pub(crate) fn keep(&self, files: &Collection) {
         let versions: HashSet<u64> = files.versions().collect();
         self.0.borrow_mut().retain(|version, _| versions.contains(version));
@@ -123,7 +123,7 @@ impl Trees {
         Rc::clone(trees.entry(part.version()).or_insert_with(|| {
             let mut tree = Tree::new();
             for (name, item) in part.metrics() {
-                // The collection has let only names pass that a tree takes.
+                // The collection accepts only names that a tree accepts.
                 if let Err(e) = tree.insert_dynamic(name, PmId::new(domain, item)) {
                     tracing::error!("{e}");
                 }

@@ -1,4 +1,4 @@
-//! The agent in this process, asked as pmcd asks: what needs no PCP.
+//! Tests of the agent within this process, with the requests of pmcd; they need no PCP.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../../mmv/tests/common/raw.rs"]
@@ -19,12 +19,12 @@ use tempfile::TempDir;
 
 type Asked<A> = Collector<Local<A>>;
 
-/// An agent whose `$PCP_TMP_DIR` this is.
+/// Creates an agent with this directory as `$PCP_TMP_DIR`.
 fn agent<A: pmda::Agent>(tmp: &TempDir) -> Asked<A> {
     agent_of(b"", tmp)
 }
 
-/// An agent of the PCP with this `pcp.conf`.
+/// Creates an agent with this `pcp.conf`.
 fn agent_of<A: pmda::Agent>(conf: &[u8], tmp: &TempDir) -> Asked<A> {
     let tmp = tmp.path().as_os_str().to_owned();
     let config = Config::new(conf, [("PCP_TMP_DIR".into(), tmp)]);
@@ -85,14 +85,14 @@ fn only_the_controls_can_be_stored() {
     mmv.store(control(0), None, Atom::I32(1)).unwrap();
     assert_eq!(changes(&mut mmv), Changes::NAMES, "everything was read again");
     assert_eq!(mmv.value(control(0)).unwrap(), Atom::I32(0));
-    // The bits of -D's options.
+    // One bit for each of the options of -D.
     mmv.store(control(1), None, Atom::I32(1 << 11)).unwrap();
     assert_eq!(mmv.value(control(1)).unwrap(), Atom::I32(1 << 11));
     assert_eq!(pmda::log::debug_options().names(), ["appl0"]);
     assert_eq!(mmv.value(control(2)).unwrap(), Atom::I32(1));
     assert_eq!(mmv.desc(control(3)).unwrap_err().code(), Error::PMID);
 
-    // PCP 7 has options by their names, and a metric more.
+    // PCP 7 accepts options by name, and has one more metric.
     let mut newer = agent_of::<Mmv>(b"PCP_VERSION=7.2.1\n", &tmp);
     assert_eq!(newer.value(control(1)).unwrap(), Atom::String(b"appl0"));
     newer.store(control(1), None, Atom::String(b"fetch,libpmda")).unwrap();
@@ -176,7 +176,7 @@ fn bad_files_are_in_the_way_of_no_good_one() {
     let mut mmv = agent::<Mmv>(&tmp);
     let x = mmv.pmid("mmv.good.x").unwrap();
     assert_eq!(mmv.value(x).unwrap(), Atom::U64(0));
-    // Everything that there is can be asked for.
+    // Every request is possible for every metric.
     for name in mmv.traverse("mmv").unwrap() {
         let pmid = mmv.pmid(&name).unwrap();
         mmv.desc(pmid).unwrap();
@@ -222,7 +222,7 @@ fn a_hundred_thousand_values_in_a_thousand_files() {
         }
     }
     assert_eq!(expected, 100_100);
-    // One of them grows.
+    // One of the files grows.
     let _: Counter = registries[500].counter("more").register().unwrap();
     assert_eq!(mmv.fetch(&pmids).unwrap().changes(), Changes::NAMES);
     assert!(mmv.pmid("mmv.f501.more").is_ok());
@@ -237,7 +237,7 @@ fn what_limits_leave_out_is_counted() {
     let honest: Counter = registry.counter("x").register().unwrap();
     let mut mmv = agent::<Mmv>(&tmp);
     let names = LIMITS.map(|limit| format!("mmv.control.limits.{limit}"));
-    // Who asks for them finds them. They are not among all names, which PCP's tests look at, before there is a reason.
+    // The metrics of limits can be looked up. They are not listed before they count something, because of PCP's tests.
     let controls = ["mmv.control.files", "mmv.control.debug", "mmv.control.reload"];
     assert_eq!(mmv.traverse("mmv.control").unwrap(), controls);
     assert_eq!(mmv.traverse("mmv.control.limits").unwrap(), names);
@@ -277,7 +277,7 @@ fn what_one_user_has_takes_nothing_from_another() {
         fs::write(&path, raw::one_metric("x").0).unwrap();
         chown(&path, Some(2001), None).unwrap();
     }
-    // What its owner cannot read, and what it can.
+    // A user's links to a file that the user cannot read and to one that it can, and a link of root.
     symlink(&secret, files.join("a_link")).unwrap();
     symlink(files.join("a0000"), files.join("a_own")).unwrap();
     symlink(&secret, files.join("z_link")).unwrap();
@@ -292,7 +292,7 @@ fn what_one_user_has_takes_nothing_from_another() {
     let has = |file: &str| names.iter().any(|name| name.starts_with(&format!("mmv.{file}.")));
     assert_eq!(["honest", "a_link", "z_link"].map(has), [true, false, true]);
     let x = mmv.pmid("mmv.honest.x").unwrap();
-    // What the other user has renamed, removed and added changes no identifier.
+    // The other user's renamed, removed and added files change no identifier.
     for i in 0..20 {
         fs::remove_file(files.join(format!("a{i:04}"))).unwrap();
         _ = changes(&mut mmv);

@@ -1,4 +1,4 @@
-//! Applications in C and in Rust side by side, under PCP's agent and ours.
+//! Applications in C and in Rust, compared under PCP's agent and this one.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod scene;
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use scene::{Application, Scene, assert_same};
 use testkit::Pmcd;
 
-/// An example of the crate `mmv`.
+/// Runs an example of the crate `mmv`.
 fn example(scene: &Scene, name: &str, file: &str, args: &[&str]) -> Application {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).args(["build", "--quiet", "--offline"]);
     cargo.args(["--package", "pcp-mmv", "--features", "metrics,tracing", "--example", name]);
     assert!(cargo.status().unwrap().success());
-    // target/debug/deps/this-test
+    // The test is `target/debug/deps/NAME`.
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().find(|dir| dir.ends_with("target")).unwrap();
     let mut program = Command::new(target.join("debug/examples").join(name));
@@ -25,7 +25,7 @@ fn example(scene: &Scene, name: &str, file: &str, args: &[&str]) -> Application 
     scene.start(program, file)
 }
 
-/// Descriptors and instances, which are to be the same; help and values are each application's own.
+/// Returns descriptors and instances, which must be equal; help texts and values differ.
 fn described(pmcd: &Pmcd) -> String {
     let descriptors = pmcd.run("pminfo", ["-dms", "mmv.acme"]).ok();
     let instances = pmcd.run("pmprobe", ["-I", "mmv.acme"]).ok();
@@ -48,7 +48,7 @@ fn acme_is_the_same_in_c_and_in_rust_under_both_agents() {
     assert_same(&c, &described(&in_c.under(in_c.ours())));
     assert_same(&c, &described(&in_rust.under(in_rust.c())));
     assert_same(&c, &described(&in_rust.under(in_rust.ours())));
-    // They work.
+    // The values change.
     let pmcd = in_rust.under(in_rust.ours());
     let made = || pmcd.run("pmprobe", ["-v", "mmv.acme.products.count"]).ok();
     let (first, start) = (made(), Instant::now());
@@ -89,7 +89,7 @@ fn a_service_under_load_is_seen_by_pmval_and_pminfo() {
     }
 }
 
-/// The path of the tests is not that of the crate.
+/// Checks that the examples exist, because other tests find them by path.
 #[test]
 fn the_examples_are_where_they_are_looked_for() {
     for name in ["acme", "service"] {

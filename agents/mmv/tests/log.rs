@@ -1,4 +1,4 @@
-//! What the agents say of files that contradict each other, line by line.
+//! The agents' log lines about files that contradict each other.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod scene;
@@ -14,8 +14,8 @@ use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
 use scene::Scene;
 use testkit::built;
 
-/// Of cluster 7: a metric with a value of one of two instances, a singular one with and one without a value, and one
-/// with an impossible item.
+/// A file of cluster 7. It has a metric with a value for one of two instances, singular metrics with and without a
+/// value, and one with an invalid item.
 fn file(first_item: u32, instances: [(i32, &str); 2]) -> Raw {
     let (metrics, indom, ids, values) = (104, 520, 552, 712);
     let mut raw = Raw::new(776, 4);
@@ -34,7 +34,7 @@ fn file(first_item: u32, instances: [(i32, &str); 2]) -> Raw {
     raw
 }
 
-/// Both files have the same instance domain, the first one metrics of its own.
+/// Writes two files with the same instance domain. The first has metrics of its own.
 fn write(directory: &Path) {
     let first = file(1, [(1, "one"), (2, "two")]);
     let mut second = file(11, [(3, "three"), (4, "four")]);
@@ -45,11 +45,11 @@ fn write(directory: &Path) {
     fs::write(directory.join("b"), second.0).unwrap();
 }
 
-/// What a tool prints and logs with an agent in it, without times and process.
+/// Returns the output and log lines of a tool that loads an agent, without times and process.
 fn run(scene: &Scene, object: &Path, tool: &str, args: &[&str]) -> (String, Vec<String>) {
     let names = scene.files().with_file_name("names");
     fs::write(&names, "root {\n    mmv 70:*:*\n}\n").unwrap();
-    // Tools name an object without its suffix.
+    // The tools want the name of a shared object without its suffix.
     let object = object.with_extension("");
     let mut tool = Command::new(tool);
     tool.env("PCP_TMP_DIR", scene.files().parent().unwrap()).arg("-n").arg(names);
@@ -78,7 +78,7 @@ fn what_has_no_value_is_in_the_log_as_under_c() {
     }
     let ours = pminfo(&built("pmda_mmv"));
     assert_eq!(ours.0, c.0);
-    // PCP 7 has lines for these, PCP 6 not.
+    // PCP 7 has lines about these, PCP 6 does not.
     let (instances, lines): (Vec<_>, Vec<_>) = ours.1.into_iter().partition(|line| line.contains(" Instance "));
     let c: Vec<_> = c.1.into_iter().filter(|line| !line.contains(" Instance ")).collect();
     assert_eq!(lines, c);

@@ -1,4 +1,4 @@
-//! The agent in the real pmcd, beside PCP's on the same files.
+//! The agent in a real pmcd, compared with PCP's on the same files.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod scene;
@@ -13,7 +13,7 @@ use mmv::{Counter, Family, Gauge, Registry, Text};
 use scene::{Scene, assert_same};
 use testkit::Pmcd;
 
-/// Has the C library write a file of a version.
+/// Writes a file of a version with the C library.
 fn c_writer(scene: &Scene, version: i32, flags: i32, name: &str) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../mmv/tests/pcp/writer.c");
     let mut writer = Command::new(scene.compile(&source));
@@ -21,7 +21,7 @@ fn c_writer(scene: &Scene, version: i32, flags: i32, name: &str) {
     assert!(writer.args([version.to_string(), flags.to_string(), name.to_owned()]).status().unwrap().success());
 }
 
-/// Files of every version, without a cluster and with that of another, without a name for a metric.
+/// Writes files of every version, without a cluster, with that of another file, and with a name that is no component.
 fn write_files(scene: &Scene) {
     c_writer(scene, 1, 0, "first");
     c_writer(scene, 3, 0, "third");
@@ -31,7 +31,7 @@ fn write_files(scene: &Scene) {
         c_writer(scene, version, flags, name);
         copy(scene, name, name, cluster);
     }
-    // Names that no file of the name space could have, but the tools take.
+    // Names that no name space file could have, but that the tools accept.
     for name in ["a", "b", "z", "123", "_9"] {
         copy(scene, "first", name, 0);
     }
@@ -45,14 +45,14 @@ fn write_files(scene: &Scene) {
     fs::create_dir(scene.files().join("directory")).unwrap();
 }
 
-/// The same file under another name and with another cluster.
+/// Copies a file, with another name and cluster.
 fn copy(scene: &Scene, from: &str, to: &str, cluster: u32) {
     let mut bytes = fs::read(scene.files().join(from)).unwrap();
     bytes[36..40].copy_from_slice(&cluster.to_ne_bytes());
     fs::write(scene.files().join(to), bytes).unwrap();
 }
 
-/// Something of everything.
+/// Registers metrics of every kind.
 fn register(registry: &Registry) {
     let indom = registry.indom("letters").help("letters").instances(["alpha", "beta and more"]).register().unwrap();
     registry.counter("counter").help("one").long_help("line\nand more").register().unwrap().add(1 << 40);
@@ -64,7 +64,7 @@ fn register(registry: &Registry) {
     registry.label("tier", "web").unwrap();
 }
 
-/// What the tools say.
+/// Returns the output of the tools.
 fn described(pmcd: &Pmcd) -> String {
     let mut text = String::new();
     let mut say = |tool: &str, args: &[&str]| text.push_str(&pmcd.run(tool, args).text);
@@ -131,7 +131,7 @@ fn the_tools_cannot_tell_it_from_the_c_agent() {
     }
 }
 
-/// The names below `mmv`, in the order of the tools.
+/// Returns the names below `mmv`, in the order of the tools.
 fn names(pmcd: &Pmcd) -> Vec<String> {
     pmcd.run("pminfo", ["mmv"]).ok().lines().map(str::to_owned).collect()
 }
@@ -144,7 +144,7 @@ fn files_come_and_go() {
     let control = ["mmv.control.files", "mmv.control.debug", "mmv.control.reload"];
     let now = |expected: &[&str]| {
         let expected: Vec<&str> = expected.iter().chain(&control).copied().collect();
-        // Ours looks at the files at most a tenth of the time, so a change can show a moment later.
+        // The agent checks the files at most a tenth of the time, so a change may show a moment later.
         let until = Instant::now() + Duration::from_secs(10);
         while names(&ours) != expected && Instant::now() < until {
             sleep(Duration::from_millis(20));

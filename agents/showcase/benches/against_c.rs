@@ -1,8 +1,8 @@
-//! Agent showcase beside the same agent in C, which is `peer.c`, and the floor of pipes:
-//! `cargo bench -p pmda-showcase`.
+//! Compares agent `showcase` with the same agent in C, which is `peer.c`, and with the time that pipes alone take. Run
+//! it with `cargo bench -p pmda-showcase`.
 //!
-//! Both have the same metrics with the same values: a domain that a cache keeps, a domain that is known from the
-//! start, and a thousand singular metrics. That their replies are equal is checked before they are measured.
+//! Both agents have the same metrics with the same values: a domain in a cache, a fixed domain, and a thousand singular
+//! metrics. Replies are checked to be equal before they are measured.
 
 #![allow(clippy::expect_used)]
 
@@ -77,7 +77,7 @@ fn domains(mut contest: Contest<'_>, instances: u32) {
     profile.set(requests.indom(0), State::Exclude, &ten);
     contest.profile(driver::encode(|out| profile.encode(out, 0, 0)));
     contest.agree(&fetch(CACHED, 0));
-    // What C has to look at grows with the domain.
+    // The time that C takes grows with the domain.
     let goal = if instances < 100_000 { None } else { Some(Goal::Cpu(0.01)) };
     contest.run("cached domain, u32, profile of 10", &fetch(CACHED, 0), shape, goal);
 }
@@ -94,7 +94,7 @@ fn program(home: &Home, label: &'static str, binary: &Path, instances: u32) -> P
     program.arg("-d").arg(DOMAIN.to_string()).arg("-n").arg(instances.to_string())
 }
 
-/// The C peer, if libpcp_pmda can be compiled with; if not, why.
+/// Compiles the C peer. Returns an error if there is no compiler or no `libpcp_pmda`.
 fn compile(home: &Home) -> Result<PathBuf, String> {
     let peer = home.path("peer");
     let mut cc = Command::new("cc");

@@ -1,8 +1,7 @@
-//! An instance domain that is known from the start, with values that clients set one by one, instances
-//! without values, and labels of instances.
+//! Fixed instance domain. Clients store values of single instances. Some instances have no values, and all have labels.
 //!
-//! In C: a `pmdaInstid` table in `indomtab`, a store function that looks at the instance, `PM_ERR_VALUE`
-//! for some instances in the fetch callback, and pmdaSetLabelCallBack(3).
+//! In C: a `pmdaInstid` table in `indomtab`, a store function that checks the instance, `PM_ERR_VALUE` for some
+//! instances in the fetch callback, and pmdaSetLabelCallBack(3).
 
 use pmda::prelude::*;
 
@@ -21,7 +20,7 @@ pub(crate) struct Bins {
     levels: [f64; 9],
 }
 
-/// The bins with their instances, which are numbered by their size.
+/// Returns the bins: instances and sizes. The identifier of an instance is the bin's size.
 fn sizes() -> impl Iterator<Item = (Inst, u32)> {
     (100..=900).step_by(100).map(|size| (Inst::new(size), size))
 }
@@ -37,9 +36,9 @@ impl Bins {
         let size = setup.metric("showcase.bin.size", SIZE, Type::U32).indom(INDOM).discrete().units(Units::BYTES);
         size.help("Size of each bin", "A constant for each instance.");
         let level = setup.metric("showcase.bin.level", LEVEL, Type::Double).indom(INDOM).storable();
-        level.help("How full each bin is", "From 0 to 1: pmstore(1) sets one with -i, else all. Others are refused.");
+        level.help("How full each bin is", "A value from 0 to 1. pmstore(1) sets one bin with -i, and otherwise all.");
         let odd = setup.metric("showcase.bin.odd", ODD, Type::U32).indom(INDOM).discrete().units(Units::BYTES);
-        odd.help("Size of every second bin", "The others have no value: each has an error that only the log tells.");
+        odd.help("Size of every second bin", "The other bins have no value. Their errors are only in the log.");
         Bins { levels: [0.0; 9] }
     }
 

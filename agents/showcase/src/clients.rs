@@ -1,4 +1,4 @@
-//! Who asks: what is kept for each client, who it is, and what only some may do.
+//! Clients: state for each client, its user, and stores that only some users may do.
 //!
 //! In C: pmdaGetContext(3) and pmdaSetEndContextCallBack(3) with a table of the agent's own,
 //! pmdaSetCommFlags(3) and pmdaAttribute(3).
@@ -17,7 +17,7 @@ const OF_ROOT: Item = Item::new(CLUSTER, 6);
 
 #[derive(Debug)]
 pub(crate) struct People {
-    /// Dropped with the client, as is whatever is kept this way.
+    /// State of each client, dropped when the client ends.
     states: Clients<State>,
     of_root: u32,
 }
@@ -29,23 +29,22 @@ struct State {
 }
 
 impl People {
-    /// What pmcd shall tell of its clients.
+    /// Client attributes that pmcd is to send.
     pub(crate) const WANTS: Flags = Flags::AUTHORIZE.union(Flags::CONTAINER);
 
     pub(crate) fn new(setup: &mut Setup) -> Self {
         let fetches = setup.metric("showcase.client.fetches", FETCHES, Type::U64).counter().units(Units::COUNT);
         fetches.help("How often this client has fetched this metric", "Each client has its own number, from 1.");
         let count = setup.metric("showcase.client.count", COUNT, Type::U32).units(Units::COUNT);
-        count.help("Clients of whom something is kept", "Those that have fetched showcase.client.fetches.");
+        count.help("Clients with state in the agent", "They have fetched showcase.client.fetches.");
         for (item, name, who) in [(UID, "uid", "User"), (GID, "gid", "Group"), (PID, "pid", "Process")] {
             let metric = setup.metric(format!("showcase.client.{name}"), item, Type::U32).discrete();
-            metric
-                .help(format!("{who} of this client"), "Known of clients over a Unix socket, such as pminfo -h unix:");
+            metric.help(format!("{who} of this client"), "Known if the client is on a Unix socket: pminfo -h unix:");
         }
         let container = setup.metric("showcase.client.container", CONTAINER, Type::String).discrete();
-        container.help("Container that this client asks for", "As with pminfo --container=NAME; else empty.");
+        container.help("Container that this client asks for", "Set by pminfo --container=NAME, otherwise empty.");
         let of_root = setup.metric("showcase.client.of_root", OF_ROOT, Type::U32).discrete().storable();
-        of_root.help("A number that root alone may store", "A store by others, or by nobody knows whom, is refused.");
+        of_root.help("A number that only root may store", "Stores by other users and by unknown users are refused.");
         People { states: setup.clients(), of_root: 0 }
     }
 

@@ -1,4 +1,4 @@
-//! Values of every type that never change, and types without values.
+//! Constant values of every type, and types without values.
 //!
 //! In C: the cases of a fetch callback that set one member of `pmAtomValue` each and return
 //! `PMDA_FETCH_STATIC`.
@@ -36,20 +36,20 @@ pub(crate) fn declare(setup: &mut Setup) {
     };
     other("string.empty", EMPTY, Type::String, "A text without characters", "It has a value, which is empty.");
     other("string.hello", HELLO, Type::String, "A greeting", "A constant text.");
-    other("aggregate", AGGREGATE, Type::Aggregate, "Three bytes", "The numbers 1, 2 and 3: bytes of any meaning.");
+    other("aggregate", AGGREGATE, Type::Aggregate, "Three bytes", "The bytes 1, 2 and 3, without any meaning.");
     other(
         "aggregate_static",
         AGGREGATE_STATIC,
         Type::AggregateStatic,
-        "The same three bytes",
-        "In C, from memory that is not freed.",
+        "Three static bytes",
+        "The bytes 1, 2 and 3. In C they are in memory that is not freed.",
     );
     other(
         "no_support",
         NO_SUPPORT,
         Type::NoSupport,
-        "What this system does not have",
-        "Known by name, never with a value: clients are told PM_ERR_APPVERSION.",
+        "A metric that this system does not support",
+        "It has a name but never a value: clients get PM_ERR_APPVERSION.",
     );
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn fetch(item: Item, out: &mut Values<'_>) -> Result {
         EMPTY => out.put(""),
         HELLO => out.put("hello, world"),
         AGGREGATE | AGGREGATE_STATIC => out.put(Atom::Aggregate(&[1, 2, 3])),
-        // A number may be given in any type that converts to the metric's without loss.
+        // `put` accepts any number that converts to the metric's type without loss.
         _ => out.put(NUMBERS.get(usize::from(item.item() % 10)).ok_or(Error::PMID)?.1),
     }
 }

@@ -1,7 +1,7 @@
-//! Counters of every type, which clients turn into rates.
+//! Counters of every type, which clients convert to rates.
 //!
-//! In C: `PM_SEM_COUNTER`, and a fetch function of the agent's own around pmdaFetch(3) that counts; a
-//! counter is set back by a store function.
+//! In C: `PM_SEM_COUNTER`, and a fetch function that counts before it calls pmdaFetch(3). A store function resets a
+//! counter.
 
 use std::time::Instant;
 
@@ -38,7 +38,7 @@ impl Counters {
             Type::Float,
             milliseconds,
             "Ten milliseconds for each fetch",
-            "A utilization, as rate.",
+            "Its rate is a utilization.",
         );
         counter("double", DOUBLE, Type::Double, seconds, "Time since the agent started", "Its rate is 1.");
         counter(
@@ -46,17 +46,17 @@ impl Counters {
             WRAP,
             Type::U32,
             count,
-            "A counter that begins again soon",
-            "It goes past 2^32 with every sixteenth fetch; clients are to see a steady rate all the same.",
+            "A counter that wraps soon",
+            "It wraps at 2^32 with every sixteenth fetch. Clients should show a steady rate.",
         );
         setup.metric("showcase.counter.fetches", FETCHES, Type::U32).counter().units(count).storable().help(
             "Fetches that have reached the agent",
-            "pmstore(1) sets it, and with it all counters here that follow it.",
+            "pmstore(1) sets it, and with it all counters that depend on it.",
         );
         Counters { fetches: 0, since: Instant::now() }
     }
 
-    /// To be called once for each request to fetch.
+    /// Counts a fetch. Must be called once for each fetch request.
     pub(crate) fn step(&mut self) {
         self.fetches = self.fetches.wrapping_add(1);
     }

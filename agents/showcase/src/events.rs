@@ -1,7 +1,7 @@
-//! Events: every store to this agent is one, with what was stored where and by whom.
+//! Events: each store to this agent becomes an event with the metric, the instance and the client.
 //!
-//! In C: pmdaEventNewQueue(3), pmdaEventQueueAppend(3), pmdaEventQueueRecords(3), and
-//! pmdaEventSetFilter(3) for what a client stores to the event metric.
+//! In C: pmdaEventNewQueue(3), pmdaEventQueueAppend(3), pmdaEventQueueRecords(3), and pmdaEventSetFilter(3) for what a
+//! client stores to the event metric.
 
 use pmda::prelude::*;
 
@@ -17,10 +17,10 @@ const PARAM_ITEM: Item = Item::new(CLUSTER, 11);
 const PARAM_INST: Item = Item::new(CLUSTER, 12);
 const PARAM_CLIENT: Item = Item::new(CLUSTER, 13);
 
-/// Bytes of events that wait for clients; when they are used up the oldest events give way.
+/// Largest memory of the events that wait for clients, in bytes. When it is full, the oldest events are dropped.
 const MEMORY_LIMIT: usize = 64 << 10;
 
-/// Each queue keeps the events for clients that are yet to come, so that `pminfo -x` shows some.
+/// Event queues. They keep events for future clients, so that `pminfo -x` shows some.
 #[derive(Debug)]
 pub(crate) struct Events {
     records: EventQueue,
@@ -35,14 +35,14 @@ impl Events {
         ] {
             setup.metric(format!("showcase.event.{name}"), item, ty).storable().help(
                 format!("Stores to this agent, with times in {clock}"),
-                "Each client sees each event once: pminfo -x, pmval, pmevent. The number of a cluster that a client\n\
-                 stores here (pmval -x 8) leaves it the stores to that cluster alone.",
+                "Each client sees each event once: pminfo -x, pmval, pmevent. A client that stores the number\n\
+                 of a cluster here (pmval -x 8) sees only the stores to that cluster.",
             );
         }
         let mut own = |name, item, ty, units, oneline, text| {
             setup.metric(format!("showcase.event.{name}"), item, ty).units(units).help(oneline, text);
         };
-        own("count", COUNT, Type::U64, Units::COUNT, "Stores so far", "Those to event metrics do not count.");
+        own("count", COUNT, Type::U64, Units::COUNT, "Stores so far", "Stores to event metrics do not count.");
         own("memory", MEMORY, Type::U64, Units::BYTES, "Memory of the events that are kept", "In both queues.");
         own("clients", CLIENTS, Type::U32, Units::COUNT, "Clients that read events", "From their first fetch on.");
         let mut param = |name, item, oneline| {
@@ -57,7 +57,7 @@ impl Events {
         Events { records: queue, highres: setup.event_queue(MEMORY_LIMIT).keeping() }
     }
 
-    /// Something was stored.
+    /// Adds an event about a store.
     pub(crate) fn stored(&self, item: Item, inst: Option<Inst>, client: Client) -> Result {
         let params = [(PARAM_CLUSTER, item.cluster().into()), (PARAM_ITEM, item.item().into())];
         let inst = inst.map(|inst| (PARAM_INST, inst.word().into()));
@@ -79,7 +79,7 @@ impl Events {
         }
     }
 
-    /// Sets a client's filter.
+    /// Sets a client's filter: the number of the only cluster whose stores it sees.
     pub(crate) fn store(&self, item: Item, value: Atom<'_>, client: Client) -> Result {
         let queue = match item {
             RECORDS => &self.records,

@@ -1,7 +1,6 @@
-//! Errors on demand: of a metric, of a request, of the agent itself.
+//! Errors on demand: of a metric, of a request, and of the agent itself.
 //!
-//! In C: negative results of a fetch callback and of a store function. A panic has no counterpart:
-//! there it is a crash.
+//! In C: negative results of a fetch callback and of a store function. Where this agent panics, an agent in C crashes.
 
 use pmda::prelude::*;
 
@@ -26,11 +25,11 @@ impl Failures {
         let on_demand = setup.metric("showcase.fail.on_demand", ON_DEMAND, Type::U32);
         on_demand.help("Fails as showcase.fail.code says", "1 as long as there is no error.");
         let no_values = setup.metric("showcase.fail.no_values", NO_VALUES, Type::U32);
-        no_values.help("Has no value", "Nor is that an error.");
+        no_values.help("A metric without values", "A fetch returns none, and no error either.");
         setup
             .metric("showcase.fail.panic", PANIC, Type::U32)
             .storable()
-            .help("A store that panics in the agent", "The store fails, the log has where, and the agent goes on.");
+            .help("A store that panics in the agent", "The store fails, the log says where, and the agent goes on.");
         Failures { error: None }
     }
 

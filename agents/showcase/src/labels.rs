@@ -1,8 +1,8 @@
-//! Labels of the agent, a cluster and a metric, notes, and labels that change. Those of instance domains
-//! and of instances are with [the bins](crate::bins).
+//! Labels of the agent, a cluster and a metric, notes, and labels that change. Labels of instance domains and of
+//! instances are in [the module of the bins](crate::bins).
 //!
 //! In C: pmdaSetLabelCallBack(3), a label function with pmdaAddLabels(3) and pmdaAddNotes(3), and
-//! `PMDA_EXT_LABEL_CHANGE` for the clients.
+//! `PMDA_EXT_LABEL_CHANGE` to notify clients.
 
 use pmda::prelude::*;
 
@@ -23,8 +23,8 @@ impl Labels {
         setup.notes(json!({"language": "Rust"}));
         setup.cluster_labels(CLUSTER, json!({"feature": "labels", "origin": {"room": "attic", "shelf": 3}}));
         let levels = setup.metric("showcase.label.levels", LEVELS, Type::U32).labels(json!({"level": "item"}));
-        levels.notes(json!({"remark": "notes tell no two metrics apart"}));
-        levels.help("A metric with labels of every level", "pminfo -l shows what it has of its agent and its cluster.");
+        levels.notes(json!({"remark": "notes do not distinguish metrics"}));
+        levels.help("A metric with labels of every level", "pminfo -l shows also those of its agent and its cluster.");
         setup
             .metric("showcase.label.changing", CHANGING, Type::String)
             .discrete()
@@ -33,7 +33,7 @@ impl Labels {
         Labels { mood: "calm".into(), changes: Changes::default() }
     }
 
-    /// Labels that change, in the place of declared ones.
+    /// Returns the labels of a metric whose labels change. They replace declared labels.
     pub(crate) fn of(&self, item: Item) -> Result<Option<LabelSet>> {
         if item != CHANGING {
             return Ok(None);
@@ -41,7 +41,7 @@ impl Labels {
         Ok(Some(LabelSet::of(json!({"mood": self.mood}))?))
     }
 
-    /// What clients are yet to be told.
+    /// Returns the changes that clients have not been notified of.
     pub(crate) fn changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
     }

@@ -1,5 +1,5 @@
-//! What the speed of the framework is measured on: with `-n N`, two domains of N instances, and 1,000
-//! singular metrics. benches/peer.c is the same in C.
+//! Metrics for benches: with `-n N`, two domains of N instances, and 1,000 singular metrics. `benches/peer.c` is the
+//! same agent in C.
 //!
 //! In C: pmdaCacheStore(3) and pmdaCacheLookup(3) for one domain, an `indomtab` entry for the other.
 
@@ -22,7 +22,7 @@ const SINGLES: u16 = 1000;
 
 #[derive(Debug)]
 pub(crate) struct Large {
-    /// The values of both domains.
+    /// Values of both domains.
     rows: Cache<Row>,
     fetches: u32,
 }
@@ -35,19 +35,19 @@ struct Row {
     real: f64,
 }
 
-/// `-n N`, of the agent's own options.
+/// Adds the option `-n N`.
 pub(crate) fn options(command: Command) -> Command {
     let n = Arg::new("instances").short('n').value_name("N").value_parser(value_parser!(u32).range(..1 << 31));
-    command.arg(n.help("Add clusters 0 to 2, for benches: two domains of N instances, 1,000 singular metrics"))
+    command.arg(n.help("Add clusters 0 to 2 for benches: two domains of N instances, 1,000 singular metrics"))
 }
 
 impl Large {
-    /// Nothing without the option.
+    /// Declares the metrics. Returns `None` without the option `-n`.
     pub(crate) fn new(setup: &mut Setup) -> Result<Option<Self>, CacheError> {
         let Some(&instances) = setup.options().get_one::<u32>("instances") else { return Ok(None) };
         let names = (0..instances).map(|i| format!("inst-{i:010}"));
-        setup.indom(CACHED).help("Instances of a cache", "As many as -n says.");
-        setup.indom(FIXED).instances((0..).zip(names.clone())).help("Instances of a list", "As many as -n says.");
+        setup.indom(CACHED).help("Instances of a cache", "N instances with -n N.");
+        setup.indom(FIXED).instances((0..).zip(names.clone())).help("Instances of a list", "N instances with -n N.");
         for (cluster, name, indom) in [(CACHED_CLUSTER, "cached", CACHED), (FIXED_CLUSTER, "fixed", FIXED)] {
             for (item, column, ty) in [
                 (WORD, "u32", Type::U32),
@@ -75,7 +75,7 @@ impl Large {
         &self.rows
     }
 
-    /// To be called once for each request to fetch.
+    /// Counts a fetch. Must be called once for each fetch request.
     pub(crate) fn step(&mut self) {
         self.fetches = self.fetches.wrapping_add(1);
     }

@@ -1,25 +1,25 @@
-//! An agent that has one of everything, to copy from: a module for each feature, which declares its
-//! metrics and gives their values, and says which functions of C it stands for.
+//! Agent with every feature of the framework, to copy from. A module for each feature declares its metrics, returns
+//! their values, and names the C functions that it corresponds to.
 //!
-//! | module | what it shows |
+//! | module | feature |
 //! |---|---|
 //! | `constants` | values of every type |
 //! | `counters` | counters, rates, a counter that wraps |
-//! | `bins` | an instance domain that is known from the start; stores, labels and errors of instances |
+//! | `bins` | a fixed instance domain; stores, labels and errors of single instances |
 //! | `mirage` | a domain that grows and shrinks |
-//! | `many` | a domain of as many instances as a client wants |
+//! | `many` | a domain whose number of instances clients store |
 //! | `written` | stores of every type |
 //! | `events` | event records, and filters of clients |
 //! | `names` | metrics that come and go |
 //! | `failures` | errors, no values, a panic |
 //! | `source` | a source that hangs |
 //! | `readiness` | an agent that is not ready |
-//! | `clients` | state for each client, its user, stores that root alone may do |
+//! | `clients` | state for each client, its user, stores that only root may do |
 //! | `labels` | labels of every level, notes, labels that change |
-//! | `large` | what benches measure |
+//! | `large` | metrics for benches |
 //!
-//! Here the modules are put together: each has a cluster of its own, and the agent's methods go to the
-//! one that a request is for.
+//! This file combines the modules. Each module has its own cluster, and the agent's methods call the module whose
+//! cluster a request is for.
 
 mod bins;
 mod clients;
@@ -39,7 +39,7 @@ mod written;
 use pmda::clap::Command;
 use pmda::prelude::*;
 
-/// Agent showcase.
+/// Agent `showcase`.
 #[derive(Debug)]
 pub struct Showcase {
     large: Option<large::Large>,
@@ -127,7 +127,7 @@ impl Agent for Showcase {
 
     fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, client: Client) -> Result {
         match item.cluster() {
-            // What a client wants to see is no event.
+            // Filters are not events.
             events::CLUSTER => return self.events.store(item, value, client),
             counters::CLUSTER => self.counters.store(item, value),
             bins::CLUSTER => self.bins.store(item, inst, value),

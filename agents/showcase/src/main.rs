@@ -1,4 +1,4 @@
-//! The daemon.
+//! Daemon `pmdashowcase`.
 
 fn main() -> std::process::ExitCode {
     pmda::main::<pmda_showcase::Showcase>()

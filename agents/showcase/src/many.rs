@@ -1,4 +1,4 @@
-//! An instance domain of 1 to 100,000 instances, as many as a client stores.
+//! Instance domain of 1 to 100,000 instances, whose number a client stores.
 //!
 //! In C: pmdaCacheStore(3) with `PMDA_CACHE_ADD` and `PMDA_CACHE_CULL` in a store function.
 
@@ -15,15 +15,15 @@ const MOST: u32 = 100_000;
 
 #[derive(Debug)]
 pub(crate) struct Many {
-    /// Each has its own number as value.
+    /// Instances. The value of each is its number.
     instances: Cache<u32>,
 }
 
 impl Many {
     pub(crate) fn new(setup: &mut Setup) -> Result<Self, CacheError> {
         setup.indom(INDOM).labels(json!({"indom_name": "many"})).help(
-            "As many instances as you like",
-            "From 1 to 100,000: what is stored to showcase.many.count. They are named i-0, i-1 and so on.",
+            "Instances in a number that clients choose",
+            "From 1 to 100,000, as stored to showcase.many.count. Their names are i-0, i-1 and so on.",
         );
         setup.metric("showcase.many.count", COUNT, Type::U32).discrete().storable().help(
             "How many instances showcase.many.number has",
@@ -60,7 +60,7 @@ impl Many {
         self.instances.len() as u32
     }
 
-    /// New ones take the lowest free number, which is the one after the last.
+    /// Adds or culls instances. A new instance gets the lowest free identifier, which is the one after the last.
     fn set_count(&mut self, count: u32) -> Result<(), CacheError> {
         self.instances.reuse();
         for number in self.count()..count {

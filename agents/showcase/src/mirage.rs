@@ -1,7 +1,7 @@
-//! An instance domain that grows and shrinks with every fetch.
+//! Instance domain that grows and shrinks with every fetch.
 //!
-//! In C: pmdaCacheStore(3) with `PMDA_CACHE_ADD` and `PMDA_CACHE_HIDE`. An instance that comes back has
-//! its number again, so that clients can follow it.
+//! In C: pmdaCacheStore(3) with `PMDA_CACHE_ADD` and `PMDA_CACHE_HIDE`. An instance that becomes active again keeps its
+//! identifier, so that clients can follow it.
 
 use pmda::prelude::*;
 
@@ -15,7 +15,7 @@ const NAMES: [&str; 6] = ["tower-a", "tower-b", "tower-c", "tower-d", "tower-e",
 
 #[derive(Debug)]
 pub(crate) struct Mirage {
-    /// The value of each is its height.
+    /// Towers. The value of each is its height.
     towers: Cache<u32>,
     shrinking: bool,
 }
@@ -24,7 +24,7 @@ impl Mirage {
     pub(crate) fn new(setup: &mut Setup) -> Self {
         setup.indom(INDOM).labels(json!({"indom_name": "mirage"})).help(
             "Towers of a mirage",
-            "With every fetch another one appears, up to six of them; then one by one disappears, to the last but one.",
+            "Each fetch adds a tower until there are six. Then each fetch removes a tower until one is left.",
         );
         let height = setup.metric("showcase.mirage.height", HEIGHT, Type::U32).indom(INDOM);
         height.help("Height of each tower", "In floors: a tower that comes back is as high as before.");
@@ -37,7 +37,7 @@ impl Mirage {
         &self.towers
     }
 
-    /// To be called once for each request to fetch.
+    /// Adds or hides a tower. Must be called once for each fetch request.
     pub(crate) fn step(&mut self) -> Result {
         let seen = self.towers.len();
         self.shrinking = seen == NAMES.len() || (self.shrinking && seen > 1);

@@ -1,6 +1,6 @@
-//! Metrics that come and go: a client adds and removes them by their names.
+//! Metrics that clients add and remove by name.
 //!
-//! In C: pmdaDynamicPMNS(3), pmdaTreeInsert(3), and `PMDA_EXT_NAMES_CHANGE` for the clients.
+//! In C: pmdaDynamicPMNS(3), pmdaTreeInsert(3), and `PMDA_EXT_NAMES_CHANGE` to notify clients.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use pmda::prelude::*;
 use tracing::warn;
 
 pub(crate) const CLUSTER: u16 = 10;
-/// The cluster of the metrics that come and go.
+/// Cluster of the metrics that clients add.
 pub(crate) const DYNAMIC: u16 = 11;
 
 const ADD: Item = Item::new(CLUSTER, 0);
@@ -20,7 +20,7 @@ const ROOT: &str = "showcase.dynamic";
 #[derive(Debug)]
 pub(crate) struct Names {
     dynamic: Dynamic,
-    /// How often each has been fetched.
+    /// Number of fetches of each metric.
     fetches: HashMap<Item, u64>,
     added: String,
     removed: String,
@@ -37,7 +37,7 @@ impl Names {
             "pmstore(1) removes one: a removes showcase.dynamic.a and all names below it.",
         );
         let count = setup.metric("showcase.names.count", COUNT, Type::U32).units(Units::COUNT);
-        count.help("Metrics below showcase.dynamic", "One of them, showcase.dynamic.first, is there from the start.");
+        count.help("Metrics below showcase.dynamic", "One of them, showcase.dynamic.first, exists from the start.");
         let (added, removed) = (String::new(), String::new());
         let mut names = Names { dynamic: setup.dynamic([ROOT]), fetches: HashMap::new(), added, removed };
         names.add("first")?;
@@ -71,9 +71,9 @@ impl Names {
         let mut items = (0..=Item::MAX_ITEM).map(|item| Item::new(DYNAMIC, item));
         let free = items.find(|item| !self.fetches.contains_key(item)).ok_or(Error::TOOBIG)?;
         let mut metric = Metric::new(format!("{ROOT}.{name}"), free, Type::U64);
-        metric.counter().units(Units::COUNT).help("Fetches of this metric", "It is here because a client added it.");
+        metric.counter().units(Units::COUNT).help("Fetches of this metric", "Added by a client, or at the start.");
         self.dynamic.insert(&metric).map_err(|mistake| {
-            warn!("showcase.names.add: {mistake}");
+            warn!("showcase.names.add refuses a name: {mistake}");
             Error::BADSTORE
         })?;
         self.fetches.insert(free, 0);

@@ -1,7 +1,7 @@
-//! An agent that cannot answer for some time, and says so.
+//! Agent that cannot answer for some time, and reports that it is not ready.
 //!
-//! In C: pmdaSendError(3) with `PM_ERR_PMDANOTREADY` and later `PM_ERR_PMDAREADY`. pmcd does not ask the
-//! agent in between, and tells its clients `PM_ERR_AGAIN`.
+//! In C: pmdaSendError(3) with `PM_ERR_PMDANOTREADY` and later `PM_ERR_PMDAREADY`. In between pmcd sends no requests to
+//! the agent, and returns `PM_ERR_AGAIN` to its clients.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ impl Readiness {
     pub(crate) fn new(setup: &mut Setup) -> Self {
         let not_ready = setup.metric("showcase.not_ready", NOT_READY, Type::U32).units(Units::MILLISECONDS).storable();
         not_ready.help(
-            "How long the agent is not ready any more",
-            "Store 10000, and for ten seconds clients of any of its metrics are told to try again.",
+            "Time until the agent is ready again",
+            "After 10000 is stored, clients of any of its metrics get \"Try again\" for ten seconds.",
         );
         Readiness { until: None }
     }
@@ -30,7 +30,7 @@ impl Readiness {
         self.until.is_none_or(|until| until <= Instant::now())
     }
 
-    /// So that pmcd is told in time.
+    /// Adds the time at which pmcd is to be notified.
     pub(crate) fn sources(&self, set: &mut PollSet<'_>) {
         self.until.into_iter().for_each(|until| set.at(until));
     }

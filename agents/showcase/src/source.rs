@@ -1,7 +1,7 @@
-//! A source that is slow, fails or hangs: read in the background, while the agent answers at once.
+//! Source that is slow, fails or hangs. It is read in the background, while the agent answers at once.
 //!
-//! C has nothing for it: there an agent that waits for its source keeps pmcd waiting, which drops it
-//! after five seconds.
+//! C has no counterpart: there an agent that waits for its source also delays pmcd, which drops the agent after five
+//! seconds.
 
 use std::io;
 use std::sync::Arc;
@@ -26,16 +26,16 @@ pub(crate) struct Source {
     moods: Arc<Moods>,
 }
 
-/// What one reading gives.
+/// Result of one reading.
 #[derive(Debug)]
 struct Snapshot {
     readings: u64,
 }
 
-/// What clients can do to the source.
+/// Behavior of the source, which clients can change.
 #[derive(Debug, Default)]
 struct Moods {
-    /// Milliseconds that a reading takes.
+    /// Duration of a reading, in milliseconds.
     takes: AtomicU32,
     /// Code of the error with which a reading ends, or 0.
     fails: AtomicI32,
@@ -55,14 +55,14 @@ impl Source {
         let readings = setup.metric("showcase.source.readings", READINGS, Type::U64).counter().units(Units::COUNT);
         readings.help(
             "How often the source has been read",
-            "One more each second, as the last reading says that has ended; the source's error if it failed.",
+            "One more each second, as of the last reading. If that reading failed, the metric has its error.",
         );
         let age = setup.metric("showcase.source.age", AGE, Type::Double).units(Units::SECONDS);
-        age.help("Age of what showcase.source.readings shows", "It grows while the source hangs.");
+        age.help("Age of the value of showcase.source.readings", "It grows while the source hangs.");
         let takes = setup.metric("showcase.source.takes", TAKES, Type::U32).discrete().units(Units::MILLISECONDS);
         takes.storable().help(
             "How long a reading takes",
-            "Store 60000, and the next reading hangs for a minute; the agent answers all the same.",
+            "After 60000 is stored, the next reading hangs for a minute. The agent still answers.",
         );
         let fails = setup.metric("showcase.source.fails", FAILS, Type::I32).discrete().storable();
         fails.help("Error with which a reading ends", "A code that pmerr(1) knows, such as -12386, or 0 for none.");

@@ -1,7 +1,7 @@
 //! Metrics of every type that hold what a client stores.
 //!
-//! In C: a store function that takes the value out with pmExtractValue(3). Here it comes in the metric's
-//! type, and metrics that are not [`storable`](pmda::Metric::storable) never come.
+//! In C: a store function that extracts the value with pmExtractValue(3). Here the value has the metric's type. Stores
+//! to metrics that are not [`storable`](pmda::Metric::storable) never reach the agent.
 
 use pmda::prelude::*;
 
@@ -41,7 +41,7 @@ impl Written {
             ("aggregate", AGGREGATE, Type::Aggregate),
         ] {
             let metric = setup.metric(format!("showcase.write.{name}"), item, ty).storable();
-            metric.help(format!("What was last stored, of type {name}"), "pmstore(1) changes it, for all clients.");
+            metric.help(format!("Last value stored, of type {name}"), "pmstore(1) changes it, for all clients.");
         }
         let (string, aggregate) = (b"two".to_vec(), vec![0, 2]);
         Written { i32: -2, u32: 2, i64: -2, u64: 2, float: 2.0, double: 2.0, string, aggregate }
@@ -55,7 +55,7 @@ impl Written {
             U64 => out.put(self.u64),
             FLOAT => out.put(self.float),
             DOUBLE => out.put(self.double),
-            // Texts of clients may be no UTF-8.
+            // Strings from clients may not be UTF-8.
             STRING => out.put(Atom::String(&self.string)),
             AGGREGATE => out.put(Atom::Aggregate(&self.aggregate)),
             _ => Err(Error::PMID),

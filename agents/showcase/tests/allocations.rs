@@ -1,4 +1,4 @@
-//! A steady fetch of anything that the agent has allocates nothing.
+//! A steady fetch of any metric allocates nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ fn fetches_allocate_nothing() {
         metadata::encode_fetch(&mut request, 0, 0, pmids.iter().copied().map(Some)).unwrap();
         let header = Header::parse(&request).unwrap().unwrap();
         let mut fetch = || matches!(engine.handle(header, &request), Reply::Pdu(head, _) if !head.is_empty());
-        // The domain that grows and shrinks takes ten fetches.
+        // The domain that grows and shrinks needs ten fetches.
         assert!((0..20).all(|_| fetch()));
         assert_eq!(measure(|| assert!((0..20).all(|_| fetch()))).count_total, 0, "{pmids:?}");
     }

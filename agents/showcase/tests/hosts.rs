@@ -1,4 +1,4 @@
-//! The agent's features in this process, as a daemon, and as a shared object.
+//! The agent's features in this process, in a daemon, and in a shared object.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -18,7 +18,7 @@ use pmda::{Agent as _, Local, Schema};
 use pmda_showcase::Showcase;
 use testkit::built;
 
-/// The agent, asked by name.
+/// Agent whose metrics are requested by name.
 struct Asker<C> {
     agent: Collector<C>,
     names: HashMap<String, PmId>,
@@ -112,7 +112,7 @@ fn no_rule_is_broken() {
     let schema = agent.channel().engine().schema();
     let names = schema.metrics().iter().map(|metric| (metric.name().to_owned(), metric.desc(schema.domain()).pmid));
     let names: Vec<(String, PmId)> = names.collect();
-    // How fast it is, is not for a test to say.
+    // The time of replies depends on the machine.
     let limits = Limits { answer: Duration::MAX, timeout: Duration::MAX, stores: true };
     let findings = check(agent, &names, limits);
     assert!(findings.is_empty(), "{findings:?}");
@@ -227,7 +227,7 @@ fn stores(agent: &mut Asker<impl Channel>) {
 }
 
 fn events(agent: &mut Asker<impl Channel>) {
-    // The stores of the tests before: the queue kept them, and no client has read any.
+    // The queue has kept the stores above, and no client has read them.
     let Atom::U64(count) = agent.value("event.count") else { panic!("no number") };
     assert_eq!(new_events(agent).len() as u64, count);
     assert!(new_events(agent).is_empty());
@@ -235,7 +235,7 @@ fn events(agent: &mut Asker<impl Channel>) {
     let events = new_events(agent);
     let [event] = &events[..] else { panic!("{events:?}") };
     assert!(event.starts_with("402.9.10=U32(5) 402.9.11=U32(1) 402.9.12=U32(100) 402.9.13="), "{event}");
-    // A filter leaves the stores to one cluster.
+    // A filter leaves only the stores to one cluster.
     agent.store("event.records", Atom::from("4")).unwrap();
     agent.store_inst("bin.level", Some(100), Atom::Double(0.5)).unwrap();
     agent.store("counter.fetches", Atom::U32(1)).unwrap();
@@ -244,7 +244,7 @@ fn events(agent: &mut Asker<impl Channel>) {
     assert_eq!(agent.store("event.records", Atom::from("four")), Err(Error::CONV));
 }
 
-/// The parameters of each event that this client has not read.
+/// Returns the parameters of each event that this client has not read.
 fn new_events(agent: &mut Asker<impl Channel>) -> Vec<String> {
     let pmid = agent.pmid("event.records");
     let values = agent.agent.values(pmid).unwrap();
@@ -306,7 +306,7 @@ fn source(agent: &mut Asker<impl Channel>) {
     wait(agent, &|readings| readings == Err(Error::NOAGENT));
     agent.store("source.fails", Atom::I32(0)).unwrap();
     wait(agent, &|readings| readings.is_ok());
-    // The source hangs for an hour from the next reading on, which begins at once: nothing else does.
+    // The next reading, which begins at once, takes an hour. Nothing else is delayed.
     agent.store("source.takes", Atom::U32(3_600_000)).unwrap();
     let before = readings(agent).unwrap();
     assert!(matches!(agent.value("source.age"), Atom::Double(age) if age >= 0.0));
@@ -317,7 +317,7 @@ fn clients(agent: &mut Asker<impl Channel>) {
     assert_eq!(agent.error("client.uid"), Some(Error::VALUE));
     assert_eq!(agent.store("client.of_root", Atom::U32(1)), Err(Error::PERMISSION));
     if agent.agent.flags() != Showcase::WANTS {
-        // Within the process there is no one to be told of.
+        // Without a pipe or a socket, no client attributes are sent.
         return;
     }
     for (client, uid) in [(7, 1000), (8, 0)] {
@@ -356,7 +356,7 @@ fn labels(agent: &mut Asker<impl Channel>) {
     );
     assert_eq!(
         of(agent, LabelTarget::Item(levels)),
-        [r#"{"level":"item","remark":"notes tell no two metrics apart"}"#]
+        [r#"{"level":"item","remark":"notes do not distinguish metrics"}"#]
     );
     assert_eq!(of(agent, LabelTarget::InDom(indom(2))), [r#"{"indom_name":"bin"}"#]);
     let _ = agent.changes();
@@ -366,7 +366,7 @@ fn labels(agent: &mut Asker<impl Channel>) {
     assert_eq!(of(agent, LabelTarget::Item(changing)), [r#"{"mood":"merry"}"#]);
 }
 
-/// Only a daemon can tell pmcd by itself when it is ready again.
+/// Only a daemon can notify pmcd by itself that it is ready again.
 fn not_ready(agent: &mut Collector<impl Channel>) {
     let not_ready = PmId::new(domain(), pmapi::Item::new(14, 0));
     agent.store(not_ready, None, Atom::U32(50)).unwrap();

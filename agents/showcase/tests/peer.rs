@@ -1,4 +1,4 @@
-//! Beside the same agent in C: replies that are equal byte for byte.
+//! Replies of this agent and of the same agent in C are equal byte for byte.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -23,7 +23,7 @@ fn indom(serial: u32) -> InDom {
     InDom::new(domain(), Serial::new(serial))
 }
 
-/// benches/peer.c, compiled.
+/// Compiles `benches/peer.c`.
 fn peer(dir: &Path) -> Command {
     Pcp::required();
     let peer = dir.join("peer");
@@ -39,7 +39,7 @@ fn start(mut command: Command, instances: u32, dir: &TempDir) -> Collector<Proce
     Launch::pipe(command).start().unwrap()
 }
 
-/// The reply to a request of the test's own making.
+/// Sends a request that the test has encoded. Returns the type and the bytes of the reply.
 fn reply(
     agent: &mut Collector<Process>,
     request: &dyn Fn(&mut Vec<u8>, i32) -> pmapi::Result,

@@ -1,4 +1,4 @@
-//! The agent in the real pmcd, as a daemon and as a shared object: what PCP's tools show of each feature.
+//! The agent in the real pmcd, as a daemon and as a shared object: PCP's tools show each feature.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -8,7 +8,7 @@ use testkit::{Agent, Pcp, Pmcd, built};
 
 const DOMAIN: u16 = 402;
 
-/// The names as the agent writes them for its installation.
+/// Adds the names that the agent writes for its installation.
 fn named(agent: Agent) -> Agent {
     let dir = tempfile::tempdir().unwrap();
     let pmda = dir.path().join("pmda");
@@ -25,7 +25,7 @@ fn object() -> Agent {
     named(Agent::new("showcase", DOMAIN, built("pmda_showcase")).dso("showcase_init"))
 }
 
-/// A pmcd with the agent in each of the two hosts.
+/// Starts a pmcd with the daemon, and a pmcd with the shared object.
 fn hosts() -> [Pmcd; 2] {
     [daemon(), object()].map(|agent| Pcp::required().pmcd().agent(agent).start())
 }
@@ -36,7 +36,7 @@ trait Tools {
 }
 
 impl Tools for Pmcd {
-    /// What a command prints; its words have no spaces.
+    /// Returns the output of a command, whose words must not contain blanks.
     fn says(&self, command: &str) -> String {
         let (tool, arguments) = command.split_once(' ').unwrap();
         self.run(tool, arguments.split(' ')).text
@@ -87,12 +87,12 @@ fn values_of_every_type() {
 #[ignore = "needs PCP"]
 fn counters_have_rates() {
     for pmcd in hosts() {
-        // One fetch for each value: the rate of the seconds that pass is 1 whatever the interval.
+        // Each value takes one fetch. The rate of the seconds is 1, whatever the interval is.
         let text = pmcd.says("pmval -s 3 -t 0.2 -f 1 showcase.counter.double");
         assert!(text.contains("semantics: cumulative counter (converting to rate)"), "{text}");
         assert!(text.lines().any(|line| line.trim() == "1.0"), "{text}");
         pmcd.shows("pmstore showcase.counter.fetches 15", &["new value=15"]);
-        // 2^32 is passed, and the rate stays above zero.
+        // The counter passes 2^32, and the rate stays above zero.
         let text = pmcd.says("pmval -s 4 -t 0.05 showcase.counter.wrap");
         assert!(!text.contains('-') || !text.contains(" -"), "{text}");
     }
@@ -224,7 +224,7 @@ fn clients_are_told_apart() {
         let uid = nix::unistd::geteuid();
         assert_eq!(pmcd.says("pmprobe -v showcase.client.uid"), format!("showcase.client.uid 1 {uid}\n"));
         pmcd.shows("pmstore showcase.client.of_root 5", &[if uid.is_root() { "new value=5" } else { "No permission" }]);
-        // Over an internet socket nobody knows who it is.
+        // pmcd does not know the user of a client on an Internet socket.
         let mut pmstore = Pcp::required().command("pmstore");
         pmstore.args(["-h", &format!("127.0.0.1:{}", pmcd.port()), "showcase.client.of_root", "6"]);
         let text = Pcp::required().run_command(pmstore, "").failed();

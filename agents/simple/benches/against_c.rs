@@ -1,4 +1,5 @@
-//! Agent simple beside PCP's C agent and the floor of pipes: `cargo bench -p pmda-simple`.
+//! Compares agent `simple` with PCP's C agent, and with the time that pipes alone take. Run it with
+//! `cargo bench -p pmda-simple`.
 
 #![allow(clippy::expect_used)]
 
@@ -48,7 +49,7 @@ fn main() {
     }
 }
 
-/// A fetch of both shared objects, as objects.c measures it.
+/// Measures a fetch of both shared objects with `objects.c`.
 fn objects(home: &Home, c: &CAgent) -> String {
     let (program, source) = (home.path("objects"), concat!(env!("CARGO_MANIFEST_DIR"), "/benches/objects.c"));
     let mut cc = Command::new("cc");
@@ -71,7 +72,7 @@ fn objects(home: &Home, c: &CAgent) -> String {
     format!("shared object, fetch of 5 metrics: C {theirs} ns, Rust {ours} ns, Rust / C {ratio}  goal 1.00 {met}")
 }
 
-/// The configuration that the agent has with PCP.
+/// Writes the configuration that PCP installs for the agent.
 fn configure(dir: &Path) {
     fs::create_dir_all(dir).expect("a directory for the agent");
     fs::write(dir.join("simple.conf"), "sec,min,hour\n").expect("the agent's configuration");

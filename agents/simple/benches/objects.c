@@ -1,8 +1,9 @@
 /*
- * Two shared objects of one agent, loaded as pmcd does: the time of a fetch in each, in turns.
+ * Measures the time of a fetch in two shared objects of one agent, which are loaded as pmcd does. Blocks of fetches
+ * alternate between the two.
  *
- * objects INIT DOMAIN FILE FILE CLUSTER.ITEM...: a line for each file with the median of nanoseconds for a fetch,
- * and the median ratio of the second's blocks to the first's.
+ * objects INIT DOMAIN FILE FILE CLUSTER.ITEM... prints one line: the median time of a fetch in nanoseconds for each
+ * file, and the median ratio of the second file's blocks to the first's.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -60,7 +61,7 @@ static void load(const char *file, const char *init, int domain, pmdaInterface *
     agent->version.any.profile(&all, agent->version.any.ext);
 }
 
-/* Fetches and frees what came, as pmcd does; the number of values. */
+/* Fetches, and frees the result as pmcd does. Returns the number of values. */
 static int fetch(pmdaInterface *agent)
 {
     pmID asked[MOST];

@@ -1,5 +1,5 @@
-//! An agent that shows what agents have: a counter that can be reset, values with instances, times
-//! of the process, and a domain whose instances come from a configuration file.
+//! Agent with common features: a counter that clients can reset, values with instances, times of the process, and a
+//! domain whose instances come from a configuration file.
 
 use chrono::{DateTime, Local, Timelike as _};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -16,19 +16,19 @@ const USER: Item = Item::new(1, 2);
 const SYS: Item = Item::new(1, 3);
 const NOW: Item = Item::new(2, 4);
 
-/// Agent simple.
+/// Agent `simple`.
 #[derive(Debug)]
 pub struct Simple {
     numfetch: u32,
-    /// Red, green, blue.
+    /// Red, green and blue.
     colors: [u8; 3],
-    /// User and system time of the process, asked for at most once in a fetch.
+    /// User and system time of the process, read at most once in a fetch.
     times: Option<(TimeVal, TimeVal)>,
     now: Cache<Unit>,
     conf: Watch,
 }
 
-/// A part of the time of day.
+/// Part of the time of day.
 #[derive(Debug)]
 struct Unit {
     name: &'static str,
@@ -68,9 +68,9 @@ impl Agent for Simple {
         }
         setup.metric("simple.now", NOW, Type::U32).indom(TIME).help(
             "Parts of the local time of day",
-            "The seconds, minutes and hours of the clock, an instance each.\n\n\
-             Which of them there are is up to the first line of simple.conf in the agent's\n\
-             directory: the words sec, min and hour with commas between, such as \"sec,hour\".\n\
+            "The seconds, minutes and hours of the clock, one instance for each.\n\n\
+             The first line of simple.conf in the agent's directory selects the instances: the\n\
+             words sec, min and hour, separated by commas, such as \"sec,hour\".\n\
              The file is read again when it has changed.",
         );
         setup.file("simple.conf", "sec,min,hour\n");
@@ -119,11 +119,11 @@ impl Agent for Simple {
         }
     }
 
-    /// A number out of range is refused, and the nearest one in range taken all the same.
+    /// Refuses a number out of range, but stores the nearest number in range.
     fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
         let in_range = match (item, value) {
             (NUMFETCH, Atom::U32(value)) => {
-                // A negative number comes as a large one.
+                // A negative number arrives as a large one.
                 self.numfetch = if value > i32::MAX as u32 { 0 } else { value };
                 self.numfetch == value
             }
@@ -155,7 +155,7 @@ impl Simple {
         self.times.ok_or(Error::VALUE)
     }
 
-    /// Brings the domain of simple.now up to what simple.conf says, if that has changed.
+    /// Updates the instances of `simple.now` if `simple.conf` has changed.
     fn read_conf(&mut self) {
         let Some(read) = self.conf.changed() else { return };
         let path = self.conf.path().display();
@@ -171,7 +171,7 @@ impl Simple {
         if self.now.is_empty() {
             warn!("{path}:1: no unit of time, so simple.now has no instances");
         }
-        self.now.save().unwrap_or_else(|e| error!("simple.now: {e}"));
+        self.now.save().unwrap_or_else(|e| error!("instances of simple.now may change after a restart: {e}"));
     }
 }
 

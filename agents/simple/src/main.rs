@@ -1,4 +1,4 @@
-//! The daemon.
+//! Daemon `pmdasimple`.
 
 fn main() -> std::process::ExitCode {
     pmda::main::<pmda_simple::Simple>()

@@ -1,4 +1,4 @@
-//! A fetch of everything that the agent has allocates nothing.
+//! A fetch of all metrics allocates nothing.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! The daemon without PCP: options, transports, log, files.
+//! The daemon without PCP: options, transports, log and files.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -19,7 +19,7 @@ fn agent(dir: &Path) -> Command {
     command
 }
 
-/// As the user that runs the tests: PCP's own need not exist.
+/// Runs the agent as the user of the tests, because PCP's user need not exist.
 fn same_user(mut command: Command) -> Command {
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
     command.args(["-U", &user]);
@@ -57,7 +57,7 @@ fn the_log_is_pcps() {
     }
     let mut simple = Launch::pipe(same_user(agent(dir.path()))).start().unwrap();
     ask(&mut simple);
-    // What is no request is ignored, and said in the log.
+    // A PDU that is not a request is ignored and logged.
     simple.send_bytes(&[0, 0, 0, 12, 0, 0, 0x70, 2, 0, 0, 0, 0]).unwrap();
     let _ = simple.close();
     let log = fs::read_to_string(dir.path().join("simple.log")).unwrap();
@@ -72,7 +72,7 @@ fn a_log_that_is_no_file_stays_where_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // Open for both, so that neither side waits for the other.
+    // Open for reading and writing, so that neither side waits for the other.
     let mut end = fs::File::options().read(true).write(true).open(&fifo).unwrap();
     let out = run(same_user(agent(dir.path())), &["-l", fifo.to_str().unwrap()]);
     assert!(out.status.success(), "{out:?}");
@@ -108,7 +108,7 @@ fn sockets_take_one_connection() {
         ("-u", path.display().to_string(), Address::Unix(path.clone())),
         ("-i", inet.to_string(), Address::Inet(inet)),
     ];
-    // Hosts without IPv6 cannot have this one.
+    // Hosts without IPv6 leave this case out.
     cases.extend(free("::1").ok().map(|port| ("-6", port.to_string(), Address::Ipv6(port))));
     for (option, value, address) in cases {
         let mut command = same_user(agent(dir.path()));
@@ -118,7 +118,7 @@ fn sockets_take_one_connection() {
         if option == "-u" {
             let meta = fs::metadata(&path).unwrap();
             assert!(meta.file_type().is_socket() && meta.permissions().mode() & 0o777 == 0o660);
-            // pmcd's user can connect, if the agent may give it the socket.
+            // pmcd's user owns the socket, if the agent may change the owner.
             let owner = if nix::unistd::geteuid().is_root() { user("nobody").uid } else { nix::unistd::geteuid() };
             assert_eq!(meta.uid(), owner.as_raw());
         }
@@ -148,7 +148,7 @@ fn it_runs_as_the_user_it_is_told() {
     };
     assert_eq!(ids("Uid:"), [nobody.uid.as_raw(); 4]);
     assert_eq!(ids("Gid:"), [nobody.gid.as_raw(); 4]);
-    // None of root's own, if root had any here.
+    // The agent has kept none of root's groups.
     assert!(ids("Groups:").iter().all(|gid| *gid == nobody.gid.as_raw()));
 }
 
@@ -188,7 +188,7 @@ fn the_times_are_those_of_the_process() {
         let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
         [usage.user_time(), usage.system_time()].map(|time| time.num_microseconds() as f64 / 1e6)
     };
-    // Enough of one kind to tell them apart.
+    // User time must differ from system time.
     while used()[0] < used()[1] + 0.05 {
         std::hint::black_box((0..10_000u64).map(std::hint::black_box).sum::<u64>());
     }

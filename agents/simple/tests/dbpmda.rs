@@ -1,4 +1,4 @@
-//! The same sessions of PCP's dbpmda with the C agent and with ours: equal output, apart from times.
+//! PCP's dbpmda prints the same in a session with the C agent and with this agent, apart from times.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -9,17 +9,17 @@ use testkit::Pcp;
 
 const SESSION: &str = include_str!("session.dbpmda");
 
-/// What dbpmda says in a session with an agent.
+/// Returns what dbpmda prints in a session with an agent.
 fn session(binary: &Path, extra: &[&OsStr], script: &str) -> String {
     let pcp = Pcp::required();
     let c = pcp.c_agent("simple");
-    // As root both: the directory is not the PCP user's.
+    // Both agents run as root, because the directory does not belong to the PCP user.
     let words = ["-d", "253", "-U", "root", "-l", "simple.log"].map(OsStr::new);
     let output = pcp.dbpmda(&c.root(), c.pmdas_dir(), &[&[binary.as_os_str()], &words[..], extra].concat(), script);
     masked(&output.normalised())
 }
 
-/// Without the command line, and without the values of the clock and of CPU time.
+/// Removes the command line, and the values of the clock and of CPU time.
 fn masked(text: &str) -> String {
     let mut changing = false;
     let mut out = String::new();
@@ -51,7 +51,7 @@ fn compare(extra_of_ours: &[&OsStr], script: &str) -> String {
     c
 }
 
-/// The lines that differ.
+/// Returns the lines that differ, and both texts.
 fn diff(c: &str, ours: &str) -> String {
     let lines = c.lines().zip(ours.lines()).filter(|(a, b)| a != b).map(|(a, b)| format!("C:    {a}\nours: {b}\n"));
     format!("{}\n--- C\n{c}\n--- ours\n{ours}", lines.collect::<String>())
@@ -63,7 +63,7 @@ fn every_request_is_answered_as_by_the_c_agent() {
     let pcp = Pcp::required();
     let help = pcp.c_agent("simple").help();
     let said = compare(&["-h".as_ref(), help.as_os_str()], SESSION);
-    // The session was one, with both.
+    // The session must have taken place with both agents.
     for part in ["[  1] inst: 1 name: \"green\"", "Bad input to pmstore", "unitsystem=\"SI\"", "units=\"hour\""] {
         assert!(said.contains(part), "{part} is not in\n{said}");
     }
@@ -72,7 +72,7 @@ fn every_request_is_answered_as_by_the_c_agent() {
 #[test]
 #[ignore = "needs PCP"]
 fn help_that_the_agent_compiles_is_read_by_the_c_agent_and_by_newhelps_reader() {
-    // Ours answers from its declarations; the C agent from the files that ours wrote.
+    // This agent answers from its declarations, the C agent from the files that this agent has written.
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().join("simple/help");
     std::fs::create_dir_all(base.parent().unwrap()).unwrap();
@@ -89,5 +89,5 @@ fn help_that_the_agent_compiles_is_read_by_the_c_agent_and_by_newhelps_reader() 
     };
     let (by_c, by_ours) = (run(&c.binary()), run(env!("CARGO_BIN_EXE_pmdasimple").as_ref()));
     assert!(by_c == by_ours, "{}", diff(&by_c, &by_ours));
-    assert!(by_c.contains("Which of them there are is up to the first line of simple.conf"), "{by_c}");
+    assert!(by_c.contains("The first line of simple.conf in the agent's directory selects the instances"), "{by_c}");
 }

@@ -1,4 +1,4 @@
-//! The agent as a shared object in PCP's hosts, beside the C one: dbpmda, pmcd, local contexts, valgrind.
+//! The agent as a shared object in PCP's hosts, compared with the C agent: dbpmda, pmcd, local contexts, valgrind.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,8 +13,9 @@ fn ours() -> std::path::PathBuf {
     built("pmda_simple")
 }
 
-/// The session without its requests for help, which C's shared object takes from a file, and without two kinds of
-/// stores after which dbpmda frees a shared object's values twice: what it cannot read, and values in blocks.
+/// Returns the session without requests for help, which C's shared object reads from a file. Also leaves out two kinds
+/// of stores after which dbpmda frees a shared object's values twice: values that it cannot parse, and values in
+/// blocks.
 fn script() -> String {
     let deadly = |line: &str| line == "store simple.numfetch \"-1\"" || line.starts_with("store simple.time");
     let lines = include_str!("session.dbpmda").lines().filter(|line| !line.starts_with("text") && !deadly(line));
@@ -26,7 +27,7 @@ fn session(object: &Path) -> String {
     let c = pcp.c_agent("simple");
     let open = format!("dso {} simple_init {DOMAIN}", object.display());
     let text = pcp.dbpmda_open(&c.root(), c.pmdas_dir(), &open, &script()).normalised();
-    // Times, where results are, the file's name, and what C says to the log.
+    // Leaves out times, addresses of results, the name of the file, and C's log lines.
     let other =
         |line: &&str| !["open dso", "PMDA:"].iter().any(|p| line.starts_with(p)) && !line.contains(") Warning: ");
     let mut changing = false;
@@ -62,7 +63,7 @@ fn in_pmcd(object: &Path) -> Pmcd {
     pcp.pmcd().pmdas_dir(c.pmdas_dir()).agent(agent).start()
 }
 
-/// What clients see, apart from times and help.
+/// Returns what clients see, apart from times and help.
 fn described(pmcd: &Pmcd) -> String {
     let metrics = ["simple.numfetch", "simple.color", "simple.time", "simple.now"];
     let mut text = String::new();
@@ -87,7 +88,7 @@ fn in_pmcd_clients_see_what_the_c_shared_object_shows() {
     let ours = described(&pmcd);
     assert!(c == ours, "--- C\n{c}\n--- ours\n{ours}");
     assert!(ours.contains("inst [1 or \"green\"]"), "{ours}");
-    // What pmcd moves in its tables when it reads its configuration again, it finds again.
+    // After SIGHUP, pmcd may have moved the agent in its tables.
     pmcd.sighup();
     let after = pmcd.run("pminfo", ["-f", "simple.color"]).ok();
     assert!(after.contains("inst [1 or \"green\"] value"), "{after}");
@@ -120,7 +121,7 @@ fn a_local_context_loads_it() {
     assert!(c.contains("inst [2 or \"blue\"] value 201"), "{c}");
 }
 
-/// Every kind of request, in an order that looks random.
+/// Returns requests of every kind in pseudo-random order.
 fn many_requests() -> String {
     const REQUESTS: [&str; 20] = [
         "desc 253.0.0",
@@ -169,7 +170,7 @@ fn valgrind_sees_no_leak_and_no_invalid_access() {
     assert!(output.text.matches("inst: 1 name: \"green\"").count() > 300, "{said}");
 }
 
-/// libpcp reads what it has of an agent after the agents' end, if another shared object was loaded before.
+/// libpcp reads an agent's data after the end of the agents, if another shared object was loaded before.
 #[test]
 #[ignore = "needs PCP"]
 fn valgrind_sees_no_invalid_access_at_the_end_of_a_local_context() {

@@ -1,4 +1,4 @@
-//! The same command lines to the C agent and to ours: both start, or both refuse.
+//! The same command lines for the C agent and for this agent: both start, or both refuse.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use testkit::Pcp;
 
-/// Whether the agent greets pmcd, and its exit code at the end of file; whether a log was opened.
+/// Returns whether the agent sends its version, its exit code at the end of its input, and whether it opened a log.
 fn starts(binary: &Path, line: &str) -> (bool, Option<i32>, bool) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("config/pmda")).unwrap();

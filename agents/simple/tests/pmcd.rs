@@ -1,4 +1,4 @@
-//! The agent in the real pmcd, over each transport, beside the C agent.
+//! The agent in the real pmcd, over each transport, compared with the C agent.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -9,7 +9,7 @@ use testkit::{Agent, CAgent, Pcp, Pmcd};
 
 const DOMAIN: u16 = 253;
 
-/// A copy of the C agent's directory, so that a test may change simple.conf.
+/// Copies the C agent's directory, so that a test may change `simple.conf`.
 fn own_files(c: &CAgent) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     c.copy_to(dir.path());
@@ -26,7 +26,7 @@ fn start(pcp: &Pcp, agent: Agent, files: &Path) -> Pmcd {
     pcp.pmcd().pmdas_dir(files).agent(agent).start()
 }
 
-/// What the tools say about the agent, apart from the values of clocks.
+/// Returns what the tools print about the agent, apart from the values of clocks.
 fn described(pmcd: &Pmcd) -> String {
     let mut text = String::new();
     for options in ["-d", "-m", "-t", "-T", "-I", "-l", "-f"] {
@@ -58,7 +58,7 @@ fn described(pmcd: &Pmcd) -> String {
     masked(&text)
 }
 
-/// Values of the clock and of CPU time become N.
+/// Replaces values of the clock and of CPU time by N.
 fn masked(text: &str) -> String {
     let mut metric = "";
     let mut out = String::new();
@@ -70,7 +70,7 @@ fn masked(text: &str) -> String {
         let before_value = line.split_once(" value ").or_else(|| line.split_once(" old value"));
         let line = match before_value {
             Some((before, _)) if of_time => format!("{before} value N"),
-            // pmval writes the time before its line.
+            // pmval prints the time at the beginning of the line.
             _ if line.get(2..3) == Some(":") => line.split_once(' ').map_or(line, |(_, rest)| rest).trim().to_owned(),
             _ => line.to_owned(),
         };
@@ -118,7 +118,7 @@ fn it_survives_sighup_and_comes_back_after_restart_and_kill() {
     assert!(pmcd.run("pmprobe", ["-v", "simple.numfetch"]).ok().starts_with("simple.numfetch 1 10"));
 
     pmcd.kill_agent("simple");
-    // The request that finds the agent dead fails, and makes pmcd start it again.
+    // The request that finds the agent dead fails, and makes pmcd restart the agent.
     pmcd.run("pmprobe", ["-v", "simple.numfetch"]);
     assert!(pmcd.run("pmprobe", ["-v", "simple.numfetch"]).ok().starts_with("simple.numfetch 1 "));
     let second = pmcd.agent_pid("simple").unwrap();
@@ -139,7 +139,7 @@ fn simple_conf_is_read_again_and_its_instances_keep_their_numbers() {
     let pcp = Pcp::required();
     let c = pcp.c_agent("simple");
     let files = own_files(&c);
-    // As root: the private pmcd's cache directory is not the PCP user's.
+    // The agent runs as root, because the private pmcd's cache directory does not belong to the PCP user.
     let mut pmcd = start(&pcp, ours(&c).args(["-U", "root"]), files.path());
     let conf = files.path().join("simple/simple.conf");
     let instances = |pmcd: &Pmcd| {
@@ -158,7 +158,7 @@ fn simple_conf_is_read_again_and_its_instances_keep_their_numbers() {
     assert!(pmcd.run("pminfo", ["-f", "simple.now"]).text.contains("No value(s) available"));
     assert!(pmcd.log("simple").contains(&format!("Error: {}: No such file", conf.display())), "{}", pmcd.log("simple"));
 
-    // The numbers outlive the agent: only "hour" is there, and it is what it was.
+    // Identifiers outlive the agent: "hour" is the only instance, and keeps its identifier.
     fs::write(&conf, "hour\n").unwrap();
     pmcd.restart();
     assert!(pmcd.run("pminfo", ["-f", "simple.now"]).ok().contains("inst [2 or \"hour\"] value "));

@@ -1,5 +1,5 @@
-//! The same bytes to the C agent and to ours over a pipe, requests of every type, in order and odd: the same bytes
-//! come back.
+//! The C agent and this agent get the same bytes over a pipe: valid and invalid requests of every type. Their replies
+//! are equal byte for byte.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -34,7 +34,7 @@ const NULL: u32 = u32::MAX;
 const NUMFETCH: u32 = pmid(253, 0, 0);
 const COLOR: u32 = pmid(253, 0, 1);
 const NOW: u32 = pmid(253, 2, 4);
-/// Its answer marks the end of the answer, if any, to the request before.
+/// Metric whose descriptor is requested after each request. The reply marks the end of the replies to that request.
 const SENTINEL: [u32; 1] = [pmid(253, 1, 2)];
 
 const fn pmid(domain: u32, cluster: u32, item: u32) -> u32 {
@@ -53,16 +53,16 @@ fn pdu(ty: u32, body: &[u8]) -> Vec<u8> {
     [&words(&[12 + body.len() as u32, ty, 3]), body].concat()
 }
 
-/// A length, and the text padded to a word.
+/// Returns the length of a text, and the text padded to a word.
 fn text(text: &str) -> Vec<u8> {
     let padding = vec![b'~'; text.len().next_multiple_of(4) - text.len()];
     [&words(&[text.len() as u32]), text.as_bytes(), &padding].concat()
 }
 
-/// An agent over a pipe, past the version exchange.
+/// Agent over a pipe, after the version exchange.
 struct Agent {
     child: Child,
-    /// Open until the agent is to end.
+    /// Closed to end the agent.
     input: Option<ChildStdin>,
     output: ChildStdout,
     _var: tempfile::TempDir,
@@ -73,14 +73,14 @@ impl Agent {
         let c = Pcp::required().c_agent("simple");
         let var = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(var.path().join("config/pmda")).unwrap();
-        // An agent that goes round for ever ends, and so does the test.
+        // Ends an agent that loops for ever, so that the test ends too.
         let mut command = Command::new("timeout");
         command
             .args(["-s", "KILL", "60"])
             .arg(binary)
             .args(["-d", "253", "-U", "root", "-l", "simple.log"])
             .current_dir(var.path());
-        // C finds its help by itself; ours has its own words for it.
+        // The C agent finds PCP's help file. This agent has its own help texts unless it gets the option.
         command.args(ours.then(|| ["-h".into(), c.help()]).into_iter().flatten());
         command.env("PCP_VAR_DIR", var.path()).env("PCP_PMDAS_DIR", c.pmdas_dir());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -92,11 +92,11 @@ impl Agent {
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        // An agent that has ended is seen when it does not answer.
+        // If the agent has ended, the missing reply shows it.
         let _ = self.input.as_mut().unwrap().write_all(bytes);
     }
 
-    /// The type of the next PDU and what it has besides its length; `None` at the end of the file.
+    /// Returns the type and the body of the next PDU, or `None` at the end of the file.
     fn receive(&mut self) -> Option<(u32, Vec<u8>)> {
         let mut head = [0; 12];
         self.output.read_exact(&mut head).ok()?;
@@ -106,7 +106,7 @@ impl Agent {
         Some((word(4), body))
     }
 
-    /// What comes back for a request.
+    /// Sends a request. Returns the replies.
     fn ask(&mut self, request: &[u8]) -> String {
         self.send(&[request, &pdu(DESC_REQ, &words(&SENTINEL))].concat());
         let mut answers = String::new();
@@ -116,7 +116,7 @@ impl Agent {
                 return answers;
             }
             if ty == TEXT {
-                // C sends the identifier in the order of its host.
+                // C sends the identifier in host byte order.
                 body[..4].fill(0);
             }
             writeln!(answers, "{ty:x} {body:02x?}").unwrap();
@@ -155,10 +155,10 @@ fn names(list: &[&str]) -> Vec<u8> {
     [pdu(NAMES, &[words(&[n, 0, 0]), list].concat())].concat()
 }
 
-/// PMID, number of values, format, and instances with their words.
+/// PMID, number of values, format, and pairs of an instance and a value.
 type Set<'a> = (u32, i32, u32, &'a [(u32, u32)]);
 
-/// A request to store values.
+/// Encodes a request to store values.
 fn store(sets: &[Set<'_>]) -> Vec<u8> {
     let mut list = vec![0, 0, sets.len() as u32];
     for (pmid, n, format, values) in sets {
@@ -171,9 +171,9 @@ fn store(sets: &[Set<'_>]) -> Vec<u8> {
     pdu(RESULT, &words(&list))
 }
 
-/// Left out is where the C library does what it is not to do: it answers for other domains, and takes what names
-/// there are however long the request says that they are, and profiles of unknown kinds; and values after one that
-/// is refused, see below.
+/// Returns the requests. Some in which the C library is wrong are left out. It answers for other domains, accepts names
+/// whatever length the request gives, and accepts profiles of unknown kinds. Values after a refused one have a test of
+/// their own.
 fn requests() -> Vec<(String, Vec<u8>)> {
     let mut list: Vec<(String, Vec<u8>)> = Vec::new();
     let mut add = |what: &str, bytes: Vec<u8>| list.push((what.to_owned(), bytes));
@@ -208,7 +208,7 @@ fn requests() -> Vec<(String, Vec<u8>)> {
     add("descriptor of nothing", pdu(DESC_REQ, &[]));
     add("descriptor of two", pdu(DESC_REQ, &words(&[NUMFETCH, COLOR])));
 
-    // Not PM_INDOM_NULL: the C library then goes round for ever.
+    // `PM_INDOM_NULL` is left out: the C library would loop for ever.
     for indom in [color, indom(253, 1), indom(253, 2), indom(9, 0), 0] {
         for (inst, name) in [
             (NULL, ""),
@@ -287,7 +287,7 @@ fn requests() -> Vec<(String, Vec<u8>)> {
         add(&format!("unexpected {ty:x}"), pdu(ty, &words(&[1, 2, 3, 4])));
     }
     add("and a fetch", fetch(&[NUMFETCH, COLOR]));
-    // After these the C library uses memory that it has freed.
+    // After these requests the C library uses memory that it has freed.
     add("half a store", pdu(RESULT, &words(&[0, 0, 1, NUMFETCH])));
     add("store of a block outside", pdu(RESULT, &words(&[0, 0, 1, NUMFETCH, 1, 1, NULL, 99])));
     list
@@ -306,7 +306,7 @@ fn every_request_has_the_answer_of_the_c_agent() {
         asked += 1;
         answered += usize::from(!answers[0].is_empty());
         let ended = |answer: &String| answer.contains("end of the agent");
-        // An agent in C may end at what cannot be read, ours never.
+        // An agent in C may end at an invalid request. This agent must not.
         if answers[0] != answers[1] && (ended(&answers[1]) || !ended(&answers[0])) {
             writeln!(different, "{what}\n C    {} ours {}", answers[0], answers[1]).unwrap();
         }
@@ -318,7 +318,7 @@ fn every_request_has_the_answer_of_the_c_agent() {
     assert!(different.is_empty(), "{different}");
 }
 
-/// The C agent goes on after a refusal, unless what comes next is a color; ours stores nothing more.
+/// After a refusal, the C agent stores further values unless the next is a color. This agent stores nothing more.
 #[test]
 #[ignore = "needs PCP"]
 fn a_store_ends_at_the_first_refusal() {
@@ -327,7 +327,7 @@ fn a_store_ends_at_the_first_refusal() {
     let both: [Set<'_>; 2] = [(COLOR, 1, 0, &[(7, 9)]), (NUMFETCH, 1, 0, &[(NULL, 60)])];
     let refused = agents.each_mut().map(|agent| agent.ask(&store(&both)));
     assert!(refused[0].starts_with("7000 ") && refused[0] == refused[1], "{refused:?}");
-    // The value is the last word of an answer; the fetch has added one.
+    // The value is the last word of a reply. The fetch has added one.
     let [c, ours] = agents.map(|mut agent| agent.ask(&fetch(&[NUMFETCH])));
     assert!(c.ends_with("00, 00, 00, 3d]\n") && ours.ends_with("00, 00, 00, 01]\n"), "{c}{ours}");
 }

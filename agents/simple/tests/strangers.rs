@@ -1,4 +1,4 @@
-//! The daemon as root in a directory of another user, who swaps what is there for symbolic links.
+//! The daemon as root in a directory of another user, which replaces files by symbolic links.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use testkit::Attacker;
 
-/// Starts the agent, whose pmcd is gone at once.
+/// Starts the agent with an input that ends at once.
 fn run(home: &Path, options: &[&str]) -> std::process::Output {
     let mut command = Command::new("timeout");
     let command = command
@@ -21,7 +21,7 @@ fn run(home: &Path, options: &[&str]) -> std::process::Output {
     command.env_remove("PCP_CONF").env("PCP_USER", "nobody").stdin(Stdio::null()).output().unwrap()
 }
 
-/// Once staying root, and once becoming the user to whom the directory belongs.
+/// Options with which the agent stays root, and with which it becomes the owner of the directory.
 const USERS: [&[&str]; 2] = [&["-U", "root"], &[]];
 
 #[test]
@@ -46,7 +46,7 @@ fn its_socket() {
         let attacker = Attacker::swaps(["socket"]);
         let socket = attacker.dir().join("socket");
         for _ in 0..100 {
-            // Nobody connects to it.
+            // No process connects to the socket, so the agent has to be killed.
             let mut command = Command::new("timeout");
             command.args(["-s", "KILL", "0.02", env!("CARGO_BIN_EXE_pmdasimple"), "-l", "/dev/null", "-u"]);
             command.arg(&socket).args(options).env("PCP_VAR_DIR", home.path()).env("PCP_USER", "nobody");
@@ -77,7 +77,7 @@ fn what_it_makes_belongs_to_the_user_that_it_becomes() {
     let [log, fifo] = ["x.log", "fifo.log"].map(|name| dir.path().join(name));
     run(home.path(), &["-l", log.to_str().unwrap()]);
     assert_eq!(fs::metadata(&log).unwrap().uid(), 65534);
-    // In a directory where only root may write it is root's, also after a previous one.
+    // In a directory that only root may write to, the log belongs to root, even if there was a previous log.
     for mode in [0o700, 0o755, 0o755] {
         fs::set_permissions(home.path(), fs::Permissions::from_mode(mode)).unwrap();
         let out = run(home.path(), &["-l", "own.log"]);
@@ -86,7 +86,7 @@ fn what_it_makes_belongs_to_the_user_that_it_becomes() {
         assert_eq!(fs::metadata(&log).unwrap().uid(), 0);
         assert!(mode == 0o700 || previous.exists());
     }
-    // Nobody reads from this, and root does not wait for that.
+    // No process reads from this FIFO. Root must not wait for a reader.
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
     std::os::unix::fs::chown(&fifo, Some(65534), Some(65534)).unwrap();
     run(home.path(), &["-U", "root", "-l", fifo.to_str().unwrap()]);

@@ -1,4 +1,4 @@
-//! The live view in a terminal.
+//! Live view in a terminal.
 
 #[cfg(test)]
 mod tests;
@@ -14,10 +14,10 @@ use crate::fleet::Fleet;
 use crate::signals::Signals;
 use view::View;
 
-/// How long a sample may keep the view waiting, and how often signals are looked at.
+/// Longest time that a sample delays the view, and time between checks for signals.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// What a key asks for.
+/// Action of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Action {
     Quit,
@@ -44,9 +44,9 @@ fn action(key: KeyEvent) -> Option<Action> {
     })
 }
 
-/// Shows the agents until a key, a signal or the last sample ends it.
+/// Shows the agents until a key, a signal or the last sample ends the view.
 pub(crate) fn run(fleet: &mut Fleet, interval: Duration, samples: Option<u64>, signals: &Signals) -> io::Result<()> {
-    // Takes the screen, and gives it back upon a panic too.
+    // Switches to the alternate screen. A panic switches back, too.
     let mut terminal = ratatui::try_init()?;
     let outcome = refresh(&mut terminal, fleet, interval, samples.filter(|samples| *samples != 0), signals);
     ratatui::restore();

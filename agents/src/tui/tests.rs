@@ -42,7 +42,7 @@ fn text(text: &str) -> Readings {
     Ok(vec![Reading { inst: None, instance: String::new(), value }])
 }
 
-/// Two samples, a second apart, of an agent with a metric of every sort; and an agent that has died.
+/// Returns an agent with two samples, a second apart, of metrics of every kind, and an agent that has ended.
 fn agents() -> [Agent; 2] {
     let mut board = Board::default();
     board.set_metrics(vec![
@@ -78,7 +78,7 @@ fn agents() -> [Agent; 2] {
     [Agent::idle("demo", Some(domain()), Status::Running, board), Agent::idle("other", None, ended, Board::default())]
 }
 
-/// The screen, without the line at the top, which has the time.
+/// Draws the screen. Leaves out the first line, which contains the time.
 fn screen(view: &mut View, columns: u16, rows: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal.draw(|frame| view.draw(frame, &agents())).unwrap();

@@ -1,15 +1,15 @@
-//! Text in columns of a terminal.
+//! Text in the columns of a terminal.
 
 use std::collections::VecDeque;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Columns that a text takes.
+/// Returns the number of columns that a text takes.
 pub(super) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// A text in at most `columns`; what is cut off shows as an ellipsis.
+/// Cuts a text to at most `columns`. An ellipsis replaces what is cut off.
 pub(super) fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -23,7 +23,7 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
     kept.chain(['…']).collect()
 }
 
-/// A text in exactly `columns`, at their left.
+/// Cuts or pads a text to exactly `columns`, with the text at the left.
 pub(super) fn left(text: &str, columns: usize) -> String {
     let mut text = cut(text, columns);
     let pad = columns.saturating_sub(width(&text));
@@ -31,15 +31,15 @@ pub(super) fn left(text: &str, columns: usize) -> String {
     text
 }
 
-/// A text in exactly `columns`, at their right.
+/// Cuts or pads a text to exactly `columns`, with the text at the right.
 pub(super) fn right(text: &str, columns: usize) -> String {
     let text = cut(text, columns);
     let pad = columns.saturating_sub(width(&text));
     std::iter::repeat_n(' ', pad).chain(text.chars()).collect()
 }
 
-/// The latest numbers as bars in exactly `columns`, the last at the right. The lowest bar is the
-/// smallest number, or zero `from_zero`; a course without any change is a line in the middle.
+/// Draws the latest numbers as bars in exactly `columns`, with the last number at the right. The lowest bar is the
+/// smallest number, or zero if `from_zero` is true. Equal numbers are a line in the middle.
 pub(super) fn sparkline(course: &VecDeque<Option<f64>>, columns: usize, from_zero: bool) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = course.range(course.len().saturating_sub(columns)..);
@@ -49,7 +49,7 @@ pub(super) fn sparkline(course: &VecDeque<Option<f64>>, columns: usize, from_zer
     let low = if from_zero { low.min(0.0) } else { low };
     let bar = |v: f64| {
         let level = match high - low {
-            // Differences that are only rounding are none.
+            // Differences within rounding errors do not count.
             span if span <= 1e-9 * high.abs().max(low.abs()) => {
                 if high == 0.0 {
                     0.0

@@ -1,4 +1,4 @@
-//! What stands where on the screen.
+//! Layout of the screen.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use crate::fleet::{Agent, Status};
 use crate::model::{Change, Kind, Series, Shown};
 use crate::plain::difference;
 
-/// The state of the screen.
+/// State of the screen.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) sample: u64,
     pub(super) paused: bool,
     interval: Duration,
-    /// The first line of the body that is shown.
+    /// First line of the body that is shown.
     top: usize,
-    /// Lines of the body that were shown last.
+    /// Number of body lines that were shown last.
     page: usize,
 }
 
-/// Widths of the columns of a value's line.
+/// Widths of the columns in a line with a value.
 #[derive(Clone, Copy, Debug)]
 struct Columns {
     instance: usize,
@@ -50,11 +50,11 @@ impl Columns {
     }
 }
 
-/// A line of the body.
+/// Line of the body.
 #[derive(Debug)]
 struct Row {
     line: Line<'static>,
-    /// Whether it says what the lines below it are about.
+    /// Whether the line is a heading of the lines below it.
     is_heading: bool,
 }
 
@@ -81,7 +81,7 @@ impl View {
             Action::Scroll(lines) => self.scroll(lines),
             Action::Page(pages) => self.scroll(pages.saturating_mul(page)),
             Action::Top => self.top = 0,
-            // Drawing stops at the end.
+            // `draw` limits this to the last page.
             Action::Bottom => self.top = usize::MAX,
         }
     }
@@ -104,7 +104,7 @@ impl View {
         };
 
         frame.render_widget(self.head(columns), head);
-        // Whose values stand at the top is always to be seen.
+        // The heading of the first value stays visible.
         let heading = rows.iter().take(self.top + 1).rposition(|row| row.is_heading);
         let shown = heading.and_then(|at| rows.get(at)).into_iter().chain(rows.iter().skip(self.top + 1));
         for (row, area) in shown.zip(body.rows()) {
@@ -127,7 +127,7 @@ fn foot_line(hidden: &str, columns: usize) -> Line<'static> {
     bar(" q quit · space pause · ↑ ↓ PgUp PgDn scroll", hidden, columns)
 }
 
-/// A line in reverse.
+/// Returns a line in reverse video.
 fn bar(at_left: &str, at_right: &str, columns: usize) -> Line<'static> {
     let room = columns.saturating_sub(width(at_right));
     let text = left(at_left, room) + &cut(at_right, columns);
@@ -190,7 +190,7 @@ fn metric_rows(Shown { metric, values }: &Shown, columns: usize) -> Vec<Row> {
     rows
 }
 
-/// Type, semantics and units; in few columns with a short name of the type.
+/// Formats type, semantics and units. The type has a short name if there are few columns.
 fn desc_words(desc: &Desc, columns: usize) -> String {
     let ty = match desc.ty {
         ty if columns >= 100 => ty.description().to_owned(),

@@ -1,9 +1,9 @@
-//! Libraries and agents beside PCP's: `cargo bench -p pmda-trace`. Needs PCP with libpcp-trace2-dev and gcc, and root.
+//! Library and agent compared with PCP's: `cargo bench -p pmda-trace`. Needs PCP with libpcp-trace2-dev, gcc, and root.
 //!
-//! Each library traces points to each agent, in turns, so that a machine that becomes slower meanwhile is slower for
-//! all. The time is that of the application, the CPU that of the agent's process. All run on one processor: waking
-//! another one costs more than all the rest, and whether it happens is chance. The floor is a process that does nothing
-//! but read what the library sends for a point and write what it waits for.
+//! Each library traces points to each agent. They alternate, so that a change of the machine's speed affects all. The
+//! time is the application's, the CPU time is that of the agent's process. All run on one processor, because waking
+//! another one costs more than the rest, and happens at random. The floor is a process that only reads what the library
+//! sends for a point, and writes the reply.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -21,7 +21,7 @@ use trace::{Options, State, Tag, Trace, Transport};
 
 use common::{Agent, C_AGENT, Marker, ROUNDS, cpu, is_bench, median, peer, told_to};
 
-/// Nanoseconds of a process's CPU, when there is nothing left to do.
+/// The CPU time of a process in nanoseconds, once it is idle.
 fn cpu_at_rest(pid: u32) -> u64 {
     let mut before = cpu(pid);
     loop {
@@ -34,14 +34,14 @@ fn cpu_at_rest(pid: u32) -> u64 {
     }
 }
 
-/// A process that answers twenty bytes to whatever comes.
+/// A process that answers each read with twenty bytes.
 struct Floor {
     process: Child,
     stream: TcpStream,
 }
 
 const AS_FLOOR: &str = "--as-floor";
-/// Bytes of a point with the tag of this bench, and of what is answered.
+/// Bytes of a point with the tag of this bench, and bytes of the answer.
 const POINT: usize = 48;
 const ANSWER: usize = 20;
 
@@ -86,7 +86,7 @@ impl Library {
         Library::Rust { trace, tag: Tag::new("a point").unwrap() }
     }
 
-    /// Traces points, and gives the nanoseconds that the application spends.
+    /// Traces points. Returns the application's time in nanoseconds.
     fn points(&mut self, count: u64) -> f64 {
         match self {
             Library::C(marker) => {
@@ -135,7 +135,7 @@ fn main() {
                 let before = cpu_at_rest(pid);
                 let time = library.points(count) / count as f64;
                 let cpu = (cpu_at_rest(pid) - before) as f64 / count as f64;
-                // The first makes the connection.
+                // The first round includes connecting.
                 if round > 0 {
                     times.push(time);
                     cpus.push(cpu);

@@ -1,5 +1,6 @@
-//! The light transport beside a synchronous point of PCP's library, and as much as two processes can mark:
-//! `cargo bench -p pmda-trace --bench light`. Needs PCP with libpcp-trace2-dev and gcc, and root, for the first part.
+//! The shared-memory transport compared with a synchronous point of PCP's library, and the largest rate of two
+//! processes: `cargo bench -p pmda-trace --bench light`. The first part needs PCP with libpcp-trace2-dev, gcc, and
+//! root.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -16,7 +17,7 @@ use trace::{Options, Tag, Trace};
 use common::{Agent, C_AGENT, Marker, ROUNDS, cpu, is_bench, median, peer, pmid, told_to};
 
 const AS_MARKER: &str = "--as-marker";
-/// Points of C's library in a round, of ours, and of each of two processes.
+/// Points in a round of C's library, in a round of ours, and of each of two processes.
 const POINTS: [u64; 3] = [2_000, 200_000, 50_000_000];
 
 impl Agent {
@@ -27,7 +28,7 @@ impl Agent {
         }
     }
 
-    /// How many records a client has not read, and how many it is told to have missed.
+    /// The numbers of records that a client has not read yet, and that it has missed.
     fn records(&mut self) -> (u64, u64) {
         let values = self.process.values(pmid(1, 0)).unwrap();
         let Some((_, Atom::Event(payload))) = values.iter().next() else { return (0, 0) };
@@ -41,7 +42,7 @@ impl Agent {
     }
 }
 
-/// A process with our library.
+/// Starts a process that traces with our library.
 fn light(directory: &Path) -> Marker {
     Marker::start(Command::new(std::env::current_exe().unwrap()).arg(AS_MARKER).arg(directory))
 }
@@ -64,7 +65,7 @@ fn main() {
     if !is_bench() {
         return;
     }
-    // In memory, as files are.
+    // Files are in `/dev/shm`, as in production.
     let memory = Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let dir = tempfile::tempdir_in(parent).unwrap();
@@ -82,7 +83,7 @@ fn beside_c(dir: &Path) {
         for ((marker, times), points) in markers.iter_mut().zip(&mut times).zip(POINTS) {
             marker.begin(points);
             let time = marker.nanoseconds() / points as f64;
-            // The first makes the connection or the file.
+            // The first round includes making the connection or the file.
             if round > 0 {
                 times.push(time);
             }

@@ -1,4 +1,5 @@
-/* Points with libpcp_trace: the argument names the protocol; for each number that comes, as many, and the nanoseconds. */
+/* Traces points with libpcp_trace. The argument names the protocol. Reads numbers from standard input: for each, traces as
+ * many points, and writes the time in nanoseconds and the number of failures. */
 #include <pcp/trace.h>
 #include <stdio.h>
 #include <string.h>

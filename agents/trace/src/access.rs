@@ -1,4 +1,4 @@
-//! Which hosts may connect, and how often (`-A`).
+//! Host-based access control (`-A`): which hosts may connect, and how many connections each may have.
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
@@ -6,8 +6,10 @@ use std::str::FromStr;
 use pmda::Start;
 use trace::Failure;
 
-/// `allow:HOST:MAX` or `disallow:HOST`. The host is a name, an address, or the beginning of one as in
-/// `10.1.*`; `*` is all. A maximum of 0 is none.
+/// Access specification: `allow:HOST:MAX` or `disallow:HOST`.
+///
+/// The host is a name, an address, or the beginning of an address as in `10.1.*`. `*` stands for all hosts. A maximum
+/// of 0 connections stands for no limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Spec {
     host: String,
@@ -41,11 +43,11 @@ impl FromStr for Spec {
     }
 }
 
-/// The hosts that options name, the most general last.
+/// Access list: rules for hosts, the most specific first.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
     rules: Vec<Rule>,
-    /// This host's addresses: what a client on this host has, whichever it came from.
+    /// Addresses of this host. A client with a loopback address matches rules for any of these.
     own: Vec<Ipv4Addr>,
 }
 
@@ -57,16 +59,16 @@ struct Rule {
     connected: u32,
 }
 
-/// Addresses with the same beginning.
+/// Network of addresses that begin with the same bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Network {
     address: u32,
-    /// How many of the four bytes may be any: the level.
+    /// Number of trailing bytes that may have any value, 0 to 4.
     any: u32,
 }
 
 impl Network {
-    /// `10.1.*` and its like; `None` without a `*` at the end.
+    /// Parses a wildcard such as `10.1.*`. `None` without a `*` at the end.
     fn wildcard(text: &str) -> Option<Result<Network, String>> {
         let prefix = text.strip_suffix('*')?;
         let prefix = prefix.strip_suffix('.').unwrap_or(prefix);
@@ -87,7 +89,8 @@ impl Network {
 }
 
 impl Access {
-    /// Looks the hosts up. An unknown one is an error: a host that was to be kept out would get in.
+    /// Creates the access list, and resolves host names. An unknown host is an error, because ignoring it could admit a
+    /// disallowed host.
     pub(crate) fn new(specs: &[Spec]) -> Start<Access> {
         let mut access = Access::default();
         if specs.is_empty() {
@@ -101,7 +104,7 @@ impl Access {
                 access.add(network, spec)?;
             }
         }
-        // The first that fits is the one that counts.
+        // The first rule that matches applies.
         access.rules.sort_by_key(|rule| rule.network.any);
         Ok(access)
     }
@@ -109,7 +112,7 @@ impl Access {
     fn networks(&self, host: &str) -> Start<Vec<Network>> {
         let exactly = |own: &[Ipv4Addr]| own.iter().map(|a| Network { address: a.to_bits(), any: 0 }).collect();
         match host {
-            // Clients come over IPv4 alone.
+            // The agent listens on IPv4 only.
             "unix" | "unix:" => Ok(Vec::new()),
             _ if host.eq_ignore_ascii_case("localhost") || host == "local" => Ok(exactly(&self.own)),
             _ => match Network::wildcard(host) {
@@ -131,7 +134,7 @@ impl Access {
         Ok(())
     }
 
-    /// Whether a host may connect once more, which counts then.
+    /// Counts another connection of a host, if it may connect.
     pub(crate) fn connect(&mut self, host: Ipv4Addr) -> Result<(), Failure> {
         let own = std::mem::take(&mut self.own);
         let names = if host.is_loopback() { &own[..] } else { std::slice::from_ref(&host) };
@@ -148,7 +151,7 @@ impl Access {
         result
     }
 
-    /// Whether this host may connect at all.
+    /// Whether clients on this host may connect.
     pub(crate) fn allows_own(&mut self) -> bool {
         let allowed = self.connect(Ipv4Addr::LOCALHOST).is_ok();
         if allowed {
@@ -157,7 +160,7 @@ impl Access {
         allowed
     }
 
-    /// A connection of a host has ended.
+    /// Counts a connection of a host as ended.
     pub(crate) fn disconnect(&mut self, host: Ipv4Addr) {
         let names = if host.is_loopback() { &self.own[..] } else { std::slice::from_ref(&host) };
         for rule in self.rules.iter_mut().filter(|rule| names.iter().any(|name| rule.network.has(*name))) {

@@ -1,4 +1,4 @@
-//! A client: what it has sent, and what it is to be sent.
+//! A TCP client: its partial PDU, and acknowledgements that wait to be sent.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -17,43 +17,43 @@ pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     pub(crate) host: Ipv4Addr,
     pub(crate) account: Account,
-    /// The beginning of a PDU.
+    /// The beginning of an incomplete PDU.
     rest: Vec<u8>,
-    /// Acknowledgements that the client has not taken. Nothing is read of it meanwhile.
+    /// Acknowledgements that the client has not read. The agent does not read from the client meanwhile.
     unsent: Vec<u8>,
     pub(crate) asynchronous: bool,
-    /// Not waited for before the next round: its account has had its share of this one.
+    /// Excluded from polling until the next round, because its account has used up its time in this one.
     pub(crate) rests: bool,
-    /// When it goes if nothing comes, in seconds of the server.
+    /// When the connection is closed unless a PDU completes, in seconds of the server.
     pub(crate) due: u32,
-    /// It has not sent a PDU yet.
+    /// The client has not sent a whole PDU yet.
     fresh: bool,
-    /// It has not sent its first PDU, or the rest of one, or not taken its acknowledgements.
+    /// The time limit `pdu-time` applies: the first PDU, the rest of one, or reading acknowledgements is due.
     owes: bool,
 }
 
-/// What is waited for of a client.
+/// The event for which the agent polls a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// Something that it waits to be answered.
+    /// Readable, and the client waits for acknowledgements: it is served promptly.
     ForPrompt,
-    /// Something else.
+    /// Readable, and the client is asynchronous: it is served later.
     ForLater,
-    /// That it takes answers.
+    /// Writable: acknowledgements wait to be sent.
     ToSend,
 }
 
-/// Why a client is left.
+/// Why the agent closes a connection.
 #[derive(Debug)]
 pub(crate) enum Left {
     End,
     Failed(io::Error),
     Nonsense(DecodeError),
-    /// It sends what agents send.
+    /// The client has sent an acknowledgement, which only agents send.
     Ack,
-    /// It has sent or taken nothing for too long.
+    /// A time limit has passed: `pdu-time` or `idle-time`.
     Silent,
-    /// A client of another account has its connection.
+    /// Another account needs the connection.
     GaveWay,
 }
 
@@ -63,7 +63,7 @@ impl From<io::Error> for Left {
     }
 }
 
-/// What all turns share.
+/// Context for serving one client. The buffers are shared by all clients.
 pub(crate) struct Turn<'a> {
     pub(crate) buffer: &'a mut [u8],
     pub(crate) acks: &'a mut Vec<u8>,
@@ -73,7 +73,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Memory for one turn of one client.
+    /// Allocates the buffer for reading from a client.
     pub(crate) fn buffer() -> Box<[u8]> {
         vec![0; protocol::MAX_LEN + READ].into()
     }
@@ -97,7 +97,9 @@ impl Client {
         }
     }
 
-    /// Sends what is to be sent, or else reads; true when the client has sent more.
+    /// Serves the client: sends waiting acknowledgements, or else reads PDUs and passes trace events to `add`.
+    ///
+    /// Returns true when the client may have sent more than was read.
     pub(crate) fn turn(&mut self, turn: &mut Turn<'_>, add: &mut impl FnMut(Account, &Data<'_>)) -> Result<bool, Left> {
         turn.acks.clear();
         let mut more = false;
@@ -116,7 +118,7 @@ impl Client {
         }
         self.fresh &= counted == 0;
         let owes = self.fresh || !self.rest.is_empty() || !self.unsent.is_empty();
-        // What was begun has to be done in time, however many bytes come meanwhile.
+        // Single bytes do not extend the time: only whole PDUs do.
         if counted > 0 || owes != self.owes {
             self.due = turn.after(if owes { turn.limits.pdu_time } else { turn.limits.idle_time });
         }
@@ -124,7 +126,7 @@ impl Client {
         Ok(more)
     }
 
-    /// Reads and takes the PDUs that are whole, several times while there is so much; true when all is read.
+    /// Reads and decodes PDUs, several times while the buffer is filled. Returns true when everything was read.
     fn receive(&mut self, turn: &mut Turn<'_>, add: &mut impl FnMut(&Data<'_>)) -> Result<bool, Left> {
         for _ in 0..READS {
             let (before, free) = turn.buffer.split_at_mut_checked(self.rest.len()).ok_or(Left::End)?;
@@ -140,7 +142,7 @@ impl Client {
             let full = n == free.len();
             let have = self.rest.len() + n;
             self.take(turn.buffer.get(..have).unwrap_or_default(), turn.acks, turn.pid, add)?;
-            // Somebody who waits for answers gets them first.
+            // A client that waits for acknowledgements gets them before more is read.
             if !full || !turn.acks.is_empty() {
                 return Ok(!full);
             }
@@ -170,7 +172,7 @@ impl Client {
     }
 }
 
-/// Writes as much as is taken now.
+/// Writes as many bytes as the socket accepts now. Returns their number.
 fn write(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
     if bytes.is_empty() {
         return Ok(0);

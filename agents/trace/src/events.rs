@@ -1,4 +1,4 @@
-//! Event records: each transaction and point, with its fields and what it is a part of.
+//! Event records of trace events, with fields and parents: the metrics and their queue.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -35,15 +35,15 @@ const PARENT: Item = Item::new(CLUSTER, 15);
 pub(crate) const PROCESS: Item = Item::new(CLUSTER, 16);
 const FIELD: Item = Item::new(CLUSTER, 17);
 
-/// Bytes of records that wait for clients; when they are used up the oldest give way.
+/// Most bytes of records that wait for clients. Beyond it the oldest are dropped.
 const MEMORY_LIMIT: usize = 4 << 20;
-/// As many cells of a process are read at once: more than the queue has room for.
+/// Most cells that are read of a process at a time: more than the queue can hold.
 const AT_ONCE: u64 = 1 << 15;
-/// As many records of TCP are put aside at once.
+/// Most records of TCP clients that wait to be sorted.
 const MOST_PENDING: usize = 1 << 12;
-/// As many records count as lost before one, at most: a process may say that there were any number.
+/// Most missed records that one record can report: a hostile file may claim any number.
 const MOST_MISSED: u32 = 1 << 26;
-/// Bits of a record's own identifier that go into the one of the host.
+/// Bits of the process's own identifier in an identifier that is unique on the host. The process is above them.
 const ID_BITS: u32 = 42;
 
 /// The event metrics and their queue.
@@ -54,27 +54,27 @@ pub(crate) struct Events {
     fields: Fields,
     filters: Rc<RefCell<Fair>>,
     refused: LeftOut,
-    /// Records of all processes, to be sorted.
+    /// Records that wait to be sorted by time, of all processes and clients.
     pending: Vec<Pending>,
     missed: u64,
     turns: Turns,
     start: Instant,
     forget_time: Duration,
-    /// When fields were looked for last that are to be forgotten, in seconds since the start.
+    /// When unused fields were last removed, in seconds since the start.
     swept: u32,
 }
 
-/// What accounts have put into the queue in this second: one that puts more than its part takes no room from others.
+/// Bytes that accounts have put into the queue in the current second. None can use more than its share.
 #[derive(Debug, Default)]
 struct Turns {
     second: u32,
     spent: HashMap<Account, usize>,
-    /// Accounts in the second before.
+    /// Number of accounts in the previous second.
     before: usize,
 }
 
 impl Turns {
-    /// Whether an account may put so much into the queue now, which counts then. One alone may put anything.
+    /// Charges an account for `size` bytes in the queue, if its share has room. A single account has no limit.
     fn take(&mut self, second: u32, account: Account, size: usize) -> bool {
         if second != self.second {
             self.before = if second == self.second + 1 { self.spent.len() } else { 0 };
@@ -94,7 +94,7 @@ struct Pending {
     account: Account,
     time: u64,
     flags: EventFlags,
-    /// How many of its thread came before it, and were overwritten.
+    /// Number of earlier records of its lane that were overwritten before they could be read.
     missed: u32,
     kind: Kind,
     tag: String,
@@ -166,7 +166,7 @@ impl Events {
             names,
             fields: Fields::new(format!("{prefix}.event.field"), limits),
             filters: Rc::new(RefCell::new(Fair::new(limits.filters, limits.filters))),
-            refused: LeftOut::new(format_args!("filters of event records, {} in all", limits.filters)),
+            refused: LeftOut::new(format_args!("filters of event records, at most {} in all", limits.filters)),
             pending: Vec::new(),
             missed: 0,
             turns: Turns::default(),
@@ -221,9 +221,9 @@ impl Events {
         Ok(())
     }
 
-    /// Room for a filter of a client of pmcd, as long as it is there.
+    /// Reserves a filter for a client of pmcd, if there is one left. Dropping the token releases it.
     fn filter_of(&mut self, account: Account) -> Option<Token> {
-        // A filter that somebody else has set is not taken away: it would let all records pass.
+        // No account loses a filter to another one: without it, its client would get all records.
         let has_room = self.filters.borrow().room(account, 1) == Room::Free;
         if !has_room {
             self.refused.add(account, 1);
@@ -231,17 +231,17 @@ impl Events {
         has_room.then(|| Token::new(&self.filters, account))
     }
 
-    /// Filters, and fields, that had no room.
+    /// The number of filters that were refused, and of fields that got no metric.
     pub(crate) fn left_out(&self) -> [u64; 2] {
         [self.refused.count(), self.fields.left_out()]
     }
 
-    /// Whether somebody reads records.
+    /// Whether any client reads records.
     pub(crate) fn are_wanted(&self) -> bool {
         self.queue.clients() > 0
     }
 
-    /// What has come over TCP.
+    /// Adds a trace event of a TCP client, if any client reads records.
     #[inline]
     pub(crate) fn add(&mut self, account: Account, data: &Data<'_>) {
         if self.are_wanted() {
@@ -252,19 +252,19 @@ impl Events {
         }
     }
 
-    /// Takes the records of a process that are new. Its number is 0 if it is not known.
+    /// Reads new records from the file of a process. `process` is 0 if the identifier is not known on this host.
     pub(crate) fn read(&mut self, account: Account, reader: &mut Reader, process: u32) -> Result<(), ReadError> {
         let limit = AT_ONCE / reader.lanes().max(1) as u64;
         let pending = &mut self.pending;
         reader.records(limit, |kind, tag, record| pending.push(Pending::new(account, process, kind, tag, record)))?;
-        // Those of all files are sorted together, unless they are more than ever wait for clients.
+        // Records of all files are sorted together, unless there are more than the queue can hold.
         if self.pending.len() as u64 > AT_ONCE {
             self.publish();
         }
         Ok(())
     }
 
-    /// Puts what was taken where clients find it, in the order of time.
+    /// Puts pending records into the queue, in the order of time.
     pub(crate) fn publish(&mut self) {
         let second = u32::try_from(self.start.elapsed().as_secs()).unwrap_or(u32::MAX);
         self.forget(second);
@@ -272,7 +272,7 @@ impl Events {
         pending.sort_by_key(|record| record.time);
         let (wall, clock) = (SystemTime::now(), now());
         for record in pending.drain(..) {
-            // A process may say any time; none is yet to come.
+            // A file may have any time, but no record may be in the future.
             let time = wall.checked_sub(Duration::from_nanos(clock.saturating_sub(record.time)));
             let time = time.unwrap_or(wall).into();
             if self.turns.take(second, record.account, record.size()) {
@@ -284,7 +284,7 @@ impl Events {
         self.pending = pending;
     }
 
-    /// Gives back the metrics of fields that have not come for long.
+    /// Removes metrics of fields that were not used for long.
     fn forget(&mut self, now: u32) {
         self.refused.flush();
         let forget = u32::try_from(self.forget_time.as_secs()).unwrap_or(u32::MAX);
@@ -315,7 +315,7 @@ impl Events {
         let flag = |present: bool, flag| if present { flag } else { EventFlags(0) };
         let flags = record.flags.union(flag(own.is_some(), EventFlags::ID));
         let flags = flags.union(flag(parent.is_some(), EventFlags::PARENT));
-        // Those that the flags are about come first.
+        // The parameters that the flags announce, identifier and parent, come first.
         let params = own.map(|id| (ID, id.into())).into_iter().chain(parent.map(|parent| (PARENT, parent.into())));
         let params = params.chain([(TAG, record.tag.as_str().into()), (KIND, kind_name(record.kind).into())]);
         let params = params.chain(record.duration.map(|duration| (DURATION, duration.into())));
@@ -324,12 +324,12 @@ impl Events {
         let params = params.chain(fields.iter().map(|(item, value)| (*item, value.as_ref().into())));
         self.lose(time, record.missed);
         if let Err(e) = self.queue.push(time, flags, params) {
-            warn!("event record: {e}");
+            warn!("event record dropped: {e}");
         }
     }
 }
 
-/// As in the names of metrics.
+/// The name of a kind, as in names of metrics.
 pub(crate) const fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Transact => "transact",
@@ -364,7 +364,7 @@ impl Pending {
         }
     }
 
-    /// Bytes in the queue, about.
+    /// Approximate size in the queue, in bytes.
     fn size(&self) -> usize {
         let fields: usize = self.fields.iter().map(|(key, value)| 24 + key.len() + value.len()).sum();
         160 + self.tag.len() + fields
@@ -398,11 +398,11 @@ mod tests {
     fn who_puts_much_into_the_queue_takes_no_room_from_others() {
         let [one, two] = [1, 2].map(Account::User);
         let mut turns = Turns::default();
-        // Alone it may have all.
+        // A single account has no limit.
         assert!((0..10).all(|_| turns.take(1, one, MEMORY_LIMIT)));
         assert!(turns.take(1, two, MEMORY_LIMIT / 4));
         assert!(!turns.take(1, one, 1) && turns.take(1, two, MEMORY_LIMIT / 4) && !turns.take(1, two, 1));
-        // In the next second others are expected again.
+        // In the next second room is kept for the accounts of this one.
         assert!(turns.take(2, one, MEMORY_LIMIT / 2) && !turns.take(2, one, 1));
         assert!(turns.take(2, two, MEMORY_LIMIT / 2));
         assert!((0..10).all(|_| turns.take(9, one, MEMORY_LIMIT)));

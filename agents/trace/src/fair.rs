@@ -1,4 +1,4 @@
-//! A budget that accounts share fairly.
+//! Budgets that accounts share fairly.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,8 +7,10 @@ use pmda::limits::Budget;
 
 use crate::limits::Account;
 
-/// A budget of which each account may use as much as is there. When it is used up, an account that uses less than the
-/// one that uses most gets some of that one's: what one account has used up is never missing to the others.
+/// Budget that accounts share fairly.
+///
+/// Each account may use all that is free. When nothing is free, an account gets a part from the account that uses most,
+/// if it uses less itself. So no account can use up the share of others.
 #[derive(Debug)]
 pub(crate) struct Fair {
     limit: usize,
@@ -18,17 +20,19 @@ pub(crate) struct Fair {
     largest: Option<(Account, usize)>,
 }
 
-/// The answer to an account that wants more.
+/// Whether an account can use more of a budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
+    /// The amount is free.
     Free,
-    /// There is room when another account has given back as much, or more.
+    /// The amount is free after this account has given back this much.
     From(Account, usize),
+    /// The account has used up its share.
     None,
 }
 
 impl Fair {
-    /// A budget in all and for each account.
+    /// Creates a budget with limits for all accounts together and for each.
     pub(crate) fn new(limit: usize, each: usize) -> Fair {
         Fair { limit, each, used: 0, accounts: HashMap::new(), largest: None }
     }
@@ -37,13 +41,13 @@ impl Fair {
         self.accounts.get(&account).copied().unwrap_or(0)
     }
 
-    /// How many accounts use something.
+    /// The number of accounts that use something.
     #[cfg(test)]
     pub(crate) fn accounts(&self) -> usize {
         self.accounts.len()
     }
 
-    /// Whether there is room for `more` of an account.
+    /// Whether an account can use `more` of the budget.
     pub(crate) fn room(&self, account: Account, more: usize) -> Room {
         let own = self.of(account).saturating_add(more);
         if own > self.each || more > self.limit {
@@ -53,7 +57,7 @@ impl Fair {
             return Room::Free;
         }
         match self.largest {
-            // A part of the difference at once: what gives way may be costly to find.
+            // At least a quarter of the difference at a time, because finding what gives way is costly.
             Some((largest, most)) if most > own => Room::From(largest, more.max((most - own) / 4)),
             _ => Room::None,
         }
@@ -82,7 +86,7 @@ impl Fair {
     }
 }
 
-/// What a budget leaves out. What an account does many times in a row is told to the log once.
+/// Counts what a budget has left out, and logs it. Consecutive reports about one account are merged.
 #[derive(Debug)]
 pub(crate) struct LeftOut {
     budget: Budget,
@@ -90,7 +94,7 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
-    /// Of a budget with these words in the log.
+    /// Creates a counter. Its log lines begin with `what`.
     pub(crate) fn new(what: impl fmt::Display) -> LeftOut {
         LeftOut { budget: Budget::new(what.to_string()), pending: None }
     }
@@ -106,7 +110,7 @@ impl LeftOut {
         }
     }
 
-    /// Tells what has not been told.
+    /// Reports what is pending to the log.
     pub(crate) fn flush(&mut self) {
         if let Some((account, count)) = self.pending.take() {
             self.budget.leave_out(&account, count);
@@ -122,7 +126,7 @@ impl LeftOut {
 mod tests {
     use super::*;
 
-    /// Takes all that an account gets, with what others give back.
+    /// Uses as much as an account can get. Other accounts give back what is needed.
     fn take_all(fair: &mut Fair, account: Account) -> usize {
         loop {
             match fair.room(account, 1) {
@@ -138,7 +142,7 @@ mod tests {
         let mut fair = Fair::new(1200, 1000);
         let accounts = [1, 2, 3, 4].map(Account::User);
         assert_eq!(accounts.map(|account| take_all(&mut fair, account))[0], 1000);
-        // Those that had to give back have as much as is free, and nobody has much more than another one.
+        // Accounts that had to give back may use what is free. In the end all use about the same.
         for account in accounts {
             take_all(&mut fair, account);
         }

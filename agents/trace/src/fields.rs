@@ -1,4 +1,4 @@
-//! The metrics of fields of event records: one for each key, as long as it is used.
+//! Metrics of fields of event records: one metric for each key that is in use.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,11 +10,11 @@ use crate::fair::{Fair, LeftOut, Room};
 use crate::limits::{Account, Limits};
 use crate::names::shown;
 
-/// The cluster of the first fields.
+/// Cluster of the first fields.
 pub(crate) const CLUSTER: u16 = 2;
-/// The first of the clusters of others.
+/// First of the clusters of further fields.
 const CLUSTERS: u16 = 16;
-/// Longest key that has a metric, in bytes.
+/// Longest key that gets a metric, in bytes.
 const MAX_KEY: usize = 64;
 
 /// The metrics of all fields, which filters share.
@@ -27,25 +27,25 @@ struct Known {
     keys: HashMap<Box<str>, Field>,
     used: Fair,
     left_out: LeftOut,
-    /// Metrics so far: a PMID is never that of another field, which archives may have.
+    /// Metrics created so far. A PMID is never reused, because archives may have it for another field.
     number: u32,
 }
 
 #[derive(Debug)]
 struct Field {
-    /// None where another key has the name.
+    /// `None` if another key has the same metric name.
     item: Option<Item>,
     account: Account,
-    /// When it has come last, in seconds.
+    /// Last use, in seconds since the agent's start.
     used: u32,
 }
 
-/// A field that has come.
+/// Occurrence of a field in an event record.
 #[derive(Clone, Copy)]
 pub(crate) struct Come<'a> {
     pub(crate) key: &'a str,
     pub(crate) account: Account,
-    /// In seconds.
+    /// In seconds since the agent's start.
     pub(crate) now: u32,
 }
 
@@ -55,22 +55,22 @@ pub(crate) fn is_own(item: Item) -> bool {
 
 impl Fields {
     pub(crate) fn new(prefix: String, limits: &Limits) -> Fields {
-        let left_out = LeftOut::new(format_args!("metrics of fields, {} in all", limits.fields));
+        let left_out = LeftOut::new(format_args!("metrics of fields, at most {} in all", limits.fields));
         let used = Fair::new(limits.fields, limits.fields);
         Fields(Rc::new(RefCell::new(Known { prefix, keys: HashMap::new(), used, left_out, number: 0 })))
     }
 
-    /// The metric of a key, if it has one.
+    /// The metric of a key, if there is one.
     pub(crate) fn find(&self, key: &str) -> Option<Item> {
         self.0.borrow().keys.get(key)?.item
     }
 
-    /// Fields for which there was no metric.
+    /// The number of fields that got no metric.
     pub(crate) fn left_out(&self) -> u64 {
         self.0.borrow().left_out.count()
     }
 
-    /// The metric of a field that has come, made if it is new and its account has room for it.
+    /// The metric of a field. Creates it if the key is new, and the account has room for it.
     pub(crate) fn item(&self, come: Come<'_>, names: &mut Dynamic) -> Option<Item> {
         let mut known = self.0.borrow_mut();
         if let Some(field) = known.keys.get_mut(come.key) {
@@ -80,7 +80,7 @@ impl Fields {
         known.insert(come, names)
     }
 
-    /// Removes the metrics that have not come since then.
+    /// Removes the metrics of fields that were not used since `since`, in seconds since the agent's start.
     pub(crate) fn forget(&self, since: u32, names: &mut Dynamic) {
         let mut known = self.0.borrow_mut();
         known.left_out.flush();
@@ -116,7 +116,7 @@ impl Known {
         item
     }
 
-    /// Removes metrics of an account, of those that have not come for longest.
+    /// Removes the `count` metrics of an account that were unused for longest.
     fn give_back(&mut self, account: Account, count: usize, names: &mut Dynamic) {
         let of_account = self.keys.iter().filter(|(_, field)| field.account == account);
         let mut oldest: Vec<(u32, Box<str>)> = of_account.map(|(key, field)| (field.used, key.clone())).collect();
@@ -140,7 +140,7 @@ impl Known {
     }
 }
 
-/// The PMID of the n-th field.
+/// The item of the field with this number, counted from 0. `None` after some four million.
 fn item(number: u32) -> Option<Item> {
     let per_cluster = u32::from(Item::MAX_ITEM) + 1;
     let cluster = match u16::try_from(number / per_cluster).ok()? {
@@ -150,7 +150,7 @@ fn item(number: u32) -> Option<Item> {
     Item::try_new(cluster, u16::try_from(number % per_cluster).ok()?)
 }
 
-/// A component of a metric's name.
+/// The component of a metric's name for a key: characters that are not allowed become `_`.
 fn name_of(key: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let name: String = key.chars().map(|c| if fits(c) { c } else { '_' }).collect();
@@ -164,7 +164,7 @@ mod tests {
     const ONE: Account = Account::User(1);
     const TWO: Account = Account::User(2);
 
-    /// An agent that has nothing but fields.
+    /// An agent that has only metrics of fields.
     struct Own {
         names: Dynamic,
     }
@@ -199,7 +199,7 @@ mod tests {
             (0..1000).for_each(|n| _ = come(&format!("hostile{n}"), ONE, 1, names));
             assert_eq!((names.len(), fields.left_out()), (100, 900));
             assert!(come("honest", TWO, 1, names).is_some());
-            // The name of another key's metric is not free.
+            // Both keys have the same metric name: the second one gets no metric.
             assert!(come("honest?", TWO, 1, names).is_some() && come("honest!", TWO, 1, names).is_none());
             assert!((70..=100).contains(&names.len()), "{}", names.len());
         });

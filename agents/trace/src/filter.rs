@@ -1,4 +1,4 @@
-//! What a client wants of the event records.
+//! Filters with which clients of pmcd select event records.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,17 +17,17 @@ const MAX_LEN: usize = 1024;
 /// Most conditions of a filter, and most that are regular expressions.
 const MAX_CONDITIONS: usize = 16;
 const MAX_PATTERNS: usize = 4;
-/// Bytes that a regular expression may take when it is compiled, and when it is used.
+/// Most bytes of a compiled regular expression, and of its cache during matching.
 const PATTERN_SIZE: usize = 256 << 10;
 
-/// Conditions, all of which a record meets.
+/// Filter: a record must meet all conditions.
 #[derive(Debug)]
 pub(crate) struct Filter {
     conditions: Vec<(Key, Test)>,
     _token: Token,
 }
 
-/// Room for a filter, which is given back with it.
+/// Reservation of a filter in the budget of its account, released on drop.
 #[derive(Debug)]
 pub(crate) struct Token {
     filters: Rc<RefCell<Fair>>,
@@ -47,14 +47,14 @@ impl Drop for Token {
     }
 }
 
-/// What a condition is about.
+/// The part of a record that a condition tests.
 #[derive(Debug)]
 enum Key {
     Tag,
     Kind,
     Process,
     Longer,
-    /// A field, whether it has a metric yet or not.
+    /// A field by its key. It may have no metric yet.
     Field(Box<str>),
 }
 
@@ -63,27 +63,27 @@ enum Test {
     Text(Box<str>),
     Pattern(Regex),
     Number(u64),
-    /// Nanoseconds.
+    /// Shortest duration, in nanoseconds.
     AtLeast(u64),
 }
 
 impl Filter {
-    /// Conditions with semicolons between: `tag=look up; longer=0.01; user~^a`.
+    /// Parses conditions with semicolons between, such as `tag=look up; longer=0.01; user~^a`.
     pub(crate) fn parse(text: &str, token: Token) -> Result<Filter, String> {
         if text.len() > MAX_LEN {
-            return Err(format!("{} bytes: {MAX_LEN} are the most", text.len()));
+            return Err(format!("filter of {} bytes: at most {MAX_LEN} are allowed", text.len()));
         }
         let conditions = text.split(';').filter(|condition| !condition.trim().is_empty());
         let conditions: Vec<_> = conditions.map(|condition| parse(condition.trim())).collect::<Result<_, _>>()?;
         let patterns = conditions.iter().filter(|(_, test)| matches!(test, Test::Pattern(_))).count();
         if conditions.len() > MAX_CONDITIONS || patterns > MAX_PATTERNS {
-            let most = format!("{MAX_CONDITIONS} conditions and {MAX_PATTERNS} regular expressions are the most");
-            return Err(format!("{} and {patterns}: {most}", conditions.len()));
+            let most = format!("at most {MAX_CONDITIONS} and {MAX_PATTERNS} are allowed");
+            return Err(format!("{} conditions and {patterns} regular expressions: {most}", conditions.len()));
         }
         Ok(Filter { conditions, _token: token })
     }
 
-    /// Whether a record meets all of them.
+    /// Whether a record meets all conditions.
     pub(crate) fn passes(&self, event: &Event, fields: &Fields) -> bool {
         let item = |key: &Key| match key {
             Key::Tag => Some(TAG),
@@ -159,7 +159,7 @@ mod tests {
             assert!(parse(bad, &filters).is_err(), "{bad}");
         }
         drop(filter);
-        // Room is given back with a filter, and by one that is none.
+        // Filters that were dropped, or that could not be parsed, are released.
         assert_eq!(filters.borrow().of(Account::User(1)), 0);
     }
 

@@ -1,15 +1,15 @@
-//! An agent that exports what applications mark with the library `pcp-trace`, or with libpcp_trace: the
-//! counterpart of pmdatrace(1).
+//! Agent that exports the trace events of applications: the counterpart of pmdatrace(1). Applications use the library
+//! `pcp-trace`, or `libpcp_trace`.
 //!
-//! Applications connect to a port, and send names of transactions, points, observations and counters. Each
-//! name is an instance. Counts and last values are there at once; rates and times are of the last complete
-//! parts of a period.
+//! Applications connect to a TCP port, and send trace events: transactions, points, observations and counter values.
+//! Each tag is an instance. Counts and last values change at once. Rates and times cover the last complete parts
+//! (buckets) of a period.
 //!
-//! The daemon serves clients at any time, in its one thread. A shared object serves them while pmcd asks it
-//! something: an application that traces synchronously waits for that.
+//! The daemon serves TCP clients at any time, in its only thread. A shared object serves them only during requests of
+//! pmcd: an application that traces synchronously waits until then.
 //!
-//! Applications on the same host need no connection: they write into mapped files (see [`trace::light`]), which count in
-//! the same metrics, and of which there are event records.
+//! Applications on the same host can write into mapped files instead (shared memory: [`trace::light`]). These count in
+//! the same metrics, and also provide event records.
 
 mod access;
 mod client;
@@ -53,7 +53,7 @@ use processes::Processes;
 use server::Server;
 use tags::{Tags, Window};
 
-/// Agent trace.
+/// Agent `trace`: pmcd's side of application tracing.
 #[derive(Debug)]
 pub struct Trace {
     options: Options,
@@ -62,13 +62,13 @@ pub struct Trace {
     tags: Tags,
     server: Option<Server>,
     directory: PathBuf,
-    /// Where the directory for files is made.
+    /// Parent of the directory of files.
     base: PathBuf,
     processes: Option<Processes>,
     events: Events,
 }
 
-/// What the agent waits for.
+/// Keys of the event sources that the agent waits for.
 const PROMPT: usize = 0;
 const LATER: usize = 1;
 const HANGUP: usize = 2;
@@ -114,15 +114,15 @@ impl Agent for Trace {
         Ok(())
     }
 
-    /// What clients have sent before a request, and processes have marked, counts in its answer.
+    /// Counts all trace events up to the request before it is answered.
     fn refresh(&mut self, request: Request, _: Client) -> Result {
         self.serve(|server, counts, now| {
             server.serve_prompt(now, &mut |account, data| counts.add(account, data));
             server.serve_later(now, &mut |account, data| counts.add(account, data));
-            // Without a daemon there is no other time for it.
+            // A shared object is called for requests only.
             server.serve_due(now, &mut |account, data| counts.add(account, data));
         });
-        // A store may be a reset.
+        // A store may be a reset, which must clear earlier trace events of files as well.
         if matches!(request, Request::Fetch | Request::Instance(_) | Request::Store) {
             self.read();
         }
@@ -160,7 +160,7 @@ impl Agent for Trace {
                 info!("debug options set to {text}");
                 Ok(())
             }
-            // As PCP's agent says of the others.
+            // PCP's agent returns this error for all other metrics.
             _ => Err(Error::PMID),
         }
     }
@@ -208,7 +208,7 @@ impl Agent for Trace {
     }
 }
 
-/// Where it goes what clients send.
+/// The parts of the agent that count trace events of TCP clients.
 struct Counts<'a> {
     tags: &'a mut Tags,
     events: &'a mut Events,
@@ -232,16 +232,17 @@ impl Trace {
         }
     }
 
-    /// Without PCP's directory nobody looks for it.
+    /// Logs that files of processes cannot be read. Without PCP's run directory no process makes one: a debug line
+    /// then.
     fn say_no_files(&self, e: &std::io::Error) {
         let directory = self.directory.display();
         match e.kind() {
-            std::io::ErrorKind::NotFound => debug!("{directory}: {e}: no files are read"),
-            _ => warn!("{directory}: {e}: no files are read"),
+            std::io::ErrorKind::NotFound => debug!("{directory}: {e}: applications can trace over TCP only"),
+            _ => warn!("{directory}: {e}: applications can trace over TCP only"),
         }
     }
 
-    /// Takes what processes have marked.
+    /// Reads all files of processes, and publishes event records.
     fn read(&mut self) {
         let Trace { tags, processes, events, .. } = self;
         tags.set_now(Instant::now());
@@ -258,7 +259,7 @@ impl Trace {
         [of_server(|s| &s.refused), of_server(|s| &s.silent), names.count(), values.count(), filters, fields]
     }
 
-    /// Looks for new files, and takes what processes have marked if it is time.
+    /// Looks for new files, and reads all files if that is due.
     fn go_on(&mut self) {
         let Trace { tags, processes, events, .. } = self;
         tags.set_now(Instant::now());
@@ -278,12 +279,14 @@ impl Trace {
 /// Readable after a SIGHUP.
 static HANGUPS: OnceLock<Hangups> = OnceLock::new();
 
-/// For a process that is nothing but the agent: as many connections as the system allows, and a list of
-/// the clients in the log on SIGHUP.
+/// Prepares a process that runs only this agent, before `pmda::main`.
+///
+/// Raises the soft limit of open files to the hard one, and with it the default limits of connections. SIGHUP lists the
+/// clients in the log from then on.
 pub fn own_process() {
     limits::set_alone();
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap_or_else(|e| warn!("number of descriptors: {e}"));
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap_or_else(|e| warn!("limit of open files not raised: {e}"));
     }
     if let Ok(hangups) = Hangups::catch() {
         let _ = HANGUPS.set(hangups);

@@ -1,4 +1,4 @@
-//! Metrics of the light transport itself.
+//! Metrics about the shared-memory transport.
 
 use pmda::prelude::*;
 

@@ -1,6 +1,6 @@
-//! The budgets of the agent: how much clients, users and hosts may use, in all and each.
+//! The budgets of the agent: how much clients, users and hosts may use, each and together.
 //!
-//! README.md has the table of the budgets, [`Limits`] their defaults. Accounts share them fairly:
+//! `README.md` has a table of the budgets, [`Limits`] has their defaults. Accounts share them fairly:
 //! [`Fair`](crate::fair::Fair).
 
 use std::fmt;
@@ -12,12 +12,12 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit};
 use pmda::prelude::*;
 
-/// The account that pays for what a client uses.
+/// Account that is charged for what a client or a file uses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Account {
     /// A user of this host.
     User(u32),
-    /// Another host; or this one, for clients whose user is not known.
+    /// Another host, or this host for clients whose user is unknown.
     Host(Ipv4Addr),
 }
 
@@ -30,30 +30,30 @@ impl fmt::Display for Account {
     }
 }
 
-/// How much may be used. `--limit NAME=NUMBER` changes each.
+/// The limits of all budgets. `--limit NAME=NUMBER` changes one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Limits {
-    /// Connections over TCP, of all clients.
+    /// TCP connections of all clients.
     pub(crate) connections: usize,
-    /// Connections of one user or host.
+    /// TCP connections of one user or host.
     pub(crate) connections_each: usize,
-    /// Time in which a client has to send its first PDU, to complete each PDU, and to take an acknowledgement.
+    /// Time in which a client must send its first PDU, complete a PDU, or read its acknowledgements.
     pub(crate) pdu_time: Duration,
     /// Time without a PDU after which a connection is closed.
     pub(crate) idle_time: Duration,
-    /// Names of tags of all kinds, of up to 56 bytes each. A longer one counts as its part of that.
+    /// Names of tags of all kinds, of up to 56 bytes each. A longer name counts as more than one.
     pub(crate) names: usize,
-    /// Names of tags that one user or host has brought.
+    /// Names of tags that one user or host has introduced.
     pub(crate) names_each: usize,
-    /// Time without a mark after which the name of a tag or of a field is given back.
+    /// Time without use after which a tag, or the metric of a field, is removed.
     pub(crate) forget_time: Duration,
     /// Files of processes on this host.
     pub(crate) files: usize,
-    /// Files of one user, and of its subordinate users.
+    /// Files of one user and its subordinate users.
     pub(crate) files_each: usize,
-    /// Files that stay open. More are opened for each look.
+    /// Files that stay open. Others are opened each time they are read.
     pub(crate) open_files: usize,
-    /// Bytes of memory for what files hold: of all, of one user's, and of one.
+    /// Memory for the contents of files in bytes: of all files, of one user's files, and of one file.
     pub(crate) memory: usize,
     pub(crate) memory_each: usize,
     pub(crate) file_memory: usize,
@@ -63,10 +63,10 @@ pub(crate) struct Limits {
     pub(crate) filters: usize,
 }
 
-/// Whether this process is nothing but the agent.
+/// Whether this process runs only the agent.
 static ALONE: AtomicBool = AtomicBool::new(false);
 
-/// Allows as much as a process may use that is nothing but the agent. In pmcd's own process descriptors are pmcd's.
+/// Sets the defaults for a process that runs only the agent: it may use more descriptors than a shared object in pmcd.
 pub(crate) fn set_alone() {
     ALONE.store(true, Relaxed);
 }
@@ -109,7 +109,7 @@ pub(crate) struct Setting {
 
 type Set = fn(&mut Limits, u64);
 
-/// The names that the option knows.
+/// The names that `--limit` accepts.
 const NAMES: [(&str, Set); 15] = [
     ("connections", |limits, n| limits.connections = count(n)),
     ("connections-each", |limits, n| limits.connections_each = count(n)),
@@ -136,16 +136,16 @@ impl FromStr for Setting {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Setting, String> {
-        let (name, value) = text.split_once('=').ok_or_else(|| format!("--limit {text}: NAME=NUMBER expected"))?;
+        let (name, value) = text.split_once('=').ok_or_else(|| format!("--limit {text}: NAME=NUMBER is expected"))?;
         let known = NAMES.into_iter().find(|known| known.0 == name);
-        let (_, set) = known.ok_or_else(|| format!("--limit {text}: there is no limit of this name"))?;
+        let (_, set) = known.ok_or_else(|| format!("--limit {text}: unknown limit"))?;
         let value = value.parse::<u32>().map_err(|_| format!("--limit {text}: a number is expected"))?;
         Ok(Setting { set, value: value.into() })
     }
 }
 
 impl Limits {
-    /// The defaults, with some of them changed.
+    /// The default limits, with these changes.
     pub(crate) fn new(settings: &[Setting]) -> Limits {
         let mut limits = Limits::default();
         settings.iter().for_each(|setting| (setting.set)(&mut limits, setting.value));
@@ -153,12 +153,12 @@ impl Limits {
     }
 }
 
-/// What limits have left out so far, in the order of [`METRICS`].
+/// Numbers of things that limits have left out so far, in the order of [`METRICS`].
 pub(crate) type Counts = [u64; METRICS.len()];
 
 const CLUSTER: u16 = 4;
 
-/// The metrics below `control.limits`, and what they count.
+/// The metrics below `control.limits`: name, one-line help, and help text.
 const METRICS: [(&str, &str, &str); 6] = [
     (
         "connections",

@@ -1,4 +1,4 @@
-//! The daemon.
+//! The daemon `pmdatrace`.
 
 fn main() -> std::process::ExitCode {
     pmda_trace::own_process();

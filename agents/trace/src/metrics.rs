@@ -1,4 +1,4 @@
-//! The metrics: names, types and units are those of PCP's agent.
+//! The metrics of tags and of the agent itself. Names, types and units are those of PCP's agent.
 
 use pmda::prelude::*;
 use trace::protocol::Kind;
@@ -13,7 +13,7 @@ const INTERVAL: Item = Item::new(0, 12);
 const BUCKETS: Item = Item::new(0, 13);
 const PORT: Item = Item::new(0, 14);
 
-/// What is exported of each tag of a kind.
+/// Metric of each tag of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Field {
     Count,
@@ -50,7 +50,7 @@ pub(crate) fn kind_of(serial: Serial) -> Option<Kind> {
     Kind::ALL.into_iter().find(|kind| indom(*kind) == serial)
 }
 
-/// The name in metrics, what one is called, and the function that marks it.
+/// For a kind: its name in metrics, its noun in help texts, and the C function that traces it.
 fn words(kind: Kind) -> (&'static str, &'static str, &'static str) {
     match kind {
         Kind::Transact => ("transact", "transaction", "pmtracebegin(3)"),

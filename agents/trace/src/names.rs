@@ -1,12 +1,13 @@
-//! Names of tags, made fit to be shown: clients may send any bytes.
+//! Names of tags as they are exported: clients may send any bytes, which must not act on a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Returns the name under which a tag is exported: its text, with `\xHH` for each byte that is no UTF-8, or a part of a
-/// character that would act on a terminal (control characters, changes of direction, characters without width).
+/// Returns the name under which a tag is exported: its text, with some bytes escaped as `\xHH`.
 ///
-/// Two tags never have the same name: a backslash that would begin such a sequence by itself becomes `\x5c`.
+/// These are bytes that are not UTF-8, and characters that act on a terminal: control characters, changes of direction,
+/// and characters without width. Different tags have different names: a backslash that begins such a sequence in the
+/// tag is escaped as `\x5c`.
 pub(crate) fn shown(tag: &[u8]) -> Cow<'_, str> {
     match str::from_utf8(tag) {
         Ok(text) if is_fit(text) => text.into(),
@@ -14,7 +15,7 @@ pub(crate) fn shown(tag: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Returns a text of any number of lines, with the same sequences.
+/// Returns a text of several lines, with bytes escaped as by [`shown`], except newlines and tabs.
 pub(crate) fn shown_lines(text: &[u8]) -> Cow<'_, str> {
     match str::from_utf8(text) {
         Ok(text) if text.char_indices().all(|(at, c)| is_in_lines(c, &text[at..])) => text.into(),
@@ -23,7 +24,7 @@ pub(crate) fn shown_lines(text: &[u8]) -> Cow<'_, str> {
 }
 
 fn is_fit(text: &str) -> bool {
-    // Most tags are letters, digits and spaces.
+    // The fast path: most tags are printable ASCII.
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'[' | b']'..=b'~');
     text.as_bytes().iter().all(is_plain) || text.char_indices().all(|(at, c)| is_fit_char(c, &text[at..]))
 }
@@ -32,7 +33,7 @@ fn is_in_lines(c: char, rest: &str) -> bool {
     matches!(c, '\n' | '\t') || is_fit_char(c, rest)
 }
 
-/// Whether a character, with which `rest` begins, is shown as it is.
+/// Whether the character `c`, with which `rest` begins, is exported without escaping.
 fn is_fit_char(c: char, rest: &str) -> bool {
     match c {
         '\\' => !begins_sequence(rest.as_bytes()),

@@ -1,4 +1,4 @@
-//! The agent's own options.
+//! Command-line options of this agent.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tracing::warn;
 use crate::access::Spec;
 use crate::limits::Setting;
 
-/// The usage message that PCP's tests look for.
+/// Usage message of PCP's agent, which PCP's tests expect.
 pub(crate) const USAGE: &str = "\
 Usage: pmdatrace [options]
 
@@ -28,7 +28,7 @@ Options:
   -V units    export counter values using the given units
 ";
 
-/// The agent's own options, as PCP's agent has them.
+/// Options of this agent: those of PCP's agent, and `--limit`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     #[arg(short = 'A', allow_hyphen_values = true)]
@@ -47,7 +47,7 @@ pub(crate) struct Options {
     pub(crate) counter: Units,
 }
 
-/// Adds the options. `-U`, elsewhere the user, is `-M` here.
+/// Adds the options. The option for the user is `-M` as in PCP's agent, because `-U` sets units.
 pub(crate) fn augment(mut command: Command) -> Command {
     if command.get_arguments().any(|arg| arg.get_id() == "username") {
         command = command.mut_arg("username", |arg| arg.short('M'));
@@ -56,7 +56,7 @@ pub(crate) fn augment(mut command: Command) -> Command {
 }
 
 impl Options {
-    /// `-I`, or else `$PCP_TRACE_PORT`, or else 4323.
+    /// The TCP port: from `-I`, or else `$PCP_TRACE_PORT`, or else 4323.
     pub(crate) fn port(&self) -> Start<u16> {
         if let Some(port) = self.port {
             return Ok(port);
@@ -86,8 +86,8 @@ fn period(text: &str) -> Result<Duration, String> {
     if period.is_zero() { Err("-T requires a time interval that is not 0".to_owned()) } else { Ok(period) }
 }
 
-/// Six numbers with commas between, of which there may be several: dimensions of space, time and count,
-/// and their scales.
+/// Parses units: six numbers, separated by one or more commas. They are the dimensions in space, time and count, and
+/// then the scales of these.
 fn units(text: &str) -> Result<Units, String> {
     let mut numbers = [0_i32; 6];
     let mut words = text.split(',').filter(|word| !word.is_empty());

@@ -1,4 +1,4 @@
-//! The users whose files are read, and what each may use of the agent.
+//! Users with files of processes, and their shares of files, memory and time.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -9,25 +9,25 @@ use crate::fair::LeftOut;
 use crate::limits::{Account, Limits};
 use crate::turns::Turns;
 
-/// Users that have files, with subordinate users as a part of their owners.
+/// Users that have files. A subordinate user counts as its owner.
 #[derive(Debug)]
 pub(crate) struct Owners {
     limits: Limits,
     accounts: Accounts,
     owners: HashMap<Account, Owner>,
-    /// What all of them use.
+    /// Use by all users together.
     used: Used,
     pub(crate) left_out: Files,
 }
 
-/// What was left out of files.
+/// Counts of files, and of their contents, that were left out.
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// Files for which there was no room.
+    /// Files beyond the limits.
     pub(crate) files: LeftOut,
-    /// Files that make no sense, or name a process of another user.
+    /// Files that are not valid, or name a process of another user.
     pub(crate) bad: u64,
-    /// Tags, and sums of tags, for which there was no memory.
+    /// Tags, and sums of tags, beyond the limits of memory.
     pub(crate) memory: LeftOut,
 }
 
@@ -40,7 +40,7 @@ struct Used {
 #[derive(Debug, Default)]
 pub(crate) struct Owner {
     used: Used,
-    /// Files without room that the listing has seen that is going on, and that the last one has seen.
+    /// Files beyond the limits in the current listing of the directory, and in the previous one.
     refused: u64,
     refused_before: u64,
     pub(crate) sums: Turns,
@@ -50,9 +50,9 @@ pub(crate) struct Owner {
 impl Owners {
     pub(crate) fn new(limits: &Limits) -> Owners {
         let left_out = Files {
-            files: LeftOut::new(format_args!("files of processes, {} of a user at most", limits.files_each)),
+            files: LeftOut::new(format_args!("files of processes, at most {} of a user", limits.files_each)),
             bad: 0,
-            memory: LeftOut::new(format_args!("memory for files, {} bytes of a user at most", limits.memory_each)),
+            memory: LeftOut::new(format_args!("memory for files, at most {} bytes of a user", limits.memory_each)),
         };
         let (accounts, owners) = (Accounts::new(), HashMap::new());
         Owners { limits: limits.clone(), accounts, owners, used: Used::default(), left_out }
@@ -62,7 +62,7 @@ impl Owners {
         Account::User(self.accounts.charged(uid))
     }
 
-    /// Begins a pass over all files.
+    /// Begins a pass over the files of all users.
     pub(crate) fn begin(&mut self, now: Instant) {
         for owner in self.owners.values_mut() {
             owner.sums.begin(now);
@@ -74,7 +74,7 @@ impl Owners {
         self.owners.entry(account).or_default()
     }
 
-    /// Counts one more file of a user, if there is room for it: each user may have as many as are still free.
+    /// Counts another file of a user, if there is room. Each user may have at most as many files as are still free.
     pub(crate) fn add_file(&mut self, account: Account, is_listed: bool) -> bool {
         let Owners { limits, owners, used, .. } = self;
         let owner = owners.entry(account).or_default();
@@ -93,7 +93,8 @@ impl Owners {
         self.owner(account).used.files -= 1;
     }
 
-    /// Counts files that were refused beyond those of the listing before, and forgets users without files.
+    /// Ends a listing: reports files that were refused beyond those of the previous listing, and forgets users without
+    /// files.
     pub(crate) fn end_listing(&mut self) {
         let refused = &mut self.left_out.files;
         self.owners.retain(|account, owner| {
@@ -107,7 +108,7 @@ impl Owners {
         refused.flush();
     }
 
-    /// How many bytes a file may use that uses some already.
+    /// The number of bytes that a file may use, including the `used` ones.
     pub(crate) fn memory(&self, account: Account, used: usize) -> usize {
         let own = self.owners.get(&account).map_or(0, |owner| owner.used.memory);
         let all = self.limits.memory.saturating_sub(self.used.memory);
@@ -115,7 +116,7 @@ impl Owners {
         most.min(self.limits.file_memory)
     }
 
-    /// Charges what a file uses instead of what it did before.
+    /// Charges an account for a file that uses `now` bytes instead of `before`.
     pub(crate) fn charge(&mut self, account: Account, before: usize, now: usize) {
         self.used.memory = (self.used.memory + now).saturating_sub(before);
         let own = &mut self.owner(account).used.memory;
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!([take(ONE), take(TWO)], [50, 25]);
         owners.end_listing();
         assert_eq!(owners.left_out.files.count(), 950 + 975);
-        // Those that are refused again are no more.
+        // Files that are refused again are not counted again.
         (0..950).for_each(|_| assert!(!owners.add_file(ONE, true)));
         owners.end_listing();
         assert_eq!(owners.left_out.files.count(), 950 + 975);

@@ -1,4 +1,4 @@
-//! Who a client is: another host, or a user of this one.
+//! Accounts of TCP clients: another host, or a user of this host.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -10,7 +10,7 @@ use tracing::debug;
 
 use crate::limits::Account;
 
-/// Asks the system for the users of sockets (sock_diag(7)).
+/// Queries the kernel for the users of local sockets (`sock_diag(7)`).
 #[derive(Debug)]
 pub(crate) struct Peers {
     socket: Option<OwnedFd>,
@@ -18,13 +18,13 @@ pub(crate) struct Peers {
     accounts: Accounts,
 }
 
-/// Parts of messages: `nlmsghdr`, then `inet_diag_req_v2` or `inet_diag_msg`.
+/// Layout of messages: `nlmsghdr`, then `inet_diag_req_v2` or `inet_diag_msg`.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const REQUEST: u16 = 1;
 const HEADER: usize = 16;
 const REQUEST_LEN: usize = HEADER + 56;
 const REPLY_LEN: usize = HEADER + 72;
-/// Where a reply has its sequence number, the state of the socket, the user and the inode.
+/// Offsets in a reply: sequence number, state of the socket, user, and inode.
 const SEQUENCE: usize = 8;
 const STATE: usize = HEADER + 1;
 const UID: usize = HEADER + 64;
@@ -35,12 +35,13 @@ impl Peers {
     pub(crate) fn new() -> Peers {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkSockDiag);
-        let socket = socket.inspect_err(|e| debug!("users of clients are not known: {e}")).ok();
+        let socket = socket.inspect_err(|e| debug!("sock_diag: {e}: local clients share one account")).ok();
         Peers { socket, number: 0, accounts: Accounts::new() }
     }
 
-    /// The account of the client at the other end of a connection. Those of this host whose user is not known have one in
-    /// common, whichever of its addresses they have chosen.
+    /// The account of the client at the other end of a connection.
+    ///
+    /// Local clients whose user is unknown share one account, for all addresses of this host.
     pub(crate) fn account(&mut self, client: SocketAddrV4, server: SocketAddrV4) -> Account {
         if !client.ip().is_loopback() && client.ip() != server.ip() {
             return Account::Host(*client.ip());
@@ -51,12 +52,13 @@ impl Peers {
         }
     }
 
-    /// The user of a socket of this host; nothing when that is closed already.
+    /// The user of a local socket. `None` if it is closed already.
     fn user(&mut self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
         let socket = self.socket.as_ref()?;
         self.number = self.number.wrapping_add(1);
         send(socket.as_raw_fd(), &request(self.number, local, remote), MsgFlags::empty()).ok()?;
-        // The reply is there when the request is sent. One that belongs to another request was left by an error.
+        // The kernel has queued the reply when `send` returns. A reply with another number is left from a failed
+        // request.
         let mut reply = [0; 256];
         loop {
             let n = recv(socket.as_raw_fd(), &mut reply, MsgFlags::empty()).ok()?;
@@ -76,7 +78,7 @@ fn request(number: u32, local: SocketAddrV4, remote: SocketAddrV4) -> Vec<u8> {
     request.extend(number.to_ne_bytes());
     request.extend([0; 4]);
     request.extend([AF_INET as u8, IPPROTO_TCP as u8, 0, 0]);
-    // In any state.
+    // Sockets in any state.
     request.extend([0xff; 4]);
     request.extend([local, remote].map(|address| address.port().to_be_bytes()).concat());
     for address in [local, remote] {
@@ -89,7 +91,7 @@ fn request(number: u32, local: SocketAddrV4, remote: SocketAddrV4) -> Vec<u8> {
     request
 }
 
-/// A socket without an inode has been closed by its process; its user is told as root.
+/// The user in a reply. `None` for a socket without an inode: its process has closed it, and the kernel reports root.
 fn user_of(reply: &[u8]) -> Option<u32> {
     let kind = reply.get(4..6)?.first_chunk().map(|kind| u16::from_ne_bytes(*kind))?;
     let is_open = word(reply, INODE)? != 0 && *reply.get(STATE)? != LISTENS;
@@ -124,7 +126,7 @@ mod tests {
             let (address, own) = (v4(address), v4(server.local_addr().unwrap()));
             let mut accounts = Accounts::new();
             assert_eq!(peers.account(address, own), Account::User(accounts.charged(geteuid().as_raw())), "{host}");
-            // The system says that a closed socket is root's.
+            // The kernel reports root as the user of a closed socket.
             drop(client);
             assert_eq!(peers.account(address, own), Account::Host(Ipv4Addr::LOCALHOST));
         }

@@ -1,7 +1,7 @@
-//! Processes that trace through shared memory: their files are found, read, and removed when they have ended.
+//! Processes that trace through shared memory: finds their files, reads them, and removes those of exited processes.
 //!
-//! Whatever is in the directory, and whoever has put it there: a file costs memory as far as it has contents, its user has a
-//! share of files, memory and time, and files of others are read meanwhile.
+//! Any user can put any file into the directory. So a file costs memory only for its contents, and each user has a
+//! share of files, memory and time.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -21,33 +21,33 @@ use crate::search::{Name, STALE, Search, is_hidden};
 use crate::tags::Tags;
 use crate::turns::{PASS, processor_time};
 
-/// How often files are read: more often than the shortest and longest times in them are forgotten.
+/// Interval of reading files. It is shorter than the four epochs for which a file keeps shortest and longest times.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How often files are read while a client reads event records.
+/// Interval of reading files while a client reads event records.
 const OFTEN: Duration = Duration::from_millis(50);
-/// How often it is looked whether a process is still there, and how often the directory is listed.
+/// Intervals of checks for exited processes, and of listings of the directory.
 const ALIVE: Duration = Duration::from_secs(1);
 const LISTED: Duration = Duration::from_secs(1);
 
-/// The processes of this host.
+/// The processes of this host that trace through shared memory.
 #[derive(Debug)]
 pub(crate) struct Processes {
     search: Search,
     table: Table,
-    /// When files were read last.
+    /// When files were last read.
     read: Instant,
-    /// When the directory was listed last.
+    /// When the directory was last listed.
     listed: Option<Instant>,
     missed: u64,
 }
 
-/// The files that are known.
+/// The known files.
 #[derive(Debug)]
 struct Table {
-    /// By what they are: their users may give them other names.
+    /// Files by identity, because their users may rename them.
     files: HashMap<Identity, Entry>,
     owners: Owners,
-    /// Files that stay open between two looks, and that may.
+    /// Number of files that stay open between reads, and its limit.
     open: usize,
     most_open: usize,
 }
@@ -56,7 +56,7 @@ struct Table {
 struct Entry {
     name: OsString,
     account: Account,
-    /// The last listing that has had it, or that it came in.
+    /// Number of the last listing in which the file was found.
     listing: u64,
     file: Found,
 }
@@ -64,31 +64,31 @@ struct Entry {
 #[derive(Debug)]
 enum Found {
     Read(Box<Read>),
-    /// A file that makes no sense, or cannot be removed, with the time of its last change.
+    /// An ignored file, which is not valid or could not be removed, with the time of its last change.
     Left(Stamp),
 }
 
 #[derive(Debug)]
 struct Read {
     reader: Reader,
-    /// The file stays open. Others are opened for each look.
+    /// The file stays open. Others are opened for each read.
     stays_open: bool,
-    /// The number of the process; 0 if that may be another one here.
+    /// The process identifier; 0 if it may be another process's on this host.
     process: u32,
-    /// When it was looked last whether the process is there.
+    /// When the process was last checked for having exited.
     looked: Option<Instant>,
     missed: u64,
     left_out: u64,
-    /// The last of its user's rounds in which its sums were read, and its records.
+    /// The last of its user's rounds in which its sums were read, and the last for its records.
     sums: u64,
     records: u64,
-    /// It was there when the agent started: what is in it counts, but is not recent.
+    /// The file existed when the agent started. Its contents count in totals, but not in rates.
     old: bool,
 }
 
-/// Device and inode.
+/// Device and inode numbers.
 type Identity = (u64, u64);
-/// Seconds and nanoseconds.
+/// Time of the last change: seconds and nanoseconds.
 type Stamp = (i64, i64);
 
 impl Processes {
@@ -99,18 +99,18 @@ impl Processes {
         Ok(Processes { search, table, read: Instant::now(), listed: None, missed: 0 })
     }
 
-    /// Readable when there is a new file, and time to look at it.
+    /// Readable when there is a new file. `None` while looking for new files is suspended.
     pub(crate) fn watch(&self) -> Option<&Inotify> {
         self.search.watch(Instant::now())
     }
 
-    /// When something is to be done although nothing has happened.
+    /// When `go_on` is due next.
     pub(crate) fn due(&self, events: &Events, tags: &Tags) -> Option<Instant> {
         let search = self.search.due(Instant::now());
         Some(search.map_or(self.regularly(events, tags), |search| search.min(self.regularly(events, tags))))
     }
 
-    /// When files are to be read.
+    /// When files are due to be read: at the latest at the end of a bucket.
     fn regularly(&self, events: &Events, tags: &Tags) -> Instant {
         if self.search.is_watched() && self.table.files.is_empty() {
             return self.read + STALE;
@@ -128,17 +128,17 @@ impl Processes {
         self.table.read_ones().map(|read| read.reader.lanes()).sum()
     }
 
-    /// Marks that are nowhere.
+    /// The number of trace events for which files had no room.
     pub(crate) fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// What budgets have left out.
+    /// Counts of what budgets have left out.
     pub(crate) fn left_out(&self) -> &Files {
         &self.table.owners.left_out
     }
 
-    /// Looks for new files, and reads all if it is time.
+    /// Looks for new files, and reads all files if that is due.
     pub(crate) fn go_on(&mut self, tags: &mut Tags, events: &mut Events) {
         let now = Instant::now();
         if self.regularly(events, tags) <= now {
@@ -155,7 +155,7 @@ impl Processes {
         }
     }
 
-    /// Takes what has come since the last time.
+    /// Reads what is new in all files.
     pub(crate) fn read(&mut self, tags: &mut Tags, events: &mut Events) {
         let now = Instant::now();
         if self.listed.is_none_or(|listed| now - listed >= LISTED) {
@@ -163,7 +163,7 @@ impl Processes {
             self.listed = Some(now);
         }
         self.look(now);
-        // What has come since then has come in the middle of the time, on average.
+        // Trace events since the last read have come in the middle of that time, on average.
         let when = self.read + (now - self.read) / 2;
         self.read = now;
         let Table { files, owners, .. } = &mut self.table;
@@ -181,7 +181,7 @@ impl Processes {
             let owner = owners.owner(*account);
             let mut done = owner.sums.spend(|| read.read_sums(*account, when, tags));
             let has_ended = read.reader.is_ended() || read.is_abandoned(now);
-            // Those of a process that is gone have no other time.
+            // The records of an exited process are read now, because its file is removed below.
             if done.is_ok() && (owner.records.has_turn(&mut read.records, is_time) || has_ended) {
                 done = owner.records.spend(|| events.read(*account, &mut read.reader, read.process)).and(done);
             }
@@ -194,7 +194,7 @@ impl Processes {
                         owners.left_out.memory.add(*account, more);
                     }
                 }
-                Err(e) if e.is_passing() => debug!("{}: {e}: read again later", name.display()),
+                Err(e) if e.is_passing() => debug!("{}: {e}: retried later", name.display()),
                 Err(e) => ended.push((*identity, Some(e))),
             }
             if has_ended {
@@ -223,7 +223,7 @@ impl Table {
         })
     }
 
-    /// Looks at a name, which may be new, or that of a file that is known.
+    /// Handles a name in the directory, of a new file or a known one.
     fn see(&mut self, search: &Search, Name { name, is_listed }: Name) {
         let Ok(stat) = search.look_at(&name) else { return };
         if is_hidden(&name) {
@@ -236,7 +236,7 @@ impl Table {
         if let Some(entry) = self.files.get_mut(&identity) {
             entry.listing = search.listings;
             match entry.file {
-                // A file that is not open may be another one with the same number.
+                // The file is not open, so that its inode may have been reused for another file.
                 Found::Left(before) if before != stamp(&stat) => self.forget(identity),
                 Found::Left(_) if is_listed => return search.remove_unused(&name, &stat),
                 _ => {
@@ -261,10 +261,10 @@ impl Table {
                 let file = Found::Read(Box::new(read));
                 self.files.insert(identity, Entry { name, account, listing: search.listings, file });
             }
-            // The next listing has it again.
+            // The next listing finds it again.
             Err(e) if e.is_passing() || search.look_at(&name).is_err() => {
                 self.owners.remove_file(account);
-                debug!("{}: {e}: looked at again later", name.display());
+                debug!("{}: {e}: retried later", name.display());
             }
             Err(e) => {
                 let file = Found::Left(stamp(&stat));
@@ -276,11 +276,11 @@ impl Table {
 
     fn say_bad(&mut self, identity: Identity, e: &ReadError) {
         let Some(Entry { name, account, .. }) = self.files.get(&identity) else { return };
-        warn!(source = %account, "{}: {e}: a file of {account}, left alone", name.display());
+        warn!(source = %account, "{}: {e}: file of {account} is ignored", name.display());
         self.owners.left_out.bad += 1;
     }
 
-    /// Forgets files that have no name any more, but for those that are open: these are read until their process ends.
+    /// Forgets files that no longer have a name, except open ones: these are read until their process exits.
     fn end_listing(&mut self, listing: u64) {
         let stays = |entry: &Entry| matches!(&entry.file, Found::Read(read) if read.stays_open);
         let gone = self.files.iter().filter(|(_, entry)| entry.listing < listing && !stays(entry));
@@ -289,7 +289,7 @@ impl Table {
         self.owners.end_listing();
     }
 
-    /// Gives back what a file that is read uses, which is not read any more.
+    /// Releases the memory and the descriptor of a file that is no longer read.
     fn give_back(&mut self, account: Account, file: &Found) {
         if let Found::Read(read) = file {
             self.owners.charge(account, read.reader.memory(), 0);
@@ -304,7 +304,7 @@ impl Table {
         }
     }
 
-    /// Leaves a file alone from now on.
+    /// Ignores a file from now on, and logs why.
     fn leave(&mut self, search: &Search, identity: Identity, e: &ReadError) {
         self.set_left(search, identity);
         self.say_bad(identity, e);
@@ -317,18 +317,19 @@ impl Table {
         self.give_back(account, &file);
     }
 
-    /// Removes the file of a process that has ended. One that has other names, or cannot be removed, is known further on.
+    /// Removes the file of an exited process. A file that has other names, or cannot be removed, is ignored from now
+    /// on.
     fn end(&mut self, search: &Search, identity: Identity) {
         let Some(Entry { name, account, .. }) = self.files.get(&identity) else { return };
         let links = match search.look_at(name) {
-            // Another file may have its name.
+            // The name may belong to another file by now.
             Ok(stat) if self::identity(&stat) == identity => stat.st_nlink,
             _ => 0,
         };
         let removed = if links > 0 { search.remove(name) } else { Ok(()) };
         if let Err(e) = removed.as_ref().or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(&()) } else { Err(e) })
         {
-            info!(source = %account, "{}: {e}: a file of {account}, not removed", name.display());
+            info!(source = %account, "{}: {e}: file of {account} could not be removed", name.display());
         } else if links < 2 {
             return self.forget(identity);
         }
@@ -340,7 +341,7 @@ impl Read {
     fn new(search: &Search, name: &OsStr, identity: Identity, old: bool) -> Result<Read, ReadError> {
         let reader = Reader::new(search.open_file(name)?)?;
         if reader.identity() != identity {
-            // It was replaced meanwhile.
+            // Another file has got the name in between.
             return Err(io::Error::from(io::ErrorKind::Interrupted).into());
         }
         let process = match reader.claim() {
@@ -351,12 +352,13 @@ impl Read {
         Ok(Read { reader, stays_open: false, process, looked: None, missed: 0, left_out: 0, sums: 0, records: 0, old })
     }
 
-    /// Opens the file if it is not open; false when it has another name now, which a listing will tell.
+    /// Opens the file if it is not open. Returns false if the name is no longer this file's: a listing finds its new
+    /// name.
     fn open(&mut self, search: &Search, name: &OsStr) -> bool {
         self.stays_open || search.open_file(name).and_then(|file| self.reader.reopen(file)).is_ok()
     }
 
-    /// Whether the process has gone, which is looked for now and then.
+    /// Whether the process has exited. Checked at intervals, and false in between.
     fn is_abandoned(&mut self, now: Instant) -> bool {
         let is_due = self.looked.is_none_or(|looked| now - looked >= ALIVE);
         if is_due {
@@ -365,7 +367,7 @@ impl Read {
         is_due && self.reader.is_abandoned()
     }
 
-    /// Counts what is new, and says how many marks had no room.
+    /// Counts new trace events. Returns the number of further ones for which the file had no room.
     fn read_sums(&mut self, account: Account, when: Instant, tags: &mut Tags) -> Result<u64, ReadError> {
         let when = if self.old { None } else { Some(when) };
         self.old = false;
@@ -375,7 +377,7 @@ impl Read {
         Ok(missed)
     }
 
-    /// How much more than before found no memory.
+    /// The increase of contents without memory since the previous call.
     fn more_left_out(&mut self) -> u64 {
         let before = std::mem::replace(&mut self.left_out, self.reader.left_out());
         self.left_out.saturating_sub(before)

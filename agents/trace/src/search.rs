@@ -1,8 +1,8 @@
-//! The directory of files: names that are new in it, and names that have been there.
+//! Search of the directory of files, by inotify events and by listings.
 //!
-//! A new file is found by an event, whatever else the directory has. Listing the whole of it is for what events do not tell:
-//! what was there when the agent started, events that were lost, files for which there was no room, and files that are never
-//! completed. Both take a bounded time at once, and rest when it is used up.
+//! An inotify event announces each new file, however many others there are. Listings find the rest: files from before
+//! the agent's start, files whose events were lost, files that were refused, and files that were never completed. Both
+//! take a bounded time, and then pause.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -22,40 +22,40 @@ use tracing::{debug, info, warn};
 
 use crate::turns::{AT_ONCE, processor_time};
 
-/// A file that is being made is not any more after this time.
+/// Time without a change after which a hidden or ignored file is removed.
 pub(crate) const STALE: Duration = Duration::from_secs(60);
-/// Time between two looks for events, so that many come at once.
+/// Delay between two reads of events, so that many come together.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Names between two looks at the processor's time.
+/// Names between two checks of the processor time.
 const NAMES: usize = 16;
-/// Time in all after which others go on. Whoever changes names all the time holds the lock of the directory.
+/// Elapsed time after which a search pauses. Users that rename files all the time block it on the directory's lock.
 const BLOCKED: Duration = Duration::from_millis(40);
 
-/// The agent's directories, and what is to be looked at in the one of files.
+/// The agent's directories, and the state of the search.
 #[derive(Debug)]
 pub(crate) struct Search {
     path: PathBuf,
     base: PathBuf,
-    /// Nothing while it could not be made again after it was removed.
+    /// `None` after a removal, until the directories could be created again.
     directory: Option<Directory>,
     watch: Option<Inotify>,
-    /// Names by events.
+    /// Names from events.
     new: VecDeque<OsString>,
     list: Option<ReadDir>,
-    /// Listings so far.
+    /// Number of listings so far.
     pub(crate) listings: u64,
     is_wanted: bool,
-    /// A directory may have been removed.
+    /// One of the directories may have been removed.
     is_doubtful: bool,
     pauses: Instant,
     rests: Instant,
 }
 
-/// A name that was found.
+/// A name in the directory.
 #[derive(Debug)]
 pub(crate) struct Name {
     pub(crate) name: OsString,
-    /// It was found in a listing.
+    /// The name is from a listing, not from an event.
     pub(crate) is_listed: bool,
 }
 
@@ -79,7 +79,7 @@ impl Search {
         Ok(search)
     }
 
-    /// Makes the directories, or opens those that are there.
+    /// Creates or opens the directories, and watches them.
     fn make(&mut self) -> io::Result<()> {
         let directory = Directory::open(self.path.clone(), &self.base)?;
         self.watch = watch(&directory).inspect_err(|e| debug!("inotify: {e}")).ok();
@@ -88,22 +88,22 @@ impl Search {
         Ok(())
     }
 
-    /// Readable when there may be something new, and it is time to look.
+    /// Readable when there are events. `None` during a pause.
     pub(crate) fn watch(&self, now: Instant) -> Option<&Inotify> {
         self.watch.as_ref().filter(|_| self.next_look() <= now)
     }
 
-    /// Whether new names are found without a listing.
+    /// Whether events announce new files.
     pub(crate) fn is_watched(&self) -> bool {
         self.watch.is_some()
     }
 
-    /// Asks for a listing, unless there is one already.
+    /// Requests a listing. One in progress continues instead.
     pub(crate) fn list(&mut self) {
         self.is_wanted = true;
     }
 
-    /// When to go on, if something is left to be looked at.
+    /// When to continue the search, if anything is left.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
         let is_left = self.is_wanted || self.list.is_some() || !self.new.is_empty() || self.next_look() > now;
         is_left.then(|| self.next_look())
@@ -113,7 +113,7 @@ impl Search {
         self.pauses.max(self.rests)
     }
 
-    /// Hands over names, as many as there is time for. True when a listing has come to its end.
+    /// Calls `f` with names, as many as there is time for. Returns true when a listing is complete.
     pub(crate) fn names(&mut self, now: Instant, mut f: impl FnMut(&mut Search, Name)) -> bool {
         if self.rests > now {
             return false;
@@ -166,7 +166,7 @@ impl Search {
         is_complete
     }
 
-    /// Takes what events tell. When some were lost the directory is listed.
+    /// Reads events. Requests a listing if some were lost.
     fn take_events(&mut self) {
         if !self.new.is_empty() {
             return;
@@ -181,17 +181,17 @@ impl Search {
         }
     }
 
-    /// Makes directories again that were removed.
+    /// Creates the directories again if they were removed.
     fn see_directory(&mut self) {
         self.is_doubtful = false;
         if self.directory.as_ref().is_some_and(Directory::is_there) {
             return;
         }
-        // The old one is given up before there is another.
+        // The old one must be dropped first: it holds the lock.
         let is_news = self.directory.take().is_some();
         match self.make() {
-            Ok(()) => info!("the directory for files of processes had been removed: a new one is made"),
-            Err(e) if is_news => warn!("the directory for files of processes has been removed: {e}: tried again"),
+            Ok(()) => info!("directory for files of processes: it was removed, and is created again"),
+            Err(e) if is_news => warn!("directory for files of processes: it was removed: {e}: retried later"),
             Err(e) => debug!("{}: {e}", self.path.display()),
         }
     }
@@ -200,23 +200,23 @@ impl Search {
         self.directory.as_ref().map(Directory::opened).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// What a name is of now. Links are not followed.
+    /// The status of the file with this name. Symbolic links are not followed.
     pub(crate) fn look_at(&self, name: &OsStr) -> io::Result<FileStat> {
         Ok(fstatat(self.opened()?, name, AtFlags::AT_SYMLINK_NOFOLLOW)?)
     }
 
-    /// Opens a file for reading; whatever else has the name is not waited for.
+    /// Opens a file for reading. A FIFO does not block, and symbolic links are not followed.
     pub(crate) fn open_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         Ok(openat(self.opened()?, name, flags, Mode::empty())?.into())
     }
 
-    /// Removes a name.
+    /// Removes a name that is not a directory's.
     pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(self.opened()?, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
-    /// Removes a file that has been in the making for long, or says that it is in the future.
+    /// Removes a name that is [stale](is_stale), also that of an empty directory.
     pub(crate) fn remove_stale(&self, name: &OsStr, stat: &FileStat) {
         if is_stale(stat)
             && self.remove(name).is_err_and(|e| e.raw_os_error() == Some(Errno::EISDIR as i32))
@@ -226,7 +226,7 @@ impl Search {
         }
     }
 
-    /// Removes what is no file of a process, or a damaged one, after some time, unless a process holds its lock.
+    /// Removes an ignored file when it is stale, unless a process holds its lock.
     pub(crate) fn remove_unused(&self, name: &OsStr, stat: &FileStat) {
         let is_file = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFREG;
         let is_free = || self.open_file(name).is_ok_and(|file| file.try_lock_shared().is_ok());
@@ -236,7 +236,9 @@ impl Search {
     }
 }
 
-/// Whether a name has not changed for long, or in a future that the clock has left. Its owner cannot set this time.
+/// Whether the file's last change (ctime) is far in the past, or in the future after the clock was set back.
+///
+/// The owner of a file cannot set its ctime.
 fn is_stale(stat: &FileStat) -> bool {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     is_far(now, stat.st_ctime)
@@ -254,7 +256,7 @@ fn watch(directory: &Directory) -> nix::Result<Inotify> {
     let watch = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
     let add = |path: &Path, events| watch.add_watch(path, events | AddWatchFlags::IN_ONLYDIR);
     add(directory.files(), AddWatchFlags::IN_MOVED_TO)?;
-    // That of files is not removed, for inotify, while it is open here: a listing sees it.
+    // Its own removal is not watched: inotify reports none while it is open here. A listing detects it.
     add(directory.path(), AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM)?;
     Ok(watch)
 }
@@ -285,7 +287,7 @@ mod tests {
         assert_eq!(search.listings, 2);
     }
 
-    /// However many names there are, a look at them ends soon, and the next one goes on.
+    /// A search of many names ends soon, and the next one continues.
     #[test]
     fn a_look_at_names_ends_when_it_has_taken_long() {
         let dir = tempfile::tempdir().unwrap();

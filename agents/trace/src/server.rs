@@ -1,4 +1,4 @@
-//! The clients: as many as the limits allow, none of which is waited for.
+//! The TCP server: accepts clients within the limits, and serves them without ever blocking on one.
 
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -20,38 +20,37 @@ use crate::limits::{Account, Limits};
 use crate::peers::Peers;
 use crate::shares::Shares;
 
-/// Largest number of bytes that the system keeps of a client, with what it needs for small pieces.
+/// Size of a client's receive buffer in the kernel, in bytes. It includes the overhead of small segments.
 const BUFFER: usize = 1 << 20;
-/// Connections that the system keeps until they are accepted.
+/// Most connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// Clients that have a turn before pmcd has one, and the time after which it has one all the same.
+/// Most clients that are served before pmcd is, and the longest time until pmcd is.
 const TURNS: usize = 64;
 const TIME: Duration = Duration::from_millis(4);
-/// How long asynchronous clients are left alone after they have had their turn: what each sends in small
-/// pieces is read at once then.
+/// Pause between two rounds of asynchronous clients, so that many small PDUs are read together.
 const GATHER: Duration = Duration::from_millis(2);
-/// Connections that are accepted before clients have their turns.
+/// Connections accepted before clients are served.
 const NEW: usize = 64;
-/// How long no connections are accepted after that has failed, for instance for want of descriptors.
+/// Pause after accepting has failed, for instance because no descriptor is free.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Time between two lines about that in the log.
+/// Time between two log lines about failures to accept.
 const TELL: Duration = Duration::from_secs(600);
-/// Seconds after which a silent host is asked whether it is there, seconds between the questions, and their number.
+/// TCP keep-alive: seconds before the first probe, seconds between probes, and their number.
 const KEEP_ALIVE: [u32; 3] = [60, 15, 4];
-/// Clients that are listed in the log.
+/// Most clients that are listed in the log.
 const SHOWN: usize = 100;
-/// What epoll has for the listening socket; clients have their place in the list.
+/// Epoll data of the listening socket. A client's epoll data is its index.
 const LISTENER: u64 = u64::MAX;
 
 /// The listening socket and the clients.
 #[derive(Debug)]
 pub(crate) struct Server {
     listener: TcpListener,
-    /// The listening socket, and clients that wait for answers.
+    /// Polls the listening socket, and clients that wait for acknowledgements.
     prompt: Epoll,
-    /// Clients that do not.
+    /// Polls asynchronous clients.
     later: Epoll,
-    /// Until when those have no turn.
+    /// End of the pause of asynchronous clients.
     resting: Option<Instant>,
     access: Access,
     peers: Peers,
@@ -60,23 +59,23 @@ pub(crate) struct Server {
     clients: Vec<Option<Client>>,
     free: Vec<usize>,
     paused: Option<Instant>,
-    /// When the log had a line about why no connections are accepted.
+    /// Time of the last log line about failures to accept.
     told: Option<Instant>,
     buffer: Box<[u8]>,
     acks: Vec<u8>,
     woken: Vec<(Account, usize)>,
     pid: u32,
     start: Instant,
-    /// Seconds since the start, the end of this one, and when it is to be looked which clients are due.
+    /// Seconds since the start, the end of the current second, and the earliest time limit of a client.
     now: u32,
     next_second: Instant,
     look: u32,
-    /// Connections that were not taken, and such that were closed because nothing came.
+    /// Connections that were refused, and connections that were closed after a time limit.
     pub(crate) refused: LeftOut,
     pub(crate) silent: LeftOut,
 }
 
-/// How much of what was there has been done.
+/// How many of the ready clients were served.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Served {
     Nothing,
@@ -113,23 +112,23 @@ impl Server {
             now: 0,
             next_second: start,
             look: u32::MAX,
-            refused: LeftOut::new(format_args!("connections, {} in all", limits.connections)),
-            silent: LeftOut::new("connections on which nothing came in time"),
+            refused: LeftOut::new(format_args!("connections, at most {} in all", limits.connections)),
+            silent: LeftOut::new("connections that were silent too long"),
             limits,
         })
     }
 
-    /// Readable when clients wait for an answer, or for a connection.
+    /// Readable when a client wants to connect, or waits for an acknowledgement.
     pub(crate) fn prompt(&self) -> &OwnedFd {
         &self.prompt.0
     }
 
-    /// Readable when other clients have sent something, if it is to be looked at now.
+    /// Readable when asynchronous clients have sent something. `None` during their pause.
     pub(crate) fn later(&self) -> Option<&OwnedFd> {
         self.resting.is_none().then_some(&self.later.0)
     }
 
-    /// When there is something to do although nothing has come.
+    /// When `serve_due` is due next.
     pub(crate) fn due(&self) -> Option<Instant> {
         let round = self.is_round_over().then_some(self.start);
         let look = self.start.checked_add(Duration::from_secs(u64::from(self.look) + 1));
@@ -137,23 +136,23 @@ impl Server {
         [self.paused, self.resting, round, look].into_iter().flatten().min()
     }
 
-    /// Connections that there are.
+    /// The number of connections.
     pub(crate) fn connections(&self) -> usize {
         self.clients.len() - self.free.len()
     }
 
-    /// Does what is to be done for new clients and those that wait for an answer, a part of it when it is much.
+    /// Accepts clients, and serves those that wait for acknowledgements. Bounded by [`TURNS`] and [`TIME`].
     pub(crate) fn serve_prompt(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
         self.serve(now, |server| &server.prompt, add);
     }
 
-    /// Takes what other clients have sent, a part of it when it is much.
+    /// Serves asynchronous clients. Bounded by [`TURNS`] and [`TIME`].
     pub(crate) fn serve_later(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
         let served = self.serve(now, |server| &server.later, add);
         self.resting = (served == Served::All).then(|| Instant::now() + GATHER);
     }
 
-    /// A time has come.
+    /// Handles timers: the end of a pause, the next round, and time limits of clients.
     pub(crate) fn serve_due(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
         if self.paused.is_some_and(|until| until <= now) {
             self.resume();
@@ -170,7 +169,7 @@ impl Server {
         }
     }
 
-    /// Whether clients rest, and no others are left to be served.
+    /// Whether clients rest, and no asynchronous clients are in their pause.
     fn is_round_over(&self) -> bool {
         self.shares.is_resting() && self.resting.is_none()
     }
@@ -202,7 +201,7 @@ impl Server {
         let mut more = ready == events.len();
         for event in events.iter().take(ready) {
             if begin > end {
-                // pmcd does not wait for the others, which come first the next time.
+                // pmcd must not wait for the other clients. They are served the next time.
                 more = true;
                 break;
             }
@@ -217,7 +216,7 @@ impl Server {
                     account
                 }
             };
-            // One alone takes no time from another one.
+            // A single ready client takes no time from others.
             if ready > 1 {
                 let end = Instant::now();
                 account.into_iter().for_each(|account| self.shares.spend(account, end - begin));
@@ -252,11 +251,11 @@ impl Server {
         }
     }
 
-    /// Accepts connections later. Clients that come and go all the time are one line in the log for some time.
+    /// Stops accepting connections for [`PAUSE`]. The log has at most one line about it in [`TELL`].
     fn pause(&mut self, why: &io::Error) {
         let now = Instant::now();
         if self.told.is_none_or(|told| now - told > TELL) {
-            warn!("no connections are accepted for a while: {why}");
+            warn!("no connections are accepted: {why}: retried after a second");
             self.told = Some(now);
         }
         self.paused = Some(now + PAUSE);
@@ -279,7 +278,7 @@ impl Server {
         let account = self.peers.account(address, own);
         let admitted = self.admit(host, account);
         let code = admitted.as_ref().map_or_else(code, |()| protocol::VERSION);
-        // A new connection takes as much.
+        // The send buffer of a new connection always has room for this.
         let greeted = stream.write_all(&protocol::encode_ack(code, self.pid));
         if let Err(e) = admitted {
             debug!("client {host}: connect refused: {e}");
@@ -305,8 +304,7 @@ impl Server {
         Ok(())
     }
 
-    /// Whether a client may connect, which counts for its host then. One of an account that has more connections than
-    /// the others may have to give way.
+    /// Counts a connection for its host, if the client may connect. May close one of the account with most connections.
     fn admit(&mut self, host: Ipv4Addr, account: Account) -> Result<(), Failure> {
         self.access.connect(host)?;
         let room = self.shares.room(account);
@@ -323,7 +321,7 @@ impl Server {
         Ok(())
     }
 
-    /// Goes on with a client; true when it has sent more. It may have gone already, and another one be in its place.
+    /// Serves the client at `place`, if there still is one. Returns true when it has sent more.
     fn turn(&mut self, place: usize, add: &mut impl FnMut(Account, &Data<'_>)) -> bool {
         let Some(Some(client)) = self.clients.get_mut(place) else { return false };
         let (account, before) = (client.account, client.waits());
@@ -346,7 +344,7 @@ impl Server {
         })
     }
 
-    /// Leaves a client alone until another round.
+    /// Excludes a client from polling until a later round.
     #[cold]
     fn rest(&mut self, place: usize) {
         let Some(Some(client)) = self.clients.get_mut(place) else { return };
@@ -358,13 +356,13 @@ impl Server {
         }
     }
 
-    /// Begins a round, in which accounts that have had their time have some again.
+    /// Begins a round, in which every account has its time again.
     fn next_round(&mut self) {
         let mut woken = std::mem::take(&mut self.woken);
         self.shares.next_round(&mut woken);
         for (account, place) in woken.drain(..) {
             let Some(Some(client)) = self.clients.get_mut(place) else { continue };
-            // Another client may be in the place of one that has gone.
+            // The index may belong to another client by now.
             if client.account != account || !std::mem::take(&mut client.rests) {
                 continue;
             }
@@ -389,12 +387,12 @@ impl Server {
         Ok(moved.map_err(io::Error::from)?)
     }
 
-    /// Leaves clients of which nothing has come in time.
+    /// Closes connections of clients whose time limit has passed.
     fn close_silent(&mut self, add: &mut impl FnMut(Account, &Data<'_>)) {
         self.look = u32::MAX;
         for place in 0..self.clients.len() {
             if self.is_due(place) {
-                // What has come, and was not looked at yet, is in time.
+                // Data that has arrived, but was not read yet, is in time.
                 self.turn(place, add);
             }
             let is_due = self.is_due(place);
@@ -419,13 +417,13 @@ impl Server {
             Left::Failed(e) => debug!("client {}: {e}", client.host),
             Left::Nonsense(e) => debug!("client {}: bogus PDU read: {e}", client.host),
             Left::Ack => debug!("client {}: an ACK PDU, expected data", client.host),
-            Left::Silent => debug!("client {}: nothing came in time", client.host),
-            Left::GaveWay => debug!("client {}: closed for another one", client.host),
+            Left::Silent => debug!("client {}: silent too long", client.host),
+            Left::GaveWay => debug!("client {}: closed to make room for another account", client.host),
         }
         self.access.disconnect(client.host);
         self.shares.disconnect(client.account);
         self.free.push(place);
-        // Its descriptor is free now.
+        // The descriptor must be free before `resume`.
         drop(client);
         if self.paused.is_some() {
             self.resume();
@@ -444,16 +442,16 @@ impl Server {
     }
 }
 
-/// Options that accepted connections have from the listening socket.
+/// Sets options that accepted connections inherit from the listening socket.
 fn set_options(listener: &TcpListener) -> io::Result<()> {
-    // The system's own buffer is small for many small pieces.
+    // The default buffer is small for many small segments.
     setsockopt(listener, RcvBuf, &BUFFER)?;
     let [idle, interval, count] = KEEP_ALIVE;
     setsockopt(listener, KeepAlive, &true)?;
     setsockopt(listener, TcpKeepIdle, &idle)?;
     setsockopt(listener, TcpKeepInterval, &interval)?;
     setsockopt(listener, TcpKeepCount, &count)?;
-    // A host that has gone takes no acknowledgements either.
+    // Keep-alive sends no probes while data is unacknowledged: this limits that time.
     setsockopt(listener, TcpUserTimeout, &(1000 * (idle + interval * count)))?;
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! What each account has of connections and of the agent's time.
+//! Shares of accounts in connections, and in the agent's time.
 //!
-//! Clients are served in rounds. When an account has had its time in a round, its other clients rest until the next one,
-//! as long as there are other accounts: however many clients one has, and however much they send, the others have their
-//! turns.
+//! Clients are served in rounds. When an account has used up its time in a round, its other clients rest until the next
+//! round, if there are other accounts. So no account delays others, however many clients it has, and however much they
+//! send.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::limits::{Account, Limits};
 
 /// Time of an account in a round.
 const TIME: Duration = Duration::from_millis(1);
-/// Clients of an account that end their rest in a round.
+/// Most clients of an account whose rest ends at the same time.
 const WAKES: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Shares {
     connections: Fair,
     shares: HashMap<Account, Share>,
-    /// Clients that rest.
+    /// Number of resting clients.
     resting: usize,
     /// Number of the round.
     round: u64,
@@ -29,10 +29,10 @@ pub(crate) struct Shares {
 
 #[derive(Debug, Default)]
 struct Share {
-    /// In the last round in which it had some.
+    /// Time used in the round `round`, the last one in which the account was served.
     spent: Duration,
     round: u64,
-    /// Places of clients, of which some may have gone.
+    /// Indexes of resting clients. Some may have disconnected.
     resting: VecDeque<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Shares {
         Shares { connections, shares: HashMap::new(), resting: 0, round: 0 }
     }
 
-    /// Whether an account may have one connection more.
+    /// Whether an account may have another connection.
     pub(crate) fn room(&self, account: Account) -> Room {
         self.connections.room(account, 1)
     }
@@ -61,7 +61,7 @@ impl Shares {
         }
     }
 
-    /// Whether an account has had its time, and others may wait.
+    /// Whether an account has used up its time in this round, and there are others.
     pub(crate) fn has_had_its_time(&self, account: Account) -> bool {
         let has_had = |share: &Share| share.round == self.round && share.spent > TIME;
         self.shares.len() > 1 && self.shares.get(&account).is_some_and(has_had)
@@ -74,7 +74,7 @@ impl Shares {
         }
     }
 
-    /// A client rests.
+    /// Adds a client to those that rest until a later round.
     pub(crate) fn rest(&mut self, account: Account, place: usize) {
         if let Some(share) = self.shares.get_mut(&account) {
             share.resting.push_back(place);
@@ -86,7 +86,7 @@ impl Shares {
         self.resting > 0
     }
 
-    /// Begins a round, and gives the clients whose rest ends.
+    /// Begins a round, and appends the clients whose rest ends to `wakes`.
     pub(crate) fn next_round(&mut self, wakes: &mut Vec<(Account, usize)>) {
         self.round += 1;
         if self.resting == 0 {

@@ -1,4 +1,4 @@
-//! A tag: totals, and the last buckets of time.
+//! Tags: totals, and the last buckets of a period.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,55 +9,54 @@ use trace::protocol::Kind;
 use crate::limits::Account;
 use crate::names::shown;
 
-/// Longest time of a transaction, in seconds: 366 days. A longer one would make totals useless that others share.
+/// Longest duration of a transaction, in seconds: 366 days. A longer one would make the total of all clients useless.
 const LONGEST: f64 = 366.0 * 24.0 * 3600.0;
-/// Most marks that a process can have made of a tag between two looks at its file, and before the first one.
+/// Most trace events of a tag in one process between two reads of its file, and before the first read.
 const MOST_MARKS: [u64; 2] = [1 << 40, 1 << 53];
 
-/// A tag with what has come since the start, or the last reset.
+/// A tag with its totals since the agent's start, or the last reset.
 #[derive(Debug)]
 pub(crate) struct Tag {
     pub(crate) number: u32,
-    /// The bytes that clients send.
+    /// The name as clients send it.
     pub(crate) bytes: Box<[u8]>,
-    /// The name for clients of pmcd, if it differs from these.
+    /// The exported name, if it differs from `bytes`.
     shown: Option<Box<str>>,
-    /// Who pays for the name.
+    /// The account that has introduced the name.
     pub(crate) account: Account,
-    /// Something has come.
+    /// Whether the tag has had a trace event since the last reset.
     pub(crate) active: bool,
-    /// When something has come last, in seconds since the agent's start.
+    /// When the last trace event was counted, in seconds since the agent's start.
     pub(crate) used: u32,
     pub(crate) count: u64,
-    /// Seconds of all transactions.
+    /// Total duration of transactions, in seconds.
     pub(crate) total: f64,
     /// The last value of an observation or a counter.
     pub(crate) last: f64,
-    /// When the last value was marked that a process has put into its file.
+    /// Time of the last value from a file, in nanoseconds of `CLOCK_MONOTONIC`.
     when: u64,
-    /// Those in which something has come, of those that are looked at and the one that is being filled.
+    /// Buckets of the period that are not empty, the current one last.
     pub(super) buckets: VecDeque<Bucket>,
 }
 
-/// What has come in a part of the period.
+/// Sums of a part of the period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     number: u64,
     pub(crate) count: u64,
-    /// Seconds of transactions: the shortest, the longest, and all.
+    /// Durations of transactions, in seconds: shortest, longest, and total.
     pub(crate) min: f64,
     pub(crate) max: f64,
     pub(crate) sum: f64,
 }
 
-/// The period over which rates are calculated, in equal parts. The parts have numbers, so that nothing
-/// has to be done when one begins.
+/// The period of rates and times, in equal buckets. Buckets have numbers, so that beginning a new one takes no work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     start: Instant,
     pub(crate) period: Duration,
     pub(crate) buckets: u32,
-    /// The bucket that is being filled.
+    /// Number of the current bucket, which is not complete.
     now: u64,
 }
 
@@ -66,12 +65,12 @@ impl Window {
         Window { start: Instant::now(), period, buckets, now: 0 }
     }
 
-    /// Begins again.
+    /// Begins a new period.
     pub(crate) fn restart(&mut self) {
         (self.start, self.now) = (Instant::now(), 0);
     }
 
-    /// How long a bucket is.
+    /// Length of a bucket.
     pub(crate) fn interval(&self) -> Duration {
         self.period / self.buckets
     }
@@ -85,15 +84,17 @@ impl Window {
         u64::try_from(since / self.interval().as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 
-    /// When the bucket is complete that is being filled.
+    /// End of the current bucket.
     pub(crate) fn end_of_bucket(&self) -> Option<Instant> {
         let buckets = u32::try_from(self.now + 1).ok()?;
         self.start.checked_add(self.interval().checked_mul(buckets)?)
     }
 }
 
-/// Returns what a mark adds to what all clients share: a finite value, or a time that a transaction can have taken.
-/// Clocks that were set back give negative times, which are none.
+/// Returns the value to count for a trace event of a TCP client, or `None` if the value is not valid.
+///
+/// Values must be finite, and transactions not longer than 366 days. A negative duration comes from a clock that was
+/// set back, and counts as 0.
 #[inline]
 pub(crate) fn plausible(kind: Kind, value: f64) -> Option<f64> {
     match kind {
@@ -104,8 +105,9 @@ pub(crate) fn plausible(kind: Kind, value: f64) -> Option<f64> {
     }
 }
 
-/// Returns what a process's file adds, without what no process can have marked; nothing when it makes no sense at all.
-/// `when` is the time of the look, on the clock of the file, and whether it was the first.
+/// Returns the change to count for a file, without its invalid parts, or `None` if it is not valid.
+///
+/// `now` is the time in nanoseconds of `CLOCK_MONOTONIC`. `is_first` is true for a file from before the agent's start.
 pub(crate) fn plausible_change(kind: Kind, change: &Change, now: u64, is_first: bool) -> Option<Change> {
     let Change { count, total, times, last } = *change;
     let is_time = |seconds: f32| (0.0..=LONGEST).contains(&f64::from(seconds));
@@ -132,7 +134,7 @@ impl Tag {
         self.shown.as_deref().or_else(|| str::from_utf8(&self.bytes).ok()).unwrap_or_default()
     }
 
-    /// Forgets everything but the name and its number.
+    /// Resets all but the name and its number.
     pub(crate) fn clear(&mut self) {
         self.active = false;
         (self.count, self.total, self.last, self.when) = (0, 0.0, 0.0, 0);
@@ -163,7 +165,7 @@ impl Tag {
         }
     }
 
-    /// Puts something into its bucket, or into the last one if that is later.
+    /// Adds sums to their bucket, or to the last one if that is later.
     fn put(&mut self, new: Bucket, window: &Window) {
         match self.buckets.back_mut() {
             Some(bucket) if bucket.number >= new.number => *bucket = bucket.with(new),
@@ -176,7 +178,7 @@ impl Tag {
         }
     }
 
-    /// What has come in the last complete buckets, if anything has.
+    /// The sums of the complete buckets of the period. `None` if they are all empty.
     pub(crate) fn recent(&self, window: &Window) -> Option<Bucket> {
         let complete = self.buckets.iter().filter(|bucket| bucket.is_recent(window) && bucket.number < window.now);
         complete.copied().reduce(Bucket::with)
@@ -194,7 +196,7 @@ impl Bucket {
         }
     }
 
-    /// Whether it is looked at, or will be when it is complete.
+    /// Whether the bucket is in the period, or is the current one.
     fn is_recent(&self, window: &Window) -> bool {
         self.number.saturating_add(window.buckets.into()) >= window.now
     }

@@ -1,8 +1,8 @@
-//! The tags of all kinds, and what each account has brought of them.
+//! The tags of all kinds, with budgets of names for each account.
 //!
-//! A name has a number that no other name of its kind gets while the agent runs: archives may have the old one. After a
-//! reset a name is not exported until it comes again, with the same number. A name that has not come for some time is
-//! forgotten, and gets another number when it comes again.
+//! The number of a tag is not reused for another tag of its kind while the agent runs, because archives may have it.
+//! After a reset, a tag is not exported until its next trace event, and then has the same number. A tag that was not
+//! used for `forget-time` is removed, and gets a new number at its next trace event.
 
 use std::time::{Duration, Instant};
 
@@ -23,30 +23,30 @@ pub(crate) struct Tags {
     kinds: [Tagged; 4],
     window: Window,
     limits: Limits,
-    /// Bytes of names.
+    /// Bytes of names of each account.
     used: Fair,
-    /// How many names of each account have not come since a reset.
+    /// Number of names of each account without a trace event since a reset.
     dormant: HashMap<Account, usize>,
     start: Instant,
-    /// Seconds since the start, and when names were looked for last that are to be forgotten.
+    /// Seconds since the start, the end of the current second, and when unused names were last removed.
     now: u32,
     next_second: Instant,
     swept: u32,
-    /// Marks of names that were too many, and such that make no sense.
+    /// Trace events that were not counted: their names had no room, or their values were not valid.
     pub(crate) names: LeftOut,
     pub(crate) values: LeftOut,
 }
 
-/// Bytes of a short name.
+/// Cost of a short name in the budget, in bytes.
 const SHORT: usize = 64;
 
 /// The tags of one kind: an instance domain.
 #[derive(Debug, Default)]
 pub(crate) struct Tagged {
     hasher: DefaultHashBuilder,
-    /// Places of tags, by the bytes that clients send.
+    /// Indexes in `tags`, by name as clients send it.
     places: HashTable<usize>,
-    /// In the order of their numbers, which begin with 1.
+    /// Tags in the order of their numbers, which begin with 1.
     tags: Vec<Tag>,
     active: usize,
     last: u32,
@@ -64,8 +64,8 @@ impl Tags {
             now: 0,
             next_second: start,
             swept: 0,
-            names: LeftOut::new(format_args!("marks with new tags, {} in all", limits.names)),
-            values: LeftOut::new("marks with values that make no sense"),
+            names: LeftOut::new(format_args!("trace events with new tags, at most {} tags in all", limits.names)),
+            values: LeftOut::new("trace events with invalid values"),
             limits,
         }
     }
@@ -74,7 +74,7 @@ impl Tags {
         &self.window
     }
 
-    /// The time, for what is added and asked from now on.
+    /// Sets the time for later calls. Removes unused names at intervals.
     pub(crate) fn set_now(&mut self, now: Instant) {
         self.window.advance(now);
         if now < self.next_second {
@@ -113,7 +113,7 @@ impl Tags {
         }
     }
 
-    /// Counts what a client has sent.
+    /// Counts a trace event of a TCP client.
     #[inline]
     pub(crate) fn add(&mut self, account: Account, data: &Data<'_>) {
         let Some(value) = plausible(data.kind, data.value) else { return self.values.add(account, 1) };
@@ -123,7 +123,7 @@ impl Tags {
         }
     }
 
-    /// Counts what a process has marked at about a time, or before the agent has started.
+    /// Counts the change in a file: at about the time `when`, or before the agent's start if that is `None`.
     pub(crate) fn change(&mut self, account: Account, kind: Kind, tag: &[u8], change: &Change, when: Option<Instant>) {
         let Some(change) = plausible_change(kind, change, trace::light::now(), when.is_none()) else {
             return self.values.add(account, 1);
@@ -134,7 +134,7 @@ impl Tags {
         }
     }
 
-    /// The tag of a name, which becomes active; nothing when there is no room for it.
+    /// Finds or adds the tag of a name, and makes it active. `None` if there is no room for it.
     #[inline]
     fn tag(&mut self, account: Account, kind: Kind, name: &[u8]) -> Option<&mut Tag> {
         let place = match self.of(kind).find(name) {
@@ -150,7 +150,7 @@ impl Tags {
         Some(tag)
     }
 
-    /// A name has come for the first time, or since a reset.
+    /// Makes a tag active at its first trace event, or its first one after a reset.
     #[cold]
     fn activate(&mut self, kind: Kind, place: usize) {
         let tagged = self.of_mut(kind);
@@ -170,14 +170,14 @@ impl Tags {
         }
     }
 
-    /// The place of a new name, if its account has room for it.
+    /// Adds a name, if its account has room for it. Returns the index of the tag.
     #[cold]
     fn insert(&mut self, account: Account, kind: Kind, name: &[u8]) -> Option<usize> {
         let tag = Tag::new(0, name, account);
         let cost = cost(&tag);
         let mut room = self.used.room(account, cost);
         if room != Room::Free && self.dormant.contains_key(&account) {
-            // Names from before a reset give way, of the same account.
+            // Names of the same account from before a reset give way first.
             self.forget(|tag| tag.account == account && !tag.active);
             room = self.used.room(account, cost);
         }
@@ -195,7 +195,7 @@ impl Tags {
         Some(place)
     }
 
-    /// Forgets names of an account, of those that have not come for longest.
+    /// Removes names of an account that were unused for longest, until `bytes` are free.
     fn give_back(&mut self, account: Account, bytes: usize) {
         let of_account = |tag: &&Tag| tag.account == account;
         let tags = self.kinds.iter().zip(0..).flat_map(|(tagged, kind)| tagged.tags.iter().map(move |tag| (kind, tag)));
@@ -219,7 +219,7 @@ impl Tags {
         self.forget_of_kind(|_, tag| goes(tag));
     }
 
-    /// Forgets names, by the place of their kind and themselves.
+    /// Removes tags for which `goes` returns true. Its arguments are the index of the kind, and the tag.
     fn forget_of_kind(&mut self, goes: impl Fn(usize, &Tag) -> bool) {
         let mut gone = Vec::new();
         for (kind, tagged) in self.kinds.iter_mut().enumerate() {
@@ -233,7 +233,7 @@ impl Tags {
         }
     }
 
-    /// Forgets everything but the names' numbers, and begins a new period.
+    /// Resets all tags except their names and numbers, and begins a new period.
     pub(crate) fn reset(&mut self) {
         self.window.restart();
         for tagged in &mut self.kinds {
@@ -261,7 +261,7 @@ impl Tagged {
         self.hasher.hash_one(bytes)
     }
 
-    /// Adds a tag, with the next number.
+    /// Adds a tag with the next number. Returns its index.
     fn push(&mut self, mut tag: Tag) -> Option<usize> {
         self.last = self.last.checked_add(1).filter(|last| *last <= i32::MAX as u32)?;
         tag.number = self.last;
@@ -298,7 +298,7 @@ impl Tagged {
         (0..self.tags.len()).for_each(|place| self.index(place));
     }
 
-    /// The instances, in the order of their numbers.
+    /// The active instances, in the order of their numbers.
     pub(crate) fn each(&self) -> impl Iterator<Item = (Inst, &Tag)> {
         self.tags.iter().filter(|tag| tag.active).map(|tag| (Inst::new(tag.number), tag))
     }
@@ -318,18 +318,20 @@ impl Instances for Tagged {
         self.tags.get(place).filter(|tag| tag.active).map(Tag::name)
     }
 
-    /// A name that is the first word of several stands for the oldest of these: a later one cannot take its place.
+    /// A first word that several names have in common stands for the oldest of these, so that a later name cannot
+    /// replace it.
     fn lookup(&self, name: &str) -> Option<Inst> {
         let whole = self.find(name.as_bytes()).and_then(|place| self.tags.get(place));
         let whole = whole.filter(|tag| tag.active && tag.name() == name).map(|tag| Inst::new(tag.number));
-        // An escaped name is found by going through all of them.
+        // The index has names as clients send them: an escaped name needs a search of all tags.
         let escaped = || Tagged::each(self).find(|(_, tag)| tag.name() == name).map(|(inst, _)| inst);
         let first = || Tagged::each(self).find(|(_, tag)| tag.name().split(' ').next() == Some(name));
         whole.or_else(|| name.contains("\\x").then(escaped)?).or_else(|| first().map(|(inst, _)| inst))
     }
 }
 
-/// Bytes of a name in an answer to a request for instances, and of a short one what it costs in memory.
+/// The cost of a name in the budget: its bytes in a reply to an instance request, and at least [`SHORT`] for its
+/// memory.
 fn cost(tag: &Tag) -> usize {
     (8 + tag.name().len().next_multiple_of(4)).max(SHORT)
 }

@@ -1,28 +1,28 @@
-//! Users have turns: somebody's many or large files take no time from those of others.
+//! Rounds in which the files of each user are read. Many or large files of one user take no time from others.
 
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// When the files of a user take more of the processor's time at once, they rest ten times as long.
+/// Processor time for the files of one user at a time. Beyond it they rest ten times as long as they took.
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(20);
 
-/// Time of a pass over the files of all users: what is left has its turn in the next one.
+/// Processor time of a pass over the files of all users. Files that are left are read in the next pass.
 pub(crate) const PASS: Duration = Duration::from_millis(60);
 
-/// What it costs to read the files of a user: each has one turn in a round, and when that has taken long there is a rest.
+/// Schedule of one user's files. Each file is read once in a round, and a rest follows when they took long.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     round: u64,
-    /// Of the processor's time, since the last rest.
+    /// Processor time in this pass.
     spent: Duration,
     rests: Option<Instant>,
-    /// Some have not had their turn yet.
+    /// Some files of this round were not read yet.
     waiting: bool,
 }
 
 impl Turns {
-    /// Another look at all files.
+    /// Begins a pass over the files, and a round if all files of the last one were read.
     pub(crate) fn begin(&mut self, now: Instant) {
         if self.spent > AT_ONCE {
             self.rests = Some(now + 10 * self.spent);
@@ -34,7 +34,8 @@ impl Turns {
         }
     }
 
-    /// Whether a file is to be read, of which this is the last round in which it was, if there is time in this pass.
+    /// Whether to read a file now. `last` is the last round in which it was read, `is_time` whether the pass has time
+    /// left.
     pub(crate) fn has_turn(&mut self, last: &mut u64, is_time: bool) -> bool {
         let waits = *last < self.round;
         let turn = waits && is_time && self.rests.is_none() && self.spent <= AT_ONCE;
@@ -53,7 +54,7 @@ impl Turns {
     }
 }
 
-/// The processor's time of this thread.
+/// The processor time of this thread.
 pub(crate) fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
@@ -62,7 +63,7 @@ pub(crate) fn processor_time() -> Duration {
 mod tests {
     use super::*;
 
-    /// The files, of three, that have a turn when each takes some time.
+    /// Makes a pass over three files, each of which takes `time`. Returns which of them were read.
     fn look(turns: &mut Turns, files: &mut [u64; 3], now: Instant, time: Duration) -> [bool; 3] {
         turns.begin(now);
         files.each_mut().map(|last| {
@@ -78,7 +79,7 @@ mod tests {
         let mut look = |ms, time| look(&mut turns, &mut files, start + Duration::from_millis(ms), time);
         let (short, long) = (Duration::from_millis(1), Duration::from_millis(15));
         assert_eq!([look(0, short), look(0, short), look(1, long)], [[true; 3], [true; 3], [true, true, false]]);
-        // Two have taken 30 ms: the third has its turn after 300, and then all of them have again.
+        // Two files have taken 30 ms: the third is read after 300 ms, and then all of them again.
         assert_eq!([look(2, long), look(300, long)], [[false; 3]; 2]);
         assert_eq!([look(302, long), look(303, short)], [[false, false, true], [true; 3]]);
     }

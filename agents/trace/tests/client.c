@@ -1,4 +1,4 @@
-/* Traces from three threads, and after that from one, with the protocol that the argument names. */
+/* Traces from three threads, then from one. The argument names the protocol: sync or async. */
 #include <pcp/trace.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ int main(int argc, char **argv)
         check(pmtraceobs(tag(buffer, "observe"), i * 0.25));
         check(pmtracecounter(tag(buffer, "counter"), i));
     }
-    /* The library resets its connection at the end: what has not gone out is lost then. */
+    /* The library resets its connection at exit, and loses what it has not sent yet. */
     sleep(1);
     return 0;
 }

@@ -1,4 +1,4 @@
-//! Many clients, and such that are slow, silent or hostile, while others are served.
+//! TCP clients: many at a time, and slow, silent or hostile ones beside others.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,7 +11,7 @@ use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Serial};
 use pmda::collector::{Collector, Launch, Process};
 use trace::{Failure, Options, State, Tag, Trace, Transport, protocol};
 
-/// The agent without pmcd.
+/// The agent, over a pipe to this test instead of pmcd.
 struct Served {
     agent: Collector<Process>,
     port: u16,
@@ -23,7 +23,7 @@ impl Served {
         Self::start_with(&[], args)
     }
 
-    /// Started by another program.
+    /// Starts the agent through another program, whose command line is `by`.
     fn start_with(by: &[&str], args: &[&str]) -> Served {
         let dir = tempfile::tempdir().unwrap();
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -38,7 +38,7 @@ impl Served {
             .env("PCP_RUN_DIR", dir.path())
             .env("PCP_TRACE_DIR", dir.path());
         let mut agent = Launch::pipe(command).start().unwrap();
-        // It listens when it answers.
+        // The agent listens before it answers its first request.
         let _ = agent.value(pmid(14)).unwrap();
         Served { agent, port, dir }
     }
@@ -57,7 +57,7 @@ impl Served {
         Trace::new(Options { host: "127.0.0.1".into(), port: self.port, state, transport, ..Options::default() })
     }
 
-    /// How often points have come, of the only tag.
+    /// The count of points of the only tag.
     fn points(&mut self) -> u64 {
         match self.agent.values(pmid(6)).unwrap().get(Inst::new(1)) {
             None => 0,
@@ -78,7 +78,7 @@ fn pmid(item: u16) -> PmId {
     PmId::new(Domain::new(10).unwrap(), Item::new(0, item))
 }
 
-/// A point with this tag; `reply`: it is to be acknowledged.
+/// A PDU of a point with this tag. `reply` requests an acknowledgement.
 fn point(tag: &[u8], reply: bool) -> Vec<u8> {
     let len = 24 + (tag.len() + 1).next_multiple_of(4);
     let mut pdu = [len as u32, 0x7051, 1].map(u32::to_be_bytes).concat();
@@ -135,7 +135,7 @@ fn a_client_that_takes_no_answers_is_stopped_and_goes_on_later() {
     let mut served = Served::start(&[]);
     let mut greedy = served.connect();
     let many = point(b"tag", true).repeat(1000);
-    // Until neither side takes anything any more.
+    // Writes until the buffers of both sides are full.
     greedy.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     let mut written = 0;
     let mut rest = &many[..];
@@ -148,12 +148,12 @@ fn a_client_that_takes_no_answers_is_stopped_and_goes_on_later() {
             Err(e) => break assert!(matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)),
         }
     }
-    // Others are served meanwhile.
+    // The agent serves others meanwhile.
     let trace = served.trace(State::NONE);
     trace.transact(&Tag::new("other").unwrap(), Duration::from_secs(1));
     assert_eq!(trace.status().sent, 1);
     assert!(served.points() < written as u64 / 28);
-    // What was not taken comes when it is.
+    // The agent continues when the client reads its acknowledgements.
     let mut acks = vec![0; written / 28 * 16];
     greedy.read_exact(&mut acks).unwrap();
     assert_eq!(served.points(), written as u64 / 28);
@@ -202,7 +202,7 @@ fn connection_limits_hold_and_are_given_back() {
         traces.iter().map(|trace| matches!(trace.status().failure, Some(Failure::ConnLimit))).collect();
     assert_eq!(refused, [false, false, true]);
     drop(traces);
-    // The agent finds out about the ends of these when it gets to them.
+    // The agent notices the closed connections when it reads from them.
     loop {
         let trace = served.trace(State::NONE);
         trace.point(&tag);
@@ -232,7 +232,7 @@ fn threads_of_both_protocols_are_counted_exactly() {
     served.until(21_000);
 }
 
-/// What limits have left out, of connections, silence, names and values.
+/// The metrics of limits for connections, silent clients, names and values.
 fn left_out(served: &mut Served) -> [u64; 4] {
     [0, 1, 2, 3].map(|item| {
         let pmid = PmId::new(Domain::new(10).unwrap(), Item::new(4, item));
@@ -273,11 +273,11 @@ fn slow_and_silent_clients_are_left_and_idle_ones_stay() {
     let mut idle = served.connect();
     idle.write_all(&point(b"tag", true)).unwrap();
     idle.read_exact(&mut [0; 16]).unwrap();
-    // Bytes come all the time, but no whole PDU: neither at first nor later.
+    // These clients send single bytes all the time, but never a whole PDU: one from the start, one after its first PDU.
     let mut slow = [served.connect(), served.connect()];
     slow[1].write_all(&point(b"tag", false)).unwrap();
     let silent = served.connect();
-    // It takes no acknowledgements.
+    // This client never reads its acknowledgements.
     let mut greedy = served.connect();
     greedy.set_nonblocking(true).unwrap();
     let many = point(b"tag", true).repeat(1000);
@@ -289,10 +289,10 @@ fn slow_and_silent_clients_are_left_and_idle_ones_stay() {
         assert!(start.elapsed() < Duration::from_secs(30), "{left:?}");
         let byte = bytes.next().unwrap();
         for (left, slow) in left.iter_mut().zip(&mut slow) {
-            // A PDU takes 6 s.
+            // A PDU takes 6 s, longer than `pdu-time`.
             *left |= slow.write_all(&[byte]).is_err();
         }
-        // Until neither side takes anything any more.
+        // Writes until the buffers of both sides are full.
         while !left[2] {
             match greedy.write(rest) {
                 Ok(n) => rest = if n == rest.len() { &many } else { &rest[n..] },
@@ -340,7 +340,7 @@ fn without_descriptors_connections_are_accepted_later_and_the_log_has_a_line() {
         clients.push(connect());
     }
     assert!(clients.len() < 40, "{}", clients.len());
-    // Each that goes lets one in, and no more.
+    // Each closed connection lets one other client connect.
     clients.extend((0..20).map(|_| connect()));
     for _ in 0..10 {
         drop(clients.remove(0));
@@ -379,7 +379,7 @@ fn names_have_a_limit_and_an_answer_too() {
     let mut served = Served::start(&["--limit", "names=1000"]);
     let mut stranger = served.connect();
     for n in 0..5000_u32 {
-        // Each byte that is no text takes four.
+        // Each byte that is not UTF-8 is escaped as four bytes.
         let tag = [&n.to_be_bytes().map(|byte| byte | 128)[..], format!("{n}").as_bytes(), &[0xff; 100]].concat();
         stranger.write_all(&point(&tag, n == 4999)).unwrap();
     }
@@ -391,7 +391,7 @@ fn names_have_a_limit_and_an_answer_too() {
     assert_eq!(left_out(&mut served)[2], 5000 - instances.len() as u64);
 }
 
-/// The answer is larger than what the pipe takes, and pmcd, stopped perhaps, does not read it.
+/// The reply is larger than the pipe's buffer, and pmcd does not read it, perhaps because it is stopped.
 #[test]
 fn applications_do_not_wait_for_a_pmcd_that_hangs() {
     let mut served = Served::start(&[]);
@@ -402,7 +402,7 @@ fn applications_do_not_wait_for_a_pmcd_that_hangs() {
     let fetch =
         |out: &mut Vec<u8>, from| pcp_pdu::metadata::encode_fetch(out, from, from, many.iter().copied().map(Some));
     served.agent.send_raw(fetch).unwrap();
-    // Each of these would wait for its time-out, 10 s, and be missed.
+    // If the agent blocked, each point would wait for the request timeout of 10 s, and be missed.
     (0..100).for_each(|_| trace.point(&tag));
     assert_eq!((trace.status().sent, trace.status().missed), (101, 0));
     assert!(matches!(served.agent.receive_raw().unwrap().1, pcp_pdu::Pdu::Result(_)));

@@ -1,4 +1,4 @@
-//! The command line and the log, as PCP's tests 602 and 445 look at them.
+//! The command line and the log, as PCP's tests 602 and 445 check them.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! Event records in the real pmcd, read by PCP's clients: of a service that is instrumented with `tracing`.
+//! Event records in the real pmcd, read with PCP's clients. The application is instrumented with `tracing`.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,7 +13,7 @@ use trace::layer::PcpLayer;
 use trace::{Options, State, Trace};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// The agent with its own names in a pmcd of its own, and options that only know the port.
+/// Starts a pmcd with the agent and the agent's own pmns. Returns it with options for an application.
 fn start() -> (Pmcd, Options) {
     let pcp = Pcp::required();
     let dir = tempfile::tempdir().unwrap();
@@ -78,7 +78,7 @@ fn pminfo_and_pmval_show_what_a_service_does() {
     let text = pmcd.run("pminfo", ["-x", "trace.event.highres_records"]).ok();
     assert!(text.contains("value [9 event records timestamps "), "{text}");
 
-    // Another client, with a filter; pmval shows the records themselves, too.
+    // Each pmval is another client with its own filter.
     for (filter, count) in [("tag=no such item", 1), ("id=9", 1), ("found~true|false; kind=transact", 2)] {
         let text = pmcd.run("pmval", ["-x", filter, "-s", "1", "trace.event.records"]).ok();
         assert!(text.contains(&format!("{count} event records")), "{filter}: {text}");
@@ -97,7 +97,7 @@ fn pminfo_shows_how_many_were_missed() {
     let tag = trace::Tag::new("tag").unwrap();
     trace.point(&tag);
     pmcd.run("pminfo", ["-f", "trace.point.count"]).ok();
-    // A ring of 63 cells, of which 16 may be in the making.
+    // The ring has 63 cells, of which the 16 oldest are not read.
     (0..1000).for_each(|_| trace.point(&tag));
     let text = pmcd.run("pminfo", ["-x", "trace.event.records"]).ok();
     assert!(text.contains("==> 953 missed event records\n"), "{text}");
@@ -108,7 +108,7 @@ fn pminfo_shows_how_many_were_missed() {
     }
 }
 
-/// The example of `pcp-trace`: axum under load, which finds the light transport by itself.
+/// The example of `pcp-trace`: an axum service under load, which selects shared memory by itself.
 #[test]
 #[ignore = "needs PCP"]
 fn a_service_under_load_is_seen_by_pmval_and_pminfo() {
@@ -138,7 +138,7 @@ fn a_service_under_load_is_seen_by_pmval_and_pminfo() {
     assert!(rate.is_some_and(|rate| rate > 0.0), "{text}");
     let text = pmcd.run("pmval", ["-s", "1", "-x", "tag=look up; id~.", "trace.event.records"]).ok();
     assert!(text.contains("(end,id,parent) ---") && text.contains("trace.event.field.id \""), "{text}");
-    // It is killed, and all that it has marked is counted.
+    // After the service is killed, all its trace events are counted, and its file is removed.
     service.kill().unwrap();
     service.wait().unwrap();
     let started = Instant::now();

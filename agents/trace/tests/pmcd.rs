@@ -1,4 +1,4 @@
-//! The agent in the real pmcd, beside PCP's agent, with PCP's clients: pmtrace and programs in C.
+//! The agent in the real pmcd, compared with PCP's agent, and with PCP's clients: pmtrace and programs in C.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Agent, Pcp, Pmcd};
 
-/// All but `trace.control.debug`: it was a number before PCP 7, and is a string since.
+/// All metrics except `trace.control.debug`, which was a number before PCP 7, and is a string since.
 const METRICS: [&str; 9] = [
     "trace.transact",
     "trace.point",
@@ -24,7 +24,7 @@ const METRICS: [&str; 9] = [
     "trace.control.reset",
 ];
 
-/// An agent in a pmcd of its own.
+/// A pmcd with PCP's agent or this one, and the agent's TCP port.
 struct Traced {
     pcp: Pcp,
     pmcd: Pmcd,
@@ -44,7 +44,7 @@ impl Traced {
         };
         let agent = agent.args(["-I", &port.to_string()]).args(args);
         let pmcd = pcp.pmcd().pmdas_dir(c.pmdas_dir()).agent(agent).start();
-        // The agent listens when it answers.
+        // The agent listens before it answers its first request.
         pmcd.run("pminfo", ["-f", "trace.control.port"]).ok();
         Traced { pcp, pmcd, port }
     }
@@ -64,8 +64,9 @@ impl Traced {
         self.pmcd.run("pminfo", args).text
     }
 
-    /// What pminfo shows, when it shows something: clients of the asynchronous protocol do not wait until they are
-    /// counted.
+    /// Runs pminfo until its output contains `part`, and returns the output.
+    ///
+    /// Clients of the asynchronous protocol exit before their trace events are counted.
     #[track_caller]
     fn until(&self, metric: &str, part: &str) -> String {
         let start = Instant::now();
@@ -84,7 +85,7 @@ impl Traced {
         }
     }
 
-    /// The text without what is this agent's alone: its port, and its label, which PCP's agent has no means to give.
+    /// Removes what differs between two agents: host, port, and the label `agent`, which PCP's agent does not have.
     fn common(&self, text: &str) -> String {
         let text = text.replace(&self.pmcd.host(), "HOST").replace(&format!("value {}", self.port), "value PORT");
         text.replace("\"agent\":\"trace\",", "")
@@ -97,7 +98,7 @@ fn both(args: &[&str], what: impl Fn(&Traced) -> String) -> String {
     c
 }
 
-/// Compiles a program with libpcp_trace.
+/// Compiles a program with `libpcp_trace`.
 fn compiled(dir: &Path, source: &str) -> std::path::PathBuf {
     let (file, program) = (dir.join("client.c"), dir.join("client"));
     std::fs::write(&file, source).unwrap();
@@ -173,7 +174,7 @@ fn rates_and_times_are_those_of_pcps_agent() {
     let rolled = |traced: &Traced| {
         let mut text = String::new();
         (0..6).for_each(|_| _ = traced.pmtrace(&["-q", "point"]));
-        // All of them are in complete buckets for a while, and then none is.
+        // For a while, complete buckets have all points. After the period they have none.
         text.push_str(&traced.until("trace.point.rate", "\"point\"] value 1"));
         text.push_str(&traced.until("trace.point.rate", "No value(s) available"));
         text.push_str(&traced.until("trace.point.count", "\"point\"] value 6"));
@@ -182,7 +183,7 @@ fn rates_and_times_are_those_of_pcps_agent() {
         traced.pmtrace(&["-q", "-e", "sleep 0.4", "work"]);
         traced.until("trace.transact.rate", "\"work\"] value 0.33333334");
         for metric in ["min_time", "max_time", "ave_time", "total_time"] {
-            // To a tenth of a second.
+            // Cuts values to a tenth of a second.
             let shown = traced.pminfo(&["-f", &format!("trace.transact.{metric}")]);
             let cut = shown.trim_end().rsplit_once('.').map_or(shown.clone(), |(a, b)| format!("{a}.{}\n", &b[..1]));
             text.push_str(&cut);
@@ -215,7 +216,7 @@ fn programs_with_libpcp_trace_are_counted_exactly() {
     };
     let text = both(&[], |traced| counted(traced, "sync"));
     assert!(text.contains("inst [1 or \"sync counter\"] value 499"), "{text}");
-    // PCP's agent loses a client of which a read ends within the header of a PDU.
+    // Only this agent: PCP's agent drops a client when a read ends within the header of a PDU.
     let text = counted(&Traced::start(true, &[]), "async");
     assert!(text.contains("inst [1 or \"async counter\"] value 499"), "{text}");
 }
@@ -288,7 +289,7 @@ fn long_tags_and_selections_without_instances_are_no_errors_here() {
         traced.pmtrace(&["-q", tag]);
         traced.until("trace.point.count", &format!("\"{tag}\"]"));
     }
-    // A profile with a number that no instance has.
+    // A profile with the number of an instance that does not exist.
     let mut pmval = traced.pcp.command("pmval");
     let host = traced.pmcd.host();
     pmval.args(["-h", &host, "-s", "1", "-i", "[77]", "trace.point.count"]);

@@ -1,4 +1,5 @@
-//! Agent trivial beside PCP's C agent and the floor of pipes: `cargo bench -p pmda-trivial`.
+//! Compares agent `trivial` with PCP's C agent, and with the time that pipes alone take. Run it with
+//! `cargo bench -p pmda-trivial`.
 
 #[path = "../../../pmda/benches/driver/mod.rs"]
 mod driver;

@@ -1,4 +1,4 @@
-//! The daemon.
+//! Daemon `pmdatrivial`.
 fn main() -> std::process::ExitCode {
     pmda::main::<pmda_trivial::Trivial>()
 }

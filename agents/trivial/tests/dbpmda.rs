@@ -1,4 +1,4 @@
-//! The same session of PCP's dbpmda with the C agent and with ours: equal output, apart from times.
+//! PCP's dbpmda prints the same in a session with the C agent and with this agent, apart from times.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,7 +13,7 @@ const SESSION: &str = "getdesc on\ndesc trivial.time\ndesc 250.0.1\nfetch trivia
     label item trivial.time\nlabel indom 250.0\nlabel instances 250.0\npmid trivial.time\nname 250.0.0\nchildren trivial\n\
     traverse trivial\nattr 5 \"root\"\nprofile all none\nfetch trivial.time\nstatus";
 
-/// Without the command line, and without the time of day.
+/// Removes the command line and the time of day.
 fn masked(text: &str) -> String {
     let lines = text.lines().filter(|line| !["open pipe", "Start ", "PMDA:"].iter().any(|s| line.starts_with(s)));
     let mask = |line: &str| match (line.split_once(" value "), line.split_once(": ")) {
@@ -36,7 +36,7 @@ fn every_request_is_answered_as_by_the_c_agent() {
         masked(&pcp.dbpmda(&c.root(), c.pmdas_dir(), &[&words, extra].concat(), SESSION).normalised())
     };
     let by_c = run(&c.binary(), &[]);
-    // PCP's trivial is of an interface before 7, in which agents do not tell their name as a label.
+    // PCP's agent has an interface before 7, where agents do not have their name as a label.
     let unnamed = |text: String| {
         text.replace("Labels:\n    agent=\"trivial\"\n", "Info: __pmDecodeLabel() returns 0 label sets\n")
     };

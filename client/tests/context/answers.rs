@@ -1,4 +1,4 @@
-//! The answers of a context, in the form that `oracle.c` prints those of libpcp.
+//! Answers of a context, in the form in which `oracle.c` prints those of libpcp.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use pcp_pdu::result::RawValue;
 use pmapi::id::OptionWord as _;
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, LabelSet, OrNull, PmId, Result, Type};
 
-/// The answer to a request: words with tabs between.
+/// Returns the answer to a request, whose words are separated by tabs.
 pub(crate) fn answer(context: &mut Context, request: &str) -> String {
     try_answer(context, request).unwrap_or_else(|e| e.code().to_string())
 }

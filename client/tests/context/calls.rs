@@ -1,4 +1,4 @@
-//! Every call, answered by the same pmcd to libpcp and to us.
+//! Every call to the same pmcd, by libpcp and by the library.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -24,7 +24,7 @@ impl Both {
         Both { oracle: Oracle::new(&pmcd.host()), context, compared: 0 }
     }
 
-    /// libpcp's answer, which ours has to be.
+    /// Asserts that the answers are equal, and returns libpcp's.
     fn same(&mut self, request: &str) -> String {
         let theirs = without_own(request, self.oracle.answer(request));
         let ours = answer(&mut self.context, request);
@@ -39,7 +39,7 @@ impl Both {
         }
     }
 
-    /// All metrics and their words.
+    /// Returns all metrics with their words.
     fn metrics(&mut self) -> Vec<(String, u32)> {
         let names = self.context.traverse("").unwrap();
         let refs: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -48,7 +48,7 @@ impl Both {
     }
 }
 
-/// libpcp adds two metrics of its own to what pmcd has.
+/// Removes the two metrics that libpcp adds to those of pmcd.
 fn without_own(request: &str, answer: String) -> String {
     let added = |name: &str| answer.contains(name);
     match request {
@@ -126,7 +126,7 @@ fn many_names_are_several_requests() {
         .collect();
     let request = format!("names\t{}", names.join("\t"));
     let (theirs, ours) = (both.oracle.answer(&request), answer(&mut both.context, &request));
-    // libpcp counts the last of its requests only.
+    // libpcp returns the number of its last request only.
     assert_eq!(ours.split_once(' ').unwrap().1, theirs.split_once(' ').unwrap().1);
     assert!(ours.starts_with("715 "));
 }
@@ -138,12 +138,12 @@ fn descriptors() {
     let mut both = Both::new(&pmcd);
     let metrics = both.metrics();
     for (name, pmid) in &metrics {
-        // libpcp hands out descriptors that no metric can have.
+        // libpcp returns invalid descriptors.
         if name != "sample.noinst" && !name.starts_with("sample.bad") {
             both.same(&format!("desc\t{pmid:#x}"));
         }
     }
-    // Some, none, one: found and not.
+    // Lists of several metrics, one and none, known and unknown.
     both.all(&[
         "descs 0x07400000 0x07400001 0x07400002",
         "descs 0x07400000 0x074fffff 0x07400002",
@@ -204,12 +204,12 @@ fn values() {
     let mut stable = 0;
     for (name, pmid) in both.metrics() {
         if name.contains(".event.") {
-            // The records are others with each fetch.
+            // Each fetch returns other records.
             continue;
         }
         let request = format!("fetch\t{pmid:#x}");
         let fine = format!("highres\t{pmid:#x}");
-        // What changes by itself, or with each fetch, cannot be compared.
+        // Values that change by themselves or with each fetch cannot be compared.
         let theirs: Vec<String> = (0..2).map(|_| both.oracle.answer(&request)).collect();
         let ours = answer(&mut both.context, &request);
         let after = both.oracle.answer(&fine);
@@ -258,7 +258,7 @@ fn profiles() {
         format!("add\t{colours:#x}\t2"),
         "add\t0xffffffff".to_owned(),
     ];
-    // Only which instances there are: colours change with each fetch.
+    // Only the instances are compared, since colours change with each fetch.
     let shape = |answer: String| {
         let values = answer.split(&[' ', ',']).map(|word| word.split('=').next().unwrap_or_default().to_owned());
         values.collect::<Vec<_>>()
@@ -301,7 +301,7 @@ fn stores() {
         }
     }
     both.all(&["store 0x074fffff 0xffffffff 0 1", "store 0x5fc00001 0xffffffff 0 1"]);
-    // Written by us, seen by both.
+    // The library stores, both fetch.
     let pmid = both.context.lookup_name("sample.string.write_me").unwrap();
     both.context.store(pmid, &[(None, pmapi::Atom::String(b"ours"))]).unwrap();
     assert!(both.same(&format!("fetch\t{:#x}", pmid.word())).contains("ours"));
@@ -371,7 +371,7 @@ fn ways_to_connect() {
         let error = Context::connect(host).unwrap_err();
         assert_eq!(pmapi::Error::from(error).code(), Oracle::new(host).context, "{host}");
     }
-    // pmcd listens on one address; this listens on another.
+    // pmcd listens on IPv4 only; this relay listens on IPv6.
     let listener = TcpListener::bind("[::1]:0").unwrap();
     let host = format!("[::1]:{}", listener.local_addr().unwrap().port());
     thread::spawn(move || {
@@ -383,13 +383,13 @@ fn ways_to_connect() {
         }
     });
     assert_eq!(answer(&mut Context::connect(&host).unwrap(), request), expected);
-    // Without a port, those of the settings.
+    // A specification without ports uses those of the settings.
     let settings = Settings { ports: vec![1, port], ..Settings::default() };
     let spec: HostSpec = "127.0.0.1".parse().unwrap();
     assert_eq!(answer(&mut Context::new(spec, settings).unwrap(), request), expected);
     let settings = Settings { socket: path.into(), ..Settings::default() };
     assert_eq!(answer(&mut Context::new("local:".parse().unwrap(), settings.clone()).unwrap(), request), expected);
-    // pmcd makes sure of the container when it is asked about it.
+    // pmcd checks the container only when a request needs it.
     let mut context = Context::new("unix:?container=none".parse().unwrap(), settings).unwrap();
     assert_eq!(answer(&mut context, request), expected);
 }
@@ -409,7 +409,7 @@ fn through_pmproxy() {
         .spawn()
         .unwrap();
     let host = format!("127.0.0.1:1,{}@127.0.0.1:{proxy_port}", pmcd.port());
-    // Until it listens.
+    // Retries until pmproxy listens.
     let context = (0..500).find_map(|_| {
         thread::sleep(std::time::Duration::from_millis(10));
         Context::connect(&host).ok()

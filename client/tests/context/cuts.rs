@@ -1,4 +1,4 @@
-//! A connection that ends, or falls silent, at any place of any answer of a real pmcd.
+//! Connections that end or fall silent at any byte of any answer of a real pmcd.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,17 +14,17 @@ use pmapi::{Atom, Error, InDom, Inst, PmId};
 
 use crate::stage;
 
-/// Stands between clients and pmcd.
+/// Relay between clients and pmcd, which stops after a number of bytes.
 struct Relay {
     dir: tempfile::TempDir,
-    /// How many bytes of pmcd's go on to a client.
+    /// Bytes of pmcd that the relay sends on to a client.
     allowed: Arc<AtomicUsize>,
-    /// How many bytes pmcd has sent to the last client.
+    /// Bytes that pmcd has sent to the last client.
     sent: Arc<AtomicUsize>,
 }
 
 impl Relay {
-    /// With the connection open or closed after the last byte that goes on.
+    /// Starts a relay; `stays` keeps the connection open after the last byte.
     fn new(pmcd: &Path, stays: bool) -> Relay {
         let dir = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(dir.path().join("s")).unwrap();
@@ -93,7 +93,7 @@ const CALLS: [(&str, Call); 16] = [
     ("merged_labels", |c| c.merged_labels(bin()).map(drop)),
 ];
 
-/// For each call and each place in its answer: what happens when no more comes than that.
+/// Makes each call with its answer cut at each of `places`, and asserts the error.
 fn at_every_place(stays: bool, timeout: Duration, places: impl Fn(usize) -> Vec<usize>, expected: Error) {
     let pmcd = stage::pmcd();
     let host = pmcd.host();

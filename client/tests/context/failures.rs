@@ -1,4 +1,4 @@
-//! pmcd that ends, and peers that are no pmcd.
+//! A pmcd that ends, and peers that are not pmcd.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 use crate::stage;
 
-/// A peer that greets a client and then does what a test wants.
+/// Peer that greets a client and then behaves as a test requires.
 struct Fake {
     dir: tempfile::TempDir,
 }
@@ -30,7 +30,7 @@ fn greeting(features: Flags) -> Vec<u8> {
 }
 
 impl Fake {
-    /// Serves one connection after the other, until the test ends.
+    /// Serves one connection after the other until the test ends.
     fn new(mut serve: impl FnMut(UnixStream) + Send + 'static) -> Fake {
         let dir = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(dir.path().join("s")).unwrap();
@@ -38,13 +38,14 @@ impl Fake {
         Fake { dir }
     }
 
-    /// Greets, takes the credentials and one request, and answers with some bytes; then it closes or it stays.
+    /// Greets, reads the credentials and one request, and answers with `bytes`. Then it keeps the connection open or
+    /// closes it.
     fn answering(features: Flags, bytes: Vec<u8>, stays: bool) -> Fake {
         let mut kept = Vec::new();
         Fake::new(move |mut stream| {
             let _ = stream.write_all(&greeting(features));
             let (mut frames, mut requests) = (Frames::new(), 0);
-            // Neither credentials nor profiles have an answer.
+            // Credentials and profiles have no answer.
             while requests == 0 {
                 let Ok(n @ 1..) = stream.read(frames.space()) else { return };
                 frames.filled(n);
@@ -104,7 +105,7 @@ fn refusals() {
         });
         assert_eq!(fake.connect_with(Duration::from_secs(5)).unwrap_err(), expected);
     }
-    // An acknowledgement that says nothing of features is that of PCP 1.
+    // An acknowledgement without features is that of PCP 1.
     let fake = Fake::new(|mut stream| {
         let mut out = Vec::new();
         encode_error(&mut out, 0, Ok(())).unwrap();
@@ -120,16 +121,16 @@ fn refusals() {
 #[test]
 fn time_outs() {
     let short = Duration::from_millis(50);
-    // Not a word.
+    // A peer that sends nothing.
     let mut kept = Vec::new();
     let fake = Fake::new(move |stream| kept.push(stream));
     assert_eq!(fake.connect_with(short).unwrap_err(), Error::TIMEOUT);
-    // A part of an answer: the limit is for the whole of it.
+    // A partial answer: the limit applies to the whole.
     let whole = desc(1);
     let fake = Fake::answering(ALL, whole[..20].to_vec(), true);
     let mut context = fake.connect_with(short).unwrap();
     assert_eq!(context.lookup_desc(pmid(1)), Err(Error::TIMEOUT));
-    // The rest may come now, as the answer to something else: nobody listens any more.
+    // The rest of the answer can no longer arrive: the connection is closed.
     assert!(!context.is_connected());
     assert_eq!(context.lookup_desc(pmid(2)), Err(Error::IPC));
 }
@@ -151,7 +152,7 @@ fn times_without_end() {
     assert!(Context::new("127.0.0.1:1".parse().unwrap(), settings).is_err());
 }
 
-/// What libpcp would wait for, or take for the answer to something else.
+/// Answers that libpcp would wait for, or take for those of other requests.
 #[test]
 fn more_than_was_asked_for() {
     let fake = Fake::answering(ALL, [desc(1), desc(2)].concat(), true);
@@ -159,7 +160,7 @@ fn more_than_was_asked_for() {
     assert_eq!(context.lookup_desc(pmid(1)).unwrap().pmid, pmid(1));
     assert_eq!(context.lookup_desc(pmid(3)), Err(Error::IPC));
     assert!(!context.is_connected());
-    // News without end.
+    // Changes without end.
     let mut news = Vec::new();
     let mut w = Writer::new(&mut news, PduType::ERROR, 0);
     w.i32(4);
@@ -168,7 +169,7 @@ fn more_than_was_asked_for() {
     let mut context = fake.connect();
     assert_eq!(context.fetch(&[pmid(1)]).unwrap_err(), Error::IPC);
     assert!(!context.is_connected());
-    // A length that would take much memory.
+    // A length that would need much memory.
     for (length, error) in [(1 << 30, Error::TOOBIG), (-1, Error::IPC), (0, Error::IPC), (i32::MAX, Error::TOOBIG)] {
         let fake = Fake::answering(ALL, [i32::to_be_bytes(length), [0; 4], [0; 4]].concat(), true);
         let mut context = fake.connect();
@@ -185,7 +186,7 @@ fn the_end_in_the_middle_of_an_answer() {
         let mut context = fake.connect();
         assert_eq!(context.lookup_desc(pmid(1)), Err(Error::IPC), "{cut}");
         assert_eq!(context.lookup_desc(pmid(1)), Err(Error::IPC), "{cut}");
-        // The next connection is a new one.
+        // Reconnecting makes a new connection.
         context.reconnect().unwrap();
         assert!(context.is_connected());
     }
@@ -219,7 +220,7 @@ fn what_an_old_pmcd_does_not_have() {
     }
 }
 
-/// A pmcd without DESCS is asked for one after the other.
+/// A pmcd without `DESCS` gets one request for each descriptor.
 #[test]
 fn descriptors_one_by_one() {
     let fake = Fake::new(|mut stream| {
@@ -282,7 +283,7 @@ const ANSWERS: [PduType; 11] = [
     PduType::FETCH,
 ];
 
-/// PDUs of the right types with anything in them, many in a row.
+/// PDUs of valid types with random content.
 fn garbage() -> impl Strategy<Value = Vec<u8>> {
     let small = prop_oneof![Just(0u32), Just(1), Just(2), Just(u32::MAX), 0..64u32, any::<u32>()];
     let pdu = (prop::sample::select(&ANSWERS[..]), prop::collection::vec(small, 0..24));
@@ -331,13 +332,13 @@ fn pmcd_restarts() {
         assert_eq!(context.fetch(&[bin]).unwrap_err(), Error::IPC);
         assert_eq!(context.lookup_name("sample.bin"), Err(Error::IPC));
         context.reconnect().unwrap();
-        // The profile is that of the context.
+        // The profile survives the reconnection.
         assert_eq!(context.fetch(&[bin]).unwrap().set(0).unwrap().len(), 2);
         assert_eq!(context.lookup_name("sample.bin"), Ok(bin));
     }
 }
 
-/// An agent that does not answer: pmcd gives it up, and goes on.
+/// An agent does not answer: pmcd drops it and continues.
 #[test]
 #[ignore = "needs PCP"]
 fn an_agent_dies() {
@@ -349,11 +350,11 @@ fn an_agent_dies() {
     let errors: Vec<_> = sample.sets().map(|set| set.error).collect();
     assert_eq!(errors[1], None);
     assert!(errors[0].is_some());
-    // pmcd starts it again when it sees fit; this connection has been good all the time.
+    // pmcd restarts the agent later; this connection has stayed open.
     assert_eq!(context.lookup_name("simple.now"), Ok(other));
 }
 
-/// Results that are much larger than a buffer: every metric with all of its instances, many times over.
+/// Results much larger than a buffer: a metric with all of its instances, many times.
 #[test]
 #[ignore = "needs PCP"]
 fn large_results() {
@@ -367,7 +368,7 @@ fn large_results() {
     let values: usize = sample.sets().map(|set| set.values().count()).sum();
     assert!(values > 100_000, "{values}");
     assert!(context.name_all(bin).unwrap().iter().any(|name| name == "sample.bin"));
-    // More than pmcd takes of a client.
+    // A request longer than pmcd accepts.
     let too_many = vec![bin; 20_000];
     assert!(context.fetch(&too_many).is_err());
     let found = context.lookup_descs(&too_many);

@@ -1,4 +1,4 @@
-//! The client against libpcp and pmcd, and against peers that are no pmcd.
+//! Client against libpcp and pmcd, and against peers that are not pmcd.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

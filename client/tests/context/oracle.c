@@ -1,6 +1,6 @@
 /*
- * Answers of libpcp: "oracle HOST" reads a request a line and prints one line for each. Words are separated by tabs.
- * What comes back is what answers.rs prints for the same request.
+ * Prints libpcp's answers to requests: "oracle HOST" reads one request a line and prints one line for each, with words
+ * separated by tabs. answers.rs prints the same for the library.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <pcp/pmapi.h>
 
-/* The library has it, libpcp.h is not installed. */
+/* Declared in libpcp.h, which is not installed. */
 extern int __pmStuffValue(const pmAtomValue *, pmValue *, int);
 
 #define LIMIT 40000

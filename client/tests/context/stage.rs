@@ -1,4 +1,4 @@
-//! A private pmcd with PCP's sample agent, and libpcp as the judge.
+//! A private pmcd with PCP's sample agent, and a process that asks libpcp.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use testkit::{Agent, Pcp, Pmcd};
 
-/// pmcd with PCP's agents sample and simple, and one that is not there.
+/// Starts pmcd with PCP's agents sample and simple, and an agent that cannot be started.
 pub(crate) fn pmcd() -> Pmcd {
     let pcp = Pcp::required();
     let (sample, simple) = (pcp.c_agent("sample"), pcp.c_agent("simple"));
@@ -15,12 +15,12 @@ pub(crate) fn pmcd() -> Pmcd {
     pcp.pmcd().pmdas_dir(sample.pmdas_dir()).agent(sample.agent()).agent(simple.agent()).agent(gone).start()
 }
 
-/// A process that asks libpcp.
+/// Process that asks libpcp.
 pub(crate) struct Oracle {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// What pmNewContext(3) returned.
+    /// Result of pmNewContext(3).
     pub(crate) context: i32,
 }
 
@@ -54,7 +54,7 @@ impl Oracle {
         line.trim_end_matches('\n').trim_end().to_owned()
     }
 
-    /// libpcp's answer to a request.
+    /// Returns libpcp's answer to a request.
     pub(crate) fn answer(&mut self, request: &str) -> String {
         writeln!(self.input, "{request}").unwrap();
         self.line()

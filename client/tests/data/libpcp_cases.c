@@ -1,5 +1,5 @@
-/* Answers of the installed libpcp to questions on standard input, one a line, blank separated; texts
- * and payloads in hexadecimal, "-" for an empty one. Answers are lines of hexadecimal, too.
+/* Prints answers of the installed libpcp to questions on standard input, one a line, with words separated by blanks.
+ * Texts and payloads are hexadecimal, "-" for an empty one. Answers are lines of hexadecimal digits.
  * cc -o libpcp_cases libpcp_cases.c -lpcp
  * number BITS | interval TEXT | spec TEXT | flags N | type N | sem N | pmid N | indom N | err CODE | config NAME
  * atom TYPE PAYLOAD                         pmAtomStr of a string or aggregate

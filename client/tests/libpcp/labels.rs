@@ -1,4 +1,4 @@
-//! Label sets: __pmAddLabels, __pmGetDomainLabels.
+//! Label sets: `__pmAddLabels` and `__pmGetDomainLabels`.
 
 use pmapi::label::{LabelError, LabelFlags, LabelSet};
 use pmapi::{Config, Error};
@@ -25,7 +25,7 @@ impl Steps {
     }
 }
 
-/// As the program prints a set.
+/// Formats a set as the program prints it.
 fn shown(set: Result<LabelSet, LabelError>) -> Vec<u8> {
     match set {
         Err(e) => Error::from(e).code().to_string().into(),
@@ -39,7 +39,7 @@ fn shown(set: Result<LabelSet, LabelError>) -> Vec<u8> {
     }
 }
 
-/// What libpcp handles well: no blanks in arrays, one level of nesting.
+/// Returns an object that libpcp handles correctly: no blanks in arrays, one level of nesting.
 fn object(random: &mut Random, nested: bool) -> String {
     let blank = |random: &mut Random| random.pick(&["", "", "", " ", "\n\t"]);
     let mut names = vec!["a", "ab", "abc", "b", "b_1", "B", "c", "zero", "x9", "long_name_of_a_label"];
@@ -99,7 +99,7 @@ fn merged_sets() {
         let step = |random: &mut Random| (random.pick(&[0, 32, 128]), object(random, false));
         Steps((0..2 + random.below(3)).map(|_| step(&mut random)).collect())
     })
-    // libpcp sorts the text of what is added to an explicit empty set, but not of what comes first.
+    // libpcp sorts the text of a set that is added to an explicit empty one, but not of the first set.
     .filter(|steps| !LabelSet::parse(&steps.0[0].1).is_ok_and(|set| set.is_empty()))
     .take(30_000)
     .collect();
@@ -109,7 +109,7 @@ fn merged_sets() {
 #[test]
 #[ignore = "needs PCP"]
 fn compound_names() {
-    // Two sets at the most: with a third one libpcp takes some names for others.
+    // At most two sets: with a third one libpcp confuses names.
     let mut random = Random(23);
     let member = |random: &mut Random| {
         let (a, b) = (random.pick(&["one", "two"]), random.pick(&["three", "four"]));

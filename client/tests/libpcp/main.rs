@@ -1,5 +1,4 @@
-//! Functions of the PMAPI against the installed libpcp, on inputs made up here.
-//! `data/libpcp_cases.c` asks the library.
+//! Functions of the PMAPI against the installed libpcp, on generated inputs. `data/libpcp_cases.c` asks libpcp.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,7 +10,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Answers of libpcp to the questions, each one a line for the program.
+/// Returns libpcp's answers to questions, each of which is a line of the program's input.
 fn ask(questions: &[String], env: &[(&str, &str)]) -> Vec<Vec<u8>> {
     static PROGRAM: OnceLock<tempfile::TempDir> = OnceLock::new();
     let dir = PROGRAM.get_or_init(|| {
@@ -32,7 +31,7 @@ fn ask(questions: &[String], env: &[(&str, &str)]) -> Vec<Vec<u8>> {
     answers
 }
 
-/// Compares our answer for each case with libpcp's.
+/// Compares the library's answer for each case with libpcp's.
 fn compare<T: std::fmt::Debug>(
     cases: &[T],
     env: &[(&str, &str)],
@@ -63,7 +62,7 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 
-/// The same numbers in every run.
+/// Generator of numbers that are the same in every run.
 struct Random(u64);
 
 impl Random {

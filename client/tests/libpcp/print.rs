@@ -1,4 +1,4 @@
-//! pmPrintValue.
+//! Values as pmPrintValue(3) prints them.
 
 use pcp_pdu::result::RawValue;
 use pmapi::Type;
@@ -8,14 +8,14 @@ use crate::{Random, compare, hex};
 #[derive(Debug, Clone)]
 enum Value {
     Word(u32),
-    /// Type code and payload as they travel.
+    /// Type code and payload in network byte order.
     Block(u8, Vec<u8>),
 }
 
 #[derive(Debug, Clone)]
 struct Case {
     value: Value,
-    /// 255 for `PM_TYPE_UNKNOWN`.
+    /// Code of the metric's type, 255 for `PM_TYPE_UNKNOWN`.
     ty: i32,
     width: usize,
 }
@@ -87,7 +87,7 @@ fn blocks() {
                     }
                 }
             };
-            // Numbers that have another size or no type code travel in no order that is known.
+            // The byte order of a number with another size or no type code is unknown.
             let ty = if code == 0 { random.pick(&[0, 6, 7, 255]) } else { ty };
             let code = if (2..=5).contains(&code) && payload.len() % 4 != 0 { 7 } else { code };
             Case { value: Value::Block(code, payload), ty, width: random.below(25) }
@@ -114,7 +114,7 @@ fn events() {
     }
 }
 
-/// An event value, as it travels and in the host's order.
+/// Event value in network byte order and in the host's byte order.
 #[derive(Debug)]
 struct Events {
     highres: bool,

@@ -1,4 +1,4 @@
-//! Numbers, intervals, metric specifications, names of types, flags and identifiers.
+//! Texts of numbers, intervals, metric specifications, types, flags and identifiers.
 
 use pcp_pdu::event::EventFlags;
 use pmapi::number::Number;
@@ -12,7 +12,7 @@ use crate::{Random, compare, hex};
 fn numbers() {
     let mut random = Random(1);
     let mut cases: Vec<f64> = vec![0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MIN_POSITIVE];
-    // Around every limit and rounding step of each magnitude.
+    // Values around every limit and rounding step of each magnitude.
     for exponent in -3..17 {
         for mantissa in [0.5, 0.99995, 0.999_949, 0.999_995, 0.99999, 1.0, 1.005, 1.015, 2.675, 9.995, 99.995, 123.455]
         {
@@ -87,7 +87,7 @@ fn intervals() {
         &[],
         |text| format!("interval {}", hex(text)),
         |text, theirs| match interval::parse(text) {
-            // The largest time_t is too large for `f64`; and from 1e6 seconds on 7.2 has microseconds only.
+            // The largest `time_t` is too large for `f64`, and from 1e6 seconds on 7.2 has only microseconds.
             Err(_) if theirs.starts_with(b"-9223372036854775808") => theirs.to_vec(),
             Err(e) => format!("{e}\n").into(),
             Ok(time) => {
@@ -142,7 +142,7 @@ fn names_of_codes() {
     compare(&flags, &[], |f| format!("flags {f}"), |f, _| EventFlags(*f).to_string().into());
 }
 
-/// Codes whose text has another wording in 7.2, where "archive log" is "archive".
+/// Codes whose text is different in 7.2, where "archive log" has become "archive".
 const REWORDED: [i32; 8] = [-12354, -12370, -12372, -12373, -12375, -12378, -12379, -12380];
 
 #[test]
@@ -160,7 +160,7 @@ fn error_codes() {
         let same = error.to_string() == text.trim_start();
         assert_eq!(same, !REWORDED.contains(&error.code()), "{line}: {error}");
     }
-    // New in 7.2.
+    // This code is new in 7.2.
     assert_eq!(unlisted, [Error::ARG]);
     let codes = (-200..0).chain(-13_500..-12_300).chain(-21_344..-21_300);
     let known: Vec<i32> = codes.filter(|c| !REWORDED.contains(c) && ![Error::ARG.code()].contains(c)).collect();

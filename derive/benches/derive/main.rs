@@ -1,6 +1,6 @@
-//! Evaluation beside that of libpcp, in the same run, in CPU time: `cargo bench -p pcp-derive`.
+//! CPU time of evaluation compared with libpcp's in the same run: `cargo bench -p pcp-derive`.
 //!
-//! The C side (`peer.c`) is compiled here when libpcp is installed, and runs before and after the Rust side.
+//! The C program (`peer.c`) is compiled if libpcp is installed. It runs before and after the Rust side.
 
 #![allow(clippy::expect_used)]
 
@@ -16,7 +16,7 @@ use nix::time::{ClockId, clock_gettime};
 use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source};
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 
-/// Name, operands and expression.
+/// Name, operands and expression of definitions over operands with equal instances.
 const EQUAL: &[[&str; 3]] = &[
     ["plus", "b.a,b.c", "b.a + b.c"],
     ["minus", "b.a,b.c", "b.a - b.c"],
@@ -61,7 +61,7 @@ const DIFFERENT: &[[&str; 3]] = &[
     ["or", "b.even,b.third", "b.even || b.third"],
 ];
 
-/// Instances, rounds, definitions and the goal of the ratio.
+/// Number of instances, number of rounds, definitions, and the largest ratio that is a success.
 const RUNS: [(u32, u32, &[[&str; 3]], f64); 4] =
     [(100, 2000, EQUAL, 0.25), (10_000, 100, EQUAL, 0.25), (100_000, 21, EQUAL, 0.25), (10_000, 11, DIFFERENT, 0.02)];
 
@@ -72,13 +72,13 @@ fn main() {
         println!("libpcp is not installed: no ratios");
     }
     for (instances, rounds, definitions, goal) in RUNS {
-        println!("\n{instances} instances, ns of CPU a value{:>13} {:>9} {:>7} {goal:>7}", "libpcp", "Rust", "ratio");
+        println!("\n{instances} instances, ns of CPU per value{:>11} {:>9} {:>7} {goal:>7}", "libpcp", "Rust", "ratio");
         let before = peer.as_ref().map(|peer| peer.run(instances, rounds, definitions));
         let rust: Vec<f64> = definitions.iter().map(|definition| evaluate(instances, rounds, definition)).collect();
         let after = peer.as_ref().map(|peer| peer.run(instances, rounds, definitions));
         for ([name, operands, _], rust) in definitions.iter().zip(rust) {
             let values = f64::from(instances) * operands.split(',').count() as f64;
-            // What the installed libpcp does not know yet has no time.
+            // A function that the installed libpcp does not have yet has no time.
             let times = [&before, &after].map(|times| times.as_ref()?.get(*name).copied());
             let c = times[0].zip(times[1]).map(|(before, after)| (before + after) / 2.0);
             match c {
@@ -98,7 +98,7 @@ fn cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("the process's clock").into()
 }
 
-/// Nanoseconds of the median round.
+/// Returns the time of the median round in nanoseconds.
 fn evaluate(instances: u32, rounds: u32, [name, _, expr]: &[&str; 3]) -> f64 {
     let mut agent = Agent::new(instances);
     let mut definitions = Definitions::new(Scope::Global);
@@ -106,7 +106,7 @@ fn evaluate(instances: u32, rounds: u32, [name, _, expr]: &[&str; 3]) -> f64 {
     let mut evaluator = Evaluator::bind(&definitions, &mut agent, false);
     evaluator.desc(0).expect("a metric");
     let plan = evaluator.plan([0]);
-    // Reading the clock takes longer than few instances do.
+    // Reading the clock takes longer than evaluating a few instances.
     let together = 10_000_u32.div_ceil(instances);
     let mut stamp = 0;
     let mut times: Vec<Duration> = (0..rounds.div_ceil(together) + 2)
@@ -125,7 +125,7 @@ fn evaluate(instances: u32, rounds: u32, [name, _, expr]: &[&str; 3]) -> f64 {
     times[times.len() / 2].as_nanos() as f64
 }
 
-/// Ten thousand definitions over a hundred operands.
+/// Measures ten thousand definitions over a hundred operands.
 fn many() {
     let mut agent = Agent::new(10);
     let mut definitions = Definitions::new(Scope::Global);
@@ -162,7 +162,7 @@ fn many() {
     );
 }
 
-/// The metrics of the C side, with values that lie in memory as they do in its results.
+/// Metrics of the C program's agent, with values in memory as in its results.
 struct Agent {
     instances: u32,
     a: Vec<(Option<Inst>, u32)>,
@@ -242,7 +242,7 @@ impl Source for Agent {
     }
 }
 
-/// The C side.
+/// The compiled C program.
 struct Peer {
     dir: PathBuf,
 }

@@ -1,12 +1,13 @@
 /*
- * What libpcp needs to evaluate definitions, in CPU time: fetches with a derived metric less fetches of its operands
- * alone, from an agent in this process.
+ * Measures the CPU time of libpcp's evaluation of definitions: fetches with a derived metric minus fetches of its
+ * operands alone, from an agent in this process.
  *
  *   gcc -O2 -shared -fPIC -DAGENT -o agent.so peer.c -lpcp_pmda -lpcp
  *   gcc -O2 -o peer peer.c -lpcp
  *   BENCH_INSTANCES=n peer agent.so pmns rounds <definitions
  *
- * Definitions: lines "NAME OPERAND,OPERAND EXPRESSION". Prints "NAME nanoseconds-per-fetch" for those that it takes.
+ * Definitions are lines "NAME OPERAND,OPERAND EXPRESSION". Prints "NAME nanoseconds-per-fetch" for those that it
+ * accepts.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-//! A tick allocates nothing as long as instances stay the same.
+//! Evaluation allocates nothing as long as instances stay the same.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use pmapi::{Atom, Desc, Error, InDom, Inst, Semantics, Type, Units};
 
 use crate::table::{Table, indom};
 
-/// The operands of a table, with values that move and cost no memory.
+/// Source with the operands of a table, whose values change without allocations.
 struct Moving<'a> {
     table: &'a Table,
     tick: u32,
@@ -24,7 +24,7 @@ impl Source for Moving<'_> {
         let value = |id: u32| id + self.tick * 3;
         let ids = if operand.desc.indom.is_none() { 0..1 } else { 0..100 };
         let inst = |id| operand.desc.indom.map(|_| Inst::new(id));
-        // One domain's instances in an order of their own, and not all of them.
+        // One metric has its instances in another order, and not all of them.
         let scrambled = |id| inst((id * 37) % 90);
         match (load.ty(), &*operand.name) {
             (_, "scrambled") => load.extend((0..90).map(|id| (scrambled(id), Atom::U32(value(id))))),
@@ -103,7 +103,8 @@ fn a_steady_tick_allocates_nothing() {
         source.tick += 1;
         evaluator.evaluate(&plan, Duration::from_secs(source.tick.into()), &mut source);
     };
-    // The guards choose other instances each time, which is an other set of instances: not here.
+    // In the first ticks the guards choose other instances each time, which allocates. After 20 ticks the choice is
+    // stable.
     (0..20).for_each(|_| tick());
     let info = allocation_counter::measure(|| (0..3).for_each(|_| tick()));
     assert_eq!((info.count_total, info.bytes_total), (0, 0));

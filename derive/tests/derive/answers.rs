@@ -1,4 +1,4 @@
-//! What `data/derive/oracle.c` prints: descriptors, instances and values of operands, and what libpcp makes of
+//! Output of `data/derive/oracle.c`: descriptors, instances and values of operands, and libpcp's results for
 //! definitions.
 
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use pcp_derive::{Load, Metadata, Missing, Operand, Source};
 use pmapi::{Atom, Desc, Error, InDom, Inst, PmId, Semantics, Type, Units};
 
-/// All answers of one run.
+/// Answers of one run.
 #[derive(Default)]
 pub(crate) struct Answers {
     pub(crate) operands: HashMap<String, Result<Desc, Missing>>,
@@ -16,14 +16,14 @@ pub(crate) struct Answers {
     pub(crate) samples: Vec<Sample>,
 }
 
-/// What libpcp makes of a definition.
+/// libpcp's result of binding a definition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
     Syntax {
         offset: usize,
         reason: String,
     },
-    /// A semantic error; its text is elsewhere.
+    /// Semantic error, whose text is on standard error.
     Unbound,
     Bound {
         ty: Type,
@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
     },
 }
 
-/// The values of one fetch.
+/// Values of one fetch.
 #[derive(Default)]
 pub(crate) struct Sample {
     pub(crate) stamp: Duration,
@@ -107,7 +107,7 @@ fn id(text: &str) -> u32 {
 
 fn descriptor(ty: &str, indom: &str, semantics: &str, units: &str) -> (Type, Option<InDom>, Semantics, Units) {
     let ty = Type::from_code(ty.parse().unwrap()).unwrap();
-    // A metric without support may have no semantics.
+    // An unsupported metric may have no valid semantics.
     let semantics = Semantics::from_code(semantics.parse().unwrap()).unwrap_or(Semantics::Instant);
     (ty, InDom::from_word(word(indom)), semantics, Units::from_word(word(units)))
 }
@@ -119,7 +119,7 @@ fn column(number: &str, values: &[&str]) -> Column {
     Ok(values.chunks(2).map(|pair| (id(pair[0]), pair[1].to_owned())).collect())
 }
 
-/// A value as `oracle.c` prints it.
+/// Prints a value as `oracle.c` does.
 pub(crate) fn printed(atom: Atom<'_>) -> String {
     match atom {
         Atom::I32(v) => v.to_string(),
@@ -143,7 +143,7 @@ impl Metadata for &Answers {
     }
 }
 
-/// A sample as a source of values.
+/// Sample as a source of values.
 pub(crate) struct Fetched<'a> {
     pub(crate) answers: &'a Answers,
     pub(crate) sample: &'a Sample,
@@ -189,9 +189,9 @@ impl Source for Fetched<'_> {
 
     fn instance_id(&mut self, indom: InDom, name: &str) -> Result<Inst, Error> {
         let instances = self.answers.instances.get(&indom).ok_or(Error::INDOM)?;
-        // Agents take no name for that of any instance.
+        // Agents accept different texts as the name of an instance.
         let is_named = |full: &str| {
-            // The sample agent looks at no more of a name than its first word.
+            // The sample agent compares only the first word of a name.
             let first = |text: &str| text.split(' ').next().map(str::to_owned);
             full == name
                 || first(full).as_deref() == Some(name)

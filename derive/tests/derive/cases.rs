@@ -1,6 +1,6 @@
-//! The 844 definitions of PCP's own tests, and what libpcp 7.2.1 says of them.
+//! The 844 definitions of PCP's own tests, with the answers of libpcp 7.2.1.
 
-/// Name and expression of each definition.
+/// Returns the name and the expression of each definition.
 pub(crate) fn expressions() -> Vec<(String, String)> {
     let pair = |line: &str| {
         let (name, expr) = line.split_once('=').unwrap();
@@ -9,16 +9,17 @@ pub(crate) fn expressions() -> Vec<(String, String)> {
     include_str!("../data/derive/expressions.txt").lines().map(pair).collect()
 }
 
-/// The columns of each answer, as `oracle.py` prints them: name, OK, descriptor, values; or name, ERR, kind, text.
+/// Returns the columns of each answer as `oracle.py` prints them: name, OK, descriptor, values; or name, ERR, kind,
+/// text.
 pub(crate) fn expected() -> Vec<Vec<&'static str>> {
     let text = include_str!("../data/derive/expected-7.2.1.tsv");
     text.lines().map(|line| line.splitn(4, '\t').map(str::trim_end).collect()).collect()
 }
 
-/// Of two `novalue` libpcp keeps the expression that it parsed before this one.
+/// Definition with two `novalue`, for which libpcp keeps the expression that it parsed before.
 pub(crate) const TWO_NOVALUES: &str = "q1508.e016";
 
-/// Whether values are as they were when libpcp's were recorded: those of the sample agent that stand still.
+/// Whether values can be compared with the recorded ones: those of the sample agent that do not change.
 pub(crate) fn comparable(expr: &str, theirs: &str) -> bool {
     let moving = [
         "disk.",

@@ -1,4 +1,4 @@
-//! What ours and libpcp make of the same definitions and the same samples.
+//! Comparison of `pcp_derive` with libpcp on the same definitions and samples.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use pmapi::{Desc, PmId};
 use crate::answers::{Answers, Column, Fetched, Outcome, Sample, printed};
 use crate::generator::is_newer_reason;
 
-/// A difference: the expression, what ours says and what libpcp says.
+/// Difference for one expression.
 pub(crate) struct Difference {
     pub(crate) expr: String,
     pub(crate) ours: String,
@@ -21,8 +21,8 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// Where ours differs from libpcp's answers about definitions (names and expressions); `errors` is what came on its
-/// standard error. Says how many definitions there are without a syntax error.
+/// Returns the number of definitions without a syntax error, and all differences from libpcp's answers. `expressions`
+/// has names and expressions, `errors` is libpcp's standard error.
 pub(crate) fn differences(
     expressions: &[(String, String)],
     answers: &Answers,
@@ -50,11 +50,11 @@ impl Differences<'_> {
         self.found.push(Difference { expr: expr.to_owned(), ours: ours.to_owned(), theirs: theirs.to_owned() });
     }
 
-    /// Compares syntax errors; the definitions that have none.
+    /// Compares syntax errors and returns the definitions without one.
     fn syntax(&mut self) -> Vec<(String, Definition)> {
         let mut definitions = Vec::new();
         for (name, expr) in self.expressions {
-            // None for what libpcp did not survive.
+            // An expression that crashes libpcp has no answer.
             let Some(theirs) = self.answers.definitions.get(name) else { continue };
             let ours = match Definition::new(name, expr, PmId::from_word(0).unwrap()) {
                 Ok(definition) => {
@@ -90,7 +90,7 @@ impl Differences<'_> {
             let theirs = match self.answers.definitions.get(definition.name()) {
                 Some(Outcome::Unbound) => match errors.get(definition.name()) {
                     Some(error) => (*error).to_owned(),
-                    // 6.0.3 does not always tell why.
+                    // libpcp 6.0.3 does not always print a reason.
                     None if evaluator.desc(number).is_err() => continue,
                     None => String::new(),
                 },
@@ -144,7 +144,7 @@ impl Differences<'_> {
     }
 }
 
-/// Whether values are the same; what is no number is so in many ways.
+/// Whether values are equal. All NaNs count as equal.
 fn same(ours: &Column, theirs: &Column) -> bool {
     let is_nan = |text: &str| match (text.len(), u64::from_str_radix(text, 16)) {
         (8, Ok(bits)) => f32::from_bits(bits as u32).is_nan(),

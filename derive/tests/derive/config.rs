@@ -1,4 +1,4 @@
-//! Configuration files: what libpcp prints about one, and what is loaded.
+//! Configuration files: the messages of libpcp, and the definitions loaded.
 
 use pcp_derive::{Control, Controls, Definitions, Evaluator, Scope, Setter, Text};
 use pmapi::{Error, PmId};
@@ -61,7 +61,7 @@ fn messages_are_those_of_libpcp() {
     let stage = Stage::new();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config");
-    // 6.0.3 knows no continued lines but those in quotes, and loses count in these.
+    // libpcp 6.0.3 continues only lines in quotes, and then miscounts lines.
     let config = CONFIG.replace("+ \\\n", "+ ").replace("foo \\\n", "foo ").replace("comment \\\n", "comment ");
     std::fs::write(&file, &config).unwrap();
     let output = stage.tool("pminfo", &file, &["-tT", "good"]);
@@ -100,7 +100,7 @@ fn definitions_and_texts() {
     assert_eq!(loaded.messages.last().map(|message| message.line), Some(40));
 }
 
-/// As pmRegisterDerivedMetric(3) and pmAddDerivedMetric(3) say it.
+/// The messages of pmRegisterDerivedMetric(3) and pmAddDerivedMetric(3).
 #[test]
 fn reports() {
     let (mut all, mut one) = (Definitions::new(Scope::Global), Definitions::new(Scope::Context));

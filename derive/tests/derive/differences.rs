@@ -1,4 +1,4 @@
-//! Where ours differs from libpcp: each entry of the list in the documentation of `pcp_derive`.
+//! Differences from libpcp: each entry of the list in the documentation of `pcp_derive`.
 
 use pcp_derive::{BindError, Definitions, Evaluator, Scope};
 use pmapi::{Error, Semantics, Type, Units};
@@ -61,7 +61,7 @@ fn scales_of_dimensions_with_different_signs() {
     let mut table = table();
     table.set("per_msec", &[(0, 2.0)]);
     table.set("seconds", &[(0, 3.0)]);
-    // Two in each millisecond are two thousand in each second.
+    // 2 per millisecond are 2000 per second.
     let mut product = One::new("per_msec * seconds", &table);
     assert_eq!(product.desc().units, Units::COUNT);
     assert_eq!(product.at(1.0, &table), Ok(vec![(0, 6000.0)]));
@@ -104,7 +104,7 @@ fn the_rate_of_counters() {
     assert_eq!((counter.at(1.0, &table), wraps.at(1.0, &table)), (Ok(vec![]), Ok(vec![])));
     table.set("counter", &[(0, 4000.0)]);
     table.set("wraps", &[(0, f64::from(i32::MIN))]);
-    // What decreases has no rate, but for 32 bits with a sign, as in libpcp.
+    // A counter that decreases has no rate, unless it has type `32`, as in libpcp.
     assert_eq!((counter.at(2.0, &table), wraps.at(2.0, &table)), (Ok(vec![]), Ok(vec![(0, 1.0)])));
     table.set("counter", &[(0, 4500.0)]);
     assert_eq!(counter.at(3.0, &table), Ok(vec![(0, 0.5)]));
@@ -152,7 +152,7 @@ fn a_ternary_goes_by_instances() {
     table.set("flag", &[(3, 1.0), (1, 0.0), (2, 1.0), (5, 1.0)]);
     table.set("gauge", &[(1, 11.0), (2, 12.0), (3, 13.0)]);
     table.set("other", &[(4, 24.0), (1, 21.0)]);
-    // 4 has no guard, 5 no value.
+    // Instance 4 has no guard, 5 no value.
     assert_eq!(choice.at(1.0, &table), Ok(vec![(1, 21.0), (2, 12.0), (3, 13.0)]));
     let mut some = One::new("flag > 0 ? gauge : novalue()", &table);
     assert_eq!(some.at(1.0, &table), Ok(vec![(2, 12.0), (3, 13.0)]));

@@ -40,7 +40,7 @@ fn plain(ty: &str, semantics: &str, many: bool) -> String {
     format!("e.{ty}_{semantics}_{}", if many { "many" } else { "one" })
 }
 
-/// Those of one semantics, in both numbers.
+/// Returns the operands with semantics `instant`, singular and with instances.
 fn instants() -> Vec<String> {
     TYPES.iter().flat_map(|ty| [false, true].map(|many| plain(ty, "instant", many))).collect()
 }
@@ -60,7 +60,7 @@ fn all() -> Vec<String> {
     plain.chain(with_units()).chain(REST.iter().map(|name| format!("e.{name}"))).collect()
 }
 
-/// Each operator between all pairs of two lists.
+/// Adds each operator between all pairs of two lists.
 fn pairs(left: &[String], right: &[String], out: &mut Vec<String>) {
     for (l, r) in left.iter().flat_map(|l| right.iter().map(move |r| (l, r))) {
         out.extend(OPERATORS.iter().map(|op| format!("{l} {op} {r}")));
@@ -93,7 +93,7 @@ fn expressions(newer: bool) -> Vec<String> {
             out.push(format!("rescale({name}, \"{units}\")"));
         }
         let unknown = ["e.guard", "e.guard > 5", "e.i32_instant_one", "e.text", "e.small_counter > 1100"];
-        // Known when they are bound; 6.0.3 always looks at both arms.
+        // Guards that are known at binding; libpcp 6.0.3 always checks both arms.
         let known: &[&str] = if newer { &["1", "0 && e.guard", "defined(e.none)"] } else { &[] };
         for guard in unknown.iter().chain(known) {
             out.push(format!("{guard} ? {name} : {name}"));
@@ -112,7 +112,7 @@ fn expressions(newer: bool) -> Vec<String> {
     out
 }
 
-/// Operators in a row, with few parentheses: which goes with which.
+/// Adds operators in a row with few parentheses, to test precedence.
 fn chains(out: &mut Vec<String>) {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let operands =
@@ -137,7 +137,7 @@ fn chains(out: &mut Vec<String>) {
     }
 }
 
-/// Why ours may differ, in the words of the documentation.
+/// Returns the documented reason of a difference; `None` if it is not documented.
 fn listed(difference: &Difference, newer: bool) -> Option<&'static str> {
     let Difference { expr, ours, theirs } = difference;
     let without = |text: &str| {
@@ -148,7 +148,7 @@ fn listed(difference: &Difference, newer: bool) -> Option<&'static str> {
     let has = |words: &[&str]| words.iter().any(|word| expr.contains(word));
     let times = has(&["msec_", "hour_", "sec2_", "\"hour\""]) && has(&["per_msec_", "byte_sec_", "kbyte_hour_"]);
     match () {
-        // 6.0.3 is old here.
+        // libpcp 6.0.3 differs from 7.2.1 here.
         _ if !newer && expr.starts_with("rate(") => Some("rate of what falls"),
         _ if !newer && expr.contains('?') && has(&["3", "0.25"]) => Some("a known guard"),
         _ if bound && expr.starts_with("mkconst(") && expr.contains("units=") => Some("scale of a constant"),
@@ -159,7 +159,7 @@ fn listed(difference: &Difference, newer: bool) -> Option<&'static str> {
         _ if ["max(e.sometimes)", "max(e.never)", "min(e.sometimes)", "min(e.never)"].contains(&expr.as_str()) => {
             Some("largest of nothing")
         }
-        // From -1 to the largest number, for one.
+        // For example the difference of -1 and the largest number.
         _ if expr.starts_with("rate(") && has(&["i64"]) => Some("a difference that wraps around"),
         _ if has(&["novalue("]) && !ours.contains("Bound") => Some("novalue() as an instance's value"),
         _ if expr == "delta(e.fails)" => Some("after an error"),
@@ -180,7 +180,7 @@ fn every_operator_on_every_operand() {
     std::fs::write(path("pmns"), names).unwrap();
     let place = format!("{},edges_init,{}", path("agent.so").display(), path("pmns").display());
 
-    // What came after the installed 6.0.3.
+    // Finds out whether the installed libpcp is newer than 6.0.3.
     let (text, _) = ask(dir.path(), &place, "define\tx\t1 ? 2 : novalue()\n", 1, 1).unwrap();
     let newer = !text.starts_with('E');
     let expressions: Vec<(String, String)> =

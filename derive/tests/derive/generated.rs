@@ -1,7 +1,7 @@
-//! Ten thousand generated expressions, valid and invalid, against the installed libpcp on the same samples.
+//! Ten thousand generated expressions, valid and invalid, compared with the installed libpcp on the same samples.
 //!
-//! Where ours differs on purpose, the list in the documentation of `pcp_derive` says so; [`listed`] knows which
-//! expressions these are.
+//! The documentation of `pcp_derive` lists the intended differences; [`listed`] knows which expressions they
+//! concern.
 
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
-//! Expressions that are made up, valid and invalid, always the same.
+//! Pseudo-random expressions, valid and invalid, the same in every run.
 //!
-//! The installed 6.0.3 does not know what came later, so that is not generated.
+//! They avoid what libpcp 6.0.3 does not support.
 
 use crate::tokens;
 
-/// How many of the operands have no units and are no counters.
+/// Number of operands without units that are not counters.
 const PLAIN: usize = 23;
 pub(crate) const OPERANDS: &[&str] = &[
     "sample.long.one",
@@ -79,7 +79,7 @@ const UNITS: &[&str] =
     &["byte", "Kbyte", "Mbyte/sec", "msec", "sec", "hour", "count", "count/sec", "none", "Kbyte / hour", "10^3 count"];
 const NUMBERS: &[&str] = &["0", "1", "2", "100", "4294967295", "0.5", "1.", ".25", "1000000", "3.14159"];
 
-/// A generator of numbers, always the same.
+/// Pseudo-random numbers (xorshift), the same in every run.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -94,7 +94,7 @@ impl Random {
         list[self.next(list.len())]
     }
 
-    /// Mostly one of those that go well together.
+    /// Returns an operand, mostly one without units that is not a counter.
     fn name(&mut self) -> String {
         let all = self.next(4) == 0;
         self.of(if all { OPERANDS } else { &OPERANDS[..PLAIN] }).to_owned()
@@ -124,7 +124,7 @@ impl Random {
             }
             12 => format!("scalar({})", self.expr(depth)),
             13 => format!("rescale({}, \"{}\")", self.expr(depth), self.of(UNITS)),
-            // Each of these takes a process of its own.
+            // The oracle needs a process of its own for each of these.
             14 | 16 if self.next(3) > 0 => self.expr(0),
             14 => format!("matchinst({}/{}/, {})", self.of(&["", "!"]), self.of(PATTERNS), self.expr(depth)),
             15 => format!("{}[{}]", self.name(), self.of(INSTANCES)),
@@ -143,7 +143,7 @@ impl Random {
         }
     }
 
-    /// The expression with something changed, so that it is mostly no expression any more.
+    /// Changes a token of the expression, which mostly makes it invalid.
     fn spoil(&mut self, expr: &str) -> String {
         let tokens = tokens::split(expr);
         let other = self.of(&tokens::all());
@@ -158,7 +158,7 @@ impl Random {
     }
 }
 
-/// The expressions, without those that libpcp 6.0.3 takes for something else.
+/// Returns expressions, without those to which libpcp 6.0.3 gives another meaning.
 pub(crate) fn expressions(count: usize) -> Vec<(String, String)> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut expressions = Vec::new();
@@ -168,7 +168,7 @@ pub(crate) fn expressions(count: usize) -> Vec<(String, String)> {
         if random.next(3) == 0 {
             expr = random.spoil(&expr);
         }
-        // Which instance has no name is up to the agent; and in a file the next line would be a part of this one.
+        // An agent decides which instance an empty name means; a `\` at the end would join the next line of a file.
         if !expr.trim().is_empty() && !is_newer(&expr) && !expr.contains("[]") && !expr.ends_with('\\') {
             expressions.push((format!("g.e{}", expressions.len()), expr.trim_start().to_owned()));
         }
@@ -176,8 +176,8 @@ pub(crate) fn expressions(count: usize) -> Vec<(String, String)> {
     expressions
 }
 
-/// What 6.0.3 does not understand: some functions, tags and units; delta, rate and instant of anything but a name; and
-/// what it answers otherwise.
+/// Whether libpcp 6.0.3 does not support an expression: some functions, tags and units; `delta`, `rate` and `instant`
+/// of anything but a name; and expressions with another meaning there.
 pub(crate) fn is_newer(expr: &str) -> bool {
     let takes_name = |rest: &str| {
         let name = rest.trim_start().trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.');
@@ -194,12 +194,12 @@ pub(crate) fn is_newer(expr: &str) -> bool {
         || ["delta(", "rate(", "instant("].iter().any(|word| expr.split(word).skip(1).any(|rest| !takes_name(rest)))
 }
 
-/// Whether 6.0.3 has not got this reason of a syntax error.
+/// Whether libpcp 6.0.3 lacks this reason of a syntax error.
 pub(crate) fn is_newer_reason(reason: &str) -> bool {
     reason.ends_with("follow mkconst(type") || reason.contains("Unrecognized value") && reason.contains('.')
 }
 
-/// Why an answer to an expression may differ from libpcp's, in the words of the documentation; `None` when it may not.
+/// Returns the documented reason why an answer may differ from libpcp's; `None` if it must not differ.
 pub(crate) fn listed(expr: &str, is_counter: impl Fn(&str) -> bool) -> Option<&'static str> {
     let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.');
     let has_counter = expr.contains("semantics=counter") || expr.split(word).any(is_counter);

@@ -1,4 +1,4 @@
-//! The installed libpcp, asked through `data/derive/oracle.c` about metrics of a private pmcd.
+//! The installed libpcp, which `data/derive/oracle.c` calls for metrics of a private pmcd.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -36,25 +36,24 @@ impl Stage {
         Stage { pmcd, dir }
     }
 
-    /// The answers, and what came on standard error.
-    /// `None` when the library did not survive.
+    /// Returns the oracle's answers and its standard error; `None` if libpcp crashed.
     pub(crate) fn ask(&self, requests: &str, samples: u32, batch: u32) -> Option<(String, String)> {
         ask(self.dir.path(), &self.pmcd.host(), requests, samples, batch)
     }
 }
 
-/// What libpcp made of definitions.
+/// libpcp's answers about definitions.
 #[derive(Default)]
 pub(crate) struct Asked {
     pub(crate) answers: Answers,
-    /// What came on standard error.
+    /// Standard error of the oracle.
     pub(crate) errors: String,
-    /// The expressions that it did not survive.
+    /// Expressions that crashed libpcp.
     pub(crate) deadly: Vec<String>,
 }
 
 impl Stage {
-    /// Asks about definitions (names and expressions), with the operands that they name.
+    /// Asks about definitions, given as names and expressions, and about the operands that they use.
     pub(crate) fn ask_about(&self, expressions: &[(String, String)], operands: &[&str]) -> Asked {
         const BATCH: usize = 100;
         let mut asked = Asked::default();
@@ -72,7 +71,7 @@ impl Stage {
         };
         let (alone, together): (Vec<_>, Vec<_>) =
             expressions.iter().partition(|(_, expr)| expr.contains("matchinst") || expr.contains(")["));
-        // Some expressions make libpcp crash, so then each is asked for alone.
+        // Some expressions crash libpcp; after a crash the oracle gets each definition of the batch alone.
         let mut deadly = Vec::new();
         for definitions in together.chunks(BATCH).chain(alone.chunks(1)) {
             if !ask(definitions) {
@@ -84,7 +83,7 @@ impl Stage {
     }
 }
 
-/// Asks the oracle in a directory about metrics of a pmcd, or of an agent.
+/// Runs the oracle in `dir` for the metrics of a pmcd or of an agent.
 pub(crate) fn ask(dir: &Path, place: &str, requests: &str, samples: u32, batch: u32) -> Option<(String, String)> {
     let errors = dir.join("errors");
     let mut oracle = Command::new("timeout")
@@ -107,7 +106,7 @@ pub(crate) fn ask(dir: &Path, place: &str, requests: &str, samples: u32, batch: 
     output.status.success().then(|| (String::from_utf8_lossy(&output.stdout).into_owned(), errors))
 }
 
-/// Compiles a program that asks libpcp.
+/// Compiles a program that uses libpcp.
 pub(crate) fn compile(source: &Path, binary: &Path, arguments: &[&str]) {
     let mut gcc = Command::new("gcc");
     gcc.args(["-O1", "-w"]).args(arguments).arg("-o").args([binary, source]).args(["-lpcp_pmda", "-lpcp"]);
@@ -115,7 +114,7 @@ pub(crate) fn compile(source: &Path, binary: &Path, arguments: &[&str]) {
 }
 
 impl Stage {
-    /// Runs a client of PCP's with a configuration of derived metrics.
+    /// Runs a PCP client with a configuration of derived metrics.
     pub(crate) fn tool(&self, tool: &str, config: &Path, arguments: &[&str]) -> Answer {
         let output = Command::new(tool)
             .args(["-h", &self.pmcd.host()])
@@ -128,7 +127,7 @@ impl Stage {
     }
 }
 
-/// What a program prints.
+/// Output of a program.
 pub(crate) struct Answer {
     pub(crate) text: String,
     pub(crate) errors: String,
@@ -138,8 +137,8 @@ pub(crate) fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/derive").join(name)
 }
 
-/// Descriptors, instances and values that `operands.tsv` has are those of PCP's agents. With `$DERIVE_RECORD` the
-/// file is written anew.
+/// The descriptors, instances and values in `operands.tsv` are those of PCP's agents. With `$DERIVE_RECORD` set, the
+/// test rewrites the file.
 #[test]
 #[ignore = "needs PCP"]
 fn recorded_operands_are_those_of_the_agents() {

@@ -1,4 +1,4 @@
-//! Derived metrics against libpcp: its recorded answers, and fresh ones of the installed library.
+//! Derived metrics compared with libpcp: its recorded answers, and those of the installed library.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,5 +1,4 @@
-//! The definitions of PCP's own tests with something changed in each: every syntax error of the installed libpcp, with
-//! its place.
+//! Changed definitions of PCP's own tests: every syntax error and its position, compared with the installed libpcp.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -14,14 +13,14 @@ use crate::generator::{is_newer, is_newer_reason, listed};
 use crate::live::{Asked, Stage, compile, data};
 use crate::{recorded, tokens};
 
-/// Whether an expression is one of the corpus: all of them would take too long.
+/// Whether an expression belongs to the sample that is tested; all of them would take too long.
 fn chosen(number: &mut usize, one_of: usize) -> bool {
     *number += 1;
     number.is_multiple_of(one_of)
 }
 
-/// Every beginning of each expression; each without one token, with one twice, and with two exchanged; and each with
-/// another token before one, or in its place, some of all there are.
+/// Returns changed expressions: every prefix; without one token, with one doubled, and with two exchanged. A part of
+/// them has another token before a token or in its place.
 fn mutations(one_of: usize) -> BTreeSet<String> {
     let others = tokens::all();
     let mut all = BTreeSet::new();
@@ -48,7 +47,7 @@ fn mutations(one_of: usize) -> BTreeSet<String> {
     all.into_iter().map(|expr| expr.trim_start().to_owned()).filter(|expr| !expr.is_empty()).collect()
 }
 
-/// libpcp's answer to each.
+/// Returns libpcp's answer to each expression.
 fn theirs(expressions: &BTreeSet<String>) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let binary = dir.path().join("syntax");
@@ -91,7 +90,7 @@ fn errors_and_their_places() {
         let ours = ours(expr);
         died += usize::from(theirs == "DIED");
         let is_newer = !newer && (is_newer_reason(&ours) || ours.contains("invalid floating point literal"));
-        // What the documentation lists: two `novalue()`, and numbers that wrap around.
+        // Documented differences: two `novalue()`, and numbers that wrap around.
         let listed = ours.ends_with("novalue() may appear at most once in a ternary expression")
             || ours.contains("\tIllegal indom: ");
         if ours != *theirs && theirs != "DIED" && !is_newer && !listed {
@@ -103,7 +102,7 @@ fn errors_and_their_places() {
     assert!(expressions.len() > 20_000);
 }
 
-/// Those that are expressions all the same: what they mean, or why they mean nothing.
+/// Changed expressions that are still valid have the same descriptors, values and semantic errors as in libpcp.
 #[test]
 #[ignore = "needs PCP"]
 fn meanings() {

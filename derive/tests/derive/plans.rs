@@ -1,4 +1,4 @@
-//! What is computed in a sample, and what is remembered of it.
+//! Plans: what a sample computes, and the history that it keeps.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn table() -> Table {
     )
 }
 
-/// `step` is the base of `far`, `other` stands for itself.
+/// Binds three definitions: `far` refers to `step`, and `other` to none of them.
 fn evaluator(table: &mut &Table) -> Evaluator {
     let mut definitions = Definitions::new(Scope::Global);
     for (name, expr) in [("step", "delta(a)"), ("far", "step * 10"), ("other", "delta(b)")] {
@@ -44,7 +44,7 @@ fn a_plan_beyond_another_has_the_rest() {
     let step = evaluator.plan([0]);
     assert_eq!(operands(&evaluator, &step), ["a"]);
     assert_eq!(operands(&evaluator, &evaluator.plan([1])), ["a"]);
-    // What the other plan computes is there.
+    // The other plan computes `step`, so nothing is left.
     assert_eq!(operands(&evaluator, &evaluator.plan_beyond(&step, [1])), [""; 0]);
     assert_eq!(operands(&evaluator, &evaluator.plan_beyond(&step, [0, 1, 2])), ["b"]);
     assert_eq!(operands(&evaluator, &evaluator.plan_beyond(&evaluator.plan([0, 1, 2]), [2])), [""; 0]);
@@ -63,7 +63,7 @@ fn a_sample_in_between_disturbs_nothing() {
     };
     at(1, &step, 100.0, 0.0, &mut evaluator);
     assert_eq!(at(2, &step, 110.0, 0.0, &mut evaluator), [Some(10), None]);
-    // Only the others: of the operand of the first nothing is taken.
+    // The sample is only for the rest, so it does not read the operand of `step`.
     assert_eq!(at(3, &rest, 5000.0, 7.0, &mut evaluator), [Some(10), None]);
     assert_eq!(first(&evaluator, 1), Some(100));
     assert_eq!(at(4, &step, 130.0, 7.0, &mut evaluator), [Some(20), None]);
@@ -85,7 +85,7 @@ fn values_are_copied_into_the_memory_of_others() {
         evaluator.evaluate(&plan, Duration::from_secs(second), &mut &table);
         let values = evaluator.values(2).unwrap();
         let copied = allocation_counter::measure(|| copy.clone_from(values));
-        // The first is of another type, and the second larger.
+        // The first sample differs in type, and the second has more values.
         assert!(second < 3 || copied.count_total == 0, "{second}: {copied:?}");
         assert!(copy.iter().eq(values.iter()) && copy.ty() == values.ty());
         assert!(copy.same_instances(values));

@@ -1,4 +1,4 @@
-//! What holds for every text and every set of values.
+//! Properties that hold for every text and every set of values.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn table() -> Table {
         .metric("d", Type::Double, Semantics::Instant, Units::NONE, 0)
 }
 
-/// Words of the language in any order.
+/// Returns words of the language in any order.
 fn soup() -> impl Strategy<Value = String> {
     const OPERANDS: &[&str] =
         &["a", "b", "c", "d", "no.such", "1", "0.5", "[i1]", "/i1/", "\"byte\"", "type=u64", "meta=a", "indom=7.1"];
@@ -25,7 +25,7 @@ fn soup() -> impl Strategy<Value = String> {
     proptest::collection::vec(proptest::sample::select(words), 0..30).prop_map(|words| words.join(" "))
 }
 
-/// Parses, binds and evaluates twice.
+/// Parses, binds and evaluates an expression in two samples.
 fn whole_way(expr: &str) {
     let Ok(definition) = Definition::new("x", expr, PmId::from_word(1).unwrap()) else { return };
     let mut table = table();
@@ -57,7 +57,7 @@ proptest! {
         whole_way(&text);
     }
 
-    /// The place of an error is one of the text.
+    /// The offset of an error lies within the text.
     #[test]
     fn errors_have_a_place(text in soup()) {
         if let Err(RegisterError::Syntax(error)) = Definition::new("x", &text, PmId::from_word(1).unwrap()) {
@@ -66,7 +66,7 @@ proptest! {
         }
     }
 
-    /// Sets of instances in any order, joined as maps are.
+    /// Operands with instances in any order are joined as maps are.
     #[test]
     fn joins_are_those_of_maps(
         left in proptest::collection::btree_map(0..50_u32, -1000..1000_i32, 0..40),
@@ -91,11 +91,11 @@ proptest! {
         let expected = both(|l, r| Some(if l == 0 { 0.0 } else { f64::from(l) / f64::from(r) }));
         prop_assert_eq!(quotient, expected);
         let choice = map(One::new("a > 0 ? b : novalue()", &table).at(1.0, &table).unwrap());
-        // An integer constant has no sign, and so the comparison has none.
+        // An integer constant is unsigned, and so is the comparison.
         prop_assert_eq!(choice, both(|l, r| (l != 0).then(|| r.into())));
     }
 
-    /// Differences over two samples.
+    /// `delta` and `rate` give the differences over two samples.
     #[test]
     fn deltas_are_differences(
         before in proptest::collection::btree_map(0..30_u32, any::<u32>(), 1..20),
@@ -118,7 +118,7 @@ proptest! {
     }
 }
 
-/// Deep and long texts take no more than their share of time and memory.
+/// Deep and long expressions need bounded time and memory.
 #[test]
 fn depth_is_bounded() {
     for (open, middle, close) in
@@ -135,7 +135,7 @@ fn depth_is_bounded() {
     whole_way(&format!("matchinst(/{}/, a)", "(".repeat(5000) + &")".repeat(5000)));
 }
 
-/// Each of many definitions in a circle has a path, and all of these together are not long.
+/// Each definition of a large cycle has a path, and all paths together are short.
 #[test]
 fn large_circles() {
     let mut definitions = Definitions::new(Scope::Global);

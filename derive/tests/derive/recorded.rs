@@ -10,7 +10,7 @@ use crate::answers::{Answers, Fetched};
 use crate::cases::{TWO_NOVALUES, comparable, expected, expressions};
 use crate::live::data;
 
-/// Every name in the expressions that could be one of a metric.
+/// Returns every word in the expressions that could be the name of a metric.
 pub(crate) fn names() -> BTreeSet<String> {
     let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.');
     let is_name = |name: &&str| name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.len() < 128;
@@ -21,7 +21,7 @@ pub(crate) fn answers() -> Answers {
     Answers::parse(&std::fs::read_to_string(data("operands.tsv")).unwrap())
 }
 
-/// What oracle.py prints of a definition: OK and its descriptor and values, or ERR and its kind and text.
+/// Returns what `oracle.py` prints about a definition: OK, descriptor and values; or ERR, kind and text.
 fn ours(name: &str, expr: &str, answers: &Answers) -> [String; 3] {
     let line = |parts: [&str; 3]| parts.map(str::to_owned);
     let text = expr.trim_start();

@@ -1,11 +1,11 @@
-//! Metrics that a test makes up.
+//! Metrics made up for a test.
 
 use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Plan, Scope, Source};
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Names, descriptors and values. Instance `n` of any domain is called `i n`, and its name has a second word.
+/// Table of metrics with values. Instance `n` of any domain is called `i n`, and its name has a second word.
 #[derive(Default)]
 pub(crate) struct Table {
     metrics: BTreeMap<String, (Desc, Numbers)>,
@@ -19,7 +19,7 @@ pub(crate) fn indom(serial: u32) -> InDom {
 }
 
 impl Table {
-    /// Adds a metric without values; in a domain, unless its serial is 0.
+    /// Adds a metric without values; `serial` is that of its instance domain, 0 for a singular metric.
     pub(crate) fn metric(mut self, name: &str, ty: Type, semantics: Semantics, units: Units, serial: u32) -> Table {
         let pmid = PmId::new(Domain::new(7).unwrap(), Item::new(0, self.metrics.len() as u16));
         let indom = (serial != 0).then(|| indom(serial));
@@ -28,7 +28,7 @@ impl Table {
         self
     }
 
-    /// Gives a metric its values; that of a singular one has instance 0.
+    /// Sets the values of a metric. The value of a singular metric has instance 0.
     pub(crate) fn set(&mut self, name: &str, values: &[(u32, f64)]) {
         self.metrics.get_mut(name).unwrap().1 = Ok(values.to_vec());
     }
@@ -82,7 +82,7 @@ impl Source for &Table {
     }
 }
 
-/// One definition over a table.
+/// One definition, bound to a table.
 pub(crate) struct One {
     pub(crate) evaluator: Evaluator,
     plan: Plan,
@@ -102,7 +102,7 @@ impl One {
         self.evaluator.desc(0).unwrap()
     }
 
-    /// The values after a sample at so many seconds, each as a number.
+    /// Evaluates a sample at a time in seconds and returns the values as numbers.
     pub(crate) fn at(&mut self, seconds: f64, table: &Table) -> Numbers {
         let mut source = table;
         self.evaluator.evaluate(&self.plan, Duration::from_secs_f64(seconds), &mut source);

@@ -1,9 +1,9 @@
-//! Tokens of the language and what is nearly one, for expressions that nobody has thought of.
+//! Valid and nearly valid tokens of the language, to build unforeseen expressions.
 
 pub(crate) const OPERATORS: &[&str] =
     &["+", "-", "*", "/", "<", "<=", "==", ">=", ">", "!=", "&&", "||", "!", "?", ":", "(", ")", ",", "="];
 
-/// Functions, with the parenthesis of their arguments.
+/// Functions, each with its opening parenthesis.
 pub(crate) const FUNCTIONS: &[&str] = &[
     "anon(",
     "avg(",
@@ -46,12 +46,12 @@ const WORDS: &[&str] = &[
 const SCRAPS: &[&str] =
     &["&", "|", "#", "$", "[", "]", "\"", ".", "a..b", "_a", "1.2.3", "5e3", "''", "\\", "é", "\u{b}"];
 
-/// All of them.
+/// Returns all tokens.
 pub(crate) fn all() -> Vec<&'static str> {
     [OPERATORS, FUNCTIONS, WORDS, SCRAPS].concat()
 }
 
-/// Each token of an expression, with the blanks before it.
+/// Splits an expression into tokens, each with the white space before it.
 pub(crate) fn split(expr: &str) -> Vec<&str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     let mut tokens = Vec::new();

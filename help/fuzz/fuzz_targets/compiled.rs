@@ -1,4 +1,4 @@
-//! Any bytes as compiled help: the first two say how long the index is, the rest are the texts.
+//! Opens any bytes as compiled help. The first two bytes are the length of the index, and the texts follow the index.
 #![no_main]
 
 use help::Compiled;
@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let (dir, pag) = rest.split_at(rest.len().min(u16::from_le_bytes(*len).into()));
-    // Half of the inputs begin with a good header.
+    // Half of the inputs get a valid header.
     let mut index = Vec::new();
     if len[0] & 1 == 0 {
         index.extend([0x5063_5068_u32, 0x3132_0000, dir.len() as u32 / 12].into_iter().flat_map(u32::to_ne_bytes));

@@ -1,4 +1,5 @@
-//! Any bytes as a help source: what parses can be compiled, looked up, written and parsed again.
+//! Parses any bytes as a help source. Entries that parse must survive being compiled, looked up, written and parsed
+//! again.
 #![no_main]
 
 use help::{Compiled, source};

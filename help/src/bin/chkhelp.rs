@@ -87,7 +87,7 @@ fn run(program: &Program) -> Result<(), ExitCode> {
     let mut out = BufWriter::new(Output::to(io::stdout().lock()));
     let shown =
         if args.exists { show_missing(&mut out, &args, &help, &names) } else { show(&mut out, &args, &help, &names) };
-    // A reader that has seen enough is no error.
+    // A closed pipe, such as that of `head`, is not an error.
     let _: io::Result<()> = shown.and_then(|()| out.flush());
     Ok(())
 }
@@ -104,7 +104,7 @@ fn open(base: &Path, program: &Program) -> Result<Compiled, ExitCode> {
     })
 }
 
-/// The names of the metrics without help, at and below those asked for.
+/// Prints the names of the metrics without help text that are at or below the requested names.
 fn show_missing(out: &mut impl Write, args: &Args, help: &Compiled, names: &Tree) -> io::Result<()> {
     let everything = [String::new()];
     let tops = if args.metrics.is_empty() { everything.as_slice() } else { &args.metrics };
@@ -140,7 +140,7 @@ fn show(out: &mut impl Write, args: &Args, help: &Compiled, names: &Tree) -> io:
         match target {
             _ if traces => trace(target),
             Target::Metric(pmid) if args.pmids => {
-                // As to pmNameAll(3), the roots of dynamic names have none.
+                // pmNameAll(3) returns no names for the PMID of a root of dynamic names.
                 let names: Vec<_> = names.names(pmid).filter(|_| pmid.dynamic_root().is_none()).collect();
                 let space = if names.is_empty() { "" } else { " " };
                 write!(out, "\nPMID {pmid}{space}{}:", names.join(" or "))?;

@@ -45,7 +45,7 @@ struct Args {
     files: Vec<PathBuf>,
 }
 
-/// The metrics that a help source can name.
+/// Resolver for the names of metrics in a name space.
 struct Names(Tree);
 
 impl Resolver for Names {
@@ -53,19 +53,20 @@ impl Resolver for Names {
         self.0.lookup(name).ok()
     }
 
-    /// Install scripts put the number in place of the symbol.
+    /// Resolves no symbols: `Install` scripts replace the symbol by the number.
     fn domain(&self, _: &str) -> Option<Domain> {
         None
     }
 }
 
-/// The entries so far, and the worst that happened: 0 nothing, 1 a warning, 2 an error.
+/// The state of a compilation.
 struct Compiler<'a> {
     program: &'a Program,
     names: Names,
     verbose: bool,
     entries: Vec<Entry>,
     seen: HashSet<Target>,
+    /// Exit code: 0 for success, 1 after a warning, 2 after an error.
     status: u8,
 }
 
@@ -114,7 +115,7 @@ impl Compiler<'_> {
     fn compile(&mut self, text: &[u8], path: &Path) {
         for raw in source::raw_entries(text) {
             let name = raw.name().into_owned();
-            // The line on which PCP's newhelp has seen the whole entry, except when it has no name.
+            // PCP's newhelp reports the line after the entry, or the entry's own line when it has no name.
             let at = format!("[{}:{}]", path.display(), if name.is_empty() { raw.line } else { raw.end });
             if name.is_empty() {
                 self.status = self.status.max(1);
@@ -136,7 +137,7 @@ impl Compiler<'_> {
             return Err("NUL byte".into());
         }
         let target = source::target(&raw.name(), &self.names).map_err(|e| match self.names.0.lookup(&raw.name()) {
-            // As PCP's: why it is no metric, unless it is meant to be an identifier.
+            // Like PCP's newhelp, reports why the lookup failed, unless the name looks like an identifier.
             Err(no_metric) if !raw.name.first().is_some_and(u8::is_ascii_digit) => no_metric.to_string(),
             _ => e.to_string(),
         })?;

@@ -1,8 +1,8 @@
 /*
- * What libpcp_pmda finds in compiled help text, for tests to compare with. Compiled by them.
+ * Looks up compiled help text with libpcp_pmda and prints the result. The tests compile and run it.
  *
- * oracle BASE < IDS    a line for each line of IDS, which is "m WORD" or "i WORD": the summary, a tab,
- *                      the text with \n for newlines; "-" for none
+ * oracle BASE < IDS    prints a line for each line of IDS, which is "m WORD" or "i WORD": the summary, a tab, the
+ *                      text with \n for newlines; each begins with "+", or is "-" if there is none
  */
 #include <pcp/pmapi.h>
 #include <pcp/pmda.h>

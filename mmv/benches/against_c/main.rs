@@ -1,7 +1,8 @@
-//! Updates and starts beside those of the C library, in the same run: `cargo bench -p pcp-mmv --bench against_c`.
+//! Updates and starts, compared with those of the C library in the same run:
+//! `cargo bench -p pcp-mmv --bench against_c`.
 //!
-//! The C side (`peer.c`) is compiled here when libpcp_mmv is installed, and runs before and after the
-//! Rust side, so that a machine that becomes slower meanwhile does not pass for a slower library.
+//! The C program is compiled here if `libpcp_mmv` is installed. It runs before and after the Rust measurement, so that a
+//! machine that becomes slower meanwhile does not look like a slower library.
 #![allow(clippy::expect_used)]
 
 mod start;
@@ -109,7 +110,7 @@ fn measure(dir: &Path) -> Figures {
     registry.try_start().expect("a file");
 
     put("writer_inc", each(N, |_| writer.inc()));
-    // As a field of something that others see between the updates.
+    // The writer as a field of a struct that other code sees between the updates.
     put("writer_inc_in_memory", each(N, |_| black_box(&mut writer).inc()));
     let bare = word_on_page(dir);
     let [own, bare] = by_turns(|| counter.inc(), || _ = bare.fetch_add(1, Relaxed));
@@ -133,7 +134,7 @@ fn measure(dir: &Path) -> Figures {
     figures
 }
 
-/// Processor time: others use the machine too.
+/// Returns the processor time in nanoseconds, because other programs use the machine too.
 fn now() -> f64 {
     Duration::from(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("a clock")).as_nanos() as f64
 }
@@ -148,7 +149,7 @@ fn each(n: u64, mut work: impl FnMut(u64)) -> f64 {
     median(|| round(n, &mut work))
 }
 
-/// The time of one of `n`.
+/// Returns the time of one of `n` calls, in nanoseconds.
 fn round(n: u64, mut work: impl FnMut(u64)) -> f64 {
     let start = now();
     for i in 0..n {
@@ -157,7 +158,7 @@ fn round(n: u64, mut work: impl FnMut(u64)) -> f64 {
     (now() - start) / n as f64
 }
 
-/// As [`each`], of two things round by round: the processor's clock changes meanwhile.
+/// Measures two closures in alternating rounds, because the processor's clock rate changes.
 fn by_turns(mut first: impl FnMut(), mut second: impl FnMut()) -> [f64; 2] {
     let mut seconds = Vec::new();
     let first = median(|| {
@@ -168,23 +169,23 @@ fn by_turns(mut first: impl FnMut(), mut second: impl FnMut()) -> [f64; 2] {
     [first, median(|| seconds.next().unwrap_or(f64::NAN))]
 }
 
-/// A word in a page of a file, as values are.
+/// Returns a word in a mapped page of a file, like a value's.
 #[allow(unsafe_code)]
 fn word_on_page(dir: &Path) -> &'static AtomicU64 {
     let file = File::options().read(true).write(true).create_new(true).open(dir.join("page")).expect("a file");
     file.set_len(4096).expect("a page");
-    // SAFETY: nobody else knows the file.
+    // SAFETY: no other code has access to the file.
     let page = Box::leak(Box::new(unsafe { MmapMut::map_mut(&file) }.expect("a map")));
     // SAFETY: the page is never unmapped, its first word is aligned, and it is only used as an atomic.
     unsafe { AtomicU64::from_ptr(page.as_mut_ptr().cast()) }
 }
 
-/// The time of an update by one of two threads, and how often both updated.
+/// Returns the time of an update by one of two threads, in nanoseconds, and the number of rounds that ran.
 fn two_threads(work: impl Fn() + Sync) -> (f64, u64) {
     let update = |cpu| {
         let mut set = CpuSet::new();
         set.set(cpu).expect("a processor");
-        // Where there is one processor only they share it.
+        // With a single processor, both threads share it.
         _ = sched_setaffinity(Pid::from_raw(0), &set);
         (0..SHARED_N).for_each(|_| work());
     };
@@ -195,7 +196,7 @@ fn two_threads(work: impl Fn() + Sync) -> (f64, u64) {
             scope.spawn(|| update(1));
         });
         let taken = now() - start;
-        // Rounds in which the threads did not run side by side say nothing about contention.
+        // Rounds in which the threads did not run in parallel say nothing about contention.
         (taken > 1.7 * begin.elapsed().as_nanos() as f64).then_some(taken / (2 * SHARED_N) as f64)
     };
     let mut rounds = Vec::new();
@@ -212,7 +213,7 @@ fn metric(registry: &Registry, name: &str) -> Counter {
     registry.counter(name).help("short").long_help("help").register().expect("a metric")
 }
 
-/// A metric among a thousand.
+/// Returns the time to find a metric among a thousand.
 fn find_by_name(dir: &Path) -> f64 {
     let registry = Registry::builder("lookup").directory(dir).build().expect("a registry");
     for i in 0..1000 {

@@ -1,6 +1,6 @@
-/* What benches/against_c.rs compares with: the C library's updates, and bare atomics on its mapped page.
- * cc -O2 peer.c -lpcp_mmv -lpcp -lpthread; prints "name nanoseconds" lines, or with arguments FILES METRICS
- * INSTANCES the nanoseconds until so many files are there, and of the starts alone. */
+/* The C side of benches/against_c: the C library's updates, and bare atomics on its mapped page.
+ * Compiled with cc -O2 peer.c -lpcp_mmv -lpcp -lpthread. Prints lines "name nanoseconds". With arguments FILES
+ * METRICS INSTANCES it prints the nanoseconds until all files exist, and those of the starts alone. */
 #define _GNU_SOURCE
 #include <pcp/pmapi.h>
 #include <pcp/mmv_stats.h>
@@ -20,7 +20,7 @@ static double clock_of(clockid_t id)
     return t.tv_sec * 1e9 + t.tv_nsec;
 }
 
-/* Processor time: others use the machine too. */
+/* Processor time, because other programs use the machine too. */
 static double now(void)
 {
     return clock_of(CLOCK_PROCESS_CPUTIME_ID);
@@ -75,7 +75,7 @@ static void two_threads(const char *name, int is_exact)
     double rounds[ROUNDS] = { 0 };
     unsigned long long lost = 0;
     exact = is_exact;
-    /* Rounds in which the threads did not run side by side say nothing about contention. */
+    /* Rounds in which the threads did not run in parallel say nothing about contention. */
     for (int r = 0, try = 0; r < ROUNDS && try < TRIES; try++) {
         pthread_t threads[2];
         double start = now(), begin = clock_of(CLOCK_MONOTONIC), taken;
@@ -94,7 +94,7 @@ static void two_threads(const char *name, int is_exact)
     printf("%s_lost_percent %.2f\n", name, 100.0 * lost / (2.0 * SHARED_UPDATES * ROUNDS));
 }
 
-/* A value among a thousand. */
+/* Finds a value among a thousand. */
 static void lookup(void)
 {
     static mmv_metric_t m[1000];
@@ -110,8 +110,8 @@ static void lookup(void)
     mmv_stats_stop("lookup", base);
 }
 
-/* The time until files are there with so many metrics each, over an instance domain of so many instances or
- * none: with the registration, and without it. */
+/* Prints the time until all files exist, with the registration and without it. The metrics are over an instance
+ * domain, or singular if instances is 0. */
 static void start(int files, int metrics, int instances)
 {
     char (*name)[MMV_NAMEMAX] = calloc(metrics, MMV_NAMEMAX), (*instance)[MMV_NAMEMAX] = calloc(instances + 1, MMV_NAMEMAX);

@@ -1,9 +1,8 @@
-//! How long it takes until a program's files are there.
+//! The time until a program's files exist.
 //!
-//! Each start is that of a process of its own with a directory of its own, the C library's and ours by
-//! turns. Nothing is removed meanwhile: file systems remember for minutes which inodes were in use, and
-//! look at all of them for each new file. The floor is what the files alone cost: as many bytes are written
-//! to as many new files, each of which is renamed.
+//! Each start runs in a process and a directory of its own, alternately with the C library and this one. No file is
+//! removed meanwhile: file systems remember for minutes which inodes were in use, and search all of them for each new
+//! file. The floor is the cost of the files alone: as many new files of the same length are written and renamed.
 
 use std::env;
 use std::fs::{self, File};
@@ -17,7 +16,7 @@ use mmv::{Counter, Family, Registry};
 const ROUNDS: usize = 15;
 const GOAL: f64 = 0.25;
 
-/// So many files with so many metrics, over so many instances or none.
+/// Files with metrics over instances, or singular ones if `instances` is 0.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     files: usize,
@@ -25,15 +24,15 @@ pub(crate) struct Shape {
     instances: u32,
 }
 
-/// 100,000 values, in a cluster that both are told: who leaves the choice to the registry pays for a look at the
-/// headers of all other files. PCP's agent reads no file with more than 1,023 metrics.
+/// 100,000 values, in an explicit cluster: choosing one reads the headers of all other files. PCP's agent reads no file
+/// with more than 1,023 metrics.
 const SHAPES: [(Shape, Option<f64>); 3] = [
     (Shape { files: 100, metrics: 1000, instances: 0 }, Some(GOAL)),
     (Shape { files: 1, metrics: 10, instances: 10_000 }, Some(GOAL)),
     (Shape { files: 1000, metrics: 100, instances: 0 }, None),
 ];
 
-/// Measures in each place that can be a temporary directory: what a file costs differs.
+/// Measures in each directory that may hold temporary files, because the cost of a file differs.
 pub(crate) fn report(peer: Option<&Path>) {
     let Some(peer) = peer else { return };
     let places = [env::temp_dir(), "/dev/shm".into()];
@@ -55,13 +54,13 @@ pub(crate) fn report(peer: Option<&Path>) {
 }
 
 impl Shape {
-    /// The shape that this process was started to measure.
+    /// Returns the shape that this process was started to measure.
     pub(crate) fn asked_for() -> Option<Shape> {
         let mut numbers = env::args().skip(1).map_while(|argument| argument.parse().ok());
         Some(Shape { files: numbers.next()? as usize, metrics: numbers.next()? as usize, instances: numbers.next()? })
     }
 
-    /// The median times of C and Rust: with the registration, and without it. And that of the files alone.
+    /// Returns the median times of C and Rust with and without the registration, and that of the files alone.
     fn contest(self, peer: &Path, place: &Path) -> ([[f64; 2]; 2], f64) {
         let dir = tempfile::tempdir_in(place).expect("a directory");
         let own = env::current_exe().expect("this program");
@@ -85,7 +84,7 @@ impl Shape {
         ([0, 1].map(|what| [0, 1].map(|side| median(what, side))), floors[ROUNDS / 2])
     }
 
-    /// The time that it takes to have so many files of a length.
+    /// Returns the time that it takes to write as many files of length `len`.
     fn files_alone(self, len: usize, dir: &Path) -> f64 {
         fs::create_dir(dir).expect("a directory");
         let bytes = vec![1; len];
@@ -107,7 +106,7 @@ impl Shape {
         [(); 2].map(|()| times.next().expect("two times"))
     }
 
-    /// The time until all files are there, and of the starts alone.
+    /// Returns the time until all files exist, and that of the starts alone.
     pub(crate) fn start(self) -> [f64; 2] {
         let names: Vec<String> = (0..self.metrics).map(|i| format!("m.metric{i}")).collect();
         let instances: Vec<String> = (0..self.instances).map(|i| format!("inst{i}")).collect();

@@ -1,4 +1,4 @@
-//! Any bytes as two files of a directory: `cargo +nightly fuzz run collection`, from `mmv`.
+//! Reads arbitrary bytes as two files of a directory: `cargo +nightly fuzz run collection`, from `mmv`.
 #![no_main]
 
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! Any bytes as a file: `cargo +nightly fuzz run reader`, from `mmv`.
+//! Reads arbitrary bytes as a file: `cargo +nightly fuzz run reader`, from `mmv`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,9 +1,9 @@
-//! Handles of `mmv` while their values move to another file, in every order of accesses that loom finds with
-//! up to three preemptions. It is the crate's own code with loom's locks and atomics; only the mapped pages
-//! are stood in for (`mmv/src/map/cells.rs`).
+//! Tests of `mmv` under loom: updates while values move to another file, in every order of accesses with up to three
+//! preemptions. The code is the crate's own, with loom's locks and atomics; only the mapped pages are replaced
+//! (`mmv/src/map/cells.rs`).
 //!
-//! `RUSTFLAGS="--cfg mmv_loom" cargo test -p mmv-loom --target-dir target/loom`; without the option there is
-//! nothing here. A crate of its own, which needs little of what the others' tests need.
+//! Run with `RUSTFLAGS="--cfg mmv_loom" cargo test -p mmv-loom --target-dir target/loom`; without the option this crate
+//! is empty. It is a crate of its own so that few dependencies are compiled with the option.
 
 #[cfg(all(test, mmv_loom))]
 mod tests;

@@ -5,13 +5,13 @@ use loom::model::Builder;
 use loom::thread;
 use mmv::{Counter, CounterWriter, Gauge, GaugeWriter, Handle, Registry, ShardedCounter, Text, Timer};
 
-/// What stands in new files for values that have not come yet: a number like any other.
+/// The crate's placeholder for values that have not moved yet; a valid number, too.
 const MARK: u64 = 0xfff6_a5c3_5eed_0b1e;
 
-/// A directory and the place where values move.
+/// A registry whose values the test moves.
 struct Scene(Registry);
 
-/// Tries all orders of what happens in a scene.
+/// Runs a test in all orders of accesses.
 fn check(test: impl Fn(Scene) + Send + Sync + 'static) {
     let dir = tempfile::tempdir().unwrap();
     let mut model = Builder::new();
@@ -22,19 +22,19 @@ fn check(test: impl Fn(Scene) + Send + Sync + 'static) {
 
 impl Scene {
     fn new(dir: &Path) -> Scene {
-        // The threads of loom alone run.
+        // No flush thread: only loom's threads run.
         let builder = Registry::builder("loom").directory(dir).cluster(1).persistent().flush_every(Duration::ZERO);
         Scene(builder.build().unwrap())
     }
 
-    /// A value that is in the file.
+    /// Registers a metric, and starts the export.
     fn value<H: Handle>(&self) -> H {
         let handle = self.0.metric("value").register().unwrap();
         self.0.try_start().unwrap();
         handle
     }
 
-    /// Moves all values to a larger file, while threads do something.
+    /// Moves all values to a larger file, while threads do the work.
     fn move_beside<T: 'static, const N: usize>(&self, work: [Work<T>; N]) -> [T; N] {
         let threads = work.map(thread::spawn);
         let _: Counter = self.0.counter("another").register().unwrap();
@@ -42,7 +42,7 @@ impl Scene {
     }
 }
 
-/// As [`check`], where the larger file cannot have its name, so that all values move back.
+/// Runs a test in which renaming the larger file fails, so that all values move back.
 fn check_back(test: impl Fn(Scene) + Send + Sync + 'static) {
     let dir = tempfile::tempdir().unwrap();
     let (path, name) = (dir.path().to_owned(), dir.path().join("loom"));
@@ -55,7 +55,7 @@ fn check_back(test: impl Fn(Scene) + Send + Sync + 'static) {
     });
 }
 
-/// Puts something in the way of a file.
+/// Replaces the file by a directory, so that renaming a new file fails.
 fn obstruct(scene: &Scene) {
     let path = scene.0.path().unwrap();
     std::fs::remove_file(&path).unwrap();
@@ -124,7 +124,7 @@ fn shared_additions_are_exact() {
         let add = |counter: Counter| {
             work(move || {
                 counter.inc();
-                // What was counted before never goes away.
+                // A count that was read before never decreases.
                 assert!((11..=12).contains(&counter.get()));
             })
         };

@@ -1,4 +1,4 @@
-//! A file as a JSON object.
+//! The contents of a file as a JSON object.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use pmapi::label::{LabelFlags, LabelLevel};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Writes the object, and says whether the file is valid.
+/// Writes the object, and returns whether the file is valid.
 pub(crate) fn dump(out: &mut impl Write, path: &Path, bytes: Vec<u8>) -> io::Result<bool> {
     let name = path.display().to_string();
     let (shown, valid) = match File::parse(bytes) {
@@ -19,7 +19,7 @@ pub(crate) fn dump(out: &mut impl Write, path: &Path, bytes: Vec<u8>) -> io::Res
         Err(e) => (Shown { file: name, error: Some(e.to_string()), ..Shown::default() }, false),
     };
     let text = serde_json::to_string_pretty(&shown)?;
-    // JSON escapes the other control characters itself, and begins its lines with them.
+    // `serde_json` escapes the other control characters, and separates lines with them.
     for part in text.split_inclusive(is_other_control) {
         let end = part.chars().next_back().filter(|c| is_other_control(*c));
         out.write_all(part.strip_suffix(is_other_control).unwrap_or(part).as_bytes())?;
@@ -29,7 +29,7 @@ pub(crate) fn dump(out: &mut impl Write, path: &Path, bytes: Vec<u8>) -> io::Res
     Ok(valid)
 }
 
-/// Whether a character is a control character that JSON needs not escape.
+/// Returns whether a character is a control character that JSON need not escape.
 fn is_other_control(c: char) -> bool {
     matches!(c, '\x7f'..='\u{9f}')
 }
@@ -188,7 +188,7 @@ impl Label {
     }
 }
 
-/// The value, or null for what JSON has no number for.
+/// Returns the value, or null for a number that JSON cannot express.
 fn number(file: &File, ty: ValueType, value: &ValueRecord, now: Duration) -> Value {
     match ty {
         ValueType::I32 => value.half().cast_signed().into(),

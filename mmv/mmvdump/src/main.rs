@@ -1,4 +1,4 @@
-//! `mmvdump`: shows what is in a memory mapped values file.
+//! `mmvdump`: prints the contents of a memory mapped values file.
 
 mod json;
 
@@ -14,14 +14,14 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use pmapi::escape::Output;
 
-/// Shows what is in a memory mapped values file (mmv(5)), as PCP's mmvdump does.
+/// Prints the contents of a memory mapped values file (mmv(5)), as PCP's mmvdump does.
 #[derive(Parser, Debug)]
 #[command(version)]
 struct Options {
-    /// One JSON object instead of text.
+    /// Prints a JSON object instead of text.
     #[arg(long)]
     json: bool,
-    /// The file; $PCP_TMP_DIR/mmv/test without one.
+    /// The file to print; `$PCP_TMP_DIR/mmv/test` by default.
     file: Option<PathBuf>,
 }
 
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let options = match Options::try_parse() {
         Ok(options) => options,
         Err(e) => {
-            // Nothing better can be done when not even that can be printed.
+            // If the message cannot be printed either, nothing is left to do.
             _ = e.print();
             return if e.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         }
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     match shown {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // The reader of the text has had enough.
+        // The program that reads the output, such as a pager, has ended.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         Err(e) => {
             let text = e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_owned());
@@ -60,13 +60,13 @@ fn main() -> ExitCode {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // A FIFO that has no writer must not block.
+    // Opening a FIFO without a writer must not block.
     let mut file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     let metadata: fs::Metadata = file.metadata()?;
     if metadata.is_dir() {
         return Err(Errno::ENODEV.into());
     }
-    // C maps the file, and there is no map of nothing.
+    // C maps the file, which fails for an empty one.
     if metadata.len() == 0 {
         return Err(Errno::EINVAL.into());
     }

@@ -1,4 +1,4 @@
-//! The command: its text beside that of PCP's, JSON, what it does with no file.
+//! The command: its text compared with PCP's mmvdump, its JSON, and its complaints about missing and invalid files.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A file with something of everything; its name is that which mmvdump looks for without one.
+/// A file with values, instances and labels, under the name that mmvdump reads by default.
 fn file(tmp_dir: &Path) -> String {
     let dir = tmp_dir.join("mmv");
     fs::create_dir_all(&dir).unwrap();

@@ -1,4 +1,4 @@
-//! Values of metrics.
+//! Fetches of metrics' values.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,10 +11,13 @@ use super::tables::{Place, Values};
 use crate::format::{Flags, ValueRecord, ValueType};
 
 impl Collection {
-    /// Hands over the present values of a metric, those of the instances that are wanted, in the order of the
-    /// instances, and why others have none.
+    /// Calls `out` with the present values of a metric, in the order of the instances. `wants` selects the instances.
+    /// Instances without a value get an error: `PM_ERR_INST`, `PM_ERR_PMID` or, after a failed read, `PM_ERR_GENERIC`.
     ///
-    /// It is no error that an application has not set a value yet: nothing is handed over then.
+    /// For a value that the application has not set, in a file with sentinels, `out` is not called.
+    ///
+    /// # Errors
+    /// `PM_ERR_PMID` if there is no such metric, `PM_ERR_APPVERSION` if it has no type.
     pub fn fetch(
         &mut self,
         item: Item,
@@ -23,7 +26,7 @@ impl Collection {
     ) -> Result<(), Error> {
         let Collection { groups, buffer, prefix, request, .. } = self;
         let group = groups.of_cluster_mut(item.cluster()).ok_or(Error::PMID)?;
-        // Values may have changed since the last request; and a group may be new.
+        // Values may have changed since the last request, and the group may be new.
         group.begin(*request, buffer);
         let (sources, tables) = group.parts_mut(prefix);
         let Values { ty, places, missing } = tables.values(item).ok_or(Error::PMID)?;
@@ -67,7 +70,7 @@ impl Collection {
 }
 
 impl Source {
-    /// A value could not be read.
+    /// Logs that a value could not be read, and marks the file for a check.
     #[cold]
     #[inline(never)]
     fn fail(&mut self, prefix: &str, name: &str, e: &io::Error) {
@@ -77,7 +80,7 @@ impl Source {
         }
     }
 
-    /// A value; nothing when the application says that it has none.
+    /// Returns a value, or `None` if the application has not set it.
     #[inline]
     fn atom<'b>(
         &mut self,
@@ -112,7 +115,7 @@ impl Source {
     }
 }
 
-/// Whether a value stands for none, in a file with sentinels.
+/// Returns whether a value of a file with sentinels means "no value".
 fn is_no_value(value: &ValueRecord, ty: ValueType) -> bool {
     match ty {
         ValueType::Float => f32::from_bits(value.half()).is_nan(),

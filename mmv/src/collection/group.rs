@@ -1,4 +1,6 @@
-//! Files that have nothing to do with each other, apart: what one of them changes concerns no other.
+//! Groups of files: a change of a file affects no other group.
+//!
+//! Two files are in one group if they share a class of clusters or instance domains, or a first component of names.
 
 use std::cell::OnceCell;
 
@@ -8,43 +10,44 @@ use pmapi::Serial;
 use super::source::Source;
 use super::tables::Tables;
 
-/// Files that may have names, identifiers or instance domains in common, and what they have together.
+/// Files that may have names, identifiers or instance domains in common, and their combined tables.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// In the order of their names.
+    /// The files, in the order of their names.
     pub sources: Vec<Source>,
-    /// Made when somebody asks.
+    /// Built at the first access.
     tables: OnceCell<Tables>,
-    /// What the tables were made from.
+    /// The stamps of the files that the tables are made of.
     stamps: Vec<u64>,
-    /// A number that no group has had that was made of other files.
+    /// A number that was never used for a group of other files.
     pub version: u64,
-    /// The request in which the files were looked at last.
+    /// Number of the request that checked the files last.
     begun: u64,
-    /// Whether those who have brought the files together were charged for that.
+    /// Whether the users whose files formed the group were charged for that.
     is_settled: bool,
 }
 
-/// All files.
+/// All groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     all: Vec<Group>,
-    /// Where each file is, in the order of their names: its group, and its place there.
+    /// Group of each file and index in the group, in the order of the files' names.
     order: Vec<(u32, u32)>,
-    /// What they are, in the same order.
+    /// Stamp of each file, in the same order.
     stamps: Vec<u64>,
-    /// Groups by class; [`NONE`] where there is none.
+    /// Index of the group for each class, or [`NONE`].
     classes: Vec<u32>,
-    /// Groups by the first components of the names that there may be.
+    /// Index of the group for each first component of names.
     heads: HashMap<Box<str>, u32>,
-    /// The stamp or version that was given last.
+    /// The last stamp or version that was assigned.
     stamp: u64,
 }
 
-/// Instance domains have the numbers of a cluster, modulo this, so that clusters of the same class can meet there.
+/// Number of classes. The exported number of an instance domain contains the cluster modulo this, so clusters of one
+/// class can have domains in common.
 const CLASSES: u16 = 1 << 11;
 
-/// No group.
+/// Index of no group.
 const NONE: u32 = u32::MAX;
 
 pub(super) fn class_of_cluster(cluster: u16) -> u16 {
@@ -60,13 +63,14 @@ impl Group {
         self.tables.get_or_init(|| Tables::build(prefix, &self.sources))
     }
 
-    /// A request begins, unless it has already: whether all files are still what was read, and may be shown.
+    /// Prepares all files for a request, once. Returns whether all are still the files that were read, and may be
+    /// shown.
     pub(super) fn begin(&mut self, request: u64, buffer: &mut Vec<u8>) -> bool {
         if self.begun == request {
             return true;
         }
         self.begun = request;
-        // Each of them: what it has read for the last request is old.
+        // No short circuit: each file must discard the values of the last request.
         let valid = self.sources.iter_mut().map(|source| source.begin(buffer));
         valid.filter(|valid| !valid).count() == 0
     }
@@ -78,7 +82,7 @@ impl Group {
 }
 
 impl Groups {
-    /// How many files there are.
+    /// Returns the number of files.
     pub(super) fn file_count(&self) -> usize {
         self.order.len()
     }
@@ -105,22 +109,22 @@ impl Groups {
         self.all.get(*self.classes.get(usize::from(class_of_indom(serial)))? as usize)
     }
 
-    /// The group with the names that begin so.
+    /// Returns the group with the names that begin with this component.
     pub(super) fn of_head(&self, head: &str) -> Option<&Group> {
         self.all.get(*self.heads.get(head)? as usize)
     }
 
-    /// Each file in the order of their names, by its place in its group.
+    /// Returns all files in the order of their names: the group of each, and its index there.
     pub(super) fn files(&self) -> impl DoubleEndedIterator<Item = (&Group, u32)> {
         self.order.iter().filter_map(|(group, place)| Some((self.all.get(*group as usize)?, *place)))
     }
 
-    /// Takes the files out. What they had together is kept for those that are put back.
+    /// Removes all files. The groups' tables are kept for [`put_sources`](Groups::put_sources).
     pub(super) fn take_sources(&mut self) -> Vec<Source> {
         self.all.iter_mut().flat_map(|group| std::mem::take(&mut group.sources)).collect()
     }
 
-    /// Puts files in, in the order of their names. Groups of the same files as before stay as they were.
+    /// Sets the files, which must be sorted by name. Groups of the same files as before are kept.
     pub(super) fn put_sources(&mut self, mut sources: Vec<Source>) {
         for source in sources.iter_mut().filter(|source| source.stamp == 0) {
             self.stamp += 1;
@@ -144,7 +148,7 @@ impl Groups {
         self.put(vec![0; sources.len()], sources);
     }
 
-    /// Tells the users of files that were put into another group how many records that group has.
+    /// Calls `charge` for the users of files that were added to a group, with the number of the group's records.
     pub(super) fn settle(&mut self, mut charge: impl FnMut(u32, u64)) {
         for group in self.all.iter_mut().filter(|group| !group.is_settled) {
             group.is_settled = true;
@@ -203,7 +207,7 @@ impl Groups {
     }
 }
 
-/// The number of the group of each file, in the order in which groups appear.
+/// Returns the number of each file's group. Groups are numbered in the order in which they appear.
 fn partition(sources: &[Source]) -> Vec<usize> {
     let mut sets = Sets::new(sources.len());
     let (mut classes, mut heads) = (HashMap::new(), HashMap::new());
@@ -220,16 +224,16 @@ fn partition(sources: &[Source]) -> Vec<usize> {
     numbers
 }
 
-/// Disjoint sets of numbers: each has a smaller one of its set, the smallest itself.
+/// Disjoint sets of numbers. Each element refers to a smaller one of its set; the smallest refers to itself.
 pub(super) struct Sets(Vec<usize>);
 
 impl Sets {
-    /// Each number is a set.
+    /// Creates a set for each number below `count`.
     pub(super) fn new(count: usize) -> Sets {
         Sets((0..count).collect())
     }
 
-    /// The smallest of a number's set.
+    /// Returns the smallest number of a set.
     pub(super) fn first(&mut self, mut number: usize) -> usize {
         while self.0[number] != number {
             self.0[number] = self.0[self.0[number]];

@@ -11,7 +11,7 @@ use super::source::Source;
 use super::tables::exported_serial;
 use crate::reader::Label;
 
-/// What has labels.
+/// Subject of labels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Labelled {
     /// All metrics of a cluster.
@@ -24,23 +24,23 @@ pub enum Labelled {
     Instance(Serial, Inst),
 }
 
-/// The labels of all files.
+/// The labels of a group's files.
 #[derive(Debug, Default)]
 pub(super) struct LabelTable(HashMap<Labelled, Labels>);
 
-/// The labels of something, which are put together when they are asked for.
+/// The labels of a subject, which are merged at the first access.
 #[derive(Debug, Default)]
 struct Labels {
-    /// Source and index of each.
+    /// Index of the source, and of the label there.
     parts: Vec<(u32, u32)>,
     set: OnceCell<LabelSet>,
 }
 
-/// Labels of one thing that are put together, of all files: twice as many as a set holds. Further ones are left out.
+/// Most labels per subject that are merged, from all files: twice as many as a set can hold. Further ones are left out.
 const MOST: usize = 512;
 
 impl Collection {
-    /// The labels of something, nothing when it has none.
+    /// Returns the labels of a subject, or `None` if it has none.
     pub fn labels(&self, of: Labelled) -> Option<&LabelSet> {
         let group = match of {
             Labelled::Cluster(cluster) => self.groups.of_cluster(cluster),
@@ -78,7 +78,7 @@ impl Labels {
             let optional = label.flags & u32::from(LabelFlags::OPTIONAL.bits()) != 0;
             let flags = if optional { LabelFlags::OPTIONAL } else { LabelFlags::NONE };
             match str::from_utf8(source.file.payload(label)).ok().and_then(|json| parse(json, flags)) {
-                None => source.log(prefix, format_args!("a label is no JSON object of labels")),
+                None => source.log(prefix, format_args!("a label is left out: it is not a JSON object")),
                 Some(set) => {
                     if let Err(e) = all.merge(&set) {
                         source.log(prefix, format_args!("{e}"));
@@ -90,15 +90,14 @@ impl Labels {
     }
 }
 
-/// Labels as PCP's agent shows them: those of nested objects with their whole names in the text, too, as
-/// they are in a set that was merged.
+/// Parses labels as PCP's agent shows them. Merging a set writes nested names in full into the text.
 fn parse(json: &str, flags: LabelFlags) -> Option<LabelSet> {
     let mut set = LabelSet::parse_flagged(json, flags).ok()?;
     set.merge(&set.clone()).ok()?;
     Some(set)
 }
 
-/// What a label is for: one thing, unless its flags name several levels.
+/// Returns the subjects of a label: one, unless its flags name several levels.
 fn subjects(source: &Source, label: &Label) -> impl Iterator<Item = Labelled> {
     let cluster = source.cluster;
     let item = u16::try_from(label.identity).ok().and_then(|item| Item::try_new(cluster, item));

@@ -1,35 +1,35 @@
-//! What the files of a directory may cost, in all and for each user.
+//! Limits on what the files of a directory may cost, in all and for each user.
 //!
-//! Anybody who may write the directory makes the agent work. What a file costs is charged to its owner, so that the files
-//! of one user take nothing from those of others: whoever has used up a quota has further files left out, and of the
-//! quotas for all users the last quarter is for those who have less than an eighth.
+//! Any user who may write the directory makes the agent work. The cost of a file is charged to its owner, so files of
+//! one user take nothing from others. Once a user has used up a quota, further files of this user are left out. The
+//! last quarter of each quota for all users is reserved for users who have less than an eighth of it.
 
 use std::fmt;
 
 use hashbrown::HashMap;
 
-/// Limits of what the files of a directory cost. The default is enough for a user with 1000 files of 100 metrics.
+/// Limits on what the files of a directory may cost. The default is enough for a user with 1000 files of 100 metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Files of one user, those included that are skipped.
+    /// Files of one user, including skipped ones.
     pub user_files: u64,
-    /// Bytes of memory for the files of one user.
+    /// Memory for the files of one user, in bytes.
     pub user_memory: u64,
-    /// Values of the files of one user. A text counts 8, a label 40, an instance 1, a first component
-    /// of names 4.
+    /// Values in the files of one user. A text counts as 8 values, a label as 40, an instance as 1, and a first
+    /// component of names as 4.
     pub user_values: u64,
-    /// Nanoseconds that changes of one user's files may take of a request. What takes longer delays further changes by
-    /// this user until later requests.
+    /// Nanoseconds per request for changes of one user's files. Changes that take longer delay further changes of this
+    /// user until later requests.
     pub user_work: u64,
-    /// Files in all, at most 4095, which is how many clusters there are.
+    /// Files in all, at most 4095: the number of clusters.
     pub files: u64,
-    /// Bytes of memory in all.
+    /// Memory in all, in bytes.
     pub memory: u64,
     /// Values in all.
     pub values: u64,
-    /// Bytes that a file may hold, without holes.
+    /// Data of a file, without holes, in bytes.
     pub file_bytes: u64,
-    /// Names in the directory that one request looks at. Further ones are left to the next requests.
+    /// Names in the directory that one request reads. Further names are left to the next requests.
     pub names: u64,
 }
 
@@ -49,7 +49,7 @@ impl Default for Limits {
     }
 }
 
-/// What a limit is of.
+/// Kind of limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Limit {
     /// [`Limits::user_files`] and [`Limits::files`].
@@ -67,7 +67,7 @@ impl Limit {
     pub const ALL: [Limit; 4] = [Limit::Files, Limit::Memory, Limit::Values, Limit::Work];
 }
 
-/// What the limit is of, in the plural.
+/// Writes the limited resource, in the plural.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -79,25 +79,25 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Files that a limit has left out or, for [`Limit::Work`], delayed.
+/// Number of files that a limit has left out or, for [`Limit::Work`], delayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeftOut {
-    /// The user that they are charged to.
+    /// The user to whom the files are charged.
     pub uid: u32,
     /// The limit.
     pub limit: Limit,
-    /// How many files.
+    /// Number of files.
     pub count: u64,
 }
 
-/// What a file costs.
+/// Cost of a file: memory in bytes, and weighted values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Cost {
     pub memory: u64,
     pub values: u64,
 }
 
-/// What is in use.
+/// Resources in use.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     files: u64,
@@ -110,7 +110,7 @@ impl Usage {
         Usage { files: self.files + files, cost }
     }
 
-    /// The first of the limits that this is beyond.
+    /// Returns the first of the limits that the usage exceeds.
     fn beyond(self, files: u64, memory: u64, values: u64) -> Option<Limit> {
         [
             (Limit::Files, self.files, files),
@@ -122,14 +122,14 @@ impl Usage {
     }
 }
 
-/// The accounts of users.
+/// Accounts of all users.
 pub(super) struct Accounts {
     pub limits: Limits,
     users: HashMap<u32, Usage>,
     all: Usage,
-    /// Nanoseconds that users have worked more than their requests gave them, less than nothing while some are left.
+    /// Nanoseconds of work, by user, that exceed the time that requests have granted.
     work: HashMap<u32, i64>,
-    /// The user that is charged for what another one has.
+    /// Returns the user to charge for a user's files.
     payer: Box<dyn FnMut(u32) -> u32 + Send + Sync>,
     left_out: HashMap<(u32, Limit), u64>,
 }
@@ -154,7 +154,7 @@ impl Default for Accounts {
 }
 
 impl Accounts {
-    /// Sets who is charged for what a user has.
+    /// Sets the function that returns the user to charge for a user's files.
     pub(super) fn charge(&mut self, payer: impl FnMut(u32) -> u32 + Send + Sync + 'static) {
         self.payer = Box::new(payer);
     }
@@ -163,30 +163,30 @@ impl Accounts {
         (self.payer)(uid)
     }
 
-    /// Nothing is in use any more.
+    /// Resets all usage.
     pub(super) fn clear(&mut self) {
         self.users.clear();
         self.all = Usage::default();
     }
 
-    /// Adds what is in use already.
+    /// Adds existing usage, without checking the limits.
     pub(super) fn add(&mut self, uid: u32, files: u64, cost: Cost) {
         let usage = self.users.entry(uid).or_default();
         *usage = usage.with(files, cost);
         self.all = self.all.with(files, cost);
     }
 
-    /// Adds what a user wants.
+    /// Adds usage of a user, if the limits allow it.
     ///
     /// # Errors
-    /// The limit that this is beyond: nothing is added.
+    /// The limit that would be exceeded; nothing is added then.
     pub(super) fn admit(&mut self, uid: u32, files: u64, cost: Cost) -> Result<(), Limit> {
         self.check(uid, files, cost)?;
         self.add(uid, files, cost);
         Ok(())
     }
 
-    /// Whether a file of a user that is skipped could be shown now.
+    /// Returns whether a skipped file of a user could be shown now.
     pub(super) fn has_room_for(&self, uid: u32, cost: Cost) -> bool {
         self.check(uid, 0, cost).is_ok()
     }
@@ -206,13 +206,13 @@ impl Accounts {
         Ok(())
     }
 
-    /// Whether a user may have this many files.
+    /// Returns whether a user may have `more` files.
     pub(super) fn has_room(&self, uid: u32, more: u64) -> bool {
         let used = self.users.get(&uid).map_or(0, |usage| usage.files);
         used + more <= self.limits.user_files && self.all.files + more <= self.limits.files
     }
 
-    /// A request begins, which gives each user time.
+    /// Grants each user the time of one request.
     pub(super) fn begin(&mut self) {
         if !self.work.is_empty() {
             let given = i64::try_from(self.limits.user_work).unwrap_or(i64::MAX);
@@ -221,7 +221,7 @@ impl Accounts {
         }
     }
 
-    /// Whether a user has time left in this request.
+    /// Returns whether a user has time left in this request.
     pub(super) fn has_time(&self, uid: u32) -> bool {
         self.work.get(&uid).is_none_or(|work| *work < i64::try_from(self.limits.user_work).unwrap_or(i64::MAX))
     }
@@ -232,7 +232,7 @@ impl Accounts {
         *work = work.saturating_add_unsigned(nanoseconds);
     }
 
-    /// Forgets what has been worked: that was asked for, or is the start.
+    /// Cancels all charges for work, at the start or after an explicit reload.
     pub(super) fn forgive(&mut self) {
         self.work.clear();
     }
@@ -251,8 +251,8 @@ impl Accounts {
         all
     }
 
-    /// How many files of each user may stay open when so many may in all: as many for each user, and what one does not
-    /// need for others.
+    /// Returns how many files of each user may stay open if `all` may in total. Users get equal shares; what one does
+    /// not need goes to others.
     pub(super) fn handles(&self, mut all: u64) -> HashMap<u32, u64> {
         let mut users: Vec<(u64, u32)> = self.users.iter().map(|(uid, usage)| (usage.files, *uid)).collect();
         users.sort_unstable();
@@ -269,7 +269,7 @@ impl Accounts {
     }
 }
 
-/// How many clusters there are.
+/// Number of clusters.
 const CLUSTERS: u64 = pmapi::Item::MAX_CLUSTER as u64;
 
 #[cfg(test)]
@@ -297,7 +297,7 @@ mod tests {
         let mut accounts = accounts();
         let cost = Cost { memory: 10, values: 1 };
         let mut admitted = |uid| (0..100).filter(|_| accounts.admit(uid, 1, cost).is_ok()).count();
-        // Together, those who have much leave a quarter to others.
+        // Users who have much leave a quarter of the total to others.
         assert_eq!([1, 2, 3, 4].map(&mut admitted), [10, 5, 2, 2]);
         assert_eq!(accounts.admit(1, 1, cost), Err(Limit::Files));
         assert_eq!(accounts.admit(9, 0, Cost { memory: 1001, values: 0 }), Err(Limit::Memory));

@@ -1,4 +1,4 @@
-//! The names of a directory, read in parts.
+//! Reads the names of a directory in parts.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,13 +13,13 @@ use hashbrown::{HashMap, HashSet};
 use super::limits::{Accounts, Limit};
 use crate::reader::Stamp;
 
-/// A directory as it was when it was looked at.
+/// Attributes of a directory when it was checked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Look {
     state: State,
-    /// Changed so shortly before that another change could show the same time.
+    /// Whether the directory was changed so recently that another change could have the same time.
     is_racy: bool,
-    /// When it was seen with a time that was yet to come.
+    /// When the directory was first seen with a change time in the future.
     since: Option<Instant>,
 }
 
@@ -27,20 +27,20 @@ pub(super) struct Look {
 enum State {
     #[default]
     Unknown,
-    /// There is no directory.
+    /// The directory does not exist.
     Absent,
-    /// Device, inode, time of modification and of change.
+    /// Device, inode, modification time and change time.
     There(u64, u64, (i64, i64), (i64, i64)),
 }
 
-/// Coarser than any clock that file systems take their times from.
+/// Longer than the resolution of file systems' time stamps.
 pub(super) const COARSE: Duration = Duration::from_millis(50);
 
 impl Look {
-    /// Looks at a directory after it was seen `before`.
+    /// Checks a directory, given its attributes at the last check.
     ///
     /// # Errors
-    /// It cannot be looked at now, which says nothing about its files.
+    /// The error of stat(2), which says nothing about the files of the directory.
     pub(super) fn at(path: &Path, before: &Look) -> io::Result<Look> {
         let m = match fs::metadata(path) {
             Ok(m) => m,
@@ -53,7 +53,8 @@ impl Look {
         let age = m.modified().ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
         Ok(match age {
             Some(age) => Look { state, is_racy: age < COARSE, since: None },
-            // The clock was set back, or the time is none that a change gives: our own time tells how old it is.
+            // The clock was set back, or the time was set explicitly: a monotonic clock tells how long it has been
+            // seen.
             None => {
                 let since = before.since.filter(|_| before.state == state).unwrap_or_else(Instant::now);
                 Look { state, is_racy: since.elapsed() < COARSE, since: Some(since) }
@@ -65,40 +66,40 @@ impl Look {
         self.state == State::Absent
     }
 
-    /// Whether it may have changed since.
+    /// Returns whether the directory may have changed between the two checks.
     pub(super) fn may_differ(&self, now: &Look) -> bool {
         self.is_racy || self.state != now.state
     }
 }
 
-/// A name that was found.
+/// A name in the directory.
 #[derive(Debug)]
 pub(super) struct Found {
     pub name: OsString,
-    /// The user who is charged for what is new, and what it was when it was found; of a link it is not known.
+    /// For new files, the user to charge, and the attributes, which are unknown for a symbolic link.
     pub new: Option<(u32, Option<Stamp>)>,
 }
 
-/// A directory of which a part has been read.
+/// A directory that has been read in part.
 #[derive(Debug)]
 pub(super) struct Listing {
     entries: fs::ReadDir,
-    /// What it was at the beginning.
+    /// Attributes of the directory when reading began.
     pub look: Look,
     known: HashSet<OsString>,
     found: Vec<Found>,
-    /// New files by the user who is charged: those found, and those that have no room.
+    /// Number of new files by user to charge: those with and without room.
     users: HashMap<u32, (u64, u64)>,
 }
 
 impl Listing {
-    /// Begins to read a directory of which some names are known.
+    /// Opens a directory. `known` has the names of known files.
     pub(super) fn begin(path: &Path, look: Look, known: impl Iterator<Item = OsString>) -> io::Result<Listing> {
         let entries = fs::read_dir(path)?;
         Ok(Listing { entries, look, known: known.collect(), found: Vec::new(), users: HashMap::new() })
     }
 
-    /// Reads so many names more, and says whether these were the last ones.
+    /// Reads up to `names` further names. Returns whether the directory has been read to its end.
     pub(super) fn go_on(&mut self, names: u64, accounts: &mut Accounts) -> io::Result<bool> {
         for _ in 0..names {
             let Some(entry) = self.entries.next() else { return Ok(true) };
@@ -114,7 +115,7 @@ impl Listing {
             if !entry.file_type().is_ok_and(|ty| ty.is_file() || ty.is_symlink()) {
                 continue;
             }
-            // It may be gone.
+            // The file may be gone.
             let Ok(metadata) = entry.metadata() else { continue };
             let uid = accounts.payer(metadata.uid());
             let (found, without_room) = self.users.entry(uid).or_default();
@@ -129,7 +130,7 @@ impl Listing {
         Ok(false)
     }
 
-    /// What was found, in the order of the names, and how many files of each user there is no room for.
+    /// Returns the names in ascending order, and the number of files without room, by user.
     pub(super) fn finish(mut self) -> (Vec<Found>, HashMap<u32, u64>) {
         self.found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let crowd = self.users.into_iter().map(|(uid, (_, without_room))| (uid, without_room));
@@ -138,7 +139,7 @@ impl Listing {
 }
 
 impl Accounts {
-    /// Counts what more there is no room for than before.
+    /// Counts the files without room that are new since the last time.
     pub(super) fn count_crowd(&mut self, before: &HashMap<u32, u64>, now: &HashMap<u32, u64>) {
         for (uid, count) in now {
             let known = before.get(uid).copied().unwrap_or_default();

@@ -1,9 +1,8 @@
-//! All files of a directory as one name space: what PCP's agent pmdammv(1) exports.
+//! All files of a directory as one name space, as PCP's agent pmdammv(1) exports them.
 //!
-//! A [`Collection`] is refreshed before every request, and then asked. It follows the rules of the C
-//! agent for names, clusters and instance domains, so that a metric has the same identifiers under
-//! both; where C goes wrong with files that are not valid, or that contradict each other, the part
-//! concerned is left out and logged.
+//! A [`Collection`] is refreshed before every request, which then reads from it. It follows the C agent's rules for
+//! names, clusters and instance domains, so a metric has the same identifiers under both. Where the C agent mishandles
+//! files that are invalid or contradict each other, the affected part is left out and logged.
 
 mod fetch;
 mod group;
@@ -40,57 +39,57 @@ use scan::Skipped;
 use source::Source;
 use tables::{Entry, IndomEntry, InstanceEntry};
 
-/// The files of a directory.
+/// The files of a directory, as one name space.
 #[derive(Debug)]
 pub struct Collection {
     prefix: String,
     directory: PathBuf,
     groups: Groups,
     seen: Look,
-    /// The directory, when it has more names than a request looks at.
+    /// A directory with more names than one request reads, while it is being read.
     listing: Option<Listing>,
     opened: Option<Arc<Directory>>,
     accounts: Accounts,
-    /// How many files of each user there is no room for.
+    /// Number of files without room, by user.
     crowd: HashMap<u32, u64>,
-    /// How many files stay open.
+    /// Number of files that stay open.
     open: usize,
-    /// What was stored in the control metric.
+    /// The value of the control metric `reload`.
     reload: i32,
-    /// Files that are skipped, in the order of their names.
+    /// Skipped files, in the order of their names.
     skipped: Vec<Skipped>,
-    /// Where the next request begins to look at them.
+    /// Index of the skipped file that was checked last.
     polled: usize,
-    /// Whether something was left to the next request.
+    /// Whether work was left to the next request.
     is_delayed: bool,
-    /// Whether the directory could not be read.
+    /// Whether the last attempt to read the directory failed.
     is_unreadable: bool,
     /// Whether the directory has been read.
     has_scanned: bool,
-    /// The number of the request that is being answered.
+    /// Number of the present request.
     request: u64,
     buffer: Vec<u8>,
 }
 
-/// What a metric is, without the agent's domain (`pmDesc`). An elapsed time is a counter of
-/// microseconds, whatever the file says.
+/// Description of a metric, without the agent's domain (`pmDesc`). Elapsed times are counters of microseconds, whatever
+/// semantics and units the file has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MetricDesc {
-    /// Its identifier.
+    /// The metric's identifier.
     pub item: Item,
-    /// Its type in the file; [`ValueType::exported`] is the one for clients.
+    /// Type of the values in the file; [`ValueType::exported`] returns the type for clients.
     pub ty: ValueType,
-    /// Its instance domain, if it has one.
+    /// The instance domain, if there is one.
     pub indom: Option<Serial>,
-    /// Its semantics.
+    /// Semantics of the values.
     pub semantics: Semantics,
-    /// Dimension and scale.
+    /// Dimension and scale of the values.
     pub units: Units,
 }
 
 impl Collection {
-    /// The files of a directory; the names of their metrics begin with `prefix` (`mmv`; also
-    /// `pmproxy`). Nothing is read before the first [`refresh`](Collection::refresh).
+    /// Creates a collection of the files in a directory. The names of their metrics begin with `prefix`, for instance
+    /// `mmv` or `pmproxy`. Nothing is read before the first [`refresh`](Collection::refresh).
     pub fn new(prefix: &str, directory: impl Into<PathBuf>) -> Collection {
         Collection {
             prefix: prefix.to_owned(),
@@ -113,43 +112,44 @@ impl Collection {
         }
     }
 
-    /// How many files stay open unless [`keep_open`](Collection::keep_open) says otherwise.
+    /// Number of files that stay open by default.
     pub const OPEN_FILES: usize = 256;
 
-    /// How many files stay open from now on; the others are opened whenever they are looked at.
+    /// Sets how many files stay open; the others are opened for each access.
     pub fn keep_open(&mut self, files: usize) {
         self.open = files;
     }
 
-    /// Sets what files may cost from now on.
+    /// Sets the limits on what files may cost.
     pub fn set_limits(&mut self, limits: Limits) {
         self.accounts.limits = limits;
     }
 
-    /// What files may cost.
+    /// Returns the limits on what files may cost.
     pub fn limits(&self) -> Limits {
         self.accounts.limits
     }
 
-    /// Sets which user is charged for the files of a user: for those of a subordinate uid the one whom it was given to.
+    /// Sets the function that returns the user to charge for a user's files. For a subordinate uid, that is the user to
+    /// whom it is delegated.
     pub fn charge(&mut self, payer: impl FnMut(u32) -> u32 + Send + Sync + 'static) {
         self.accounts.charge(payer);
     }
 
-    /// The files that limits have left out since the last call, for each user and limit.
+    /// Returns the numbers of files that limits have left out since the last call, by user and limit.
     pub fn take_left_out(&mut self) -> Vec<LeftOut> {
         self.accounts.take_left_out()
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Sees what has changed, and says whether names, instances or labels may have.
+    /// Detects changes, and returns whether names, instances or labels may have changed.
     ///
-    /// Files are read again when that was asked for, one of them was being written, a generation
-    /// has changed, a process is gone or the directory has changed.
+    /// Files are read again if [`set_reload`](Collection::set_reload) requested it, a file was being written, a
+    /// generation number has changed, a process has ended, or the directory has changed.
     pub fn refresh(&mut self) -> bool {
         self.request += 1;
         let (request, buffer) = (self.request, &mut self.buffer);
@@ -157,8 +157,8 @@ impl Collection {
         self.scan_unless(valid)
     }
 
-    /// As [`refresh`](Collection::refresh), for a fetch of these metrics: of the files that are known, only those are
-    /// looked at that have to do with them.
+    /// Detects changes for a fetch of some metrics, and returns whether names, instances or labels may have changed. Of
+    /// the known files, only those that contribute to these metrics are checked.
     pub fn refresh_for(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
         self.request += 1;
         let mut valid = true;
@@ -170,7 +170,7 @@ impl Collection {
         self.scan_unless(valid)
     }
 
-    /// Reads files again unless all that were looked at are valid, and nothing else speaks for it.
+    /// Reads files again, unless all checked files are valid and nothing else requires it.
     fn scan_unless(&mut self, valid: bool) -> bool {
         self.accounts.begin();
         let forced = self.reload != 0;
@@ -185,27 +185,27 @@ impl Collection {
         self.scan(look, forced)
     }
 
-    /// What the control metric `reload` shows: also 1 while a file is being written.
+    /// Returns the value of the control metric `reload`, which is also 1 while a file is being written.
     pub fn reload(&self) -> i32 {
         if self.reload == 0 { self.skipped.iter().any(Skipped::is_in_flux).into() } else { self.reload }
     }
 
-    /// What a store to the control metric `reload` does: anything but 0 has all files read again.
+    /// Stores a value in the control metric `reload`. Any value but 0 makes the next request read all files again.
     pub fn set_reload(&mut self, value: i32) {
         self.reload = value;
     }
 
-    /// How many files are exported.
+    /// Returns the number of exported files.
     pub fn file_count(&self) -> usize {
         self.groups.file_count()
     }
 
-    /// How many metrics are exported.
+    /// Returns the number of exported metrics.
     pub fn metric_count(&self) -> usize {
         self.groups.all().iter().map(|group| group.tables(&self.prefix).metrics().len()).sum()
     }
 
-    /// The metrics, in the order of the files.
+    /// Returns the names and descriptions of the metrics, in the order of the files.
     pub fn metrics(&self) -> impl Iterator<Item = (&str, MetricDesc)> {
         self.groups.files().flat_map(|(group, place)| {
             let tables = group.tables(&self.prefix);
@@ -214,24 +214,33 @@ impl Collection {
         })
     }
 
-    /// The metric of a name (`pmLookupName(3)`), or `PM_ERR_NAME`.
+    /// Returns the identifier of a metric (`pmLookupName(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NAME` if no metric has the name.
     pub fn item(&self, name: &str) -> Result<Item, Error> {
         self.group_of(name).and_then(|group| group.tables(&self.prefix).item(name)).ok_or(Error::NAME)
     }
 
-    /// The name of a metric (`pmNameID(3)`), or `PM_ERR_PMID`.
+    /// Returns the name of a metric (`pmNameID(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_PMID` if there is no such metric.
     pub fn name(&self, item: Item) -> Result<&str, Error> {
         let (group, entry) = self.entry(item)?;
         Ok(group.tables(&self.prefix).name(entry))
     }
 
-    /// What a metric is (`pmLookupDesc(3)`), or `PM_ERR_PMID`.
+    /// Returns the description of a metric (`pmLookupDesc(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_PMID` if there is no such metric.
     pub fn desc(&self, item: Item) -> Result<MetricDesc, Error> {
         let (group, entry) = self.entry(item)?;
         entry.desc(&group.sources).ok_or(Error::PMID)
     }
 
-    /// The instance domains, by their numbers.
+    /// Returns the identifiers of the instance domains, in ascending order.
     pub fn indoms(&self) -> impl Iterator<Item = Serial> {
         let mut all: Vec<Serial> =
             self.groups.all().iter().flat_map(|group| group.tables(&self.prefix).indoms.keys().copied()).collect();
@@ -239,15 +248,21 @@ impl Collection {
         all.into_iter()
     }
 
-    /// The instances of a domain (`pmGetInDom(3)`), in the order of the files, or `PM_ERR_INDOM`.
+    /// Returns the instances of a domain (`pmGetInDom(3)`), in the order of the files.
+    ///
+    /// # Errors
+    /// `PM_ERR_INDOM` if there is no such domain.
     pub fn instances(&self, indom: Serial) -> Result<impl ExactSizeIterator<Item = (Inst, &[u8])>, Error> {
         let (group, indom) = self.indom(indom)?;
         let name = |i: &InstanceEntry| group.sources.get(i.source).map_or(&[][..], |s| s.file.instance_name(&i.name));
         Ok(indom.instances.iter().map(move |i| (i.id, name(i))))
     }
 
-    /// A metric's help (`pmLookupText(3)`), `PM_ERR_TEXT` without one. As under PCP's agent there is no such
-    /// metric when it has no type.
+    /// Returns a metric's help text (`pmLookupText(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_TEXT` if the metric has none. `PM_ERR_PMID` if there is no such metric or, as under PCP's agent, it has
+    /// no type.
     pub fn help(&self, item: Item, which: Help) -> Result<&[u8], Error> {
         let (group, entry) = self.entry(item)?;
         let file = &group.sources.get(entry.source as usize).ok_or(Error::TEXT)?.file;
@@ -258,8 +273,10 @@ impl Collection {
         file.help(metric, which).ok_or(Error::TEXT)
     }
 
-    /// An instance domain's help (`pmLookupInDomText(3)`): that of the first file that has one, or
-    /// `PM_ERR_TEXT`.
+    /// Returns an instance domain's help text (`pmLookupInDomText(3)`), from the first file that has one.
+    ///
+    /// # Errors
+    /// `PM_ERR_TEXT` if no file has one, `PM_ERR_INDOM` if there is no such domain.
     pub fn indom_help(&self, indom: Serial, which: Help) -> Result<&[u8], Error> {
         let (group, indom) = self.indom(indom)?;
         let of = |&(source, index): &(usize, usize)| {
@@ -279,7 +296,7 @@ impl Collection {
         Ok((group, group.tables(&self.prefix).indoms.get(&indom).ok_or(Error::INDOM)?))
     }
 
-    /// The group of a name below the prefix.
+    /// Returns the group that may have a metric of this name.
     fn group_of(&self, name: &str) -> Option<&Group> {
         let own = name.strip_prefix(&*self.prefix)?.strip_prefix('.')?;
         self.groups.of_head(names::head(own))

@@ -8,31 +8,31 @@ use pmapi::Item;
 use super::source::Source;
 use crate::format::Flags;
 
-/// Why a metric has no place in the name space.
+/// Reason for leaving a metric out of the name space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum NameError {
-    #[error("not a letter and then letters, digits, underscores and single dots")]
+    #[error("must be letters, digits and underscores between single dots")]
     Syntax,
-    #[error("is the agent's own")]
+    #[error("is reserved for the agent")]
     Reserved,
-    #[error("is another metric's")]
+    #[error("belongs to another metric")]
     InUse,
-    #[error("is a node of the name space, or below a metric")]
+    #[error("is an inner node of the name space, or below a metric")]
     Leaf,
-    #[error("is too long, or one too many")]
+    #[error("is too long, or exceeds the room for names")]
     TooMuch,
 }
 
-/// The agent's own metrics.
+/// The agent's own metrics, without prefix.
 const CONTROL: [&str; 5] = ["control.reload", "control.debug", "control.files", "control.metrics", "control.limits"];
 
-/// The full names of the metrics of a file, one after the other.
+/// A builder of full metric names, one at a time, for the metrics of a file.
 #[derive(Debug)]
 pub(super) struct FullName {
     text: String,
-    /// How much of it all names have in common.
+    /// Length of the part that all names of the file have in common.
     front: usize,
-    /// Where the name without prefix begins.
+    /// Offset of the name without prefix.
     own: usize,
 }
 
@@ -49,7 +49,7 @@ impl FullName {
         Ok(FullName { front: text.len(), own: prefix.len() + 1, text })
     }
 
-    /// That of a metric.
+    /// Returns the full name of a metric.
     pub(super) fn of(&mut self, name: &[u8]) -> Result<&str, NameError> {
         let name = str::from_utf8(name).ok().filter(|name| are_components(name.as_bytes())).ok_or(NameError::Syntax)?;
         self.text.truncate(self.front);
@@ -59,7 +59,7 @@ impl FullName {
     }
 }
 
-/// The C agent's rule, and that no component is empty.
+/// Returns whether a name follows the C agent's rule, and has no empty component.
 fn are_components(name: &[u8]) -> bool {
     let mut before = b'.';
     let mut good = |b: &u8| match std::mem::replace(&mut before, *b) {
@@ -69,7 +69,7 @@ fn are_components(name: &[u8]) -> bool {
     name.iter().all(&mut good) && before != b'.'
 }
 
-/// Whether a name without prefix is one of the agent's own metrics, above or below one.
+/// Returns whether a name without prefix is one of the agent's own, below one, or their common node.
 fn is_reserved(own: &str) -> bool {
     own == "control" || CONTROL.iter().any(|control| is_at_or_below(own, control))
 }
@@ -78,25 +78,25 @@ fn is_at_or_below(name: &str, node: &str) -> bool {
     name.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The first component of a name without prefix.
+/// Returns the first component of a name without prefix.
 pub(super) fn head(own: &str) -> &str {
     own.split_once('.').map_or(own, |(head, _)| head)
 }
 
-/// A part of the name space. A name's text is in one allocation with all others.
+/// Names of a group's metrics. The texts of all names are in one allocation.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     text: String,
-    /// Metrics, and the nodes that they are below.
+    /// The metrics, and the inner nodes above them.
     nodes: HashTable<Node>,
     hasher: DefaultHashBuilder,
-    /// The name that was added last, without its last component.
+    /// The parent of the last metric.
     above: Name,
-    /// Whether names have come back to a node after others.
+    /// Whether a node has got a metric after another node did, so the metrics below it are not adjacent.
     mixed: bool,
 }
 
-/// Where a name is.
+/// Position of a name in the text.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Name {
     start: u32,
@@ -113,7 +113,7 @@ impl Name {
 #[derive(Debug)]
 struct Node {
     name: Name,
-    /// Nothing for an inner node.
+    /// The metric, or `None` for an inner node.
     item: Option<Item>,
 }
 
@@ -130,12 +130,12 @@ impl Names {
         name.of(&self.text)
     }
 
-    /// Whether the metrics below any node were added one after the other.
+    /// Returns whether the metrics below any node were added consecutively.
     pub(super) fn are_in_order(&self) -> bool {
         !self.mixed
     }
 
-    /// Adds a metric. Nothing has changed after an error.
+    /// Adds a metric. After an error nothing has changed.
     pub(super) fn insert(&mut self, name: &str, item: Item) -> Result<Name, NameError> {
         match self.node(name) {
             Some(Node { item: Some(_), .. }) => return Err(NameError::InUse),
@@ -143,7 +143,7 @@ impl Names {
             None => {}
         }
         let above = name.rfind('.').unwrap_or(0);
-        // Metrics come in the order of their file, where most are next to their siblings.
+        // Most metrics of a file are next to their siblings.
         let (mut new, mut mixed) = (Vec::new(), self.mixed);
         if name.get(..above) != Some(self.text(self.above)) {
             for (dot, _) in name.rmatch_indices('.') {
@@ -151,7 +151,7 @@ impl Names {
                 match self.node(node) {
                     None => new.push(dot),
                     Some(Node { item: Some(_), .. }) => return Err(NameError::Leaf),
-                    // What is above an inner node is inner already.
+                    // All nodes above an inner node are inner nodes.
                     Some(_) => {
                         mixed |= !is_at_or_below(self.text(self.above), node);
                         break;
@@ -216,7 +216,7 @@ mod tests {
             ("mmv.a", Err(NameError::Leaf)),
             ("mmv.c.d", Err(NameError::Leaf)),
             ("mmv.c.d.e", Err(NameError::Leaf)),
-            // What was refused has left no node.
+            // The failed insertion has left no node.
             ("mmv.c.d", Err(NameError::Leaf)),
             ("mmv.a.c", Ok(())),
             ("mmv.a.bc", Ok(())),

@@ -1,12 +1,12 @@
-//! The name space in parts.
+//! The name space in independent parts.
 
 use pmapi::Item;
 
 use super::Collection;
 use super::tables::Tables;
 
-/// A part of the name space, with metrics that no other part has anything to do with: what is made of their names stays
-/// right until the part has another [`version`](Part::version).
+/// A part of the name space that shares no names with other parts. Data derived from its names stays valid until its
+/// [`version`](Part::version) changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     tables: &'a Tables,
@@ -14,7 +14,8 @@ pub struct Part<'a> {
 }
 
 impl Collection {
-    /// The components right below the prefix, in the order of the files, and the parts that have the names there.
+    /// Returns the components directly below the prefix, in the order of the files, each with the part that contains
+    /// it.
     pub fn heads(&self) -> impl DoubleEndedIterator<Item = (&str, Part<'_>)> {
         self.groups.files().flat_map(|(group, place)| {
             let tables = group.tables(&self.prefix);
@@ -22,30 +23,31 @@ impl Collection {
         })
     }
 
-    /// The part that has a name and what is below it, if there is any; a name below the prefix.
+    /// Returns the part that may contain a full name, and the names below it.
     pub fn part(&self, name: &str) -> Option<Part<'_>> {
         let group = self.group_of(name)?;
         Some(Part { tables: group.tables(&self.prefix), version: group.version })
     }
 
-    /// The versions of all parts.
+    /// Returns the versions of all parts.
     pub fn versions(&self) -> impl Iterator<Item = u64> {
         self.groups.all().iter().map(|group| group.version)
     }
 }
 
 impl<'a> Part<'a> {
-    /// A number that no part has had that was made of other files.
+    /// Returns the version: a number that was never used for a part with other files.
     pub fn version(self) -> u64 {
         self.version
     }
 
-    /// Whether the metrics below any name come one after the other, and all are below one component.
+    /// Returns whether the part has a single component directly below the prefix, and the metrics below any node are
+    /// adjacent.
     pub fn is_in_order(self) -> bool {
         self.tables.head_count() == 1 && self.tables.names().are_in_order()
     }
 
-    /// Its metrics, in the order of the files.
+    /// Returns the names and identifiers of the metrics, in the order of the files.
     pub fn metrics(self) -> impl DoubleEndedIterator<Item = (&'a str, Item)> {
         self.tables.metrics().iter().map(move |entry| (self.tables.name(entry), entry.item))
     }

@@ -1,4 +1,4 @@
-//! Which files there are.
+//! Detects and reads new and changed files.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,27 +14,27 @@ use super::source::Source;
 use super::users::{assign_clusters, intruders};
 use crate::reader::{self, Directory, ReadError, Stamp};
 
-/// A file that is skipped.
+/// A skipped file.
 #[derive(Debug)]
 pub(super) struct Skipped {
     name: OsString,
     uid: u32,
-    /// What it was when it was read; nothing when it is to be read again in any case.
+    /// Attributes of the file when it was read, or `None` to read it again in any case.
     stamp: Option<Stamp>,
     why: Why,
     loaded: u64,
 }
 
-/// Why a file is skipped.
+/// Reason for skipping a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Why {
-    /// It is being written.
+    /// The file is being written.
     InFlux,
-    /// It could not be read this time.
+    /// The file could not be read this time.
     Temporary,
-    /// Nothing of it can be shown.
+    /// Nothing of the file can be shown.
     Bad,
-    /// It costs this, for which there was no room.
+    /// The file exceeds a limit; with its cost.
     Limit(Limit, Cost),
 }
 
@@ -44,7 +44,7 @@ impl Skipped {
     }
 }
 
-/// A file that is to be read.
+/// A file to be read.
 struct Wanted {
     name: OsString,
     stamp: io::Result<Stamp>,
@@ -52,10 +52,10 @@ struct Wanted {
     before: Before,
 }
 
-/// The files of a directory, if there is one.
+/// The files of a directory, and the directory itself, if it exists.
 type Files = (Vec<Found>, Option<Arc<Directory>>);
 
-/// What is known of the name of a file.
+/// The previous state of a file.
 enum Before {
     Nothing,
     Source(Box<Source>),
@@ -63,7 +63,7 @@ enum Before {
 }
 
 impl Wanted {
-    /// The request in which it was read last.
+    /// Returns the number of the request that read the file last.
     fn loaded(&self) -> u64 {
         match &self.before {
             Before::Nothing => 0,
@@ -73,17 +73,17 @@ impl Wanted {
     }
 }
 
-/// Skipped files that one request looks at.
+/// Skipped files that one request checks.
 const POLLED: usize = 64;
 
-/// Nanoseconds that it takes about to read a file, a byte of it, and a value; and to put a value into tables.
+/// Approximate work in nanoseconds: per file, per value, and per record that is put into tables.
 const FILE_WORK: u64 = 12_000;
 const VALUE_WORK: u64 = 50;
 const BYTES_A_NANOSECOND: u64 = 1;
 const RECORD_WORK: u64 = 100;
 
 impl Collection {
-    /// Whether a file that is skipped may be one to show by now. Each request looks at some.
+    /// Returns whether a skipped file may be shown now. Each request checks some of them.
     pub(super) fn poll(&mut self) -> bool {
         let Some(directory) = self.opened.clone() else { return false };
         let count = self.skipped.len();
@@ -98,9 +98,8 @@ impl Collection {
         found
     }
 
-    /// Reads the files that are new, keeps those that are the same unless `all` are to be read, and
-    /// says whether anything has changed. What cannot be read now stays as it was; a directory with more names than one
-    /// request looks at is read by several.
+    /// Reads new and changed files, or `all` files, and returns whether anything has changed. Files that cannot be read
+    /// now keep their last state. A directory with more names than one request reads takes several requests.
     pub(super) fn scan(&mut self, look: io::Result<Look>, all: bool) -> bool {
         let outcome = look.and_then(|look| self.list(look, all));
         match outcome {
@@ -109,7 +108,7 @@ impl Collection {
             Err(e) => {
                 if !std::mem::replace(&mut self.is_unreadable, true) {
                     let (prefix, path) = (&self.prefix, self.directory.display());
-                    tracing::error!("{prefix}: {path}: {e}: its files stay as they are for now");
+                    tracing::error!("{prefix}: cannot read {path}: {e}; known files stay exported");
                 }
                 (self.seen, self.listing) = (Look::default(), None);
                 false
@@ -117,7 +116,7 @@ impl Collection {
         }
     }
 
-    /// The names of the directory, when the last one has been read.
+    /// Returns the names of the directory, once the last one has been read.
     fn list(&mut self, look: Look, all: bool) -> io::Result<Option<Files>> {
         if look.is_absent() {
             (self.seen, self.listing, self.opened, self.crowd) = (look, None, None, HashMap::new());
@@ -131,7 +130,7 @@ impl Collection {
                 Listing::begin(&self.directory, look, known)?
             }
         };
-        // The first look, and one that was asked for, are to see more.
+        // The first scan, and a scan that was requested, read more names.
         let names = self.accounts.limits.names.saturating_mul(if all || !self.has_scanned { 8 } else { 1 });
         if !listing.go_on(names, &mut self.accounts)? {
             self.listing = Some(listing);
@@ -192,7 +191,7 @@ impl Collection {
         kept.iter().for_each(|source| self.accounts.add(source.uid, 1, source.cost));
         self.skipped.iter().for_each(|file| self.accounts.add(file.uid, 1, Cost::default()));
         let mut changed = all;
-        // What is gone. A user without time has it stay a little.
+        // Files that are gone. Those of a user without time stay for now.
         for (_, source) in known {
             if self.accounts.has_time(source.uid) || directory.is_none() {
                 self.accounts.work(source.uid, source.company * RECORD_WORK);
@@ -203,7 +202,7 @@ impl Collection {
                 kept.push(source);
             }
         }
-        // There may be room for others.
+        // There may be room for other files.
         self.is_delayed |= !self.crowd.is_empty() && (changed || !skipped.is_empty());
         for (file, stamp) in refused {
             match file.why {
@@ -217,7 +216,7 @@ impl Collection {
                 }
             }
         }
-        // Those that have waited longest come first.
+        // Files that have waited longest come first.
         wanted.sort_by_key(Wanted::loaded);
         if let Some(directory) = directory {
             self.read_wanted(wanted, &directory, is_free, &mut kept, &mut changed);
@@ -228,7 +227,7 @@ impl Collection {
         assign_clusters(&mut kept);
         for index in intruders(&kept).into_iter().rev() {
             let source = kept.remove(index);
-            source.log(&self.prefix, format_args!("it would join too many files of other users"));
+            source.log(&self.prefix, format_args!("is left out: shares names or clusters with too many users"));
             let Source { name, uid, seen, .. } = source;
             self.skipped.push(Skipped { name, uid, stamp: Some(seen), why: Why::Bad, loaded: self.request });
         }
@@ -292,7 +291,7 @@ impl Collection {
                     *changed |= matches!(before, Before::Source(_));
                 }
                 Err((why, e)) => match before {
-                    // The system has no descriptor, say: that says nothing about the file.
+                    // For instance, the system has no descriptor left, which says nothing about the file.
                     Before::Source(source) if matches!(&e, ReadError::Io(e) if reader::is_of_system(e)) => {
                         self.is_delayed = true;
                         self.accounts.add(source.uid, 1, source.cost);
@@ -304,7 +303,7 @@ impl Collection {
         }
     }
 
-    /// Reads a file of a user and adds it to the account.
+    /// Reads a file of a user, and charges the user's account.
     fn read(
         &mut self,
         directory: &Arc<Directory>,
@@ -325,12 +324,12 @@ impl Collection {
             },
             Err(e @ ReadError::InFlux { .. }) => Err((Why::InFlux, e)),
             Err(e) if e.is_temporary() => Err((Why::Temporary, e)),
-            // Its times tell when that changes.
+            // Its attributes tell when the file changes.
             Err(e) => Err((Why::Bad, e)),
         }
     }
 
-    /// Keeps in mind that a file cannot be shown.
+    /// Records that a file is skipped.
     fn skip(
         &mut self,
         name: OsString,
@@ -354,12 +353,12 @@ impl Collection {
             }
         }
         self.accounts.add(uid, 1, Cost::default());
-        // The header of a file that is being written is looked at by each request, whatever its times are.
+        // Each request checks the header of a file that is being written, regardless of its attributes.
         let stamp = stamp.filter(|stamp| matches!(why, Why::InFlux | Why::Temporary) || !is_recent(stamp));
         self.skipped.push(Skipped { name, uid, stamp, why, loaded: self.request });
     }
 
-    /// Has as many files stay open as are to be, of each user its share.
+    /// Keeps as many files open as allowed, with a share for each user.
     fn open_some(&self, sources: &mut [Source]) {
         let mut handles = self.accounts.handles(self.open as u64);
         for source in sources {
@@ -373,7 +372,7 @@ impl Collection {
 }
 
 impl Source {
-    /// Whether it is the file with this stamp, or that cannot be said.
+    /// Returns whether this is still the file with these attributes, or that is unknown.
     fn is_still(&self, stamp: &io::Result<Stamp>) -> bool {
         match stamp {
             Ok(stamp) => self.is_valid && stamp.identity == self.identity,
@@ -383,7 +382,7 @@ impl Source {
 }
 
 impl Skipped {
-    /// Whether it is the file with this stamp, or that cannot be said.
+    /// Returns whether this is still the file with these attributes, or that is unknown.
     fn is_still(&self, stamp: &io::Result<Stamp>) -> bool {
         match stamp {
             Ok(stamp) => self.stamp == Some(*stamp),
@@ -391,7 +390,7 @@ impl Skipped {
         }
     }
 
-    /// Whether it may be another file by now, or no longer in the way of its writer.
+    /// Returns whether another file may have its name now, or its writer may have finished.
     fn may_differ(&mut self, directory: &Directory) -> bool {
         match self.why {
             Why::InFlux | Why::Temporary => match directory.read(&self.name).and_then(|file| reader::peek(&file)) {
@@ -407,17 +406,16 @@ impl Skipped {
     }
 }
 
-/// Whether a file was changed so shortly before that another change could show the same times.
+/// Returns whether a file was changed so recently that another change could have the same time.
 fn is_recent(stamp: &Stamp) -> bool {
     let (seconds, nanoseconds) = stamp.changed;
     let changed = Duration::new(seconds.try_into().unwrap_or_default(), nanoseconds.try_into().unwrap_or_default());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // A change that is yet to come is none that can come again.
+    // Another change would get the present time, which differs from one in the future.
     now.checked_sub(changed).is_some_and(|age| age < COARSE)
 }
 
-/// Reads a file. When it is no longer valid once it is open, another one may have taken its place
-/// meanwhile: then that one.
+/// Reads a file. If it is no longer valid once it is open, another file may have replaced it, and that one is read.
 fn load(
     directory: &Arc<Directory>,
     name: &OsStr,
@@ -441,14 +439,14 @@ fn load(
     Source::load(directory, name, uid, most, buffer)
 }
 
-/// How often in a row a file may be replaced while it is read.
+/// Attempts to read a file that is being replaced.
 const REPLACED: usize = 4;
 
-/// Logs that a file is skipped: loudly if it is one of ours.
+/// Logs that a file is skipped: as an error if it is an mmv(5) file, and at debug level otherwise.
 fn report(prefix: &str, name: &OsStr, uid: u32, e: &ReadError) {
     let (name, source) = (name.display(), format_args!("uid {uid}"));
     match e {
-        // What limits leave out is told by the count of it.
+        // Files that limits leave out are counted and logged elsewhere.
         ReadError::TooShort { .. } | ReadError::Magic(_) | ReadError::InFlux { .. } | ReadError::LeftOut { .. } => {
             tracing::debug!(source = %source, "{prefix}: {name}: {e}");
         }

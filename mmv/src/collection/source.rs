@@ -1,4 +1,4 @@
-//! A file of the directory.
+//! An exported file of the directory.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -16,43 +16,43 @@ use super::tables::exported_serial;
 use crate::format::{Flags, STRING_LEN, VALUE_LEN, ValueRecord, ValueType, Version};
 use crate::reader::{self, Directory, File, Identity, Indom, Metric, Problem, Process, ReadError, Stamp};
 
-/// A file and what was in it.
+/// A file and its parsed contents.
 #[derive(Debug)]
 pub(super) struct Source {
     pub name: OsString,
     pub identity: Identity,
-    /// What it was when it was read.
+    /// Attributes of the file when it was read.
     pub seen: Stamp,
-    /// The user who is charged for it.
+    /// The user who is charged for the file.
     pub uid: u32,
     pub cost: Cost,
-    /// The request in which it was read.
+    /// Number of the request that read the file.
     pub loaded: u64,
-    /// The request in which the first file of this user with its name was read.
+    /// Number of the request that read the first file of this user with this name.
     pub since: u64,
-    /// How many records its group had when it was put there.
+    /// Number of records in the file's group, when the file was added to it.
     pub company: u64,
-    /// Whether it was what was read when a request last looked.
+    /// Whether the file was unchanged when the last request checked it.
     pub is_valid: bool,
     pub file: File,
-    /// The cluster that its metrics have.
+    /// The cluster of its metrics.
     pub cluster: u16,
-    /// A number for what it is, with this cluster, that no other has ever had; 0 when it has none yet.
+    /// A unique number for these contents with this cluster, or 0 if none has been assigned.
     pub stamp: u64,
-    /// The first components of its names.
+    /// The first components of its metric names, without prefix.
     heads: Vec<Box<str>>,
-    /// The numbers of instance domains that may be those of other clusters.
+    /// The serial numbers of its instance domains that may clash with those of other clusters.
     far: Vec<u32>,
     directory: Arc<Directory>,
     handle: Option<fs::File>,
     process: Option<Process>,
-    /// The values that were read since the request began.
+    /// The values that the present request has read.
     fresh: Fresh,
-    /// How many they are, with those that were read more than once.
+    /// Number of values that the present request has read, counting repetitions.
     reread: u32,
-    /// Whether something that was in the file could not be read any more.
+    /// Whether a read of the file has failed.
     broken: bool,
-    /// How many lines the log has about its contents.
+    /// Number of log lines about the file's contents.
     logged: Cell<u32>,
 }
 
@@ -63,21 +63,20 @@ enum Fresh {
     All,
 }
 
-/// Up to this many values are read together when one of them is asked for.
+/// Files with at most this many values have all of them read when one is fetched.
 const FEW_VALUES: u32 = 4096;
 
-/// Lines that the log has about the contents of a file.
+/// Most log lines about the contents of a file.
 const LINES: u32 = 8;
 
-/// What a value counts that is a text: reading it takes a system call.
+/// Weight of a string value in [`Cost::values`]: reading it takes a system call.
 const TEXT_VALUES: u64 = 8;
 
-/// What a label counts: it is parsed.
+/// Weight of a label in [`Cost::values`]: it is parsed.
 const LABEL_VALUES: u64 = 40;
 
 impl Source {
-    /// Opens and reads a file that holds no more than `most` bytes. The user is the one to be charged; `buffer` is for the
-    /// time being.
+    /// Opens and reads a file of at most `most` bytes. `uid` is the user to charge; `buffer` is scratch space.
     pub(super) fn load(
         directory: &Arc<Directory>,
         name: &OsStr,
@@ -125,20 +124,21 @@ impl Source {
         })
     }
 
-    /// Says something about the contents of the file in the log, unless that was often enough.
+    /// Logs a line about the contents of the file, unless there were too many.
     pub(super) fn log(&self, prefix: &str, text: fmt::Arguments<'_>) {
         let (file, uid, logged) = (self.name.display(), self.uid, self.logged.get());
         self.logged.set(logged.saturating_add(1));
         match logged.cmp(&LINES) {
             Ordering::Less => tracing::error!(source = %format_args!("uid {uid}"), "{prefix}: {file}: {text}"),
             Ordering::Equal => {
-                tracing::error!(source = %format_args!("uid {uid}"), "{prefix}: {file}: has more problems like these");
+                tracing::error!(source = %format_args!("uid {uid}"), "{prefix}: {file}: more problems are not logged");
             }
             Ordering::Greater => {}
         }
     }
 
-    /// Takes over what the log has about a file of the same name, unless there is something else to be said.
+    /// Returns whether the log already has this file's problems from its predecessor, and adopts its count of log lines
+    /// then.
     pub(super) fn is_known_from(&self, before: &Source) -> bool {
         let (now, then) = (self.file.problems(), before.file.problems());
         if now.first() == then.first() {
@@ -153,18 +153,18 @@ impl Source {
         }
     }
 
-    /// The classes of its cluster and its instance domains.
+    /// Returns the classes of its cluster and its instance domains.
     pub(super) fn classes(&self) -> impl Iterator<Item = u16> {
         let far = self.far.iter().map(|serial| class_of_indom(exported_serial(self.cluster, *serial)));
         std::iter::once(class_of_cluster(self.cluster)).chain(far)
     }
 
-    /// The first components of its names.
+    /// Returns the first components of its metric names, without prefix.
     pub(super) fn heads(&self) -> impl Iterator<Item = &str> {
         self.heads.iter().map(|head| &**head)
     }
 
-    /// Logs what is left out.
+    /// Logs the parts that are left out.
     pub(super) fn report(&self, prefix: &str) {
         let (file, problems) = (self.name.display(), self.file.problems());
         let mut names = FullName::new(prefix, self).ok();
@@ -174,7 +174,7 @@ impl Source {
                 continue;
             };
             match names.as_mut().and_then(|names| names.of(self.file.record_name(index)).ok()) {
-                // The C agent's words, which PCP's tests look for.
+                // The C agent's text, which PCP's tests look for.
                 Some(name) => {
                     let (kind, uid) = (if self.file.version() == Version::V1 { "" } else { "2" }, self.uid);
                     tracing::warn!(
@@ -188,11 +188,11 @@ impl Source {
         let more = problems.count().saturating_sub(LINES.into());
         if more > 0 {
             self.logged.set(LINES);
-            self.log(prefix, format_args!("{more} problems more"));
+            self.log(prefix, format_args!("{more} more problems"));
         }
     }
 
-    /// Sets where it is found.
+    /// Sets the directory through which the file is opened.
     pub(super) fn set_directory(&mut self, directory: &Arc<Directory>) {
         if !Arc::ptr_eq(&self.directory, directory) {
             self.directory = Arc::clone(directory);
@@ -205,8 +205,8 @@ impl Source {
         }
     }
 
-    /// A request begins, and values may have changed: whether the file is still the one that was read,
-    /// and may be shown. What cannot be found out stays as it was. `buffer` is for the time being.
+    /// Prepares the file for a request. Returns whether it is still the file that was read, and may be shown. When that
+    /// cannot be determined, the last result holds. `buffer` is scratch space.
     pub(super) fn begin(&mut self, buffer: &mut Vec<u8>) -> bool {
         let front = match &self.handle {
             Some(handle) => self.file.reread_front(handle, buffer),
@@ -224,12 +224,12 @@ impl Source {
         self.is_valid
     }
 
-    /// Whether something could not be read since it was asked last.
+    /// Returns whether a read has failed since the last call.
     pub(super) fn take_broken(&mut self) -> bool {
         std::mem::take(&mut self.broken)
     }
 
-    /// Does something with the open file.
+    /// Calls `work` with the open file.
     fn with_handle<T>(&self, work: impl FnOnce(&fs::File) -> io::Result<T>) -> io::Result<T> {
         match &self.handle {
             Some(handle) => work(handle),
@@ -246,12 +246,12 @@ impl Source {
         }
     }
 
-    /// Has the next request look whether it is another file, after a failed read.
+    /// Marks the file for a check by the next request, after a failed read.
     pub(super) fn set_broken(&mut self) {
         self.broken = true;
     }
 
-    /// Reads a metric's values as they are now, unless this request has done that already.
+    /// Reads a metric's present values, unless this request has read them already.
     #[inline]
     pub(super) fn reread(&mut self, metric: usize) -> io::Result<()> {
         let is_fresh = self.fresh == Fresh::All || self.fresh == Fresh::Metric(metric);
@@ -268,7 +268,7 @@ impl Source {
                 &opened
             }
         };
-        // Once a request has read as many as there are, it reads them all.
+        // A request that has read as many values as there are reads all of them.
         let all = self.file.value_count();
         if all <= FEW_VALUES || u64::from(self.reread) * VALUE_LEN as u64 >= self.file.data_len() {
             self.file.reread_values(handle, 0, all)?;
@@ -281,10 +281,10 @@ impl Source {
         Ok(())
     }
 
-    /// Reads the string of a value as it is now.
+    /// Reads the present string of a value.
     ///
     /// # Errors
-    /// `InvalidInput` when it was not in the file when that was read: only the application can change that.
+    /// `InvalidInput` if the string is outside of the file as it was read. Only the application can correct that.
     pub(super) fn reread_string(&self, value: &ValueRecord, buffer: &mut Vec<u8>) -> io::Result<()> {
         let at = u64::try_from(value.extra).ok();
         let is_inside = |at: &u64| at.checked_add(STRING_LEN as u64).is_some_and(|end| end <= self.identity.len);
@@ -295,12 +295,12 @@ impl Source {
     }
 }
 
-/// Memory of a file, beside that of its contents.
+/// Memory per file, beside that of its contents, in bytes.
 const SOURCE_COST: usize = 2048;
-/// Memory of a first component of names.
+/// Memory per first component of names, in bytes.
 const HEAD_COST: usize = 160;
 
-/// How many values a file has, as [`Limits::user_values`](super::Limits::user_values) counts them.
+/// Returns the weighted number of values of a file, as for [`Limits::user_values`](super::Limits::user_values).
 fn values(file: &File) -> u64 {
     let of = |metric: &Metric| {
         let weight = if metric.ty == ValueType::String { TEXT_VALUES } else { 1 };
@@ -330,5 +330,5 @@ fn far_indoms(file: &File) -> Vec<u32> {
     far
 }
 
-/// Lower numbers of instance domains are in the file's own class.
+/// Instance domains with lower serial numbers are in the class of the file's cluster.
 const NEAR: u32 = 1 << 11;

@@ -1,4 +1,4 @@
-//! The metrics and instance domains of some files, put together.
+//! The combined metrics and instance domains of a group of files.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use super::source::Source;
 use crate::format::ValueType;
 use crate::reader::{Indom, Instance, Metric};
 
-/// What files together have. Sources are meant by their index.
+/// The combined contents of a group's files. Sources are identified by their index in the group.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     names: Names,
-    /// In the order of the files.
+    /// The metrics, in the order of the files.
     metrics: Vec<Entry>,
-    /// By cluster: each metric's place among them, by item; [`NONE`] where there is none.
+    /// Per cluster, the index of each item's metric, or [`NONE`].
     items: Vec<(u16, Vec<u32>)>,
-    /// What a fetch needs to know of each metric, close together.
+    /// The data that a fetch needs about each metric, close together in memory.
     fetched: Vec<Fetched>,
-    /// The values of all metrics, those of one together.
+    /// The values of all metrics; those of one metric are adjacent.
     places: Vec<Place>,
     pub indoms: BTreeMap<Serial, IndomEntry>,
     pub labels: LabelTable,
-    /// Each with its first file.
+    /// The first components of names, each with its first source.
     heads: Vec<(u32, Box<str>)>,
 }
 
@@ -35,15 +35,15 @@ pub(super) struct Tables {
 pub(super) struct Entry {
     name: Name,
     pub item: Item,
-    /// The first file that has it.
+    /// Index of the first source that has the metric.
     pub source: u32,
-    /// Its index in that file.
+    /// Index of the metric in that source.
     pub metric: u32,
-    /// The last file that has its item.
+    /// Index of the last source that has the metric's item.
     last: u32,
 }
 
-/// A metric's type, and where its values are in the list of all places.
+/// A metric's type, and the range of its values in [`Tables::places`].
 #[derive(Clone, Copy, Debug)]
 struct Fetched {
     ty: ValueType,
@@ -52,10 +52,10 @@ struct Fetched {
     missing: Missing,
 }
 
-/// What becomes of instances without a value, or of a singular metric.
+/// The error for a singular metric, or for instances, without a value.
 #[derive(Clone, Copy, Debug)]
 enum Missing {
-    /// There are none.
+    /// No value is missing.
     None,
     Inst,
     Pmid,
@@ -65,16 +65,16 @@ enum Missing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Values<'a> {
     pub ty: ValueType,
-    /// In the order of the instances.
+    /// Positions of the values, in the order of the instances.
     pub places: &'a [Place],
-    /// What becomes of instances without a value, if there are any; of the whole metric when it is singular.
+    /// The error for instances without a value, or for a singular metric without one. `None` if no value is missing.
     pub missing: Option<Error>,
 }
 
-/// No metric's place.
+/// Index of no metric.
 const NONE: u32 = u32::MAX;
 
-/// Where a value is.
+/// Position of a value in the sources.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub inst: Option<Inst>,
@@ -83,11 +83,11 @@ pub(super) struct Place {
     pub index: u32,
 }
 
-/// An instance domain, to which several files can contribute.
+/// An instance domain, to which several sources may contribute.
 #[derive(Debug, Default)]
 pub(super) struct IndomEntry {
     pub instances: Vec<InstanceEntry>,
-    /// Source and index of each part.
+    /// Index of each contributing source, and the index of the domain there.
     pub parts: Vec<(usize, usize)>,
     order: HashMap<Inst, usize>,
 }
@@ -99,7 +99,7 @@ pub(super) struct InstanceEntry {
     pub name: Instance,
 }
 
-/// The number under which a file's instance domain is exported.
+/// Returns the exported number of a file's instance domain.
 pub(super) fn exported_serial(cluster: u16, serial: u32) -> Serial {
     let number = (u32::from(cluster) << 11 | serial) & Serial::MAX;
     Serial::try_new(number).unwrap_or(const { Serial::new(0) })
@@ -112,7 +112,7 @@ impl Entry {
     }
 }
 
-/// What a file says of a metric; nothing when the item is out of range.
+/// Returns a file's description of a metric, or `None` if the item is out of range.
 fn describe(source: &Source, metric: &Metric) -> Option<MetricDesc> {
     let item = u16::try_from(metric.item).ok().and_then(|item| Item::try_new(source.cluster, item))?;
     let indom = metric.indom.map(|serial| exported_serial(source.cluster, serial));
@@ -148,24 +148,24 @@ impl Tables {
         tables
     }
 
-    /// All metrics, in the order of the files.
+    /// Returns all metrics, in the order of the files.
     pub(super) fn metrics(&self) -> &[Entry] {
         &self.metrics
     }
 
-    /// How many first components the names without prefix have.
+    /// Returns the number of first components of the names, without prefix.
     pub(super) fn head_count(&self) -> usize {
         self.heads.len()
     }
 
-    /// The first components whose first file is this one, in the order of the metrics.
+    /// Returns the first components whose first source is this one, in the order of the metrics.
     pub(super) fn heads_of(&self, source: u32) -> impl DoubleEndedIterator<Item = &str> {
         let start = self.heads.partition_point(|(first, _)| *first < source);
         let end = self.heads.partition_point(|(first, _)| *first <= source);
         self.heads.get(start..end).unwrap_or_default().iter().map(|(_, head)| &**head)
     }
 
-    /// The metrics whose first file is this one.
+    /// Returns the metrics whose first source is this one.
     pub(super) fn metrics_of(&self, source: u32) -> &[Entry] {
         let start = self.metrics.partition_point(|entry| entry.source < source);
         let end = self.metrics.partition_point(|entry| entry.source <= source);
@@ -180,7 +180,7 @@ impl Tables {
         &self.names
     }
 
-    /// The metric of a name.
+    /// Returns the identifier of the metric with this name.
     pub(super) fn item(&self, name: &str) -> Option<Item> {
         self.names.item(name)
     }
@@ -200,7 +200,7 @@ impl Tables {
         Some(Values { ty, places: self.places.get(start as usize..end as usize)?, missing })
     }
 
-    /// The instances of a metric, none when it is singular.
+    /// Returns the instances of a metric; none if it is singular.
     pub(super) fn instances_of(&self, sources: &[Source], item: Item) -> &[InstanceEntry] {
         let indom = self.metric(item).and_then(|entry| self.indoms.get(&entry.desc(sources)?.indom?));
         indom.map_or(&[], |indom| &indom.instances)
@@ -248,9 +248,9 @@ struct Builder<'a> {
     prefix: &'a str,
     sources: &'a [Source],
     tables: Tables,
-    /// Each with the index of its metric.
+    /// The values, each with the index of its metric.
     values: Vec<(u32, Place)>,
-    /// Instances of a source whose identifier has another name in the domain.
+    /// Instances of a source that are left out, because another source has another name for the identifier.
     strangers: HashSet<(Serial, usize, Inst)>,
 }
 
@@ -286,7 +286,7 @@ impl<'a> Builder<'a> {
             });
             if !same {
                 let name = String::from_utf8_lossy(name);
-                own.log(self.prefix, format_args!("instance {id} of {serial} has another name than {name:?}"));
+                own.log(self.prefix, format_args!("instance {id} of {serial}: name {name:?} contradicts another file"));
                 self.strangers.insert((serial, source, id));
             }
         }
@@ -305,7 +305,7 @@ impl<'a> Builder<'a> {
         let index = self.tables.index(item).unwrap_or(self.tables.metrics.len());
         if let Some(entry) = self.tables.metrics.get_mut(index) {
             entry.last = source;
-            // Another part of the same metric, with other instances.
+            // The source contributes further instances to a known metric.
             if self.tables.names.text(entry.name) != name {
                 return Err(Refusal::ItemInUse(item));
             }
@@ -328,8 +328,8 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Puts values into the order of their metrics and instances. Those of no known instance go, and all but the first
-    /// of one.
+    /// Sorts the values by metric and instance. Values of unknown instances are removed, and all but the first of each
+    /// instance.
     fn finish(self) -> Tables {
         let Builder { sources, mut tables, mut values, .. } = self;
         let last: HashMap<u16, u32> = sources.iter().map(|source| source.cluster).zip(0..).collect();
@@ -357,7 +357,7 @@ impl<'a> Builder<'a> {
                     indom.instances.len()
                 }
             };
-            // As the C agent has it, the last file of the cluster has the last word.
+            // As in the C agent, the last file of the cluster determines the error.
             let missing = match last.get(&entry.item.cluster()) {
                 _ if places.len() - start == wanted => Missing::None,
                 Some(last) if *last == entry.last => Missing::Inst,
@@ -371,7 +371,7 @@ impl<'a> Builder<'a> {
 }
 
 impl IndomEntry {
-    /// Puts the places from `start` on into the order of the instances.
+    /// Sorts the places from `start` on in the order of the instances.
     fn arrange(&self, places: &mut Vec<Place>, start: usize) {
         let ids = self.instances.iter().map(|instance| Some(instance.id));
         if places.iter().skip(start).map(|place| place.inst).eq(ids) {
@@ -386,7 +386,7 @@ impl IndomEntry {
     }
 }
 
-/// Why a metric is left out.
+/// Reason for leaving out a metric.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error("its name {0}")]
@@ -395,7 +395,7 @@ enum Refusal {
     Item,
     #[error("another metric has the identifier {0}")]
     ItemInUse(Item),
-    #[error("another file has it with another type, semantics, units or instance domain")]
+    #[error("another file has it with a different type, semantics, units or instance domain")]
     Contradiction,
 }
 
@@ -406,7 +406,7 @@ impl Refusal {
             Refusal::Name(NameError::Syntax) | Refusal::Item => {
                 source.log(prefix, format_args!("metric {name:?} is left out: {self}"));
             }
-            // PCP's agent has nothing to say, and PCP's tests want to see nothing.
+            // PCP's agent logs nothing here, and PCP's tests expect nothing.
             _ => {
                 let (file, uid) = (source.name.display(), source.uid);
                 tracing::debug!(source = %format_args!("uid {uid}"), "{prefix}: {file}: metric {name:?} is left out: {self}");

@@ -1,5 +1,5 @@
-//! Files that come, change and go: what is left as it was, and what is made anew, is together what a first look finds, and
-//! what all files have when none is apart.
+//! Files that appear, change and disappear: the tables after each step equal those of a first scan, and those of a
+//! single group of all files.
 
 #[path = "../../tests/common/raw.rs"]
 mod raw;
@@ -18,20 +18,20 @@ use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
 const FILES: [&str; 5] = ["a", "a.b", "b", "control", "x"];
 const METRIC_NAMES: [&str; 7] = ["x", "x.y", "b.x", "a.b.c", "control.z", "control.files", "a"];
 
-/// A file of which each part may be that of another one, too.
+/// A generated file, parts of which may also occur in other files.
 #[derive(Clone, Debug)]
 struct Described {
     is_prefixed: bool,
     cluster: u32,
-    /// With two instances, of which metrics have a value of the first.
+    /// The domain has two instances. Metrics over it have a value for the first one.
     serial: Option<u32>,
     second: &'static str,
-    /// Name, item, and whether it has instances.
+    /// Name, item, and whether the metric has instances.
     metrics: Vec<(usize, u32, bool)>,
 }
 
 fn described() -> impl Strategy<Value = Described> {
-    // Numbers of domains that are those of other clusters, too.
+    // Some serial numbers clash with domains of other clusters.
     let serial = prop::option::of(prop::sample::select(vec![1, 1 << 11 | 1, 2 << 11 | 1]));
     let metrics = prop::collection::vec((0..METRIC_NAMES.len(), 1..4u32, any::<bool>()), 0..4);
     let cluster = prop::sample::select(vec![0, 1, 2, 3, 2049]);
@@ -61,7 +61,7 @@ impl Described {
     }
 }
 
-/// Everything that there is.
+/// Returns everything that a collection exports, as text.
 fn all(collection: &mut Collection) -> String {
     let mut text = format!("{} files\n", collection.file_count());
     let metrics: Vec<_> = collection.metrics().map(|(name, desc)| (name.to_owned(), desc)).collect();
@@ -112,7 +112,7 @@ proptest! {
                 Some(described) => write(dir.path(), FILES[file], &described.bytes(generation)),
                 None => _ = fs::remove_file(dir.path().join(FILES[file])),
             }
-            // New and other files are seen at every request.
+            // New and replaced files are found by every request.
             _ = if generation % 2 == 0 { collection.refresh() } else { collection.refresh_for(&mut [].into_iter()) };
             let mut first = Collection::new("mmv", dir.path());
             first.refresh();
@@ -133,7 +133,7 @@ fn a_fetch_looks_at_the_files_of_its_metrics() {
     };
     write(dir.path(), "a", &described(1).bytes(1));
     write(dir.path(), "b", &described(2).bytes(2));
-    // So long ago that no further change can have the same time.
+    // So old that no further change can have the same time.
     fs::File::open(dir.path()).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
     let mut collection = Collection::new("mmv", dir.path());
     assert!(collection.refresh());
@@ -143,14 +143,14 @@ fn a_fetch_looks_at_the_files_of_its_metrics() {
         collection.fetch(item, |_| true, |_, value| values.push(Print::new(value.unwrap(), 0).to_string())).unwrap();
         values
     };
-    // In its place.
+    // The file is replaced.
     fs::write(dir.path().join("b"), described(2).bytes(3)).unwrap();
     assert!(!collection.refresh_for(&mut [a].into_iter()));
     assert_eq!(value(&mut collection, a), ["10"]);
     assert!(collection.refresh_for(&mut [a, b, b].into_iter()));
     assert_eq!(value(&mut collection, b), ["30"]);
     assert!(!collection.refresh_for(&mut [a, b].into_iter()));
-    // Values alone are those of the request.
+    // Changed values alone need no new tables.
     let mut bytes = described(2).bytes(3);
     let at = bytes.len() - 32;
     bytes[at..at + 8].copy_from_slice(&7u64.to_ne_bytes());
@@ -159,7 +159,7 @@ fn a_fetch_looks_at_the_files_of_its_metrics() {
     assert_eq!(value(&mut collection, b), ["7"]);
 }
 
-/// Reads files as those of users.
+/// Reads files as those of the given users.
 fn load_of_users(dir: &Path, files: &[(&str, u32)]) -> Vec<super::source::Source> {
     let directory = std::sync::Arc::new(crate::reader::Directory::open(dir).unwrap());
     let load = |(name, uid): &(&str, u32)| {
@@ -181,7 +181,7 @@ fn a_file_of_one_user_takes_no_cluster_of_another() {
         let mut sources = load_of_users(dir.path(), &[files[1], files[3]]);
         super::users::assign_clusters(&mut sources);
         assert_eq!(clusters(&sources), [1, 2]);
-        // Others come whose names are before and between.
+        // Files of names before and between them are added.
         let more = load_of_users(dir.path(), &[files[0], files[2]]);
         sources.extend(more);
         sources.sort_by(|a, b| a.name.cmp(&b.name));
@@ -197,7 +197,7 @@ fn a_user_joins_few_files_of_another() {
     let of = |cluster, is_prefixed, metrics| Described { is_prefixed, cluster, serial: None, second: "two", metrics };
     for (name, cluster) in names.iter().zip(1..) {
         write(dir.path(), name, &of(cluster, true, vec![(0, 1, false)]).bytes(1));
-        // Each has the cluster of one file, and the name of all files of its user.
+        // Each file shares a cluster with one file of the first user, and a name with all files of its own user.
         write(dir.path(), &format!("z{name}"), &of(cluster, false, vec![(0, 2, false)]).bytes(1));
     }
     let mut files: Vec<(String, u32)> = names.iter().map(|name| (name.clone(), 1)).collect();
@@ -205,10 +205,10 @@ fn a_user_joins_few_files_of_another() {
     let files: Vec<(&str, u32)> = files.iter().map(|(name, uid)| (&**name, *uid)).collect();
     let mut sources = load_of_users(dir.path(), &files);
     super::users::assign_clusters(&mut sources);
-    // Those of the first user were there before.
+    // The files of the first user existed before the others.
     sources.iter_mut().for_each(|source| source.since = u64::from(source.uid));
     assert_eq!(super::users::intruders(&sources), (57..80).collect::<Vec<_>>());
-    // Root may, and a user alone.
+    // Files of root may join any, and so may files of a single user.
     for uids in [[1, 0], [3, 3]] {
         sources.iter_mut().zip(0..).for_each(|(source, i)| source.uid = uids[i / 40]);
         assert_eq!(super::users::intruders(&sources), [0; 0]);

@@ -1,4 +1,4 @@
-//! Files of several users: what one of them has changes little for another.
+//! Rules for files of several users, which limit the effect of one user's files on those of others.
 
 use hashbrown::{HashMap, HashSet};
 use pmapi::Item;
@@ -6,9 +6,9 @@ use pmapi::Item;
 use super::group::Sets;
 use super::source::Source;
 
-/// A file that asks for a cluster gets it, whoever has it too. The others get the lowest that no
-/// file before them has. Where files belong to several users, what one of them adds changes no cluster of another: files
-/// keep what they have, and new ones get the lowest that is free.
+/// Assigns clusters. A file gets the cluster that it requests, even if another file has it. Other files get the lowest
+/// free one. If the files belong to several users, files keep their clusters, and only new ones get the lowest free
+/// one. A user can then change no cluster of another user's file.
 pub(super) fn assign_clusters(sources: &mut Vec<Source>) {
     let wanted = |source: &Source| u16::try_from(source.file.header().cluster).unwrap_or_default();
     let mut used = HashSet::new();
@@ -30,7 +30,7 @@ pub(super) fn assign_clusters(sources: &mut Vec<Source>) {
             clusters.peek().copied()
         };
         let Some(cluster) = Some(own).filter(|c| *c != 0).or_else(free) else {
-            source.log("mmv", format_args!("no cluster is free"));
+            source.log("mmv", format_args!("is left out: no cluster is free"));
             return false;
         };
         used.insert(cluster);
@@ -39,12 +39,12 @@ pub(super) fn assign_clusters(sources: &mut Vec<Source>) {
     });
 }
 
-/// Groups of files with parts of other users that one user may join into one.
+/// Most groups of files of other users that one user may join into one.
 const BRIDGES: usize = 16;
 
-/// The files that join too many files of other users: by names, clusters and instance domains that they have in common
-/// with them. All that is joined is put together again whenever one of the files changes. What was there first is no
-/// intruder, nor is what root has.
+/// Returns the indexes of files that join too many groups of other users, by common names, clusters or instance
+/// domains. The tables of a joined group are rebuilt whenever one of its files changes. Files that existed first, and
+/// those of root, are never returned.
 pub(super) fn intruders(sources: &[Source]) -> Vec<usize> {
     if !is_shared(sources) {
         return Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn intruders(sources: &[Source]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..sources.len()).collect();
     order.sort_by_key(|index| (sources[*index].uid != 0, sources[*index].since));
     let mut sets = Sets::new(sources.len());
-    // By the first file of each set: whether it has files of several users.
+    // Whether a set, identified by its smallest file, has files of several users.
     let mut is_mixed = vec![false; sources.len()];
     let (mut classes, mut heads) = (HashMap::new(), HashMap::new());
     let (mut bridges, mut all): (HashMap<u32, usize>, Vec<usize>) = (HashMap::new(), Vec::new());
@@ -83,7 +83,7 @@ pub(super) fn intruders(sources: &[Source]) -> Vec<usize> {
     all
 }
 
-/// Whether files belong to several users.
+/// Returns whether the files belong to several users.
 fn is_shared(sources: &[Source]) -> bool {
     sources.iter().any(|source| sources.first().is_some_and(|first| first.uid != source.uid))
 }

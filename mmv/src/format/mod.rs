@@ -1,7 +1,7 @@
 //! The format of mmv(5) files, versions 1 to 3: sizes, codes and records.
 //!
-//! Everything is in the byte order of the host, naturally aligned, and found by its offset from
-//! the start of the file.
+//! All fields are in host byte order and naturally aligned. Records refer to each other by offsets from the start of
+//! the file.
 
 use std::fmt;
 
@@ -12,48 +12,48 @@ mod record;
 pub use record::{Bytes, Header, IndomRecord, InstanceRecord, LabelRecord, MetricRecord, NameAt, Toc, ValueRecord};
 pub(crate) use record::{Extent, Sparse};
 
-/// First bytes of every file.
+/// The first bytes of every file.
 pub const MAGIC: [u8; 4] = *b"MMV\0";
-/// Size of the header.
+/// Size of the header, in bytes (`mmv_disk_header_t`).
 pub const HEADER_LEN: usize = 40;
-/// Size of an entry of the table of contents.
+/// Size of an entry of the table of contents, in bytes (`mmv_disk_toc_t`).
 pub const TOC_LEN: usize = 16;
-/// Size of an instance domain.
+/// Size of an instance domain, in bytes (`mmv_disk_indom_t`).
 pub const INDOM_LEN: usize = 32;
-/// Size of a value.
+/// Size of a value, in bytes (`mmv_disk_value_t`).
 pub const VALUE_LEN: usize = 32;
-/// Size of a string, the terminating NUL included (`MMV_STRINGMAX`).
+/// Size of a string in bytes, including the terminating NUL (`MMV_STRINGMAX`).
 pub const STRING_LEN: usize = 256;
-/// Size of a label.
+/// Size of a label, in bytes (`mmv_disk_label_t`).
 pub const LABEL_LEN: usize = 256;
-/// Room for a label's JSON text, the terminating NUL included (`MMV_LABELMAX`).
+/// Room for a label's JSON text in bytes, including the terminating NUL (`MMV_LABELMAX`).
 pub const PAYLOAD_LEN: usize = 244;
-/// Room for a name in version 1, the terminating NUL included (`MMV_NAMEMAX`).
+/// Room for a name of version 1 in bytes, including the terminating NUL (`MMV_NAMEMAX`).
 pub const NAME_LEN: usize = 64;
 
-/// The most metrics of a file that PCP's agent exports; it skips them all when there are more.
+/// Most metrics of a file: PCP's agent exports none of a file with more.
 pub const MAX_METRICS: usize = 1023;
-/// The most labels of a file that PCP's agent exports; it skips them all when there are more.
+/// Most labels of a file: PCP's agent exports none of a file with more.
 pub const MAX_LABELS: usize = 255;
-/// The largest number of an instance domain that is distinct in every cluster.
+/// Largest serial number of an instance domain whose exported identifier is distinct in every cluster.
 pub const MAX_SERIAL: u32 = (1 << 11) - 1;
 
 /// Offset of the second generation number in the header.
 pub(crate) const G2_AT: u64 = 16;
 
-/// The version of a file's format.
+/// Version of a file's format.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Version {
-    /// Names of at most 63 bytes, in place.
+    /// Names are in their records, and have at most 63 bytes.
     V1 = 1,
-    /// Names are strings.
+    /// Names are in the strings section.
     V2 = 2,
-    /// As version 2, and labels.
+    /// Version 2 with labels.
     V3 = 3,
 }
 
 impl Version {
-    /// The version with this number.
+    /// Returns the version with this number, if it is known.
     pub const fn from_code(code: i32) -> Option<Version> {
         match code {
             1 => Some(Version::V1),
@@ -63,18 +63,18 @@ impl Version {
         }
     }
 
-    /// Size of a metric.
+    /// Returns the size of a metric, in bytes.
     pub const fn metric_len(self) -> usize {
         if matches!(self, Version::V1) { 104 } else { 48 }
     }
 
-    /// Size of an instance.
+    /// Returns the size of an instance, in bytes.
     pub const fn instance_len(self) -> usize {
         if matches!(self, Version::V1) { 80 } else { 24 }
     }
 }
 
-/// What a section of a file holds.
+/// Kind of a section (`mmv_toc_type_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Section {
     /// Instance domains.
@@ -92,7 +92,7 @@ pub enum Section {
 }
 
 impl Section {
-    /// The section with this code.
+    /// Returns the kind of section with this code, if it is known.
     pub const fn from_code(code: u32) -> Option<Section> {
         Some(match code {
             1 => Section::Indoms,
@@ -106,41 +106,41 @@ impl Section {
     }
 }
 
-/// How a file wants to be read (`mmv_stats_flags_t`).
+/// Flags of a file (`mmv_stats_flags_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Flags(u32);
 
 impl Flags {
-    /// Names of metrics don't begin with the name of the file.
+    /// Names of metrics do not begin with the name of the file.
     pub const NO_PREFIX: Flags = Flags(1);
-    /// Only valid while the process that wrote it lives.
+    /// The file is valid only while the process that wrote it lives.
     pub const PROCESS: Flags = Flags(2);
     /// Values of all ones, NaN and empty strings stand for "no value".
     pub const SENTINEL: Flags = Flags(4);
 
-    /// The flags of a word; unknown ones are kept.
+    /// Creates flags from their bits; unknown ones are kept.
     pub const fn from_bits(bits: u32) -> Flags {
         Flags(bits)
     }
 
-    /// The word of the flags.
+    /// Returns the bits.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// These flags and others.
+    /// Returns these flags and `others`.
     #[must_use]
     pub const fn with(self, others: Flags) -> Flags {
         Flags(self.0 | others.0)
     }
 
-    /// Whether all of the others are set.
+    /// Returns whether all flags of `others` are set.
     pub const fn contains(self, others: Flags) -> bool {
         self.0 & others.0 == others.0
     }
 }
 
-/// As `mmvdump` prints them.
+/// Writes the flags as `mmvdump` does.
 impl fmt::Display for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = [(Flags::NO_PREFIX, "noprefix"), (Flags::PROCESS, "process"), (Flags::SENTINEL, "sentinel")];
@@ -155,10 +155,10 @@ impl fmt::Display for Flags {
     }
 }
 
-/// The type of a value in a file (`mmv_metric_type_t`).
+/// Type of a value in a file (`mmv_metric_type_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ValueType {
-    /// Known but not available; has no values.
+    /// A metric that is known but not available; it has no values.
     NoSupport = -1,
     /// Signed, 32 bits.
     I32 = 0,
@@ -174,12 +174,15 @@ pub enum ValueType {
     Double = 5,
     /// Text of at most 255 bytes.
     String = 6,
-    /// Accumulated microseconds, which may be running.
+    /// Elapsed time in microseconds; an interval may be running.
     Elapsed = 9,
 }
 
 impl ValueType {
-    /// The type with this code; `PM_ERR_TYPE` for any other.
+    /// Returns the type with this code.
+    ///
+    /// # Errors
+    /// [`Error::TYPE`] (`PM_ERR_TYPE`) for any other code.
     pub const fn from_code(code: i32) -> Result<ValueType, Error> {
         Ok(match code {
             -1 => ValueType::NoSupport,
@@ -195,7 +198,7 @@ impl ValueType {
         })
     }
 
-    /// The type under which PCP's agent exports it.
+    /// Returns the type under which PCP's agent exports the value.
     pub const fn exported(self) -> Type {
         match self {
             ValueType::NoSupport => Type::NoSupport,
@@ -210,17 +213,17 @@ impl ValueType {
     }
 }
 
-/// The semantics of a code; a file's 0 is a counter.
+/// Returns the semantics of a code. In a file, 0 is a counter.
 pub(crate) const fn semantics(code: i32) -> Result<Semantics, Error> {
     if code == 0 { Ok(Semantics::Counter) } else { Semantics::from_code(code) }
 }
 
-/// Whether a metric with this number of an instance domain has one value only.
+/// Returns whether a metric with this serial number of an instance domain has a single value.
 pub(crate) const fn is_singular(indom: u32) -> bool {
     indom == 0 || indom == u32::MAX
 }
 
-/// The word that holds a 32-bit value in its first four bytes.
+/// Returns the word that holds a 32-bit value in its first four bytes.
 pub(crate) const fn word_of_half(half: u32) -> u64 {
     let [a, b, c, d] = half.to_ne_bytes();
     u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])

@@ -1,4 +1,4 @@
-//! Records of a file. `read` is bounds-checked.
+//! Records of a file, and checked access to their bytes.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -7,27 +7,26 @@ use pmapi::Units;
 
 use super::{Flags, HEADER_LEN, INDOM_LEN, LABEL_LEN, NAME_LEN, PAYLOAD_LEN, STRING_LEN, TOC_LEN, VALUE_LEN, Version};
 
-/// A file's bytes, of which nothing is trusted. Those of a sparse file are its data alone: the rest reads as zeros.
+/// The bytes of an untrusted file, with checked access. Only the data of a sparse file is kept; holes read as zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes<'a> {
-    /// From the beginning on.
+    /// The extent at the beginning of the file.
     front: &'a [u8],
     sparse: Option<&'a Sparse>,
     len: u64,
 }
 
-/// The data of a file with holes.
+/// The data of a file with holes, as extents in ascending order.
 #[derive(Debug, Default)]
 pub(crate) struct Sparse {
     /// The bytes of all extents, one after the other.
     pub(crate) data: Vec<u8>,
-    /// In ascending order.
     pub(crate) extents: Vec<Extent>,
-    /// One that is not among the extents, and covers none of them.
+    /// A further extent, which overlaps none of the others.
     pub(crate) apart: Extent,
 }
 
-/// Where a range of a file is in the data.
+/// Position of a range of the file in the data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extent {
     /// Offset in the file.
@@ -42,7 +41,6 @@ impl Extent {
         self.at + u64::from(self.len)
     }
 
-    /// Where a range of the file is in the data, if it is in this extent.
     #[inline]
     pub(crate) fn find(&self, at: u64, len: usize) -> Option<Range<usize>> {
         let start = at.checked_sub(self.at)?;
@@ -52,13 +50,12 @@ impl Extent {
 }
 
 impl Sparse {
-    /// The bytes of an extent.
     fn bytes(&self, extent: &Extent) -> &[u8] {
         let start = extent.start as usize;
         self.data.get(start..start + extent.len as usize).unwrap_or_default()
     }
 
-    /// The extent from the beginning of the file on, and the others.
+    /// Returns the bytes of the extent at the beginning of the file, and the other extents.
     fn split_front(&self) -> (&[u8], &[Extent]) {
         match self.extents.split_first() {
             Some((first, rest)) if first.at == 0 => (self.bytes(first), rest),
@@ -67,37 +64,36 @@ impl Sparse {
     }
 }
 
-/// What a hole holds. No record is longer.
+/// Contents of holes. No record is longer.
 static ZEROS: [u8; STRING_LEN] = [0; STRING_LEN];
 
 impl<'a> Bytes<'a> {
-    /// The bytes of a file.
+    /// Wraps the bytes of a whole file.
     pub const fn new(bytes: &'a [u8]) -> Bytes<'a> {
         Bytes { front: bytes, sparse: None, len: bytes.len() as u64 }
     }
 
-    /// The bytes of a file of this length with holes.
+    /// Wraps the data of a file of length `len` with holes.
     pub(crate) fn sparse(sparse: &'a Sparse, len: u64) -> Bytes<'a> {
         Bytes { front: sparse.split_front().0, sparse: Some(sparse), len }
     }
 
-    /// How many there are.
+    /// Returns the length of the file.
     pub const fn len(self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether the file is empty.
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
 
-    /// How many bytes there are outside of holes.
     pub(crate) fn data_len(self) -> u64 {
         self.sparse.map_or(self.front.len(), |sparse| sparse.data.len()) as u64
     }
 
-    /// This many bytes at an offset, if the file has them. Records are read one by one: more bytes than the longest
-    /// record has must be in one extent.
+    /// Returns `len` bytes at an offset, if they are in the file. In a sparse file, a range longer than the longest
+    /// record must be in one extent.
     #[inline]
     pub fn slice(self, at: u64, len: usize) -> Option<&'a [u8]> {
         let start = usize::try_from(at).ok()?;
@@ -126,8 +122,9 @@ impl<'a> Bytes<'a> {
         is_hole.then(|| ZEROS.get(..len)).flatten()
     }
 
-    /// The indexes of the records of a table that are in extents, in ascending order. An extent begins and ends with more
-    /// zeros than a record has, except at the ends of the file, so that one that is there in part is zeros.
+    /// Returns the indexes of a table's records that are in extents, ascending and without duplicates. An extent begins
+    /// and ends with more zeros than a record has, except at the ends of the file. A record that is partly in an extent
+    /// is therefore all zeros.
     pub(crate) fn records(self, at: u64, count: u32, size: usize) -> impl Iterator<Item = Range<u32>> + use<'a> {
         let size = size as u64;
         let indexes = move |start: u64, end: u64| {
@@ -139,21 +136,19 @@ impl<'a> Bytes<'a> {
         let rest = rest.iter().map(move |extent| indexes(extent.at, extent.end()));
         let mut next = 0;
         std::iter::once(indexes(0, self.front.len() as u64)).chain(rest).map(move |range| {
-            // A record that is in two extents comes once.
             let range = range.start.max(next)..range.end.max(next);
             next = range.end;
             range
         })
     }
 
-    /// Whether the file has this many records of a size at an offset.
+    /// Returns whether the file has `count` records of `size` bytes at an offset.
     pub fn has(self, at: u64, count: u64, size: usize) -> bool {
         let end = count.checked_mul(size as u64).and_then(|len| len.checked_add(at));
         end.is_some_and(|end| end <= self.len())
     }
 
-    /// The text that begins at an offset, up to its NUL; all of its room must be in the file, and
-    /// all of it is text when there is no NUL.
+    /// Returns the text at an offset, up to its NUL or the end of its `room`. The whole room must be in the file.
     pub fn text(self, at: u64, room: usize) -> Option<&'a [u8]> {
         let room = match self.slice(at, room) {
             Some(room) => room,
@@ -162,7 +157,7 @@ impl<'a> Bytes<'a> {
         room.split(|&b| b == 0).next()
     }
 
-    /// What an extent has of bytes whose rest is in a hole.
+    /// Returns the part in an extent of a range that continues in a hole.
     fn beginning(self, at: u64, len: usize) -> Option<&'a [u8]> {
         at.checked_add(len as u64).filter(|end| *end <= self.len)?;
         let sparse = self.sparse?;
@@ -174,7 +169,7 @@ impl<'a> Bytes<'a> {
         Some(rest.get(..len).unwrap_or(rest))
     }
 
-    /// A string of the strings section.
+    /// Returns a string of the strings section.
     pub fn string(self, at: u64) -> Option<&'a [u8]> {
         self.text(at, STRING_LEN)
     }
@@ -200,36 +195,35 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// The bytes of a record's fields.
 fn record<const LEN: usize>(fields: &[&[u8]]) -> [u8; LEN] {
     let mut bytes = [0; LEN];
     bytes.iter_mut().zip(fields.iter().copied().flatten()).for_each(|(byte, field)| *byte = *field);
     bytes
 }
 
-/// The header of a file.
+/// The header of a file (`mmv_disk_header_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// [`MAGIC`](super::MAGIC) in every valid file.
+    /// The magic number, [`MAGIC`](super::MAGIC) in every valid file.
     pub magic: [u8; 4],
-    /// A [`Version`] in every valid file.
+    /// The number of a [`Version`] in every valid file.
     pub version: i32,
-    /// When the file was written; 0 while it is not valid.
+    /// Generation number: the time of writing, or 0 while the file is not valid.
     pub g1: u64,
-    /// The same when the file is complete.
+    /// Second generation number, which equals `g1` when the file is complete.
     pub g2: u64,
     /// Number of entries in the table of contents.
     pub tocs: i32,
-    /// How the file wants to be read.
+    /// The file's flags.
     pub flags: Flags,
-    /// The process that wrote it.
+    /// Identifier of the process that wrote the file.
     pub process: i32,
-    /// The cluster that it asks for, 0 for any.
+    /// The cluster that the file requests, 0 for any.
     pub cluster: i32,
 }
 
 impl Header {
-    /// The header, `None` in a file too short for one.
+    /// Reads the header. Returns `None` if the file is too short for one.
     pub fn read(bytes: Bytes<'_>) -> Option<Header> {
         let bytes = Bytes::new(bytes.slice(0, HEADER_LEN)?);
         Some(Header {
@@ -244,7 +238,7 @@ impl Header {
         })
     }
 
-    /// The header's bytes.
+    /// Returns the header as bytes.
     pub fn bytes(&self) -> [u8; HEADER_LEN] {
         record(&[
             &self.magic,
@@ -259,52 +253,52 @@ impl Header {
     }
 }
 
-/// An entry of the table of contents.
+/// An entry of the table of contents (`mmv_disk_toc_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Toc {
     /// Code of a [`Section`](super::Section).
     pub section: u32,
     /// Number of records.
     pub count: i32,
-    /// Where the first record is.
+    /// Offset of the first record.
     pub offset: u64,
 }
 
 impl Toc {
-    /// Where the entry with this index is.
+    /// Returns the offset of the entry with this index.
     pub const fn at(index: usize) -> u64 {
         HEADER_LEN as u64 + (index as u64) * TOC_LEN as u64
     }
 
-    /// The entry with this index.
+    /// Reads the entry with this index. Returns `None` if it is not in the file.
     pub fn read(bytes: Bytes<'_>, index: usize) -> Option<Toc> {
         let bytes = Bytes::new(bytes.slice(Self::at(index), TOC_LEN)?);
         Some(Toc { section: bytes.u32(0)?, count: bytes.i32(4)?, offset: bytes.u64(8)? })
     }
 
-    /// The entry's bytes.
+    /// Returns the entry as bytes.
     pub fn bytes(&self) -> [u8; TOC_LEN] {
         record(&[&self.section.to_ne_bytes(), &self.count.to_ne_bytes(), &self.offset.to_ne_bytes()])
     }
 }
 
-/// An instance domain.
+/// An instance domain (`mmv_disk_indom_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndomRecord {
-    /// Its number.
+    /// Serial number.
     pub serial: u32,
     /// Number of instances.
     pub count: u32,
-    /// Where the first instance is.
+    /// Offset of the first instance.
     pub offset: u64,
-    /// Where its one line of help is, 0 for none.
+    /// Offset of the one-line help text, or 0 for none.
     pub short: u64,
-    /// Where its help text is, 0 for none.
+    /// Offset of the full help text, or 0 for none.
     pub long: u64,
 }
 
 impl IndomRecord {
-    /// The instance domain at an offset.
+    /// Reads the instance domain at an offset. Returns `None` if it is not in the file.
     pub fn read(bytes: Bytes<'_>, at: u64) -> Option<IndomRecord> {
         let bytes = Bytes::new(bytes.slice(at, INDOM_LEN)?);
         Some(IndomRecord {
@@ -316,7 +310,7 @@ impl IndomRecord {
         })
     }
 
-    /// The instance domain's bytes.
+    /// Returns the instance domain as bytes.
     pub fn bytes(&self) -> [u8; INDOM_LEN] {
         record(&[
             &self.serial.to_ne_bytes(),
@@ -328,12 +322,12 @@ impl IndomRecord {
     }
 }
 
-/// Where a name is: in its record (version 1) or in a string.
+/// Position of a name: in its record (version 1) or in the strings section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NameAt {
-    /// Where it begins.
+    /// Offset of the name.
     pub at: u64,
-    /// Its room, the terminating NUL included.
+    /// Room for the name in bytes, including the terminating NUL.
     pub room: usize,
 }
 
@@ -346,25 +340,25 @@ impl NameAt {
         NameAt { at, room: NAME_LEN }
     }
 
-    /// The name; `None` when it is outside the file.
+    /// Returns the name, or `None` if it is not in the file.
     pub fn text(self, bytes: Bytes<'_>) -> Option<&[u8]> {
         bytes.text(self.at, self.room)
     }
 }
 
-/// An instance.
+/// An instance (`mmv_disk_instance_t`, `mmv_disk_instance2_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InstanceRecord {
-    /// Where its instance domain is.
+    /// Offset of the instance domain.
     pub indom: u64,
-    /// Its identifier.
+    /// Instance identifier.
     pub internal: i32,
-    /// Its name.
+    /// Position of the name.
     pub name: NameAt,
 }
 
 impl InstanceRecord {
-    /// The instance at an offset.
+    /// Reads the instance at an offset. Returns `None` if it is not in the file.
     pub fn read(bytes: Bytes<'_>, at: u64, version: Version) -> Option<InstanceRecord> {
         let bytes = Bytes::new(bytes.slice(at, version.instance_len())?);
         let name = match version {
@@ -375,12 +369,12 @@ impl InstanceRecord {
     }
 }
 
-/// A metric.
+/// A metric (`mmv_disk_metric_t`, `mmv_disk_metric2_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MetricRecord {
-    /// Its name.
+    /// Position of the name.
     pub name: NameAt,
-    /// Its item number.
+    /// Item number.
     pub item: u32,
     /// Code of a [`ValueType`](super::ValueType).
     pub ty: i32,
@@ -388,18 +382,18 @@ pub struct MetricRecord {
     pub semantics: i32,
     /// Dimension and scale.
     pub units: Units,
-    /// Number of its instance domain; 0 and all ones for none.
+    /// Serial number of the instance domain; 0 and all ones mean none.
     pub indom: u32,
     /// Unused.
     pub padding: u32,
-    /// Where its one line of help is, 0 for none.
+    /// Offset of the one-line help text, or 0 for none.
     pub short: u64,
-    /// Where its help text is, 0 for none.
+    /// Offset of the full help text, or 0 for none.
     pub long: u64,
 }
 
 impl MetricRecord {
-    /// The metric at an offset.
+    /// Reads the metric at an offset. Returns `None` if it is not in the file.
     pub fn read(bytes: Bytes<'_>, at: u64, version: Version) -> Option<MetricRecord> {
         let bytes = Bytes::new(bytes.slice(at, version.metric_len())?);
         let (name, rest) = match version {
@@ -420,26 +414,26 @@ impl MetricRecord {
     }
 }
 
-/// A value.
+/// A value (`mmv_disk_value_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ValueRecord {
-    /// The value's word: 32-bit values are in its first four bytes.
+    /// The value. 32-bit values are in its first four bytes.
     pub word: u64,
-    /// Where a string is; the negated start of a running interval.
+    /// Offset of a string, or the negated start of a running interval in microseconds since the epoch.
     pub extra: i64,
-    /// Where its metric is.
+    /// Offset of the metric.
     pub metric: u64,
-    /// Where its instance is.
+    /// Offset of the instance.
     pub instance: u64,
 }
 
 impl ValueRecord {
-    /// The value at an offset.
+    /// Reads the value at an offset. Returns `None` if it is not in the file.
     pub fn read(bytes: Bytes<'_>, at: u64) -> Option<ValueRecord> {
         Self::of(bytes.slice(at, VALUE_LEN)?)
     }
 
-    /// The value that these bytes are.
+    /// Reads the value from the bytes of its record.
     #[inline]
     pub(crate) fn of(bytes: &[u8]) -> Option<ValueRecord> {
         let [word, extra, metric, instance] = bytes.as_chunks().0 else { return None };
@@ -452,13 +446,13 @@ impl ValueRecord {
         })
     }
 
-    /// The first four bytes of the word, which hold a 32-bit value.
+    /// Returns the first four bytes of the word, which hold a 32-bit value.
     pub fn half(&self) -> u32 {
         let [a, b, c, d, ..] = self.word.to_ne_bytes();
         u32::from_ne_bytes([a, b, c, d])
     }
 
-    /// Microseconds of an elapsed time, a running interval included, when the wall clock has this.
+    /// Returns an elapsed time in microseconds, including a running interval. `now` is the time since the epoch.
     pub fn elapsed(&self, now: Duration) -> i64 {
         let done = self.word.cast_signed();
         if self.extra >= 0 {
@@ -467,7 +461,7 @@ impl ValueRecord {
         done.wrapping_add(now.as_micros() as i64).wrapping_add(self.extra)
     }
 
-    /// The value's bytes.
+    /// Returns the value as bytes.
     pub fn bytes(&self) -> [u8; VALUE_LEN] {
         let mut bytes = [0; VALUE_LEN];
         let words = [self.word, self.extra.cast_unsigned(), self.metric, self.instance];
@@ -478,21 +472,21 @@ impl ValueRecord {
     }
 }
 
-/// A label.
+/// A label (`mmv_disk_label_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LabelRecord {
-    /// The level that it is for and whether it is optional (`PM_LABEL_*`).
+    /// Level of the label, and whether it is optional (`PM_LABEL_*`).
     pub flags: u32,
-    /// Number of the cluster, item or instance domain.
+    /// Number of the cluster, item or instance domain that has the label.
     pub identity: u32,
-    /// The instance; -1 on the other levels.
+    /// Instance identifier; -1 on the other levels.
     pub internal: i32,
-    /// Where its JSON text is.
+    /// Position of the JSON text.
     pub payload: NameAt,
 }
 
 impl LabelRecord {
-    /// The label at an offset.
+    /// Reads the label at an offset. Returns `None` if it is not in the file.
     pub fn read(bytes: Bytes<'_>, at: u64) -> Option<LabelRecord> {
         let bytes = Bytes::new(bytes.slice(at, LABEL_LEN)?);
         Some(LabelRecord {

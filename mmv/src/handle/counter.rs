@@ -12,9 +12,9 @@ use crate::map::{Slot, Word};
 use crate::model::Kind;
 use crate::sync::atomic::Ordering::Relaxed;
 
-/// A count that goes up, exact from any number of threads (`mmv_inc(3)`).
+/// A count that only increases, exact from any number of threads (`mmv_inc(3)`).
 ///
-/// An update is one atomic addition to the mapped page (for floating point a compare-and-swap).
+/// An update is one atomic addition to the mapped page (a compare-and-swap for floating point).
 #[derive(Clone)]
 pub struct Counter<T: Number = u64> {
     slot: Slot,
@@ -22,19 +22,19 @@ pub struct Counter<T: Number = u64> {
 }
 
 impl<T: Number> Counter<T> {
-    /// Counts one.
+    /// Adds one.
     #[inline]
     pub fn inc(&self) {
         self.add(T::ONE);
     }
 
-    /// Counts `n`.
+    /// Adds `n`.
     #[inline]
     pub fn add(&self, n: T) {
         n.add_to(self.slot.word());
     }
 
-    /// The count.
+    /// Returns the count.
     pub fn get(&self) -> T {
         self.slot.gate().settled(|| T::from_word(self.slot.word().load(Relaxed)))
     }
@@ -57,9 +57,9 @@ impl<T: Number> fmt::Debug for Counter<T> {
     }
 }
 
-/// A count that one owner alone updates, at the cost of a plain store.
+/// A count that only one owner updates, at the cost of a plain store.
 ///
-/// It cannot be cloned and updates need `&mut`, so that the compiler sees to there being one writer:
+/// It cannot be cloned, and updates need `&mut self`, so the compiler ensures that there is one writer:
 ///
 /// ```compile_fail
 /// fn twice(requests: mmv::CounterWriter) {
@@ -78,26 +78,26 @@ pub struct CounterWriter<T: Number = u64> {
 }
 
 impl<T: Number> CounterWriter<T> {
-    /// Counts one.
+    /// Adds one.
     #[inline]
     pub fn inc(&mut self) {
         self.add(T::ONE);
     }
 
-    /// Counts `n`.
+    /// Adds `n`.
     #[inline]
     pub fn add(&mut self, n: T) {
         update_alone(&self.slot, |count| T::from_word(count).plus(n).word());
     }
 
-    /// The count.
+    /// Returns the count.
     pub fn get(&self) -> T {
         self.slot.gate().settled(|| T::from_word(self.slot.word().load(Relaxed)))
     }
 }
 
-/// Changes a value that nobody else changes: a load and a store. While values move, the mark says that
-/// this one has not come yet.
+/// Updates a value that has one writer by a load and a store. While values move to another file, `MARK` stands for a
+/// value that has not moved yet; such values are updated under the gate.
 #[inline]
 pub(super) fn update_alone(slot: &Slot, change: impl Fn(u64) -> u64) {
     let old = slot.word().load(Relaxed);
@@ -114,7 +114,7 @@ fn update_alone_settled(slot: &Slot, change: impl Fn(u64) -> u64) {
     slot.word().store(change(slot.word().load(Relaxed)), Relaxed);
 }
 
-/// Stores a word of a value that is set, not added to.
+/// Stores the word of a value that is set, not added to.
 #[inline]
 pub(super) fn put(slot: &Slot, place: &Word, word: u64) {
     if word == MARK {
@@ -123,7 +123,7 @@ pub(super) fn put(slot: &Slot, place: &Word, word: u64) {
     place.store(word, Relaxed);
 }
 
-/// While values move, the mark in a new place says that its value has not come yet.
+/// Stores `MARK` as a number. While values move, `MARK` in the new file stands for a value that has not moved yet.
 #[cold]
 fn put_mark(slot: &Slot, place: &Word) {
     let _held = slot.gate().hold();

@@ -1,4 +1,4 @@
-//! Values that go up and down.
+//! Values that rise and fall.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,9 +13,9 @@ use crate::map::Slot;
 use crate::model::Kind;
 use crate::sync::atomic::Ordering::Relaxed;
 
-/// A value that goes up and down, from any number of threads (`mmv_set(3)`).
+/// A value that rises and falls, updated from any number of threads (`mmv_set(3)`).
 ///
-/// Setting is one store; adding and subtracting are exact.
+/// Setting is one store. Adding and subtracting are exact, by compare-and-swap.
 #[derive(Clone)]
 pub struct Gauge<T: Number = f64> {
     slot: Slot,
@@ -30,13 +30,13 @@ impl<T: Number> Gauge<T> {
         put(&self.slot, self.slot.word(), value.word());
     }
 
-    /// Adds to the value.
+    /// Adds `n` to the value.
     #[inline]
     pub fn add(&self, n: T) {
         self.update(|value| value.plus(n));
     }
 
-    /// Subtracts from the value.
+    /// Subtracts `n` from the value.
     #[inline]
     pub fn sub(&self, n: T) {
         self.update(|value| value.minus(n));
@@ -54,14 +54,14 @@ impl<T: Number> Gauge<T> {
         self.sub(T::ONE);
     }
 
-    /// Takes the value away: the metric has none until it is set again. A registry without
-    /// [sentinels](crate::Builder::sentinels) cannot say that, and has 0 then.
+    /// Clears the value: the metric has none until the next update. Without [sentinels](crate::Builder::sentinels) the
+    /// value becomes 0.
     pub fn clear(&self) {
         let word = if self.sentinel { T::NO_VALUE } else { T::ZERO.word() };
         put(&self.slot, self.slot.word(), word);
     }
 
-    /// The value; 0 when it has none.
+    /// Returns the value, or 0 when it is cleared.
     pub fn get(&self) -> T {
         self.value_of(self.slot.gate().settled(|| self.slot.word().load(Relaxed)))
     }
@@ -87,7 +87,7 @@ impl<T: Number> Gauge<T> {
         self.update_settled(change);
     }
 
-    /// While the gate is held the mark is a number like any other.
+    /// Updates a value whose word is, or becomes, `MARK`. While the gate is held, `MARK` is a number like any other.
     #[cold]
     fn update_settled(&self, change: impl Fn(T) -> T) {
         let _held = self.slot.gate().hold();
@@ -117,8 +117,7 @@ impl<T: Number> fmt::Debug for Gauge<T> {
     }
 }
 
-/// A value that one owner alone sets, at the cost of a plain store; see
-/// [`CounterWriter`](crate::CounterWriter).
+/// A value that only one owner sets, at the cost of a plain store; see [`CounterWriter`](crate::CounterWriter).
 pub struct GaugeWriter<T: Number = f64> {
     gauge: Gauge<T>,
 }
@@ -130,24 +129,24 @@ impl<T: Number> GaugeWriter<T> {
         self.gauge.set(value);
     }
 
-    /// Adds to the value.
+    /// Adds `n` to the value.
     #[inline]
     pub fn add(&mut self, n: T) {
         update_alone(&self.gauge.slot, |word| self.gauge.value_of(word).plus(n).word());
     }
 
-    /// Subtracts from the value.
+    /// Subtracts `n` from the value.
     #[inline]
     pub fn sub(&mut self, n: T) {
         update_alone(&self.gauge.slot, |word| self.gauge.value_of(word).minus(n).word());
     }
 
-    /// Takes the value away, as [`Gauge::clear`] does.
+    /// Clears the value, as [`Gauge::clear`] does.
     pub fn clear(&mut self) {
         self.gauge.clear();
     }
 
-    /// The value; 0 when it has none.
+    /// Returns the value, or 0 when it is cleared.
     pub fn get(&self) -> T {
         self.gauge.get()
     }

@@ -1,4 +1,4 @@
-//! Distributions.
+//! Distributions as buckets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use super::Counter;
 
-/// A distribution as counts of values between boundaries; every update is exact and without locks.
+/// A distribution as counts of values between boundaries. Each update is exact and takes no lock.
 ///
-/// Made by [`HistogramBuilder::buckets`](crate::HistogramBuilder::buckets).
+/// Created by [`HistogramBuilder::buckets`](crate::HistogramBuilder::buckets).
 #[derive(Clone)]
 pub struct Buckets {
     pub(crate) bounds: Arc<[f64]>,
-    /// One more than there are bounds.
+    /// One bucket for each boundary, and one for the values above all of them.
     pub(crate) buckets: Arc<[Counter]>,
     pub(crate) count: Counter,
     pub(crate) sum: Counter<f64>,
 }
 
 impl Buckets {
-    /// Counts a value, if it is finite: a sum would never recover from another.
+    /// Records a value. Values that are not finite are ignored, because the sum would never recover from them.
     pub fn record(&self, value: f64) {
         if !value.is_finite() {
             return;
@@ -32,12 +32,12 @@ impl Buckets {
         self.sum.add(value);
     }
 
-    /// Counts a duration, in seconds.
+    /// Records a duration, in seconds.
     pub fn record_duration(&self, time: Duration) {
         self.record(time.as_secs_f64());
     }
 
-    /// How many values there were.
+    /// Returns the number of recorded values.
     pub fn count(&self) -> u64 {
         self.count.get()
     }

@@ -1,4 +1,4 @@
-//! Handles of values.
+//! Handles: the types through which an application updates values.
 
 mod counter;
 mod gauge;
@@ -32,37 +32,38 @@ use crate::format::ValueType;
 use crate::map::Slot;
 use crate::model::Kind;
 
-/// What updates a metric's value: [`Counter`], [`CounterWriter`], [`ShardedCounter`], [`Gauge`],
-/// [`GaugeWriter`], [`Timer`], [`Interval`] or [`Text`].
+/// A handle of a metric's value: [`Counter`], [`CounterWriter`], [`ShardedCounter`], [`Gauge`], [`GaugeWriter`],
+/// [`Timer`], [`Interval`] or [`Text`].
 ///
-/// A handle stays valid whatever becomes of the registry and its file.
+/// A handle stays valid when its registry is stopped or dropped, or its file is removed. Its updates are then
+/// invisible.
 pub trait Handle: Seated {}
 
 impl<H: Seated> Handle for H {}
 
-/// What [`Handle`] is to this crate.
+/// The part of [`Handle`] that only this crate can implement.
 pub trait Seated: Sized + Send + Sync + 'static {
-    /// Type of the value.
+    /// Type of the value in the file.
     const TYPE: ValueType;
-    /// How it is updated.
+    /// The way in which the value is updated.
     const KIND: Kind;
-    /// Semantics, unless the registration says otherwise.
+    /// Semantics, unless the registration overrides them.
     const SEMANTICS: Semantics;
-    /// Units, unless the registration says otherwise.
+    /// Units, unless the registration overrides them.
     const UNITS: Units;
     /// Whether a value has only one handle.
     const UNIQUE: bool = false;
 
-    /// The handle of a value.
+    /// Creates a handle of the value in `seat`.
     fn seated(seat: Seat<'_>) -> Self;
 }
 
-/// What a handle needs of its registry.
+/// The value slot for which a registry creates a handle, and the state that handles share.
 #[derive(Debug)]
 pub struct Seat<'a> {
     pub(crate) slot: Slot,
     pub(crate) value: usize,
-    /// Number of the text, if it is one.
+    /// Index of the text among the registry's texts, for text values.
     pub(crate) text: usize,
     pub(crate) sentinel: bool,
     pub(crate) texts: &'a Arc<Texts>,
@@ -70,12 +71,12 @@ pub struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    /// What all handles of the value share.
+    /// Returns the state that all handles of this value share; the first handle creates it.
     fn companion<T: Send + Sync + 'static>(&mut self, new: impl FnOnce() -> T) -> Arc<T> {
         self.shared.companion(self.value, new).0
     }
 
-    /// What all handles of the value share, and a flush writes.
+    /// Returns the shared state of this value's handles, and registers it for flushing.
     fn flushed_companion<T: Flush + 'static>(&mut self, new: impl FnOnce() -> T) -> Arc<T> {
         let (companion, is_new) = self.shared.companion(self.value, new);
         if is_new {
@@ -85,16 +86,16 @@ impl Seat<'_> {
     }
 }
 
-/// Something that the file shows only after a flush.
+/// A value that the file shows only after a flush.
 pub(crate) trait Flush: Send + Sync {
-    /// Brings it up to date in the file.
+    /// Writes the pending updates to the file.
     fn flush(&self);
 
-    /// Leaves what a flush would bring to the parent, in a child that was forked just now.
+    /// Discards the pending updates in a newly forked child: the parent flushes them.
     fn forget(&self);
 }
 
-/// What handles leave with their registry.
+/// State of handles that belongs to the registry, by value.
 #[derive(Default)]
 pub(crate) struct Shared {
     companions: HashMap<usize, Arc<dyn Any + Send + Sync>>,
@@ -116,13 +117,13 @@ impl Shared {
         self.flushes.push(what);
     }
 
-    /// What is to be flushed.
+    /// Returns the values to flush whose handles still exist.
     pub(crate) fn flushes(&mut self) -> Vec<Arc<dyn Flush>> {
         self.flushes.retain(|flush| flush.strong_count() > 0);
         self.flushes.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// See [`Flush::forget`]; it does not allocate.
+    /// Discards all pending updates, without allocating; see [`Flush::forget`].
     pub(crate) fn forget(&self) {
         self.flushes.iter().filter_map(Weak::upgrade).for_each(|what| what.forget());
     }

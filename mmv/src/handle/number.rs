@@ -1,4 +1,4 @@
-//! Numbers as words of the file.
+//! Numbers and their encoding in a value's 64-bit word.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use crate::sync::atomic::Ordering::Relaxed;
 
 /// A number that a metric can have: `i32`, `u32`, `i64`, `u64`, `f32` or `f64`.
 ///
-/// Integers wrap round when they overflow, as they do in C.
+/// Integers wrap around on overflow, as they do in C.
 pub trait Number: Copy + fmt::Debug + PartialOrd + Send + Sync + Sealed + 'static {
-    /// Its type in the file.
+    /// Type of the number in the file.
     #[doc(hidden)]
     const TYPE: ValueType;
     #[doc(hidden)]
     const ZERO: Self;
     #[doc(hidden)]
     const ONE: Self;
-    /// What stands for "no value" in a file with sentinels.
+    /// The word that means "no value" in a file with sentinels.
     #[doc(hidden)]
     const NO_VALUE: u64;
 
-    /// The word that holds the number.
+    /// Returns the word that holds the number.
     #[doc(hidden)]
     fn word(self) -> u64;
     #[doc(hidden)]
@@ -31,13 +31,12 @@ pub trait Number: Copy + fmt::Debug + PartialOrd + Send + Sync + Sealed + 'stati
     #[doc(hidden)]
     fn minus(self, n: Self) -> Self;
 
-    /// Adds to a word that is only added to. The half of the word that a 32-bit number does not
-    /// use may change.
+    /// Adds the number to `word`, atomically. The half of the word that a 32-bit number does not use may change.
     #[doc(hidden)]
     fn add_to(self, word: &Word);
 }
 
-/// Keeps [`Number`] to this crate.
+/// Prevents implementations of [`Number`] outside of this crate.
 pub trait Sealed {}
 
 macro_rules! integer {
@@ -71,8 +70,8 @@ macro_rules! integer {
                 self.wrapping_sub(n)
             }
 
-            // A sum of words has the sum of their numbers where those are: carries of a 32-bit
-            // number go into the unused half, or out of the word.
+            // Adding words adds the numbers in them: the carry of a 32-bit number goes into the unused half, or out of
+            // the word.
             #[inline]
             fn add_to(self, word: &Word) {
                 word.fetch_add(self.word(), Relaxed);
@@ -140,7 +139,7 @@ float! {
     f32, Float, |n| word_of_half(n.to_bits()), |w| f32::from_bits(half(w));
 }
 
-/// The word that stands for "no value" of a type.
+/// Returns the word that means "no value" for a type.
 pub(crate) const fn no_value(ty: ValueType) -> u64 {
     match ty {
         ValueType::Double => f64::NO_VALUE,

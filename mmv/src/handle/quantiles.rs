@@ -1,8 +1,8 @@
 //! Quantiles of recent values, in bounded memory.
 //!
-//! A thread leaves its values in a buffer, which it shares with few others and with all distributions of the registry;
-//! a full buffer, and the flush, bring them to their distributions. So a distribution costs what its values need,
-//! whatever the number of threads.
+//! A thread records values to a buffer, which all distributions of the registry and few other threads share. A full
+//! buffer, or a flush, moves the values to their distributions. The memory of a distribution therefore depends on its
+//! values, not on the number of threads.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -14,15 +14,17 @@ use super::{Counter, Gauge};
 use crate::map::fork::{self, Forked};
 use crate::sync::{Held, Lock, thread_number};
 
-/// A distribution as quantiles of the recent values.
+/// A distribution as quantiles of recent values.
 ///
-/// Each thread records to a buffer; the registry's [`flush`](crate::Registry::flush) computes the quantiles. They differ
-/// by less than 1 % from values that were recorded. Made by
+/// Each thread records to a buffer; the registry's [`flush`](crate::Registry::flush) computes the quantiles. They
+/// differ by less than 1 % from recorded values. Created by
 /// [`HistogramBuilder::quantiles`](crate::HistogramBuilder::quantiles).
 ///
-/// The values of a power of two and the next take 256 bytes, twice, while there are any: 4 KiB for values that differ up
-/// to 256-fold. When all distributions of the process take 64 MiB for that, further values count as such of about their
-/// size: their quantiles are within one half then, until others are past. Counts, sums and maxima stay exact.
+/// # Memory
+///
+/// The values between two powers of two take 256 bytes in each of two windows: 4 KiB for values that differ up to
+/// 256-fold. All distributions of the process share at most 64 MiB. Beyond that, new values are counted only by their
+/// power of two, so their quantiles are exact to one half. Counts, sums and maxima stay exact.
 #[derive(Clone)]
 pub struct Quantiles {
     distributions: Arc<Distributions>,
@@ -30,7 +32,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Records a value, if it is finite; a negative one counts as 0.
+    /// Records a value. Values that are not finite are ignored; a negative value counts as 0.
     pub fn record(&self, value: f64) {
         self.distributions.record(self.index, value);
     }
@@ -51,41 +53,41 @@ impl fmt::Debug for Quantiles {
 pub(crate) struct Distributions {
     buffers: Box<[Mutex<Vec<Value>>]>,
     list: Lock<List>,
-    /// How many forks there had been when it was made.
+    /// Number of forks before the distributions were created.
     forks: u32,
 }
 
-/// A value, and the index of the distribution that it is for.
+/// A value, preceded by the index of its distribution.
 type Value = (u32, f64);
 
-/// Values of a buffer.
+/// Values per buffer.
 const FULL: usize = 256;
-/// A child that was forked while some buffers were locked does without these.
+/// The fewest buffers: a child that was forked while some buffers were locked uses the others.
 const LEAST_BUFFERS: usize = 8;
 
 struct List {
     list: Vec<Distribution>,
-    /// How many forks there had been before the values came.
+    /// Number of forks before the values were recorded.
     forks: u32,
 }
 
-/// The values of one to two periods, and where the flush writes what they are.
+/// The values of one to two periods, and the handles to which a flush writes the quantiles.
 struct Distribution {
     resolution: f64,
     period: Duration,
     output: Output,
-    /// When the present period began.
+    /// Start of the present period.
     since: Instant,
     now: Window,
     before: Window,
-    /// Values since the last flush, and their sum.
+    /// Number of values since the last flush, and their sum.
     count: u64,
     sum: f64,
-    /// Whether the output does not show what there is.
+    /// Whether the output lags behind the recorded values.
     stale: bool,
 }
 
-/// The handles that show a distribution.
+/// The handles that export a distribution.
 pub(crate) struct Output {
     pub quantiles: Vec<(f64, Gauge)>,
     pub max: Gauge,
@@ -102,12 +104,12 @@ impl Default for Distributions {
 }
 
 impl Distributions {
-    /// Adds a distribution of values that count as equal within a resolution.
+    /// Adds a distribution. Values that differ by less than `resolution` count as equal.
     pub(crate) fn add(self: &Arc<Self>, period: Duration, resolution: f64, output: Output) -> Quantiles {
         let since = Instant::now();
         let (now, before) = Default::default();
         let new = Distribution { resolution, period, output, since, now, before, count: 0, sum: 0.0, stale: true };
-        // A torn child's quantiles are none.
+        // In a torn child, the handle records nothing.
         let mut index = u32::MAX;
         if let Some(mut list) = self.list() {
             index = list.list.len() as u32;
@@ -132,7 +134,7 @@ impl Distributions {
         }
     }
 
-    /// A buffer that no other thread uses now, the thread's own first.
+    /// Returns a buffer that no other thread uses now, preferably the thread's own.
     #[inline]
     fn buffer(&self) -> Option<MutexGuard<'_, Vec<Value>>> {
         let own = thread_number();
@@ -144,7 +146,7 @@ impl Distributions {
             Err(TryLockError::WouldBlock) => {}
         }
         let free = (1..self.buffers.len()).find_map(|n| buffer(own + n)?.try_lock().ok());
-        // In a child, it may be locked for ever.
+        // In a child, the buffer may stay locked for ever.
         let wait = || Some(buffer(own)?.lock().unwrap_or_else(PoisonError::into_inner));
         free.or_else(|| if self.forks == fork::count() { wait() } else { None })
     }
@@ -153,7 +155,7 @@ impl Distributions {
         self.list.is_quiet()
     }
 
-    /// The distributions, without any values of the parent.
+    /// Locks the distributions, and drops the values of the parent in a forked child.
     fn list(&self) -> Option<Held<'_, List>> {
         let mut list = self.list.lock()?;
         let forks = fork::count();
@@ -164,7 +166,7 @@ impl Distributions {
         Some(list)
     }
 
-    /// Brings the values of a buffer to their distributions.
+    /// Moves the values of a buffer to their distributions.
     fn empty(&self, buffer: &mut Vec<Value>) {
         if let Some(mut list) = self.list() {
             for (index, value) in buffer.iter() {
@@ -176,7 +178,8 @@ impl Distributions {
         buffer.clear();
     }
 
-    /// Brings all distributions up to date in the file. The list is free in between, for buffers that are full.
+    /// Moves all buffered values, and writes the quantiles to the file. The list is unlocked in between, for threads
+    /// whose buffers are full.
     pub(crate) fn flush(&self) {
         for buffer in &self.buffers {
             let buffer = match buffer.try_lock() {
@@ -196,7 +199,7 @@ impl Distributions {
         }
     }
 
-    /// Leaves what threads of the parent have recorded to it, in a child that was forked just now.
+    /// Drops the buffered values of the parent's threads, in a newly forked child.
     pub(crate) fn forget(&self) {
         self.buffers.iter().filter_map(|buffer| buffer.try_lock().ok()).for_each(|mut buffer| buffer.clear());
     }
@@ -204,7 +207,7 @@ impl Distributions {
 
 impl Distribution {
     fn add(&mut self, value: f64) {
-        // A float too large for the integer becomes the nearest one, and a negative one 0.
+        // The cast saturates: a value too large becomes `u64::MAX`, a negative one 0.
         self.now.add((value / self.resolution).round() as u64);
         self.count += 1;
         self.sum += value;

@@ -1,4 +1,4 @@
-//! Counters that threads don't contend for.
+//! Counters whose threads do not contend for one cache line.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,30 +16,29 @@ use crate::model::Kind;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::thread_number;
 
-/// A count that goes up, for when many threads count the same thing all the time.
+/// A counter for many threads that increment it all the time.
 ///
-/// Each thread adds to a place of its own; [`get`](ShardedCounter::get) sums them, and the
-/// registry's [`flush`](crate::Registry::flush) brings the sum to the file. That happens every second
-/// unless [`flush_every`](crate::Builder::flush_every) says otherwise. No update is lost.
+/// Each thread adds to its own shard. The registry's [`flush`](crate::Registry::flush) sums the shards into the file,
+/// every second unless [`flush_every`](crate::Builder::flush_every) sets another period. No update is lost.
 #[derive(Clone)]
 pub struct ShardedCounter<T: Number = u64> {
     shards: Arc<Shards<T>>,
 }
 
 impl<T: Number> ShardedCounter<T> {
-    /// Counts one.
+    /// Adds one.
     #[inline]
     pub fn inc(&self) {
         self.add(T::ONE);
     }
 
-    /// Counts `n`.
+    /// Adds `n`.
     #[inline]
     pub fn add(&self, n: T) {
         n.add_to(self.shards.own());
     }
 
-    /// The count, with what the file does not have yet.
+    /// Sums the shards into the file and returns the count.
     pub fn get(&self) -> T {
         self.shards.flush();
         let slot = &self.shards.slot;
@@ -72,18 +71,18 @@ struct Shards<T> {
     number: PhantomData<T>,
 }
 
-/// Two cache lines, because some processors fetch them in pairs.
+/// A shard. It takes two cache lines, because some processors fetch them in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 struct Place(Word);
 
-/// A power of two of places, at least one for each processor.
+/// Returns a power of two of shards, at least one for each processor (at most 128).
 fn places() -> Box<[Place]> {
     (0..shard_count()).map(|_| Place::default()).collect()
 }
 
 pub(super) fn shard_count() -> usize {
-    // The system has to be asked for the limits of containers, too, which takes files.
+    // Cached, because finding the limits of a container opens files.
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     if cfg!(mmv_loom) {
         return 2;
@@ -97,7 +96,7 @@ pub(super) fn shard_count() -> usize {
 impl<T: Number> Shards<T> {
     #[inline]
     fn own(&self) -> &Word {
-        // The number of places is a power of two.
+        // The number of shards is a power of two.
         match self.places.get(thread_number() & (self.places.len() - 1)) {
             Some(place) => &place.0,
             None => self.slot.word(),
@@ -107,11 +106,11 @@ impl<T: Number> Shards<T> {
 
 impl<T: Number> Flush for Shards<T> {
     fn flush(&self) {
-        // What a torn child finds may be its parent's.
+        // In a torn child, the shards may hold counts that its parent flushes.
         if is_torn() {
             return;
         }
-        // While a sum is on its way, nobody reads what lacks it.
+        // While the gate is held, readers do not see a sum that lacks the count taken from a shard.
         let _held = self.slot.gate().hold();
         for place in &self.places {
             let word = place.0.swap(T::ZERO.word(), Relaxed);
@@ -122,7 +121,7 @@ impl<T: Number> Flush for Shards<T> {
     }
 
     fn forget(&self) {
-        // Writing would copy the page.
+        // A write would copy the page that the child shares with its parent.
         let pending = self.places.iter().filter(|place| place.0.load(Relaxed) != T::ZERO.word());
         pending.for_each(|place| place.0.store(T::ZERO.word(), Relaxed));
     }

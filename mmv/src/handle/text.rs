@@ -1,4 +1,4 @@
-//! Texts.
+//! Text values.
 
 use std::fmt;
 use std::fs::File;
@@ -18,13 +18,13 @@ use crate::names::truncated;
 use crate::sync::atomic::Ordering::{Relaxed, Release};
 use crate::sync::{Held, Lock};
 
-/// Longest text in bytes; C's library takes no longer one.
+/// Longest text, in bytes; C's library accepts no longer one.
 const MAX_LEN: usize = STRING_LEN - 2;
 
-/// A text (`mmv_set_string(3)`).
+/// A text value (`mmv_set_string(3)`).
 ///
-/// There is room for two: the new one is written beside the old one, and then takes its place. A
-/// reader sees one of them and no mixture, unless the text changes twice while it copies.
+/// The file has two buffers for each text. A new text is written to the unused one, and then the value is pointed to
+/// it. A reader sees a mixture of texts only if the text changes twice while it reads.
 #[derive(Clone)]
 pub struct Text {
     texts: Arc<Texts>,
@@ -32,7 +32,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// Sets the text. What is over 254 bytes, or behind a NUL, is cut off.
+    /// Sets the text. The text is cut at its first NUL, and to 254 bytes at a character boundary.
     #[inline]
     pub fn set(&self, text: &str) {
         if let Some(mut texts) = self.texts.lock() {
@@ -40,7 +40,7 @@ impl Text {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn get(&self) -> String {
         let texts = self.texts.lock();
         texts.and_then(|texts| Some(texts.list.get(self.index)?.now.clone())).unwrap_or_default()
@@ -68,7 +68,7 @@ impl fmt::Debug for Text {
     }
 }
 
-/// The texts of a registry.
+/// All texts of a registry.
 #[derive(Debug, Default)]
 pub(crate) struct Texts(Lock<TextList>);
 
@@ -81,29 +81,29 @@ pub(crate) struct TextList {
 #[derive(Debug, Default)]
 struct One {
     now: String,
-    /// Whether the file, where it is not mapped, has another text.
+    /// Whether the file shows an older text; only for files that are not mapped.
     stale: bool,
-    /// Which of its two strings is the present one.
+    /// Whether the second of the two buffers holds the present text.
     second: bool,
     slot: Option<Slot>,
 }
 
-/// The strings in the file of the first texts.
+/// The buffers of the file for the first `texts` texts.
 #[derive(Debug)]
 pub(crate) struct Room {
     strings: Strings,
-    /// Offset of the first string in the file.
+    /// Offset of the first buffer in the file.
     at: u64,
     texts: usize,
-    /// How many forks there had been: a child leaves the strings to its parent, which writes them too.
+    /// Number of forks before this process wrote to the buffers. A child must not write its parent's buffers.
     forks: u32,
 }
 
 #[derive(Debug)]
 enum Strings {
-    /// The map of the file, and the offset of the first string in it.
+    /// The mapped buffers, and the offset of the first one in the mapping.
     Mapped(MmapMut, usize),
-    /// A file that must not be mapped, and gets what is new with a flush.
+    /// A file that must not be mapped. A flush writes changed texts to it.
     Copied(Arc<File>),
 }
 
@@ -119,7 +119,7 @@ impl Texts {
 }
 
 impl TextList {
-    /// Makes `count` texts of them.
+    /// Ensures that there are `count` texts.
     pub(crate) fn grow(&mut self, count: usize) {
         self.list.resize_with(count.max(self.list.len()), One::default);
     }
@@ -143,7 +143,7 @@ impl TextList {
         }
     }
 
-    /// Writes the texts that are new to a file that is not mapped.
+    /// Writes the changed texts to a file that is not mapped.
     pub(crate) fn copy(&mut self) {
         if let Some(Room { strings: Strings::Copied(_), .. }) = self.room {
             for index in 0..self.list.len() {
@@ -156,7 +156,7 @@ impl TextList {
         }
     }
 
-    /// Writes the present text to the file and points the value to it.
+    /// Writes the present text to the file, and points the value to it.
     #[inline]
     fn show(&mut self, index: usize) {
         let (Some(one), Some(room)) = (self.list.get(index), &mut self.room) else { return };
@@ -176,7 +176,7 @@ impl TextList {
                 let mut string = [0; STRING_LEN];
                 string.iter_mut().zip(one.now.bytes()).for_each(|(to, from)| *to = from);
                 if file.write_all_at(&string, room.at + place as u64).is_err() {
-                    // The text that is seen stays.
+                    // The value still points to the old text.
                     return;
                 }
             }
@@ -187,7 +187,7 @@ impl TextList {
         }
     }
 
-    /// Strings at an offset of a file, mapped or not, for [`TextList::exchange`]; nothing when there are no texts.
+    /// Prepares the buffers at an offset of a file for [`TextList::exchange`]. Returns `None` if there are no texts.
     pub(crate) fn prepare(&self, file: &Arc<File>, at: u64, mapped: bool) -> io::Result<Option<Room>> {
         let texts = self.list.len();
         if texts == 0 {
@@ -202,7 +202,7 @@ impl TextList {
         Ok(Some(Room { strings, at, texts, forks: fork::count() }))
     }
 
-    /// Writes all texts to other strings, and gives those where they were.
+    /// Writes all texts to other buffers, and returns the old ones.
     pub(crate) fn exchange(&mut self, room: Option<Room>) -> Option<Room> {
         let old = std::mem::replace(&mut self.room, room);
         for index in 0..self.list.len() {

@@ -1,4 +1,4 @@
-//! Accumulated time.
+//! Timers: counters of elapsed time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::map::Slot;
 use crate::model::Kind;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Time spent on something, from any number of threads; exported in microseconds.
+/// Time spent on an activity, added from any number of threads. It is exported in microseconds.
 ///
-/// Nanoseconds are not lost, however short the times are that are added.
+/// Durations below a microsecond accumulate: no nanosecond is lost.
 #[derive(Clone)]
 pub struct Timer {
     slot: Slot,
@@ -31,18 +31,18 @@ impl Timer {
         micros.add_to(self.slot.word());
     }
 
-    /// Adds the time until the guard is dropped.
+    /// Starts timing; dropping the guard adds the elapsed time.
     pub fn start(&self) -> Running<'_> {
         Running { timer: self, start: Instant::now() }
     }
 
-    /// Runs something and adds the time that it takes.
+    /// Runs `work` and adds the time that it takes.
     pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let _running = self.start();
         work()
     }
 
-    /// The time so far, in whole microseconds.
+    /// Returns the accumulated time, in whole microseconds.
     pub fn get(&self) -> Duration {
         Duration::from_micros(self.slot.gate().settled(|| self.slot.word().load(Relaxed)))
     }
@@ -65,7 +65,7 @@ impl fmt::Debug for Timer {
     }
 }
 
-/// Adds the time since [`Timer::start`] when dropped.
+/// A guard that adds the time since [`Timer::start`] when it is dropped.
 #[derive(Debug)]
 #[must_use = "the time ends when this is dropped"]
 pub struct Running<'a> {
@@ -81,7 +81,7 @@ impl Drop for Running<'_> {
 
 /// Time spent by one owner, exported while it runs (`mmv_stats_interval_start(3)`).
 ///
-/// Readers see a running interval grow; there can be one at a time, hence one owner.
+/// Readers see a running interval grow. Only one interval can run at a time, hence the single owner.
 pub struct Interval {
     slot: Slot,
     total: u64,
@@ -89,17 +89,17 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Begins an interval; one that runs goes on.
+    /// Starts an interval; a running interval continues.
     pub fn start(&mut self) {
         if self.running.is_none() {
             self.running = Some(Instant::now());
-            // Readers compare with the wall clock.
+            // Readers add the present wall-clock time to this word.
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
             put(&self.slot, self.slot.extra(), now.wrapping_neg());
         }
     }
 
-    /// Ends the interval, if one runs.
+    /// Ends the running interval, if there is one.
     pub fn stop(&mut self) {
         if let Some(start) = self.running.take() {
             self.total += start.elapsed().as_micros() as u64;
@@ -108,7 +108,7 @@ impl Interval {
         }
     }
 
-    /// The time so far, a running interval included.
+    /// Returns the accumulated time, with that of a running interval.
     pub fn get(&self) -> Duration {
         let running = self.running.map_or(Duration::ZERO, |start| start.elapsed());
         Duration::from_micros(self.total) + running

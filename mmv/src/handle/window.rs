@@ -1,17 +1,17 @@
-//! How often there were which values, to less than 1 %.
+//! Histograms of values with a relative error below 1 %.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Counts of values by their highest seven bits.
+/// Counts of values, grouped by their highest seven bits.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// By octave.
+    /// In ascending order of their numbers.
     octaves: Vec<Octave>,
     count: u64,
     max: u64,
 }
 
-/// The values from a power of two to the next; the first one has all below [`PARTS`].
+/// The counts of values from a power of two up to the next. Octave 0 has all values below [`PARTS`].
 #[derive(Debug)]
 struct Octave {
     number: u32,
@@ -21,18 +21,18 @@ struct Octave {
 #[derive(Debug)]
 enum Counts {
     Parts(Parts),
-    /// All values of the octave together, when there is no memory for more.
+    /// The count of the whole octave, when the process has used up its memory for parts.
     All(u64),
 }
 
-/// Counts of an octave's parts; few enough are there at a time in the process.
+/// Counts of an octave's parts. At most [`MOST`] exist in the process.
 #[derive(Debug)]
 struct Parts(Box<[u32; PARTS as usize]>);
 
 const PARTS: u64 = 64;
 const BITS: u32 = PARTS.ilog2();
 
-/// 64 MiB in all.
+/// The most octaves with parts in the process: 64 MiB in all.
 const MOST: usize = (64 << 20) / size_of::<[u32; PARTS as usize]>();
 static THERE_ARE: AtomicUsize = AtomicUsize::new(0);
 
@@ -49,14 +49,14 @@ impl Drop for Parts {
     }
 }
 
-/// The octave of a value, and its part of that.
+/// Returns the octave of a value, and the part of that octave.
 fn place(value: u64) -> (u32, usize) {
     let octave = value.checked_ilog2().unwrap_or_default().saturating_sub(BITS - 1);
     let shift = octave.saturating_sub(1);
     (octave, (value >> shift & (PARTS - 1)) as usize)
 }
 
-/// The middle of a part.
+/// Returns the value in the middle of a part.
 fn middle(octave: u32, part: usize) -> u64 {
     let shift = octave.saturating_sub(1);
     let first = if octave == 0 { part as u64 } else { (PARTS + part as u64) << shift };
@@ -87,12 +87,12 @@ impl Window {
         }
     }
 
-    /// The largest value.
+    /// Returns the largest value of both windows.
     pub(super) fn max(windows: [&Window; 2]) -> u64 {
         windows[0].max.max(windows[1].max)
     }
 
-    /// Values below which there are so large parts of all values, for parts that ascend.
+    /// Returns the quantiles for `parts` (0 to 1, ascending) of the values in both windows.
     pub(super) fn quantiles(windows: [&Window; 2], parts: impl Iterator<Item = f64>) -> impl Iterator<Item = u64> {
         let (count, max) = (windows[0].count + windows[1].count, Self::max(windows));
         let mut counts = Self::counts(windows).peekable();
@@ -110,7 +110,7 @@ impl Window {
         })
     }
 
-    /// Values that there are, in ascending order, and how often; some may come twice.
+    /// Returns the distinct values of both windows in ascending order, with their counts. A value may occur twice.
     fn counts(windows: [&Window; 2]) -> impl Iterator<Item = (u64, u64)> {
         let mut octaves = windows.map(|window| window.octaves.iter().peekable());
         std::iter::from_fn(move || {

@@ -1,6 +1,6 @@
-//! Stands in for mapped pages under loom: cells, whose contents change when another file is mapped.
+//! Replaces mapped pages under loom: cells, whose contents change when another file is mapped.
 //!
-//! The kernel replaces all pages at once; here it happens word by word.
+//! The kernel replaces all pages at once; this replaces word by word.
 
 use std::fs::File;
 use std::io;
@@ -13,11 +13,11 @@ use super::pages::nameless;
 use crate::format::VALUE_LEN;
 use crate::sync::atomic::{AtomicU64, Ordering, Ordering::AcqRel};
 
-/// Values that one test has at most: each has two cells, and loom remembers all of them.
+/// The most values of one test. Each has two cells, and loom tracks all of them.
 const MOST_VALUES: u64 = 4;
 
-/// A word of a page. Each access to it comes before or after that of another thread, and before or after
-/// another file is mapped, for which the kernel interrupts all processors: hence none is relaxed.
+/// A word of a page. Mapping another file interrupts all processors, so every access is ordered before or after it, and
+/// before or after accesses of other threads. Hence no access is relaxed.
 #[derive(Debug, Default)]
 pub(crate) struct Word(AtomicU64);
 
@@ -49,9 +49,9 @@ impl Word {
 
 #[derive(Debug)]
 pub(super) struct Pages {
-    /// The two words of values that change.
+    /// The two words of each value.
     cells: Box<[(Word, Word)]>,
-    /// Offset of the first one.
+    /// Offset of the first value in the file.
     offset: u64,
     file: Mutex<File>,
     gate: Arc<Gate>,
@@ -69,7 +69,7 @@ impl Pages {
         Ok(Prepared(Arc::clone(file)))
     }
 
-    /// What the cells hold goes to the file that was mapped, and what the new one holds to the cells.
+    /// Writes the cells to the present file, and loads them from the new one.
     pub(super) fn replace(&self, Prepared(file): Prepared) -> io::Result<()> {
         let mut old = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         for ((word, extra), n) in self.cells.iter().zip(0..) {
@@ -95,7 +95,7 @@ impl Pages {
     }
 }
 
-/// A file that is to take the place of another.
+/// A file that is to replace another.
 pub(super) struct Prepared(Arc<File>);
 
 #[derive(Clone, Debug)]

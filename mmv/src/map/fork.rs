@@ -1,11 +1,11 @@
-//! What a fork of the process would tear apart.
+//! Forks of the process.
 //!
-//! A child has one thread, the one that forked, and a copy of everything else as it was at that moment: a lock that another
-//! thread held stays locked, and what it protects may be half changed. So the fork waits until no thread is in the middle
-//! of something. Children that call `exec` at once (`posix_spawn`, `vfork`) do not wait.
+//! A child has one thread, the one that forked, and a copy of everything else as it was at that moment. A lock that
+//! another thread held stays locked, and the data behind it may be half changed. A fork therefore waits until no thread
+//! holds a lock of this crate. Children that call `exec` at once (`posix_spawn`, `vfork`) do not wait.
 //!
-//! A thread that writes a file may take long, if the disk does. After a second the process is forked nevertheless; the
-//! child is torn then, and does without what it finds locked.
+//! A thread that writes a file may hold a lock for long if the disk is slow. After a second the process is forked
+//! nevertheless. The child is *torn* then: it does without whatever it finds locked.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -14,43 +14,44 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Something that has locks.
+/// An object with locks.
 pub(crate) trait Forked: Send + Sync {
-    /// Whether all of the locks can be had at once. None is kept.
+    /// Returns whether all locks can be acquired at once, without keeping any.
     fn is_quiet(&self) -> bool;
 
-    /// The process is a child that was forked just now, and nothing is locked.
+    /// Called in a newly forked child, in which nothing is locked.
     fn forked(&self) {}
 }
 
 type Watchers = Vec<Weak<dyn Forked>>;
 
-/// All that has locks.
+/// All objects with locks.
 static WATCHERS: Mutex<Watchers> = Mutex::new(Vec::new());
-/// Whether a thread forks, or waits for that until nothing is locked.
+/// Whether a thread forks, or waits for the locks in order to fork.
 static FORKS_NOW: AtomicBool = AtomicBool::new(false);
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static TORN: AtomicBool = AtomicBool::new(false);
 
-/// How long a fork waits.
+/// The longest wait of a fork.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(50);
 
 thread_local! {
-    /// How many locks the thread has, and one while it forks.
+    /// The number of locks that the thread holds, plus one while it forks.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// Held from before a fork until after it. A thread that ends may fork, too, hence there is nothing to drop.
+    /// Held from before a fork until after it. Without a destructor, because an ending thread may fork too.
     static FORKING: Cell<Option<ManuallyDrop<MutexGuard<'static, Watchers>>>> = const { Cell::new(None) };
 }
 
-/// What a thread that has a lock has besides.
+/// Counts a lock of the thread while it lives.
 #[derive(Debug)]
 pub(crate) struct Inside(());
 
-/// Acquires a lock, but lets a fork go first, unless the thread has another lock, for which the fork waits.
+/// Acquires a lock, but lets a fork go first. A thread that holds another lock does not wait, since the fork waits for
+/// it.
 ///
-/// The thread that forks says so before it looks whether it can have the lock. So a thread that has the lock after that
-/// knows.
+/// The forking thread sets `FORKS_NOW` before it tries the lock. A thread that acquires the lock afterwards therefore
+/// sees the flag.
 #[inline]
 pub(crate) fn enter<G>(acquire: impl Fn() -> Option<G>) -> Option<(G, Inside)> {
     loop {
@@ -72,18 +73,18 @@ impl Drop for Inside {
     }
 }
 
-/// Whether locks may be held by threads that are not there.
+/// Returns whether locks may be held by threads that do not exist in this process.
 #[inline]
 pub(crate) fn is_torn() -> bool {
     TORN.load(Relaxed)
 }
 
-/// How many forks there were between the first process and this one.
+/// Returns the number of forks between the first process and this one.
 pub(crate) fn count() -> u32 {
     FORKS.load(Relaxed)
 }
 
-/// Sees that something with locks has none of them locked when the process is forked, and tells it of that.
+/// Registers an object with locks: a fork waits for them, and the child calls [`Forked::forked`].
 pub(crate) fn watch(watcher: Weak<dyn Forked>) {
     let mut watchers = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
     if watchers.len() == watchers.capacity() {
@@ -101,7 +102,7 @@ extern "C" fn prepare() {
     let alone = DEPTH.replace(DEPTH.get() + 1) == 0;
     FORKS_NOW.store(true, Relaxed);
     let begin = Instant::now();
-    // In a torn child there may be no end to it.
+    // In a torn child, a lock may never be released.
     let quiet = || alone && !is_torn() && watchers.iter().filter_map(Weak::upgrade).all(|watcher| watcher.is_quiet());
     let waits = || alone && !is_torn() && begin.elapsed() < PATIENCE;
     let mut is_quiet = quiet();
@@ -113,7 +114,7 @@ extern "C" fn prepare() {
     FORKING.set(Some(ManuallyDrop::new(watchers)));
 }
 
-/// Whether nothing was locked when the last thread forked.
+/// Whether nothing was locked at the last fork.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn parent() {

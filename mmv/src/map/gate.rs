@@ -1,10 +1,10 @@
-//! What an update does that must not happen while values move.
+//! Synchronizes values that move to another file with the updates that must not run meanwhile.
 
 use super::fork::Forked;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::{Held, Lock};
 
-/// Lets an update that cannot do without wait until the values are in their new file.
+/// A gate for rare updates, which wait until moving values are in their new file.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     lock: Lock<()>,
@@ -13,18 +13,18 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// While this guard lives no value moves, and nobody else holds the gate. Without a guard, in a
-    /// [torn](crate::map::fork::is_torn) child, none moves ever again.
+    /// Returns a guard: while it lives, no value moves, and no other thread holds the gate. Returns `None` in a
+    /// [torn](crate::map::fork::is_torn) child, where no value ever moves again.
     pub(crate) fn hold(&self) -> Option<Held<'_, ()>> {
         self.lock.lock()
     }
 
-    /// Whether nobody holds it.
+    /// Returns whether no thread holds the gate.
     pub(crate) fn is_quiet(&self) -> bool {
         self.lock.is_quiet()
     }
 
-    /// Moves values: `f` may move chunks and settle their values.
+    /// Runs `f`, which may move chunks and transfer their values.
     pub(crate) fn while_moving<T>(&self, f: impl FnOnce() -> T) -> T {
         let _held = self.hold();
         self.moves.fetch_add(1, Ordering::SeqCst);
@@ -33,7 +33,7 @@ impl Gate {
         result
     }
 
-    /// Reads something that makes sense only while no value moves.
+    /// Reads a value while no value moves: `read` is repeated if its result may be wrong.
     pub(crate) fn settled<T>(&self, read: impl Fn() -> T) -> T {
         let before = self.moves.load(Ordering::SeqCst);
         if before.is_multiple_of(2) {

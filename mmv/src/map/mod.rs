@@ -1,12 +1,12 @@
 //! Mapped memory.
 //!
-//! A [`Chunk`] is a range of addresses behind which a run of values lies. The addresses never
-//! change, what is mapped there does: memory of this process before the file exists, then the
-//! file, then the larger file that takes its place. A handle is an address, so an update is one
-//! instruction and needs to know nothing of files.
+//! A [`Chunk`] is a segment of addresses, with a value slot for each of a range of values. The addresses never change,
+//! but the mapping behind them does: first memory of this process, then the file, then the larger file that replaces
+//! it. A [`Slot`] is the address of one value. Handles hold slots, so an update is one instruction and involves no
+//! file.
 //!
-//! Other processes only read the file. Somebody with the right to truncate it can stop this process
-//! (SIGBUS), as with every mapped file; the registry creates it with mode 0644.
+//! Other processes only read the file. A process that may truncate it can end this process (SIGBUS), as with every
+//! mapped file. The registry creates the file with mode 0644.
 
 #[cfg(mmv_loom)]
 mod cells;
@@ -38,25 +38,25 @@ pub(crate) use pages::{map_range, may_map, page_size};
 use crate::format::VALUE_LEN;
 use crate::layout::VALUES_AT;
 
-/// Addresses of a run of values.
+/// A segment of addresses, with slots for a range of values.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pages: Arc<Pages>,
-    /// What is mapped there: all values up to the capacity.
+    /// The mapped file, which has all values up to the capacity.
     file: Arc<File>,
     first: usize,
     capacity: usize,
-    /// One more than the last value, counted from `first`, that has a slot.
+    /// Number of values from `first` up to the last one that has a slot.
     slotted: usize,
 }
 
-/// Offset in the file of a value.
+/// Returns the offset of a value in the file.
 pub(crate) const fn value_at(index: usize) -> u64 {
     VALUES_AT + (index * VALUE_LEN) as u64
 }
 
 impl Chunk {
-    /// Addresses for at least `at_least` values from `first` on, over memory that is no file yet.
+    /// Allocates slots for at least `at_least` values from `first` on, over memory of this process.
     pub(crate) fn new(
         first: usize,
         at_least: usize,
@@ -71,23 +71,23 @@ impl Chunk {
         Ok(Chunk { pages: Arc::new(pages), file: Arc::new(file), first, capacity, slotted: 0 })
     }
 
-    /// The values that it has addresses for.
+    /// Returns the values that have addresses.
     pub(crate) fn range(&self) -> Range<usize> {
         self.first..self.first + self.capacity
     }
 
-    /// The values that may have slots.
+    /// Returns the values that may have slots.
     pub(crate) fn slotted(&self) -> Range<usize> {
         self.first..self.first + self.slotted
     }
 
-    /// Gives up the addresses of values from `end` on, if none of them has a slot.
+    /// Gives up the addresses of the values from `end` on, unless they may have slots.
     pub(crate) fn trim(&mut self, end: usize) {
         self.capacity = self.capacity.min(end.saturating_sub(self.first).max(self.slotted));
     }
 
-    /// Prepares the move to a file of this length, which must have all of the chunk's values and be mappable ([`may_map`]).
-    /// Whatever the system can refuse, it refuses here, unless this is the only chunk that moves.
+    /// Prepares the move to a file of length `len`. The file must contain all values of the chunk, and [`may_map`] must
+    /// allow mapping it. The kernel refuses here or not at all, unless this is the only chunk that moves (`alone`).
     pub(crate) fn prepare(&self, file: &Arc<File>, len: u64, alone: bool) -> io::Result<Prepared> {
         if len < value_at(self.range().end) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -95,57 +95,56 @@ impl Chunk {
         Ok(Prepared { pages: self.pages.prepare(file, alone)?, file: Arc::clone(file) })
     }
 
-    /// Maps a file in place of what was mapped, and gives what that was. Updates go on meanwhile: up to the moment
-    /// of mapping to the old memory, which nobody else touches any more after that, and then to the new one. When
-    /// it fails, the old memory stays.
+    /// Maps a file in place of the present one, and returns the old memory. Updates continue meanwhile: they reach the
+    /// old memory until the mapping changes, and then the new one. After an error, the old memory stays.
     pub(crate) fn move_to(&mut self, new: Prepared) -> io::Result<Old> {
         self.pages.replace(new.pages)?;
         let file = std::mem::replace(&mut self.file, new.file);
         Ok(self.contents(&file))
     }
 
-    /// What a file has of the values that may have slots.
+    /// Returns a reader of the values in `file` that may have slots.
     pub(crate) fn contents(&self, file: &Arc<File>) -> Old {
         let touched = pages::is_touched(file);
         Old { file: Arc::clone(file), touched, end: self.slotted().end, held: 0..0, buffer: [0; _] }
     }
 
-    /// What is mapped.
+    /// Returns the mapped file.
     pub(crate) fn file(&self) -> &Arc<File> {
         &self.file
     }
 
-    /// The two words of a value that change.
+    /// Returns the two words of a value that updates change.
     pub(crate) fn words(&self, index: usize) -> (&Word, &Word) {
         self.check(index);
         self.pages.words(value_at(index))
     }
 
-    /// A value's address.
+    /// Returns the slot of a value.
     pub(crate) fn slot(&mut self, index: usize) -> Slot {
         self.check(index);
         self.slotted = self.slotted.max(index - self.first + 1);
         Slot::new(&self.pages, value_at(index))
     }
 
-    /// Other values have no place in the file that is mapped.
+    /// A value outside of the chunk has no room in the mapped file.
     fn check(&self, index: usize) {
         assert!(self.range().contains(&index), "value {index} is in another chunk");
     }
 }
 
-/// A file that is to be mapped behind a chunk's addresses.
+/// A file to be mapped behind a chunk's addresses.
 pub(crate) struct Prepared {
     pages: PreparedPages,
     file: Arc<File>,
 }
 
-/// Memory that was mapped behind a chunk's addresses.
+/// Values of a file, read in blocks: memory that was mapped behind a chunk's addresses.
 pub(crate) struct Old {
     file: Arc<File>,
-    /// Whether there is anything but zeros.
+    /// Whether the file may contain other bytes than zeros.
     touched: bool,
-    /// One more than the last value that was in use.
+    /// End of the values in use.
     end: usize,
     /// The values in the buffer.
     held: Range<usize>,
@@ -153,15 +152,15 @@ pub(crate) struct Old {
 }
 
 impl Old {
-    /// Stacks of loom's threads are small.
+    /// Values read at once. Stacks of loom's threads are small.
     const HELD: usize = if cfg!(mmv_loom) { 8 } else { 256 };
 
-    /// Whether any value may be anything but zero.
+    /// Returns whether any value may differ from zero.
     pub(crate) fn is_touched(&self) -> bool {
         self.touched
     }
 
-    /// The two words that a value had; best asked for in ascending order.
+    /// Returns the two words of a value. Ascending order needs the fewest reads.
     pub(crate) fn words(&mut self, value: usize) -> io::Result<(u64, u64)> {
         if !self.touched {
             return Ok((0, 0));

@@ -1,14 +1,14 @@
-//! The one module with unsafe code: pages of files at addresses of this process (and the registration for forks).
+//! The one module with unsafe code: pages of files at addresses of this process, and the registration of fork handlers.
 //!
 //! # Invariants
-//! 1. From `Pages::new` until its drop, `base..base + len` is mapped shared, readable and writable,
-//!    by this `Pages` alone. `replace` replaces the mapping in one system call; an access meanwhile
-//!    waits in the kernel and then meets the old or the new pages. When that call fails, the old pages
-//!    stay: the kernel refuses before it unmaps. Where several `Pages` move, what it could refuse was
-//!    granted to the new pages at other addresses before the first one.
-//! 2. What is mapped is `offset..offset + len` of a file. `Chunk` sees that every file has the values
-//!    that have slots, or there would be a signal.
-//! 3. The pages are touched as `AtomicU64` only; no reference to anything else in them exists.
+//! 1. From `Pages::new` until its drop, `base..base + len` is mapped shared, readable and writable, by this `Pages`
+//!    alone. `replace` replaces the mapping in one system call. An access meanwhile waits in the kernel, and then
+//!    reaches the old or the new pages. When that call fails, the old pages stay: the kernel refuses before it unmaps.
+//!    Where several `Pages` move, all of them are mapped at other addresses before the first one moves, so the kernel
+//!    has nothing left to refuse.
+//! 2. The mapping is `offset..offset + len` of a file. `Chunk` ensures that every file contains the values that have
+//!    slots; an access beyond the file's end would raise a signal.
+//! 3. The pages are accessed as `AtomicU64` only; no reference to anything else in them exists.
 //! 4. A `Slot` keeps its pages alive.
 #![allow(unsafe_code)]
 
@@ -37,7 +37,7 @@ use crate::format::VALUE_LEN;
 pub(super) struct Pages {
     base: NonNull<u8>,
     len: usize,
-    /// Offset in the file of what is at `base`.
+    /// Offset in the file of the byte at `base`.
     offset: u64,
     gate: Arc<Gate>,
 }
@@ -48,7 +48,7 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Maps a range, of whole pages, of a new file without a name.
+    /// Maps a range of whole pages of a new, nameless file.
     pub(super) fn new(range: Range<u64>, gate: Arc<Gate>) -> io::Result<(Pages, File)> {
         let file = nameless(range.end)?;
         let len = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
@@ -56,20 +56,21 @@ impl Pages {
         Ok((Pages { base, len, offset: range.start, gate }, file))
     }
 
-    /// Maps a file, which [`may_map`] approves of, at other addresses, from where [`Pages::replace`] takes it. Pages that are
-    /// `alone` need none: there is nothing that would have to go back if the system refuses.
+    /// Maps a file that [`may_map`] allows at other addresses, from where [`Pages::replace`] moves it. Pages that move
+    /// `alone` are not mapped in advance: if the kernel refuses, no other pages have to move back.
     pub(super) fn prepare(&self, file: &Arc<File>, alone: bool) -> io::Result<Prepared> {
         let elsewhere = cfg!(target_os = "linux") && !alone;
         let base = elsewhere.then(|| map(None, self.len, MapFlags::MAP_SHARED, file, self.offset)).transpose()?;
         Ok(Prepared { base, len: self.len, offset: self.offset, file: Arc::clone(file) })
     }
 
-    /// Puts what was prepared for these addresses in place of what is mapped there, which stays when that fails.
+    /// Replaces the mapping by prepared pages. After an error, the old mapping stays.
     pub(super) fn replace(&self, mut new: Prepared) -> io::Result<()> {
         assert_eq!(new.len, self.len, "it was prepared for other addresses");
         let result = new.move_to(self.base);
         if result.is_err() {
-            // The kernel checks what it may refuse before it unmaps anything. No reason is known for it to give up later.
+            // The kernel checks whatever it may refuse before it unmaps anything, so the old mapping should still be
+            // there.
             // SAFETY: it writes nothing, and fails if the range is not mapped.
             let is_mapped = unsafe { mman::msync(self.base.cast(), self.len, MsFlags::MS_ASYNC) };
             if is_mapped.is_err() {
@@ -79,7 +80,7 @@ impl Pages {
         result
     }
 
-    /// The first two words of the value at an offset of the file.
+    /// Returns the first two words of the value at an offset of the file.
     pub(super) fn words(&self, at: u64) -> (&AtomicU64, &AtomicU64) {
         let word = self.address(at);
         // SAFETY: the address is that of a value's first word, and the second one is behind it; both
@@ -101,9 +102,9 @@ impl Drop for Pages {
     }
 }
 
-/// Pages of a file that are to take the place of others.
+/// Pages of a file that are to replace others.
 pub(super) struct Prepared {
-    /// Where they are mapped meanwhile.
+    /// The addresses at which they are mapped meanwhile.
     base: Option<NonNull<u8>>,
     len: usize,
     offset: u64,
@@ -111,13 +112,13 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Moves the pages, with all that they were granted, to the addresses of others.
+    /// Moves the mapped pages to the addresses of others.
     #[cfg(target_os = "linux")]
     fn move_to(&mut self, place: NonNull<u8>) -> io::Result<()> {
         let Some(base) = self.base else { return self.map_at(place) };
         let flags = MRemapFlags::MREMAP_MAYMOVE | MRemapFlags::MREMAP_FIXED;
-        // SAFETY: both ranges are mapped and of this length; the source is this one's alone, and the destination belongs
-        // to the `Pages` that replaces its own (invariant 1).
+        // SAFETY: both ranges are mapped and of this length; the source belongs to this `Prepared` alone, and the
+        // destination to the `Pages` that replaces its own (invariant 1).
         unsafe { mman::mremap(base.cast(), self.len, self.len, flags, Some(place.cast())) }?;
         self.base = None;
         Ok(())
@@ -142,7 +143,7 @@ impl Drop for Prepared {
     }
 }
 
-/// The two words of a value that change.
+/// The address of a value: its two words that updates change.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     word: NonNull<AtomicU64>,
@@ -159,15 +160,15 @@ impl Slot {
         Slot { word: pages.address(at), pages: Arc::clone(pages) }
     }
 
-    /// The value.
+    /// Returns the value's first word.
     #[inline]
     pub(crate) fn word(&self) -> &AtomicU64 {
-        // SAFETY: invariants 1 and 4; values are aligned to 8 bytes (their size is a multiple of it,
-        // pages too), and touched as AtomicU64 only.
+        // SAFETY: invariants 1 and 4; values are aligned to 8 bytes, since their size and that of pages are multiples of
+        // it, and accessed as AtomicU64 only.
         unsafe { self.word.as_ref() }
     }
 
-    /// The string's offset or the interval's start.
+    /// Returns the second word: the string's offset, or the interval's start.
     #[inline]
     pub(crate) fn extra(&self) -> &AtomicU64 {
         // SAFETY: as for `word`; it is the second word of the same value.
@@ -179,28 +180,28 @@ impl Slot {
     }
 }
 
-/// Maps a part of a file of our own, which nobody but the holder of the map writes.
+/// Maps a part of this process's own file, which only the holder of the map writes.
 pub(crate) fn map_range(file: &File, offset: u64, len: usize) -> io::Result<MmapMut> {
-    // SAFETY: other processes only read the file, so that the bytes change under no reader's eyes
-    // here; for truncation see the documentation of `map`.
+    // SAFETY: other processes only read the file, so the bytes change only through this mapping; for truncation see the
+    // documentation of `map`.
     unsafe { MmapOptions::new().offset(offset).len(len).map_mut(file) }
 }
 
 const READ_WRITE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
-/// Has functions called in the thread that forks the process: before, and afterwards in the parent and in the child.
+/// Registers functions that the forking thread calls: before the fork, and afterwards in the parent and in the child.
 pub(super) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
-    // SAFETY: the functions are there for as long as the process is, and do not unwind.
+    // SAFETY: the functions exist as long as the process, and do not unwind.
     _ = unsafe { nix::libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
-/// Size of a page.
+/// Returns the size of a page, in bytes.
 pub(crate) fn page_size() -> u64 {
     sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|n| u64::try_from(n).ok()).unwrap_or(4096)
 }
 
-/// Whether a new file may be mapped: not if its file system cannot do that, nor if it copies on write. There, each store
-/// may need new room on the disk, and ends the process when that is full (SIGBUS).
+/// Returns whether a new file may be mapped: its file system must support that, and must not copy on write. With copies,
+/// each store may need room on the disk, and ends the process when the disk is full (SIGBUS).
 pub(crate) fn may_map(file: &File) -> io::Result<bool> {
     static GOOD: AtomicU64 = AtomicU64::new(u64::MAX);
     let device = file.metadata()?.dev();
@@ -211,7 +212,7 @@ pub(crate) fn may_map(file: &File) -> io::Result<bool> {
         let len = page_size() as usize;
         match map(None, len, MapFlags::MAP_SHARED, file, 0) {
             Ok(base) => unmap(base, len),
-            // Other errors may pass.
+            // Other errors may be temporary.
             Err(e) if e.raw_os_error() == Some(Errno::ENODEV as i32) => return Ok(false),
             Err(e) => return Err(e),
         }
@@ -239,8 +240,8 @@ mod system {
     pub(super) fn copies_on_write(file: &File) -> bool {
         match fstatfs(file).map(|statfs| statfs.filesystem_type()) {
             Ok(BTRFS_SUPER_MAGIC | NILFS_SUPER_MAGIC | BCACHEFS | ZFS) => true,
-            // It does as the file system below, which does not tell its name; but only one that copies on write knows of
-            // files that are not.
+            // An overlay behaves as the file system below it, whose type it hides. But only a file system that copies
+            // on write can disable that for a file.
             Ok(OVERLAYFS_SUPER_MAGIC) => has_no_copies(file),
             _ => false,
         }
@@ -248,7 +249,7 @@ mod system {
 
     fn has_no_copies(file: &File) -> bool {
         let mut flags: c_int = 0;
-        // SAFETY: both read or write an `int`, whatever their numbers say.
+        // SAFETY: both calls read or write an `int`, although their request numbers say `long`.
         unsafe {
             if attributes(file.as_raw_fd(), (&raw mut flags).cast()).is_err() {
                 return false;
@@ -266,7 +267,7 @@ mod system {
     }
 }
 
-/// A new file without a name.
+/// Creates a nameless file.
 pub(super) fn nameless(len: u64) -> io::Result<File> {
     let file = create_nameless()?;
     file.set_len(len)?;
@@ -279,7 +280,7 @@ fn create_nameless() -> io::Result<File> {
     Ok(File::from(memfd_create("mmv", MFdFlags::MFD_CLOEXEC)?))
 }
 
-/// Whether there may be anything but zeros in a nameless file.
+/// Returns whether a nameless file may contain other bytes than zeros.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 pub(super) fn is_touched(file: &File) -> bool {
     use nix::unistd::{Whence, lseek};

@@ -14,7 +14,7 @@ impl Items {
         self.0.get(usize::from(item) / BITS).is_some_and(|word| word & bit(item) != 0)
     }
 
-    /// Adds an item, and says whether it is new and an item at all.
+    /// Adds an item. Returns whether it is new, and not out of range.
     pub(super) fn insert(&mut self, item: u16) -> bool {
         let Some(word) = self.0.get_mut(usize::from(item) / BITS) else { return false };
         let new = *word & bit(item) == 0;
@@ -22,10 +22,10 @@ impl Items {
         new
     }
 
-    /// The first item from `start` on, and then from 0 on, that is not in the set; nothing when all are.
+    /// Returns the first item outside of the set, from `start` on and then from 0, or `None` if the set has all items.
     pub(super) fn free(&self, start: u16) -> Option<u16> {
         let start = usize::from(start);
-        // The word of the start comes twice: the part from the start on, and in the end the other one.
+        // The word of `start` is visited twice: first for the bits from `start` on, and last for the others.
         (0..=WORDS).find_map(|n| {
             let index = (start / BITS + n) % WORDS;
             let before = if n == 0 { (1 << (start % BITS)) - 1 } else { 0 };
@@ -35,14 +35,14 @@ impl Items {
     }
 }
 
-/// The item that a hash leads to.
+/// Returns the item where the search begins for a hash.
 pub(super) fn start(hash: u64) -> u16 {
     (hash >> (u64::BITS - START_BITS)) as u16
 }
 
 const START_BITS: u32 = (MAX_METRICS + 1).ilog2();
 
-/// Hashes in ascending order: distributed by where they lead to, which leaves few to compare.
+/// Sorts hashes: by their start first, as a counting sort, which leaves few to compare.
 pub(super) fn sorted(hashes: Vec<u64>) -> Vec<u64> {
     let mut places = [0u16; MAX_METRICS + 1];
     hashes.iter().for_each(|hash| places[usize::from(start(*hash))] += 1);

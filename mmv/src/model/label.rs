@@ -1,4 +1,4 @@
-//! Labels.
+//! Labels of a registry.
 
 use pmapi::label::{LabelFlags, LabelLevel, LabelSet};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use super::Model;
 use crate::Error;
 use crate::format::PAYLOAD_LEN;
 
-/// What a label is for.
+/// Subject of a label, by indexes of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Subject {
     Registry,
@@ -17,7 +17,7 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    /// Identity and instance as the file has them.
+    /// Returns the label's identity and instance as the file contains them.
     pub(crate) fn numbers(self, model: &Model, cluster: u16) -> (u32, i32) {
         match self {
             Subject::Registry => (cluster.into(), -1),

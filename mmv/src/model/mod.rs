@@ -1,4 +1,4 @@
-//! What a registry holds, whatever the file's format is.
+//! The model: the contents of a registry, independent of the file's format.
 
 mod items;
 mod label;
@@ -17,18 +17,18 @@ use crate::format::{MAX_LABELS, MAX_METRICS, MAX_SERIAL, ValueType};
 use crate::names::{check_instance, check_metric, check_text};
 use crate::{Error, ids};
 
-/// How a value is updated, which decides how it moves to another file.
+/// The way in which a value is updated, which decides how it moves to another file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Added to: what was added to the old place is added to the new one.
+    /// Added to. The amount in the old memory is added to the new.
     Added,
-    /// Set: the old value goes to the new place unless one was set there already.
+    /// Set. The old value is copied, unless the new one has been set already.
     Set,
-    /// As `Set`, but never without a value.
+    /// Set, and never without a value.
     Counted,
-    /// Set, value and start of the interval.
+    /// Set: the value, and the start of a running interval.
     Interval,
-    /// A text.
+    /// A text, which the handles' `Texts` move.
     Text,
 }
 
@@ -39,20 +39,20 @@ pub(crate) struct Help {
     pub long: Option<TextId>,
 }
 
-/// Number of a help text.
+/// Number of a help text in the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TextId(pub u16);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metric {
-    /// 0 until [`Model::assign_items`], for those that did not ask for one.
+    /// The item. It is 0 until [`Model::assign_items`], unless the registration chose one.
     pub item: u16,
     pub ty: ValueType,
     pub kind: Kind,
     pub semantics: Semantics,
     pub units: Units,
     pub help: Help,
-    /// Index of the instance domain, of which there are no more than [`MAX_SERIAL`].
+    /// Index of the instance domain, which is less than [`MAX_SERIAL`].
     indom: Option<u16>,
 }
 
@@ -62,12 +62,12 @@ impl Metric {
         Metric { item: 0, ty, kind, semantics, units, help, indom: None }
     }
 
-    /// A metric over the instance domain with this index.
+    /// Sets the instance domain by its index.
     pub(crate) fn over(self, indom: Option<usize>) -> Metric {
         Metric { indom: indom.map(|index| index as u16), ..self }
     }
 
-    /// Index of the instance domain.
+    /// Returns the index of the instance domain.
     pub(crate) fn indom(&self) -> Option<usize> {
         self.indom.map(usize::from)
     }
@@ -79,13 +79,13 @@ pub(crate) struct Indom {
     pub help: Help,
     instances: Named<i32>,
     ids: HashSet<i32>,
-    /// How many of the highest identifiers are known to be taken.
+    /// Number of the highest identifiers that are known to be taken.
     passed: i32,
-    /// The metrics that have values for it.
+    /// Indexes of the metrics over the domain.
     metrics: Vec<usize>,
 }
 
-/// How many identifiers there can be.
+/// Number of possible identifiers.
 const IDS: u64 = 1 << 31;
 
 impl Indom {
@@ -97,22 +97,22 @@ impl Indom {
         self.instances.find(name)
     }
 
-    /// How many values an instance has.
+    /// Returns the number of values of each instance.
     pub(crate) fn values(&self) -> usize {
         self.metrics.len()
     }
 
-    /// The identifier of the instance with this index.
+    /// Returns the identifier of the instance with this index.
     pub(crate) fn id(&self, instance: usize) -> i32 {
         self.instances[instance]
     }
 
-    /// An identifier that follows from a name, or the highest free one if too many names lead to the same one. All
-    /// names together look at each of the highest ones once.
+    /// Returns a free identifier, derived from the name, or the highest free one if too many names lead to the same
+    /// one. Each of the highest identifiers is checked once for all names together.
     fn free_id(&mut self, name: &str) -> u32 {
         let hash = ids::hash(name);
         let taken = |id: u64| self.ids.contains(&(id as i32));
-        // Nearly always the first one is free.
+        // The first one is nearly always free.
         if !taken(hash % IDS) {
             return (hash % IDS) as u32;
         }
@@ -135,17 +135,17 @@ pub(crate) struct Model {
     values: Runs,
     labels: Vec<Label>,
     texts: usize,
-    /// Length of the longest name of a metric or instance.
+    /// Length of the longest name of a metric or instance, in bytes.
     longest_name: usize,
-    /// Names that have children.
+    /// Inner nodes of the name space.
     nodes: Named<()>,
-    /// Length of the longest of them.
+    /// Length of the longest inner node's name, in bytes.
     longest_node: usize,
-    /// Length of the node above the last metric.
+    /// Length of the name of the last metric's parent node, in bytes.
     last_above: usize,
-    /// Help texts, equal ones once.
+    /// Help texts, without duplicates.
     help: Named<()>,
-    /// What was asked for last: often the next metric has the same.
+    /// The help of the last metric or domain, which the next one often shares.
     last_help: Help,
     /// Items in use.
     items: Items,
@@ -163,7 +163,7 @@ impl Model {
         Some((index, &self.metrics[index]))
     }
 
-    /// A metric by its index, which [`Model::add_metric`] gave.
+    /// Returns the metric with an index that [`Model::add_metric`] returned.
     pub(crate) fn metric(&self, index: usize) -> &Metric {
         &self.metrics[index]
     }
@@ -172,7 +172,7 @@ impl Model {
         self.indoms.iter()
     }
 
-    /// An instance domain by its index, which [`Model::add_indom`] gave.
+    /// Returns the instance domain with an index that [`Model::add_indom`] returned.
     pub(crate) fn indom(&self, index: usize) -> &Indom {
         &self.indoms[index]
     }
@@ -185,7 +185,7 @@ impl Model {
         &self.values
     }
 
-    /// The help texts, equal ones once.
+    /// Returns the help texts, without duplicates.
     pub(crate) fn help_texts(&self) -> impl ExactSizeIterator<Item = &str> {
         self.help.iter().map(|(text, ())| text)
     }
@@ -198,12 +198,12 @@ impl Model {
         self.texts
     }
 
-    /// Length of the longest name of a metric or instance, in bytes.
+    /// Returns the length of the longest name of a metric or instance, in bytes.
     pub(crate) fn longest_name(&self) -> usize {
         self.longest_name
     }
 
-    /// Help of these texts, the empty ones left out.
+    /// Adds help texts, except for empty ones.
     pub(crate) fn help(&mut self, short: &str, long: &str) -> Result<Help, Error> {
         let last = self.last_help;
         let text = |id: Option<TextId>| id.map_or("", |TextId(number)| self.help.name(number.into()));
@@ -224,13 +224,13 @@ impl Model {
                 self.help.insert(text, ()).unwrap_or_default()
             }
         };
-        // Two each for the metrics and instance domains that there can be are less than 2^16, but
-        // what is refused later may have had help too.
+        // Two texts for each possible metric and domain are less than 2^16, but registrations that failed may have
+        // added more.
         let number = u16::try_from(number).map_err(|_| Error::TooManyMetrics(text.to_owned()))?;
         Ok(Some(TextId(number)))
     }
 
-    /// Adds a metric and its values, and gives its index. `item` asks for a certain one.
+    /// Adds a metric and its values, and returns its index. `item` is the item that the registration chose.
     pub(crate) fn add_metric(&mut self, name: &str, item: Option<u16>, metric: Metric) -> Result<usize, Error> {
         check_metric(name)?;
         if self.metrics.len() == MAX_METRICS {
@@ -239,7 +239,7 @@ impl Model {
         if let Some(item) = item {
             self.check_item(item)?;
         }
-        // The nodes above a name that is in use are there already.
+        // All ancestors of a registered name are nodes already.
         let above = self.add_nodes(name)?;
         let metric = Metric { item: item.unwrap_or_default(), ..metric };
         let Some(index) = self.metrics.insert(name, metric) else {
@@ -274,19 +274,19 @@ impl Model {
         Ok(())
     }
 
-    /// Makes the ancestors of a name nodes that are no metrics, sees that the name is no node, and gives
-    /// the length of the nearest ancestor.
+    /// Adds the ancestors of a name as inner nodes, and returns the length of its parent's name. Fails if the name is
+    /// an inner node, or one of its ancestors a metric.
     fn add_nodes(&mut self, name: &str) -> Result<usize, Error> {
         if name.len() <= self.longest_node && self.nodes.contains(name) {
             return Err(Error::Leaf(name.to_owned()));
         }
-        // Often the metric before has the same.
+        // The previous metric often has the same parent.
         let before = self.metrics.name(self.metrics.len().wrapping_sub(1)).as_bytes();
         let (above, own) = name.as_bytes().split_at_checked(self.last_above).unwrap_or_default();
         if before.starts_with(above) && own.first() == Some(&b'.') && !own.iter().skip(1).any(|b| *b == b'.') {
             return Ok(above.len());
         }
-        // Whatever is a node already has ancestors that are.
+        // All ancestors of a node are nodes.
         let new = ancestors(name).take_while(|ancestor| !self.nodes.contains(ancestor)).count();
         if let Some(leaf) = ancestors(name).take(new).find(|ancestor| self.metrics.contains(ancestor)) {
             return Err(Error::Leaf(leaf.to_owned()));
@@ -302,7 +302,7 @@ impl Model {
         self.texts += usize::from(self.metrics[index].kind == Kind::Text);
     }
 
-    /// Adds an instance domain and gives its index. `serial` asks for a certain number.
+    /// Adds an instance domain and returns its index. `serial` is the serial number that the registration chose.
     pub(crate) fn add_indom(&mut self, name: &str, serial: Option<u32>, help: Help) -> Result<usize, Error> {
         if self.indoms.contains(name) {
             return Err(Error::InUse { what: "instance domain", name: name.to_owned() });
@@ -327,15 +327,15 @@ impl Model {
         Ok(self.indoms.len() - 1)
     }
 
-    /// Makes room for so many more instances.
+    /// Reserves memory for `count` more instances.
     pub(crate) fn reserve_instances(&mut self, indom: usize, count: usize) {
         let indom = &mut self.indoms[indom];
         indom.instances.reserve(count);
         indom.ids.reserve(count);
     }
 
-    /// Adds an instance, and values for it to every metric with its domain, and gives its index.
-    /// `id` asks for a certain identifier.
+    /// Adds an instance, with a value for each metric over its domain, and returns its index. `id` is the identifier
+    /// that the registration chose.
     pub(crate) fn add_instance(&mut self, indom: usize, name: &str, id: Option<u32>) -> Result<usize, Error> {
         check_instance(name)?;
         let domain = &mut self.indoms[indom];
@@ -368,12 +368,11 @@ impl Model {
         Ok(())
     }
 
-    /// Gives an item to every metric that has none: what it had before, or one that its name
-    /// leads to. Metrics that come together get theirs in an order that follows from their names, so
-    /// that the order in which a program registers them does not matter.
+    /// Assigns an item to every metric without one: the one in `before`, or one derived from its name. Metrics that
+    /// were registered together get theirs in the order of their hashes, so the order of registration does not matter.
     pub(crate) fn assign_items(&mut self, before: &HashMap<Box<str>, u16>) {
         let Model { metrics, items, .. } = self;
-        // The index comes instead of the hash's last bits.
+        // The index replaces the last bits of the hash.
         let key = |index| ids::hash(metrics.name(index)) & !INDEX | index as u64;
         let mut pending = items::sorted(self.unassigned.drain(..).map(key).collect());
         if !before.is_empty() {
@@ -384,7 +383,7 @@ impl Model {
                 item.is_none()
             });
         }
-        // What another metric had before is left free for its return, if there is room.
+        // If there is room, items of absent metrics stay free, in case these are registered again.
         let crowded = metrics.len() + before.len() > MAX_METRICS;
         let mut taken = items.clone();
         before.values().filter(|_| !crowded).for_each(|item| _ = taken.insert(*item));
@@ -397,10 +396,10 @@ impl Model {
     }
 }
 
-/// The bits of a metric's index.
+/// The bits of a sort key that hold a metric's index.
 const INDEX: u64 = MAX_METRICS as u64;
 
-/// The nodes above a name, the nearest first.
+/// Returns the ancestors of a name, the parent first.
 fn ancestors(name: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(name.rsplit_once('.'), |(above, _)| above.rsplit_once('.')).map(|(above, _)| above)
 }

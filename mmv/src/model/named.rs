@@ -1,4 +1,4 @@
-//! Things by their names.
+//! Maps from names to objects.
 
 use std::hash::BuildHasher;
 use std::ops::{Index, IndexMut};
@@ -6,23 +6,23 @@ use std::ops::{Index, IndexMut};
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// Things by their names, in the order in which they came. The names lie one behind the other in one
-/// piece of memory: there can be many, and nothing is ever taken out.
+/// A map from names to objects, in insertion order. All names are in one allocation, because there can be many and none
+/// is ever removed.
 #[derive(Debug)]
 pub(crate) struct Named<T> {
     names: String,
     list: Vec<One<T>>,
-    /// Indexes in the list.
+    /// Indexes of the list, by name.
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
 #[derive(Debug)]
 struct One<T> {
-    /// Where its name is in all names.
+    /// Offset of the name in `names`.
     start: usize,
     len: u32,
-    /// Half of the name's hash, which is enough.
+    /// Upper half of the name's hash.
     hash: u32,
     thing: T,
 }
@@ -44,7 +44,7 @@ fn hash_of<T>(list: &[One<T>], index: u32) -> u64 {
     list.get(index as usize).map_or(0, |one| spread(one.hash))
 }
 
-/// A table looks at both ends of a hash.
+/// Extends half a hash: the table uses bits of both ends.
 fn spread(half: u32) -> u64 {
     u64::from(half) << 32 | u64::from(half)
 }
@@ -54,14 +54,14 @@ impl<T> Named<T> {
         self.list.len()
     }
 
-    /// Makes room for so many more.
+    /// Reserves memory for `count` more objects.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.list.reserve(count);
         let list = &self.list;
         self.index.reserve(count, |index| hash_of(list, *index));
     }
 
-    /// Adds a thing and gives its index; nothing when there is one of the name.
+    /// Adds an object and returns its index, or `None` if the name exists.
     pub(crate) fn insert(&mut self, name: &str, thing: T) -> Option<usize> {
         let half = self.hash(name);
         let Named { names, list, index, .. } = self;
@@ -85,7 +85,7 @@ impl<T> Named<T> {
         self.find(name).is_some()
     }
 
-    /// The index of a name.
+    /// Returns the index of a name.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         if self.list.is_empty() {
             return None;
@@ -94,7 +94,7 @@ impl<T> Named<T> {
         found.map(|index| *index as usize)
     }
 
-    /// The name of an index; empty when there is none.
+    /// Returns the name of an index, or the empty text if there is none.
     pub(crate) fn name(&self, index: usize) -> &str {
         self.list.get(index).map_or("", |one| one.name(&self.names))
     }
@@ -104,7 +104,7 @@ impl<T> Named<T> {
     }
 }
 
-/// By the index that [`Named::insert`] gave.
+/// Accesses an object by the index that [`Named::insert`] returned.
 impl<T> Index<usize> for Named<T> {
     type Output = T;
 

@@ -1,10 +1,10 @@
-//! Which value is whose.
+//! The metric and instance of each value.
 
 use std::ops::Range;
 
 use hashbrown::HashMap;
 
-/// Values of one metric for consecutive instances.
+/// Consecutive values of one metric, for consecutive instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
     /// Index of the first value.
@@ -16,19 +16,18 @@ pub(crate) struct Run {
     pub instance: usize,
 }
 
-/// All values, in the order of the file. A new instance's values come behind all others, so that
-/// nothing that is there changes its place.
+/// All values, in the order of the file. The values of a new instance come last, so existing values keep their offsets.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     runs: Vec<Packed>,
     len: usize,
-    /// Each metric's first run.
+    /// The first run of each metric.
     first: Vec<u32>,
-    /// The other runs of those metrics that have several, in the order of the instances.
+    /// Further runs of metrics that have several, in the order of the instances.
     more: HashMap<usize, Vec<u32>>,
 }
 
-/// A [`Run`] in half of its memory: often each metric has one.
+/// A [`Run`] in half of its memory. There are many, as most metrics have one each.
 #[derive(Clone, Copy, Debug)]
 struct Packed([u32; 4]);
 
@@ -44,12 +43,12 @@ impl Packed {
 }
 
 impl Runs {
-    /// How many values there are.
+    /// Returns the number of values.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds values of a metric: of the next one, or of one that has some, for the next instances.
+    /// Adds values: of a new metric, whose index is the next one, or of further instances of a metric.
     pub(super) fn add(&mut self, metric: usize, instance: usize, count: usize) {
         let first = self.len;
         self.len += count;
@@ -69,7 +68,7 @@ impl Runs {
         self.runs.push(Packed::new(Run { first, count, metric, instance }));
     }
 
-    /// A metric's value for an instance, or its only one.
+    /// Returns the value of a metric for an instance, which is 0 for a singular metric.
     pub(crate) fn find(&self, metric: usize, instance: usize) -> Option<usize> {
         let run = |index: &u32| self.runs.get(*index as usize).map(|packed| packed.run());
         let more = self.more.get(&metric).map_or(&[][..], Vec::as_slice);
@@ -79,7 +78,7 @@ impl Runs {
         Some(run.first + instance - run.instance)
     }
 
-    /// The runs of a range of values, cut to it.
+    /// Returns the runs of a range of values, cut to the range.
     pub(crate) fn within(&self, range: Range<usize>) -> impl Iterator<Item = Run> {
         let first = self.runs.partition_point(|packed| packed.run().first + packed.run().count <= range.start);
         let runs = self.runs.iter().skip(first).map(|packed| packed.run()).take_while(move |run| run.first < range.end);
@@ -91,7 +90,7 @@ impl Runs {
         })
     }
 
-    /// All runs.
+    /// Returns all runs.
     pub(crate) fn all(&self) -> impl Iterator<Item = Run> {
         self.runs.iter().map(|packed| packed.run())
     }
@@ -105,7 +104,7 @@ mod tests {
     fn runs() {
         let mut runs = Runs::default();
         [(0, 0, 1), (1, 0, 5), (2, 0, 0)].iter().for_each(|run| runs.add(run.0, run.1, run.2));
-        // An instance more: of metric 1, and of metric 2, which had none.
+        // Another instance: of metric 1, and of metric 2, which had none.
         [(1, 5, 1), (2, 0, 1), (2, 1, 2)].iter().for_each(|run| runs.add(run.0, run.1, run.2));
         let found = |metric| (0..7).filter_map(|instance| runs.find(metric, instance)).collect::<Vec<_>>();
         assert_eq!([found(0), found(1), found(2), found(3)], [vec![0], vec![1, 2, 3, 4, 5, 6], vec![7, 8, 9], vec![]]);

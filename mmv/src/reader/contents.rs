@@ -1,11 +1,11 @@
-//! Where the sections of a file are.
+//! Positions of the sections of a file.
 
 use super::{Problem, Problems};
 use crate::format::{
     Bytes, HEADER_LEN, INDOM_LEN, LABEL_LEN, MAX_LABELS, MAX_METRICS, Section, Toc, VALUE_LEN, Version,
 };
 
-/// The records of a section, all inside the file.
+/// The records of a section, all of which are in the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Table {
     pub at: u64,
@@ -37,7 +37,7 @@ impl Tables {
             Section::Indoms => (&mut self.indoms, INDOM_LEN, pmapi::Serial::MAX as usize),
             Section::Values => (&mut self.values, VALUE_LEN, i32::MAX as usize),
             Section::Labels => (&mut self.labels, LABEL_LEN, MAX_LABELS),
-            // Found from what refers to them.
+            // Found through the records that refer to them.
             Section::Instances | Section::Strings => return,
         };
         let count = u32::try_from(toc.count).ok().filter(|count| *count as usize <= max);

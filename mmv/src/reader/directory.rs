@@ -1,4 +1,4 @@
-//! Files of a directory that anybody may write.
+//! Access to files of a directory that any user may write.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,7 +12,7 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
 use nix::unistd::geteuid;
 
-/// A directory that is open.
+/// An open directory.
 #[derive(Debug)]
 pub(crate) struct Directory {
     handle: fs::File,
@@ -21,7 +21,7 @@ pub(crate) struct Directory {
     identity: (u64, u64),
 }
 
-/// What tells one file from another of the same name.
+/// Identifies a file, as opposed to another one of the same name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     device: u64,
@@ -29,12 +29,12 @@ pub(crate) struct Identity {
     pub len: u64,
 }
 
-/// What tells whether a file may have changed.
+/// Attributes of a file that change when its contents may have changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stamp {
     pub identity: Identity,
     modified: (i64, i64),
-    /// Set by the kernel alone.
+    /// Change time (ctime), which only the kernel sets.
     pub changed: (i64, i64),
     pub owner: u32,
     pub is_file: bool,
@@ -66,7 +66,7 @@ fn kind(m: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(m.st_mode) & SFlag::S_IFMT
 }
 
-/// A file must neither block when it is opened nor do anything.
+/// Flags with which opening a file neither blocks nor has side effects.
 const READ: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC).union(OFlag::O_NOCTTY);
 
 impl Directory {
@@ -81,7 +81,7 @@ impl Directory {
         (self.identity, self.owner) == (other.identity, other.owner)
     }
 
-    /// What the file with this name is now.
+    /// Returns the attributes of the file with this name, after following a link.
     pub(crate) fn stat(&self, name: &OsStr) -> io::Result<Stamp> {
         let stat = self.lstat(name)?;
         if kind(&stat) != SFlag::S_IFLNK {
@@ -90,11 +90,11 @@ impl Directory {
         Ok(Stamp::new(&self.follow(name)?.metadata()?))
     }
 
-    /// Opens a file for reading. What is no regular file is no error here.
+    /// Opens a file for reading, which need not be regular.
     pub(crate) fn read(&self, name: &OsStr) -> io::Result<fs::File> {
         let how = OpenHow::new().flags(READ).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_XDEV);
         let opened = match openat2(self.handle.as_fd(), name, how) {
-            // The kernel is old, or a sandbox around the process is.
+            // The kernel is too old, or a sandbox forbids the call.
             Err(Errno::ENOSYS | Errno::EPERM) => {
                 openat(self.handle.as_fd(), name, READ | OFlag::O_NOFOLLOW, Mode::empty())
             }
@@ -114,9 +114,11 @@ impl Directory {
         Ok(fstatat(self.handle.as_fd(), name, AtFlags::AT_SYMLINK_NOFOLLOW)?)
     }
 
-    /// The regular file that a symbolic link names, without opening it for anything. Root, the user of this process and
-    /// the owner of the directory may link to any file. A link by others must name a file of its own owner in the same
-    /// file system: it would show what they cannot read, or hang on a file system of theirs.
+    /// Opens the regular file that a symbolic link leads to, for nothing but its attributes.
+    ///
+    /// Links of root, of this process's user and of the directory's owner may lead to any file. A link of another user
+    /// must lead to a file of its owner in the same file system. Otherwise it could show files that its owner cannot
+    /// read, or block on the owner's file system.
     fn follow(&self, name: &OsStr) -> io::Result<fs::File> {
         let link = self.lstat(name)?;
         let is_trusted = [0, geteuid().as_raw(), self.owner].contains(&link.st_uid);

@@ -1,4 +1,4 @@
-//! The bytes of a file that are kept.
+//! The bytes of a file that stay in memory.
 
 use std::io;
 use std::ops::Range;
@@ -13,8 +13,8 @@ use super::source::read_at;
 use super::{File, HelpAt, ReadError, Table};
 use crate::format::{Bytes, Extent, STRING_LEN, Sparse, VALUE_LEN};
 
-/// The bytes of a file without holes, and without what is no longer needed. The values, which are asked for most, are kept
-/// apart unless they are in the extents.
+/// The bytes of a file, without holes and dispensable records. The values, which are read most, are in an extent of
+/// their own unless the file has holes.
 #[derive(Debug, Default)]
 pub(super) struct Image {
     sparse: Sparse,
@@ -28,23 +28,23 @@ impl From<Vec<u8>> for Image {
     }
 }
 
-/// No file has more than [`MAX_LEN`](super::MAX_LEN) bytes of data.
+/// Creates an extent. The casts are lossless, because no file has more than [`MAX_LEN`](super::MAX_LEN) bytes of data.
 fn extent(at: usize, start: usize, len: usize) -> Extent {
     Extent { at: at as u64, start: start as u32, len: len as u32 }
 }
 
-/// A file may have this many bytes of holes and is read as if it had none.
+/// A file with at most this many bytes of holes is read as if it had none.
 const SLACK: u64 = 64 << 10;
 
-/// No record is longer: this much of the hole on each side is in an extent, so that a record is in one extent.
+/// Bytes of a hole that belong to the extents on both sides. No record is longer, so each record is in one extent.
 const MARGIN: u64 = STRING_LEN as u64;
 
 impl Image {
-    /// Reads a file into a buffer or, when it has holes, its data into an image. What it costs is in proportion to the
-    /// blocks that it has, whatever its length is.
+    /// Reads a file into the buffer or, if it has holes, its data into an image. The cost is in proportion to the
+    /// blocks of the file, not to its length.
     ///
     /// # Errors
-    /// [`ReadError::TooLong`] when it holds more than `most` bytes.
+    /// [`ReadError::TooLong`] if the file contains more than `most` bytes, and [`ReadError::Io`].
     pub(super) fn read(
         file: &fs::File,
         metadata: &fs::Metadata,
@@ -64,7 +64,7 @@ impl Image {
         Ok(None)
     }
 
-    /// The bytes of a file with holes.
+    /// Reads the data of a file with holes.
     fn read_data(file: &fs::File, len: u64, most: u64) -> Result<Option<Image>, ReadError> {
         let mut sparse = Sparse::default();
         let mut next = 0;
@@ -97,17 +97,17 @@ impl Image {
         Bytes::sparse(&self.sparse, self.len)
     }
 
-    /// How many bytes of the file there are.
+    /// Returns the number of bytes of the file that are in memory.
     pub(super) fn data_len(&self) -> u64 {
         self.sparse.data.len() as u64
     }
 
-    /// How many bytes are in memory.
+    /// Returns the memory of the image, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.sparse.data.capacity() + self.sparse.extents.capacity() * mem::size_of::<Extent>()
     }
 
-    /// A record of the values.
+    /// Returns the record of a value.
     #[inline]
     pub(super) fn value(&self, at: u64) -> Option<&[u8]> {
         match self.sparse.apart.find(at, VALUE_LEN) {
@@ -121,7 +121,7 @@ impl Image {
         self.bytes().slice(at, VALUE_LEN)
     }
 
-    /// A copy without a range that nothing lies in, and without most of the zeros that end texts.
+    /// Copies a file without the dispensable range, and without most of the zeros that pad texts.
     pub(super) fn copy(bytes: &[u8], without: Option<Range<usize>>, values: Range<u64>) -> Image {
         let len = bytes.len();
         let values = values.start.min(len as u64) as usize..values.end.min(len as u64) as usize;
@@ -148,7 +148,7 @@ impl Image {
         Image { sparse: Sparse { data, extents, apart }, len: len as u64 }
     }
 
-    /// Reads a range of the file again. What was in a hole stays zeros.
+    /// Reads a range of the file again. Bytes that were in a hole stay zeros.
     pub(super) fn reread(&mut self, file: &fs::File, range: Range<u64>) -> io::Result<()> {
         let Sparse { data, extents, apart } = &mut self.sparse;
         let len = (range.end - range.start) as usize;
@@ -164,7 +164,7 @@ impl Image {
         Ok(())
     }
 
-    /// This range, when it is in one piece.
+    /// Returns a range, if it is contiguous in memory.
     pub(super) fn range_mut(&mut self, range: Range<u64>) -> Option<&mut [u8]> {
         let Sparse { data, extents, apart } = &mut self.sparse;
         let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
@@ -176,19 +176,19 @@ impl Image {
     }
 }
 
-/// From so many bytes on, zeros are worth looking for.
+/// Shortest part that is searched for zeros, in bytes.
 const WORTHWHILE: usize = 4096;
 
-/// Zeros are looked for in pieces of this length, and left out from two on.
+/// Unit of the search for zeros, in bytes. Two or more zero pieces are left out.
 const PIECE: usize = 64;
 
-/// A range without a part.
+/// Splits a range at a part, which is left out.
 fn split(range: Range<usize>, part: &Range<usize>) -> [Range<usize>; 2] {
     let middle = |at: usize| at.clamp(range.start, range.end);
     [range.start..middle(part.start), middle(part.end)..range.end]
 }
 
-/// The ranges without long runs of zeros.
+/// Returns the ranges between long runs of zeros.
 fn texts(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let (pieces, rest) = bytes.as_chunks::<PIECE>();
     let is_zero = |index: usize| match pieces.get(index) {
@@ -201,7 +201,7 @@ fn texts(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
         let first = (next..count).find(|index| !is_zero(*index))?;
         let mut end = first + 1;
         next = end;
-        // One piece of zeros alone stays.
+        // A single piece of zeros is kept.
         while next < count && next - end < 2 {
             if !is_zero(next) {
                 end = next + 1;
@@ -212,7 +212,8 @@ fn texts(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Where data or a hole begins; nothing behind the last data, and everything where a file system does not know.
+/// Returns the offset where data or a hole begins, or `None` behind the last data. On file systems without support for
+/// this, the whole file is data.
 fn seek(file: &fs::File, from: u64, whence: Whence) -> io::Result<Option<u64>> {
     let is_data = matches!(whence, Whence::SeekData);
     match lseek64(file.as_fd(), from.cast_signed(), whence) {
@@ -224,8 +225,8 @@ fn seek(file: &fs::File, from: u64, whence: Whence) -> io::Result<Option<u64>> {
 }
 
 impl File {
-    /// Where the records of the metrics are, most of many files: all that they say is known. Nothing when something else
-    /// lies in them, or is to be said about them.
+    /// Returns the range of the metric records if it is dispensable: everything in it is parsed. Returns `None` if
+    /// other records overlap it, or a problem refers to it.
     pub(super) fn dispensable(&self) -> Option<Range<usize>> {
         let size = |table: Table, size: usize| u64::from(table.count) * size as u64;
         let gap = self.records.at..self.records.at + size(self.records, self.version.metric_len());

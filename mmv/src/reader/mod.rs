@@ -1,7 +1,7 @@
-//! Reading files, of which nothing is trusted.
+//! Reads files of any application, without trusting their contents.
 //!
-//! A file is copied, never mapped: whoever truncates or replaces it while it is read cannot hurt the
-//! reader. What is in it and makes no sense is left out and listed as a [`Problem`].
+//! A file is copied, never mapped, so a process that truncates or replaces it meanwhile cannot harm the reader. Invalid
+//! parts are left out, and listed as [`Problem`]s.
 
 mod contents;
 mod directory;
@@ -32,24 +32,24 @@ pub const MAX_TOCS: usize = 1024;
 /// A metric of a file.
 #[derive(Clone, Debug)]
 pub struct Metric {
-    /// Its item, at most 1023.
+    /// The item, at most 1023.
     pub item: u32,
-    /// Its type.
+    /// Type of the values in the file.
     pub ty: ValueType,
-    /// Its semantics.
+    /// Semantics of the values.
     pub semantics: Semantics,
     /// Dimension and scale.
     pub units: Units,
-    /// Number of its instance domain, if it has one.
+    /// Serial number of the instance domain, if there is one.
     pub indom: Option<u32>,
-    /// Where its name begins and ends in the names of the file.
+    /// Start and end of the name in [`File::names`].
     name: (u32, u32),
     help: HelpAt,
     values: Values,
 }
 
 impl Metric {
-    /// Where its values are, in the order of the file.
+    /// Returns the positions of the metric's values, in the order of the file.
     pub fn values(&self) -> &[ValueOf] {
         match &self.values {
             Values::None => &[],
@@ -59,7 +59,7 @@ impl Metric {
     }
 }
 
-/// Where the help texts are, 0 for none.
+/// Offsets of the help texts, or 0 for none.
 #[derive(Clone, Copy, Debug)]
 struct HelpAt {
     short: u32,
@@ -68,13 +68,13 @@ struct HelpAt {
 
 impl HelpAt {
     fn new(short: u64, long: u64) -> HelpAt {
-        // No file is so large: there is nothing.
+        // No file is larger than `u32::MAX`: the text is not in the file.
         let at = |at: u64| u32::try_from(at).unwrap_or(0);
         HelpAt { short: at(short), long: at(long) }
     }
 }
 
-/// Most metrics have one value.
+/// Values of a metric: most metrics have one.
 #[derive(Clone, Debug)]
 enum Values {
     None,
@@ -95,23 +95,23 @@ impl Values {
 /// A value of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ValueOf {
-    /// Its index in the values of the file.
+    /// Index of the value among the values of the file.
     pub index: u32,
-    /// Its instance; nothing for a metric without instances.
+    /// Instance identifier; meaningless for a metric without instances.
     pub instance: i32,
 }
 
 /// An instance domain of a file.
 #[derive(Clone, Debug)]
 pub struct Indom {
-    /// Its number.
+    /// Serial number.
     pub serial: u32,
     help: HelpAt,
     instances: Vec<Instance>,
 }
 
 impl Indom {
-    /// Its instances, in the order of the file.
+    /// Returns the instances, in the order of the file.
     pub fn instances(&self) -> &[Instance] {
         &self.instances
     }
@@ -120,7 +120,7 @@ impl Indom {
 /// An instance of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Instance {
-    /// Its identifier.
+    /// Instance identifier.
     pub id: i32,
     name: NameAt,
 }
@@ -128,21 +128,21 @@ pub struct Instance {
 /// A label of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Label {
-    /// The level that it is for and whether it is optional (`PM_LABEL_*`).
+    /// Level of the label, and whether it is optional (`PM_LABEL_*`).
     pub flags: u32,
-    /// Number of the cluster, item or instance domain.
+    /// Number of the cluster, item or instance domain that has the label.
     pub identity: u32,
-    /// The instance, for labels of instances.
+    /// Instance identifier, for labels of instances.
     pub instance: i32,
     payload: NameAt,
 }
 
-/// One of the two help texts.
+/// Kind of help text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Help {
-    /// One line.
+    /// The one-line text.
     Short,
-    /// The whole text.
+    /// The full text.
     Long,
 }
 
@@ -152,7 +152,7 @@ pub struct File {
     image: Image,
     header: Header,
     version: Version,
-    /// Those of all metrics.
+    /// The names of all metrics, concatenated.
     names: Vec<u8>,
     metrics: Vec<Metric>,
     indoms: Vec<Indom>,
@@ -163,14 +163,18 @@ pub struct File {
 }
 
 impl File {
-    /// The file with these bytes; the error says why nothing of it can be shown.
+    /// Parses the bytes of a file.
+    ///
+    /// # Errors
+    /// A [`ReadError`] if the header or the table of contents is not valid. Other invalid parts are left out, see
+    /// [`problems`](File::problems).
     pub fn parse(bytes: Vec<u8>) -> Result<File, ReadError> {
         let mut file = Self::parse_in(Bytes::new(&bytes))?;
         file.image = Image::from(bytes);
         Ok(file)
     }
 
-    /// All but the bytes.
+    /// Parses everything, without keeping the bytes.
     fn parse_in(view: Bytes<'_>) -> Result<File, ReadError> {
         let (header, version) = check_header(view, view.len())?;
         let mut file = File {
@@ -189,70 +193,70 @@ impl File {
         Ok(file)
     }
 
-    /// The header.
+    /// Returns the header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The version of the format.
+    /// Returns the version of the format.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The metrics, in the order of the file.
+    /// Returns the metrics, in the order of the file.
     pub fn metrics(&self) -> &[Metric] {
         &self.metrics
     }
 
-    /// The instance domains, in the order of the file.
+    /// Returns the instance domains, in the order of the file.
     pub fn indoms(&self) -> &[Indom] {
         &self.indoms
     }
 
-    /// The labels, in the order of the file.
+    /// Returns the labels, in the order of the file.
     pub fn labels(&self) -> &[Label] {
         &self.labels
     }
 
-    /// What was left out and why.
+    /// Returns the problems of parts that were left out.
     pub fn problems(&self) -> &Problems {
         &self.problems
     }
 
-    /// A metric's name without prefix.
+    /// Returns a metric's name, without prefix.
     pub fn name(&self, metric: &Metric) -> &[u8] {
         let (start, end) = metric.name;
         self.names.get(start as usize..end as usize).unwrap_or_default()
     }
 
-    /// The name in a metric's record, also of one that was left out.
+    /// Returns the name in a metric's record, which may have been left out.
     pub(crate) fn record_name(&self, index: u32) -> &[u8] {
         let at = self.records.record(index, self.version.metric_len());
         let record = MetricRecord::read(self.image.bytes(), at, self.version);
         record.map_or(&[], |record| self.text_at(record.name))
     }
 
-    /// A metric's help.
+    /// Returns a metric's help text, if it has one.
     pub fn help(&self, metric: &Metric, which: Help) -> Option<&[u8]> {
         self.help_at(metric.help, which)
     }
 
-    /// An instance domain's help.
+    /// Returns an instance domain's help text, if it has one.
     pub fn indom_help(&self, indom: &Indom, which: Help) -> Option<&[u8]> {
         self.help_at(indom.help, which)
     }
 
-    /// An instance's name.
+    /// Returns an instance's name.
     pub fn instance_name(&self, instance: &Instance) -> &[u8] {
         self.text_at(instance.name)
     }
 
-    /// A label's JSON text.
+    /// Returns a label's JSON text.
     pub fn payload(&self, label: &Label) -> &[u8] {
         self.text_at(label.payload)
     }
 
-    /// A value, as it was when the file was read or its values were read again.
+    /// Returns the value with this index, as of the last time that it was read.
     pub fn value(&self, index: u32) -> Option<ValueRecord> {
         if index >= self.values.count {
             return None;
@@ -260,7 +264,7 @@ impl File {
         ValueRecord::of(self.image.value(self.values.record(index, VALUE_LEN))?)
     }
 
-    /// The string of a string value, as it was when the file was read.
+    /// Returns the string of a string value, as of the time when the file was read.
     pub fn string(&self, value: &ValueRecord) -> Option<&[u8]> {
         self.image.bytes().string(u64::try_from(value.extra).ok()?)
     }
@@ -277,7 +281,7 @@ impl File {
     }
 }
 
-/// The header of a file of a length, of which these are the first bytes.
+/// Checks a header, given the first bytes of a file and its length.
 fn check_header(bytes: Bytes<'_>, len: u64) -> Result<(Header, Version), ReadError> {
     let header = Header::read(bytes).ok_or(ReadError::TooShort { len })?;
     if header.magic != MAGIC {
@@ -303,7 +307,7 @@ fn check_header(bytes: Bytes<'_>, len: u64) -> Result<(Header, Version), ReadErr
 impl File {
     fn load(&mut self, bytes: Bytes<'_>) {
         let mut tables = Tables::default();
-        // `check_header` saw that the contents are there.
+        // `check_header` has checked that the entries are in the file.
         for toc in (0..self.header.tocs as usize).map_while(|index| Toc::read(bytes, index)) {
             tables.add(toc, self.version, bytes, &mut self.problems);
         }
@@ -321,7 +325,7 @@ impl File {
             self.values = table;
             self.load_values(table, tables.metrics.unwrap_or_default(), bytes);
         }
-        // What only kept an index goes.
+        // Removes metrics that were only kept for their index.
         self.metrics.retain(|metric| !metric.is_nothing());
     }
 
@@ -340,7 +344,7 @@ impl File {
                     Ok(metric)
                 }
             });
-            // A metric that is left out keeps its index, which values refer to.
+            // A metric that is left out keeps its index, by which values refer to it.
             match checked {
                 Ok(metric) => self.metrics.push(metric),
                 Err(problem) => {
@@ -387,7 +391,7 @@ impl File {
     }
 
     fn load_indoms(&mut self, table: Table, bytes: Bytes<'_>) {
-        // Instance domains that lie over each other could ask for more instances than there are.
+        // Bounds the memory: overlapping domains could claim more instances than the file has bytes for.
         let mut room = bytes.data_len() / self.version.instance_len() as u64;
         for index in bytes.records(table.at, table.count, INDOM_LEN).flatten() {
             let Some(record) = IndomRecord::read(bytes, table.record(index, INDOM_LEN)) else { break };
@@ -454,7 +458,7 @@ impl Metric {
         })
     }
 
-    /// Stands for a metric that is left out.
+    /// Returns a placeholder for a metric that is left out.
     fn nothing() -> Metric {
         Metric {
             item: u32::MAX,

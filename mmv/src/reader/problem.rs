@@ -1,4 +1,4 @@
-//! What can be wrong with a file.
+//! Errors and problems of files.
 
 use std::io;
 
@@ -6,35 +6,35 @@ use nix::errno::Errno;
 
 use crate::format::Section;
 
-/// Why a file has nothing to offer.
+/// Error that prevents all use of a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// It could not be read.
+    /// The file could not be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is no regular file.
-    #[error("is no regular file")]
+    /// The file is not a regular file.
+    #[error("is not a regular file")]
     NotRegular,
-    /// It is larger than [`MAX_LEN`](super::MAX_LEN), or holds more than its reader accepts.
-    #[error("has {len} bytes, more than a reader takes")]
+    /// The file is larger than [`MAX_LEN`](super::MAX_LEN), or contains more bytes than its reader accepts.
+    #[error("has {len} bytes, more than the reader accepts")]
     TooLong {
-        /// Its size, or the bytes that it holds.
+        /// Size of the file, or number of bytes that it contains.
         len: u64,
     },
-    /// It has no room for a header.
+    /// The file is shorter than a header.
     #[error("has {len} bytes, less than a header")]
     TooShort {
-        /// Its size.
+        /// Size of the file, in bytes.
         len: u64,
     },
-    /// It is no mmv file.
+    /// The file does not begin with [`MAGIC`](crate::format::MAGIC).
     #[error("begins with {:?}, not with \"MMV\"", .0.escape_ascii().to_string())]
     Magic([u8; 4]),
-    /// Its format is unknown.
+    /// The version of the format is not known.
     #[error("has version {0}, known are 1 to 3")]
     Version(i32),
-    /// It is being written.
+    /// The file is being written: its generation numbers are 0 or differ.
     #[error("is being written: its generations are {g1} and {g2}")]
     InFlux {
         /// The first generation number.
@@ -42,37 +42,37 @@ pub enum ReadError {
         /// The second generation number.
         g2: u64,
     },
-    /// It has too few sections, or too many.
+    /// The table of contents has fewer than 2 or more than [`MAX_TOCS`](super::MAX_TOCS) entries.
     #[error("has {0} sections, not 2 to {max}", max = super::MAX_TOCS)]
     Contents(i32),
-    /// Its contents don't fit.
+    /// The table of contents is longer than the file.
     #[error("{tocs} sections don't fit into {len} bytes")]
     ContentsBeyondEnd {
-        /// How many sections there should be.
+        /// Number of entries.
         tocs: i32,
-        /// Its size.
+        /// Size of the file, in bytes.
         len: u64,
     },
-    /// The process that it depends on is gone.
+    /// The process that the file depends on has ended.
     #[error("its process {0} is gone")]
     Owner(i32),
-    /// Its owner has used up a quota.
+    /// The owner of the file has used up a quota.
     #[error("is left out: its owner has too many {what}", what = .what)]
     LeftOut {
-        /// What there is too much of.
+        /// The resource whose quota is used up.
         what: String,
     },
-    /// Its cluster has more than 12 bits.
+    /// The cluster has more than 12 bits.
     #[error("cluster {0} is not in 0 to 4095")]
     Cluster(i32),
 }
 
 impl ReadError {
-    /// Whether the next attempt may succeed although the file stays as it is, or as its writer is about to make it: the
-    /// file is being written, or the system lacks memory or descriptors.
+    /// Returns whether another attempt may succeed: the file is being written, or the system lacks memory or
+    /// descriptors.
     pub fn is_temporary(&self) -> bool {
         match self {
-            // Zeros are what a file begins with before its writer has come to the header.
+            // A file begins with zeros until its writer has written the header.
             ReadError::InFlux { .. } | ReadError::TooShort { .. } | ReadError::Magic([0, 0, 0, 0]) => true,
             ReadError::Io(e) => is_of_system(e) || e.kind() == io::ErrorKind::WouldBlock,
             _ => false,
@@ -80,32 +80,32 @@ impl ReadError {
     }
 }
 
-/// Whether a system call may succeed at the next attempt, although the file is as it was.
+/// Returns whether another attempt of a system call may succeed although the file is unchanged.
 pub(crate) fn is_temporary(e: &io::Error) -> bool {
     let code = e.raw_os_error().map(Errno::from_raw);
     is_of_system(e)
         || matches!(code, Some(Errno::EAGAIN | Errno::EACCES | Errno::EPERM | Errno::ETXTBSY | Errno::EBUSY))
 }
 
-/// Whether the system lacks something, or fails, whatever the file is.
+/// Returns whether the system lacks a resource or fails, independently of the file.
 pub(crate) fn is_of_system(e: &io::Error) -> bool {
     let code = e.raw_os_error().map(Errno::from_raw);
     let all = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ENOBUFS, Errno::EIO, Errno::EINTR, Errno::ESTALE];
     code.is_some_and(|code| all.contains(&code))
 }
 
-/// Something in a file that was left out. Indexes are those of the records in their section.
+/// A part of a file that was left out. Indexes are those of records in their section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]
 pub enum Problem {
     #[error("unknown section {code:#x}")]
     Section { code: u32 },
-    #[error("{section:?}: a count of {count} is impossible")]
+    #[error("{section:?}: invalid count {count}")]
     Count { section: Section, count: i32 },
     #[error("{section:?}: {count} records at offset {offset} are not all in the file")]
     BeyondEnd { section: Section, offset: u64, count: i32 },
-    #[error("{section:?}: its records lie over the header")]
+    #[error("{section:?}: its records overlap the header")]
     OverHeader { section: Section },
     #[error("{section:?}: more than one section")]
     Repeated { section: Section },
@@ -113,25 +113,25 @@ pub enum Problem {
     MetricName { index: u32 },
     #[error("metric {index}: item {item} is not in 0 to 1023")]
     Item { index: u32, item: u32 },
-    #[error("metric {index}: item {item} is another metric's")]
+    #[error("metric {index}: item {item} belongs to another metric")]
     DuplicateItem { index: u32, item: u32 },
     #[error("metric {index}: unknown type {code}")]
     Type { index: u32, code: i32 },
     #[error("metric {index}: unknown semantics {code}")]
     Semantics { index: u32, code: i32 },
-    #[error("instance domain {index}: impossible number {serial}")]
+    #[error("instance domain {index}: invalid serial number {serial}")]
     Serial { index: u32, serial: u32 },
     #[error("instance domain {index}: its {count} instances are not all in the file")]
     Instances { index: u32, count: u32 },
     #[error("instance domain {serial}: the name of instance {index} is not in the file")]
     InstanceName { serial: u32, index: u32 },
-    #[error("value {index}: its metric is none of the file's")]
+    #[error("value {index}: its metric is not in the file")]
     ValueMetric { index: u32 },
     #[error("value {index}: its instance is not in the file")]
     ValueInstance { index: u32 },
 }
 
-/// The problems of a file: the first ones, and how many there are.
+/// The first problems of a file, and their total number.
 #[derive(Clone, Debug, Default)]
 pub struct Problems {
     first: Vec<Problem>,
@@ -139,7 +139,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// How many problems are kept.
+    /// Number of problems that are kept.
     const KEPT: usize = 32;
 
     pub(super) fn push(&mut self, problem: Problem) {
@@ -149,12 +149,12 @@ impl Problems {
         }
     }
 
-    /// The first problems.
+    /// Returns the first problems, at most 32.
     pub fn first(&self) -> &[Problem] {
         &self.first
     }
 
-    /// How many there are.
+    /// Returns the total number of problems.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -1,30 +1,29 @@
-//! The process that a file depends on.
+//! Processes that files depend on.
 
 use std::fs;
 
 use super::process_exists;
 
-/// A process that lived when it was looked at first.
+/// A process that existed when it was first seen.
 #[derive(Debug)]
 pub(crate) struct Process {
     id: i32,
-    /// When it was started, in clock ticks since the host was: nothing before the first closer look, and 0 where that is
-    /// not to be seen.
+    /// Start time in clock ticks since boot: `None` before the first check of it, 0 if it cannot be read.
     start: Option<u64>,
-    /// How often it was looked at.
+    /// Number of checks so far.
     looks: u32,
 }
 
-/// Every so many looks it is made sure that the identifier is still that of the same process, which takes longer.
+/// Checks between those of the start time, which tells whether another process has the identifier, and is slow to read.
 const LOOKS: u32 = 64;
 
 impl Process {
-    /// The process with this identifier.
+    /// Returns the process with this identifier, if it exists.
     pub(crate) fn find(id: i32) -> Option<Process> {
         process_exists(id).then(|| Process { id, start: None, looks: id.cast_unsigned() })
     }
 
-    /// Whether it still lives: a process that has got the identifier since does not count.
+    /// Returns whether the process still exists. Another process with the same identifier does not count.
     pub(crate) fn lives(&mut self) -> bool {
         self.looks = self.looks.wrapping_add(1);
         process_exists(self.id) && (!self.looks.is_multiple_of(LOOKS) || self.is_same(start(self.id)))
@@ -36,10 +35,10 @@ impl Process {
     }
 }
 
-/// The start of a process, in clock ticks since that of the host.
+/// Returns the start time of a process, in clock ticks since boot.
 fn start(id: i32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{id}/stat")).ok()?;
-    // The name of the program may hold anything.
+    // The name of the program may contain any character.
     let behind = stat.iter().rposition(|byte| *byte == b')')?;
     str::from_utf8(stat.get(behind + 1..)?).ok()?.split_ascii_whitespace().nth(19)?.parse().ok()
 }
@@ -54,7 +53,7 @@ mod tests {
         let mut process = Process::find(own).unwrap();
         assert!((0..3 * LOOKS).all(|_| process.lives()));
         assert!(process.start.is_some_and(|start| start > 0));
-        // As if the identifier had been that of a process that was started before.
+        // As if an earlier process had had the identifier.
         process.start = process.start.map(|start| start - 1);
         assert!(!(0..LOOKS).all(|_| process.lives()));
         process.start = Some(0);

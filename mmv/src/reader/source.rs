@@ -1,4 +1,4 @@
-//! Bytes from the file system.
+//! Reads bytes from the file system.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -14,35 +14,43 @@ use nix::unistd::Pid;
 use super::{File, Image, Metric, ReadError, check_header};
 use crate::format::{Bytes, Flags, HEADER_LEN, Header, STRING_LEN, VALUE_LEN};
 
-/// The largest file that is read: two million values and more. The directory is open to others,
-/// and a file without contents can claim any size.
+/// Largest file that is read, in bytes: it has room for more than two million values. Other users can write the
+/// directory, and a sparse file can have any size.
 pub const MAX_LEN: u64 = 256 << 20;
 
-/// Values are read together when no more than this many others are between them.
+/// Values of a metric are read together if at most this many other values are between them.
 const GAP: u32 = 128;
 
-/// Memory of a record of each kind, in bytes, with what a collection's tables and the agent keep of it.
+/// Memory per record of each kind, in bytes, including the tables of a collection and the agent.
 const METRIC_COST: usize = 192;
 const VALUE_COST: usize = 40;
-/// Memory of a node of the name space.
+/// Memory per inner node of the name space, in bytes.
 const NODE_COST: usize = 256;
 const INDOM_COST: usize = 224;
 const INSTANCE_COST: usize = 128;
 const LABEL_COST: usize = 768;
 
-/// What is read of a file at once at the beginning of a request: the header, and the values that are near.
+/// Bytes read at the start of a request: the header, and the values if they are that near.
 const FRONT: usize = 4 << 10;
 
-/// A file up to this length is read as a whole. Of a longer one the header comes first.
+/// Longest file that is read in one go, in bytes. The header of a longer one is checked first.
 const WHOLE: u64 = 64 << 10;
 
 impl File {
-    /// Reads a file; the error says why nothing of it can be shown.
+    /// Opens and reads a file.
+    ///
+    /// # Errors
+    /// * [`ReadError::Io`] if the file cannot be opened or read
+    /// * [`ReadError::NotRegular`], or [`ReadError::TooLong`] for more than [`MAX_LEN`] bytes
+    /// * the errors of [`parse`](File::parse)
     pub fn open(path: impl AsRef<Path>) -> Result<File, ReadError> {
         Self::read(&open(path.as_ref())?)
     }
 
-    /// Reads an open file, as [`open`](File::open) does.
+    /// Reads an open file.
+    ///
+    /// # Errors
+    /// The errors of [`open`](File::open).
     pub fn read(file: &fs::File) -> Result<File, ReadError> {
         let mut buffer = Vec::new();
         let (mut read, image) = Self::read_with(file, &file.metadata()?, MAX_LEN, &mut buffer)?;
@@ -50,11 +58,11 @@ impl File {
         Ok(read)
     }
 
-    /// Reads an open file that is described so, for a caller that knows with that what the records of the metrics say:
-    /// they are not in memory then. `buffer` is for the time being.
+    /// Reads an open file whose metadata is known, without keeping the records of the metrics. For callers that need
+    /// only their parsed form. `buffer` is scratch space.
     ///
     /// # Errors
-    /// [`ReadError::TooLong`] when the file holds more than `most` bytes.
+    /// [`ReadError::TooLong`] if the file contains more than `most` bytes, and the errors of [`open`](File::open).
     pub(crate) fn read_lean(
         file: &fs::File,
         metadata: &fs::Metadata,
@@ -67,7 +75,7 @@ impl File {
         Ok(read)
     }
 
-    /// All but the bytes, which are in the buffer unless the file has holes.
+    /// Parses everything. The bytes are in the buffer, or in the returned image if the file has holes.
     fn read_with(
         file: &fs::File,
         metadata: &fs::Metadata,
@@ -87,7 +95,7 @@ impl File {
             check_header(Bytes::new(&header), len)?;
         }
         let image = Image::read(file, metadata, most, buffer)?;
-        // Whoever writes a file in its place changes the generation first.
+        // A process that overwrites a file in place changes the generation number first.
         let now = generations(file)?;
         let parsed = Self::parse_in(image.as_ref().map_or(Bytes::new(buffer), Image::bytes))?;
         match now {
@@ -96,8 +104,7 @@ impl File {
         }
     }
 
-    /// Bytes of memory that the file takes, and those of a collection's tables that are made of it, among them its
-    /// [`nodes`](File::nodes).
+    /// Returns the memory of the file in bytes, including a collection's tables for it with `nodes` inner nodes.
     pub(crate) fn memory(&self, nodes: usize) -> u64 {
         let texts = self.names.capacity() + self.image.memory() + nodes * NODE_COST;
         let instances: usize = self.indoms.iter().map(|indom| indom.instances.capacity()).sum();
@@ -109,7 +116,7 @@ impl File {
         (texts + records) as u64
     }
 
-    /// How many nodes the name space has above the metrics, as far as metrics that are next to each other share them.
+    /// Returns the number of inner nodes of the name space, if adjacent metrics share their common ones.
     pub(crate) fn nodes(&self) -> usize {
         if !self.names.contains(&b'.') {
             return 0;
@@ -124,19 +131,22 @@ impl File {
         nodes.sum()
     }
 
-    /// Bytes of the file that are in memory.
+    /// Returns the number of bytes of the file that are in memory.
     pub(crate) fn data_len(&self) -> u64 {
         self.image.data_len()
     }
 
-    /// Reads values again that are one after the other; the error of a file that has become shorter is that of its end.
+    /// Reads consecutive values again.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file has become shorter, and other errors of reading it.
     pub fn reread_values(&mut self, file: &fs::File, first: u32, count: u32) -> io::Result<()> {
         let count = count.min(self.values.count.saturating_sub(first));
         let at = self.values.record(first, VALUE_LEN);
         self.image.reread(file, at..at + u64::from(count) * VALUE_LEN as u64)
     }
 
-    /// Reads the values of a metric again, and says how many were read: those between two that are near are, too.
+    /// Reads the values of a metric again. Returns how many values were read, with those in gaps between them.
     pub(crate) fn reread_metric(&mut self, file: &fs::File, metric: usize) -> io::Result<u32> {
         let (values, image) = (self.values, &mut self.image);
         let of = self.metrics.get(metric).map_or(&[][..], Metric::values);
@@ -146,7 +156,7 @@ impl File {
             total += range.end - range.start;
             image.reread(file, values.record(range.start, VALUE_LEN)..values.record(range.end, VALUE_LEN))
         };
-        // They are in ascending order.
+        // The values of a metric are in ascending order.
         let all = first.index..last.index + 1;
         if all.len() <= of.len() + GAP as usize {
             read(all)?;
@@ -163,8 +173,8 @@ impl File {
         Ok(total)
     }
 
-    /// Reads the generation numbers as they are now and, when they are near, all values: whether they
-    /// are. `buffer` is for the time being.
+    /// Reads the present generation numbers and, if they are near the header, all values. Returns whether it read the
+    /// values. `buffer` is scratch space.
     pub(crate) fn reread_front(&mut self, file: &fs::File, buffer: &mut Vec<u8>) -> io::Result<((u64, u64), bool)> {
         let at = self.values.at as usize;
         let end = at + self.values.count as usize * VALUE_LEN;
@@ -183,12 +193,15 @@ impl File {
         Ok(((header.g1, header.g2), near))
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn value_count(&self) -> u32 {
         self.values.count
     }
 
-    /// The string at an offset as it is now, up to its NUL; an error when it is not in the file.
+    /// Reads the present string at an offset, up to its NUL, into `buffer`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the string is not in the file, and other errors of reading it.
     pub fn reread_string(&self, file: &fs::File, at: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
         buffer.resize(STRING_LEN, 0);
         file.read_exact_at(buffer, at)?;
@@ -198,12 +211,12 @@ impl File {
     }
 }
 
-/// Opens a file for reading; what is no regular file must not block.
+/// Opens a file for reading, without blocking on a FIFO or device.
 pub(crate) fn open(path: &Path) -> io::Result<fs::File> {
     OpenOptions::new().read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits()).open(path)
 }
 
-/// Whether the header of a file that could not be shown is one of a file that could be.
+/// Returns whether the header of a file that could not be shown is complete now.
 pub(crate) fn peek(file: &fs::File) -> io::Result<bool> {
     let mut bytes = [0; HEADER_LEN];
     let len = read_at(file, &mut bytes, 0)?;
@@ -211,7 +224,7 @@ pub(crate) fn peek(file: &fs::File) -> io::Result<bool> {
     Ok(header.is_some_and(|header| header.magic != [0; 4] && header.g1 != 0 && header.g1 == header.g2))
 }
 
-/// The two generation numbers as they are now.
+/// Returns the two present generation numbers.
 fn generations(file: &fs::File) -> Result<(u64, u64), ReadError> {
     let mut bytes = [0; HEADER_LEN];
     let len = read_at(file, &mut bytes, 0)?;
@@ -234,13 +247,13 @@ pub(super) fn read_at(file: &fs::File, bytes: &mut [u8], at: u64) -> io::Result<
 }
 
 impl Header {
-    /// The process that must live for the file to be valid, if it asks for that.
+    /// Returns the process without which the file is not valid, if it depends on one.
     pub fn owner(&self) -> Option<i32> {
         (self.flags.contains(Flags::PROCESS) && self.process != 0).then_some(self.process)
     }
 }
 
-/// Whether there is a process with this identifier.
+/// Returns whether there is a process with this identifier.
 pub fn process_exists(process: i32) -> bool {
     process > 0 && kill(Pid::from_raw(process), None) != Err(Errno::ESRCH)
 }

@@ -1,4 +1,4 @@
-//! The facade's handles and units in terms of PCP's.
+//! Handles and units of the facade, expressed by those of PCP.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use metrics::{CounterFn, GaugeFn, HistogramFn, Key, Unit};
 use crate::sync::Lock;
 use crate::{Counter, Gauge, Quantiles, Units};
 
-/// The facade tells labels apart by their order.
+/// Sorts the labels of a key, because the facade distinguishes keys by the order of their labels.
 pub(super) fn sorted(key: &Key) -> Key {
     let (name, mut labels) = key.clone().into_parts();
     labels.sort_by(|a, b| (a.key(), a.value()).cmp(&(b.key(), b.value())));
     Key::from_parts(name, labels)
 }
 
-/// The units of PCP for those of the facade. PCP has no bits and no percent.
+/// Returns the PCP units of a facade unit. PCP has no bits and no percent.
 pub(super) fn units(unit: Unit) -> Units {
     match unit {
         Unit::Count => Units::COUNT,
@@ -39,7 +39,7 @@ pub(super) fn units(unit: Unit) -> Units {
 
 pub(super) struct FacadeCounter {
     pub counter: Counter,
-    /// Held while a counter is set, because that is a read and an addition.
+    /// Locked while the counter is set, which is a read and an addition.
     pub setting: Arc<Lock<()>>,
 }
 

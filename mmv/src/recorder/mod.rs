@@ -1,4 +1,4 @@
-//! A recorder for the `metrics` facade: what a program and its libraries count is exported to PCP.
+//! A recorder for the `metrics` facade: exports what a program and its libraries record.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), mmv::Error> {
@@ -9,19 +9,21 @@
 //! # }
 //! ```
 //!
-//! A metric keeps its name, with underscores for what no name in PCP can have. Labels make an
-//! instance domain: `method=GET+status=200` is an instance, which has them as labels too, as long as
-//! the file has room for labels. A metric with and without labels becomes two: the one that comes
-//! second is called `…_labelled` or `…_unlabelled`. Of a histogram there are `count`, `sum`, `p50`,
-//! `p90`, `p95`, `p99`, `p999` and `max`. What is described before it is first used has the
-//! description as help, and the unit as far as PCP has it.
+//! A metric keeps its name, with underscores for characters that PCP does not allow. A metric with labels gets an
+//! instance domain. Its instances are label sets, such as `method=GET+status=200`, and carry the labels while the file
+//! has room for them.
+//!
+//! A name that is used with and without labels becomes two metrics: the second is called `…_labelled` or
+//! `…_unlabelled`. A histogram becomes `count`, `sum`, `p50`, `p90`, `p95`, `p99`, `p999` and `max`. A description
+//! given before the first use becomes the help text, and its unit the metric's units if PCP has it.
 //!
 //! # Limits
 //!
-//! What labels say often comes from requests, and so from strangers. A metric has at most 2,000 label sets, a recorder
-//! at most 10,000 metrics and label sets, and a label set at most 4,096 bytes; [`Recorder::limits`] changes the first two.
-//! Counters and histograms count the label sets beyond in the instance `other` of their metric; gauges leave them out. The
-//! log says so once, and the metric `recorder.left_out` counts how often such a label set was looked up.
+//! Label values often come from requests, and therefore from untrusted clients. A metric has at most 2,000 label sets,
+//! a recorder at most 10,000 metrics and label sets, and a label set at most 4,096 bytes. [`Recorder::limits`] changes
+//! the first two. Counters and histograms count further label sets in the instance `other` of their metric; gauges
+//! ignore them. The log says so once, and the metric `recorder.left_out` counts how often such a label set was looked
+//! up.
 
 mod facade;
 mod state;
@@ -40,51 +42,57 @@ use crate::{Builder, Error, Registry, Units};
 use facade::{FacadeCounter, FacadeGauge, FacadeHistogram, sorted, units};
 use state::{Handles, Place, State};
 
-/// Exports what is recorded through the `metrics` facade.
+/// A recorder that exports the metrics of the `metrics` facade.
 #[derive(Debug)]
 pub struct Recorder {
     registry: Registry,
     limits: Limits,
     state: Arc<Lock<State>>,
-    /// Held while a counter is set.
+    /// Locked while a counter is set to an absolute value.
     setting: Arc<Lock<()>>,
 }
 
-/// Ends the export when dropped.
+/// A guard that ends the export when it is dropped.
 #[derive(Debug)]
 #[must_use = "the export ends when this is dropped"]
 pub struct Exported(Registry);
 
-/// How many label sets there can be.
+/// Limits on the number of label sets.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Label sets of a metric.
+    /// Most label sets of a metric.
     metric: usize,
-    /// Metrics and label sets.
+    /// Most metrics and label sets in all.
     all: usize,
 }
 
-/// What is particular to counters, gauges and histograms.
+/// Differences between counters, gauges and histograms.
 struct Kind<T> {
     handles: fn(&mut State) -> &mut Handles<T>,
     units: Units,
-    /// A handle that does nothing.
+    /// A handle that records nothing.
     nothing: T,
-    /// Whether label sets beyond the limits have a handle together.
+    /// Whether the label sets beyond the limits share a handle.
     shared: bool,
 }
 
 const LIMITS: Limits = Limits { metric: 2_000, all: 10_000 };
 
 impl Recorder {
-    /// A recorder whose metrics are called `mmv.<name>.…`; errors as from [`Registry::new`].
+    /// Creates a recorder whose metrics have names of the form `mmv.<name>.…`.
+    ///
+    /// # Errors
+    /// The errors of [`Registry::new`].
     pub fn new(name: &str) -> Result<Recorder, Error> {
         Self::of(Registry::builder(name))
     }
 
-    /// A recorder with options; errors as from [`Builder::build`].
+    /// Creates a recorder with the options of `builder`.
+    ///
+    /// # Errors
+    /// The errors of [`Builder::build`].
     pub fn of(builder: Builder) -> Result<Recorder, Error> {
-        // Metrics are registered when they are first used, on paths where time may matter.
+        // Metrics are registered at their first use, where time may matter.
         let registry = builder.lazy().build()?;
         let recorder = Recorder { registry, limits: LIMITS, state: Arc::default(), setting: Arc::default() };
         fork::watch(Arc::downgrade(&recorder.state) as _);
@@ -92,20 +100,23 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Sets how many label sets a metric can have, and how many metrics and label sets there can be in all: 2,000 and
-    /// 10,000 without this. A label set of a histogram takes eight values in the file.
+    /// Sets the most label sets of a metric, and the most metrics and label sets in all. The defaults are 2,000 and
+    /// 10,000. A label set of a histogram takes eight values in the file.
     #[must_use]
     pub fn limits(mut self, of_a_metric: usize, in_all: usize) -> Recorder {
         self.limits = Limits { metric: of_a_metric, all: in_all };
         self
     }
 
-    /// The registry, for metrics of one's own beside those of the facade.
+    /// Returns the registry, for metrics besides those of the facade.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Begins to export, and makes this the program's recorder; [`Error::InUse`] when there is one.
+    /// Starts the export, and installs the recorder as the program's global one.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if the program has a global recorder already.
     pub fn install(self) -> Result<Exported, Error> {
         let exported = Exported(self.registry.clone());
         let in_use = |_| Error::InUse { what: "the recorder of the", name: "metrics facade".to_owned() };
@@ -120,8 +131,8 @@ impl Recorder {
         }
     }
 
-    /// The handle of a key: the known one, or a new one, or that of all keys beyond the limits. What cannot be exported is
-    /// logged, and does nothing.
+    /// Returns the handle of a key: the known one, a new one, or the shared one of keys beyond the limits. A metric
+    /// that cannot be exported is logged, and its handle records nothing.
     fn handle<T: Clone>(&self, key: &Key, kind: Kind<T>, new: impl FnOnce(Place<'_>) -> Result<T, Error>) -> T {
         let key = sorted(key);
         let Some(mut state) = self.state.lock() else { return kind.nothing };
@@ -147,18 +158,18 @@ impl Recorder {
         } else if handles.others.len() < MAX_METRICS {
             handles.others.insert(key.name().to_owned(), handle.clone());
         }
-        // The log may be counted through the facade.
+        // Logged while nothing is locked, because a consumer of the log may use the facade.
         drop(state);
         if first {
             let Limits { metric, all } = self.limits;
             tracing::warn!(
                 target: "mmv",
-                "{}: more than {metric} label sets of a metric, or {all} in all: the others are counted together",
+                "{}: over {metric} label sets, or {all} in all: more count as `other`, except for gauges",
                 truncated(key.name(), MAX_TEXT)
             );
         }
         if let (Err(e), Some(last)) = (new, line) {
-            let more = if last { "; more such metrics are not logged" } else { "" };
+            let more = if last { "; further metrics like this are not logged" } else { "" };
             tracing::warn!(target: "mmv", "{} is not exported to PCP: {e}{more}", truncated(key.name(), MAX_TEXT));
         }
         handle
@@ -166,7 +177,7 @@ impl Recorder {
 }
 
 impl Exported {
-    /// The registry, for metrics of one's own beside those of the facade.
+    /// Returns the registry, for metrics besides those of the facade.
     pub fn registry(&self) -> &Registry {
         &self.0
     }
@@ -202,7 +213,7 @@ impl metrics::Recorder for Recorder {
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> metrics::Gauge {
         let nothing = metrics::Gauge::noop();
-        // The last one of the values that many label sets have means nothing.
+        // A gauge shared by many label sets would have a meaningless value.
         let kind = Kind { handles: |state| &mut state.gauges, units: Units::NONE, nothing, shared: false };
         self.handle(key, kind, |place| Ok(metrics::Gauge::from_arc(Arc::new(FacadeGauge(place.handle("")?)))))
     }

@@ -1,4 +1,4 @@
-//! What the facade's keys are in PCP, and how many of them there can be.
+//! The metrics and instances of the facade's keys, and the limits on their number.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -11,30 +11,30 @@ use crate::model::{Label, Subject};
 use crate::names::{MAX_TEXT, sanitize, sanitize_instance, truncated};
 use crate::{Counter, Error, Handle, InDom, Quantiles, Registry, Units, ids};
 
-/// The instance of the label sets beyond the limits. A label set's own name has an equals sign.
+/// Instance of the label sets beyond the limits. Names of other label sets contain an equals sign.
 const OTHER: &str = "other";
-/// Longest name and labels of a key that has an instance of its own, in bytes: the key is kept.
+/// Longest name and labels, in bytes, of a key with its own instance. Such keys are kept in memory.
 const MAX_KEY: usize = 4096;
 /// Most metrics that can be described.
 const MAX_DESCRIPTIONS: usize = 4096;
-/// Most lines in the log about metrics that cannot be exported.
+/// Most log lines about metrics that cannot be exported.
 const MAX_LINES: u32 = 10;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// By the facade's name.
+    /// Units and help texts, by the facade's names.
     descriptions: HashMap<String, (Units, String)>,
-    /// PCP's names for the facade's, without and with labels.
+    /// PCP's names, by the facade's names and whether they have labels.
     names: HashMap<(String, bool), String>,
     used: Names,
-    /// The domains of labels, by PCP's name.
+    /// Instance domains of labels, by PCP's names.
     domains: HashMap<String, Domain>,
     pub counters: Handles<metrics::Counter>,
     pub gauges: Handles<metrics::Gauge>,
     pub histograms: Handles<metrics::Histogram>,
-    /// Counts uses of label sets beyond the limits, once there are some.
+    /// Counts uses of label sets beyond the limits. `None` before the first one.
     left_out: Option<Counter>,
-    /// Lines in the log about metrics that cannot be exported.
+    /// Number of log lines about metrics that cannot be exported.
     lines: u32,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Handles<T> {
     pub known: HashMap<Key, T>,
-    /// Those of the label sets beyond the limits, by the facade's name.
+    /// Shared handles of the label sets beyond the limits, by the facade's names.
     pub others: HashMap<String, T>,
 }
 
@@ -58,11 +58,11 @@ struct Domain {
     names: Names,
 }
 
-/// Where a metric of the facade is in PCP.
+/// The metric and instance of a key.
 pub(super) struct Place<'a> {
     registry: &'a Registry,
     name: String,
-    /// The instance of its labels.
+    /// The instance, for keys with labels.
     instance: Option<(InDom, String)>,
     units: Units,
     help: String,
@@ -70,9 +70,9 @@ pub(super) struct Place<'a> {
 
 pub(super) const QUANTILES: [(f64, &str); 5] =
     [(0.5, ".p50"), (0.9, ".p90"), (0.95, ".p95"), (0.99, ".p99"), (0.999, ".p999")];
-/// How long values count for the quantiles, at least.
+/// Shortest time for which values count for the quantiles.
 const WINDOW: Duration = Duration::from_secs(60);
-/// The smallest value that quantiles tell from 0.
+/// The smallest value that quantiles distinguish from 0.
 const RESOLUTION: f64 = 1e-6;
 
 impl State {
@@ -83,7 +83,7 @@ impl State {
         }
     }
 
-    /// Whether a new key may have a metric or an instance of its own.
+    /// Returns whether a new key may have its own metric or instance.
     pub(super) fn admits(&self, key: &Key, limits: Limits) -> bool {
         let len = key.labels().fold(key.name().len(), |len, label| len + label.key().len() + label.value().len());
         let keys = self.counters.known.len() + self.gauges.known.len() + self.histograms.known.len();
@@ -92,7 +92,7 @@ impl State {
         len <= MAX_KEY && keys < limits.all && !full
     }
 
-    /// Counts a use of a key beyond the limits, and says whether it is the first one.
+    /// Counts a use of a key beyond the limits, and returns whether it is the first one.
     pub(super) fn leave_out(&mut self, registry: &Registry) -> bool {
         let first = self.left_out.is_none();
         if first {
@@ -106,7 +106,7 @@ impl State {
         first
     }
 
-    /// Whether the log is to have another line, and whether it is the last one.
+    /// Returns whether another line may be logged (`Some`), and whether it is the last one.
     pub(super) fn line(&mut self) -> Option<bool> {
         self.lines = self.lines.saturating_add(1);
         (self.lines <= MAX_LINES).then_some(self.lines == MAX_LINES)
@@ -128,7 +128,7 @@ impl State {
         Ok(Place { registry, name, instance, units, help })
     }
 
-    /// A name in PCP, none that another metric has.
+    /// Returns the PCP name of a key's metric, which no other metric has.
     fn name(&mut self, key: &Key) -> String {
         let labelled = key.labels().len() > 0;
         let known = |labelled| self.names.get(&(key.name().to_owned(), labelled));
@@ -139,13 +139,13 @@ impl State {
         if known(!labelled).is_some() {
             name.push_str(if labelled { "_labelled" } else { "_unlabelled" });
         }
-        // Parts of a histogram have an ending each.
+        // Leaves room for the endings of a histogram's parts.
         let name = self.used.unique(&name, key.name(), MAX_TEXT - 8, '_');
         self.names.insert((key.name().to_owned(), labelled), name.clone());
         name
     }
 
-    /// The instance for a set of labels, one that no other set has, or the one of all other sets.
+    /// Returns the instance of a label set, or the shared one of the label sets beyond the limits.
     fn instance(&mut self, registry: &Registry, name: &str, key: &Key, other: bool) -> Result<(InDom, String), Error> {
         if !self.domains.contains_key(name) {
             let indom = registry.indom(name).help("labels of the metric").register()?;
@@ -160,7 +160,7 @@ impl State {
         let labels: Vec<(&str, &str)> = key.labels().map(|label| (label.key(), label.value())).collect();
         let parts: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let instance = names.unique(&sanitize_instance(&parts.join("+")), &parts.join("\0"), MAX_TEXT, '~');
-        // Its name says it all the same when there is no room for labels.
+        // Without room for labels, the instance's name still contains them.
         let label = |(name, value): &(&str, &str)| {
             let name = sanitize(name).replace('.', "_");
             Label::new(Subject::Registry, false, &name, value)
@@ -171,7 +171,7 @@ impl State {
 }
 
 impl Place<'_> {
-    /// The handle of a part of the metric.
+    /// Returns the handle of a part of the metric.
     pub(super) fn handle<H: Handle>(&self, part: &str) -> Result<H, Error> {
         let name = format!("{}{part}", self.name);
         let metric = || self.registry.metric::<H>(&name).units(self.units).help(&self.help);
@@ -195,11 +195,11 @@ impl Place<'_> {
     }
 }
 
-/// Names that are in use.
+/// A set of names in use.
 #[derive(Debug, Default)]
 struct Names {
     used: HashSet<String>,
-    /// How many endings have been tried.
+    /// Number of numeric endings tried so far.
     endings: u64,
 }
 
@@ -208,9 +208,9 @@ impl Names {
         self.used.len()
     }
 
-    /// A name of at most `max` bytes that is not in use yet, for what `text` tells apart: the name itself, or with
-    /// the mark behind it, or with the mark and the text's hash; or with a number behind these, and no number is
-    /// tried twice. All names together thus take fewer tries than there are names and numbers.
+    /// Returns an unused name of at most `max` bytes for the object that `text` identifies, and adds it. Tries the name
+    /// itself, then with `mark` appended, then with `mark` and the hash of `text`, and then with numbers. No number is
+    /// tried twice, so all names together take fewer attempts than there are names and numbers.
     fn unique(&mut self, name: &str, text: &str, max: usize, mark: char) -> String {
         let hash = ids::hash(text);
         let mut endings = ["".to_owned(), mark.to_string(), format!("{mark}{hash:016x}")].into_iter();
@@ -241,7 +241,7 @@ mod tests {
                 let unique = names.unique(&name, &n.to_string(), max, '~');
                 assert!(unique.len() <= max && unique.starts_with(name.get(..1).unwrap()), "{unique}");
             }
-            // Even if the texts have one hash.
+            // Also if all texts have the same hash.
             (0..2000).for_each(|_| assert!(names.unique(&name, "the same", max, '~').len() <= max));
         }
         assert_eq!(names.len(), 12_000);
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn a_name_that_is_made_unique_is_valid() {
         let mut names = Names::default();
-        // The place to cut is behind a dot.
+        // The name is cut behind a dot.
         let name = format!("{}.{}", "a".repeat(229), "b".repeat(20));
         (0..5).for_each(|_| check_metric(&names.unique(&name, "the same", 247, '_')).unwrap());
     }

@@ -1,4 +1,4 @@
-//! What is recorded through the facade is seen in the file, whatever its names.
+//! Metrics recorded through the facade appear in the file, whatever their names are.
 
 use pcp_pdu::print::Print;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use super::state::QUANTILES;
 use super::*;
 use crate::collection::{Collection, Help};
 
-/// Values by metric and instance, and help by metric.
+/// Returns values by metric and instance, and help texts by metric.
 fn seen(dir: &Path) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
     let mut collection = Collection::new("mmv", dir);
     collection.refresh();
@@ -121,7 +121,7 @@ fn names_that_become_the_same_stay_apart() {
         counter!("a_b").increment(2);
         counter!("l", "k" => "a b").increment(3);
         counter!("l", "k" => "a_b").increment(4);
-        // A gauge of the name of a counter is logged and does nothing.
+        // A gauge with the name of a counter is logged, and records nothing.
         gauge!("a_b").set(9.0);
     });
     recorder.registry().flush();
@@ -130,7 +130,7 @@ fn names_that_become_the_same_stay_apart() {
     assert_eq!(values, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
 }
 
-/// Runs something that must end, whatever names it is given.
+/// Runs `work`, which must end in time, whatever names it uses.
 fn ends(work: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel();
     thread::spawn(move || {
@@ -164,7 +164,7 @@ fn names_that_all_become_the_same_take_no_longer_than_others() {
     ends(|| {
         let dir = tempfile::tempdir().unwrap();
         let recorder = recorder(dir.path());
-        // Twelve characters, each of two that become one.
+        // Twelve characters from pairs that become equal.
         let name =
             |n: u32, [a, b]: [char; 2]| (0..12).map(|bit| if n >> bit & 1 == 0 { a } else { b }).collect::<String>();
         with_local_recorder(&recorder, || {
@@ -175,7 +175,7 @@ fn names_that_all_become_the_same_take_no_longer_than_others() {
         });
         recorder.registry().flush();
         let (values, _) = seen(dir.path());
-        // The file holds no more metrics than these.
+        // The file has room for no more metrics.
         assert_eq!(values.len(), 1500 + 1022);
         assert!(values.values().all(|value| value == "1"));
     });
@@ -193,7 +193,7 @@ fn label_sets_beyond_the_limits_are_counted_together() {
             histogram!("latency", "user" => user.to_string()).record(1.0);
             gauge!("open", "user" => user.to_string()).set(f64::from(user));
         }
-        // A label set that was there before the others goes on.
+        // A label set from before the limit was reached still counts.
         counter!("requests", "user" => "1").increment(1);
     });
     recorder.registry().flush();

@@ -1,11 +1,11 @@
-//! Several registrations, one file.
+//! A guard that puts off writing the file.
 
 use std::sync::Arc;
 
 use super::Inner;
 
-/// While this guard of [`Registry::batch`](crate::Registry::batch) lives, registrations don't write
-/// the file; its drop does, once. Their handles work from the beginning.
+/// A guard of [`Registry::batch`](crate::Registry::batch). While it lives, registrations do not write the file;
+/// dropping it writes the file once. Handles work before that.
 #[derive(Debug)]
 #[must_use = "the registrations are published when this is dropped"]
 pub struct Batch<'a> {

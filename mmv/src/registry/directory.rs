@@ -1,7 +1,7 @@
 //! The directory that registries share with those of other users, who may put anything there at any time.
 //!
-//! It is opened once for each change of a file, so that all of that happens in one directory, whatever its path leads to
-//! meanwhile. Nothing in it is followed, waited for, or read beyond what a registry would have written.
+//! It is opened once for each change of a file, so the whole change happens in one directory, even if its path is
+//! replaced meanwhile. No entry is followed, waited for, or read beyond the length that a registry would have written.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -25,24 +25,24 @@ use crate::format::{Bytes, HEADER_LEN, Header, MAGIC};
 use crate::names::truncated;
 use crate::reader::process_exists;
 
-/// A directory that is open.
+/// An open directory.
 pub(super) struct Directory(OwnedFd);
 
-/// Everybody may read a file, and its owner write it.
+/// All users may read a file, and its owner may write it.
 const MODE: u32 = 0o644;
-/// Most names that are looked at: more than there are honest ones, and few enough to take some milliseconds.
+/// The most names that are read: more than honest applications have, and few enough to take some milliseconds.
 const MOST_NAMES: usize = 4096;
-/// Tries to find a free temporary name: whoever takes all of them is not waited for.
+/// Attempts to find a free temporary name. A user may have taken all of them.
 const TRIES: u32 = 16;
 
-/// The directory itself, which need not be readable.
+/// Opens the directory itself, which need not be readable.
 #[cfg(target_os = "linux")]
 const HANDLE: OFlag = OFlag::O_PATH;
 #[cfg(not(target_os = "linux"))]
 const HANDLE: OFlag = OFlag::O_RDONLY;
 
 impl Directory {
-    /// Opens a directory. A symbolic link at the end of the path is followed, but for root only one of root's own.
+    /// Opens a directory. A symbolic link at the end of the path is followed; for root, only if root owns the link.
     pub(super) fn open(path: &Path) -> io::Result<Directory> {
         let flags = HANDLE | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         match openat(AT_FDCWD, path, flags, Mode::empty()) {
@@ -61,7 +61,7 @@ impl Directory {
         if geteuid().is_root() && stat.st_uid != 0 {
             return Err(Errno::EPERM.into());
         }
-        // Where this very link leads to, even if there is another one by now.
+        // The target of the opened link, even if another link has replaced it.
         let target = readlinkat(&link, "")?;
         let target = path.parent().unwrap_or(Path::new("")).join(target);
         Ok(Directory(openat(AT_FDCWD, &target, flags, Mode::empty())?))
@@ -75,14 +75,14 @@ impl Directory {
         Ok(Directory(openat(AT_FDCWD, path, flags & !OFlag::O_NOFOLLOW, Mode::empty())?))
     }
 
-    /// A new file that only this process writes, under a name that agents skip and no other registry uses, in this
-    /// process or another, and that is not too long where the file's own is not.
+    /// Creates a file for writing, with a temporary name. Agents skip such names, and no other registry uses this one,
+    /// in this process or another. The name is short enough if the file's own name is.
     pub(super) fn create(&self, name: &str) -> io::Result<(String, File)> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mut result = Err(Errno::EEXIST);
         for attempt in 0..TRIES {
-            // Names that others expect may be taken, whoever did that.
+            // A predictable name may be taken, on purpose too.
             let number = if attempt == 0 { COUNT.fetch_add(1, Relaxed) } else { now_nanos() };
             let temporary = format!("{}{}.{number}", temporary_start(name), Process::own());
             result = openat(&self.0, &*temporary, flags, Mode::from_bits_truncate(MODE)).map(|file| (temporary, file));
@@ -91,7 +91,7 @@ impl Directory {
             }
         }
         let (temporary, file) = result.map(|(name, file)| (name, File::from(file)))?;
-        // Readers are other users, whatever the process hides from them otherwise.
+        // Readers are other users, whatever the umask of the process is.
         let set_mode = || {
             let right = file.metadata()?.mode() & 0o777 == MODE;
             if right { Ok(()) } else { file.set_permissions(Permissions::from_mode(MODE)) }
@@ -103,7 +103,7 @@ impl Directory {
         Ok((temporary, file))
     }
 
-    /// Opens a regular file, and nothing else, without waiting.
+    /// Opens a regular file, and nothing else, without blocking.
     pub(super) fn read(&self, name: &str) -> io::Result<File> {
         self.open_regular(name)
     }
@@ -114,12 +114,12 @@ impl Directory {
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
 
-    /// Gives a file another name, in place of whatever has that one.
+    /// Renames a file, and replaces an existing file of the new name.
     pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(renameat(&self.0, from, &self.0, to)?)
     }
 
-    /// Gives a file another name that nothing has.
+    /// Renames a file. Fails if the new name exists.
     pub(super) fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
         linkat(&self.0, from, &self.0, to, LinkatFlags::empty())?;
         self.remove(from);
@@ -130,19 +130,19 @@ impl Directory {
         _ = unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir);
     }
 
-    /// Whether a name leads to a file; nothing when it leads to none.
+    /// Returns whether a name leads to `file`, or `None` if the name does not exist.
     pub(super) fn leads_to(&self, name: &str, file: &File) -> Option<bool> {
         let named = fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
         let own = fstat(file).ok()?;
         Some((named.st_dev, named.st_ino) == (own.st_dev, own.st_ino))
     }
 
-    /// Whether a name leads to a regular file of this user.
+    /// Returns whether a name leads to a regular file of this user.
     pub(super) fn is_own(&self, name: &str) -> bool {
         self.read(name).and_then(|file| file.metadata()).is_ok_and(|file| file.uid() == geteuid().as_raw())
     }
 
-    /// The headers of the regular files, as far as these are headers, but for those of a name.
+    /// Returns the headers of all regular files, except for hidden ones and the file named `but`.
     pub(super) fn headers(&self, but: &str) -> Vec<Header> {
         let mut headers = Vec::new();
         self.each_name(|name, ty| {
@@ -154,7 +154,7 @@ impl Directory {
         headers
     }
 
-    /// The names for which something can be done.
+    /// Returns the names that `wanted` selects.
     pub(super) fn names(&self, wanted: impl Fn(&str) -> bool) -> Vec<String> {
         let mut names = Vec::new();
         self.each_name(|name, _| names.extend(name.to_str().ok().filter(|name| wanted(name)).map(str::to_owned)));
@@ -168,17 +168,17 @@ impl Directory {
     }
 }
 
-/// A process, as temporary names have it: processes of different containers have the same numbers.
+/// A process, as temporary names contain it. Processes in different PID namespaces can have the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Process {
     number: u32,
-    /// The name space of the number.
+    /// Inode of the PID namespace.
     space: u64,
 }
 
 impl Process {
     pub(super) fn own() -> Process {
-        // Threads of one process store the same values, the number last.
+        // Threads may race: they store the same values, and the number last.
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         static SPACE: AtomicU64 = AtomicU64::new(0);
         let number = std::process::id();
@@ -189,13 +189,13 @@ impl Process {
         Process { number, space: SPACE.load(Relaxed) }
     }
 
-    /// The process of what is displayed as `number.space`.
+    /// Parses the text `number.space`.
     pub(super) fn parse(text: &str) -> Option<Process> {
         let (number, space) = text.split_once('.')?;
         Some(Process { number: digits(number)?, space: digits(space)? })
     }
 
-    /// Whether it is known that there is no such process any more.
+    /// Returns whether the process has certainly ended.
     pub(super) fn is_gone(self) -> bool {
         self.space == Self::own().space && !process_exists(self.number.cast_signed())
     }
@@ -207,17 +207,17 @@ impl fmt::Display for Process {
     }
 }
 
-/// The number of a text that has digits only.
+/// Parses a number of ASCII digits only.
 pub(super) fn digits<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// What all temporary names of a registry's file begin with, before the process and a number.
+/// Returns the beginning of all temporary names of a registry's file, which a process and a number follow.
 pub(super) fn temporary_start(name: &str) -> String {
     format!(".{}.", truncated(name, 200))
 }
 
-/// The header of a file of mmv(5).
+/// Returns the header of an mmv(5) file.
 pub(super) fn header(file: &File) -> Option<Header> {
     let mut bytes = [0; HEADER_LEN];
     file.read_exact_at(&mut bytes, 0).ok()?;

@@ -1,4 +1,4 @@
-//! What is brought to the file from time to time.
+//! Periodic flushes.
 
 use std::io;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::handle::{Output, Quantiles};
 const EVERY_SECOND: Duration = Duration::from_secs(1);
 
 impl Inner {
-    /// Flushes, and publishes what was registered lazily, or could not be published before, or was removed by others. What
-    /// fails again and again is tried at ever longer intervals, unless it is to be tried `now`.
+    /// Flushes values, and publishes lazy registrations, earlier failures to publish, and files that were removed.
+    /// After failures, the next attempt is made after an ever longer pause, unless `now` is set.
     pub(super) fn flush(&self, now: bool) {
         self.flush_values();
         let Some(mut state) = self.lock() else { return };
@@ -25,11 +25,11 @@ impl Inner {
         drop(state);
         self.log(error);
         if let Some(e) = not_copied {
-            tracing::warn!(target: "mmv", "{}: values are not exported to PCP: {e}", self.options.name);
+            tracing::warn!(target: "mmv", "{}: readers see old values, as writing failed: {e}", self.options.name);
         }
     }
 
-    /// Flushes, and publishes what was registered lazily, for the last time.
+    /// Flushes and publishes for the last time.
     pub(super) fn flush_last(&self) {
         self.flush_values();
         let error = self.lock().and_then(|mut state| {
@@ -51,13 +51,13 @@ impl Inner {
             (state.shared.flushes(), matches!(state.phase, Phase::Exporting(_)) && !state.exports());
         drop(state);
         flushes.iter().for_each(|what| what.flush());
-        // A parent's quantiles are not those of its child.
+        // A child does not flush quantiles to the file of its parent.
         if !parents {
             self.distributions.flush();
         }
     }
 
-    /// Adds a distribution, whose quantiles are flushed.
+    /// Adds a distribution, whose quantiles each flush computes.
     pub(crate) fn add_distribution(self: &Arc<Self>, period: Duration, resolution: f64, output: Output) -> Quantiles {
         let quantiles = self.distributions.add(period, resolution, output);
         let no_thread = self.lock().and_then(|mut state| self.ensure_thread(&mut state));
@@ -65,15 +65,15 @@ impl Inner {
         quantiles
     }
 
-    /// Starts the thread that flushes, when there is something to flush for it. An error is to be
-    /// [logged](Inner::log_no_thread) when nothing is locked.
+    /// Starts the flush thread if there is something to flush. Returns an error that the caller must
+    /// [log](Inner::log_no_thread) once nothing is locked.
     #[must_use]
     pub(super) fn ensure_thread(self: &Arc<Self>, state: &mut State) -> Option<io::Error> {
         let period = self.options.flush_every.unwrap_or(EVERY_SECOND);
         let Phase::Exporting(published) = &state.phase else { return None };
         let flushes = || state.shared.has_flushes() || !self.distributions.is_empty();
         let needed = self.options.lazy || self.options.flush_every.is_some() || published.is_copied() || flushes();
-        // A child that was forked has none of its parent's threads.
+        // A forked child has none of its parent's threads.
         let running = || state.thread.as_ref().is_some_and(|(owner, _)| *owner == process());
         if !needed || period.is_zero() || running() || !state.exports() {
             return None;
@@ -96,7 +96,7 @@ impl Inner {
 
     pub(super) fn log_no_thread(&self, error: Option<io::Error>) {
         if let Some(e) = error {
-            tracing::warn!(target: "mmv", "{}: no thread for flushing: {e}", self.options.name);
+            tracing::warn!(target: "mmv", "{}: some values are not exported: no flush thread: {e}", self.options.name);
         }
     }
 }

@@ -9,9 +9,10 @@ use super::Registry;
 use crate::Error;
 use crate::handle::{Buckets, Counter, Gauge, Output, Quantiles};
 
-/// A distribution about to be registered.
+/// Builder of a distribution.
 ///
-/// Under its name there are `count`, `sum` and, over an instance domain, `bucket` or `quantile`.
+/// The name of the distribution becomes a node with the metrics `count`, `sum` and, over an instance domain, `bucket`
+/// or `quantile`.
 #[derive(Debug)]
 #[must_use = "a histogram exists once its buckets or quantiles are registered"]
 pub struct HistogramBuilder {
@@ -35,34 +36,38 @@ impl HistogramBuilder {
         }
     }
 
-    /// One line of help.
+    /// Sets the one-line help text.
     pub fn help(mut self, line: &str) -> Self {
         line.clone_into(&mut self.help);
         self
     }
 
-    /// Dimension and scale of the values; seconds without this.
+    /// Sets the dimension and scale of the values; the default is seconds.
     pub fn units(mut self, units: Units) -> Self {
         self.units = units;
         self
     }
 
-    /// How long values count for the quantiles: at least this long, at most twice as long. A minute
-    /// without this.
+    /// Sets how long values count for the quantiles: at least this long, at most twice as long. The default is a
+    /// minute.
     pub fn window(mut self, window: Duration) -> Self {
         self.window = window;
         self
     }
 
-    /// The smallest value that quantiles tell from 0; one millionth without this.
+    /// Sets the smallest value that quantiles distinguish from 0; the default is 0.000001.
     pub fn resolution(mut self, resolution: f64) -> Self {
         self.resolution = resolution;
         self
     }
 
-    /// Registers counts of values in buckets with these ascending upper boundaries, and of those
-    /// above. A bucket counts the values above the boundary before it, up to and with its own.
-    /// [`Error::Histogram`] when they do not ascend, and the errors of
+    /// Registers a distribution as counts of values in buckets, with ascending upper boundaries.
+    ///
+    /// A bucket counts values above the previous boundary, up to and including its own. A last bucket, `inf`, counts
+    /// the values above all boundaries.
+    ///
+    /// # Errors
+    /// [`Error::Histogram`] if the boundaries are not finite or do not ascend, and the errors of
     /// [`MetricBuilder::register`](crate::MetricBuilder::register).
     pub fn buckets(self, bounds: &[f64]) -> Result<Buckets, Error> {
         if !bounds.is_sorted_by(|a, b| a < b) || bounds.iter().any(|b| !b.is_finite()) {
@@ -82,8 +87,11 @@ impl HistogramBuilder {
         })
     }
 
-    /// Registers quantiles between 0 and 1, for instance 0.5 for the median, and the maximum; errors as
-    /// from [`buckets`](HistogramBuilder::buckets).
+    /// Registers a distribution as quantiles, and the maximum. Quantiles ascend between 0 and 1; 0.5 is the median.
+    ///
+    /// # Errors
+    /// [`Error::Histogram`] if the quantiles do not ascend or are not in 0 to 1, or the resolution is not positive.
+    /// Otherwise the errors of [`MetricBuilder::register`](crate::MetricBuilder::register).
     pub fn quantiles(self, quantiles: &[f64]) -> Result<Quantiles, Error> {
         if !quantiles.is_sorted_by(|a, b| a < b) || quantiles.iter().any(|q| !(0.0..=1.0).contains(q)) {
             return Err(self.error("quantiles must ascend between 0 and 1"));

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::handle::Handle;
 use crate::model::{Label, Model, Subject};
 
-/// An instance domain about to be registered (`mmv_stats_add_indom(3)`).
+/// Builder of an instance domain (`mmv_stats_add_indom(3)`).
 #[derive(Debug)]
 #[must_use = "an instance domain exists once it is registered"]
 pub struct InDomBuilder<'n> {
@@ -30,48 +30,53 @@ impl<'n> InDomBuilder<'n> {
         InDomBuilder { inner, name, serial: None, help: [""; 2], instances: Vec::new(), labels: Vec::new() }
     }
 
-    /// Its number, 1 to 2047. Without this it follows from the name.
+    /// Sets the serial number, 1 to 2047. The default is derived from the name.
     pub fn serial(mut self, serial: u32) -> Self {
         self.serial = Some(serial);
         self
     }
 
-    /// One line of help.
+    /// Sets the one-line help text.
     pub fn help(mut self, line: &'n str) -> Self {
         self.help[0] = line;
         self
     }
 
-    /// The whole help text.
+    /// Sets the full help text.
     pub fn long_help(mut self, text: &'n str) -> Self {
         self.help[1] = text;
         self
     }
 
-    /// Instances that there are from the beginning; their identifiers follow from their names.
+    /// Adds instances. Their identifiers are derived from their names.
     pub fn instances(mut self, names: impl IntoIterator<Item = &'n str>) -> Self {
         self.instances.extend(names.into_iter().map(|name| (name, None)));
         self
     }
 
-    /// Instances that there are from the beginning, with their identifiers.
+    /// Adds instances with explicit identifiers, 0 to 2147483647.
     pub fn numbered(mut self, instances: impl IntoIterator<Item = (u32, &'n str)>) -> Self {
         self.instances.extend(instances.into_iter().map(|(id, name)| (name, Some(id))));
         self
     }
 
-    /// Labels the domain (`mmv_stats_add_indom_label(3)`).
+    /// Adds a label to the domain (`mmv_stats_add_indom_label(3)`).
     pub fn label(mut self, name: &str, value: impl Serialize) -> Self {
-        // The number of the domain is not known yet.
+        // The domain's number is not known yet: `add_labels` sets the subject.
         self.labels.push(Label::new(Subject::Registry, false, name, value));
         self
     }
 
     /// Registers the domain.
     ///
-    /// [`Error::InUse`] for its name or number, [`Error::Range`] for its number or after 2,047 domains,
-    /// [`Error::TooLong`] for its help, and the errors of [`InDom::add`] and
-    /// [`Registry::label`](crate::Registry::label).
+    /// If adding an instance fails, the domain stays registered with the instances before it.
+    ///
+    /// # Errors
+    /// * [`Error::InUse`] for the name or serial number of another domain
+    /// * [`Error::Range`] for a serial number outside of 1 to 2047, or after 2,047 domains
+    /// * [`Error::Name`] for help text with a NUL byte, [`Error::TooLong`] for help text over 255 bytes
+    /// * the errors of [`InDom::add_numbered`] for its instances and of [`Registry::label`](crate::Registry::label) for
+    ///   its labels
     pub fn register(self) -> Result<InDom, Error> {
         let InDomBuilder { inner, name, serial, help: [short, long], instances, labels } = self;
         let labels = all(labels)?;
@@ -88,7 +93,7 @@ impl<'n> InDomBuilder<'n> {
     }
 }
 
-/// A registered instance domain: the things that metrics have a value for each of.
+/// A registered instance domain. A metric over it has a value for each of its instances.
 #[derive(Clone, Debug)]
 pub struct InDom {
     inner: Arc<Inner>,
@@ -96,29 +101,37 @@ pub struct InDom {
 }
 
 impl InDom {
-    /// Adds an instance, and a value for it to every metric over the domain
-    /// (`mmv_stats_add_instance(3)`). Its identifier follows from its name.
+    /// Adds an instance, and a value for it to every metric over the domain (`mmv_stats_add_instance(3)`). The
+    /// identifier is derived from the name.
     ///
-    /// [`Error::Name`] for a name that is empty, begins with a space or has control characters, [`Error::TooLong`]
-    /// for more than 255 bytes, [`Error::InUse`] for one that there is.
+    /// # Errors
+    /// * [`Error::Name`] for a name that is empty, begins with a space or has control characters
+    /// * [`Error::TooLong`] for a name over 255 bytes, [`Error::InUse`] for the name of another instance
+    /// * [`Error::Io`] if there is no memory for the values
+    /// * [`Error::Forked`] in a child that was forked during a registration by another thread
     pub fn add(&self, instance: &str) -> Result<(), Error> {
         self.change(|state| state.model.add_instance(self.index, instance, None).map(drop))
     }
 
-    /// Adds an instance with an identifier, 0 to 2147483647; errors as from [`InDom::add`], and [`Error::Range`].
+    /// Adds an instance with an explicit identifier, 0 to 2147483647.
+    ///
+    /// # Errors
+    /// [`Error::Range`] for a larger identifier, [`Error::InUse`] for that of another instance, and the errors of
+    /// [`InDom::add`].
     pub fn add_numbered(&self, id: u32, instance: &str) -> Result<(), Error> {
         self.change(|state| state.model.add_instance(self.index, instance, Some(id)).map(drop))
     }
 
-    /// Labels an instance, which is added if there is none of the name
-    /// (`mmv_stats_add_instance_label(3)`); errors as from [`Registry::label`](crate::Registry::label) and
-    /// [`InDom::add`].
+    /// Adds a label to an instance (`mmv_stats_add_instance_label(3)`). An instance that does not exist is added.
+    ///
+    /// # Errors
+    /// The errors of [`Registry::label`](crate::Registry::label) and [`InDom::add`].
     pub fn label_instance(&self, instance: &str, name: &str, value: impl Serialize) -> Result<(), Error> {
         self.label_instance_all(instance, vec![Label::new(Subject::Registry, false, name, value)])
     }
 
-    /// As [`InDom::label_instance`] with several labels, all of them or none. PCP's agent shows only the
-    /// first of those that share a place in the file.
+    /// Adds several labels to an instance, or none of them after an error. PCP's agent shows only the first of several
+    /// labels that share a record of the file.
     pub(crate) fn label_instance_all(&self, instance: &str, labels: Vec<Result<Label, Error>>) -> Result<(), Error> {
         let labels = all(labels)?;
         let label = |state: &mut State| {
@@ -137,13 +150,13 @@ impl InDom {
         self.inner.change(|model| model.indom(self.index).values(), change, |_, ()| ())
     }
 
-    /// The names of the instances.
+    /// Returns the names of the instances.
     pub fn names(&self) -> Vec<String> {
         let names = |model: &Model| model.indom(self.index).instances().map(|(name, _)| name.to_owned()).collect();
         self.inner.lock().map(|state| names(&state.model)).unwrap_or_default()
     }
 
-    /// The name under which it was registered.
+    /// Returns the name of the domain, which is not part of the file.
     pub fn name(&self) -> String {
         self.inner.lock().map(|state| state.model.indom_name(self.index).to_owned()).unwrap_or_default()
     }
@@ -159,7 +172,7 @@ impl InDom {
 
 /// A metric with a value for each instance of a domain.
 ///
-/// Looking an instance up costs a lock and a hash: keep the handles of what is updated often.
+/// Finding an instance costs a lock and a hash: keep the handles of instances that are updated often.
 pub struct Family<H> {
     inner: Arc<Inner>,
     metric: usize,
@@ -172,8 +185,10 @@ impl<H: Handle> Family<H> {
         Family { inner, metric, indom, handle: PhantomData }
     }
 
-    /// The handle for an instance, which is added to the domain if there is none of the name; errors as
-    /// from [`InDom::add`]. The only writer of a value can be had once, and is [`Error::InUse`] then.
+    /// Returns the handle for an instance. An instance that does not exist is added to the domain.
+    ///
+    /// # Errors
+    /// The errors of [`InDom::add`], and [`Error::InUse`] for a second handle of a value with a single writer.
     pub fn instance(&self, name: &str) -> Result<H, Error> {
         let state = self.inner.lock().ok_or(Error::TORN)?;
         let is_new = state.model.indom(self.indom).instance(name).is_none();
@@ -181,7 +196,7 @@ impl<H: Handle> Family<H> {
         if is_new {
             let indom = InDom { inner: Arc::clone(&self.inner), index: self.indom };
             match indom.add(name) {
-                // Another thread was faster.
+                // Another thread has added it meanwhile.
                 Ok(()) | Err(Error::InUse { .. }) => {}
                 Err(e) => return Err(e),
             }
@@ -189,7 +204,7 @@ impl<H: Handle> Family<H> {
         self.find(name).unwrap_or_else(|| Err(Error::InUse { what: "instance", name: name.to_owned() }))
     }
 
-    /// The handle for an instance, if there is one of the name.
+    /// Returns the handle for an instance, or `None` if the instance does not exist, or its single writer has a handle.
     pub fn get(&self, name: &str) -> Option<H> {
         self.find(name)?.ok()
     }

@@ -1,4 +1,4 @@
-//! The state of a registry and how it changes.
+//! State of a registry, and its changes.
 
 use std::fmt;
 use std::io;
@@ -22,7 +22,7 @@ use crate::model::{Kind, Model};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Held, Lock};
 
-/// The fewest values that get addresses at a time: about what a page holds.
+/// The fewest values that get value slots at a time: about as many as fit in a page.
 const LEAST_VALUES: usize = 120;
 
 pub(crate) struct Inner {
@@ -30,7 +30,7 @@ pub(crate) struct Inner {
     pub(super) gate: Arc<Gate>,
     pub(super) texts: Arc<Texts>,
     pub(super) distributions: Arc<Distributions>,
-    /// The process that made it, and when.
+    /// The process that created the registry, and the generation number of that moment.
     pub(super) process: i32,
     pub(super) made: u64,
     state: Lock<State>,
@@ -40,31 +40,31 @@ pub(crate) struct State {
     pub model: Model,
     pub chunks: Vec<Chunk>,
     pub phase: Phase,
-    /// The file, from the start to the stop.
+    /// Reserves the file for this registry, from the start to the stop.
     pub(super) claim: Option<Claim>,
-    /// The name of the file.
+    /// Name of the file.
     pub file: String,
-    /// Items that metrics of this name had in the file of an earlier process.
+    /// Items of metrics in the file of an earlier process, by name.
     pub before: HashMap<Box<str>, u16>,
     pub cluster: u16,
-    /// How many batches are open.
+    /// Number of open batches.
     pub batches: usize,
-    /// Whether the file lacks something that was registered.
+    /// Whether the file lacks a registration.
     pub stale: bool,
-    /// Whether the log says already that the file cannot be written.
+    /// Whether the log already says that the file cannot be written.
     pub warned: bool,
-    /// Whether the log says already that values cannot be written.
+    /// Whether the log already says that values cannot be written.
     pub warned_of_copy: bool,
-    /// Whether the log says already that there is no thread.
+    /// Whether the log already says that there is no thread.
     pub warned_of_thread: bool,
-    /// Until when writing the file is not tried again by itself, and how long that was put off.
+    /// Earliest time of the next automatic attempt to write the file, and the length of that pause.
     pub rest: Option<(Instant, Duration)>,
     pub shared: Shared,
-    /// What flushes, and the process in which it does.
+    /// The flush thread, and the process that it belongs to.
     pub thread: Option<(i32, Thread)>,
-    /// Number of each text, by its value.
+    /// Index of each text, by value.
     texts: HashMap<usize, usize>,
-    /// Values that have their only handle.
+    /// Values whose single handle has been created.
     taken: HashSet<usize>,
 }
 
@@ -109,13 +109,13 @@ impl Inner {
         inner
     }
 
-    /// Nothing in a [torn](fork::is_torn) child, if the state was locked.
+    /// Locks the state. Returns `None` in a [torn](fork::is_torn) child, if the state was locked at the fork.
     pub(crate) fn lock(&self) -> Option<Held<'_, State>> {
         self.state.lock()
     }
 
-    /// Changes the model, gives new values addresses, does what comes `then`, and sees that the file
-    /// follows. It `needs` so many values: if there is no memory for them, nothing changes.
+    /// Changes the model, allocates value slots for new values, calls `then`, and updates the file. `needs` returns the
+    /// number of values that the change adds: without memory for them, nothing changes.
     pub(crate) fn change<T, U>(
         self: &Arc<Self>,
         needs: impl FnOnce(&Model) -> usize,
@@ -129,7 +129,7 @@ impl Inner {
             self.extend(&mut state, values + needed).map_err(no_memory)?;
         }
         let changed = change(&mut state);
-        // Also what a change that failed in the end has added needs its place.
+        // A change that failed halfway may have added values, which need slots too.
         self.settle(&mut state, values, texts)?;
         state.stale = true;
         let result = then(&mut state, changed?);
@@ -142,7 +142,7 @@ impl Inner {
         Ok(result)
     }
 
-    /// Gives values from `first` on their addresses.
+    /// Allocates value slots for the values from `first` on.
     fn settle(&self, state: &mut State, first: usize, texts: usize) -> Result<(), Error> {
         let values = state.model.values().len();
         if values == first {
@@ -158,11 +158,11 @@ impl Inner {
         Ok(())
     }
 
-    /// Sees that there are addresses for so many values.
+    /// Ensures that there are slots for `values` values.
     fn extend(&self, state: &mut State, values: usize) -> io::Result<()> {
         let capacity = state.capacity();
         if values > capacity {
-            // What is left over at the start is given up; later it takes room in the file.
+            // Slots left over at the start are given up; later ones take room in the file.
             let least = if matches!(state.phase, Phase::Idle) { 32 * LEAST_VALUES } else { LEAST_VALUES };
             let more = (values - capacity).max(capacity / 2).max(least);
             let chunk = Chunk::new(capacity, more, Arc::clone(&self.gate), check_size)?;
@@ -185,7 +185,7 @@ impl Inner {
         }
     }
 
-    /// The handle of a value.
+    /// Creates the handle of a value.
     pub(crate) fn seat<H: Handle>(&self, state: &mut State, value: usize) -> Result<H, Error> {
         if H::UNIQUE && !state.taken.insert(value) {
             return Err(Error::InUse { what: "the only writer of value", name: value.to_string() });
@@ -205,7 +205,7 @@ impl Inner {
         Ok(H::seated(seat))
     }
 
-    /// Another handle of a metric without instances.
+    /// Returns another handle of a metric without instances.
     pub(super) fn find<H: Handle>(&self, name: &str) -> Option<H> {
         let mut state = self.lock()?;
         let (index, metric) = state.model.find_metric(name)?;
@@ -242,12 +242,12 @@ fn no_memory(source: io::Error) -> Error {
 }
 
 impl State {
-    /// How many values have addresses.
+    /// Returns the number of values that have slots.
     pub(crate) fn capacity(&self) -> usize {
         self.chunks.last().map_or(0, |chunk| chunk.range().end)
     }
 
-    /// The values that have handles, and maybe others.
+    /// Returns the ranges of values that may have handles.
     pub(crate) fn seated(&self) -> Vec<Range<usize>> {
         self.chunks.iter().map(Chunk::slotted).collect()
     }

@@ -13,7 +13,7 @@ use crate::format::{Flags, MAX_LABELS};
 use crate::handle::Handle;
 use crate::model::{Label, Metric, Model, Subject};
 
-/// A metric about to be registered (`mmv_stats_add_metric(3)`).
+/// Builder of a metric (`mmv_stats_add_metric(3)`).
 #[must_use = "a metric exists once it is registered"]
 pub struct MetricBuilder<'n, H> {
     inner: &'n Arc<Inner>,
@@ -40,57 +40,63 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
         }
     }
 
-    /// One line of help.
+    /// Sets the one-line help text.
     pub fn help(mut self, line: &'n str) -> Self {
         self.help[0] = line;
         self
     }
 
-    /// The whole help text.
+    /// Sets the full help text.
     pub fn long_help(mut self, text: &'n str) -> Self {
         self.help[1] = text;
         self
     }
 
-    /// Dimension and scale of the values.
+    /// Sets the dimension and scale of the values.
     pub fn units(mut self, units: Units) -> Self {
         self.units = units;
         self
     }
 
-    /// Semantics of the values, when the handle's own are not right.
+    /// Sets the semantics of the values, instead of the handle's default.
     pub fn semantics(mut self, semantics: Semantics) -> Self {
         self.semantics = semantics;
         self
     }
 
-    /// The item, 0 to 1023, of the metric's identifier. Without this it follows from the name.
+    /// Sets the item of the metric's identifier, 0 to 1023. The default is derived from the name.
     pub fn item(mut self, item: u16) -> Self {
         self.item = Some(item);
         self
     }
 
-    /// Labels the metric (`mmv_stats_add_metric_label(3)`).
+    /// Adds a label to the metric (`mmv_stats_add_metric_label(3)`).
     pub fn label(self, name: &str, value: impl Serialize) -> Self {
         self.add_label(false, name, value)
     }
 
-    /// Labels the metric with something that does not identify it.
+    /// Adds an optional label to the metric: one that does not identify it (`mmv_stats_add_metric_label(3)`).
     pub fn note(self, name: &str, value: impl Serialize) -> Self {
         self.add_label(true, name, value)
     }
 
     fn add_label(mut self, optional: bool, name: &str, value: impl Serialize) -> Self {
-        // The number of the metric is not known yet.
+        // The metric's number is not known yet: `add_labels` sets the subject.
         self.labels.push(Label::new(Subject::Registry, optional, name, value));
         self
     }
 
-    /// Registers a metric with one value.
+    /// Registers a metric with one value. After an error there is no such metric, and it can be registered again.
     ///
-    /// [`Error::Name`], [`Error::TooLong`], [`Error::InUse`], [`Error::Leaf`] and [`Error::TooManyMetrics`] for its
-    /// name, help and place in the name space, [`Error::Range`] and [`Error::InUse`] for its item, and the errors of
-    /// [`Registry::label`](crate::Registry::label). What was refused is not there, and can be registered otherwise.
+    /// # Errors
+    /// * [`Error::Name`] for an invalid name (pmns(5)) or help text with a NUL byte
+    /// * [`Error::TooLong`] for a name or help text over 255 bytes
+    /// * [`Error::InUse`] for the name or item of another metric
+    /// * [`Error::Leaf`] for a name above or below that of another metric
+    /// * [`Error::Range`] for an item above 1023, [`Error::TooManyMetrics`] after 1,023 metrics
+    /// * [`Error::Io`] if there is no memory for the value
+    /// * [`Error::Forked`] in a child that was forked during a registration by another thread
+    /// * the errors of [`Registry::label`](crate::Registry::label) for its labels
     pub fn register(self) -> Result<H, Error> {
         let inner = self.inner;
         let seat = |state: &mut State, metric: usize| {
@@ -100,8 +106,11 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
         self.add(None, seat)?
     }
 
-    /// Registers a metric with a value for each instance of a domain; errors as from
-    /// [`register`](MetricBuilder::register), and [`Error::ForeignInDom`].
+    /// Registers a metric with a value for each instance of a domain.
+    ///
+    /// # Errors
+    /// [`Error::ForeignInDom`] for a domain of another registry, and the errors of
+    /// [`register`](MetricBuilder::register).
     pub fn over(self, indom: &InDom) -> Result<Family<H>, Error> {
         let inner = self.inner;
         if !Arc::ptr_eq(inner, indom.inner()) {
@@ -114,7 +123,7 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
         let MetricBuilder { inner, name, item, semantics, units, help: [short, long], labels, .. } = self;
         let own = inner.options.has(Flags::NO_PREFIX) && name.split('.').next() == Some("control");
         if own {
-            return Err(Error::Name { what: "metric", name: name.to_owned(), reason: "is the agent's own" });
+            return Err(Error::Name { what: "metric", name: name.to_owned(), reason: "is reserved for the agent" });
         }
         let labels = all(labels)?;
         let mut metric = Metric::new(H::TYPE, H::KIND, semantics, units).over(indom);
@@ -130,14 +139,14 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     }
 }
 
-/// The labels, if all of them are valid.
+/// Returns the labels, or the error of the first one that is not valid.
 pub(super) fn all(labels: Vec<Result<Label, Error>>) -> Result<Vec<Label>, Error> {
-    // For most metrics there is nothing to allocate.
+    // Most metrics have no labels: this allocates nothing.
     if labels.is_empty() { Ok(Vec::new()) } else { labels.into_iter().collect() }
 }
 
 impl State {
-    /// Sees that so many labels fit, before anything is registered that has them.
+    /// Returns an error unless `count` more labels fit. To be called before anything with labels is added.
     pub(super) fn room_for_labels(&self, count: usize) -> Result<(), Error> {
         let room = MAX_LABELS - self.model.labels().len();
         if count <= room { Ok(()) } else { Err(Error::TooManyLabels) }

@@ -1,4 +1,4 @@
-//! The registry: what an application exports.
+//! The registry: an application's exported metrics.
 
 mod batch;
 mod directory;
@@ -31,8 +31,8 @@ use crate::{Error, format};
 
 /// The metrics of an application, exported through one file (`mmv_stats_registry(3)`).
 ///
-/// Clones are the same registry. When the last one goes, the file goes with it, unless the registry
-/// is [persistent](Builder::persistent); handles stay valid and update nothing that anybody sees.
+/// Clones share one registry. Dropping the last one removes the file, unless the registry is
+/// [persistent](Builder::persistent). Handles stay valid, but their updates are invisible then.
 ///
 /// ```
 /// # fn main() -> Result<(), mmv::Error> {
@@ -50,7 +50,7 @@ pub struct Registry {
     owner: Arc<Owner>,
 }
 
-/// Ends the export when the last registry goes.
+/// Ends the export when the last clone is dropped.
 struct Owner(Arc<Inner>);
 
 impl Drop for Owner {
@@ -60,13 +60,15 @@ impl Drop for Owner {
 }
 
 impl Registry {
-    /// A registry whose metrics are called `mmv.<name>.…`; [`Error::Name`] or [`Error::TooLong`] when no file or
-    /// no metric can have such a name.
+    /// Creates a registry whose metrics have names of the form `mmv.<name>.…`.
+    ///
+    /// # Errors
+    /// [`Error::Name`] or [`Error::TooLong`] if `name` cannot be the name of a file and a component of metric names.
     pub fn new(name: &str) -> Result<Registry, Error> {
         Self::builder(name).build()
     }
 
-    /// A registry with options.
+    /// Creates a builder of a registry with options.
     pub fn builder(name: &str) -> Builder {
         Builder {
             name: name.to_owned(),
@@ -78,48 +80,48 @@ impl Registry {
         }
     }
 
-    /// A counter of integers.
+    /// Begins the registration of a counter of integers.
     pub fn counter<'n>(&'n self, name: &'n str) -> MetricBuilder<'n, Counter> {
         self.metric(name)
     }
 
-    /// A floating point value that goes up and down.
+    /// Begins the registration of a floating-point gauge.
     pub fn gauge<'n>(&'n self, name: &'n str) -> MetricBuilder<'n, Gauge> {
         self.metric(name)
     }
 
-    /// A time that accumulates.
+    /// Begins the registration of a timer.
     pub fn timer<'n>(&'n self, name: &'n str) -> MetricBuilder<'n, Timer> {
         self.metric(name)
     }
 
-    /// A text.
+    /// Begins the registration of a text value.
     pub fn text<'n>(&'n self, name: &'n str) -> MetricBuilder<'n, Text> {
         self.metric(name)
     }
 
-    /// A metric with any handle: `registry.metric::<Gauge<i32>>("depth")`.
+    /// Begins the registration of a metric with any handle: `registry.metric::<Gauge<i32>>("depth")`.
     pub fn metric<'n, H: Handle>(&'n self, name: &'n str) -> MetricBuilder<'n, H> {
         MetricBuilder::new(self.inner(), name)
     }
 
-    /// A distribution.
+    /// Begins the registration of a distribution.
     pub fn histogram(&self, name: &str) -> HistogramBuilder {
         HistogramBuilder::new(self, name)
     }
 
-    /// An instance domain: the things that metrics have a value for each of.
+    /// Begins the registration of an instance domain.
     pub fn indom<'n>(&'n self, name: &'n str) -> InDomBuilder<'n> {
         InDomBuilder::new(self.inner(), name)
     }
 
-    /// Another handle of a registered metric without instances, if it has such handles
-    /// (`mmv_lookup_value_desc(3)`).
+    /// Returns another handle of a registered metric (`mmv_lookup_value_desc(3)`). Returns `None` if there is no such
+    /// metric, it has instances, or its handles are of another type or have a single owner.
     pub fn find<H: Handle>(&self, name: &str) -> Option<H> {
         self.inner().find(name)
     }
 
-    /// A registered metric with instances, if it has such handles.
+    /// Returns a registered metric with instances, or `None` if there is none with this name and type of handles.
     pub fn find_family<H: Handle>(&self, name: &str) -> Option<Family<H>> {
         let inner = self.inner();
         let (metric, indom) = inner.lock()?.model.find_metric(name).and_then(|(index, metric)| {
@@ -129,54 +131,62 @@ impl Registry {
         Some(Family::new(Arc::clone(inner), metric, indom))
     }
 
-    /// Labels every metric of the registry (`mmv_stats_add_registry_label(3)`) with what JSON has a text for.
+    /// Labels every metric of the registry with a value that JSON can express (`mmv_stats_add_registry_label(3)`).
     ///
-    /// [`Error::Label`] for a name that no label can have, [`Error::TooLong`] for more than 243 bytes of JSON,
-    /// [`Error::TooManyLabels`] after 255 in the registry.
+    /// # Errors
+    /// * [`Error::Label`] for an invalid name or value
+    /// * [`Error::TooLong`] for more than 243 bytes of JSON
+    /// * [`Error::TooManyLabels`] if the registry has 255 labels
+    /// * [`Error::Forked`] in a child that was forked during a registration by another thread
     pub fn label(&self, name: &str, value: impl serde::Serialize) -> Result<(), Error> {
         let label = Label::new(Subject::Registry, false, name, value)?;
         self.inner().change(|_| 0, |state| state.model.add_label(label), |_, ()| ())
     }
 
-    /// Begins to export. Metrics and instances can be registered before and after.
+    /// Starts the export. Metrics and instances can be registered before and after.
     ///
-    /// Where there is no PCP, that is written to the log and the application runs on with handles
-    /// that cost nothing; [`try_start`](Registry::try_start) gives the error instead.
+    /// On a machine without PCP this logs one warning. The application runs on, and its updates are invisible.
+    /// [`try_start`](Registry::try_start) returns the error instead.
     pub fn start(&self) {
         if let Err(e) = self.try_start() {
             tracing::warn!(target: "mmv", "metrics are not exported to PCP: {e}");
         }
     }
 
-    /// Begins to export (`mmv_stats_start(3)`), under a name that no other registry of the process exports.
+    /// Starts the export (`mmv_stats_start(3)`).
     ///
-    /// A forked child updates its parent's file; what it registers is not seen, and the file stays when it
-    /// ends, unless it starts the export itself. Then it has a file of its own, which begins with the values that its
-    /// parent's has at that moment: `NAME.pPID` if the parent, or another of its children, exports under the registry's name,
-    /// and the registry's name otherwise, as after a daemon has left its parent.
+    /// A forked child updates its parent's file until it starts the export itself. Until then, its registrations are
+    /// invisible, and its end does not remove the file. The child's own file begins with the parent's values of that
+    /// moment. Its name is `NAME.pPID` while the parent, or another of its children, exports under the registry's name.
+    /// Otherwise it is the registry's name, as when a daemon has left its parent.
     ///
-    /// [`Error::Io`] where the file cannot be written, [`Error::InUse`] while another registry has it, and
-    /// [`Error::Forked`] for a child [without prefix](Builder::no_prefix), whose metrics would have its parent's names.
+    /// # Errors
+    /// * [`Error::Io`] if the file cannot be written
+    /// * [`Error::InUse`] while another registry of the process exports under the same name
+    /// * [`Error::Forked`] in a child of a process that exports [without prefix](Builder::no_prefix), as the names of
+    ///   their metrics would clash
+    /// * [`Error::Forked`] in a child that was forked during a registration by another thread
     pub fn try_start(&self) -> Result<(), Error> {
         self.inner().start()
     }
 
-    /// The file, once it is exported.
+    /// Returns the path of the file from the start to the end of the export. In a forked child it is that of the
+    /// parent's file, until the child starts the export itself.
     pub fn path(&self) -> Option<PathBuf> {
         self.inner().path()
     }
 
-    /// Puts off writing the file until the guard is dropped: for many registrations at once.
+    /// Puts off writing the file until the returned guard is dropped, to register many metrics at once.
     pub fn batch(&self) -> Batch<'_> {
         Batch::new(self.inner())
     }
 
-    /// Brings sharded counters and quantiles to the file.
+    /// Writes sharded counters, quantiles and lazy registrations to the file, and writes a removed file again.
     pub fn flush(&self) {
         self.inner().flush(true);
     }
 
-    /// Ends the export (`mmv_stats_stop(3)`).
+    /// Ends the export (`mmv_stats_stop(3)`), and removes the file unless it is [persistent](Builder::persistent).
     pub fn stop(&self) {
         self.inner().stop();
     }
@@ -192,7 +202,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// Options of a [`Registry`].
+/// Builder of a [`Registry`] with options.
 #[derive(Clone, Debug)]
 pub struct Builder {
     pub(crate) name: String,
@@ -204,62 +214,66 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The directory of the file, instead of `$PCP_TMP_DIR/mmv`.
+    /// Sets the directory of the file; the default is `$PCP_TMP_DIR/mmv`.
     #[must_use]
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Builder {
         self.directory = Some(directory.into());
         self
     }
 
-    /// The cluster, 1 to 4095, of the metrics' identifiers. Without this it follows from the name,
-    /// away from clusters that others use.
+    /// Sets the cluster of the metrics' identifiers, 1 to 4095. The default is derived from the name, and avoids the
+    /// clusters of other files.
     #[must_use]
     pub fn cluster(mut self, cluster: u16) -> Builder {
         self.cluster = Some(cluster);
         self
     }
 
-    /// Metrics are called `mmv.…` without the registry's name (`MMV_FLAG_NOPREFIX`).
+    /// Names metrics `mmv.…`, without the registry's name (`MMV_FLAG_NOPREFIX`).
     #[must_use]
     pub fn no_prefix(mut self) -> Builder {
         self.flags = self.flags.with(Flags::NO_PREFIX);
         self
     }
 
-    /// Keeps the file, and the last values visible, after the process (without `MMV_FLAG_PROCESS`).
-    /// Also for processes whose identifier means something else to PCP, as in a container.
+    /// Keeps the file, with its last values, after the process has ended (without `MMV_FLAG_PROCESS`). Processes in
+    /// containers need this, since their identifiers mean something else to PCP.
     #[must_use]
     pub fn persistent(mut self) -> Builder {
         self.flags = Flags::from_bits(self.flags.bits() & !Flags::PROCESS.bits());
         self
     }
 
-    /// Metrics that were not set yet, or were [cleared](Gauge::clear), have no value rather than 0
-    /// (`MMV_FLAG_SENTINEL`). What stands for that is NaN, which the agent of PCP 6.0 shows all the same, the
-    /// empty text, and for 64-bit integers all ones, which is -1 or the largest number: those are no values then.
+    /// Gives metrics that were not set, or were [cleared](Gauge::clear), no value instead of 0 (`MMV_FLAG_SENTINEL`).
+    ///
+    /// The file marks them with NaN, the empty text, or all bits set for integers (-1 or the largest number). An
+    /// application cannot export these as values then. The agent of PCP 6.0 shows NaN nevertheless.
     #[must_use]
     pub fn sentinels(mut self) -> Builder {
         self.flags = self.flags.with(Flags::SENTINEL);
         self
     }
 
-    /// How often sharded counters and quantiles are brought to the file, and on file systems that copy on write all
-    /// values: every second without this, by [`Registry::flush`] only when it is zero.
+    /// Sets the period of the flush thread, which writes sharded counters and quantiles to the file, and all values on
+    /// file systems that copy on write. The default is a second; with zero, only [`Registry::flush`] writes them.
     #[must_use]
     pub fn flush_every(mut self, period: Duration) -> Builder {
         self.flush_every = Some(period);
         self
     }
 
-    /// What is registered while the export runs appears with the next flush rather than at once:
-    /// for registrations that come one by one on paths where time matters.
+    /// Leaves registrations during the export to the next flush. This keeps registrations on performance-critical paths
+    /// short.
     #[must_use]
     pub fn lazy(mut self) -> Builder {
         self.lazy = true;
         self
     }
 
-    /// The registry; errors as from [`Registry::new`], and [`Error::Range`] for the cluster.
+    /// Creates the registry.
+    ///
+    /// # Errors
+    /// [`Error::Range`] for a cluster outside of 1 to 4095, and the errors of [`Registry::new`].
     pub fn build(self) -> Result<Registry, Error> {
         check_file(&self.name, !self.flags.contains(Flags::NO_PREFIX))?;
         if let Some(number) = self.cluster.filter(|c| *c == 0 || *c > pmapi::Item::MAX_CLUSTER) {

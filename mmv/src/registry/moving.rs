@@ -1,4 +1,4 @@
-//! Moving all values to another file, or back.
+//! Moves all values to another file, or back.
 
 use std::fs::File;
 use std::io;
@@ -14,15 +14,15 @@ use crate::map::{Chunk, Old, Prepared, Word, value_at};
 use crate::model::{Kind, Model};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// Where values were.
+/// The files that values were in before a move.
 pub(super) struct Places {
-    /// What was mapped behind each chunk.
+    /// The file that was mapped behind each chunk.
     files: Vec<Arc<File>>,
     room: Option<Room>,
 }
 
 impl Inner {
-    /// Moves all values to a file of this length, or, if that fails, none.
+    /// Moves all values to a file of length `len`, or none of them after an error.
     pub(super) fn move_values(
         &self,
         state: &mut State,
@@ -52,7 +52,7 @@ impl Inner {
         }
     }
 
-    /// Writes all values to a file that must not be mapped, from where they are.
+    /// Writes all values to a file that must not be mapped; their memory stays where it is.
     pub(super) fn copy_all(&self, state: &State, file: &Arc<File>, texts_at: u64) -> io::Result<(Places, Copies)> {
         let mut copies = Copies { file: Arc::clone(file), written: vec![None; state.model.values().len()] };
         let mut texts = self.texts.lock();
@@ -68,7 +68,7 @@ impl Inner {
         }
     }
 
-    /// Brings what has changed since to a file that is not mapped. Gives the first error in a row.
+    /// Writes changed values to a file that is not mapped. Returns only the first of consecutive errors.
     pub(super) fn copy_changes(&self, state: &mut State) -> Option<io::Error> {
         let Phase::Exporting(published) = &mut state.phase else { return None };
         let mut copies = published.copies.take()?;
@@ -83,7 +83,7 @@ impl Inner {
         result.err().filter(|_| !warned)
     }
 
-    /// Moves all values back to where they were. Those whose memory the system refuses to map again stay where they are.
+    /// Moves all values back. Those that the kernel refuses to map again stay in the new file.
     pub(super) fn move_back(&self, state: &mut State, Places { files, room }: Places) {
         self.move_chunks_back(state, &files);
         if let Some(mut texts) = self.texts.lock() {
@@ -96,7 +96,7 @@ impl Inner {
             Phase::Exporting(published) => Some((Arc::clone(published.file()), published.generation())),
             Phase::Idle | Phase::Stopped => None,
         };
-        // Readers wait while marks stand for values.
+        // A generation of 0 makes readers wait while `MARK` stands for values.
         let tell = |generation: u64, file: &File| _ = file.write_all_at(&generation.to_ne_bytes(), G2_AT);
         if let Some((file, _)) = &published {
             tell(0, file);
@@ -108,11 +108,11 @@ impl Inner {
     }
 }
 
-/// What was written to a file that must not be mapped.
+/// The contents written to a file that must not be mapped.
 #[derive(Debug)]
 pub(super) struct Copies {
     file: Arc<File>,
-    /// The two words of each value.
+    /// The two words of each value, `None` before the first write.
     written: Vec<Option<(u64, u64)>>,
 }
 
@@ -136,7 +136,7 @@ impl Copies {
 }
 
 impl State {
-    /// Maps the file behind a chunk's addresses; then brings over what the old memory has.
+    /// Maps the file behind a chunk's addresses, and then transfers the values of the old memory.
     fn move_chunk(&mut self, index: usize, new: Prepared) -> io::Result<()> {
         let State { chunks, model, .. } = self;
         let Some(chunk) = chunks.get_mut(index) else { return Ok(()) };
@@ -145,13 +145,13 @@ impl State {
         Ok(())
     }
 
-    /// As [`State::move_chunk`], to a file that has the values as they were when they left it.
+    /// Moves a chunk back to the file that it came from, which has the values of that moment.
     fn move_chunk_back(&mut self, index: usize, file: &Arc<File>) -> io::Result<()> {
         let State { chunks, model, .. } = self;
         let Some(chunk) = chunks.get_mut(index) else { return Ok(()) };
         let new = chunk.prepare(file, file.metadata()?.len(), false)?;
         mark(chunk, model, file);
-        // Before anybody adds to it again.
+        // Read before the mapping changes, because updates go to this file afterwards.
         let mut base = chunk.contents(file);
         let base: Vec<u64> = chunk.slotted().map(|value| base.words(value).unwrap_or_default().0).collect();
         match chunk.move_to(new) {
@@ -166,8 +166,8 @@ impl State {
     }
 }
 
-/// Brings over what the old memory has. The `base` of a value that is added to is what the new memory had of it already:
-/// nothing, unless it was there before.
+/// Transfers the values of the old memory. For values of [`Kind::Added`], `base` has the amounts that the new memory
+/// already contains; it is empty for a new file.
 fn settle(chunk: &Chunk, model: &Model, mut old: Old, base: &[u64]) {
     for run in model.values().within(chunk.slotted()) {
         let metric = model.metric(run.metric);
@@ -175,10 +175,10 @@ fn settle(chunk: &Chunk, model: &Model, mut old: Old, base: &[u64]) {
             continue;
         }
         for value in run.first..run.first + run.count {
-            // What cannot be read is lost, and counts for nothing.
+            // A value that cannot be read is lost.
             let (old_word, old_extra) = old.words(value).unwrap_or_default();
             let base = base.get(value - chunk.slotted().start).copied().unwrap_or_default();
-            // Most were never updated, and pages that are not touched need no memory.
+            // Most values were never updated, and untouched pages take no memory.
             if metric.kind == Kind::Added && old_word == base {
                 continue;
             }
@@ -196,7 +196,7 @@ fn settle(chunk: &Chunk, model: &Model, mut old: Old, base: &[u64]) {
     }
 }
 
-/// Puts marks in a file that is not mapped, for the values that are set.
+/// Writes `MARK` to a file that is not mapped, for the values that are set.
 fn mark(chunk: &Chunk, model: &Model, file: &File) {
     each_set(chunk, model, |value, kind| {
         let words = [MARK.to_ne_bytes(), MARK.to_ne_bytes()];
@@ -205,7 +205,7 @@ fn mark(chunk: &Chunk, model: &Model, file: &File) {
     });
 }
 
-/// Puts present values in a file in place of marks.
+/// Replaces `MARK` in a file by the present values.
 fn restore(chunk: &Chunk, model: &Model, mut now: Old, file: &File) {
     each_set(chunk, model, |value, kind| {
         let (word, extra) = now.words(value).unwrap_or_default();
@@ -232,7 +232,7 @@ fn add(word: &Word, ty: ValueType, new: u64, base: u64) {
     }
 }
 
-/// Sets a word unless somebody has set it since the file was made.
+/// Sets a word, unless it was set after the file was written.
 fn replace_mark(word: &Word, old: u64) {
     _ = word.compare_exchange(MARK, old, Relaxed, Relaxed);
 }

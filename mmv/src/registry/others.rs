@@ -1,4 +1,4 @@
-//! What other processes have left in the directory, and what other registries of this process have there.
+//! Files that other processes have left in the directory, and files of other registries of this process.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,8 +19,7 @@ use crate::map::fork;
 use crate::names::truncated;
 use crate::reader::process_exists;
 
-/// The cluster for a file: the one that it had, or the one that its name leads to, away from those
-/// of other files.
+/// Returns the cluster for a file: its previous one, or one derived from its name that no other file uses.
 pub(super) fn choose_cluster(directory: &Directory, name: &str, before: Option<u16>) -> u16 {
     let headers = directory.headers(name);
     let cluster = |header: &Header| {
@@ -36,25 +35,25 @@ pub(super) fn choose_cluster(directory: &Directory, name: &str, before: Option<u
     FIRST + ids::probe(ids::hash(name), count, |number| indoms_clash(FIRST + number as u16)) as u16
 }
 
-/// Clusters below this one are left to the files that ask for none: they get the lowest, whoever asks
-/// for it, and then one of two metrics with an identifier is hidden.
+/// Lower clusters are left to files that request none. The agent gives those the lowest free cluster, even one that
+/// another file requests; of two metrics with the same identifier, one is hidden.
 const FIRST: u16 = 256;
-/// Clusters above this one share the numbers of their instance domains with those below: the agent
-/// puts the cluster beside 11 bits, and the 22 bits that there are lose the highest of it.
+/// Clusters above share the numbers of their instance domains with those below. The agent puts the cluster beside the
+/// 11 bits of a serial number. The highest bit of the cluster does not fit into the 22 bits of the result.
 const LAST: u16 = (1 << 11) - 1;
 
-/// What another process has left in the file.
+/// The contents of a file that another process has left.
 #[derive(Debug, Default)]
 pub(super) struct Before {
-    /// Process that wrote the file, if the file is valid only while that process lives, and it does.
+    /// The process that wrote the file, if the file depends on it and it still runs.
     pub owner: Option<i32>,
     pub cluster: Option<u16>,
     pub items: HashMap<Box<str>, u16>,
 }
 
 impl Before {
-    /// What a file says, of which no more is read than a registry would have written. Nothing if it is neither root's
-    /// nor this user's, who could be misled by it.
+    /// Reads a file, at most as much of it as a registry would have written. The items of a file are ignored unless
+    /// root or this user owns it: another user's file could mislead this process.
     pub(super) fn read(file: &File) -> Before {
         let trusted = file.metadata().is_ok_and(|file| [0, geteuid().as_raw()].contains(&file.uid()));
         let Some(header) = header(file) else { return Before::default() };
@@ -66,7 +65,7 @@ impl Before {
     }
 }
 
-/// The metrics' items by their names.
+/// Returns the metrics' items by name.
 fn items(file: &File, header: &Header) -> Option<HashMap<Box<str>, u16>> {
     let version = Version::from_code(header.version)?;
     let mut head = [0; HEADER_LEN + 6 * TOC_LEN];
@@ -92,14 +91,13 @@ fn items(file: &File, header: &Header) -> Option<HashMap<Box<str>, u16>> {
     Some((0..count).filter_map(item).collect())
 }
 
-/// The name of the file of a child that was forked, beside its parent's. Metrics have it as a prefix.
+/// Returns the name for the file of a forked child, which its metrics have as a prefix.
 pub(super) fn name_of_child(name: &str, process: u32) -> String {
     let ending = format!(".p{process}");
     format!("{}{ending}", truncated(name, 255 - ending.len()).trim_end_matches('.'))
 }
 
-/// Removes the temporary files that processes of this user have left which wrote the file of this name and ended
-/// meanwhile, and the files of their children.
+/// Removes leftovers of ended processes of this user: temporary files for this file, and files of forked children.
 pub(super) fn remove_leftovers(directory: &Directory, path: &Path, name: &str) {
     let start = temporary_start(name);
     let child = name_of_child(name, 0);
@@ -121,12 +119,12 @@ pub(super) fn remove_leftovers(directory: &Directory, path: &Path, name: &str) {
     }
 }
 
-/// Names that may be those of leftovers. A process that starts a thousand registries looks for them once.
+/// Returns names that may be leftovers. The directory is read once in ten seconds, for processes with many registries.
 fn candidates(directory: &Directory, path: &Path) -> Vec<String> {
     type Seen = Option<(PathBuf, Instant, Vec<String>)>;
     static SEEN: Mutex<Seen> = Mutex::new(None);
     const FRESH: Duration = Duration::from_secs(10);
-    // Another thread may have held it when this process was forked.
+    // A thread of the parent may have held the lock when this process was forked.
     let mut seen = SEEN.try_lock().ok();
     let fresh = seen.as_ref().and_then(|seen| seen.as_ref()).filter(|(of, at, _)| of == path && at.elapsed() < FRESH);
     fresh.map(|(_, _, names)| names.clone()).unwrap_or_else(|| {
@@ -142,13 +140,13 @@ fn candidates(directory: &Directory, path: &Path) -> Vec<String> {
     })
 }
 
-/// A file that is one registry's alone in this process, while this lives: two would take its name away
-/// from each other with every metric that is added. What a parent has claimed is free for its fork.
+/// Reserves a file for one registry of this process. Two registries with one file would replace each other's file at
+/// each registration. The child of a fork can claim the files of its parent.
 #[derive(Debug)]
 pub(super) struct Claim(u32, PathBuf);
 
 impl Claim {
-    /// Nothing when another registry has the file.
+    /// Claims a file. Returns `None` if another registry of the process has it.
     pub(super) fn new(path: &Path) -> Option<Claim> {
         let (process, path) = (std::process::id(), path.to_owned());
         claimed().is_none_or(|mut claimed| claimed.insert((process, path.clone()))).then(|| Claim(process, path))
@@ -163,7 +161,8 @@ impl Drop for Claim {
     }
 }
 
-/// All claims, or `None` in a forked child if a thread of the parent held the lock at the fork: it is never released there.
+/// Locks the set of claims. Returns `None` in a forked child if a thread of the parent held the lock at the fork: it is
+/// never released there.
 fn claimed() -> Option<MutexGuard<'static, BTreeSet<(u32, PathBuf)>>> {
     static CLAIMED: Mutex<BTreeSet<(u32, PathBuf)>> = Mutex::new(BTreeSet::new());
     if fork::count() == 0 {

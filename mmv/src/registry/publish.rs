@@ -1,4 +1,4 @@
-//! Writing the file, and changing to a larger one.
+//! Writes the file, and replaces it by a larger one.
 
 use std::fs::File;
 use std::io;
@@ -29,22 +29,22 @@ use std::os::unix::fs::FileExt;
 pub(crate) struct Published {
     file: Arc<File>,
     generation: u64,
-    /// The process that wrote it, which a fork of it is not.
+    /// The process that wrote the file. In a forked child it is the parent.
     process: i32,
-    /// What was written of the values, if it is not mapped.
+    /// The values written so far, if the file is not mapped.
     pub(super) copies: Option<Copies>,
 }
 
-/// A name for the file.
+/// The name under which the file is written.
 struct Target {
     name: String,
-    /// Whether another process may have it first.
+    /// Whether another process may take the name first.
     contended: bool,
 }
 
-/// The longest time between attempts to write a file.
+/// The longest pause between attempts to write a file.
 const LONGEST_REST: Duration = Duration::from_secs(64);
-/// Processes that start at once wait for each other so often.
+/// Attempts to find a name, while other processes start at the same moment.
 const TRIES: usize = 8;
 
 impl Inner {
@@ -79,12 +79,12 @@ impl Inner {
         self.log_no_thread(no_thread);
         if let Some(other) = owner.filter(|owner| *owner != process) {
             let name = &self.options.name;
-            tracing::warn!(target: "mmv", "{name}: the file was that of process {other}, which lives");
+            tracing::warn!(target: "mmv", "{name}: replaced the file of process {other}, which is still running");
         }
         Ok(())
     }
 
-    /// Starts under a name, and gives the process that had it.
+    /// Starts the export under a name. Returns the running process whose file that was.
     fn start_as(&self, state: &mut State, directory: &Directory, target: &Target) -> Result<Option<i32>, Error> {
         let path = self.directory().join(&target.name);
         let in_use = || Error::InUse { what: "file", name: path.display().to_string() };
@@ -103,8 +103,8 @@ impl Inner {
         Ok(owner)
     }
 
-    /// The name under which this process exports: the registry's own, but not where a process that this one was forked
-    /// from, or another child of that one, has it.
+    /// Returns the name under which this process exports: the registry's own, unless the parent or a sibling of this
+    /// process exports under it.
     fn target(&self, state: &State, directory: &Directory, process: i32) -> Result<Target, Error> {
         let name = &self.options.name;
         if self.process == process {
@@ -121,9 +121,9 @@ impl Inner {
         Ok(Target { name: name_of_child(name, process.cast_unsigned()), contended: false })
     }
 
-    /// Whether no other child of the process that made this registry has its name. What an earlier process has left under
-    /// it is removed. Only the sibling that locks that file may do so, while the name leads to it: so none removes what a
-    /// faster one has written meanwhile.
+    /// Returns whether no other child of the process that created the registry has its name. A file left by an earlier
+    /// process is removed. Only the process that locks the file may remove it, and only while the name leads to it. No
+    /// process thus removes the new file of a faster sibling.
     fn is_free(&self, directory: &Directory) -> bool {
         let name = &self.options.name;
         let file = match directory.read(name) {
@@ -140,7 +140,7 @@ impl Inner {
     }
 
     pub(super) fn directory(&self) -> PathBuf {
-        // No lock, which a child that was forked meanwhile would find locked.
+        // Without a lock, which could stay locked in a forked child.
         static DEFAULT: OnceBox<PathBuf> = OnceBox::new();
         let default = || DEFAULT.get_or_init(|| Box::new(Config::load().tmp_dir().join("mmv"))).clone();
         self.options.directory.clone().unwrap_or_else(default)
@@ -154,11 +154,11 @@ impl Inner {
         }
     }
 
-    /// Writes a file with what was registered since the present one. Gives the first error in a row, which
-    /// is to be [logged](Inner::log) when nothing is locked: whoever looks at the log may register something.
+    /// Writes a file with the registrations since the last one. Returns the first of consecutive errors, which the
+    /// caller must [log](Inner::log) once nothing is locked: a consumer of the log may register metrics.
     #[must_use]
     pub(super) fn publish_if_stale(&self, state: &mut State) -> Option<io::Error> {
-        // In a child of the process that started the export, the file stays the parent's.
+        // A child's file stays its parent's until the child starts the export.
         if !state.stale || !state.exports() {
             return None;
         }
@@ -169,7 +169,7 @@ impl Inner {
         Some(error).filter(|_| !std::mem::replace(&mut state.warned, true))
     }
 
-    /// Sees that the file is written anew if somebody has removed it, alone or with its directory.
+    /// Marks the file as stale if it, or its directory, was removed.
     pub(super) fn look_for_file(&self, state: &mut State) {
         if let Phase::Exporting(published) = &state.phase
             && state.exports()
@@ -180,15 +180,15 @@ impl Inner {
         }
     }
 
-    /// Logs an error: an application does not stop because it cannot be watched.
+    /// Logs an error. An export that fails must not stop the application.
     pub(super) fn log(&self, error: Option<io::Error>) {
         if let Some(e) = error {
             tracing::warn!(target: "mmv", "{}: new metrics are not exported to PCP: {e}", self.options.name);
         }
     }
 
-    /// Writes the file anew, moves all values there and puts it in the place of the present one. When any of that fails,
-    /// all is as it was.
+    /// Writes a new file, moves all values to it, and renames it over the present one. After an error, nothing has
+    /// changed.
     fn publish(&self, state: &mut State, directory: &Directory, contended: bool) -> io::Result<()> {
         state.model.assign_items(&state.before);
         let last = match &state.phase {
@@ -227,14 +227,14 @@ impl Inner {
             std::mem::replace(&mut state.phase, Phase::Exporting(Published { file, generation, process, copies }))
             && old.process == process
         {
-            // Readers that still have the old one see that it is over, even if the directory's time
-            // of change has not advanced since they looked.
+            // This tells readers of the old file that it is over, even if the directory's change time has not advanced
+            // since they looked.
             _ = old.file.write_all_at(&0u64.to_ne_bytes(), G2_AT);
         }
         Ok(())
     }
 
-    /// Writes a file, and gives its length and where the strings of text values are.
+    /// Writes a file. Returns its length, and the offset of the text buffers.
     fn write(&self, state: &State, owner: &Owner, file: &File, mapped: bool) -> io::Result<(u64, u64)> {
         let layout = Layout::new(&state.model, state.capacity());
         check_size(layout.len())?;
@@ -243,7 +243,7 @@ impl Inner {
         Ok((layout.len(), layout.texts_at()))
     }
 
-    /// The word of a value that was never set.
+    /// Returns the word of a value that was never set.
     fn initial(&self, metric: &Metric) -> u64 {
         let none = self.options.has(Flags::SENTINEL) && metric.kind == Kind::Set;
         if none { no_value(metric.ty) } else { 0 }
@@ -277,20 +277,20 @@ impl Published {
         self.generation
     }
 
-    /// Whether it shows only what a flush has brought there.
+    /// Returns whether the file shows only flushed values.
     pub(super) fn is_copied(&self) -> bool {
         self.copies.is_some()
     }
 }
 
 impl State {
-    /// Whether this process exports, and not one that it was forked from.
+    /// Returns whether this process exports, as opposed to a process that it was forked from.
     pub(super) fn exports(&self) -> bool {
         matches!(&self.phase, Phase::Exporting(published) if published.process == process())
     }
 }
 
-/// Sees that a file may become so long: writing more than the process may write would end it (SIGXFSZ).
+/// Checks that a file may have this length. Writing more than `RLIMIT_FSIZE` would end the process (SIGXFSZ).
 pub(super) fn check_size(len: u64) -> io::Result<()> {
     let (most, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
     if len <= most { Ok(()) } else { Err(io::ErrorKind::FileTooLarge.into()) }
@@ -300,7 +300,7 @@ pub(super) fn process() -> i32 {
     std::process::id().cast_signed()
 }
 
-/// Seconds and microseconds, as C's library has it.
+/// Returns a generation number as C's library does: seconds in the upper half, microseconds in the lower.
 pub(super) fn generation() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_secs() << 32 | u64::from(now.subsec_micros())

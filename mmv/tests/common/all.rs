@@ -26,7 +26,7 @@ pub(crate) fn read(dir: &Path) -> File {
     file
 }
 
-/// Without root's rights, to which no limit applies.
+/// Drops root's rights, because no limit applies to root.
 pub(crate) fn as_nobody() {
     if Uid::current().is_root() {
         let nobody = Uid::from_raw(65534);
@@ -34,7 +34,7 @@ pub(crate) fn as_nobody() {
     }
 }
 
-/// A directory in which everybody may write.
+/// Creates a directory that all users may write.
 pub(crate) fn open_dir() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -86,7 +86,7 @@ impl All {
         self.text.set(&n.to_string());
     }
 
-    /// Sees that a file has so many updates.
+    /// Asserts that a file has this number of updates.
     pub(crate) fn check(&self, file: &File, updates: u64) {
         self.text.set("last");
         assert_eq!((self.counter.get(), word(file, "counter")), (updates, updates));

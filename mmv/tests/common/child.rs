@@ -1,4 +1,4 @@
-//! Children of the test's process.
+//! Forked children of the test process.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,16 +9,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 
-/// A child of this process that has done something without a panic.
+/// A forked child that runs a closure, and exits with 0 unless it panics.
 pub(crate) struct Child(Pid);
 
 impl Child {
     pub(crate) fn new(work: impl FnOnce()) -> Child {
-        // SAFETY: the child does what children of applications do; nothing here is held by other threads.
+        // SAFETY: the child does what children of applications do, and needs no lock of other threads.
         match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
                 let good = catch_unwind(AssertUnwindSafe(work)).is_ok();
-                // SAFETY: it is always safe, and leaves the tests' own threads and files alone.
+                // SAFETY: the call is always safe, and skips the destructors of the test process.
                 unsafe { nix::libc::_exit(i32::from(!good)) }
             }
             ForkResult::Parent { child } => Child(child),
@@ -29,7 +29,7 @@ impl Child {
         self.0.as_raw()
     }
 
-    /// Whether it ends well, and at all.
+    /// Asserts that the child ends, and without a panic.
     pub(crate) fn ends(&self) {
         let begin = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! Files byte by byte, valid and not.
+//! Valid and invalid files, byte by byte.
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub(crate) const INDOMS: u32 = 1;
@@ -29,7 +29,7 @@ impl Default for MetricV1 {
 }
 
 impl Raw {
-    /// A header of version 1 that is valid, in a file of zeros.
+    /// Creates a file of zeros with a valid header of version 1.
     pub(crate) fn new(len: usize, tocs: i32) -> Raw {
         let mut raw = Raw(vec![0; len.max(40)]);
         raw.put(0, b"MMV\0").i32(4, 1).u64(8, 1).u64(16, 1).i32(24, tocs);
@@ -37,7 +37,7 @@ impl Raw {
         raw
     }
 
-    /// Writes as much as the file has room for.
+    /// Writes bytes at an offset, as far as they are in the file.
     pub(crate) fn put(&mut self, at: u64, bytes: &[u8]) -> &mut Raw {
         for (place, byte) in self.0.iter_mut().skip(at as usize).zip(bytes) {
             *place = *byte;
@@ -80,7 +80,7 @@ impl Raw {
     }
 }
 
-/// The cases that PCP's own QA makes with badmmv, each with a name.
+/// Returns the cases that badmmv of PCP's QA writes, with their names.
 pub(crate) fn bad_files() -> Vec<(&'static str, Raw)> {
     let mut cases = bad_headers();
     cases.extend(bad_contents());
@@ -174,7 +174,7 @@ fn bad_metrics() -> Vec<(&'static str, Raw)> {
     ]
 }
 
-/// A file without a cluster, with one metric.
+/// Returns a file without a cluster, with one metric.
 pub(crate) fn one_metric(name: &'static str) -> Raw {
     let mut raw = Raw::new(72 + 104 + 32, 2);
     raw.toc(0, METRICS, 1, 72).toc(1, VALUES, 1, 176);

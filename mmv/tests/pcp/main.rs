@@ -1,4 +1,4 @@
-//! Files of both libraries under both readers: the C agent and C mmvdump, and ours.
+//! Files of both libraries under both readers: the C agent and C mmvdump, and those of this crate.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../common/raw.rs"]
@@ -12,7 +12,7 @@ use std::path::Path;
 use mmv::{Counter, CounterWriter, Family, Gauge, GaugeWriter, Interval, Registry, Semantics, Text, Timer, Units};
 use tools::Scene;
 
-/// What the C agent says about every metric, and what we say.
+/// Compares the C agent's output about every metric with the collection's.
 fn compare(scene: &Scene) {
     let theirs = scene.pminfo();
     let ours = show::collection(&scene.files());
@@ -39,7 +39,7 @@ fn same_dump(path: &Path) {
 #[ignore = "needs PCP"]
 fn what_c_writes_we_read() {
     for version in 1..=3 {
-        // Nothing, no prefix, sentinels.
+        // No flags, `MMV_FLAG_NOPREFIX`, `MMV_FLAG_SENTINEL`.
         for flags in [0, 1, 4] {
             let scene = Scene::new();
             scene.c_writer(version, flags, "written");
@@ -55,9 +55,9 @@ fn files_of_several_applications() {
     let scene = Scene::new();
     scene.c_writer(1, 1, "first");
     scene.c_writer(3, 0, "second");
-    // No name for a metric.
+    // The file's name is no component of metric names.
     scene.c_writer(2, 0, "client-123");
-    // No cluster: each gets the lowest that is free.
+    // Without a cluster, each file gets the lowest free one.
     for name in ["a", "b", "z"] {
         let mut bytes = fs::read(scene.files().join("first")).unwrap();
         let [flags, cluster] = [28..32, 36..40];
@@ -69,7 +69,7 @@ fn files_of_several_applications() {
     assert_eq!(show::collection(&scene.files()).len(), 5 * 18);
 }
 
-/// Every type, semantics, with and without instances, help, labels.
+/// Registers metrics of every type and semantics, with and without instances, help and labels.
 fn everything(registry: &Registry, long: bool, labels: bool) -> Vec<Box<dyn std::any::Any>> {
     let long_name = format!("m{}", ".long".repeat(20));
     let indom = registry.indom("letters").serial(8).help("letters").long_help("a\nfew").numbered([(0, "alpha")]);
@@ -116,7 +116,7 @@ fn what_we_write_c_reads() {
             let _before = everything(&registry, long, labels);
             registry.try_start().unwrap();
             compare(&scene);
-            // Grown, it is another file.
+            // A registry that grows writes another file.
             registry.counter("later").register().unwrap().inc();
             compare(&scene);
             let metrics = 11 + usize::from(long) + usize::from(labels);
@@ -154,7 +154,7 @@ fn a_running_interval_is_seen_running() {
 #[test]
 #[ignore = "needs PCP"]
 fn files_of_other_languages() {
-    // Where the package pcp-testsuite has them, or ./check has put them.
+    // The directories of the package pcp-testsuite and of ./check.
     let suites = ["/var/lib/pcp/testsuite/mmv", concat!(env!("CARGO_MANIFEST_DIR"), "/../target/pcp-testsuite/mmv")];
     let suite = suites.map(Path::new).into_iter().find(|suite| suite.exists()).expect("files of pcp-testsuite");
     let scene = |file: &str| {
@@ -165,7 +165,7 @@ fn files_of_other_languages() {
     };
     compare(&scene("KeyboardReader"));
     compare(&scene("pytest"));
-    // One of its metrics is below another in the name space, where pminfo ends before the end.
+    // A metric of this file is below another one in the name space, where pminfo stops early.
     let large = scene("large-parfait");
     let (theirs, ours) = (large.pminfo(), show::collection(&large.files()));
     assert_eq!((theirs.len(), ours.len()), (245, 421));
@@ -185,7 +185,7 @@ fn files_that_are_not_valid() {
     }
 }
 
-/// C's reader and ours agree on which metrics there are.
+/// Asserts that C's reader and this one find the same metrics.
 fn compare_bad(scene: &Scene, name: &str) {
     let theirs: Vec<String> = scene.pminfo().into_keys().collect();
     let ours: Vec<String> = show::collection(&scene.files()).into_keys().collect();

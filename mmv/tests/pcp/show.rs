@@ -1,4 +1,4 @@
-//! A collection in the words of `pminfo -dfmtTl`.
+//! A collection in the output format of `pminfo -dfmtTl`.
 use pcp_pdu::print::Print;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use mmv::Semantics;
 use mmv::collection::{Collection, Help, Labelled, MetricDesc};
 use pmapi::{Domain, InDom, Inst, LabelSet, PmId};
 
-/// Every metric's block.
+/// Returns the block of each metric.
 pub(crate) fn collection(files: &Path) -> BTreeMap<String, String> {
     let mut collection = Collection::new("mmv", files);
     collection.refresh();
@@ -49,7 +49,7 @@ fn metric(collection: &mut Collection, name: &str, desc: MetricDesc) -> String {
 }
 
 fn help(out: &mut String, collection: &Collection, desc: &MetricDesc) {
-    // A client asks for the line when there is no text.
+    // A client requests the one-line text if there is no full one.
     let help = collection.help(desc.item, Help::Long);
     let line = || collection.help(desc.item, Help::Short);
     match if help.is_ok_and(|text| text.is_empty()) { line() } else { help.or_else(|_| line()) } {

@@ -1,4 +1,4 @@
-//! PCP's tools on a directory of their own.
+//! PCP's tools with a directory of their own.
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use tempfile::TempDir;
 
-/// A directory that takes the place of `$PCP_TMP_DIR`.
+/// A directory that replaces `$PCP_TMP_DIR`.
 pub(crate) struct Scene {
     dir: TempDir,
 }
@@ -20,19 +20,19 @@ impl Scene {
         Scene { dir }
     }
 
-    /// Where the files are.
+    /// Returns the directory of the files.
     pub(crate) fn files(&self) -> PathBuf {
         self.dir.path().join("mmv")
     }
 
-    /// Has the C library write a file.
+    /// Writes a file with the C library.
     pub(crate) fn c_writer(&self, version: i32, flags: i32, name: &str) {
         let mut writer = Command::new(WRITER.path().join("writer"));
         writer.env("PCP_TMP_DIR", self.dir.path()).args([version.to_string(), flags.to_string(), name.to_owned()]);
         assert!(writer.status().unwrap().success());
     }
 
-    /// What pminfo says about each metric, with the C agent in its own process.
+    /// Returns pminfo's output about each metric, with the C agent in its own process.
     pub(crate) fn pminfo(&self) -> BTreeMap<String, String> {
         let pmns = self.dir.path().join("pmns");
         let agent = "add,70,/var/lib/pcp/pmdas/mmv/pmda_mmv.so,mmv_init";
@@ -44,7 +44,7 @@ impl Scene {
             .output()
             .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        // A help text can have empty lines, but hardly one that looks like a metric.
+        // A help text can have empty lines, but is unlikely to have one that looks like a metric.
         let blocks = text.split("\n\nmmv.").map(|block| format!("mmv.{}", block.trim_start_matches("\nmmv.")));
         let named = blocks.map(|block| (block.split(' ').next().unwrap().to_owned(), without_host_labels(&block)));
         named.filter(|(name, _)| name != "mmv." && !name.starts_with("mmv.control.")).collect()
@@ -61,7 +61,7 @@ static WRITER: LazyLock<TempDir> = LazyLock::new(|| {
     dir
 });
 
-/// Labels of the host and the agent come from elsewhere.
+/// Removes the labels of the host and the agent, which the file does not contain.
 fn without_host_labels(block: &str) -> String {
     let own = |line: &str| {
         let Some((before, json)) = line.split_once("labels {") else { return Some(line.to_owned()) };
@@ -74,18 +74,18 @@ fn without_host_labels(block: &str) -> String {
     block.lines().filter_map(own).map(|line| line + "\n").collect()
 }
 
-/// What a command prints, and whether it succeeds.
+/// Returns a command's output, and whether it succeeds.
 pub(crate) fn run(command: &str, args: &[&str]) -> (Vec<u8>, bool) {
     let output = Command::new(command).args(args).output().unwrap();
     (output.stdout, output.status.success())
 }
 
-/// PCP's own.
+/// Runs PCP's mmvdump.
 pub(crate) fn mmvdump(path: &Path) -> (Vec<u8>, bool) {
     run("/usr/lib/pcp/pmdas/mmv/mmvdump", &[path.to_str().unwrap()])
 }
 
-/// A running interval is longer with every look.
+/// Removes running intervals, which grow between two runs.
 pub(crate) fn without_clock(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let line = |line: &str| match line.split_once("(value=") {

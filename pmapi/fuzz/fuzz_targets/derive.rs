@@ -1,4 +1,4 @@
-//! Any text as an expression and as a configuration: what parses is bound and evaluated on two samples.
+//! Any text as an expression and as a configuration. What parses is bound and evaluated on two samples.
 //!
 //! `cargo +nightly fuzz run derive -- -dict=derive.dict` in this folder.
 

@@ -1,8 +1,7 @@
-//! A stream that arrives in any pieces gives the PDUs that it has as a whole, and takes memory in
-//! proportion to what has arrived.
+//! A stream in pieces gives the same PDUs as the whole stream, with memory in proportion to the bytes that have
+//! arrived.
 //!
-//! `./seed && cargo +nightly fuzz run frames` in this folder. The first byte of an input is the size
-//! of the pieces.
+//! `./seed && cargo +nightly fuzz run frames` in this folder. The first byte of an input is the size of the pieces.
 
 #![no_main]
 
@@ -42,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!((pdus.next(), end), (None, Ok(frames.pending())));
 });
 
-/// The PDUs of a whole stream, and how it ends: bytes of the last PDU that is not whole.
+/// Returns the PDUs of a whole stream, and the number of bytes after the last whole PDU.
 fn split(mut stream: &[u8]) -> (Vec<&[u8]>, Result<usize, FrameError>) {
     let mut pdus = Vec::new();
     loop {

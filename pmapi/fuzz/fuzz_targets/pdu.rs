@@ -1,5 +1,4 @@
-//! Any bytes as a PDU of every type: what decodes can be walked to its last part, and what is built
-//! from it again decodes, to the same.
+//! Any bytes as a PDU of every type. What decodes can be read wholly, and its encoding decodes to the same.
 //!
 //! `./seed && cargo +nightly fuzz run pdu` in this folder.
 
@@ -32,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Goes to everything that a decoded PDU gives access to.
+/// Reads everything that a decoded PDU gives access to.
 fn walk(pdu: &Pdu<'_>) {
     match pdu {
         Pdu::Error(e) => drop(e.status()),
@@ -96,7 +95,7 @@ fn walk_profile(pdu: &ProfilePdu<'_>) {
     }
 }
 
-/// Builds a PDU from what was decoded; `None` for what our side never sends.
+/// Encodes a decoded PDU; `None` for a PDU that the library never sends.
 fn encode(pdu: &Pdu<'_>, from: i32) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let o = &mut out;
@@ -147,7 +146,7 @@ fn encode(pdu: &Pdu<'_>, from: i32) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The values of a set are of one type, and words stand in the set.
+/// Encodes a result whose sets have values of one type each, and 32-bit values in situ; `None` for others.
 fn result(pdu: &ResultPdu<'_>, from: i32) -> Option<Vec<u8>> {
     let mut w = ResultWriter::new();
     w.begin();

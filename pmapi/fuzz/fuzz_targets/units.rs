@@ -1,4 +1,4 @@
-//! Text of units: no panic, no hang, and what is understood has a text that means the same.
+//! Text of units: neither panics nor hangs, and the units of a text have a text with the same meaning.
 //!
 //! `cargo +nightly fuzz run units` in the folder of the crate.
 
@@ -10,8 +10,8 @@ use pmapi::Units;
 fuzz_target!(|text: &str| {
     let Ok((units, _)) = Units::parse(text) else { return };
     let shown = units.to_string();
-    // Tens of events with an exponent look like another scale, and a scale of count without its
-    // dimension does not exist in the syntax.
+    // Tens of events with an exponent look like another scale, and the syntax has no scale of count without its
+    // dimension.
     let ambiguous = units.scale_count() == 1 && units.dim_count().abs() > 1;
     if !ambiguous {
         assert_eq!(Units::parse(&shown), Ok((units, 1.0)), "{text:?} is {shown:?}");

@@ -1,20 +1,20 @@
-//! pmExtractValue(3): values in other types.
+//! Conversion of values to other types (pmExtractValue(3)).
 
 use super::Atom;
 use crate::cnum::general;
 use crate::{Error, Type};
 
-/// A converted value.
+/// Result of a conversion, which may borrow from the original value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Converted<'a> {
-    /// A value, which may still be borrowed.
+    /// Number, or borrowed string or aggregate.
     Atom(Atom<'a>),
-    /// The text of a number.
+    /// Text of a number.
     Text(String),
 }
 
 impl Converted<'_> {
-    /// The value.
+    /// Returns the value, borrowed.
     pub fn as_atom(&self) -> Atom<'_> {
         match self {
             Converted::Atom(atom) => *atom,
@@ -24,14 +24,15 @@ impl Converted<'_> {
 }
 
 impl<'a> Atom<'a> {
-    /// The value in another type, as the table in pmExtractValue(3) has it.
+    /// Converts the value to type `to`, by the table in pmExtractValue(3).
+    ///
+    /// As in libpcp, fractions are cut off, and a negative 64-bit integer keeps only its lower half in [`Type::I32`].
+    /// The text of a floating point number is at most 21 characters long, too short for "-1.234567890123457e+18".
     ///
     /// # Errors
-    /// `PM_ERR_TRUNC` when the value is too large, `PM_ERR_SIGN` when a negative one would become
-    /// unsigned, `PM_ERR_CONV` when there is no conversion between the types. As in libpcp, 64 bits
-    /// that are below the smallest number of 32 bits lose their upper half, and fractions are cut
-    /// off. Not a number is `PM_ERR_CONV` as an integer, where C leaves the result undefined. Text
-    /// of a floating point number ends after 21 characters, too early for "-1.234567890123457e+18".
+    /// `PM_ERR_TRUNC` when the value is too large, `PM_ERR_SIGN` when a negative value would become unsigned,
+    /// `PM_ERR_CONV` when there is no conversion between the types. A NaN has no conversion to an integer
+    /// (`PM_ERR_CONV`); in C the result is undefined.
     pub fn convert(self, to: Type) -> Result<Converted<'a>, Error> {
         if to == Type::String && self.ty().is_numeric() {
             return self.number_text().map(Converted::Text);
@@ -64,7 +65,8 @@ impl<'a> Atom<'a> {
     }
 }
 
-/// libpcp's buffer holds this much, and cuts the last digit of longer exponents off.
+/// Longest text of a floating point number: the size of libpcp's buffer, which cuts off the last digit of a long
+/// exponent.
 const REAL_TEXT_MAX: usize = 21;
 
 fn real_text(v: f64) -> String {
@@ -73,7 +75,7 @@ fn real_text(v: f64) -> String {
     text
 }
 
-/// An integer of at most 64 bits in another type.
+/// Converts an integer of at most 64 bits.
 fn integer<'a>(v: i128, to: Type) -> Result<Atom<'a>, Error> {
     let unsigned_error = if v < 0 { Error::SIGN } else { Error::TRUNC };
     Ok(match to {
@@ -87,7 +89,7 @@ fn integer<'a>(v: i128, to: Type) -> Result<Atom<'a>, Error> {
     })
 }
 
-/// A floating point number in another type; 32 bits hold what is below the limits.
+/// Converts a floating point number. For 32-bit types, values from the limit on are refused.
 fn real<'a>(v: f64, to: Type, i32_limit: f64, u32_limit: f64) -> Result<Atom<'a>, Error> {
     let limit = match to {
         Type::I32 if v.abs() >= i32_limit => Err(Error::TRUNC),

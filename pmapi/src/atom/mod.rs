@@ -1,4 +1,4 @@
-//! A single value: its types, conversions and texts.
+//! Single values: types, conversions and texts.
 
 mod convert;
 mod text;
@@ -7,35 +7,35 @@ pub use convert::Converted;
 
 use crate::Type;
 
-/// One value of a metric (`pmAtomValue` with its type), borrowed from a PDU or from an agent.
+/// Value of a metric (`pmAtomValue` with its type), borrowed from a PDU or from an agent.
 ///
-/// `Display` gives the text of pmAtomStr(3), meant for diagnostics; `pcp_pdu::print` gives the form in tools.
+/// `Display` gives the text of pmAtomStr(3), meant for diagnostics. `Print` of crate `pcp-pdu` formats as PCP's tools do.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Atom<'a> {
-    /// [`Type::I32`].
+    /// Value of [`Type::I32`].
     I32(i32),
-    /// [`Type::U32`].
+    /// Value of [`Type::U32`].
     U32(u32),
-    /// [`Type::I64`].
+    /// Value of [`Type::I64`].
     I64(i64),
-    /// [`Type::U64`].
+    /// Value of [`Type::U64`].
     U64(u64),
-    /// [`Type::Float`].
+    /// Value of [`Type::Float`].
     Float(f32),
-    /// [`Type::Double`].
+    /// Value of [`Type::Double`].
     Double(f64),
-    /// [`Type::String`], without the terminating NUL of the wire. PCP promises no encoding.
+    /// Value of [`Type::String`], without the terminating NUL of the wire encoding. PCP promises no character encoding.
     String(&'a [u8]),
-    /// [`Type::Aggregate`] and [`Type::AggregateStatic`].
+    /// Value of [`Type::Aggregate`] or [`Type::AggregateStatic`].
     Aggregate(&'a [u8]),
-    /// [`Type::Event`]: the packed records.
+    /// Packed event records of [`Type::Event`].
     Event(&'a [u8]),
-    /// [`Type::HighResEvent`]: the packed records.
+    /// Packed event records of [`Type::HighResEvent`].
     HighResEvent(&'a [u8]),
 }
 
 impl Atom<'_> {
-    /// The type of the value.
+    /// Returns the type of the value; `Aggregate` stands for [`Type::AggregateStatic`] too.
     pub const fn ty(&self) -> Type {
         match self {
             Atom::I32(_) => Type::I32,
@@ -64,7 +64,7 @@ macro_rules! from {
 from!(i8 => I32, i16 => I32, i32 => I32, u8 => U32, u16 => U32, u32 => U32, i64 => I64, u64 => U64,
       f32 => Float, f64 => Double, bool => U32);
 
-/// Counts, such as the length of a list.
+/// Converts a count, such as the length of a list.
 impl From<usize> for Atom<'_> {
     fn from(v: usize) -> Self {
         Atom::U64(v as u64)

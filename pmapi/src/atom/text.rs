@@ -1,4 +1,4 @@
-//! pmAtomStr(3).
+//! Texts of values for diagnostics (pmAtomStr(3)).
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ impl fmt::Display for Atom<'_> {
     }
 }
 
-/// At most 37 bytes; of longer ones the first 34.
+/// Quotes a text; one longer than 37 bytes is cut to its first 34.
 fn quoted(text: &[u8]) -> String {
     match text.get(..34) {
         Some(start) if text.len() >= 38 => format!("\"{}...\"", String::from_utf8_lossy(start)),

@@ -1,4 +1,4 @@
-//! A directory, by its descriptor.
+//! Open directories, whose files are accessed by descriptor.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,7 +14,7 @@ use nix::unistd::{UnlinkatFlags, fsync, linkat, unlinkat};
 
 use super::{is_trusted, walk};
 
-/// An open directory: what is done here is done in this directory, wherever its path leads meanwhile.
+/// Open directory. Its methods act on this directory even when its path leads elsewhere meanwhile.
 #[derive(Clone, Debug)]
 pub struct Dir {
     fd: Arc<OwnedFd>,
@@ -25,16 +25,15 @@ impl Dir {
     /// Opens a directory.
     ///
     /// # Errors
-    /// Those of open(2), and `PermissionDenied` when the process is root's and a symbolic link of another user is on
-    /// the way.
+    /// Errors of open(2); `PermissionDenied` when root would follow a symbolic link of another user.
     pub fn open(path: &Path) -> io::Result<Dir> {
         Self::walk(path, false)
     }
 
-    /// Opens a directory, after creating it and those above it that are missing.
+    /// Opens a directory, after creating it and the missing directories above it.
     ///
     /// # Errors
-    /// Those of [`Dir::open`] and of mkdir(2).
+    /// Errors of [`Dir::open`] and mkdir(2).
     pub fn create(path: &Path) -> io::Result<Dir> {
         Self::walk(path, true)
     }
@@ -43,26 +42,26 @@ impl Dir {
         Ok(Dir { fd: Arc::new(walk::open(path, create, is_trusted)?), path: path.to_owned() })
     }
 
-    /// Opens the directory of a file; the other part is the file's name.
+    /// Opens the directory of a file; returns it with the file's name.
     ///
     /// # Errors
-    /// Those of [`Dir::open`], and `InvalidInput` for a path without a name at its end.
+    /// Errors of [`Dir::open`]; `InvalidInput` for a path that does not end with a name.
     pub fn of(path: &Path) -> io::Result<(Dir, &OsStr)> {
-        let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no name of a file"))?;
+        let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no file name"))?;
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok((Dir::open(dir)?, name))
     }
 
-    /// The path by which the directory was opened.
+    /// Returns the path by which the directory was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens a directory in this one, no symbolic link, after creating it with a mode, on which the umask has effect, if
-    /// it is missing.
+    /// Opens a subdirectory, which must not be a symbolic link. A missing one is created with `mode`, reduced by the
+    /// umask.
     ///
     /// # Errors
-    /// Those of mkdir(2) and open(2).
+    /// Errors of mkdir(2) and open(2).
     pub fn subdir(&self, name: &OsStr, mode: u32) -> io::Result<Dir> {
         match mkdirat(&*self.fd, name, Mode::from_bits_truncate(mode)) {
             Ok(()) | Err(Errno::EEXIST) => {}
@@ -73,76 +72,77 @@ impl Dir {
         Ok(Dir { fd: Arc::new(fd), path: self.path.join(name) })
     }
 
-    /// What has a name here, without following a symbolic link.
+    /// Returns the status of a name in this directory, without following a symbolic link.
     ///
     /// # Errors
-    /// Those of fstatat(2).
+    /// Errors of fstatat(2).
     pub fn stat(&self, name: &OsStr) -> io::Result<FileStat> {
         walk::stat(&self.fd, name)
     }
 
-    /// The kind of what has a name here; of a symbolic link that it is one.
+    /// Returns the file type of a name in this directory, without following a symbolic link.
     ///
     /// # Errors
-    /// Those of fstatat(2).
+    /// Errors of fstatat(2).
     pub fn kind(&self, name: &OsStr) -> io::Result<SFlag> {
         self.stat(name).map(|stat| walk::kind(&stat))
     }
 
-    /// Opens a file here, with `O_NOFOLLOW`; `mode` is that of a file which is created, and the umask has effect on it.
+    /// Opens a file of this directory with `O_NOFOLLOW`. A new file gets `mode`, reduced by the umask.
     ///
     /// # Errors
-    /// Those of open(2).
+    /// Errors of open(2).
     pub fn file(&self, name: &OsStr, flags: OFlag, mode: u32) -> io::Result<File> {
         let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         Ok(openat(&*self.fd, name, flags, Mode::from_bits_truncate(mode))?.into())
     }
 
-    /// Creates a file for reading and writing.
+    /// Creates a file for reading and writing, with `mode` reduced by the umask.
     ///
     /// # Errors
-    /// Those of open(2): `AlreadyExists` for a name that there is.
+    /// Errors of open(2); `AlreadyExists` for an existing name.
     pub fn new_file(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         self.file(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL, mode)
     }
 
-    /// Gives a file here another name here, in place of what has it.
+    /// Renames a file within this directory, and replaces a file with the new name.
     ///
     /// # Errors
-    /// Those of rename(2).
+    /// Errors of rename(2).
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(renameat(&*self.fd, from, &*self.fd, to)?)
     }
 
-    /// Gives a file here a second name here; a symbolic link is not followed.
+    /// Gives a file of this directory a second name in it, without following a symbolic link.
     ///
     /// # Errors
-    /// Those of link(2): `AlreadyExists` for a name that there is.
+    /// Errors of link(2); `AlreadyExists` for an existing name.
     pub fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(linkat(&*self.fd, from, &*self.fd, to, AtFlags::empty())?)
     }
 
-    /// Removes a name here, but no directory.
+    /// Removes a name from this directory, unless it is a directory's.
     ///
     /// # Errors
-    /// Those of unlink(2).
+    /// Errors of unlink(2).
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&*self.fd, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
-    /// Removes an empty directory here.
+    /// Removes an empty subdirectory.
     ///
     /// # Errors
-    /// Those of rmdir(2).
+    /// Errors of rmdir(2).
     pub fn remove_dir(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&*self.fd, name, UnlinkatFlags::RemoveDir)?)
     }
 
-    /// Waits until the names are on the disk. File systems that cannot do so, and directories that may only be
-    /// searched, are passed over.
+    /// Waits until the names in this directory are on the disk.
+    ///
+    /// Does nothing on a file system that cannot sync a directory, and for a directory that may only be searched.
     ///
     /// # Errors
-    /// Those of fsync(2).
+    /// Errors of fsync(2).
     pub fn sync(&self) -> io::Result<()> {
         match fsync(&*self.fd) {
             Err(Errno::EINVAL | Errno::EBADF) => Ok(()),

@@ -1,4 +1,4 @@
-//! New content of a file.
+//! Atomic replacement of a file's content.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -15,42 +15,43 @@ use nix::sys::stat::{FileStat, SFlag};
 
 use super::{Dir, walk};
 
-/// The new content of a file, in a temporary file beside it that takes its place with [`NewFile::commit`]. Without that
-/// the temporary file goes when this is dropped.
+/// New content of a file, in a temporary file beside it that [`NewFile::commit`] renames. Dropping the value without a
+/// commit removes the temporary file.
 ///
-/// The temporary file of `NAME` is `.NAME.new`, which the process holds a lock on (flock(2)): one without a lock was
-/// left by a process that was killed, and is removed by the next that writes the file.
+/// The temporary file of `NAME` is `.NAME.new`, and the process holds a lock on it (flock(2)). An unlocked temporary
+/// file was left by a process that was killed. The next process that writes the file removes it.
 #[derive(Debug)]
 pub struct NewFile {
     dir: Dir,
     name: OsString,
     temporary: OsString,
     file: Flock<File>,
-    /// The file whose place it takes, if there is one.
+    /// Status of the file to replace, if it exists.
     old: Option<FileStat>,
     mode: Option<u32>,
     committed: bool,
 }
 
-/// How often a name that somebody else has taken is tried again.
+/// Attempts with a name that another process takes first.
 const TRIES: usize = 100;
 
 impl NewFile {
     /// Begins the new content of a file.
     ///
     /// # Errors
-    /// Those of opening the directory, and of creating a file in it.
+    /// Errors of [`Dir::of`] and [`NewFile::create_in`].
     pub fn create(path: &Path) -> io::Result<NewFile> {
         let (dir, name) = Dir::of(path)?;
         Self::create_in(&dir, name)
     }
 
-    /// Begins the new content of a file of a directory.
+    /// Begins the new content of a file in a directory.
     ///
     /// # Errors
-    /// Those of creating a file.
+    /// `EISDIR` when the name is a directory's; `AlreadyExists` when every temporary name is taken. Errors of open(2)
+    /// and flock(2).
     pub fn create_in(dir: &Dir, name: &OsStr) -> io::Result<NewFile> {
-        // Seen only when it takes its place, it would be too late for what has to be replaced together.
+        // The rename would find it too late: related files may have been replaced by then.
         if dir.kind(name).is_ok_and(|kind| kind == SFlag::S_IFDIR) {
             return Err(Errno::EISDIR.into());
         }
@@ -64,13 +65,15 @@ impl NewFile {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Begins the new content of a file, after waiting for every process that has begun so and has not ended yet: from
-    /// here on the file is read, changed and written by one at a time.
+    /// Begins the new content of a file after waiting, at most for `wait`, until no other process has begun.
     ///
-    /// Until it is committed nobody but this user may open the temporary file, so that nobody else can hold its lock.
+    /// Processes that all begin by this function read, change and write the file one after the other. The temporary
+    /// file has mode 0600 until it is committed, so that no other user can hold its lock. A file that did not exist
+    /// gets mode 0644.
     ///
     /// # Errors
-    /// Those of [`NewFile::create`], and `TimedOut`.
+    /// Errors of [`Dir::of`], open(2) and flock(2); `TimedOut` when another process holds the lock for longer than
+    /// `wait`.
     pub fn lock(path: &Path, wait: Duration) -> io::Result<NewFile> {
         let (dir, name) = Dir::of(path)?;
         let temporary = temporary(name);
@@ -94,31 +97,31 @@ impl NewFile {
         NewFile { dir: dir.clone(), name: name.to_owned(), temporary, file, old, mode: None, committed: false }
     }
 
-    /// Sets the mode of the file, in place of that of the file whose place it takes.
+    /// Sets the mode that the file gets, instead of keeping that of the replaced file.
     pub fn set_mode(&mut self, mode: u32) {
         self.mode = Some(mode);
     }
 
-    /// The temporary file.
+    /// Returns the path of the temporary file.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join(&self.temporary)
     }
 
-    /// The temporary file, open for reading and writing.
+    /// Returns the temporary file, open for reading and writing.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Puts the new content in place of the old one, and waits until that is on the disk.
+    /// Replaces the file by the temporary file, and waits until that is on the disk.
     ///
     /// # Errors
-    /// Those of fsync(2), fchmod(2) and rename(2). The old content stays then; but not if only syncing the directory
-    /// fails.
+    /// Errors of fchown(2), fchmod(2), fsync(2) and rename(2), after which the old content stays. If only syncing the
+    /// directory fails, the new content stays.
     pub fn commit(mut self) -> io::Result<()> {
         if let Some(old) = &self.old {
             let new = self.file.metadata()?;
             if (old.st_uid, old.st_gid) != (new.uid(), new.gid()) {
-                // Only root may give files away: the file of anybody else becomes the writer's.
+                // Only root may give files away: a file of another user becomes the writer's.
                 match fchown(&*self.file, Some(old.st_uid), Some(old.st_gid)) {
                     Err(e) if e.kind() != io::ErrorKind::PermissionDenied => return Err(e),
                     _ => {}
@@ -148,7 +151,7 @@ impl Write for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.committed {
-            // What kept it from being committed is told already.
+            // The caller knows already why the file was not committed.
             let _ = self.dir.remove(&self.temporary);
         }
     }
@@ -161,12 +164,12 @@ fn temporary(name: &OsStr) -> OsString {
     temporary
 }
 
-/// Creates a file and locks it; `None` while another process has one of this name.
+/// Creates a file and locks it; `None` while another process holds a file of this name.
 fn take(dir: &Dir, name: &OsStr, mode: u32) -> io::Result<Option<Flock<File>>> {
     for _ in 0..TRIES {
         match dir.new_file(name, mode) {
             Ok(file) => {
-                // Before it is locked it may be taken for one that was left.
+                // Until the file is locked, another process may take it for a left one and remove it.
                 let Ok(file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(None) };
                 if is_at(dir, name, &file) {
                     return Ok(Some(file));
@@ -183,12 +186,13 @@ fn take(dir: &Dir, name: &OsStr, mode: u32) -> io::Result<Option<Flock<File>>> {
     Ok(None)
 }
 
-/// Removes a temporary file that no process holds; whether there is none now.
+/// Removes a temporary file that no process holds; returns whether the name is free now.
 fn remove_left(dir: &Dir, name: &OsStr) -> io::Result<bool> {
     let removed = match dir.file(name, OFlag::O_RDONLY | OFlag::O_NONBLOCK, 0) {
         Ok(file) => {
             let Ok(file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(false) };
-            // Held until it is removed. What has taken its place meanwhile is another's.
+            // The lock is held until the removal. A file that has replaced this one meanwhile belongs to another
+            // process.
             if is_at(dir, name, &file) { dir.remove(name) } else { Ok(()) }
         }
         Err(e) if e.raw_os_error() == Some(Errno::ELOOP as i32) => dir.remove(name),
@@ -197,7 +201,7 @@ fn remove_left(dir: &Dir, name: &OsStr) -> io::Result<bool> {
     match removed {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
-        // Another user's, or no file.
+        // Another user's file, or not a file.
         Err(e) if [Errno::EACCES, Errno::EPERM, Errno::EISDIR, Errno::ENXIO].iter().any(|errno| is(&e, *errno)) => {
             Ok(false)
         }

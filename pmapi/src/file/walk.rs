@@ -1,4 +1,4 @@
-//! The way to a directory.
+//! Opening the directories of a path one by one.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,21 +11,21 @@ use nix::fcntl::{self, AtFlags, OFlag};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::unistd::{Uid, geteuid};
 
-/// Symbolic links on one way, as many as the kernel follows.
+/// Symbolic links in a path, as many as the kernel follows.
 const LINKS: usize = 40;
 
-/// Whether the process follows symbolic links and writes to FIFOs of a user: root only those of root.
+/// Returns whether the process follows symbolic links and writes to FIFOs of a user: root trusts only root.
 pub fn is_trusted(owner: u32) -> bool {
     owner == 0 || !geteuid().is_root()
 }
 
-/// The kind of a file.
+/// Returns the file type.
 pub(super) fn kind(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
 }
 
-/// Opens a directory for reading and syncing, or only as a place where reading is not allowed. `create`: makes the
-/// directories that are missing.
+/// Opens a directory for reading and syncing, or with `O_PATH` if the process may only search it. `create` makes
+/// missing directories.
 pub(super) fn open(path: &Path, create: bool, trusts: impl Fn(u32) -> bool) -> io::Result<OwnedFd> {
     let start = if path.is_absolute() { "/" } else { "." };
     let mut at = fcntl::open(start, PLACE | OFlag::O_DIRECTORY, Mode::empty())?;
@@ -67,7 +67,7 @@ pub(super) fn open(path: &Path, create: bool, trusts: impl Fn(u32) -> bool) -> i
 
 const PLACE: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 
-/// The names of a path, the last first.
+/// Returns the names of a path, the last one first.
 fn names(path: &Path) -> Vec<OsString> {
     let name = |component: Component<'_>| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -86,7 +86,7 @@ fn follow(link: &OwnedFd, stat: &FileStat, name: &OsStr, trusts: impl Fn(u32) ->
     Ok(fcntl::readlinkat(link, "")?)
 }
 
-/// What a name in a directory is, without following a symbolic link.
+/// Returns the status of a name in a directory, without following a symbolic link.
 pub(super) fn stat(dir: &OwnedFd, name: &OsStr) -> io::Result<FileStat> {
     Ok(fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW)?)
 }

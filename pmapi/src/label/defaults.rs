@@ -1,4 +1,4 @@
-//! The labels that PCP gives to agents, and administrators to hosts.
+//! Labels that PCP gives to agents, and administrators to hosts.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,10 @@ use super::{LabelError, LabelFlags, LabelLevel, LabelSet};
 use crate::config::Config;
 
 impl LabelSet {
-    /// An agent's default label, its name without "pmda" (`__pmGetDomainLabels`).
+    /// Creates an agent's default label: its name without "pmda" (`__pmGetDomainLabels`).
+    ///
+    /// # Errors
+    /// [`LabelError::TooLong`] for a name that does not fit into a set.
     pub fn domain(agent: &str) -> Result<LabelSet, LabelError> {
         let name = agent.strip_prefix("pmda").filter(|n| !n.is_empty()).unwrap_or(agent);
         let name = name.strip_suffix(" DSO").filter(|n| !n.is_empty()).unwrap_or(name);
@@ -15,9 +18,10 @@ impl LabelSet {
         Self::parse_flagged(&json, LabelLevel::Domain.into())
     }
 
-    /// The labels that the administrator gave this host: the files of `$PCP_SYSCONF_DIR/labels`,
-    /// and as notes those of its directory `optional` (`__pmGetContextLabels`). Files that cannot
-    /// be read or parsed are left out.
+    /// Reads the labels that the administrator gave this host (`__pmGetContextLabels`).
+    ///
+    /// They are in the files of `$PCP_SYSCONF_DIR/labels`. Files of its subdirectory `optional` contain notes. Files
+    /// that cannot be read or parsed are left out.
     pub fn context(config: &Config) -> LabelSet {
         let mut set = LabelSet::new();
         let flags = LabelFlags::from(LabelLevel::Context) | LabelFlags::COMPOUND;
@@ -35,7 +39,7 @@ impl LabelSet {
             if let Ok(text) = fs::read_to_string(dir.join(name))
                 && let Ok(labels) = Self::parse_flagged(&text, flags)
             {
-                // A set that has become too large keeps what it has.
+                // A set that has become too large keeps the labels that it has.
                 let _ = self.merge(&labels);
             }
         }

@@ -3,71 +3,72 @@
 use std::fmt;
 use std::ops::BitOr;
 
-/// What a set of labels belongs to.
+/// Level of a label set: the kind of object that its labels describe.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum LabelLevel {
-    /// The host, or the archive.
+    /// Host, or archive.
     Context = 1,
-    /// An agent.
+    /// Agent.
     Domain = 2,
-    /// An instance domain.
+    /// Instance domain.
     InDom = 4,
-    /// A cluster of metrics.
+    /// Cluster of metrics.
     Cluster = 8,
-    /// A metric.
+    /// Metric.
     Item = 16,
-    /// The instances of an instance domain.
+    /// Instances of an instance domain.
     Instances = 32,
 }
 
 impl LabelLevel {
-    /// Every level, from the host to the instances: each one wins over those before it.
+    /// All levels, from the host to the instances. A label of a later level overrides one of an earlier level.
     pub const ALL: [LabelLevel; 6] = {
         use LabelLevel::*;
         [Context, Domain, InDom, Cluster, Item, Instances]
     };
 
-    /// The code as it travels.
+    /// Returns the code of the wire encoding.
     pub const fn code(self) -> u32 {
         self as u32
     }
 
-    /// The level of a code from the wire, whose bits for compound and optional don't matter.
+    /// Returns the level with a code from the wire; ignores the bits of [`LabelFlags::COMPOUND`] and
+    /// [`LabelFlags::OPTIONAL`].
     pub fn from_code(code: u32) -> Option<LabelLevel> {
         let level = code & !u32::from((LabelFlags::COMPOUND | LabelFlags::OPTIONAL).0);
         Self::ALL.into_iter().find(|l| l.code() == level)
     }
 }
 
-/// The flags of a label: the level that it comes from and its kind.
+/// Flags of a label: its level and its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct LabelFlags(u8);
 
 impl LabelFlags {
-    /// No flags.
+    /// Empty set of flags.
     pub const NONE: LabelFlags = LabelFlags(0);
-    /// The name has several components.
+    /// Label whose name has several components separated by dots.
     pub const COMPOUND: LabelFlags = LabelFlags(64);
-    /// A note that does not identify what it annotates.
+    /// Note, which does not identify the object that it annotates.
     pub const OPTIONAL: LabelFlags = LabelFlags(128);
 
-    /// The byte as it travels.
+    /// Returns the byte of the wire encoding.
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The flags of a byte from the wire.
+    /// Creates the flags from a byte of the wire encoding.
     pub const fn from_bits(bits: u8) -> LabelFlags {
         LabelFlags(bits)
     }
 
-    /// Whether all of the others are set.
+    /// Returns whether all of the other flags are set.
     pub const fn contains(self, others: LabelFlags) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// The level, when exactly one is set.
+    /// Returns the level if exactly one is set.
     pub fn level(self) -> Option<LabelLevel> {
         LabelLevel::from_code(self.0.into())
     }

@@ -1,4 +1,4 @@
-//! From JSON text to a set: compact form and index.
+//! Parsing of JSON text into a label set: compact text and index.
 
 use serde::de::IgnoredAny;
 
@@ -11,7 +11,7 @@ pub(super) fn parse(text: &str, flags: LabelFlags) -> Result<LabelSet, LabelErro
     if text.len() > MAX_JSON {
         return Err(LabelError::TooLong);
     }
-    // From here on the text is known to be JSON, nested at most as deep as serde_json allows.
+    // From here on the text is valid JSON, nested no deeper than serde_json allows.
     serde_json::from_str::<IgnoredAny>(text)?;
     if !text.trim_start().starts_with('{') {
         return Err(LabelError::NotAnObject);
@@ -29,8 +29,8 @@ pub(super) fn parse(text: &str, flags: LabelFlags) -> Result<LabelSet, LabelErro
     Ok(LabelSet { json: out, index })
 }
 
-/// The labels of a value; a string is taken as the text itself. Without nested objects, of whose names
-/// only the last parts would travel.
+/// Serializes labels, or takes a string as their JSON text. Flattens nested objects, since the wire encoding has only
+/// the last component of their names.
 pub(super) fn from(labels: impl serde::Serialize, flags: LabelFlags) -> Result<LabelSet, LabelError> {
     let mut text = serde_json::to_string(&labels)?;
     if text.starts_with('"') {
@@ -40,7 +40,7 @@ pub(super) fn from(labels: impl serde::Serialize, flags: LabelFlags) -> Result<L
     if set.index.iter().any(|entry| entry.path.is_some()) { LabelSet::new().merged(&set) } else { Ok(set) }
 }
 
-/// Letters, digits and underscores after a letter; with dots between when compound.
+/// Checks for a letter followed by letters, digits and underscores, and dots in a compound name.
 pub(super) fn check_name(name: &str, dots: bool) -> Result<(), LabelError> {
     if name.len() > MAX_NAME {
         return Err(LabelError::NameTooLong(name.len()));
@@ -58,8 +58,7 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// Copies an object and records its members as labels; `prefix` is the name of the object that
-    /// they are in, with a dot.
+    /// Copies an object and records its members as labels. `prefix` is the name of the enclosing object with a dot.
     fn object(&mut self, prefix: &str) -> Result<(), LabelError> {
         self.token();
         while self.peek() != b'}' {
@@ -106,7 +105,7 @@ impl<'a> Scan<'a> {
             check_name(&path, true)?;
             (Some(path.into()), flags | LabelFlags::COMPOUND)
         };
-        // Compact text is no longer than the text, whose length fits.
+        // The compact text is no longer than the original, whose length fits.
         let offset = |n: usize| u16::try_from(n).map_err(|_| LabelError::TooLong);
         let raw = RawLabel {
             name: offset(name_at)?,
@@ -119,7 +118,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Copies a value that is not recorded any further: objects inside of arrays are no labels.
+    /// Copies a value without recording labels: objects inside of arrays are no labels.
     fn value(&mut self) {
         let mut depth = 0_usize;
         loop {
@@ -135,13 +134,13 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The first byte of the next token; `}` at the end, so that no loop outlives its text.
+    /// Returns the first byte of the next token; `}` at the end, so that every loop ends with the text.
     fn peek(&mut self) -> u8 {
         self.rest = self.rest.trim_start();
         self.rest.bytes().next().unwrap_or(b'}')
     }
 
-    /// Copies the next token: a string with its quotes, a number or word, or a single character.
+    /// Copies the next token: a string with its quotes, a number, a word or a single character.
     fn token(&mut self) -> &'a str {
         self.rest = self.rest.trim_start();
         let bytes = self.rest.as_bytes();

@@ -1,7 +1,6 @@
 //! Labels: name and value pairs that annotate metrics (pmLookupLabels(3), pmdaLabel(3)).
 //!
-//! A [`LabelSet`] is a JSON object in compact form and an index into it, both as libpcp has them
-//! and as they travel.
+//! A [`LabelSet`] is a JSON object in compact form with an index into it, as in libpcp and on the wire.
 //!
 //! ```
 //! use pmapi::label::LabelSet;
@@ -20,18 +19,18 @@ use std::fmt;
 use crate::Error;
 pub use flags::{LabelFlags, LabelLevel};
 
-/// The largest number of labels of a set. libpcp writes one more, but its decoder refuses it.
+/// Largest number of labels in a set. libpcp writes one more, which its decoder refuses.
 pub const MAX_LABELS: usize = 254;
-/// The longest JSON text of a set, in bytes.
+/// Longest JSON text of a set, in bytes.
 pub const MAX_JSON: usize = 0xfffe;
-/// The longest name of a label, in bytes.
+/// Longest name of a label, in bytes.
 pub const MAX_NAME: usize = 254;
 
 /// Labels of a metric, an instance, an instance domain, an agent or a host (`pmLabelSet`).
 ///
-/// The index is sorted by name. The JSON text keeps the order of its input until something is
-/// added to the set, which sorts it too. Names of nested objects are joined with a dot and flagged
-/// [`LabelFlags::COMPOUND`]: in `{"a":{"b":1}}` the label is "a.b".
+/// The index is sorted by name. The JSON text keeps the order of its input until a label is added, which sorts the text
+/// too. Names of nested objects are joined by dots and flagged [`LabelFlags::COMPOUND`]: in `{"a":{"b":1}}` the label
+/// is "a.b".
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct LabelSet {
     json: String,
@@ -41,54 +40,54 @@ pub struct LabelSet {
 #[derive(Clone, PartialEq, Eq)]
 struct Entry {
     raw: RawLabel,
-    /// The name of a compound label whose JSON is nested: the text at `raw.name` is only its end.
+    /// Full name of a compound label in nested JSON, where `raw.name` is only the last component.
     path: Option<Box<str>>,
 }
 
-/// The place of a label in its set's JSON text (`pmLabel`), as it travels.
+/// Position of a label in its set's JSON text (`pmLabel`), with the fields of the wire encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawLabel {
-    /// Offset of the name.
+    /// Offset of the name in bytes.
     pub name: u16,
-    /// Length of the name.
+    /// Length of the name in bytes.
     pub name_len: u8,
     /// Level, and whether compound or optional.
     pub flags: LabelFlags,
-    /// Offset of the value; of a string value that of its first quote.
+    /// Offset of the value in bytes; for a string, of its first quote.
     pub value: u16,
-    /// Length of the value; of a string value with both quotes.
+    /// Length of the value in bytes; for a string, with both quotes.
     pub value_len: u16,
 }
 
-/// One label of a set.
+/// Label of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Label<'a> {
-    /// The whole name, with dots when it is compound.
+    /// Full name, with dots in a compound name.
     pub name: &'a str,
-    /// The value: JSON, a string with its quotes.
+    /// Value in JSON; a string has its quotes.
     pub value: &'a str,
     /// Level, and whether compound or optional.
     pub flags: LabelFlags,
 }
 
-/// What is wrong with labels.
+/// Error in labels.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabelError {
-    /// Not JSON.
+    /// Text that is not JSON.
     #[error("label text is not JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// JSON, but not an object.
+    /// JSON that is not an object.
     #[error("label text is not a JSON object")]
     NotAnObject,
-    /// A name has other characters than letters, digits and underscores, or starts with no letter.
+    /// Name with other characters than letters, digits and underscores, or without a letter at its start.
     #[error("label name {0:?} is not a letter followed by letters, digits and underscores")]
     Name(String),
-    /// A name is longer than [`MAX_NAME`].
+    /// Name longer than [`MAX_NAME`].
     #[error("label name of {0} bytes, more than {MAX_NAME}")]
     NameTooLong(usize),
-    /// One text has a name twice.
-    #[error("label name {0:?} is there twice")]
+    /// Name that occurs twice in one text.
+    #[error("label name {0:?} occurs twice")]
     Duplicate(String),
     /// More labels than [`MAX_LABELS`].
     #[error("more than {MAX_LABELS} labels")]
@@ -96,12 +95,12 @@ pub enum LabelError {
     /// JSON text longer than [`MAX_JSON`].
     #[error("labels of more than {MAX_JSON} bytes")]
     TooLong,
-    /// The index of a set from outside points out of its text.
-    #[error("label index points out of its JSON text of {0} bytes")]
+    /// Index that points outside of the JSON text.
+    #[error("label index points outside of its JSON text of {0} bytes")]
     Index(usize),
 }
 
-/// The `errno` that libpcp gives.
+/// Converts to the error that libpcp returns: `-E2BIG`, `-EINVAL` or `PM_ERR_IPC`.
 impl From<LabelError> for Error {
     fn from(e: LabelError) -> Error {
         match e {
@@ -115,24 +114,33 @@ const E2BIG: i32 = 7;
 const EINVAL: i32 = 22;
 
 impl LabelSet {
-    /// No labels.
+    /// Creates an empty set.
     pub const fn new() -> LabelSet {
         LabelSet { json: String::new(), index: Vec::new() }
     }
 
-    /// The labels of a JSON object; empty text is an empty set.
+    /// Parses a JSON object; empty text is an empty set.
+    ///
+    /// # Errors
+    /// [`LabelError`] for text that is not a JSON object, for invalid or duplicate names, and for a set over the
+    /// limits.
     pub fn parse(json: &str) -> Result<LabelSet, LabelError> {
         Self::parse_flagged(json, LabelFlags::NONE)
     }
 
-    /// As [`LabelSet::parse`], with flags for every label. [`LabelFlags::COMPOUND`] lets names have
-    /// dots.
+    /// Parses a JSON object and gives every label the flags. [`LabelFlags::COMPOUND`] permits dots in names.
+    ///
+    /// # Errors
+    /// Errors of [`LabelSet::parse`].
     pub fn parse_flagged(json: &str, flags: LabelFlags) -> Result<LabelSet, LabelError> {
         json::parse(json, flags)
     }
 
-    /// A set from its JSON text and index, which must agree with each other; what is flagged
-    /// compound keeps the name that the index shows.
+    /// Creates a set from its JSON text and index, which must match. Compound labels keep the name that the index
+    /// shows.
+    ///
+    /// # Errors
+    /// [`LabelError::Index`] when the index points outside of the text.
     pub fn from_raw(json: String, index: impl IntoIterator<Item = RawLabel>) -> Result<LabelSet, LabelError> {
         let index: Vec<Entry> = index.into_iter().map(|raw| Entry { raw, path: None }).collect();
         let inside = |e: &Entry| json.get(e.raw.name_range()).is_some() && json.get(e.raw.value_range()).is_some();
@@ -142,34 +150,49 @@ impl LabelSet {
         Ok(LabelSet { json, index })
     }
 
-    /// The labels of anything that serializes to an object, or of an object's JSON text. Nested objects
-    /// become names with dots, which is how clients are to see them: libpcp sends `{"a":{"b":1}}` with
-    /// the name "b" alone.
+    /// Creates a set from a value that serializes to an object, or from an object's JSON text.
+    ///
+    /// Members of nested objects get names with dots, as clients should see them: libpcp sends `{"a":{"b":1}}` with the
+    /// name "b" alone.
+    ///
+    /// # Errors
+    /// [`LabelError::Json`] for a value that cannot be serialized; errors of [`LabelSet::parse`].
     pub fn of(labels: impl serde::Serialize) -> Result<LabelSet, LabelError> {
         json::from(labels, LabelFlags::NONE)
     }
 
-    /// Adds labels, given as to [`LabelSet::of`]; they win over labels of the same name
-    /// (pmdaAddLabels(3)).
+    /// Adds labels, in a form that [`LabelSet::of`] accepts (pmdaAddLabels(3)). They replace labels of the same name.
+    ///
+    /// # Errors
+    /// Errors of [`LabelSet::of`] and [`LabelSet::merge`].
     pub fn add(&mut self, labels: impl serde::Serialize) -> Result<(), LabelError> {
         self.merge(&Self::of(labels)?)
     }
 
-    /// Adds labels that do not identify what they annotate, given as to [`LabelSet::of`]
-    /// (pmdaAddNotes(3)).
+    /// Adds notes, in a form that [`LabelSet::of`] accepts (pmdaAddNotes(3)). Notes are labels that do not identify
+    /// the object that they annotate.
+    ///
+    /// # Errors
+    /// Errors of [`LabelSet::of`] and [`LabelSet::merge`].
     pub fn add_notes(&mut self, labels: impl serde::Serialize) -> Result<(), LabelError> {
         self.merge(&json::from(labels, LabelFlags::OPTIONAL)?)
     }
 
-    /// Adds one label; it wins over a label of the same name. A value that serializes to an object
-    /// becomes a label for each of its members.
+    /// Adds one label, which replaces a label of the same name. A value that serializes to an object becomes a label
+    /// for each of its members.
+    ///
+    /// # Errors
+    /// [`LabelError::Name`] or [`LabelError::NameTooLong`] for an invalid name; errors of [`LabelSet::add`].
     pub fn insert(&mut self, name: &str, value: impl serde::Serialize) -> Result<(), LabelError> {
         json::check_name(name, false)?;
         self.add(format!("{{\"{name}\":{}}}", serde_json::to_string(&value)?))
     }
 
-    /// Adds the labels of another set; they win over labels of the same name
-    /// (pmMergeLabelSets(3)). Upon an error the set stays as it was.
+    /// Adds the labels of another set, which replace labels of the same name (pmMergeLabelSets(3)).
+    ///
+    /// # Errors
+    /// [`LabelError::TooMany`], [`LabelError::TooLong`] or [`LabelError::NameTooLong`] when the result is over the
+    /// limits. The set is unchanged then.
     pub fn merge(&mut self, other: &LabelSet) -> Result<(), LabelError> {
         if self.is_empty() {
             *self = other.clone();
@@ -220,20 +243,19 @@ impl LabelSet {
         Ok(())
     }
 
-    /// Adds flags to every label, for instance the level that the set answers for
-    /// (pmdaAddLabelFlags(3)).
+    /// Adds flags to every label, for instance the level of the set (pmdaAddLabelFlags(3)).
     pub fn flag(&mut self, flags: LabelFlags) {
         for entry in &mut self.index {
             entry.raw.flags = entry.raw.flags | flags;
         }
     }
 
-    /// The JSON text, compact; empty without labels.
+    /// Returns the JSON text in compact form, which is empty without labels.
     pub fn json(&self) -> &str {
         &self.json
     }
 
-    /// The labels, sorted by name.
+    /// Iterates over the labels, sorted by name.
     pub fn labels(&self) -> impl ExactSizeIterator<Item = Label<'_>> {
         self.index.iter().map(|entry| Label {
             name: entry.name(&self.json),
@@ -242,12 +264,12 @@ impl LabelSet {
         })
     }
 
-    /// The index, sorted by name, as it travels.
+    /// Iterates over the index, sorted by name.
     pub fn index(&self) -> impl ExactSizeIterator<Item = RawLabel> {
         self.index.iter().map(|e| e.raw)
     }
 
-    /// The value of a label: JSON, a string with its quotes.
+    /// Returns the value of a label in JSON; a string has its quotes.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.labels().find(|l| l.name == name).map(|l| l.value)
     }
@@ -256,12 +278,12 @@ impl LabelSet {
         self.index.binary_search_by(|e| e.name(&self.json).cmp(name)).is_ok()
     }
 
-    /// How many labels there are.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether there are no labels.
+    /// Returns whether the set has no labels.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
@@ -274,28 +296,28 @@ impl Entry {
 }
 
 impl RawLabel {
-    /// The name within the JSON of its set; `None` when the label points outside.
+    /// Returns the name within the JSON text of its set; `None` when the label points outside.
     pub fn name_in(self, json: &[u8]) -> Option<&[u8]> {
         json.get(self.name.into()..)?.get(..self.name_len.into())
     }
 
-    /// The value within the JSON of its set; `None` when the label points outside.
+    /// Returns the value within the JSON text of its set; `None` when the label points outside.
     pub fn value_in(self, json: &[u8]) -> Option<&[u8]> {
         json.get(self.value.into()..)?.get(..self.value_len.into())
     }
 
-    /// Where the name is in the JSON text.
+    /// Returns the range of the name in the JSON text, in bytes.
     pub fn name_range(self) -> std::ops::Range<usize> {
         usize::from(self.name)..usize::from(self.name) + usize::from(self.name_len)
     }
 
-    /// Where the value is in the JSON text.
+    /// Returns the range of the value in the JSON text, in bytes.
     pub fn value_range(self) -> std::ops::Range<usize> {
         usize::from(self.value)..usize::from(self.value) + usize::from(self.value_len)
     }
 }
 
-/// The JSON text.
+/// JSON text of the set.
 impl fmt::Display for LabelSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.json)

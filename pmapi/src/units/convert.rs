@@ -1,19 +1,19 @@
-//! pmConvScale(3).
+//! Conversion of values between units (pmConvScale(3)).
 
 use super::{ExtraUnit, Quantity, Units};
 use crate::{Atom, Error};
 
 impl Units {
-    /// A value in these units, in other units of the same dimension (pmConvScale(3)).
+    /// Converts a value from these units to other units of the same dimension (pmConvScale(3)).
     ///
-    /// Integers are rounded half up, of negative ones -1.5 becomes -1. No dimension counts as count.
-    /// As in libpcp a result that does not fit its type wraps around.
+    /// Units without a dimension count as [`Units::COUNT`]. As in libpcp, one half is added to an integer before its
+    /// fraction is cut off: 1.5 becomes 2, and -1.6 becomes -1. A result that does not fit its type wraps around.
     ///
     /// # Errors
-    /// `PM_ERR_CONV` when the dimensions differ or the value is no number, `PM_ERR_UNIT` when a scale
-    /// has no meaning (zettabytes and yottabytes have none here). Where the factor itself overflows,
-    /// which kills libpcp, `PM_ERR_TRUNC` for a result that does not fit; so too for temperatures
-    /// and other extra units, and `PM_ERR_SIGN` for a negative result of an unsigned type.
+    /// `PM_ERR_CONV` when the dimensions differ or the value is not a number. `PM_ERR_UNIT` for a scale without
+    /// meaning; zettabytes and yottabytes have none here. `PM_ERR_TRUNC` for a result that does not fit its type, if
+    /// the factor overflows to a division by 0, which kills libpcp. Between extra units, such as temperatures,
+    /// `PM_ERR_TRUNC` for a result that does not fit and `PM_ERR_SIGN` for a negative one of an unsigned type.
     pub fn convert<'a>(self, to: Units, value: Atom<'_>) -> Result<Atom<'a>, Error> {
         let (from, to) = (self.or_count(), to.or_count());
         let dims = |u: Units| (u.dim_space(), u.dim_time(), u.dim_count(), u.extra_unit());
@@ -32,7 +32,7 @@ impl Units {
     }
 }
 
-/// A product of powers of 2, 3 and 5, of which all factors of scales are made.
+/// Product of powers of 2, 3 and 5, the primes of all scale factors.
 #[derive(Clone, Copy, Default)]
 struct Product([u32; 3]);
 
@@ -51,7 +51,7 @@ impl Product {
         Some(Product([a.checked_sub(d)?, b.checked_sub(e)?, c.checked_sub(f)?]))
     }
 
-    /// The product in 64 bits, wrapped around.
+    /// Returns the product in 64 bits, wrapped around.
     fn wrapped(self) -> i64 {
         let powers = PRIMES.into_iter().zip(self.0).map(|(prime, power)| i64::from(prime).wrapping_pow(power));
         powers.fold(1, i64::wrapping_mul)
@@ -62,7 +62,7 @@ impl Product {
     }
 }
 
-/// What a value is multiplied with and divided by.
+/// Factor of a conversion: values are multiplied by `mult` and divided by `div`.
 struct Ratio {
     mult: Product,
     div: Product,
@@ -80,7 +80,7 @@ impl Ratio {
         if from.dim_count() != 0 {
             ratio.scale(from.dim_count(), count(from), count(to));
         } else if from.dim_space() == 0 && from.dim_time() == 0 {
-            // Extra units alone: a scale of count counts without its dimension.
+            // Extra units alone: the scale of count applies without its dimension.
             ratio.scale(1, count(from), count(to));
         }
         Ok(ratio)
@@ -112,7 +112,7 @@ impl Ratio {
             Atom::U32(v) => Atom::U32(fit(self.exact(v.into())?)?),
             Atom::I64(v) => Atom::I64(fit(in_64_bits(v)?)?),
             Atom::U64(v) if defined => {
-                // All in unsigned arithmetic, a factor that wrapped to a negative number included.
+                // Unsigned throughout, also for a factor that has wrapped to a negative number.
                 let sum = v.wrapping_mul(mult as u64).wrapping_add((div / 2) as u64);
                 Atom::U64(sum / div as u64)
             }
@@ -130,7 +130,7 @@ impl Ratio {
         PRIMES.into_iter().zip(powers).map(|(prime, power)| f64::from(prime).powi(power)).product()
     }
 
-    /// (value * mult + div / 2) / div without overflow in between, rounded towards 0 as C does.
+    /// Returns (value * mult + div / 2) / div without intermediate overflow, rounded towards 0 as in C.
     fn exact(&self, value: i128) -> Result<i128, Error> {
         let (mult, div) = match self.mult.checked_div(self.div) {
             Some(mult) => (mult, Product::default()),
@@ -157,7 +157,7 @@ fn finite<T: Into<f64> + Copy>(input: f64, output: T) -> Result<T, Error> {
     if input.is_finite() && !output.into().is_finite() { Err(Error::TRUNC) } else { Ok(output) }
 }
 
-/// A scale as factors of its dimension's canonical unit: one of the two is 1.
+/// Scale as factors of its dimension's canonical unit; one of the two is 1.
 struct Scale {
     up: [u32; 3],
     down: [u32; 3],
@@ -192,7 +192,7 @@ fn count(units: Units) -> Scale {
     Scale { up: ten(scale), down: ten(-scale) }
 }
 
-/// An unsigned number of any size, in digits of 32 bits, the lowest first.
+/// Unsigned number of any size, in digits of 32 bits, the lowest first.
 struct Big(Vec<u32>);
 
 impl Big {
@@ -240,7 +240,7 @@ impl Big {
             .collect())
     }
 
-    /// The difference's magnitude, and whether the minuend is the greater one.
+    /// Returns the difference's magnitude, and whether the minuend is the greater one.
     fn minus(&self, other: &Big) -> (Big, bool) {
         let len = self.0.len().max(other.0.len());
         let greater = self.digits().take(len).zip(other.digits()).fold(false, |greater, (a, b)| match a.cmp(&b) {
@@ -263,10 +263,10 @@ impl Big {
     }
 }
 
-/// Converts between scales of the same extra unit.
+/// Converts a value between scales of the same extra unit.
 fn convert_extra<'a>(from: Units, to: Units, value: Atom<'_>) -> Result<Atom<'a>, Error> {
     let unit = |u: Units| {
-        // A divisor's scale cannot be converted.
+        // The scale of a divisor cannot be converted.
         let quantity = Quantity::from_code(u.extra_unit()).filter(|q| *q as i8 == u.extra_unit());
         ExtraUnit::from_codes(quantity?, u.extra_scale())
     };
@@ -286,7 +286,7 @@ fn convert_extra<'a>(from: Units, to: Units, value: Atom<'_>) -> Result<Atom<'a>
     })
 }
 
-/// a, b, c and d of a + b * (value + c) / d.
+/// Returns a, b, c and d of a + b * (value + c) / d.
 fn coefficients(from: ExtraUnit, to: ExtraUnit) -> [f64; 4] {
     use ExtraUnit::*;
     match (from, to) {
@@ -305,13 +305,13 @@ fn coefficients(from: ExtraUnit, to: ExtraUnit) -> [f64; 4] {
 }
 
 impl ExtraUnit {
-    /// How often the unit is divided by 1000 from the largest of its quantity; temperatures apart.
+    /// Returns the number of divisions by 1000 from the largest unit of the quantity; meaningless for temperatures.
     fn thousandths(self) -> u32 {
         u32::from(self.scale())
     }
 }
 
-/// The integer part, if it fits.
+/// Returns the integer part, if it fits.
 fn fit_real<T: TryFrom<i128>>(value: f64) -> Result<T, Error> {
     let whole = value.trunc();
     if !whole.is_finite() {
@@ -347,7 +347,7 @@ mod tests {
         let bytes = |scale| Units::from_dims(2, 0, 0, scale, 0, 0).unwrap();
         assert_eq!(bytes(0).convert(bytes(6), Atom::U64(u64::MAX)), Ok(Atom::U64(0)));
         assert_eq!(bytes(0).convert(bytes(6), Atom::Double(1.0)), Ok(Atom::Double((-120_f64).exp2())));
-        // As in C the factor is 0 when it wraps to that.
+        // As in C, the factor is 0 when it wraps to 0.
         assert_eq!(bytes(6).convert(bytes(0), Atom::U64(1)), Ok(Atom::U64(0)));
         assert_eq!(ratio([130, 0, 0], [70, 0, 0]).apply(Atom::I64(-7)), Ok(Atom::I64(-7 << 60)));
         assert_eq!(ratio([140, 0, 0], [70, 0, 0]).apply(Atom::U64(1)), Err(Error::TRUNC));
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn exact_rounding() {
         let ratio = |mult, div| Ratio { mult: Product(mult), div: Product(div) };
-        // 5/2 and -5/2 as C has them: (5 + 1) / 2 and (-5 + 1) / 2.
+        // As in C, 5/2 and -5/2 are (5 + 1) / 2 and (-5 + 1) / 2.
         assert_eq!(ratio([0, 0, 1], [1, 0, 0]).exact(1), Ok(3));
         assert_eq!(ratio([0, 0, 1], [1, 0, 0]).exact(-1), Ok(-2));
         assert_eq!(ratio([0, 0, 0], [0, 0, 1]).exact(3), Ok(1));

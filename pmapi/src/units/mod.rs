@@ -14,22 +14,21 @@ mod text;
 pub use parse::ParseUnitsError;
 pub use scale::{ExtraUnit, Quantity, SpaceScale, TimeScale};
 
-/// Dimension and scale of a metric's values (`pmUnits`), as the word that travels.
+/// Dimension and scale of a metric's values (`pmUnits`), as the word of the wire encoding.
 ///
-/// Word, most significant bits first: dimension of space (4 bits), of time (4), of count (4), scale
-/// of space (4), of time (4), of count (4); since PCP 7.2 an extra unit (5) and its scale (3).
-/// Dimensions, the scale of count and the extra unit are two's complement.
+/// From the highest bit, the word has the dimensions of space (4 bits), time (4) and count (4), and the scales of space
+/// (4), time (4) and count (4). Since PCP 7.2 an extra unit (5) and its scale (3) follow. Dimensions, the scale of
+/// count and the extra unit are in two's complement.
 ///
-/// Start from a constant ([`Units::BYTES`], [`Units::SECONDS`], [`Units::COUNT`]) or a constructor
-/// ([`Units::space`], [`Units::time`], [`Units::count`], [`Units::extra`]) and combine with
-/// [`Units::per`], [`Units::times`] and [`Units::pow`]. [`Units::from_dims`] takes the six numbers
-/// of C's `PMDA_PMUNITS`.
+/// Start from a constant ([`Units::BYTES`], [`Units::SECONDS`], [`Units::COUNT`]) or a constructor ([`Units::space`],
+/// [`Units::time`], [`Units::count`], [`Units::extra`]) and combine with [`Units::per`], [`Units::times`] and
+/// [`Units::pow`]. [`Units::from_dims`] accepts the six numbers of C's `PMDA_PMUNITS`.
 ///
-/// `Display` gives pmUnitsStr(3)'s text, empty for [`Units::NONE`].
+/// `Display` gives the text of pmUnitsStr(3), which is empty for [`Units::NONE`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Units(u32);
 
-/// A bit field of the word: its lowest bit and its width.
+/// Bit field of the word: its lowest bit and its width.
 #[derive(Clone, Copy)]
 struct Field(u32, u32);
 
@@ -64,7 +63,7 @@ impl Field {
 impl Units {
     /// No dimension.
     pub const NONE: Units = Units(0);
-    /// A number of events or things.
+    /// Number of events or things.
     pub const COUNT: Units = Units::count(0);
 
     /// Bytes.
@@ -100,32 +99,32 @@ impl Units {
     /// Watts (PCP 7.2).
     pub const WATTS: Units = Units::extra(ExtraUnit::Watt);
 
-    /// Space of dimension 1.
+    /// Creates units of space with dimension 1.
     pub const fn space(scale: SpaceScale) -> Units {
         Units(DIM_SPACE.set(SCALE_SPACE.set(0, scale as i32), 1))
     }
 
-    /// Time of dimension 1.
+    /// Creates units of time with dimension 1.
     pub const fn time(scale: TimeScale) -> Units {
         Units(DIM_TIME.set(SCALE_TIME.set(0, scale as i32), 1))
     }
 
-    /// Events of dimension 1, in powers of ten: `Units::count(6)` is millions of events.
+    /// Creates units of count with dimension 1 and a power of ten as scale: `Units::count(6)` is millions of events.
     ///
     /// # Panics
-    /// When the scale is not in -8 to 7; in a `const` that stops the compilation.
+    /// Panics when the scale is not in -8 to 7; in a `const` the compilation fails.
     pub const fn count(scale: i8) -> Units {
         assert!(SCALE_COUNT.fits_signed(scale as i32), "scale of count not in -8 to 7");
         Units(DIM_COUNT.set(SCALE_COUNT.set(0, scale as i32), 1))
     }
 
-    /// An extra unit. PCP before 7.2 shows it as no dimension.
+    /// Creates extra units, which PCP before 7.2 shows as no dimension.
     pub const fn extra(unit: ExtraUnit) -> Units {
         Units(EXTRA_UNIT.set(EXTRA_SCALE.set(0, unit.scale() as i32), unit.quantity() as i32))
     }
 
-    /// The units of six numbers, in the order of C's `PMDA_PMUNITS`; `None` when one does not fit
-    /// its field of four bits. Scales without meaning are let through, as they are in C.
+    /// Creates units from six numbers, in the order of C's `PMDA_PMUNITS`; `None` when one does not fit its field of
+    /// four bits. As in C, scales without meaning are accepted.
     pub const fn from_dims(
         dim_space: i8,
         dim_time: i8,
@@ -151,28 +150,27 @@ impl Units {
         Some(Units(SCALE_COUNT.set(word, scale_count as i32)))
     }
 
-    /// These units divided by others: `Units::COUNT.per(Units::SECONDS)`.
+    /// Divides these units by others: `Units::COUNT.per(Units::SECONDS)`.
     ///
     /// # Panics
-    /// When both have a dimension at different scales (kilobytes per byte has no units, but a
-    /// factor), both have an extra unit and not the same, or a dimension leaves -8 to 7; in a
-    /// `const` that stops the compilation.
+    /// Panics when both have a dimension at different scales, since kilobytes per byte is a factor and no unit. Panics
+    /// when both have different extra units, or when a dimension is not in -8 to 7. In a `const` the compilation fails.
     pub const fn per(self, divisor: Units) -> Units {
         self.combine(divisor, -1)
     }
 
-    /// These units multiplied by others.
+    /// Multiplies these units by others.
     ///
     /// # Panics
-    /// As [`Units::per`].
+    /// Panics in the cases of [`Units::per`].
     pub const fn times(self, factor: Units) -> Units {
         self.combine(factor, 1)
     }
 
-    /// These units multiplied by themselves; `Units::SECONDS.pow(-1)` is "/ sec".
+    /// Raises these units to a power; `Units::SECONDS.pow(-1)` is "/ sec".
     ///
     /// # Panics
-    /// When a dimension leaves -8 to 7, or for a power of an extra unit other than -1 and 1.
+    /// Panics when a dimension is not in -8 to 7, and for a power of an extra unit other than -1 and 1.
     pub const fn pow(self, exponent: i8) -> Units {
         Units::NONE.combine(self, exponent)
     }
@@ -196,58 +194,58 @@ impl Units {
         Units(EXTRA_UNIT.set(EXTRA_SCALE.set(word, 0), 0))
     }
 
-    /// The word as it travels.
+    /// Returns the word of the wire encoding.
     pub const fn word(self) -> u32 {
         self.0
     }
 
-    /// The units of a word; every word has units.
+    /// Creates the units with this word; every word has units.
     pub const fn from_word(word: u32) -> Units {
         Units(word)
     }
 
-    /// Dimension of space, -8 to 7.
+    /// Returns the dimension of space, -8 to 7.
     pub const fn dim_space(self) -> i8 {
         DIM_SPACE.signed(self.0)
     }
 
-    /// Dimension of time, -8 to 7.
+    /// Returns the dimension of time, -8 to 7.
     pub const fn dim_time(self) -> i8 {
         DIM_TIME.signed(self.0)
     }
 
-    /// Dimension of count, -8 to 7.
+    /// Returns the dimension of count, -8 to 7.
     pub const fn dim_count(self) -> i8 {
         DIM_COUNT.signed(self.0)
     }
 
-    /// Code of the scale of space, 0 to 15; [`SpaceScale::from_code`] gives it a meaning.
+    /// Returns the code of the scale of space, 0 to 15, see [`SpaceScale::from_code`].
     pub const fn scale_space(self) -> u8 {
         SCALE_SPACE.unsigned(self.0)
     }
 
-    /// Code of the scale of time, 0 to 15; [`TimeScale::from_code`] gives it a meaning.
+    /// Returns the code of the scale of time, 0 to 15, see [`TimeScale::from_code`].
     pub const fn scale_time(self) -> u8 {
         SCALE_TIME.unsigned(self.0)
     }
 
-    /// Scale of count, a power of ten, -8 to 7.
+    /// Returns the scale of count, a power of ten, -8 to 7.
     pub const fn scale_count(self) -> i8 {
         SCALE_COUNT.signed(self.0)
     }
 
-    /// Code of the extra unit, -16 to 15: 0 for none, negative when it divides.
-    /// [`Quantity::from_code`] gives it a meaning.
+    /// Returns the code of the extra unit, -16 to 15, see [`Quantity::from_code`]. 0 is no extra unit, a negative code
+    /// a divisor.
     pub const fn extra_unit(self) -> i8 {
         EXTRA_UNIT.signed(self.0)
     }
 
-    /// Code of the extra unit's scale, 0 to 7; [`ExtraUnit::from_codes`] gives it a meaning.
+    /// Returns the code of the extra unit's scale, 0 to 7, see [`ExtraUnit::from_codes`].
     pub const fn extra_scale(self) -> u8 {
         EXTRA_SCALE.unsigned(self.0)
     }
 
-    /// Whether there is no dimension at all; scales don't matter.
+    /// Returns whether all dimensions are 0 and there is no extra unit; scales do not matter.
     pub const fn is_dimensionless(self) -> bool {
         self.dim_space() == 0 && self.dim_time() == 0 && self.dim_count() == 0 && self.extra_unit() == 0
     }

@@ -1,4 +1,4 @@
-//! pmParseUnitsStr(3).
+//! Parsing of units (pmParseUnitsStr(3)).
 
 use std::str::FromStr;
 
@@ -7,24 +7,24 @@ use super::{ExtraUnit, Field, SpaceScale, TimeScale, Units};
 use crate::Error;
 use crate::cnum::{self, is_space};
 
-/// Why a text gives no units. `Display` gives libpcp's messages, of which the last three have no
-/// equal there: libpcp loops, aborts or leaves the factor to its caller.
+/// Error in a text of units. `Display` gives libpcp's messages. The last three have none in libpcp, which loops, aborts
+/// or leaves the factor to its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseUnitsError {
-    /// A number that is out of range or no number.
+    /// Number out of range, or not a number.
     #[error("invalid floating point literal")]
     Number,
-    /// A word that is no unit, or a dimension that was there before.
+    /// Unknown unit, or a dimension that occurs twice on one side.
     #[error("unrecognized or duplicate base unit")]
     Unit,
-    /// The dimension of space is not in -8 to 7.
+    /// Dimension of space that is not in -8 to 7.
     #[error("space dimension out of bounds")]
     SpaceDimension,
-    /// The dimension of time is not in -8 to 7.
+    /// Dimension of time that is not in -8 to 7.
     #[error("time dimension out of bounds")]
     TimeDimension,
-    /// The dimension of count is not in -8 to 7.
+    /// Dimension of count that is not in -8 to 7.
     #[error("count dimension out of bounds")]
     CountDimension,
     /// Two extra units on one side of the slash.
@@ -33,10 +33,10 @@ pub enum ParseUnitsError {
     /// Extra units on both sides of the slash.
     #[error("extra units cannot appear in both dividend and divisor")]
     ExtraUnitsOnBothSides,
-    /// A scale of time without meaning has to be converted.
+    /// Scale of time without meaning that has to be converted.
     #[error("time scale out of bounds")]
     TimeScale,
-    /// The text has a factor, and [`Units`] alone are wanted.
+    /// Factor in a text that is parsed as [`Units`] alone.
     #[error("a factor is not allowed here")]
     Factor,
 }
@@ -48,12 +48,15 @@ impl From<ParseUnitsError> for Error {
 }
 
 impl Units {
-    /// Units from text, and the factor that a value in the text's units is multiplied with to be
-    /// in the result's (pmParseUnitsStr(3)): "2.5 kbyte / sec" gives `Kbyte / sec` and 0.4.
+    /// Parses units and the factor that converts a value in these units to the units of the text (pmParseUnitsStr(3)):
+    /// "2.5 kbyte / sec" gives `Kbyte / sec` and 0.4.
     ///
-    /// Each side of a slash is a sequence of numbers and units in any order, case not minded. A
-    /// unit may have an exponent ("sec^2"). All that `Display` prints is understood, but for a
-    /// scale of count without its dimension and for extra units without meaning.
+    /// Each side of a slash is a sequence of numbers and units in any order and case. A unit may have an exponent
+    /// ("sec^2"). The output of `Display` can be parsed, except for a scale of count without its dimension and for
+    /// extra units without meaning.
+    ///
+    /// # Errors
+    /// [`ParseUnitsError`] for an unknown unit, an invalid number, a repeated dimension or a dimension out of range.
     pub fn parse(text: &str) -> Result<(Units, f64), ParseUnitsError> {
         let (dividend, divisor) = text.split_once('/').unwrap_or((text, ""));
         let dividend = Side::parse(dividend)?;
@@ -62,7 +65,7 @@ impl Units {
     }
 }
 
-/// As [`Units::parse`], of a text without a factor.
+/// Parses units as [`Units::parse`] does; a factor is an error.
 impl FromStr for Units {
     type Err = ParseUnitsError;
 
@@ -74,7 +77,7 @@ impl FromStr for Units {
     }
 }
 
-/// What stands on one side of the slash. Exponents there go further than the fields of [`Units`].
+/// Exponent and scale on one side of the slash. Exponents may exceed the fields of [`Units`].
 #[derive(Clone, Copy, Default)]
 struct Dim {
     exponent: i32,
@@ -112,7 +115,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Takes a unit and its exponent. A dimension that stands there already is not looked for.
+    /// Consumes a unit and its exponent; a unit of a dimension that this side already has is not recognized.
     fn unit<'a>(&mut self, text: &'a str) -> Option<&'a str> {
         let (dim, scale, rest) = if let Some((scale, rest)) = free(&self.time).and_then(|()| take_time(text)) {
             (&mut self.time, scale, rest)
@@ -153,7 +156,7 @@ impl Exponents {
 fn quotient(dividend: &Side, divisor: &Side) -> Result<(Units, f64), ParseUnitsError> {
     let mut factor = divisor.number / dividend.number;
     let mut word = 0;
-    // The order of the multiplications is libpcp's: it decides about the last bit of the factor.
+    // The last bit of the factor depends on the order of the multiplications, which is libpcp's.
     let mut combine =
         |a: &Dim, b: &Dim, fields: (Field, Field), canonical: i32, weight: &dyn Fn(i32) -> Option<f64>| {
             let exponent = a.exponent - b.exponent;
@@ -198,11 +201,11 @@ fn with_extra(word: u32, unit: ExtraUnit, exponent: i32) -> u32 {
     EXTRA_UNIT.set(EXTRA_SCALE.set(word, unit.scale().into()), unit.quantity() as i32 * exponent)
 }
 
-/// For scales of -8 to 7.
+/// Powers of ten for scales of -8 to 7.
 const POWERS_OF_TEN: [f64; 16] =
     [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7];
 
-/// Seconds of a scale of time.
+/// Returns the seconds of a scale of time.
 fn time_weight(scale: i32) -> Option<f64> {
     Some(match TimeScale::from_code(u8::try_from(scale).ok()?)? {
         TimeScale::Nsec => 0.000_000_001,
@@ -227,7 +230,7 @@ fn take_prefix<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
     head.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// Takes a word that ends before white space, `^` or the end.
+/// Consumes a word that white space, `^` or the end follows.
 fn take_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     take_prefix(text, word).filter(|rest| rest.is_empty() || rest.starts_with(|c: char| c == '^' || is_space_char(c)))
 }
@@ -236,7 +239,7 @@ fn take_any<'a>(text: &'a str, words: &[&str]) -> Option<&'a str> {
     words.iter().find_map(|word| take_word(text, word))
 }
 
-/// `time-9`: a scale without a name, or with one.
+/// Consumes a scale by its code, such as `time-9`, whether or not the scale has a name.
 fn take_code<'a>(text: &'a str, prefix: &str) -> Option<(i32, &'a str)> {
     (0..16).find_map(|code| Some((code, take_word(text, &format!("{prefix}-{code}"))?)))
 }
@@ -255,7 +258,7 @@ fn take_time(text: &str) -> Option<(i32, &str)> {
 }
 
 fn take_space(text: &str) -> Option<(i32, &str)> {
-    // Each name with a plural; what IEC calls mebi is mega too.
+    // Each name has a plural. Decimal prefixes mean the same as binary ones.
     const PREFIXES: [(&str, &str); 9] = [
         ("", ""),
         ("kibi", "kilo"),
@@ -298,7 +301,7 @@ fn take_count(text: &str) -> Option<(i32, &str)> {
         .or_else(|| Some((0, take_any(text, &["counts", "count"])?)))
 }
 
-/// `temperature (C)`: nothing has to follow.
+/// Consumes an extra unit, such as `temperature (C)`, which need not be followed by white space.
 fn take_extra(text: &str) -> Option<(ExtraUnit, &str)> {
     ExtraUnit::ALL.into_iter().find_map(|unit| {
         let rest = take_prefix(text, unit.quantity().name())?.strip_prefix(" (")?;
@@ -324,7 +327,7 @@ mod tests {
             parsed("power (W) / power (W)"),
             Err("extra units cannot appear in both dividend and divisor".into())
         );
-        // libpcp loops forever.
+        // libpcp loops forever here.
         assert_eq!(parsed("temperature (C) foo"), Err("unrecognized or duplicate base unit".into()));
         assert_eq!(parsed("temperature (V)"), Err("unrecognized or duplicate base unit".into()));
     }
@@ -332,7 +335,7 @@ mod tests {
     #[test]
     fn time_scales_without_meaning() {
         assert_eq!(parsed("time-9"), Ok(("time-9".into(), 1.0)));
-        // libpcp aborts.
+        // libpcp aborts here.
         assert_eq!(parsed("time-9 / time-9"), Err("time scale out of bounds".into()));
         assert_eq!(parsed("time-9^0"), Err("time scale out of bounds".into()));
     }

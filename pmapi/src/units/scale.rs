@@ -1,4 +1,4 @@
-//! The scales of each dimension, and the extra units of PCP 7.2.
+//! Scales of each dimension, and the extra units of PCP 7.2.
 
 /// Scale of space (`PM_SPACE_*`): powers of 1024.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -25,18 +25,18 @@ pub enum SpaceScale {
 }
 
 impl SpaceScale {
-    /// Every scale, smallest first.
+    /// All scales, smallest first.
     pub const ALL: [SpaceScale; 9] = {
         use SpaceScale::*;
         [Byte, Kbyte, Mbyte, Gbyte, Tbyte, Pbyte, Ebyte, Zbyte, Ybyte]
     };
 
-    /// The scale of a code; the field's other seven codes have no meaning.
+    /// Returns the scale with a code; `None` for the field's other seven codes, which have no meaning.
     pub fn from_code(code: u8) -> Option<SpaceScale> {
         Self::ALL.get(usize::from(code)).copied()
     }
 
-    /// The name that pmUnitsStr(3) uses.
+    /// Returns the name that pmUnitsStr(3) uses.
     pub const fn name(self) -> &'static str {
         match self {
             SpaceScale::Byte => "byte",
@@ -71,18 +71,18 @@ pub enum TimeScale {
 }
 
 impl TimeScale {
-    /// Every scale, smallest first.
+    /// All scales, smallest first.
     pub const ALL: [TimeScale; 6] = {
         use TimeScale::*;
         [Nsec, Usec, Msec, Sec, Min, Hour]
     };
 
-    /// The scale of a code; the field's other ten codes have no meaning.
+    /// Returns the scale with a code; `None` for the field's other ten codes, which have no meaning.
     pub fn from_code(code: u8) -> Option<TimeScale> {
         Self::ALL.get(usize::from(code)).copied()
     }
 
-    /// The name that pmUnitsStr(3) uses.
+    /// Returns the name that pmUnitsStr(3) uses.
     pub const fn name(self) -> &'static str {
         match self {
             TimeScale::Nsec => "nanosec",
@@ -95,7 +95,7 @@ impl TimeScale {
     }
 }
 
-/// What an extra unit measures (`PM_UNIT_*`, since PCP 7.2). A metric has one at the most.
+/// Quantity that an extra unit measures (`PM_UNIT_*`, since PCP 7.2). A metric has at most one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(i8)]
 pub enum Quantity {
@@ -110,15 +110,15 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// Every quantity, in the order of the codes.
+    /// All quantities, in the order of their codes.
     pub const ALL: [Quantity; 4] = [Quantity::Temperature, Quantity::Voltage, Quantity::Current, Quantity::Power];
 
-    /// The quantity of a code, whatever its sign: a negative code stands for a divisor.
+    /// Returns the quantity with a code of either sign, where a negative code means a divisor.
     pub fn from_code(code: i8) -> Option<Quantity> {
         Self::ALL.into_iter().find(|q| *q as i8 == code || *q as i8 == code.wrapping_neg())
     }
 
-    /// The name that pmUnitsStr(3) uses.
+    /// Returns the name that pmUnitsStr(3) uses.
     pub const fn name(self) -> &'static str {
         match self {
             Quantity::Temperature => "temperature",
@@ -129,8 +129,7 @@ impl Quantity {
     }
 }
 
-/// An extra unit with its scale (`PM_TEMPERATURE_*`, `PM_VOLTAGE_*`, `PM_CURRENT_*`,
-/// `PM_POWER_*`, since PCP 7.2).
+/// Extra unit with its scale (`PM_TEMPERATURE_*`, `PM_VOLTAGE_*`, `PM_CURRENT_*`, `PM_POWER_*`, since PCP 7.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum ExtraUnit {
     /// Degrees Celsius.
@@ -162,7 +161,7 @@ pub enum ExtraUnit {
 }
 
 impl ExtraUnit {
-    /// Every extra unit, in the order of the codes.
+    /// All extra units, in the order of their codes.
     pub const ALL: [ExtraUnit; 13] = {
         use ExtraUnit::*;
         [
@@ -200,22 +199,22 @@ impl ExtraUnit {
         }
     }
 
-    /// What the unit measures.
+    /// Returns the quantity that the unit measures.
     pub const fn quantity(self) -> Quantity {
         self.parts().0
     }
 
-    /// The code of the scale, 1 to 7.
+    /// Returns the code of the scale, 1 to 7.
     pub const fn scale(self) -> u8 {
         self.parts().1
     }
 
-    /// The symbol that pmUnitsStr(3) puts between parentheses.
+    /// Returns the symbol that pmUnitsStr(3) puts between parentheses.
     pub const fn symbol(self) -> &'static str {
         self.parts().2
     }
 
-    /// The unit of a quantity and a scale's code.
+    /// Returns the unit of a quantity with a code of its scale.
     pub fn from_codes(quantity: Quantity, scale: u8) -> Option<ExtraUnit> {
         Self::ALL.into_iter().find(|u| u.quantity() == quantity && u.scale() == scale)
     }

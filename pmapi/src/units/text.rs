@@ -1,11 +1,11 @@
-//! pmUnitsStr(3).
+//! Texts of units (pmUnitsStr(3)).
 
 use std::fmt::{self, Write};
 
 use super::{ExtraUnit, Quantity, SpaceScale, TimeScale, Units};
 
-/// libpcp cuts the text of an extra unit here; only "temperature" with a scale that has no meaning
-/// is longer.
+/// Longest text of an extra unit in libpcp, which cuts off the rest. Only "temperature" with a scale without meaning is
+/// longer.
 const EXTRA_TEXT_MAX: usize = 19;
 
 impl fmt::Display for Units {
@@ -30,7 +30,7 @@ impl fmt::Display for Units {
                 part.write(&mut text)?;
             }
         }
-        // A scale of count without its dimension is shown all the same.
+        // libpcp shows a scale of count even without its dimension.
         if text.is_empty() && self.scale_count() != 0 {
             text = self.count_text();
         }
@@ -38,7 +38,7 @@ impl fmt::Display for Units {
     }
 }
 
-/// A dimension that is not 0, and the text of its scale.
+/// Dimension that is not 0, and the text of its scale.
 struct Part {
     dim: i32,
     text: String,

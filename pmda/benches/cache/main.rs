@@ -1,6 +1,6 @@
-//! Instance caches beside pmdaCache(3), in one run: `cargo bench -p pcp-pmda --bench cache`.
+//! Instance caches compared with pmdaCache(3) in one run: `cargo bench -p pcp-pmda --bench cache`.
 //!
-//! The rounds of both alternate on one CPU, and the best of each operation counts.
+//! The rounds of both alternate on one CPU. The best time of each operation counts.
 
 #![allow(clippy::expect_used)]
 
@@ -19,10 +19,10 @@ use pmapi::{Domain, InDom, Inst, Serial};
 use pmda::{Cache, Instances as _};
 
 const INSTANCES: usize = 100_000;
-/// Where C takes quadratic time.
+/// Number of instances for operations that take quadratic time in C.
 const FEW: usize = 5_000;
 const ROUNDS: usize = 5;
-/// From one instance to the next that is looked for: coprime with [`INSTANCES`].
+/// Distance between the instances that are looked up, coprime with [`INSTANCES`].
 const STEP: usize = 611_953;
 
 type Times = BTreeMap<String, f64>;
@@ -69,7 +69,7 @@ fn run_peer(peer: &Path, var: &Path, times: &mut Times) {
     }
 }
 
-/// The operations in their order; in the best times' place when these are better.
+/// Runs the operations in order, and keeps times that are better than the best so far. Returns the order of the labels.
 fn run_ours(var: &Path, times: &mut Times) -> Vec<String> {
     std::fs::create_dir_all(var.join("config/pmda")).expect("a directory");
     let config = Config::new(b"", [("PCP_VAR_DIR".into(), var.into())]);
@@ -125,19 +125,19 @@ fn run_ours(var: &Path, times: &mut Times) -> Vec<String> {
     let mut loaded = Cache::<()>::new(indom(5));
     time("load", INSTANCES, &mut || loaded = Cache::open(indom(5), &config));
     assert_eq!(loaded.size(), INSTANCES);
-    // Later rounds find memory that earlier ones have given back.
+    // Later rounds reuse memory that earlier rounds have freed.
     times.entry("bytes an instance".into()).or_insert(bytes);
     order.push("bytes an instance".into());
     order
 }
 
-/// Bytes of memory in use.
+/// Returns the bytes of memory in use.
 fn resident() -> f64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok()).map_or(0.0, |pages| pages * 4096.0)
 }
 
-/// The C peer, if libpcp_pmda can be compiled with; if not, why.
+/// Compiles the C peer. The error says why `libpcp_pmda` cannot be used.
 fn compile(home: &Home) -> Result<PathBuf, String> {
     let peer = home.path("peer");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/cache/peer.c");

@@ -1,4 +1,4 @@
-//! System calls for each request, by strace.
+//! System calls of each request, counted by strace.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,9 +7,9 @@ use std::path::Path;
 
 use super::process::{Agent, Program};
 
-/// System calls for one request.
+/// System calls of one request.
 pub(super) struct Calls {
-    /// Of these, those on the pipes.
+    /// System calls on the pipes.
     framing: f64,
     by_name: BTreeMap<String, f64>,
 }
@@ -21,7 +21,7 @@ impl fmt::Display for Calls {
     }
 }
 
-/// Runs the agent twice, with few requests and with many: the difference is what the requests cost.
+/// Runs the agent with few requests and with many. The difference is the cost of the requests.
 pub(super) fn count(
     program: &Program,
     profile: Option<&[u8]>,
@@ -72,7 +72,7 @@ fn trace(
     Ok(counts)
 }
 
-/// The name and the arguments of a line `PID name(arguments) = result`; other lines tell of signals and ends.
+/// Parses a line `PID name(arguments) = result`. Other lines report signals and ends of processes.
 fn call(line: &str) -> Option<(&str, &str)> {
     let (_, call) = line.split_once(' ')?;
     let (name, arguments) = call.trim_start().split_once('(')?;

@@ -1,4 +1,4 @@
-//! Agents measured in turns.
+//! Measures agents in alternating rounds.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,21 +8,21 @@ use super::home::Home;
 use super::process::{Agent, Program, values};
 use super::{calls, echo};
 
-/// How much is measured.
+/// Size of a measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
-    /// How often it goes round the agents.
+    /// Number of rounds over all agents.
     pub(crate) blocks: usize,
-    /// How many requests each agent gets in its turn.
+    /// Requests to each agent in a round.
     pub(crate) rounds: usize,
 }
 
-/// The most that our share of the C agent's figure may be.
+/// Largest allowed ratio of our figure to that of the C agent.
 #[derive(Clone, Copy)]
 pub(crate) enum Goal {
-    /// Of the median round trip.
+    /// Ratio of the median round trips.
     Time(f64),
-    /// Of the CPU time.
+    /// Ratio of the CPU times.
     Cpu(f64),
 }
 
@@ -37,22 +37,22 @@ pub(crate) struct Contest<'a> {
 }
 
 impl<'a> Contest<'a> {
-    /// Starts the agents: the C one, labelled `C`, if there is one, and ours, labelled `Rust`.
+    /// Starts the C agent, labelled `C`, if there is one, and ours, labelled `Rust`.
     pub(crate) fn new(home: &'a Home, c: Option<Program>, ours: Program, first: Vec<u8>) -> Contest<'a> {
         let programs: Vec<Program> = c.into_iter().chain([ours]).collect();
         let agents = programs.iter().map(Program::start).collect();
         Contest { home, programs, agents, first, profile: None }
     }
 
-    /// Start to first answer: the process, the version exchange, a fetch. The floor is a process that has its answer
-    /// ready.
+    /// Measures the time from start to first answer: the process, the version exchange, a fetch. The floor is a process
+    /// with a recorded answer.
     pub(crate) fn starts(&mut self, rounds: usize, goal: Goal) {
         let first = self.first.clone();
         let mut programs = self.programs.clone();
         programs.push(self.floor(&first));
         let mut figures: Vec<Figures> = programs.iter().map(|_| Figures::default()).collect();
         let mut order: Vec<usize> = (0..programs.len()).collect();
-        // The first round finds files that nobody has read yet.
+        // The first round reads files that are not cached yet.
         for round in 0..=rounds {
             for &at in &order {
                 let begin = Instant::now();
@@ -70,7 +70,7 @@ impl<'a> Contest<'a> {
         figures::show("start to first answer", Some(goal), &labels.zip(figures).collect::<Vec<_>>());
     }
 
-    /// A request after each of so many changes of what the agents look at.
+    /// Measures one request after each of `rounds` changes of the agents' data.
     pub(crate) fn after(&mut self, title: &str, mut change: impl FnMut(), request: &[u8], rounds: usize, goal: Goal) {
         let mut figures: Vec<Figures> = self.agents.iter().map(|_| Figures::default()).collect();
         for round in 0..=rounds {
@@ -86,7 +86,7 @@ impl<'a> Contest<'a> {
         figures::show(title, Some(goal), &labels.zip(figures).collect::<Vec<_>>());
     }
 
-    /// The floor for a request, with our agent's reply.
+    /// Starts the floor for a request, with our agent's reply.
     fn floor(&mut self, request: &[u8]) -> Program {
         let record = self.home.path("reply");
         let reply = self.agents.last_mut().expect("our agent").ask(request);
@@ -94,13 +94,13 @@ impl<'a> Contest<'a> {
         echo::program(&record)
     }
 
-    /// Sends a profile to the agents, which holds from now on.
+    /// Sends a profile to the agents, for all later requests.
     pub(crate) fn profile(&mut self, profile: Vec<u8>) {
         self.agents.iter_mut().for_each(|agent| agent.tell(&profile).expect("an agent that reads"));
         self.profile = Some(profile);
     }
 
-    /// That both agents answer with the same bytes: then they have the same work to do.
+    /// Checks that both agents answer with the same bytes, so that they do the same work.
     pub(crate) fn agree(&mut self, requests: &[Vec<u8>]) {
         for request in requests {
             let replies: Vec<Vec<u8>> = self.agents.iter_mut().map(|agent| agent.ask(request).to_owned()).collect();
@@ -108,14 +108,14 @@ impl<'a> Contest<'a> {
         }
     }
 
-    /// Requests, one after the other and from the front again.
+    /// Measures requests, one after the other in a cycle.
     pub(crate) fn run(&mut self, title: &str, requests: &[Vec<u8>], shape: Shape, goal: Option<Goal>) {
         let floor = self.floor(requests.first().expect("a request"));
         self.agents.push(floor.start());
         self.measure(title, requests, shape, goal);
     }
 
-    /// The same with the driver on another CPU than the agents.
+    /// Measures requests with the driver on another CPU than the agents.
     pub(crate) fn run_apart(&mut self, title: &str, requests: &[Vec<u8>], shape: Shape, goal: Option<Goal>) {
         let floor = self.floor(requests.first().expect("a request"));
         self.agents.push(floor.start());
@@ -125,7 +125,7 @@ impl<'a> Contest<'a> {
         }
     }
 
-    /// With a floor as the last of the agents, which is stopped then.
+    /// Measures the agents and the floor, which is the last of the agents and stopped afterwards.
     fn measure(&mut self, title: &str, requests: &[Vec<u8>], shape: Shape, goal: Option<Goal>) {
         let first = requests.first().expect("a request");
         let agents = self.programs.len();
@@ -136,7 +136,7 @@ impl<'a> Contest<'a> {
         let mut figures: Vec<Figures> = self.agents.iter().map(|_| Figures::default()).collect();
         figures.iter_mut().zip(sizes.iter().chain(sizes.last())).for_each(|(f, &size)| f.values = size);
         let mut order: Vec<usize> = (0..self.agents.len()).collect();
-        // The first block warms caches and buffers up.
+        // The first block warms up caches and buffers.
         for block in 0..=shape.blocks {
             for &at in &order {
                 let (times, cpu) = turn(&mut self.agents[at], requests, shape.rounds);
@@ -151,7 +151,7 @@ impl<'a> Contest<'a> {
         figures::show(title, goal, &labels.zip(figures).collect::<Vec<_>>());
     }
 
-    /// Memory of the agents for each of so many instances.
+    /// Prints the memory of the agents for each of `instances`.
     pub(crate) fn memory(&self, instances: usize) {
         println!("\nprivate memory, bytes an instance");
         for (program, agent) in self.programs.iter().zip(&self.agents) {
@@ -159,7 +159,7 @@ impl<'a> Contest<'a> {
         }
     }
 
-    /// System calls for a request, counted by strace.
+    /// Prints the system calls of a request, counted by strace.
     pub(crate) fn calls(&self, title: &str, requests: &[Vec<u8>]) {
         println!("\n{:<38} {:>9} {:>9}", format!("system calls, {title}"), "framing", "total");
         for program in &self.programs {

@@ -1,4 +1,4 @@
-//! The floor: what the pipes and the kernel cost.
+//! The floor: the cost of the pipes and the kernel.
 
 use std::fs;
 use std::io::{stdin, stdout};
@@ -12,13 +12,13 @@ use super::{Program, encode};
 
 const OPTION: &str = "--echo";
 
-/// This program, as the floor that answers with the reply in a file.
+/// Returns this program as the floor, which answers with the reply in a file.
 pub(super) fn program(reply: &Path) -> Program {
     let this = std::env::current_exe().expect("the path of this bench");
     Program::new("floor", this).arg(OPTION).arg(reply)
 }
 
-/// The file of the reply, when this process is the floor.
+/// Returns the file of the reply, when this process is the floor.
 pub(super) fn asked(arguments: &[String]) -> Option<&Path> {
     let at = arguments.iter().position(|argument| argument == OPTION)?;
     arguments.get(at + 1).map(Path::new)
@@ -42,7 +42,7 @@ pub(super) fn run(reply: &Path) {
     }
 }
 
-/// Without the buffer of standard output: one system call, if the pipe takes it all.
+/// Writes without the buffer of standard output: one system call, if the pipe has room for all.
 fn send(mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let n = write(stdout(), bytes).expect("a reader of replies");

@@ -1,4 +1,4 @@
-//! What was measured of one agent, and how it is shown.
+//! The figures of one agent, and their output.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::Goal;
 #[derive(Default)]
 pub(super) struct Figures {
     rounds: Vec<Duration>,
-    /// The median of each block.
+    /// Median of each block.
     blocks: Vec<Duration>,
     cpu: Duration,
     /// Values in a reply.
@@ -34,7 +34,7 @@ impl Figures {
         micros(self.cpu) / self.rounds.len() as f64
     }
 
-    /// The median of the ratios of blocks that ran one after the other.
+    /// Returns the median of the ratios of blocks that ran one after the other.
     fn ratio(&self, other: &Figures) -> f64 {
         let pairs = self.blocks.iter().zip(&other.blocks);
         let mut ratios: Vec<f64> = pairs.map(|(a, b)| a.as_secs_f64() / b.as_secs_f64()).collect();
@@ -52,7 +52,7 @@ fn quantile(sorted: &[Duration], q: f64) -> Duration {
     sorted.get(at).copied().unwrap_or_default()
 }
 
-/// A line for each agent: the C peer, if there is one, then ours, then the floor.
+/// Prints a line for each agent: the C peer, if there is one, then ours, then the floor.
 pub(super) fn show(title: &str, goal: Option<Goal>, rows: &[(&str, Figures)]) {
     let c = rows.iter().find(|(label, _)| *label == "C").map(|(_, figures)| figures);
     let floor = rows.iter().find(|(label, _)| *label == "floor").map(|(_, figures)| figures);

@@ -1,4 +1,4 @@
-//! Where the agents of a bench have their files.
+//! The directory for the files of a bench's agents.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use testkit::{CAgent, Pcp};
 
 use super::Program;
 
-/// A directory for logs, recorded replies and what agents keep, instead of PCP's own.
+/// A directory for logs, recorded replies and files of the agents, instead of PCP's directories.
 pub(crate) struct Home {
     dir: TempDir,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn new() -> Home {
         let home = Home { dir: tempfile::tempdir().expect("a temporary directory") };
-        // Agents that root starts become PCP's user.
+        // Agents that root starts change to PCP's user.
         let open = |path: &Path| {
             fs::create_dir_all(path).expect("a directory");
             fs::set_permissions(path, PermissionsExt::from_mode(0o777)).expect("a directory for all");
@@ -28,15 +28,15 @@ impl Home {
         home
     }
 
-    /// A file in the directory.
+    /// Returns the path of a file in the directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// PCP's C implementation of an agent. Without PCP there is none, which is said loudly.
+    /// Builds PCP's C implementation of an agent. Without PCP it prints a prominent message and returns `None`.
     pub(crate) fn c_agent(name: &str) -> Option<CAgent> {
         let missing = match Pcp::locate() {
-            // Compiling it panics, having said why.
+            // A failed compilation panics with the reason.
             Ok(pcp) => match catch_unwind(|| pcp.c_agent(name)) {
                 Ok(agent) => return Some(agent),
                 Err(_) => "PCP's C agent cannot be compiled".into(),
@@ -47,7 +47,8 @@ impl Home {
         None
     }
 
-    /// An agent's program with its log here, PCP's variable files here, and its directory below `pmdas`.
+    /// Returns the program of an agent, with its log and PCP's variable files in this directory, and its own directory
+    /// below `pmdas`.
     pub(crate) fn agent(&self, label: &'static str, binary: &Path, pmdas: &Path) -> Program {
         let log = self.path(&format!("{label}.log"));
         let program = Program::new(label, binary).arg("-l").arg(log);
@@ -57,5 +58,5 @@ impl Home {
 
 pub(crate) fn no_peer(why: &str) {
     println!("\n*** NO C PEER: {why}.");
-    println!("*** Our agent stands beside the floor alone; nothing here says how it compares with C.\n");
+    println!("*** Our agent is compared with the floor only, and not with C.\n");
 }

@@ -1,11 +1,11 @@
 //! Drives agents over pipes as pmcd does, and compares them in one run.
 //!
 //! All agents and the driver share one CPU: across cores the wake-up of a process takes longer than the agent's work.
-//! Blocks of requests go round the agents forwards and backwards (A B C, C B A), so that a machine that becomes slower
-//! meanwhile is slower for all of them. The floor is a process that answers each request with a reply recorded from
-//! our agent: one read, one write, nothing in between.
+//! Blocks of requests go to the agents forwards and backwards (A B C, C B A), so that a machine that slows down
+//! meanwhile is slower for all of them. The floor is a process that answers each request with a recorded reply of our
+//! agent: one read, one write, nothing in between.
 
-// Each bench uses its part of this.
+// Each bench uses a part of this module.
 #![allow(dead_code, unused_imports, clippy::expect_used, clippy::panic)]
 
 mod calls;
@@ -28,10 +28,10 @@ pub(crate) use contest::{Contest, Goal, Shape};
 pub(crate) use home::{Home, no_peer};
 pub(crate) use process::Program;
 
-/// Whether a bench is to run in this process, with everything made ready for it.
+/// Prepares this process for a bench, and returns whether to run it.
 ///
-/// The process may instead be the floor, which it then has been; and without cargo's `--bench` it is a test of the
-/// bench, which does not measure.
+/// It returns false after the process has run as the floor, and without cargo's `--bench`, when the bench is only
+/// tested.
 pub(crate) fn begin(title: &str) -> bool {
     let arguments: Vec<String> = std::env::args().collect();
     if let Some(reply) = echo::asked(&arguments) {
@@ -42,14 +42,14 @@ pub(crate) fn begin(title: &str) -> bool {
         println!("{title}: measures with cargo bench only");
         return false;
     }
-    // A hanging agent shall not hang the bench: the end of the driver is the end of file for all agents.
+    // A hanging agent must not hang the bench. The end of the driver is the end of file for all agents.
     alarm::set(300);
     let cpu = share_one_cpu();
     println!("\n{title}, all on CPU {cpu}");
     true
 }
 
-/// Binds this process, and those that it will start, to one CPU.
+/// Binds this process and the processes that it starts to one CPU.
 fn share_one_cpu() -> usize {
     let first = cpus().into_iter().next().expect("a CPU");
     ALL.set(cpus()).expect("a first time");
@@ -57,10 +57,10 @@ fn share_one_cpu() -> usize {
     first
 }
 
-/// The CPUs that this process might use at its start.
+/// The CPUs that this process could use at its start.
 static ALL: OnceLock<Vec<usize>> = OnceLock::new();
 
-/// Does something on another CPU than that of the agents, if there is one.
+/// Runs `work` on another CPU than that of the agents, if there is one.
 fn apart<T>(work: impl FnOnce() -> T) -> Option<T> {
     let [own, other, ..] = ALL.get()?[..] else { return None };
     run_on(other);
@@ -80,7 +80,7 @@ fn run_on(cpu: usize) {
     sched_setaffinity(Pid::from_raw(0), &one).expect("one CPU for this process");
 }
 
-/// The requests that pmcd makes of one agent.
+/// The requests that pmcd sends to an agent.
 #[derive(Clone, Copy)]
 pub(crate) struct Requests(pub(crate) Domain);
 
@@ -97,7 +97,7 @@ impl Requests {
         InDom::new(self.0, Serial::new(serial))
     }
 
-    /// Metrics by cluster and item.
+    /// Encodes a fetch of metrics, given by cluster and item.
     pub(crate) fn fetch(self, items: &[(u16, u16)]) -> Vec<u8> {
         encode(|out| metadata::encode_fetch(out, 0, 0, items.iter().map(|&item| Some(self.pmid(item)))))
     }

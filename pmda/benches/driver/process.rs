@@ -1,4 +1,4 @@
-//! An agent as a process, and the requests that go to it.
+//! An agent's process, and the exchange of requests with it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read as _, Write as _};
@@ -13,7 +13,7 @@ use pcp_pdu::{Header, Pdu, PduType};
 
 use super::encode;
 
-/// How an agent is started.
+/// The program and command line of an agent.
 #[derive(Clone)]
 pub(crate) struct Program {
     pub(super) label: &'static str,
@@ -41,7 +41,7 @@ impl Program {
         self.under::<&OsStr>(&self.path, &[])
     }
 
-    /// The program, run by another one.
+    /// Returns a command that runs the program under a tracer.
     pub(super) fn under<S: AsRef<OsStr>>(&self, tracer: &Path, options: &[S]) -> Command {
         let mut command = Command::new(tracer);
         command.args(options);
@@ -84,7 +84,7 @@ impl Agent {
         self.to.write_all(pdu)
     }
 
-    /// Sends a request and takes the reply.
+    /// Sends a request and returns the reply.
     pub(super) fn ask(&mut self, request: &[u8]) -> &[u8] {
         self.tell(request).expect("an agent that reads");
         self.receive().expect("an agent that answers")
@@ -110,12 +110,12 @@ impl Agent {
         Ok(&self.reply[..have])
     }
 
-    /// CPU time of the process so far.
+    /// Returns the CPU time of the process so far.
     pub(super) fn cpu(&self) -> Duration {
         clock_gettime(self.clock).expect("the clock of a live process").into()
     }
 
-    /// Bytes of memory that the process shares with no other.
+    /// Returns the bytes of memory that the process shares with no other.
     pub(super) fn private_memory(&self) -> u64 {
         let path = format!("/proc/{}/smaps_rollup", self.child.id());
         let text = std::fs::read_to_string(path).expect("the memory of a live process");
@@ -131,7 +131,7 @@ impl Agent {
     }
 }
 
-/// How many values or instances a reply has; what is no good reply ends the bench.
+/// Returns the number of values or instances in a reply. An invalid reply ends the bench.
 pub(super) fn values(reply: &[u8]) -> usize {
     let header = Header::parse(reply).ok().flatten().expect("a PDU");
     match Pdu::decode(header, reply).expect("a good PDU") {

@@ -1,6 +1,7 @@
-//! A hundred thousand dynamic metrics, beside pmdaTree: `cargo bench -p pcp-pmda --bench dynamic`.
+//! A hundred thousand dynamic metrics, compared with pmdaTree: `cargo bench -p pcp-pmda --bench dynamic`.
 //!
-//! Ours are whole requests, a PDU in and a PDU out; C's are calls of libpcp_pmda without PDUs.
+//! The Rust figures are for whole requests, a PDU in and a PDU out. The C figures are for calls of `libpcp_pmda` without
+//! PDUs.
 
 #![allow(clippy::expect_used)]
 
@@ -117,7 +118,7 @@ fn compare() {
     show("remove all below a name", METRICS / 2, start);
 }
 
-/// What the C peer says, if libpcp_pmda can be compiled with; if not, why.
+/// Compiles and runs the C peer, and returns its output. The error says why `libpcp_pmda` cannot be used.
 fn peer(home: &Home) -> std::result::Result<String, String> {
     let peer: PathBuf = home.path("peer");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/dynamic/peer.c");

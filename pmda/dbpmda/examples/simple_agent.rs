@@ -1,4 +1,4 @@
-//! The agent simple, for the tests: an agent that is made with this framework.
+//! Agent simple, made with this framework, for the tests.
 
 fn main() -> std::process::ExitCode {
     pmda::main::<pmda_simple::Simple>()

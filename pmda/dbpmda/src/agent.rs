@@ -1,4 +1,4 @@
-//! The connection to an agent.
+//! Connection to an agent.
 
 use std::ffi::OsStr;
 use std::io;
@@ -21,15 +21,14 @@ use crate::command::Address;
 use crate::console::{Console, err};
 use crate::trace::{Trace, Way};
 
-/// An agent that PDUs can be exchanged with, whatever has become of it. It lives on when the
-/// connection is closed, until it sees that.
+/// Agent that exchanges PDUs, whatever its state. A process continues after the connection closes, until it notices.
 pub(crate) struct Agent {
     link: Link,
-    /// What it was opened as.
+    /// Program, address or file that was opened.
     pub(crate) name: Vec<u8>,
-    /// Of its CREDS PDU.
+    /// PMAPI version, from the CREDS PDU or the shared object.
     pub(crate) version: Option<u8>,
-    /// Whether it has been sent a profile.
+    /// Whether the agent has received a profile.
     pub(crate) has_profile: bool,
     is_socket: bool,
     from_fd: i32,
@@ -38,27 +37,27 @@ pub(crate) struct Agent {
     child: Option<Child>,
 }
 
-/// How an agent is reached.
+/// Kind of connection.
 enum Link {
     Stream(Box<Collector<Stream>>),
     Shared(Box<SharedObject>),
 }
 
-/// A PDU from an agent.
+/// PDU from an agent.
 pub(crate) struct Reply {
     pub(crate) header: Header,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Reply {
-    /// The PDU; `None` when it is not what its type says.
+    /// Decodes the PDU; `None` if its content is invalid for its type.
     pub(crate) fn pdu(&self) -> Option<Pdu<'_>> {
         Pdu::decode(self.header, &self.bytes).ok()
     }
 }
 
 impl Agent {
-    /// Starts a program whose standard input and output are the connection.
+    /// Starts a program and connects to its standard input and output.
     pub(crate) fn start(program: &[u8], arguments: &[Vec<u8>], trace: &Trace, console: &Console) -> io::Result<Self> {
         let arguments = || arguments.iter().map(|word| OsStr::from_bytes(word));
         let program = OsStr::from_bytes(program);
@@ -75,7 +74,7 @@ impl Agent {
                 return Err(e);
             }
             Err(e) => {
-                // In C it is the new process that finds that there is no such program, and ends.
+                // In C the forked process notices that the program does not exist, and ends.
                 err!(console, "execvp: {}\n", pmapi::Error::from(e));
                 let ((_, to), (from, _)) = (io::pipe()?, io::pipe()?);
                 (from.into(), to.into(), None)
@@ -86,7 +85,7 @@ impl Agent {
 
     /// Connects to an agent that listens.
     pub(crate) fn connect(address: &Address, name: &[u8], trace: &Trace) -> io::Result<Self> {
-        // C takes the lower 16 bits.
+        // As in C, the lower 16 bits are the port.
         let tcp = |ip: IpAddr, port: i32| -> io::Result<OwnedFd> {
             let socket = TcpStream::connect((ip, port as u16))?;
             socket.set_nodelay(true)?;
@@ -94,7 +93,7 @@ impl Agent {
         };
         let socket = match address {
             Address::Unix(path) => {
-                // What a socket's address has room for.
+                // A socket address has room for 107 bytes.
                 let path = path.get(..107).unwrap_or(path);
                 UnixStream::connect(OsStr::from_bytes(path))?.into()
             }
@@ -131,7 +130,7 @@ impl Agent {
         })
     }
 
-    /// Loads a shared object.
+    /// Loads an agent from a shared object.
     pub(crate) fn load(path: &[u8], init: &str, domain: i32, trace: &Trace) -> Result<Self, LoadError> {
         let object = SharedObject::open(OsStr::from_bytes(path).as_ref(), init, domain)?;
         let (version, interface) = (object.pmapi(), object.interface());
@@ -149,7 +148,7 @@ impl Agent {
         })
     }
 
-    /// The version of the interface, if the agent is a shared object.
+    /// Returns the interface version if the agent is a shared object.
     pub(crate) fn interface(&self) -> Option<u8> {
         match &self.link {
             Link::Shared(object) => Some(object.interface()),
@@ -157,7 +156,7 @@ impl Agent {
         }
     }
 
-    /// Tells a shared object an attribute.
+    /// Sends an attribute of the client.
     pub(crate) fn attribute(&mut self, attr: Attr<'_>) -> Result<(), i32> {
         match &mut self.link {
             Link::Shared(object) => object.attribute(0, attr).map_err(pmapi::Error::code),
@@ -165,13 +164,12 @@ impl Agent {
         }
     }
 
-    /// The process, if it was started here.
+    /// Returns the process identifier of a program that was started here.
     pub(crate) fn pid(&self) -> Option<u32> {
         Some(self.child.as_ref()?.id())
     }
 
-    /// The version exchange, in which the agent goes first. An agent that does not take part stays
-    /// connected all the same.
+    /// Exchanges versions; the agent sends first. An agent that does not respond stays connected.
     pub(crate) fn exchange_versions(&mut self, seconds: u32, console: &Console) {
         let name = String::from_utf8_lossy(&self.name).into_owned();
         self.set_timeout(Some(Duration::from_secs(seconds.into())));
@@ -209,7 +207,7 @@ impl Agent {
         self.send(|out| encode_creds(out, pid, Flags::default()))
     }
 
-    /// Sends a PDU. The code of the failure is libpcp's.
+    /// Sends a PDU. The error is a code of libpcp.
     pub(crate) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result) -> Result<(), i32> {
         let mut bytes = Vec::new();
         encode(&mut bytes).map_err(pmapi::Error::code)?;
@@ -238,7 +236,7 @@ impl Agent {
         Err(code.code())
     }
 
-    /// Sends a PDU that has only numbers.
+    /// Sends a PDU that consists of 32-bit words.
     pub(crate) fn send_words(&mut self, pdu: PduType, words: &[u32]) -> Result<(), i32> {
         self.send(|out| {
             let mut w = Writer::new(out, pdu, 0);
@@ -249,7 +247,7 @@ impl Agent {
         })
     }
 
-    /// Waits for a PDU. The code of the failure is libpcp's: 0 at the end of the agent's output.
+    /// Waits for a PDU. The error is a code of libpcp, or 0 at the end of the agent's output.
     pub(crate) fn receive(&mut self) -> Result<Reply, i32> {
         let fd = self.from_fd;
         let collector = match &mut self.link {
@@ -288,7 +286,7 @@ impl Agent {
         Err(pmapi::Error::IPC.code())
     }
 
-    /// Goes on after what is no PDU.
+    /// Skips bytes that are not a PDU.
     fn discard(&mut self, bytes: usize) {
         if let Link::Stream(collector) = &mut self.link {
             collector.channel_mut().discard(bytes);
@@ -313,18 +311,18 @@ impl Agent {
 }
 
 impl Drop for Agent {
-    /// The end of a client, as from pmcd, then the end of the connection.
+    /// Sends the error with which pmcd ends a client; the connection closes afterwards.
     fn drop(&mut self) {
         if self.interface().is_some() {
-            // It is told when it is unloaded.
+            // Unloading a shared object ends its client.
             return;
         }
-        // An agent that has ended cannot be told.
+        // Sending fails if the agent has ended.
         let _ = self.send(|out| encode_error(out, 0, Err(pmapi::Error::NOTCONN)));
     }
 }
 
-/// The function of a shared object that a PDU calls, as messages have it.
+/// Returns the function of a shared object that a PDU calls, as named in messages.
 pub(crate) fn function(pdu: PduType) -> &'static str {
     match pdu {
         PduType::DESC_REQ => "desc",
@@ -349,7 +347,7 @@ fn spawn(command: &mut Command) -> io::Result<(OwnedFd, OwnedFd, Child)> {
     }
 }
 
-/// pmErrStr(3), which has a text for codes that are no errors too.
+/// Returns the text of pmErrStr(3), which also has texts for codes that are not errors.
 pub(crate) fn error_text(code: i32) -> String {
     match pmapi::Error::from_code(code) {
         Some(error) => error.to_string(),

@@ -1,8 +1,8 @@
-//! Names of what travels as a number: attributes of clients, ports of services.
+//! Names of numbers: attributes of clients, ports of services.
 
 use std::fs;
 
-/// The attributes (`PCP_ATTR_*`): number, name, other names that are taken for it.
+/// Client attributes (`PCP_ATTR_*`): number, name, names accepted as input.
 const ATTRIBUTES: &[(i32, &str, &[&str])] = &[
     (1, "protocol", &[]),
     (2, "secure", &["secure"]),
@@ -22,18 +22,18 @@ const ATTRIBUTES: &[(i32, &str, &[&str])] = &[
     (16, "exclusive", &["exclusive"]),
 ];
 
-/// The name of an attribute (`__pmAttrKeyStr_r`).
+/// Returns the name of an attribute (`__pmAttrKeyStr_r`).
 pub(crate) fn name(key: i32) -> Option<&'static str> {
     ATTRIBUTES.iter().find(|(number, ..)| *number == key).map(|(_, name, _)| *name)
 }
 
-/// The attribute of a name (`__pmLookupAttrKey`). Not every attribute can be given by name.
+/// Returns the attribute with a name (`__pmLookupAttrKey`). Some attributes have no name for input.
 pub(crate) fn key(name: &[u8]) -> Option<i32> {
     let named = |names: &[&str]| names.iter().any(|known| known.as_bytes() == name);
     ATTRIBUTES.iter().find(|(.., names)| named(names)).map(|(number, ..)| *number)
 }
 
-/// The port of a service in `/etc/services` (getservbyname(3)).
+/// Returns the port of a service in `/etc/services` (getservbyname(3)).
 pub(crate) fn service(name: &str) -> Option<i32> {
     port(&fs::read_to_string("/etc/services").unwrap_or_default(), name)
 }

@@ -1,12 +1,12 @@
-//! What can be asked for.
+//! Commands of the language.
 
 use pmapi::{InDom, PmId};
 
-/// A whole command. Identifiers are words that somebody typed: absent for `PM_ID_NULL` and
-/// `PM_INDOM_NULL`, and not always of an agent's domain.
+/// Complete command. Identifiers are as typed: `None` for `PM_ID_NULL` and `PM_INDOM_NULL`, possibly of another domain
+/// than the agent's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Command {
-    /// An empty line, or what the parser has already done.
+    /// Empty line, or a command that the parser has executed.
     Nothing,
     Help(Option<Topic>, Form),
     OpenDso {
@@ -42,7 +42,7 @@ pub(crate) enum Command {
     Quit,
 }
 
-/// Where an agent listens.
+/// Address of an agent that listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Address {
     Unix(Vec<u8>),
@@ -50,14 +50,14 @@ pub(crate) enum Address {
     Ipv6(i32),
 }
 
-/// What a text describes.
+/// Subject of a help text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Subject {
     Metric(Option<PmId>),
     InDom(Option<InDom>),
 }
 
-/// Which instances of a domain.
+/// Selection of instances in a domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Which {
     All,
@@ -65,7 +65,7 @@ pub(crate) enum Which {
     Name(Vec<u8>),
 }
 
-/// A change of what the profile says of an instance domain.
+/// Change of the profile for an instance domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     All,
@@ -74,7 +74,7 @@ pub(crate) enum Change {
     Delete(i32),
 }
 
-/// Whose labels.
+/// Subject of a request for labels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Labels {
     Context,
@@ -85,7 +85,7 @@ pub(crate) enum Labels {
     Instances(Option<InDom>),
 }
 
-/// A command that help is wanted for.
+/// Command as a topic of `help`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Topic {
     Attr,
@@ -113,11 +113,11 @@ pub(crate) enum Topic {
     Watch,
 }
 
-/// How much help.
+/// Amount of help.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// The forms of the command: for a command without its arguments.
+    /// Forms of the command, also shown for a command without its arguments.
     Usage,
-    /// What it does, too.
+    /// Forms and description.
     Full,
 }

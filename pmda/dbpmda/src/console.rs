@@ -1,4 +1,4 @@
-//! Where the output goes.
+//! Output of a session.
 
 use std::cell::RefCell;
 use std::fmt::Arguments;
@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 use pmapi::escape::Output;
 
-/// Standard output and standard error, or what a test puts in their place.
+/// Standard output and standard error, or other writers in tests.
 ///
-/// Lines of both appear in the order in which they were ended. What cannot be written is dropped: a
-/// session goes on when nobody reads its output any more.
+/// Complete lines of both appear in the order in which they were written. Write errors are ignored: a session continues
+/// after its output was closed.
 #[derive(Clone)]
 pub struct Console {
     out: Rc<RefCell<dyn Write>>,
@@ -18,12 +18,12 @@ pub struct Console {
 }
 
 impl Console {
-    /// Of this process. What agents choose steers no terminal.
+    /// Returns the console of this process. It escapes control characters, so that agents cannot control the terminal.
     pub fn standard() -> Self {
         Self::new(Output::to(io::stdout()), Output::to(io::stderr()))
     }
 
-    /// With other writers.
+    /// Returns a console with other writers.
     pub fn new(out: impl Write + 'static, err: impl Write + 'static) -> Self {
         Console { out: Rc::new(RefCell::new(out)), err: Rc::new(RefCell::new(err)) }
     }
@@ -38,7 +38,7 @@ impl Console {
         let _ = self.out.borrow_mut().write_all(bytes);
     }
 
-    /// Shows what of standard output is not shown yet: a line without its end.
+    /// Writes buffered output, such as a line without its end.
     pub fn flush(&self) {
         let _ = self.out.borrow_mut().flush();
     }

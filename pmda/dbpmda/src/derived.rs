@@ -1,18 +1,17 @@
-//! The names of derived metrics, which are metrics to a client but not to an agent.
+//! Names of derived metrics, which exist for clients but not for agents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use pmapi::{Config, Domain, Item, PmId};
 
-/// Names and their metrics, in the order in which they are defined. What their expressions are
-/// worth does not matter here: no agent knows them.
+/// Names of derived metrics, in the order of their definitions. Expressions do not matter, because no agent knows them.
 #[derive(Debug)]
 pub(crate) struct Derived(Vec<String>);
 
 impl Derived {
-    /// The library's own, and those of the files that `$PCP_DERIVED_CONFIG` or PCP's configuration
-    /// name. What cannot be read counts as empty.
+    /// Loads libpcp's own names, and those of the files in `$PCP_DERIVED_CONFIG` or PCP's configuration. A file that
+    /// cannot be read counts as empty.
     pub(crate) fn load() -> Self {
         let mut derived = Derived::own();
         let config = Config::load();
@@ -27,7 +26,7 @@ impl Derived {
         Derived(vec!["event.flags".to_owned(), "event.missed".to_owned()])
     }
 
-    /// A file, or all files below a directory, in the directory's order as in C.
+    /// Adds a file, or all files below a directory, in the order of the directory as in C.
     fn add_path(&mut self, path: &Path) {
         if path.is_file() {
             self.add(&String::from_utf8_lossy(&fs::read(path).unwrap_or_default()));
@@ -37,7 +36,7 @@ impl Derived {
         }
     }
 
-    /// The definitions of a file: a line each, except for texts between quotes.
+    /// Adds the definitions of a file: a line each, except for texts between quotes.
     fn add(&mut self, text: &str) {
         let mut rest = text;
         while let Some((line, after)) = rest.split_once('\n') {
@@ -57,16 +56,16 @@ impl Derived {
         }
     }
 
-    /// The metric of a name.
+    /// Returns the PMID of a name.
     pub(crate) fn lookup(&self, name: &str) -> Option<PmId> {
         let at = self.0.iter().position(|known| known == name)?;
-        // The item 0 stands for something else.
+        // Item 0 marks a root of dynamic names.
         let (cluster, item) = (at / ITEMS, at % ITEMS + 1);
         Item::try_new(u16::try_from(cluster).ok()?, u16::try_from(item).ok()?)
             .map(|item| PmId::new(Domain::DYNAMIC, item))
     }
 
-    /// The name of a metric.
+    /// Returns the name of a PMID.
     pub(crate) fn name(&self, pmid: PmId) -> Option<&str> {
         let item = pmid.item();
         let at = usize::from(item.cluster()) * ITEMS + usize::from(item.item()).checked_sub(1)?;
@@ -74,10 +73,10 @@ impl Derived {
     }
 }
 
-/// Items of a cluster.
+/// Number of items in a cluster.
 const ITEMS: usize = 1023;
 
-/// What follows a text between quotes and its line.
+/// Returns the text after a quoted text and its line.
 fn after_quoted(text: &str, quote: char) -> &str {
     let mut escaped = false;
     let end = text.char_indices().skip(1).find(|(_, c)| {

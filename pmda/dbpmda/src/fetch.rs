@@ -1,4 +1,4 @@
-//! `fetch` and `store`.
+//! Commands `fetch` and `store`.
 
 use pcp_pdu::metadata::encode_fetch;
 use pcp_pdu::print::Print;
@@ -28,7 +28,7 @@ impl State {
                 match self.desc_first(*pmid) {
                     Ok(desc) => descs.push(desc),
                     Err(status) if status < 0 => return status,
-                    // An agent that has ended shows in the fetch, too.
+                    // The fetch shows the end of the agent too.
                     Err(_) => descs.push(RawDesc::default()),
                 }
             }
@@ -54,7 +54,7 @@ impl State {
         0
     }
 
-    /// A result; with the option `pdu` it is shown.
+    /// Decodes a result. The debug option `pdu` shows it.
     fn result<'a>(&self, reply: &'a Reply) -> Option<ResultPdu<'a>> {
         let Some(Pdu::Result(result)) = reply.pdu() else { return None };
         self.trace_result(&result, &reply.bytes);
@@ -67,7 +67,7 @@ impl State {
         }
     }
 
-    /// A result with the types of its metrics, and the names of instances if those are wanted.
+    /// Shows a result with the types of its metrics; with `getiname`, also with the names of instances.
     fn show_typed(&mut self, result: &ResultPdu<'_>, bytes: &[u8], descs: &[RawDesc]) {
         out!(self.console, "{}", self.head(result, bytes));
         let unknown = RawDesc { ty: i32::MAX, ..RawDesc::default() };
@@ -104,8 +104,8 @@ impl State {
         self.console.out_bytes(&value.print(Type::from_code(ty).ok(), 1).to_bytes());
     }
 
-    /// Stores a value into all instances of a metric that the profile lets through. Types and
-    /// instances come from the descriptor and a fetch.
+    /// Stores a value for all instances of a metric that the profile includes. The descriptor gives the type, and a
+    /// fetch gives the instances.
     pub(crate) fn store(&mut self, pmid: Option<PmId>, text: &[u8]) -> Status {
         const FAILED: Status = pmapi::Error::VALUE.code();
         out!(self.console, "PMID: {}\nGetting description...\n", OrNull(pmid));
@@ -195,7 +195,7 @@ impl State {
         status
     }
 
-    /// The value that a text gives in a type; why not is shown.
+    /// Parses a value of a type. Shows the reason of a failure.
     fn parse<'a>(&self, ty: i32, text: &'a [u8]) -> Option<Atom<'a>> {
         let name = Type::name_of(ty);
         let Some(parsed) = Type::from_code(ty).ok().and_then(|ty| number::parse(text, ty)) else {

@@ -1,4 +1,4 @@
-//! Tokens to commands.
+//! Parser: turns tokens into commands.
 
 use pmapi::{InDom, OrNull, PmId};
 
@@ -8,27 +8,27 @@ use crate::scanner::Scanner;
 use crate::source::Source;
 use crate::token::{Token, Word};
 
-/// What the parser needs to know, and does while it reads: an error is marked at the word that it
-/// concerns, so that words count as soon as they are read.
+/// Context of the parser. Names and debug options take effect when they are read, so that an error is marked at the
+/// right word.
 pub(crate) trait Meaning {
-    /// The metric of a name.
+    /// Returns the PMID of a name, `None` for `PM_ID_NULL`. The error is a message.
     fn lookup(&mut self, name: &str) -> Result<Option<PmId>, String>;
-    /// Whether a metric has a name.
+    /// Returns whether a metric has a name.
     fn is_named(&self, pmid: Option<PmId>) -> bool;
-    /// Sets or clears debug options; false for an unknown one.
+    /// Sets or clears debug options. Returns `false` for an unknown one.
     fn debug(&mut self, option: &str) -> bool;
 }
 
-/// An error that has been reported.
+/// Error that has been shown.
 #[derive(Debug)]
 pub(crate) struct Reported;
 
 type Parsed<T> = Result<T, Reported>;
 
-/// The parser of a single command.
+/// Parser of a single command.
 ///
-/// A token is read only where it decides something: the commands that open an agent end with their
-/// last argument, and what follows in the line is the next command.
+/// It reads a token only where needed. So the commands that open an agent end with their last argument, and the rest of
+/// the line is the next command.
 pub(crate) struct Parser<'a, M> {
     pub(crate) source: &'a mut Source,
     pub(crate) scanner: &'a mut Scanner,
@@ -36,12 +36,12 @@ pub(crate) struct Parser<'a, M> {
 }
 
 impl<M: Meaning> Parser<'_, M> {
-    /// Reads a command.
+    /// Parses a command.
     pub(crate) fn command(mut self) -> Parsed<Command> {
         let word = match self.token() {
             Token::Eol => return Ok(Command::Nothing),
             Token::Word(word) => word,
-            // The last line counts only with its end.
+            // An unterminated last line does not count.
             _ if self.source.has_ended() => return Ok(Command::Nothing),
             _ => return Err(self.error("Unrecognized command")),
         };
@@ -112,7 +112,7 @@ impl<M: Meaning> Parser<'_, M> {
         self.error("syntax error")
     }
 
-    /// A command that ends with the line.
+    /// Parses the end of the line after a command.
     fn end(&mut self, command: Command) -> Parsed<Command> {
         match self.token() {
             Token::Eol => Ok(command),
@@ -154,7 +154,7 @@ impl<M: Meaning> Parser<'_, M> {
         }
     }
 
-    /// A file's name; without a directory it is of the working directory.
+    /// Returns the path of a file, relative to the working directory if it has no directory.
     fn path(&mut self, token: Token) -> Parsed<Vec<u8>> {
         match token {
             Token::Path(path) => Ok(path),
@@ -167,7 +167,7 @@ impl<M: Meaning> Parser<'_, M> {
         }
     }
 
-    /// The rest of the line: words between blanks. Quotes keep blanks and line ends together.
+    /// Reads the rest of the line as words between blanks. Quotes keep blanks and line ends together.
     fn arguments(&mut self) -> Vec<Vec<u8>> {
         let mut arguments = Vec::new();
         if self.source.is_line_read() {
@@ -414,13 +414,13 @@ fn usage(topic: Topic) -> Parsed<Command> {
     Ok(Command::Help(Some(topic), Form::Usage))
 }
 
-/// The lower bits of each part, as many as there is room for.
+/// Returns the PMID with the lower bits of each part that fit into its field.
 fn pmid(parts: [i32; 3]) -> Option<PmId> {
     let [domain, cluster, item] = parts.map(i32::cast_unsigned);
     PmId::from_word((domain & 0x1ff) << 22 | (cluster & 0xfff) << 10 | item & 0x3ff)
 }
 
-/// Messages about a word end after 79 bytes.
+/// Cuts a message after 79 bytes, as PCP's dbpmda does.
 fn clip(message: String) -> String {
     let end = message.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 79).last();
     message.get(..end.unwrap_or(0)).unwrap_or_default().to_owned()

@@ -1,9 +1,9 @@
-//! `help`.
+//! Command `help`.
 
 use crate::command::{Form, Topic};
 use crate::console::{Console, out};
 
-/// Shows help for a command, or the forms of all of them.
+/// Shows the help for a command, or the usage of all commands.
 pub(crate) fn show(topic: Option<Topic>, form: Form, console: &Console) {
     match (topic, form) {
         (None, _) => {
@@ -45,7 +45,7 @@ impl Topic {
         Topic::Watch,
     ];
 
-    /// The forms of the command.
+    /// Returns the forms of the command.
     fn usage(self) -> &'static str {
         match self {
             Topic::Attr => "attr name [value]\nattr attr# [value]\n",
@@ -80,79 +80,75 @@ impl Topic {
         }
     }
 
-    /// What the command does.
+    /// Returns the description of the command.
     fn text(self) -> &'static str {
         match self {
             Topic::Attr => {
-                "Tells the agent an attribute of the client, as pmcd does for a client that it knows: the\n\
-                 user's name or number, the container and so on. What has blanks needs quotes.\n"
+                "Sends the agent an attribute of the client, as pmcd does: the user name, the user number, the\n\
+                 container and so on. A value with blanks needs quotes.\n"
             }
             Topic::Children => {
-                "Asks the agent for the names right below a name that it keeps itself, and which of them\n\
-                 are metrics (leaf) or have names below them (non-leaf).\n"
+                "Requests the names one level below a dynamic name. Shows for each whether it is a metric (leaf)\n\
+                 or has names below it (non-leaf).\n"
             }
-            Topic::Close => "Ends the connection to the agent. Another one may be opened then.\n",
+            Topic::Close => "Closes the connection to the agent. Then another agent can be opened.\n",
             Topic::Debug => {
-                "Chooses what is traced to standard error. The flags are those of pmdbg(1), or numbers for\n\
-                 the older ones; \"status\" shows which are set. \"pdu\" shows what is sent and received.\n"
+                "Sets or clears debug options, which write traces to standard error. The flags are those of\n\
+                 pmdbg(1), or numbers for the older ones; \"status\" shows which are set. \"pdu\" shows the PDUs\n\
+                 sent and received.\n"
             }
             Topic::Desc => {
-                "Asks the agent for the type, instance domain, semantics and units of a metric, which is\n\
-                 given by its name or as N, N.N or N.N.N.\n"
+                "Requests the type, instance domain, semantics and units of a metric. The metric is given by its\n\
+                 name or its PMID: N, N.N or N.N.N.\n"
             }
             Topic::Fetch => {
-                "Asks the agent for the values of metrics, after the profile if that has changed. Metrics\n\
-                 are given by their names or as N, N.N or N.N.N.\n"
+                "Requests the values of metrics. Sends the profile first if it has changed. Metrics are given by\n\
+                 their names or their PMIDs: N, N.N or N.N.N.\n"
             }
             Topic::GetDesc => {
-                "Whether a fetch asks for the descriptors first, so that values show in their metrics'\n\
-                 types. Otherwise they show in every way that their size allows.\n"
+                "Makes fetch request descriptors first, so that values appear in the types of their metrics.\n\
+                 Otherwise they appear in each format that fits their size.\n"
             }
             Topic::GetIname => {
-                "Whether a fetch asks for the names of the instances that have values, in place of which\n\
-                 ??? shows otherwise. This needs the descriptors, too.\n"
+                "Makes fetch request the names of instances, which otherwise appear as ???. Fetch then requests\n\
+                 descriptors too.\n"
             }
             Topic::Instance => {
-                "Asks the agent for the instances of a domain with their names, for the name of one of\n\
-                 them, or for the instance of a name.\n"
+                "Requests the instances of a domain with their names, the name of one instance, or the instance\n\
+                 with a name.\n"
             }
             Topic::Label => {
-                "Asks the agent for its labels: of everything, of a domain, an instance domain, a cluster\n\
-                 or a metric, or of each instance of a domain that the profile lets through.\n"
+                "Requests labels: of the context, the domain, an instance domain, a cluster or a metric, or of\n\
+                 the instances of a domain that the profile includes.\n"
             }
-            Topic::Name => "Asks the agent for the names of a metric, given as N.N.N, whose names it keeps itself.\n",
+            Topic::Name => "Requests the dynamic names of a metric, which is given as N.N.N.\n",
             Topic::NameSpace => {
-                "Loads a file with a name space in place of the one that is loaded. If it has errors, the\n\
-                 name space of the session's start is loaded again.\n"
+                "Loads a file in place of the current name space. If the file has errors, loads the first name\n\
+                 space of the session again.\n"
             }
             Topic::Open => {
-                "Opens an agent and closes the one that was open: starts a program and talks to its standard\n\
-                 input and output (pipe), connects to an agent that listens on a socket of the file system\n\
-                 (unix) or on a port of this host (inet, ipv6), or loads a shared object (dso). The words are\n\
-                 those of a line in pmcd.conf.\n"
+                "Opens an agent and closes the previous one. Starts a program and talks to its standard input\n\
+                 and output (pipe), connects to an agent on a Unix domain socket (unix) or on a port of this host\n\
+                 (inet, ipv6), or loads a shared object (dso). The arguments are those of a line in pmcd.conf.\n"
             }
-            Topic::PmId => "Asks the agent for the metric of a name that it keeps itself.\n",
-            Topic::Profile => {
-                "Chooses the instances of a domain that the next fetches are to bring: all, none, one more\n\
-                 or one less.\n"
-            }
-            Topic::Quit => "Closes the agent and leaves.\n",
+            Topic::PmId => "Requests the PMID of a dynamic name.\n",
+            Topic::Profile => "Selects instances of a domain for the next fetches: all, none, one more or one less.\n",
+            Topic::Quit => "Closes the agent and exits.\n",
             Topic::Status => {
-                "Shows the name space, the agent, the settings of debug, timer, getdesc and getiname, and\n\
-                 the profile.\n"
+                "Shows the name space, the agent, the settings of debug, timer, getdesc and getiname, and the\n\
+                 profile.\n"
             }
             Topic::Store => {
-                "Stores a value, in quotes, into the instances of a metric that the profile lets through. The\n\
-                 agent is asked for the descriptor and the present values first, as the value's type and the\n\
-                 instances come from there.\n"
+                "Stores a value, in quotes, for the instances of a metric that the profile includes. Requests the\n\
+                 descriptor for the type of the value, and the present values for the instances.\n"
             }
             Topic::Text => {
-                "Asks the agent for the help texts of a metric or of an instance domain: the line shows\n\
-                 in brackets, the long text below it.\n"
+                "Requests the help texts of a metric or an instance domain. Shows the one-line text in brackets,\n\
+                 and the long text below it.\n"
             }
-            Topic::Timer => "Whether the time that the agent takes for an answer is shown.\n",
-            Topic::Traverse => "Asks the agent for the full names of all metrics below a name that it keeps itself.\n",
-            Topic::Wait => "Does nothing for a while.\n",
+            Topic::Timer => "Shows the time until the answer to each request.\n",
+            Topic::Traverse => "Requests the full names of all metrics below a dynamic name.\n",
+            Topic::Wait => "Waits for a number of seconds.\n",
             Topic::Watch => "Opens a window that shows the end of a log file as it grows.\n",
         }
     }

@@ -1,8 +1,8 @@
-//! dbpmda(1): asks an agent what pmcd asks, from a prompt or a script.
+//! dbpmda(1): sends an agent the requests of pmcd, from a prompt or a script.
 //!
-//! The command language, what it prints and where are those of PCP's dbpmda; help texts are not. It
-//! stands on the collector's side of the protocol ([`pmda::collector`]), but leaves an agent connected
-//! whatever that answers: a [`Session`] reads commands from a [`Source`] and writes to a [`Console`].
+//! The command language and the output are those of PCP's dbpmda; the help texts are not. A [`Session`] reads commands
+//! from a [`Source`] and writes to a [`Console`]. It uses the collector's side of the protocol ([`pmda::collector`]),
+//! but keeps an agent connected whatever its answers are.
 
 mod agent;
 mod attribute;

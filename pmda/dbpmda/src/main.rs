@@ -1,4 +1,4 @@
-//! dbpmda(1): asks an agent what pmcd asks, from a prompt or a script.
+//! dbpmda(1): sends an agent the requests of pmcd, from a prompt or a script.
 
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
@@ -14,18 +14,18 @@ Usage: dbpmda [options]
 
 Options:
   -n FILE, --namespace=FILE
-                        names of metrics from this file
-  -f, --norc            leave .dbpmdarc alone
+                        read the names of metrics from this file
+  -f, --norc            do not read .dbpmdarc
   -q N, --creds-timeout=N
-                        seconds that an agent may take to begin the version exchange
+                        seconds to wait until an agent begins the version exchange
   -U USER, --username=USER
-                        become this user
+                        run as this user
   -v, --valgrind        keep shared objects loaded
-  -?, --help            show this text
+  -?, --help            print this text
 
 Input options:
-  -e, --echo-input      show what is read
-  -i, --interactive     prompt even if the input is no terminal
+  -e, --echo-input      echo the input
+  -i, --interactive     prompt even if the input is not a terminal
 ";
 
 #[derive(Parser)]
@@ -53,7 +53,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    // PCP's takes no words, so this one is free.
+    // PCP's dbpmda accepts no words, so `check` is free.
     if std::env::args_os().nth(1).is_some_and(|word| word == "check") {
         return dbpmda::check::cli::run(std::env::args_os().skip(1));
     }

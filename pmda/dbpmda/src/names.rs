@@ -1,4 +1,4 @@
-//! The name space.
+//! Name space of metrics.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -11,33 +11,33 @@ use crate::console::{Console, err};
 use crate::derived::Derived;
 use crate::trace::Trace;
 
-/// The names of metrics.
+/// Names of metrics.
 pub(crate) struct Names {
     tree: Tree,
     derived: Derived,
-    /// The file to go back to: that of `-n`, or `None` for the default.
+    /// File to load again after an error: that of `-n`, or `None` for the default name space.
     file: Option<PathBuf>,
-    /// What the last `namespace` command named.
+    /// File of the last `namespace` command.
     chosen: Option<PathBuf>,
     console: Console,
     trace: Trace,
-    /// Whether a trace has said where names come from.
+    /// Whether the trace has shown the location of the name space.
     located: Cell<bool>,
 }
 
-/// That there is no name space left to work with.
+/// Error of loading a name space. The console has shown the reason.
 #[derive(Debug)]
 pub struct NoNames;
 
 impl Names {
-    /// The name space of a file, or the default one. A failure is reported.
+    /// Loads the name space of a file, or the default one. Shows the reason of a failure.
     pub(crate) fn load(file: Option<PathBuf>, console: &Console, trace: &Trace) -> Result<Self, NoNames> {
         let tree = load(file.as_deref(), console, trace)?;
         let (console, trace) = (console.clone(), trace.clone());
         Ok(Names { tree, derived: Derived::load(), file, chosen: None, console, trace, located: Cell::new(false) })
     }
 
-    /// Replaces the name space by that of a file; if it is bad, by what there was at first.
+    /// Replaces the name space by that of a file; if the file is bad, by the first one.
     pub(crate) fn replace(&mut self, path: PathBuf) -> Result<(), NoNames> {
         let Names { console, trace, .. } = self;
         let loaded = load(Some(&path), console, trace);
@@ -55,12 +55,12 @@ impl Names {
         Ok(())
     }
 
-    /// The file that was named last.
+    /// Returns the file that was named last.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.chosen.as_deref().or(self.file.as_deref())
     }
 
-    /// The metric of a name (pmLookupName(3)); the root of dynamic names for what only an agent knows.
+    /// Returns the PMID of a name (pmLookupName(3)). For a dynamic name this is its root.
     pub(crate) fn lookup(&self, name: &str) -> Result<PmId, pmapi::Error> {
         if self.trace.has("pmapi") {
             err!(self.console, "pmLookupName(1, name[0] {name}, ...) <:");
@@ -97,7 +97,7 @@ impl Names {
     fn trace_lookup(&self, name: &str, found: Result<PmId, pmapi::Error>) {
         let (count, pmid) = match found {
             Ok(pmid) => (1, Some(Some(pmid))),
-            // No name is found, which is no error by itself.
+            // Not finding a name is not an error in this trace.
             Err(pmapi::Error::NAME) => (0, Some(None)),
             Err(code) => (code.code(), None),
         };
@@ -112,13 +112,13 @@ impl Names {
         }
     }
 
-    /// All names of a metric (pmNameAll(3)).
+    /// Returns all names of a metric (pmNameAll(3)), with a trace.
     pub(crate) fn all(&self, pmid: Option<PmId>) -> Vec<String> {
         self.trace_location();
         self.all_quietly(pmid)
     }
 
-    /// All names of a metric, without a trace.
+    /// Returns all names of a metric (pmNameAll(3)), without a trace.
     pub(crate) fn all_quietly(&self, pmid: Option<PmId>) -> Vec<String> {
         let Some(pmid) = pmid.filter(|pmid| !is_dynamic_root(*pmid)) else { return Vec::new() };
         let names: Vec<_> = self.tree.names(pmid).collect();
@@ -126,7 +126,7 @@ impl Names {
     }
 }
 
-/// Whether this stands for names that an agent keeps itself.
+/// Returns whether a PMID is the root of dynamic names.
 pub(crate) fn is_dynamic_root(pmid: PmId) -> bool {
     pmid.domain() == Domain::DYNAMIC && pmid.item().item() == 0
 }
@@ -134,7 +134,7 @@ pub(crate) fn is_dynamic_root(pmid: PmId) -> bool {
 fn load(file: Option<&Path>, console: &Console, trace: &Trace) -> Result<Tree, NoNames> {
     let default = cli::default_name_space();
     let path = file.unwrap_or(&default).display();
-    // The default name space needs no preprocessor.
+    // The default name space is loaded without a preprocessor.
     let (name, cpp) = file.map_or_else(|| ("(null)".to_owned(), 0), |file| (file.display().to_string(), 1));
     trace.line("pmns", format_args!("load(name={name}, dupok=1, use_cpp={cpp}) lic case=0 fname={path}"));
     trace.line("pmns", format_args!("loadascii(dupok=1, use_cpp={cpp}) fname={path}"));
@@ -154,7 +154,7 @@ fn load(file: Option<&Path>, console: &Console, trace: &Trace) -> Result<Tree, N
     Ok(tree)
 }
 
-/// The metrics in the order of a file: those of a node before those further below.
+/// Traces metrics in the order of a file: those of a node before those further below.
 fn trace_leaves(node: Node<'_>, console: &Console) {
     for child in node.children() {
         if let Some(pmid) = child.pmid() {

@@ -1,15 +1,15 @@
-//! Values as C reads them.
+//! Values, parsed as in C.
 
 use pmapi::cnum::scan;
 use pmapi::{Atom, Error, Type};
 
 const RANGE: Error = Error::from_errno(nix::errno::Errno::ERANGE as i32);
 
-/// The value of a text and whether it is all of the text (strtol(3), strtod(3) and their kin);
-/// `ERANGE` for what is too large, `None` for a type that has no text.
+/// Parses a value and returns whether it extends over the whole text (strtol(3), strtod(3) and their relatives). The
+/// error is `ERANGE` for a value out of range; `None` means that the type has no text form.
 pub(crate) fn parse(text: &[u8], ty: Type) -> Option<Result<(Atom<'_>, bool), Error>> {
     Some(match ty {
-        // Integers of 32 bits are the lower half of what fits into 64.
+        // As in C, integers of 32 bits are the lower half of 64 bits.
         Type::I32 => signed(text).map(|(value, whole)| (Atom::I32(value as i32), whole)),
         Type::U32 => unsigned(text).map(|(value, whole)| (Atom::U32(value as u32), whole)),
         Type::I64 => signed(text).map(|(value, whole)| (Atom::I64(value), whole)),
@@ -29,7 +29,7 @@ pub(crate) fn parse(text: &[u8], ty: Type) -> Option<Result<(Atom<'_>, bool), Er
     })
 }
 
-/// Sign, digits, and whether something follows or they are missing.
+/// Returns whether there is a minus sign, the digits, and whether digits are the whole rest of the text.
 fn integer(text: &[u8]) -> (bool, &[u8], bool) {
     let start = text.trim_ascii_start_c();
     let (minus, rest) = match start {
@@ -47,7 +47,7 @@ trait TrimC {
 }
 
 impl TrimC for [u8] {
-    /// Without the white space of isspace(3) before it, which has the vertical tab too.
+    /// Removes white space at the start, as isspace(3) defines it: with the vertical tab.
     fn trim_ascii_start_c(&self) -> &[u8] {
         let len = self.iter().take_while(|&&c| matches!(c, b' ' | b'\t'..=b'\r')).count();
         self.get(len..).unwrap_or_default()
@@ -72,7 +72,7 @@ fn unsigned(text: &[u8]) -> Result<(u64, bool), Error> {
 }
 
 fn real(text: &[u8]) -> Result<(f64, bool), Error> {
-    // A number is of ASCII; what is no UTF-8 is no part of it.
+    // A number is ASCII, so bytes that are not UTF-8 cannot be part of it.
     let text = String::from_utf8_lossy(text.trim_ascii_start_c());
     let Some(number) = scan(&text) else { return Ok((0.0, false)) };
     if number.out_of_range { Err(RANGE) } else { Ok((number.value, number.len == text.len())) }

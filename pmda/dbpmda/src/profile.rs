@@ -1,4 +1,4 @@
-//! The profile: which instances are wanted.
+//! Profile: selection of instances.
 
 use std::fmt::Write as _;
 
@@ -10,14 +10,14 @@ use pmapi::{Error, InDom, OrNull, Result};
 
 use crate::command::Change;
 
-/// The instances that are wanted, in the order in which they were asked for.
+/// Profile with its entries and instances in the order of the commands.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Profile {
     state: State,
     entries: Vec<Entry>,
 }
 
-/// What holds for a domain: `Include` wants all but the listed instances, `Exclude` none but these.
+/// Entry of an instance domain. `Include` selects all but the listed instances, `Exclude` selects only these.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Entry {
     indom: InDom,
@@ -26,7 +26,7 @@ struct Entry {
 }
 
 impl Profile {
-    /// Changes what holds for a domain (pmAddProfile(3), pmDelProfile(3)), or without one for all.
+    /// Changes the entry of a domain (pmAddProfile(3), pmDelProfile(3)); without a domain, the whole profile.
     pub(crate) fn change(&mut self, indom: Option<InDom>, change: Change) -> Result {
         let Some(indom) = indom else {
             let state = match change {
@@ -39,7 +39,7 @@ impl Profile {
         };
         let at = self.entries.iter().position(|entry| entry.indom == indom).unwrap_or(self.entries.len());
         if at == self.entries.len() {
-            // A domain without an entry loses all its instances by the first deletion too.
+            // A new entry excludes all instances, even if the first change deletes one.
             self.entries.push(Entry { indom, state: State::Exclude, listed: Vec::new() });
         }
         let Some(entry) = self.entries.get_mut(at) else { return Ok(()) };
@@ -72,7 +72,7 @@ impl Profile {
         w.finish()
     }
 
-    /// The profile as `__pmDumpProfile` has it, all of it or what it says of a domain.
+    /// Returns the output of `__pmDumpProfile`, for the whole profile or for one domain.
     pub(crate) fn dump(&self, of: Option<InDom>) -> String {
         let name = |state| if state == State::Include { "INCLUDE" } else { "EXCLUDE" };
         let mut text = format!("Dump Instance Profile state={}, {} profiles", name(self.state), self.entries.len());

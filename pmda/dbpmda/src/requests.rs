@@ -1,7 +1,7 @@
-//! Requests and their answers, as they are shown.
+//! Requests of commands, and the output of their answers.
 //!
-//! Each function's result is the status that decides whether the time is shown: negative after a
-//! failure. An agent that has ended counts as none, and neither does an answer of the wrong type.
+//! Each function returns a status. It is negative after a failure, and the duration is then not shown. The end of the
+//! agent and an answer of the wrong type do not count as failures.
 
 use pcp_pdu::handshake::{Attr, Attribute};
 use pcp_pdu::instance::InstanceReq;
@@ -21,22 +21,22 @@ use crate::session::State;
 use crate::show::{self, RawDesc, until_nul};
 use crate::trace_answers as trace;
 
-/// What libpcp says of a request: negative after a failure.
+/// Status of a request as in libpcp: negative after a failure.
 pub(crate) type Status = i32;
 
 const IPC: Status = pmapi::Error::IPC.code();
 
-/// How an answer of the wrong type is shown.
+/// Output for an answer of the wrong type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// As the number of the type.
+    /// Number of the type.
     Number,
-    /// As if the type were an error.
+    /// Text of the type, as if it were an error code.
     Text,
 }
 
 impl State {
-    /// Sends a request and waits for the answer, which must be of a type. Anything else is shown.
+    /// Sends a request and waits for an answer of type `wanted`. Shows any other answer.
     pub(crate) fn ask(
         &mut self,
         (sender, wrong): (&str, Wrong),
@@ -65,7 +65,7 @@ impl State {
         Err(status)
     }
 
-    /// The same with a shared object, which answers what it is asked or with an error.
+    /// Calls a shared object for a request. Shows an error or an answer of another type.
     fn call(&mut self, wanted: PduType, encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result) -> Result<Reply, Status> {
         let Some(agent) = &mut self.agent else { return Err(IPC) };
         let mut asked = None;
@@ -87,14 +87,14 @@ impl State {
         Err(code)
     }
 
-    /// That a shared object is called, where PCP's dbpmda traces it.
+    /// Traces a call of a shared object, where PCP's dbpmda does.
     pub(crate) fn trace_call(&self, function: &str) {
         if self.interface().is_some() {
             self.trace.line("pdu", format_args!("DSO {function}()"));
         }
     }
 
-    /// Whether a shared object's interface is too old for a request, which is shown.
+    /// Returns whether the interface of a shared object is too old for a request. Shows an error if it is.
     fn is_too_old(&self, least: u8, what: &str) -> bool {
         let Some(version) = self.interface().filter(|version| *version < least) else { return false };
         out!(self.console, "Error: PMDA Interface {version} does not support {what}\n");
@@ -107,7 +107,7 @@ impl State {
         error.code
     }
 
-    /// That an answer is not what its type says.
+    /// Shows that the content of an answer is invalid for its type.
     pub(crate) fn undecodable(&self, function: &str) -> Status {
         out!(self.console, "Error: {function}() failed: {}\n", error_text(IPC));
         IPC
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// A descriptor, before a request that needs it.
+    /// Requests a descriptor for another request. The debug option `pdu` shows that of a connected agent.
     pub(crate) fn desc_first(&mut self, pmid: Option<PmId>) -> Result<RawDesc, Status> {
         let desc = self.desc(pmid)?;
         if self.trace.has("pdu") && self.interface().is_none() {
@@ -133,7 +133,7 @@ impl State {
         Ok(desc)
     }
 
-    /// A descriptor; with the option `pdu` a shared object's is shown.
+    /// Requests a descriptor. The debug option `pdu` shows that of a shared object.
     fn desc(&mut self, pmid: Option<PmId>) -> Result<RawDesc, Status> {
         self.trace_call("desc");
         let encode = |out: &mut Vec<u8>| pcp_pdu::metadata::DescReq { pmid }.encode(out, 0);
@@ -145,7 +145,7 @@ impl State {
         Ok(desc)
     }
 
-    /// Sends the profile if the agent does not have it.
+    /// Sends the profile if the agent lacks it.
     pub(crate) fn send_profile(&mut self) -> Status {
         let sender = if self.interface().is_some() { "DSO profile" } else { "__pmSendProfile" };
         let Some(agent) = self.agent.as_mut().filter(|_| self.profile_changed) else { return 0 };
@@ -158,10 +158,10 @@ impl State {
         0
     }
 
-    /// Lets a shared object see changes of the profile that it has got: PCP's dbpmda has given it a pointer.
+    /// Passes changes of its profile to a shared object. PCP's dbpmda has given it a pointer to the profile.
     fn share_profile(&mut self) {
         if let Some(agent) = self.agent.as_mut().filter(|agent| agent.has_profile && self.profile_changed) {
-            // What keeps it from having the profile shows with what it is asked next.
+            // The next request shows the failure too.
             let _: Result<(), i32> = agent.send(|out| self.profile.encode(out));
         }
     }
@@ -186,7 +186,7 @@ impl State {
         0
     }
 
-    /// The name of an instance; a failure is shown.
+    /// Requests the name of an instance. Shows a failure.
     pub(crate) fn instance_name(&mut self, indom: Option<InDom>, inst: Option<Inst>) -> Option<Vec<u8>> {
         let request = InstanceReq { indom, inst, name: None };
         let sender = ("__pmSendInstanceReq", Wrong::Text);
@@ -348,7 +348,7 @@ impl State {
         };
         let Some(Pdu::Names(names)) = reply.pdu() else { return self.undecodable("__pmDecodeNameList") };
         trace::names(&self.pdus(), "__pmDecodeNameList", names.iter());
-        // Only of a traversal does a shared object tell what the names are.
+        // A shared object returns the kind of each name only for a traversal.
         self.warn_of_none(if wanted_by == PduType::PMNS_IDS { "name" } else { "children" }, &names);
         for (node, name) in names.iter() {
             match node.filter(|_| self.interface().is_some()) {
@@ -400,5 +400,5 @@ impl State {
     }
 }
 
-/// `LIMIT_AUTH_PDU`.
+/// Largest attribute PDU, in bytes (`LIMIT_AUTH_PDU`).
 const MAX_ATTRIBUTE: usize = 2048;

@@ -1,25 +1,25 @@
-//! Characters to tokens.
+//! Scanner: turns characters into tokens.
 
 use std::collections::VecDeque;
 
 use crate::source::Source;
 use crate::token::{Token, Word};
 
-/// Finds tokens: always the longest that the characters give.
+/// Scanner that finds the longest possible token.
 ///
-/// It reads no further than it must to know where a token ends, as what it has read decides where
-/// the mark below an error stands, and what of the line an error skips.
+/// It reads no further than needed to find the end of a token. The characters that have been read determine the mark
+/// below an error and the part of the line that an error skips.
 #[derive(Debug, Default)]
 pub(crate) struct Scanner {
-    /// Read, and not part of a token yet.
+    /// Characters that have been read and are not part of a token yet.
     pending: VecDeque<u8>,
-    /// Whether anything without white space may be a path. After a word that a path may follow this
-    /// lasts until there is one, so that it goes on when a name comes instead.
+    /// Whether any text without white space may be a path. A word that a path may follow sets this until there is a
+    /// path, so it stays set when a name comes instead.
     path: bool,
     ended: bool,
 }
 
-/// What the characters of a token so far are.
+/// State of the characters of a token so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Start,
@@ -40,7 +40,7 @@ enum State {
     Quote(u8),
     InQuotes(u8),
     Quoted,
-    /// The line ends before the closing quote.
+    /// Text in quotes whose line ends before the closing quote.
     Unclosed(u8),
     Hash,
     Comment,
@@ -49,7 +49,7 @@ enum State {
     Question,
     Comma,
     Operator,
-    /// No token that has a rule of its own.
+    /// Character without a rule of its own.
     Other,
     Dead,
 }
@@ -94,13 +94,13 @@ impl State {
         }
     }
 
-    /// Whether another character may belong to the token too.
+    /// Whether another character may belong to the token.
     fn goes_on(self) -> bool {
         use State::*;
         !matches!(self, Quoted | Unclosed(_) | Comment | Eol | Question | Comma | Operator | Other | Dead)
     }
 
-    /// Whether the characters are a token of a rule of its own.
+    /// Whether the characters form a token with a rule of its own.
     fn is_token(self) -> bool {
         use State::*;
         !matches!(
@@ -114,17 +114,17 @@ fn is_name(c: u8) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b'/' | b':' | b'-')
 }
 
-/// What a token is, from the rule that found it.
+/// Rule that found a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rule {
     State(State),
     Path,
-    /// A character that begins no token.
+    /// Character that begins no token.
     Stray,
 }
 
 impl Scanner {
-    /// The next token. What is no token is an error, after which the search goes on in the next line.
+    /// Returns the next token. Invalid text is an error, after which the search continues in the next line.
     pub(crate) fn token(&mut self, source: &mut Source) -> Token {
         loop {
             let Some((rule, text)) = self.longest(source) else { return Token::End };
@@ -211,7 +211,7 @@ fn numbers<const N: usize>(text: &[u8]) -> [i32; N] {
     std::array::from_fn(|_| parts.next().map_or(0, |part| number(part, 10)))
 }
 
-/// atoi(3), which has the lower 32 bits of what strtol(3) gives: the nearest of 64 bits.
+/// Converts a number as atoi(3) does: the lower 32 bits of the result of strtol(3), which saturates at 64 bits.
 fn number(text: &[u8], base: i64) -> i32 {
     let (minus, digits) = match text {
         [b'-', digits @ ..] => (true, digits),

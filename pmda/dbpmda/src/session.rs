@@ -1,4 +1,4 @@
-//! The commands one after the other.
+//! Session: executes commands one after the other.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -23,23 +23,23 @@ use crate::source::Source;
 use crate::trace::Trace;
 use crate::{help, status, trace_answers};
 
-/// A session: its input, and all that commands change.
+/// Session of dbpmda: its input, and the state that commands change.
 pub struct Session {
     source: Source,
     scanner: Scanner,
     pub(crate) state: State,
 }
 
-/// What commands change.
+/// State that commands change.
 pub(crate) struct State {
     pub(crate) console: Console,
     pub(crate) trace: Trace,
     pub(crate) names: Names,
     pub(crate) agent: Option<Agent>,
-    /// Of the program that was started last.
+    /// Process identifier of the program that was started last.
     pub(crate) pid: u32,
     pub(crate) profile: Profile,
-    /// Whether the agent does not have the profile yet.
+    /// Whether the agent lacks the current profile.
     pub(crate) profile_changed: bool,
     pub(crate) timer: bool,
     pub(crate) getdesc: bool,
@@ -47,17 +47,20 @@ pub(crate) struct State {
     creds_timeout: u32,
 }
 
-/// What a session is set up with.
+/// Settings of a session.
 #[derive(Debug)]
 pub struct Options {
-    /// The name space's file; `None` for the default name space.
+    /// File of the name space; `None` for the default name space.
     pub names: Option<PathBuf>,
-    /// How many seconds an agent may take until its CREDS PDU.
+    /// Seconds to wait for an agent's CREDS PDU.
     pub creds_timeout: u32,
 }
 
 impl Session {
-    /// A session with commands from a source. Loads the name space; a failure is reported.
+    /// Loads the name space and returns a session with commands from a source.
+    ///
+    /// # Errors
+    /// [`NoNames`] if the name space cannot be loaded. The console has shown the reason.
     pub fn new(source: Source, console: Console, trace: Trace, options: Options) -> Result<Self, NoNames> {
         let state = State {
             names: Names::load(options.names, &console, &trace)?,
@@ -76,13 +79,17 @@ impl Session {
         Ok(Session { source, scanner: Scanner::default(), state })
     }
 
-    /// Carries out the commands until the last one.
+    /// Executes the commands up to `quit` or the end of the input.
+    ///
+    /// # Errors
+    /// [`NoNames`] if `namespace` fails and the first name space cannot be loaded again. The console has shown the
+    /// reason.
     pub fn run(mut self) -> Result<(), NoNames> {
         loop {
             let Session { source, scanner, state } = &mut self;
             let command = Parser { source, scanner, meaning: state }.command().unwrap_or(Command::Nothing);
             match command {
-                // The end of the line does not belong to these: they count in the last line too.
+                // These commands do not include the end of the line, so they count even in an unterminated last line.
                 Command::OpenPipe { program, arguments } => self.state.open_pipe(&program, &arguments),
                 Command::OpenSocket(address) => self.state.open_socket(&address),
                 _ if self.source.has_ended() => {}
@@ -126,7 +133,7 @@ impl Session {
 }
 
 impl State {
-    /// Asks the agent, and with `timer on` tells how long it took unless it failed.
+    /// Sends a request to the agent. With `timer on`, shows its duration unless the request failed.
     fn request(&mut self, request: Command) {
         let start = Instant::now();
         let status = match request {
@@ -201,7 +208,7 @@ impl State {
             err!(self.console, "opendso: {shown}: {}\n", pmapi::Error::from(e));
             return;
         }
-        // Agents of the other kind stay until there is a new one.
+        // A connected agent stays until a new agent is loaded.
         self.agent.take_if(|agent| agent.interface().is_some());
         let e = match Agent::load(path, init, domain, &self.trace) {
             Ok(agent) => {
@@ -245,12 +252,12 @@ impl State {
         self.trace_profile("After reset_profile ...\n", None);
     }
 
-    /// The interface's version of the agent, if it is a shared object.
+    /// Returns the interface version if the agent is a shared object.
     pub(crate) fn interface(&self) -> Option<u8> {
         self.agent.as_ref()?.interface()
     }
 
-    /// Where PDUs are traced, of which a shared object sends and gets none.
+    /// Returns the trace of PDUs. It has no options for a shared object, which exchanges none.
     pub(crate) fn pdus(&self) -> Trace {
         if self.interface().is_some() { Trace::new(self.console.clone()) } else { self.trace.clone() }
     }
@@ -274,7 +281,7 @@ impl State {
         }
     }
 
-    /// Asks the agent for the metric of a name below a root of dynamic names.
+    /// Requests the PMID of a name below a root of dynamic names.
     fn ask_pmid(&mut self, name: &str, root: PmId) -> Result<Option<PmId>, i32> {
         if self.interface().is_some_and(|version| version < 4) {
             return Ok(Some(root));
@@ -285,7 +292,7 @@ impl State {
         trace_answers::names(&pdus, "__pmSendNameList", [(None, name.as_bytes())].into_iter());
         agent.send(|out| encode_names(out, 0, false, names))?;
         let reply = match agent.receive() {
-            // The end of its output is no error here.
+            // The end of the agent's output is not an error here.
             Err(0) => return Ok(Some(root)),
             other => other?,
         };
@@ -321,16 +328,16 @@ impl Meaning for State {
 
     fn debug(&mut self, option: &str) -> bool {
         match option.strip_prefix('-') {
-            // A negative number comes as one.
+            // A large number is negative as an `i32`, so the sign does not clear an option.
             Some(name) if !name.starts_with(|c: char| c.is_ascii_digit()) => self.trace.change(name, false),
             _ => self.trace.change(option, true),
         }
     }
 }
 
-/// Shows the end of a file in a window.
+/// Shows the end of a file in a terminal window.
 fn watch(path: &[u8]) {
     let script = "xterm -hold -title \"dbpmda watch $1\" -geometry 80x16 -e tail -f \"$1\" &";
-    // The shell says what is wrong.
+    // The shell reports errors itself.
     let _ = Process::new("sh").args(["-c", script, "sh"]).arg(OsStr::from_bytes(path)).status();
 }

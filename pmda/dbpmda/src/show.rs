@@ -1,4 +1,4 @@
-//! Answers as text.
+//! Output of answers.
 
 use chrono::{DateTime, Local};
 use pcp_pdu::instance::InstancePdu;
@@ -10,7 +10,7 @@ use pmapi::{InDom, OrNull, PmId, Semantics, Type, Units};
 use crate::console::{Console, out};
 use crate::names::Names;
 
-/// A descriptor as an agent sent it: its numbers may be none that a descriptor can have.
+/// Descriptor as received from an agent. Its numbers may be invalid.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RawDesc {
     pub(crate) pmid: Option<PmId>,
@@ -21,7 +21,7 @@ pub(crate) struct RawDesc {
 }
 
 impl RawDesc {
-    /// From the words of a DESC PDU.
+    /// Decodes a DESC PDU.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let words: [u8; 20] = bytes.get(12..)?.try_into().ok()?;
         let mut words = words.as_chunks().0.iter().map(|word| u32::from_be_bytes(*word));
@@ -34,7 +34,7 @@ impl RawDesc {
         })
     }
 
-    /// pmPrintDesc(3).
+    /// Prints the descriptor as pmPrintDesc(3) does.
     pub(crate) fn print(&self, console: &Console) {
         let ty = match Type::from_code(self.ty) {
             Ok(Type::NoSupport) => return out!(console, "    Data Type: Not Supported\n"),
@@ -56,7 +56,7 @@ impl RawDesc {
     }
 }
 
-/// The first line about a result.
+/// Returns the first line of a result.
 pub(crate) fn result_head(result: &ResultPdu<'_>, bytes: &[u8], shared: bool) -> String {
     let (seconds, nanoseconds) = (result.seconds, i64::from(result.microseconds) * 1000);
     let clock = DateTime::from_timestamp(seconds.into(), 0)
@@ -75,7 +75,7 @@ pub(crate) fn result_head(result: &ResultPdu<'_>, bytes: &[u8], shared: bool) ->
     )
 }
 
-/// The line about a set of values, and whether values follow.
+/// Returns the first line of a value set, and whether values follow.
 pub(crate) fn set_head(set: &ValueSet<'_>, names: &[String], separator: &str) -> (String, bool) {
     let names = match names {
         [] => "<noname>".to_owned(),
@@ -89,7 +89,7 @@ pub(crate) fn set_head(set: &ValueSet<'_>, names: &[String], separator: &str) ->
     }
 }
 
-/// A result whose metrics' types nobody has asked for (`__pmPrintResult`).
+/// Formats a result without the types of its metrics (`__pmPrintResult`).
 pub(crate) fn result(head: String, result: &ResultPdu<'_>, names: &Names) -> Vec<u8> {
     let mut text = head.into_bytes();
     for set in result.sets() {
@@ -112,7 +112,7 @@ pub(crate) fn result(head: String, result: &ResultPdu<'_>, names: &Names) -> Vec
     text
 }
 
-/// Instances and names. Of a single instance that was asked for only one of them is sent.
+/// Shows instances and names. The answer to a request for one instance has only its number or its name.
 pub(crate) fn instances(instances: &InstancePdu<'_>, console: &Console) {
     if instances.is_empty() {
         return out!(console, "Instance domain is empty\n");
@@ -130,7 +130,7 @@ pub(crate) fn instances(instances: &InstancePdu<'_>, console: &Console) {
     }
 }
 
-/// Sets of labels.
+/// Shows label sets.
 pub(crate) fn labels(labels: &LabelPdu<'_>, console: &Console) {
     for (at, set) in labels.sets().enumerate() {
         match set.inst {
@@ -148,7 +148,7 @@ pub(crate) fn labels(labels: &LabelPdu<'_>, console: &Console) {
     }
 }
 
-/// Text up to where C's ends.
+/// Returns the text before the first NUL.
 pub(crate) fn until_nul(text: &[u8]) -> &[u8] {
     text.split(|&c| c == 0).next().unwrap_or_default()
 }

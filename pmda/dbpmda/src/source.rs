@@ -1,4 +1,4 @@
-//! Where commands come from: `.dbpmdarc`, standard input, a terminal.
+//! Sources of commands: `.dbpmdarc`, standard input, a terminal.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -9,29 +9,29 @@ use crate::terminal::Terminal;
 
 const RC: &str = ".dbpmdarc";
 
-/// The characters of the commands, with their prompts and the place of errors.
+/// Source of commands. Shows prompts and marks the positions of errors.
 pub struct Source {
     console: Console,
     input: Input,
-    /// What comes after `.dbpmdarc`, while that is read.
+    /// Input after `.dbpmdarc`, while that file is read.
     after: Option<After>,
     prompt: &'static str,
-    /// Whether characters are echoed as they are read.
+    /// Whether characters are echoed when they are read.
     echo: bool,
-    /// Whether there is a prompt before each line.
+    /// Whether each line has a prompt.
     interactive: bool,
-    /// The line so far.
+    /// Characters of the line that have been read.
     line: Vec<u8>,
     number: u32,
-    /// The character read last: 0 after the end of the input.
+    /// Last character that was read; 0 after the end of the input.
     last: u8,
 }
 
-/// What characters are read from.
+/// Input of characters.
 pub enum Input {
-    /// Not a terminal.
+    /// Stream that is not a terminal.
     Stream(BufReader<Box<dyn Read>>),
-    /// A terminal, with line editing.
+    /// Terminal with line editing.
     Terminal(Box<Terminal>),
 }
 
@@ -42,14 +42,15 @@ struct After {
 }
 
 impl Input {
-    /// Anything to read from.
+    /// Returns an input that reads from a stream.
     pub fn stream(input: impl Read + 'static) -> Self {
         Input::Stream(BufReader::new(Box::new(input)))
     }
 }
 
 impl Source {
-    /// Commands from an input.
+    /// Returns a source of commands from `input`. `echo` shows the characters of a stream when they are read, and
+    /// `interactive` shows a prompt before each line.
     pub fn new(console: Console, input: Input, echo: bool, interactive: bool) -> Self {
         Source {
             console,
@@ -64,7 +65,7 @@ impl Source {
         }
     }
 
-    /// Commands of the file `.dbpmdarc` first, if there is one, which are echoed behind prompts.
+    /// Makes the source read `.dbpmdarc` in the working directory first, if it exists, with prompts and echo.
     pub fn with_rc(mut self) -> Self {
         if let Ok(file) = File::open(Path::new(RC)) {
             let input = std::mem::replace(&mut self.input, Input::stream(file));
@@ -74,7 +75,7 @@ impl Source {
         self
     }
 
-    /// The next character; `None` at the end of the input, and at a NUL.
+    /// Returns the next character; `None` at the end of the input and at a NUL.
     pub(crate) fn next(&mut self) -> Option<u8> {
         if self.last == b'\n' {
             self.begin_line();
@@ -107,7 +108,7 @@ impl Source {
         self.console.flush();
     }
 
-    /// A character, 0 at the end of the input.
+    /// Reads a character; 0 at the end of the input.
     fn read(&mut self) -> u8 {
         match &mut self.input {
             Input::Terminal(terminal) => terminal.next(self.prompt).unwrap_or(0),
@@ -123,7 +124,7 @@ impl Source {
         }
     }
 
-    /// Goes on after `.dbpmdarc`.
+    /// Continues after `.dbpmdarc`; returns `false` if there is no further input.
     fn leave_rc(&mut self) -> bool {
         let Some(After { input, echo, interactive }) = self.after.take() else { return false };
         (self.input, self.echo, self.interactive) = (input, echo, interactive);
@@ -139,22 +140,22 @@ impl Source {
         true
     }
 
-    /// Whether the input has ended.
+    /// Returns whether the input has ended.
     pub fn has_ended(&self) -> bool {
         self.last == 0
     }
 
-    /// Whether the rest of the line is empty.
+    /// Returns whether the line has been read completely.
     pub(crate) fn is_line_read(&self) -> bool {
         self.last == b'\n'
     }
 
-    /// Whether there is a prompt before each line.
+    /// Returns whether each line has a prompt.
     pub fn is_interactive(&self) -> bool {
         self.interactive
     }
 
-    /// Reports an error at what has been read last, and skips the rest of the line.
+    /// Shows an error with a mark below the last character that was read, and skips the rest of the line.
     pub(crate) fn error(&mut self, message: &str) {
         let mark = self.line.len();
         while !matches!(self.last, 0 | b'\n') {
@@ -173,7 +174,7 @@ impl Source {
         }
     }
 
-    /// Reports what is odd.
+    /// Shows a warning.
     pub(crate) fn warn(&self, message: &str) {
         match self.after {
             None => err!(self.console, "Warning: {message}\n"),

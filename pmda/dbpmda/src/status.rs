@@ -1,9 +1,9 @@
-//! `status`.
+//! Command `status`.
 
 use crate::console::out;
 use crate::session::State;
 
-/// Shows what a session is set to.
+/// Shows the settings of a session.
 pub(crate) fn show(state: &State) {
     let console = &state.console;
     out!(console, "\n");

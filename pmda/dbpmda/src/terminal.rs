@@ -1,25 +1,25 @@
-//! Line editing and history.
+//! Terminal with line editing and history.
 
 use rustyline::error::ReadlineError;
 use rustyline::history::MemHistory;
 use rustyline::{Config, Editor};
 
-/// A terminal with line editing. The history ends with the session.
+/// Terminal with line editing. The history ends with the session.
 pub struct Terminal {
     editor: Editor<(), MemHistory>,
-    /// The line that is being given out, with its end, and how much of it has been.
+    /// Current line with its end. `given` counts the characters that have been returned.
     line: Vec<u8>,
     given: usize,
 }
 
 impl Terminal {
-    /// Of standard input and output; `None` when there is none that can be used.
+    /// Returns the terminal of standard input and output; `None` if it cannot be used.
     pub fn new() -> Option<Self> {
         let editor = Editor::with_history(Config::default(), MemHistory::new()).ok()?;
         Some(Terminal { editor, line: Vec::new(), given: 0 })
     }
 
-    /// The next character; `None` at the end of the input.
+    /// Returns the next character; `None` at the end of the input.
     pub(crate) fn next(&mut self, prompt: &str) -> Option<u8> {
         loop {
             if let Some(&c) = self.line.get(self.given) {
@@ -47,7 +47,7 @@ impl Terminal {
         let line = String::from_utf8_lossy(line);
         let line = line.trim_end_matches('\n');
         if !line.is_empty() {
-            // It fails only where the history is a file.
+            // Only a history in a file can fail.
             let _ = self.editor.add_history_entry(line);
         }
     }

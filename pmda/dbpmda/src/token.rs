@@ -1,36 +1,36 @@
-//! The words of the command language.
+//! Tokens of the command language.
 
-/// A token.
+/// Token of the command language.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Token {
     Word(Word),
-    /// A word that is no other token: names of metrics, instances, debug options, files.
+    /// Word that is not a keyword: the name of a metric, an instance, a debug option or a file.
     Name(String),
-    /// A name after a minus sign, which belongs to it.
+    /// Name after a minus sign, which is part of it.
     MinusName(String),
-    /// A name after a dollar sign. Nothing takes it.
+    /// Name after a dollar sign. No command accepts it.
     Macro,
-    /// What is no name, in the place of a file's name.
+    /// Path of a file that is not a name.
     Path(Vec<u8>),
-    /// What is between quotes.
+    /// Text between quotes.
     Quoted(Vec<u8>),
     Number(i32),
-    /// A number after a minus sign.
+    /// Number after a minus sign, which is part of it.
     Negative(i32),
     Number2([i32; 2]),
     Number3([i32; 3]),
     Comma,
-    /// `=` or `+`. Nothing takes them.
+    /// `=` or `+`. No command accepts them.
     Operator,
-    /// The end of a line.
+    /// End of a line.
     Eol,
-    /// The end of the input.
+    /// End of the input.
     End,
 }
 
 macro_rules! words {
     ($($word:ident = $($text:literal)|+,)*) => {
-        /// A word of the language.
+        /// Keyword of the language.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum Word {
             $($word,)*
@@ -44,7 +44,7 @@ macro_rules! words {
                 })
             }
 
-            /// The words, for tests.
+            /// All keywords, for tests.
             #[cfg(test)]
             pub(crate) const ALL: &[&str] = &[$($($text),+,)*];
         }
@@ -97,7 +97,7 @@ words! {
 }
 
 impl Word {
-    /// Whether the name of a file may follow.
+    /// Whether the path of a file may follow.
     pub(crate) fn opens_path(self) -> bool {
         matches!(self, Word::Dso | Word::NameSpace | Word::Pipe | Word::Socket | Word::Watch)
     }

@@ -1,4 +1,4 @@
-//! The debug options, and what they show.
+//! Debug options and their output.
 
 use std::cell::RefCell;
 use std::fmt::Arguments;
@@ -10,7 +10,7 @@ use pmapi::debug::OPTIONS as DEBUG;
 
 use crate::console::{Console, err};
 
-/// The debug options that are set (pmSetDebug(3)), and the PDUs of late. Copies share them.
+/// Debug options that are set (pmSetDebug(3)), and the most recent PDUs. Clones share them.
 #[derive(Clone)]
 pub struct Trace {
     console: Console,
@@ -23,7 +23,7 @@ struct State {
     pdus: usize,
 }
 
-/// A PDU that was sent or received.
+/// PDU that was sent or received.
 #[derive(Clone, Copy)]
 struct Recent {
     way: Way,
@@ -31,17 +31,17 @@ struct Recent {
     header: Header,
 }
 
-/// Which way a PDU travels.
+/// Direction of a PDU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Sent,
     Received,
 }
 
-/// How many PDUs are remembered.
+/// Number of recent PDUs to keep.
 const RECENT: usize = 8;
 
-/// The bits of the first options are their places in the list; this one has a bit of its own.
+/// The first `WITH_BITS` options have the bit of their index; this one has bit 30.
 const DESPERATE: &str = "desperate";
 const WITH_BITS: usize = 28;
 
@@ -54,32 +54,32 @@ fn bit(at: usize, name: &str) -> i32 {
 }
 
 impl Trace {
-    /// Without any option.
+    /// Returns a trace without options.
     pub fn new(console: Console) -> Self {
         let state = State { options: [false; DEBUG.len()], recent: Vec::new(), pdus: 0 };
         Trace { console, state: Rc::new(RefCell::new(state)) }
     }
 
-    /// Whether an option is set.
+    /// Returns whether an option is set.
     pub(crate) fn has(&self, option: &str) -> bool {
         DEBUG.iter().zip(self.state.borrow().options).any(|(name, set)| set && *name == option)
     }
 
-    /// The options that are set, as pmdbg(1) orders them; `None` when all are.
+    /// Returns the set options in the order of pmdbg(1); `None` if all are set.
     pub(crate) fn options(&self) -> Option<Vec<&'static str>> {
         let options = self.state.borrow().options;
         let set = DEBUG.iter().zip(options).filter(|(_, set)| *set).map(|(name, _)| *name);
         options.contains(&false).then(|| set.collect())
     }
 
-    /// Sets the options of a list with commas between, or clears them: names, `all`, or the sum of
-    /// bits, -1 for all. False if one of them is none, and then nothing changes.
+    /// Sets or clears the options in a list with commas (pmSetDebug(3)): names, `all`, or sums of bits, -1 for all.
+    /// Returns `false` and changes nothing if one of them is invalid.
     pub fn change(&self, spec: &str, to: bool) -> bool {
         if spec.is_empty() {
             return true;
         }
         let mut options = self.state.borrow().options;
-        // What a number means includes what is before it.
+        // A number includes the bits of the options before it in the list.
         let mut bits = 0;
         for word in spec.strip_suffix(',').unwrap_or(spec).split(',') {
             let number = leading_number(word);
@@ -120,19 +120,19 @@ impl Trace {
         err!(self.console, "[{now}] dbpmda({}) {level}: {message}\n", std::process::id());
     }
 
-    /// Reports why the process ends.
+    /// Reports the reason why the process ends, in the format of pmNotifyErr(3).
     pub fn critical(&self, message: &str) {
         self.notify("Critical", format_args!("{message}"));
     }
 
-    /// With the option `pdu`, shows a PDU.
+    /// Shows a PDU if the option `pdu` is set.
     pub(crate) fn show(&self, way: Way, fd: i32, header: Header, bytes: &[u8]) {
         if self.has("pdu") {
             self.console.err_bytes(dump(way, fd, header, bytes).as_bytes());
         }
     }
 
-    /// Notes a PDU.
+    /// Keeps a PDU as the most recent one.
     pub(crate) fn note(&self, way: Way, fd: i32, header: Header) {
         let mut state = self.state.borrow_mut();
         let number = state.pdus;
@@ -143,7 +143,7 @@ impl Trace {
         state.recent.push((number, Recent { way, fd, header }));
     }
 
-    /// The last PDUs.
+    /// Shows the most recent PDUs.
     pub(crate) fn show_recent(&self) {
         err!(self.console, "__pmDumpPDUTrace: recent PDUs ...\n");
         for (number, Recent { way, fd, header }) in &self.state.borrow().recent {
@@ -160,7 +160,7 @@ impl Trace {
     }
 }
 
-/// The number at the start of a word, as strtol(3) has it, and what follows.
+/// Returns the number at the start of a word, as strtol(3) reads it, and the rest of the word.
 fn leading_number(word: &str) -> Option<(i32, &str)> {
     let text = word.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
     let (minus, digits) = match text.strip_prefix('-') {
@@ -173,7 +173,7 @@ fn leading_number(word: &str) -> Option<(i32, &str)> {
     Some((if minus { value.wrapping_neg() } else { value } as i32, rest))
 }
 
-/// The words of a PDU: its header as numbers, the rest as the host reads it.
+/// Formats the words of a PDU: the header as numbers, the rest in the host's byte order.
 fn dump(way: Way, fd: i32, header: Header, bytes: &[u8]) -> String {
     let pid = std::process::id();
     let Header { len, pdu, from } = header;

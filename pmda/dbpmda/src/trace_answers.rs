@@ -1,4 +1,4 @@
-//! What debug options show of answers.
+//! Output of debug options for requests and answers.
 
 use pcp_pdu::PduType;
 use pcp_pdu::instance::InstancePdu;
@@ -38,7 +38,7 @@ pub(crate) fn ids(trace: &Trace, function: &str, pmids: &[Option<PmId>]) {
     }
 }
 
-/// A list of names; of an empty one nothing shows.
+/// Traces a list of names; an empty list shows nothing.
 pub(crate) fn names<'a>(trace: &Trace, function: &str, names: impl Iterator<Item = (Option<Node>, &'a [u8])>) {
     if !trace.has("pmns") {
         return;

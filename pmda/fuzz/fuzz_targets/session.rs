@@ -1,10 +1,8 @@
-//! A conversation with an agent that has one of everything: never a panic, and every request that
-//! arrives whole has one answer, which is a good PDU.
+//! A conversation with the agent `zoo`. It must never panic, and must answer every complete request with one valid PDU.
 //!
-//! `./seed && cargo +nightly fuzz run session` in this folder. An input is the size of the pieces in
-//! which the stream arrives, in one byte, and PDUs: the low byte of the code, the client, the length
-//! of the body in two bytes, and the body. When the code's high bit is set, the length in the PDU's
-//! header is wrong.
+//! Run it with `./seed && cargo +nightly fuzz run session` in this folder. The first byte of an input is the size of
+//! the pieces in which the stream arrives. PDUs follow, each as the low byte of the code, the client, the length of the
+//! body in two bytes, and the body. When the code's high bit is set, the length in the PDU's header is wrong.
 
 #![no_main]
 
@@ -25,13 +23,13 @@ use pmda::Engine;
 use pmda::session::{Session, SessionError};
 use zoo::Zoo;
 
-/// Formats what would be logged, and drops it.
+/// A subscriber that formats log lines and drops them.
 static LOG: LazyLock<()> = LazyLock::new(|| {
     tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false).with_writer(io::sink).init();
 });
 
 thread_local! {
-    /// One for all inputs: starting it takes much longer than an input does.
+    /// All inputs share one agent, because its start takes much longer than an input.
     static ENGINE: RefCell<Engine<Zoo>> = RefCell::new(engine());
 }
 
@@ -89,7 +87,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// How many replies there are after the version; each must be what an agent may send.
+/// Counts the replies after the version. Each must be one that an agent may send.
 fn check(output: &[u8]) -> usize {
     let mut frames = Frames::new();
     let mut rest = output;
@@ -99,7 +97,7 @@ fn check(output: &[u8]) -> usize {
             match Pdu::decode(header, bytes).unwrap() {
                 Pdu::Creds(_) if pdus == 0 => {}
                 Pdu::Error(e) if pdus > 0 => {
-                    // pmcd takes these for a broken connection.
+                    // pmcd takes these errors for a broken connection.
                     let broken = e.status() == Err(Error::TIMEOUT);
                     assert!(!broken && header.from == FROM_AGENT, "{e:?}");
                 }
@@ -122,7 +120,7 @@ fn check(output: &[u8]) -> usize {
     }
 }
 
-/// Gives a few bytes at a time.
+/// A reader that returns a few bytes at a time.
 struct Pieces<'a>(&'a [u8], usize);
 
 impl Read for Pieces<'_> {

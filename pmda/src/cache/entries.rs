@@ -1,19 +1,19 @@
-//! Names and keys of entries, close together in memory.
+//! Names and keys of the entries of a cache, packed in memory.
 
 /// An entry without its number and value.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Entry<'a> {
     pub(super) name: &'a str,
-    /// What the number was made from, if it was (pmdaCacheStoreKey(3)).
+    /// Key that the number was made from (pmdaCacheStoreKey(3)); empty without one.
     pub(super) key: &'a [u8],
     /// Seconds since the epoch when the instance was last seen; 0 until the file is written.
     pub(super) stamp: u32,
 }
 
-/// Entries by their places.
+/// Entries by their index.
 ///
-/// All names stand in one piece of memory, and all keys: an allocation for each would take twice what
-/// it holds.
+/// All names share one allocation, and all keys another one. An allocation for each would take twice the memory of its
+/// content.
 #[derive(Default, Debug)]
 pub(super) struct Entries {
     records: Vec<Record>,
@@ -36,7 +36,7 @@ struct Span {
     len: u32,
 }
 
-/// Unused bytes up to which nothing is moved.
+/// Largest number of unused bytes that never causes a compaction.
 const SLACK: usize = 4096;
 
 impl Entries {
@@ -56,7 +56,7 @@ impl Entries {
         }
     }
 
-    /// Whether there is no room for another entry: all names, and all keys, take 4 GiB at most.
+    /// Returns whether there is no room for another entry. All names, and all keys, take 4 GiB at most.
     pub(super) fn is_full(&self, entry: Entry<'_>) -> bool {
         let full = |used: usize, more: usize| u32::try_from(used.saturating_add(more)).is_err();
         full(self.names.len(), entry.name.len()) || full(self.keys.len(), entry.key.len())
@@ -67,7 +67,7 @@ impl Entries {
         self.records.push(record);
     }
 
-    /// Puts another entry at a place.
+    /// Replaces the entry at an index.
     pub(super) fn set(&mut self, at: usize, entry: Entry<'_>) {
         let record = self.record(entry);
         let Some(old) = self.records.get_mut(at) else { return };
@@ -103,7 +103,7 @@ impl Entries {
 }
 
 impl Span {
-    /// Both fit: see [`Entries::is_full`].
+    /// The caller has checked [`Entries::is_full`], so that both numbers fit.
     fn new(start: usize, len: usize) -> Span {
         Span { start: start as u32, len: len as u32 }
     }

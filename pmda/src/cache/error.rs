@@ -1,26 +1,26 @@
-//! Why an instance cannot be stored.
+//! The errors of storing instances.
 
 use pmapi::InDom;
 use thiserror::Error;
 
-/// Why an instance cannot be stored.
+/// The reason why an instance cannot be stored.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// An empty name, one that begins with a space, or one with a newline or NUL: the file cannot hold it.
+    /// An empty name, one that begins with a space, or one with a newline or NUL. The file cannot hold it.
     #[error("instance domain {0}: {1:?} cannot be the name of an instance")]
     Name(InDom, String),
     /// Another instance has the same name up to the first space.
-    #[error("instance domain {0}: {1:?} cannot be told from {2:?}")]
+    #[error("instance domain {0}: {1:?} has the same name up to the first space as {2:?}")]
     Clash(InDom, String, String),
     /// The instance has another key, or another instance has the key.
-    #[error("instance domain {0}: the key of {1:?} is not that of {2:?}")]
+    #[error("instance domain {0}: {1:?} has another key, or the key of {2:?}")]
     Key(InDom, String, String),
-    /// Every number is taken, or every one that the key leads to.
+    /// All numbers are in use, or all that the key leads to.
     #[error("instance domain {0}: too many instances")]
     Full(InDom),
-    /// A number that is in use is over the new maximum.
-    #[error("instance domain {0}: instance {2} is over {1}")]
+    /// A number that is in use is larger than the new maximum.
+    #[error("instance domain {0}: instance {2} is larger than the maximum {1}")]
     TooSmall(InDom, u32, u32),
 }
 

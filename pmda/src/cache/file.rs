@@ -1,4 +1,4 @@
-//! The file of an instance domain, as PCP has it: a line for the domain, then one for each instance.
+//! The file of an instance domain in PCP's format: a line for the domain, then one for each instance.
 
 use std::fmt::Write as _;
 use std::io;
@@ -12,26 +12,26 @@ use super::entries::Entry;
 
 pub(super) const MAX: u32 = i32::MAX as u32;
 
-/// Why a cache's file cannot be used.
+/// The reason why the file of a cache cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the system.
         source: io::Error,
     },
-    /// It is not what PCP writes; the lines that are have been read.
+    /// The file has lines that PCP does not write. Valid lines have been loaded.
     #[error("{}:{line}: {reason}", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The first line that is wrong, from 1.
+        /// Number of the first invalid line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The defect of that line.
         reason: &'static str,
     },
 }
@@ -39,7 +39,7 @@ pub enum FileError {
 /// The first line of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
-    /// New instances take the lowest free number instead of the one after the last.
+    /// New instances take the lowest free number, instead of the one after the last.
     pub(super) reuse: bool,
     pub(super) max: u32,
 }
@@ -98,7 +98,7 @@ impl Line<'_> {
         if name.contains('\0') {
             return Err("name with a NUL");
         }
-        // The time of a date that no instance can have been seen at is no better than the last there is.
+        // A time beyond 32 bits is invalid. It is taken as the latest time that fits.
         Ok(Line { number, name, key, stamp: u32::try_from(stamp).unwrap_or(u32::MAX) })
     }
 
@@ -121,7 +121,7 @@ impl Entry<'_> {
     }
 }
 
-/// A number, and what follows it and the spaces after it.
+/// Splits off a number and the spaces after it.
 fn number(text: &str) -> Option<(u64, &str)> {
     let text = text.trim_ascii_start();
     let end = text.find(|c: char| !c.is_ascii_digit())?;
@@ -140,8 +140,8 @@ pub(super) const LONGEST: u64 = 1 << 28;
 /// Most damaged files that are kept of a cache.
 const MOST_ASIDE: usize = 8;
 
-/// Gives a file another name, `FILE.damaged` or `FILE.damaged.2` and so on, that it keeps when a new
-/// one takes its place. Files that have such names stay, but for the last one when there are eight.
+/// Keeps a damaged file under another name, `FILE.damaged`, `FILE.damaged.2` and so on up to eight, before a new file
+/// takes its place. Earlier damaged files stay, but the eighth is replaced.
 pub(super) fn keep_aside(path: &Path) -> io::Result<PathBuf> {
     let (dir, name) = Dir::of(path)?;
     let aside = |n: usize| {
@@ -154,7 +154,7 @@ pub(super) fn keep_aside(path: &Path) -> io::Result<PathBuf> {
     };
     for aside in (1..=MOST_ASIDE).map(aside) {
         let linked = match dir.link(name, &aside) {
-            // Not everybody may give a name to another user's file.
+            // The kernel may forbid a hard link to another user's file.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied && dir.stat(&aside).is_err() => {
                 dir.rename(name, &aside)
             }

@@ -1,9 +1,9 @@
-//! Numbers of instances from keys.
+//! Numbers of instances, made from keys.
 
-/// What is tried as the number of an instance, one after the other, until one is free: the hashes of a
-/// key, each seeded with the one before, scaled to 0 to `max` (pmdaCacheStoreKey(3)).
+/// Returns the numbers that an instance with this key may have, in the order in which they are tried. They are hashes
+/// of the key, each seeded with the previous one, scaled to 0 to `max` (pmdaCacheStoreKey(3)).
 ///
-/// They are libpcp_pmda's, so that an instance has the same number in C and here.
+/// The hashes are those of `libpcp_pmda`, so that an instance has the same number in C and here.
 pub(super) fn numbers(key: &[u8], max: u32) -> impl Iterator<Item = u32> {
     let seeds = std::iter::successors(Some(0), |seed| Some(hash(key, *seed)));
     seeds.skip(1).take(TRIES).map(move |hash| (u64::from(hash) % (u64::from(max) + 1)) as u32)
@@ -11,7 +11,7 @@ pub(super) fn numbers(key: &[u8], max: u32) -> impl Iterator<Item = u32> {
 
 const TRIES: usize = 10;
 
-/// Bob Jenkins' hash of 1996, with bytes that have a sign.
+/// Bob Jenkins' hash of 1996, over signed bytes.
 fn hash(key: &[u8], seed: u32) -> u32 {
     const GOLDEN: u32 = 0x9e37_79b9;
     let mut state = [GOLDEN, GOLDEN, seed];
@@ -22,7 +22,7 @@ fn hash(key: &[u8], seed: u32) -> u32 {
         }
         mix(&mut state);
     }
-    // The lowest byte of the last word is the length's.
+    // The lowest byte of the last word holds the length.
     state[2] = state[2].wrapping_add(key.len() as u32);
     for (i, byte) in rest.iter().enumerate() {
         add(&mut state, if i < 8 { i } else { i + 1 }, *byte);

@@ -1,4 +1,4 @@
-//! The entries of an instance domain in memory.
+//! The entries of a cache in memory, found by number, name or key.
 
 use std::hash::BuildHasher as _;
 use std::sync::OnceLock;
@@ -7,37 +7,37 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::entries::{Entries, Entry};
 
-/// Entries by number, by name and by key.
+/// The entries of a cache, with indexes by number, name and key.
 ///
-/// What a fetch needs of the entries stands side by side, in the order of their numbers as long as
-/// these ascend, which they do unless they are made from keys or taken again: then going through all
-/// is going through memory, and a number is found at its own place.
+/// `values` holds the part of the entries that a fetch reads, in a vector of its own. Its index is sorted by number
+/// while new numbers ascend. Then a walk over all entries is a walk over memory, and a number is often its own index.
+/// Numbers cease to ascend when they are made from keys or used again.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     values: Vec<Numbered<T>>,
-    /// The rest of each entry, at the same place.
+    /// The rest of each entry, at the same index as in `values`.
     entries: Entries,
-    /// Since numbers ceased to ascend.
+    /// Order of the entries, after numbers have ceased to ascend.
     scattered: Option<Scattered>,
-    /// The place of each name, as far as it counts.
+    /// Index of each name, by the part that identifies it.
     names: HashTable<u32>,
-    /// The place of each key.
+    /// Index of each key.
     keys: HashTable<u32>,
     hasher: DefaultHashBuilder,
     culled: usize,
-    /// The largest number that there has ever been.
+    /// Largest number that has ever been used.
     last: Option<u32>,
-    /// No number below is free.
+    /// All numbers below this one are in use.
     lowest: u32,
-    /// Names count up to their end.
+    /// Whole names identify entries, not only their part before the first space.
     whole_names: bool,
 }
 
 #[derive(Debug, Default)]
 struct Scattered {
-    /// The place of each number.
+    /// Index of each number.
     places: HashTable<u32>,
-    /// The places by number; made when they are first gone through.
+    /// Indexes sorted by number; made at the first walk.
     order: OnceLock<Box<[u32]>>,
 }
 
@@ -50,9 +50,9 @@ pub(super) struct Numbered<T> {
 #[derive(Debug)]
 pub(super) enum State<T> {
     Active(T),
-    /// Without a value as long as it comes from a file.
+    /// Has no value while the instance comes from a file.
     Hidden(Option<T>),
-    /// Not there any more.
+    /// Removed; the entry awaits compaction.
     Culled,
 }
 
@@ -75,7 +75,7 @@ impl<T> State<T> {
         matches!(self, State::Culled)
     }
 
-    /// Takes the value out; what stays is hidden.
+    /// Takes the value, and leaves a hidden entry.
     pub(super) fn take(&mut self) -> Option<T> {
         match std::mem::replace(self, State::Hidden(None)) {
             State::Active(value) => Some(value),
@@ -101,23 +101,23 @@ impl<T> Table<T> {
         }
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries, without culled ones.
     pub(super) fn len(&self) -> usize {
         self.values.len() - self.culled
     }
 
-    /// The largest number that there has ever been.
+    /// Returns the largest number that has ever been used.
     pub(super) fn last(&self) -> Option<u32> {
         self.last
     }
 
-    /// The largest number that there is.
+    /// Returns the largest number in use.
     pub(super) fn largest(&self) -> Option<u32> {
         let live = self.values.iter().filter(|v| !v.state.is_culled());
         if self.scattered.is_some() { live.map(|v| v.number).max() } else { live.last().map(|v| v.number) }
     }
 
-    /// The lowest number that is free.
+    /// Returns the lowest free number.
     pub(super) fn lowest_free(&mut self) -> u32 {
         while self.place(self.lowest).is_some() {
             self.lowest += 1;
@@ -125,17 +125,17 @@ impl<T> Table<T> {
         self.lowest
     }
 
-    /// The part of a name that identifies it.
+    /// Returns the part of a name that identifies it.
     pub(super) fn key<'n>(&self, name: &'n str) -> &'n str {
         if self.whole_names { name } else { crate::indom::key(name) }
     }
 
-    /// Whether names are strings of any kind.
+    /// Returns whether names may be any strings.
     pub(super) fn takes_any_name(&self) -> bool {
         self.whole_names
     }
 
-    /// The place of a number.
+    /// Returns the index of a number in use.
     pub(super) fn place(&self, number: u32) -> Option<usize> {
         match &self.scattered {
             Some(scattered) => scattered.place(&self.values, &self.hasher, number),
@@ -143,23 +143,23 @@ impl<T> Table<T> {
         }
     }
 
-    /// The place of a number, culled or not, or where it belongs; while numbers ascend.
+    /// Returns the index of a number, culled or not, or the index where it belongs. Valid while numbers ascend.
     fn straight(&self, number: u32) -> Result<usize, usize> {
-        // Numbers that have no gap are their own places.
+        // Numbers without a gap equal their indexes.
         match self.values.get(number as usize) {
             Some(v) if v.number == number => Ok(number as usize),
             _ => self.values.binary_search_by_key(&number, |v| v.number),
         }
     }
 
-    /// The place of a name, compared as far as it counts.
+    /// Returns the index of a name, compared by its identifying part.
     pub(super) fn named(&self, name: &str) -> Option<usize> {
         let key = self.key(name);
         let same = |&at: &u32| self.entry(at as usize).is_some_and(|e| self.key(e.name) == key);
         self.names.find(self.hasher.hash_one(key), same).map(|at| *at as usize)
     }
 
-    /// The place of a key.
+    /// Returns the index of a key.
     pub(super) fn keyed(&self, key: &[u8]) -> Option<usize> {
         let same = |&at: &u32| self.entry(at as usize).is_some_and(|e| e.key == key);
         self.keys.find(self.hasher.hash_one(key), same).map(|at| *at as usize)
@@ -186,7 +186,7 @@ impl<T> Table<T> {
         self.entries.stamp(now);
     }
 
-    /// Says when an entry was last seen, and what its number was made from.
+    /// Records that an entry has been seen, and the key of its number.
     pub(super) fn touch(&mut self, at: usize, key: &[u8]) {
         let Some(entry) = self.entries.get(at) else { return };
         if entry.key == key {
@@ -199,8 +199,8 @@ impl<T> Table<T> {
         self.insert_key(at);
     }
 
-    /// Adds an entry, hidden and without a value, of a number and a name that are not there yet; its
-    /// place, unless there is no room.
+    /// Adds an entry, hidden and without a value, and returns its index; `None` when the table is full. Number and name
+    /// must not be in use.
     pub(super) fn insert(&mut self, number: u32, entry: Entry<'_>) -> Option<usize> {
         if self.entries.is_full(entry) {
             return None;
@@ -216,7 +216,7 @@ impl<T> Table<T> {
         if self.scattered.is_none() {
             match self.straight(number) {
                 Ok(at) => {
-                    // The number of one that was culled.
+                    // The number belonged to a culled entry.
                     self.culled -= 1;
                     self.values[at].state = State::Hidden(None);
                     self.entries.set(at, entry);
@@ -261,7 +261,7 @@ impl<T> Table<T> {
         self.keys.insert_unique(hash(entry), at as u32, rehash);
     }
 
-    /// Removes an entry; its value.
+    /// Removes an entry, and returns its value.
     pub(super) fn cull(&mut self, at: usize) -> Option<T> {
         let numbered = self.values.get_mut(at).filter(|v| !v.state.is_culled())?;
         let number = numbered.number;
@@ -280,7 +280,7 @@ impl<T> Table<T> {
         value
     }
 
-    /// Gives back the memory of what was culled, once that is most; places are other ones then.
+    /// Frees the memory of culled entries once they are the majority. All indexes are invalid then.
     pub(super) fn compact(&mut self) {
         if self.culled < 64 || self.culled < self.values.len() / 2 {
             return;
@@ -299,12 +299,12 @@ impl<T> Table<T> {
         }
     }
 
-    /// The entries by number.
+    /// Iterates over the entries in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Numbered<T>, Entry<'_>)> {
         self.slots().filter(|(v, _)| !v.state.is_culled())
     }
 
-    /// The entries by number, with what is left of those that were culled.
+    /// Iterates over the entries in the order of their numbers, culled ones included.
     pub(super) fn slots(&self) -> impl Iterator<Item = (&Numbered<T>, Entry<'_>)> {
         let straight = self.scattered.is_none().then(|| self.values.iter().zip(self.entries.iter()));
         let places = self.scattered.iter().flat_map(|scattered| scattered.order(&self.values));
@@ -312,7 +312,7 @@ impl<T> Table<T> {
         straight.into_iter().flatten().chain(sorted)
     }
 
-    /// The same without names and keys.
+    /// Iterates over numbers and states in the order of the numbers, culled ones included.
     pub(super) fn values(&self) -> impl Iterator<Item = &Numbered<T>> {
         let straight = self.scattered.is_none().then(|| self.values.iter());
         let places = self.scattered.iter().flat_map(|scattered| scattered.order(&self.values));

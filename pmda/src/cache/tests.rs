@@ -10,7 +10,7 @@ fn indom() -> InDom {
     InDom::new(Domain::new(253).unwrap(), Serial::new(1))
 }
 
-/// A directory with a file of the domain, and what says that it is there.
+/// Creates a directory with a file of the domain, and a configuration that locates it.
 fn home(text: &str) -> (tempfile::TempDir, PathBuf, Config) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config/pmda/253.1");
@@ -41,7 +41,7 @@ fn numbers_stay_over_restarts() {
     assert!(lines[1].starts_with("5 ") && lines[1].ends_with(" hour") && !lines[1].starts_with("5 1 "));
     assert_eq!(lines[2], "7 1 [0aff] min of hour");
     assert!(lines[3].starts_with("8 ") && lines[3].ends_with(" sec"));
-    // Of what is there already nothing changes, of what is new all is hidden.
+    // Known instances do not change, and new ones are hidden.
     fs::write(&file, "2 0 2147483647\n5 1 hour\n6 1 hour\n7 1 other\n9 1 new\n").unwrap();
     cache.load().unwrap();
     assert_eq!((cache.len(), cache.size()), (2, 4));
@@ -80,7 +80,7 @@ fn hidden_instances_keep_number_and_value() {
     assert_eq!((cache.get(a), cache.get(b)), (Some(&1), Some(&3)));
     assert_eq!((cache.cull(a), cache.cull(a), cache.len(), cache.size()), (Some(1), None, 1, 1));
     assert_eq!(cache.instance(a), None);
-    // A culled number is not taken again unless it is to be.
+    // A culled number is not used again without `reuse`.
     assert_eq!(cache.store("a", 4), Ok(Inst::new(2)));
     cache.reuse();
     assert_eq!(cache.store("c", 5), Ok(a));
@@ -131,7 +131,7 @@ fn unused_instances_are_purged() {
     assert_eq!((cache.purge(Duration::from_secs(60)), cache.size()), (1, 2));
     cache.save().unwrap();
     assert!(!read(&file).contains("long"));
-    // Nothing new: nothing is written, unless times count.
+    // Without new instances only `sync` writes.
     fs::write(&file, "").unwrap();
     cache.save().unwrap();
     cache.store("new", ()).unwrap();
@@ -148,7 +148,7 @@ fn a_link_in_the_place_of_its_file_is_not_followed() {
     for n in 0..300 {
         cache.damaged = n % 10 == 0;
         cache.store(&format!("i{n}"), ()).unwrap();
-        // Others may remove the temporary file at any moment; there is always a whole file.
+        // Another thread may remove the temporary file at any moment, but the file is always complete.
         let _ = cache.write();
         let _ = cache.load();
     }
@@ -189,7 +189,7 @@ fn a_damaged_file_is_kept_and_the_rest_of_it_used() {
         assert_eq!(cache.size(), size, "{text:?}");
         let again = cache.load().unwrap_err();
         assert!(matches!(again, FileError::Damaged { line: found, .. } if found == line), "{again}, not {line}");
-        // Nothing new: the file stays where it is.
+        // Without changes the file stays as it is.
         cache.save().unwrap();
         assert_eq!(read(&file), text);
         cache.store("a", 1).unwrap();
@@ -249,7 +249,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever is done in whatever order, instances are found by each way to them and come by number.
+    /// After any operations in any order, instances are found by number, name and key, and iterate by number.
     #[test]
     fn any_order_of_operations(steps in steps()) {
         let mut cache = Cache::new(indom());

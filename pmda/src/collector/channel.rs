@@ -4,17 +4,24 @@ use pcp_pdu::Header;
 
 use super::Result;
 
-/// A way to an agent: whole PDUs there, whole PDUs back.
+/// A connection to an agent that carries whole PDUs in both directions.
 pub trait Channel {
-    /// Sends bytes: a PDU, or what a test wants the agent to get. `None` waits for ever for an agent
-    /// that does not read.
+    /// Sends bytes: a PDU, or any bytes in a test. With `None` it waits for ever for an agent that does not read.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`](super::Error::TimedOut) when the agent does not read in time,
+    /// [`Error::Closed`](super::Error::Closed) when it has closed the connection, and errors of the transport.
     fn send(&mut self, bytes: &[u8], timeout: Option<Duration>) -> Result;
 
-    /// Waits for the next PDU and replaces the content of `pdu` by it. `None` waits for ever; with a
-    /// time of zero only what has arrived counts. [`Error::TimedOut`](super::Error::TimedOut) when none
-    /// has come: that is no failure of the channel.
+    /// Waits for the next PDU and stores it in `pdu`. `None` waits for ever. A time of zero returns only a PDU that has
+    /// already arrived.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`](super::Error::TimedOut) without a PDU in time, after which the channel still works.
+    /// [`Error::Closed`](super::Error::Closed) at the end of the stream, [`Error::Frame`](super::Error::Frame) for
+    /// bytes that are not a PDU, and errors of the transport.
     fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> Result<Header>;
 
-    /// Ends the connection: the agent sees the end of its input. May be called again.
+    /// Closes the connection, so that the agent sees the end of its input. Further calls do nothing.
     fn close(&mut self);
 }

@@ -7,49 +7,49 @@ use pcp_pdu::{DecodeError, FrameError, PduType};
 
 use super::Address;
 
-/// The result of talking to an agent.
+/// The result of a request to an agent.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// Why an agent gave no answer.
+/// The reason why a request to an agent failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The agent answered with an ERROR PDU.
     #[error("the agent answered: {0}")]
     Agent(pmapi::Error),
-    /// The agent is not ready, and nothing was asked.
+    /// The agent is not ready, and the request was not sent or was refused.
     #[error("the agent is not ready")]
     NotReady,
     /// The answer is a PDU of another type.
     #[error("{got} PDU in answer to {request}")]
     Unexpected {
-        /// What was asked.
+        /// The request.
         request: PduType,
-        /// What came.
+        /// The type of the answer.
         got: PduType,
     },
-    /// The answer holds more or less than what was asked for.
+    /// The answer has more or fewer items than requested.
     #[error("{got} {what} in answer to {request}, {wanted} wanted")]
     Count {
-        /// What was asked.
+        /// The request.
         request: PduType,
-        /// Of what there is another number.
+        /// The kind of items.
         what: &'static str,
-        /// How many came.
+        /// The number of items received.
         got: usize,
-        /// How many should have come.
+        /// The number of items requested.
         wanted: usize,
     },
-    /// The agent sent a PDU that nobody had asked for.
+    /// The agent sent a PDU without a request.
     #[error("{0} PDU without a request")]
     Unsolicited(PduType),
     /// The agent's CREDS PDU has no version.
     #[error("no version in the agent's CREDS PDU")]
     NoVersion,
-    /// The agent's bytes are not the PDU that they say they are.
+    /// The content of the agent's PDU is invalid.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The agent's bytes are no PDUs.
+    /// The agent's output is not a stream of PDUs.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The agent did not answer, or did not read, within this time.
@@ -58,32 +58,32 @@ pub enum Error {
     /// The agent has closed the connection, or has ended.
     #[error("the agent has closed the connection")]
     Closed,
-    /// The agent has closed the connection in the middle of a PDU.
+    /// The agent has closed the connection within a PDU, after this many bytes.
     #[error("the agent has closed the connection {0} bytes into a PDU")]
     CutShort(usize),
     /// An earlier failure has ended the connection.
     #[error("the agent was dropped after an earlier failure")]
     Dropped,
-    /// The request does not fit into a PDU, or is none.
+    /// The request is invalid, or does not fit into a PDU.
     #[error("request: {0}")]
     Request(pmapi::Error),
     /// The program cannot be started.
     #[error("{program:?}: {source}")]
     Spawn {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
-        /// Why not.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The program has ended before it was connected.
+    /// The program ended before the version exchange.
     #[error("the agent has ended at once: {0}")]
     Exited(ExitStatus),
-    /// Nobody listens at the address.
+    /// The connection to the address failed.
     #[error("{address}: {source}")]
     Connect {
         /// The address.
         address: Address,
-        /// Why not.
+        /// The error of the system.
         source: io::Error,
     },
     /// Reading or writing failed.
@@ -92,7 +92,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What pmcd would tell its client.
+    /// Returns the error that pmcd would send to its client.
     pub fn code(&self) -> pmapi::Error {
         match self {
             Error::Agent(code) | Error::Request(code) => *code,
@@ -104,10 +104,10 @@ impl Error {
         }
     }
 
-    /// Whether pmcd drops an agent after it, when it came in answer to `request`.
+    /// Returns whether pmcd drops an agent after this error in answer to `request`.
     ///
-    /// An agent that answers with the code of a failure of the connection itself is dropped too: pmcd
-    /// cannot tell it from a failure that it has seen itself.
+    /// It also drops an agent that answers with the code of a failure of the connection, because it cannot tell the two
+    /// apart.
     pub(super) fn is_fatal(&self, request: PduType) -> bool {
         match self {
             Error::Agent(code) => match request {
@@ -118,7 +118,7 @@ impl Error {
                 }
                 _ => false,
             },
-            // The stream goes on after it with the next PDU; the other requests are strict all the same.
+            // The stream continues with the next PDU. pmcd drops the agent after the other requests all the same.
             Error::Decode(_) => matches!(request, PduType::FETCH | PduType::RESULT | PduType::TEXT_REQ),
             Error::NotReady | Error::Dropped | Error::Request(_) => false,
             _ => true,

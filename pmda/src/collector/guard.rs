@@ -1,4 +1,4 @@
-//! Process groups that end with this process, however it ends.
+//! Process groups that are killed when this process ends, however it ends.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::isolate;
 
-/// Kills the groups that are left when its input ends, which is when this process does.
+/// Kills the remaining groups at the end of its input, which is the end of this process.
 const SCRIPT: &str = r#"
 all=
 while read -r what group
@@ -22,7 +22,8 @@ done
 for one in $all; do kill -s KILL -- "-$one"; done
 "#;
 
-/// A process beside this one, which outlives it by a moment: a signal that cannot be caught leaves no time to end others.
+/// A process that outlives this one by a moment. After a signal that cannot be caught, this process has no time to kill
+/// others.
 struct Guard {
     groups: Vec<u32>,
     child: Option<Child>,
@@ -34,14 +35,14 @@ fn lock() -> MutexGuard<'static, Guard> {
     GUARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has a group killed when this process ends.
+/// Registers a group to be killed when this process ends.
 pub(super) fn add(group: u32) {
     let mut guard = lock();
     guard.groups.push(group);
     guard.tell(&format!("+ {group}\n"));
 }
 
-/// Lets a group be: it is gone.
+/// Removes a group that has ended.
 pub(super) fn remove(group: u32) {
     let mut guard = lock();
     guard.groups.retain(|one| *one != group);
@@ -56,7 +57,7 @@ impl Guard {
         if told.is_some() {
             return;
         }
-        // The first time, or somebody has killed it.
+        // The process has not been started yet, or has been killed.
         if let Some(mut dead) = self.child.take() {
             let _ = dead.kill();
             let _ = dead.wait();
@@ -71,7 +72,7 @@ impl Guard {
         });
         match started {
             Ok(child) => self.child = Some(child),
-            Err(e) => warn!("processes of agents may outlive this one if it is killed: sh: {e}"),
+            Err(e) => warn!("cannot start /bin/sh: {e}: agents may outlive this process if it is killed"),
         }
     }
 }

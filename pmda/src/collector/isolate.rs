@@ -1,4 +1,4 @@
-//! What a process that is started has of this one.
+//! Isolation of started processes from this one.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::guard;
 
-/// Leaves a process its standard input, output and error alone, where this crate knows how to.
+/// Closes all descriptors in a process but its standard input, output and error, on supported platforms.
 pub(super) fn descriptors(command: &mut Command) {
     #[cfg(all(target_endian = "little", target_pointer_width = "64"))]
     crate::dso::child::close_others(command);
@@ -19,7 +19,7 @@ pub(super) fn descriptors(command: &mut Command) {
     let _ = command;
 }
 
-/// Makes a process the first of a group of its own that has nothing of this one but three descriptors.
+/// Makes a process the leader of a group of its own, which inherits only the three standard descriptors.
 pub(super) fn isolate(command: &mut Command) {
     descriptors(command);
     #[cfg(all(target_endian = "little", target_pointer_width = "64"))]
@@ -27,7 +27,7 @@ pub(super) fn isolate(command: &mut Command) {
     command.process_group(0);
 }
 
-/// The group of a process that was [isolated](isolate): killed with all that the process has started.
+/// The group of a process that was [isolated](isolate). It is killed with all processes that its leader has started.
 #[derive(Debug)]
 pub(super) struct Group(u32);
 
@@ -37,8 +37,8 @@ impl Group {
         Group(child.id())
     }
 
-    /// Waits until the first process of the group has ended, for a limited time, and kills the group. While the process
-    /// has not been waited for its number is no other's. Returns whether the process has ended by itself.
+    /// Waits until `until` for the leader of the group to end, and kills the group. Until the leader is waited for, no
+    /// other process can have its number. Returns whether the leader has ended by itself.
     pub(super) fn end(mut self, until: Instant) -> bool {
         self.kill(until)
     }
@@ -52,7 +52,8 @@ impl Group {
                 Ok(WaitStatus::StillAlive) if Instant::now() < until => {}
                 Ok(WaitStatus::StillAlive) => break (false, true),
                 Err(Errno::EINTR) => {}
-                // Somebody else in this process has waited for it: if the number is a process's again, it is not ours.
+                // Other code in this process has waited for the leader. If its number is in use again, it belongs to
+                // another process.
                 Err(_) => break (true, !std::path::Path::new(&format!("/proc/{pid}")).exists()),
                 Ok(_) => break (true, true),
             }
@@ -60,7 +61,7 @@ impl Group {
             pause = (2 * pause).min(Duration::from_millis(20));
         };
         if ours {
-            // It fails for a group of which nothing is left.
+            // This fails when the whole group has ended.
             let _ = killpg(pid, Signal::SIGKILL);
         }
         guard::remove(self.0);

@@ -1,4 +1,4 @@
-//! Starting agents.
+//! Starts agents.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -14,12 +14,12 @@ use super::isolate::{self, Group};
 use super::process::reap;
 use super::{Collector, End, Error, Process, Result, Stream};
 
-/// Where an agent listens.
+/// Address on which an agent listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
-    /// A port of this host, IPv4.
+    /// An IPv4 port of this host.
     Inet(u16),
-    /// A port of this host, IPv6.
+    /// An IPv6 port of this host.
     Ipv6(u16),
     /// A socket in the file system.
     Unix(PathBuf),
@@ -39,7 +39,7 @@ impl Address {
     fn connect(&self) -> io::Result<Stream> {
         let tcp = |ip: IpAddr, port| {
             let socket = TcpStream::connect(SocketAddr::new(ip, port))?;
-            // While nobody listens, a socket may by chance connect to itself.
+            // While no process listens, a socket may by chance connect to itself.
             if socket.local_addr()? == socket.peer_addr()? {
                 return Err(ErrorKind::ConnectionRefused.into());
             }
@@ -53,7 +53,7 @@ impl Address {
     }
 }
 
-/// How to reach an agent: what a line of pmcd.conf says.
+/// The way to start and reach an agent, like a line of pmcd.conf.
 #[derive(Debug)]
 pub struct Launch {
     address: Option<Address>,
@@ -66,7 +66,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// How long a started agent may take until it listens.
+    /// Longest time until a started agent listens.
     const LISTEN: Duration = Duration::from_secs(10);
 
     fn new(address: Option<Address>, command: Option<Command>) -> Launch {
@@ -75,63 +75,69 @@ impl Launch {
         Launch { address, command, not_ready: false, handshake, timeout, limit: None, isolated: false }
     }
 
-    /// `pipe binary`: the agent's standard input and output. Standard error goes where the command
-    /// says, by default to that of this process.
+    /// Starts the agent with pipes as its standard input and output (`pipe binary`). Standard error is as the command
+    /// says, by default that of this process.
     pub fn pipe(command: Command) -> Launch {
         Launch::new(None, Some(command))
     }
 
-    /// `socket inet|ipv6|unix`: an agent that listens, already or after [`Launch::command`].
+    /// Connects to an agent that listens on a socket (`socket inet|ipv6|unix`): one that is running, or that
+    /// [`Launch::command`] starts.
     pub fn socket(address: Address) -> Launch {
         Launch::new(Some(address), None)
     }
 
-    /// The command that starts an agent which then listens. Its standard input and output stay as the
-    /// command says.
+    /// Sets the command that starts an agent which then listens. Its standard input and output are as the command says.
     pub fn command(mut self, command: Command) -> Launch {
         self.command = Some(command);
         self
     }
 
-    /// `notready`: the agent says by itself when it is ready; see [`Collector::wait_ready`].
+    /// Declares that the agent reports when it is ready (`notready`); see [`Collector::wait_ready`].
     pub fn not_ready(mut self) -> Launch {
         self.not_ready = true;
         self
     }
 
-    /// How long the agent may take until its CREDS PDU, by default 3 s; `None` for ever.
+    /// Sets the longest time until the agent's CREDS PDU, by default 3 s; `None` for ever.
     pub fn handshake_timeout(mut self, timeout: Option<Duration>) -> Launch {
         self.handshake = timeout;
         self
     }
 
-    /// How long the agent may take for an answer, by default 5 s; `None` for ever.
+    /// Sets the longest time for an answer, by default 5 s; `None` for ever.
     pub fn timeout(mut self, timeout: Option<Duration>) -> Launch {
         self.timeout = timeout;
         self
     }
 
-    /// The longest PDU that the agent may send, by default as long as PDUs may be.
+    /// Sets the longest PDU that the agent may send, in bytes; by default the longest PDU that is possible.
     pub fn limit(mut self, bytes: u32) -> Launch {
         self.limit = Some(bytes);
         self
     }
 
-    /// The agent inherits no descriptor but its standard input, output and error, and is killed with everything that it
-    /// has started when its connection is dropped or this process ends, even by a signal that cannot be caught. To be
-    /// started by a thread that stays.
+    /// Isolates the agent: it inherits only its standard input, output and error. It is killed with all processes that
+    /// it has started, when its connection is dropped or this process ends, even by SIGKILL. The thread that starts the
+    /// agent must outlive it.
     pub fn isolated(mut self) -> Launch {
         self.isolated = true;
         self
     }
 
-    /// Starts the agent, connects, and makes the version exchange.
+    /// Starts the agent, connects, and performs the version exchange.
+    ///
+    /// # Errors
+    /// The errors of [`Launch::open`] and [`Starting::wait`].
     pub fn start(self) -> Result<Collector<Process>> {
         let handshake = self.handshake;
         self.begin()?.wait(handshake)
     }
 
-    /// Starts the agent and connects, and leaves the version exchange to [`Starting::wait`].
+    /// Starts the agent and connects; [`Starting::wait`] performs the version exchange.
+    ///
+    /// # Errors
+    /// The errors of [`Launch::open`].
     pub fn begin(self) -> Result<Starting> {
         let (not_ready, timeout, limit) = (self.not_ready, self.timeout, self.limit);
         let mut process = self.open()?;
@@ -140,6 +146,10 @@ impl Launch {
     }
 
     /// Starts the agent and connects, without the version exchange.
+    ///
+    /// # Errors
+    /// [`Error::Spawn`] when the program cannot be started, [`Error::Exited`] when it ends before it listens,
+    /// [`Error::Connect`] when the address cannot be reached, [`Error::Io`] when descriptors cannot be set up.
     pub fn open(mut self) -> Result<Process> {
         let isolated = self.isolated;
         let mut command = self.command.take();
@@ -179,15 +189,19 @@ impl Launch {
 /// An agent that is connected, but may not have sent its CREDS PDU yet.
 #[derive(Debug)]
 pub struct Starting {
-    /// `None` from the end of the version exchange on.
+    /// `None` after the version exchange.
     process: Option<Process>,
     not_ready: bool,
     timeout: Option<Duration>,
 }
 
 impl Starting {
-    /// Waits for the agent's CREDS PDU. After [`Error::TimedOut`] one may go on waiting; any other error has ended the
-    /// agent.
+    /// Waits for the agent's CREDS PDU, and returns the connection.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] without a PDU in time, after which another call may go on waiting. Any other error ends the
+    /// agent: [`Error::Exited`], [`Error::NoVersion`], [`Error::Unexpected`], those of the connection, or
+    /// [`Error::Dropped`] in a call after the end.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Collector<Process>> {
         let mut process = self.process.take().ok_or(Error::Dropped)?;
         match Collector::handshake(&mut process, timeout) {
@@ -216,8 +230,8 @@ fn spawn(mut command: Command) -> Result<Child> {
     command.spawn().map_err(|source| Error::Spawn { program: command.get_program().into(), source })
 }
 
-/// Connects to an agent that has just been started, when it listens. It accepts a single connection,
-/// so that there is no way to find out but to connect.
+/// Connects to an agent that has just been started, as soon as it listens. It accepts a single connection, so that only
+/// connecting shows whether it listens.
 fn connect_to(mut child: Child, group: Option<Group>, address: Address) -> Result<Process> {
     let end = Instant::now() + Launch::LISTEN;
     let mut pause = Duration::from_millis(2);

@@ -1,9 +1,9 @@
-//! The collector's side of the channel: starts an agent as pmcd does, and asks it what pmcd asks.
+//! The collector's side of the connection: starts an agent as pmcd does, and sends it pmcd's requests.
 //!
-//! [`Launch`] starts an agent of any language over a pipe or reaches it over a socket, and makes the
-//! version exchange. [`Collector`] is the connection: a method for each request, with pmcd's
-//! time-outs, its rules for agents that are not ready, and its judgement of answers. It stands on the
-//! small trait [`Channel`], so that the same requests reach an agent in this process.
+//! [`Launch`] starts an agent of any language over a pipe or connects to it over a socket, and performs the version
+//! exchange. [`Collector`] is the connection, with a method for each request. It has pmcd's time-outs, rules for agents
+//! that are not ready, and checks of answers. It uses the small trait [`Channel`], so that the same requests reach an
+//! agent in this process.
 //!
 //! ```no_run
 //! use pmapi::{Atom, Domain, InDom, Item, PmId, Serial};

@@ -9,33 +9,32 @@ use pcp_pdu::Header;
 use super::isolate::Group;
 use super::{Channel, Collector, Result, Stream};
 
-/// The connection to an agent, and its process if the collector has started it.
+/// The connection to an agent, with its process if the collector has started it.
 ///
-/// When it goes away the agent sees the end of its input; if it still runs after 150 ms, it is
-/// killed. It never becomes a zombie.
+/// A drop closes the agent's input, kills the agent if it still runs after 150 ms, and waits for its end.
 #[derive(Debug)]
 pub struct Process {
     stream: Stream,
     child: Option<Child>,
-    /// The processes that go with it.
+    /// The processes of an isolated agent.
     group: Option<Group>,
 }
 
-/// How an agent ended after its connection had been closed.
+/// The way in which an agent ended after its connection was closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// By itself.
+    /// By itself, with this status.
     Exited(ExitStatus),
-    /// It ignored the end of its input for 150 ms.
+    /// Killed, after it had ignored the end of its input for 150 ms.
     Killed,
-    /// It was not started by the collector, and is left alone.
+    /// Not started by the collector, and therefore still running.
     NotStarted,
-    /// It has ended, and somebody else in this process has waited for it.
+    /// Unknown: other code in this process has waited for it.
     Unknown,
 }
 
 impl Process {
-    /// What pmcd grants its agents when it stops.
+    /// Time that pmcd gives its agents when it stops.
     const GRACE: Duration = Duration::from_millis(150);
 
     pub(super) fn new(stream: Stream, child: Option<Child>, group: Option<Group>) -> Process {
@@ -55,7 +54,7 @@ impl Process {
     }
 }
 
-/// Waits for a process that has been told to end, and kills it after a while.
+/// Waits for a process that should end, and kills it after `grace`.
 pub(super) fn reap(mut child: Child, grace: Duration) -> End {
     let end = Instant::now() + grace;
     let mut pause = Duration::from_millis(1);
@@ -64,12 +63,12 @@ pub(super) fn reap(mut child: Child, grace: Duration) -> End {
             Ok(Some(status)) => return End::Exited(status),
             Ok(None) if Instant::now() < end => thread::sleep(pause),
             Ok(None) => break,
-            // Its number may be another process's by now.
+            // Its number may belong to another process by now.
             Err(_) => return End::Unknown,
         }
         pause = (2 * pause).min(Duration::from_millis(20));
     }
-    // It fails only for a process that has ended meanwhile.
+    // This fails only for a process that has ended meanwhile.
     let _ = child.kill();
     let _ = child.wait();
     End::Killed
@@ -96,17 +95,17 @@ impl Channel for Process {
 }
 
 impl Collector<Process> {
-    /// The agent's process, if the collector has started one.
+    /// Returns the number of the agent's process, if the collector has started one.
     pub fn pid(&self) -> Option<u32> {
         Some(self.channel().child.as_ref()?.id())
     }
 
-    /// How the agent's process ended, if it has.
+    /// Returns the exit status of the agent's process, if it has ended.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.channel_mut().child.as_mut()?.try_wait().ok()?
     }
 
-    /// Ends the connection and the agent, as dropping the collector does, and tells how it ended.
+    /// Closes the connection and ends the agent, as a drop does. Returns how the agent ended.
     pub fn close(mut self) -> End {
         self.channel_mut().end()
     }

@@ -1,4 +1,4 @@
-//! What agents answer.
+//! The answers of agents.
 
 use pcp_pdu::label::{LabelReq, RawLabelSet};
 use pcp_pdu::result::{Changes, ResultPdu, ValueSet};
@@ -8,7 +8,7 @@ use pmapi::{Atom, Domain, InDom, Inst, LabelSet, PmId, Type};
 
 use super::{Error, Result};
 
-/// PCP promises no encoding; what is no UTF-8 shows as U+FFFD. The raw PDU has the bytes.
+/// Converts text to UTF-8. PCP promises no encoding, so that invalid bytes become U+FFFD. The raw PDU has the bytes.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -24,17 +24,17 @@ impl<'a> Fetched<'a> {
         Fetched { result }
     }
 
-    /// The values of each metric, in the order of the request.
+    /// Iterates over the value sets of the metrics, in the order of the request.
     pub fn sets(&self) -> impl Iterator<Item = ValueSet<'a>> + use<'a> {
         self.result.sets()
     }
 
-    /// What has changed in the agent besides values; as in pmcd, other bits do not count.
+    /// Returns which metadata have changed in the agent. Unknown bits are ignored, as in pmcd.
     pub fn changes(&self) -> Changes {
         Changes(self.result.seconds as u8 & Changes::LABELS.union(Changes::NAMES).0)
     }
 
-    /// The PDU.
+    /// Returns the PDU.
     pub fn pdu(&self) -> ResultPdu<'a> {
         self.result
     }
@@ -48,8 +48,10 @@ pub struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// The values of a set whose metric has this type. Fails with the set's error, or with
-    /// `PM_ERR_CONV` when a value is of another type.
+    /// Decodes the values of a set whose metric is of type `ty`.
+    ///
+    /// # Errors
+    /// [`Error::Agent`] with the error of the set, or with `PM_ERR_CONV` for a value of another type.
     pub fn new(set: ValueSet<'a>, ty: Type) -> Result<Self> {
         if let Some(code) = set.error {
             return Err(Error::Agent(code));
@@ -60,47 +62,47 @@ impl<'a> Values<'a> {
         Ok(Values { set, ty })
     }
 
-    /// How many.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.set.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty()
     }
 
-    /// The instances (`None` in a singular metric) and their values.
+    /// Iterates over instances and values. The instance is `None` in a singular metric.
     pub fn iter(&self) -> impl Iterator<Item = (Option<Inst>, Atom<'a>)> + use<'a> {
         let ty = self.ty;
         self.set.values().filter_map(move |(inst, raw)| Some((inst, raw.atom(ty).ok()?)))
     }
 
-    /// The value of an instance.
+    /// Returns the value of an instance.
     pub fn get(&self, inst: Inst) -> Option<Atom<'a>> {
         self.iter().find(|(other, _)| *other == Some(inst)).map(|(_, atom)| atom)
     }
 }
 
-/// Whose labels: the levels of pmLookupLabels(3).
+/// The object of a label request: the levels of pmLookupLabels(3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LabelTarget {
-    /// Of the whole context (`PM_LABEL_CONTEXT`).
+    /// The whole context (`PM_LABEL_CONTEXT`).
     Context,
-    /// Of the agent (`PM_LABEL_DOMAIN`).
+    /// The agent (`PM_LABEL_DOMAIN`).
     Domain(Domain),
-    /// Of an instance domain (`PM_LABEL_INDOM`).
+    /// An instance domain (`PM_LABEL_INDOM`).
     InDom(InDom),
-    /// Of the cluster of a metric (`PM_LABEL_CLUSTER`).
+    /// The cluster of a metric (`PM_LABEL_CLUSTER`).
     Cluster(PmId),
-    /// Of a metric (`PM_LABEL_ITEM`).
+    /// A metric (`PM_LABEL_ITEM`).
     Item(PmId),
-    /// Of each instance of a domain, or of none for a singular metric (`PM_LABEL_INSTANCES`).
+    /// Each instance of a domain, or the value of a singular metric for `None` (`PM_LABEL_INSTANCES`).
     Instances(Option<InDom>),
 }
 
 impl LabelTarget {
-    /// The request.
+    /// Returns the request.
     pub fn request(self) -> LabelReq {
         let (ident, level) = match self {
             LabelTarget::Context => (u32::MAX, LabelLevel::Context),
@@ -114,7 +116,7 @@ impl LabelTarget {
     }
 }
 
-/// A set of labels, or the error that the agent gave in its place.
+/// Decodes a set of labels, or returns the error in its place.
 pub(super) fn label_set(set: &RawLabelSet<'_>) -> pmapi::Result<LabelSet> {
     match set.error {
         Some(code) => Err(code),

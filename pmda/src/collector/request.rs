@@ -1,4 +1,4 @@
-//! A method for each request of pmcd.
+//! The requests of pmcd, a method each.
 
 use pcp_pdu::handshake::{Attr, Attribute, Flags, encode_error};
 use pcp_pdu::instance::InstanceReq;
@@ -13,15 +13,18 @@ use super::reply::{label_set, text};
 use super::{Channel, Collector, Error, Fetched, LabelTarget, Result, Values};
 
 impl<C: Channel> Collector<C> {
-    /// Which instances the client wants (pmAddProfile(3)). The agent gets the profile before the
-    /// client's next fetch; as from pmcd, it gets one before every client's first.
+    /// Sets the profile of the client: the instances that it wants (pmAddProfile(3)). The agent gets it before the
+    /// client's next fetch. As from pmcd, it gets a profile before the first fetch of every client.
     pub fn set_profile(&mut self, profile: Profile) {
         self.profiles.insert(self.client, profile);
         self.profiled.take_if(|client| *client == self.client);
     }
 
-    /// Values of metrics, in their order (pmFetch(3)): the PDU's sets as they came, without the
-    /// types, which are in the descriptors.
+    /// Fetches metrics (pmFetch(3)). The value sets are in the order of `pmids`; the types of values are in the
+    /// descriptors.
+    ///
+    /// # Errors
+    /// The errors of all requests (see [`Collector`]), and [`Error::Count`] for another number of sets.
     pub fn fetch(&mut self, pmids: &[PmId]) -> Result<Fetched<'_>> {
         if self.profiled != Some(self.client) {
             let profile = self.profiles.remove(&self.client);
@@ -49,7 +52,10 @@ impl<C: Channel> Collector<C> {
         )
     }
 
-    /// The descriptor of a metric (pmLookupDesc(3)).
+    /// Returns the descriptor of a metric (pmLookupDesc(3)).
+    ///
+    /// # Errors
+    /// [`Error::Agent`] with `PM_ERR_PMID` for an unknown metric, and the errors of all requests (see [`Collector`]).
     pub fn desc(&mut self, pmid: PmId) -> Result<Desc> {
         self.request(
             PduType::DESC_REQ,
@@ -61,27 +67,41 @@ impl<C: Channel> Collector<C> {
         )
     }
 
-    /// The values of one metric: asks for its descriptor and fetches.
+    /// Requests the descriptor of a metric, and fetches its values.
+    ///
+    /// # Errors
+    /// The errors of [`Collector::desc`], [`Collector::fetch`] and [`Values::new`].
     pub fn values(&mut self, pmid: PmId) -> Result<Values<'_>> {
         let ty = self.desc(pmid)?.ty;
         let set = self.fetch(&[pmid])?.sets().next().ok_or(Error::Agent(pmapi::Error::VALUE))?;
         Values::new(set, ty)
     }
 
-    /// The value of a singular metric, or the only one that the profile lets through: asks for the
-    /// descriptor and fetches. `PM_ERR_VALUE` when there is none.
+    /// Requests the descriptor of a metric and fetches its only value: that of a singular metric, or the only one that
+    /// the profile selects.
+    ///
+    /// # Errors
+    /// The errors of [`Collector::values`], [`Error::Agent`] with `PM_ERR_VALUE` without a value, [`Error::Count`] for
+    /// several values.
     pub fn value(&mut self, pmid: PmId) -> Result<Atom<'_>> {
         let values = self.values(pmid)?;
         count(PduType::FETCH, "values", values.len().max(1), 1)?;
         values.iter().next().map(|(_, atom)| atom).ok_or(Error::Agent(pmapi::Error::VALUE))
     }
 
-    /// Sets a value (pmStore(3)).
+    /// Stores a value (pmStore(3)).
+    ///
+    /// # Errors
+    /// The errors of [`Collector::store_values`].
     pub fn store(&mut self, pmid: PmId, inst: Option<Inst>, value: Atom<'_>) -> Result {
         self.store_values(&[(pmid, inst, value)])
     }
 
-    /// Sets several values in one request; neighbours of the same metric become one set of values.
+    /// Stores several values in one request. Successive values of the same metric are sent as one set.
+    ///
+    /// # Errors
+    /// [`Error::Agent`] with the error of the first value that the agent refuses, and the errors of all requests (see
+    /// [`Collector`]).
     pub fn store_values(&mut self, values: &[(PmId, Option<Inst>, Atom<'_>)]) -> Result {
         let mut writer = std::mem::take(&mut self.values);
         writer.begin();
@@ -108,21 +128,32 @@ impl<C: Channel> Collector<C> {
         outcome
     }
 
-    /// All instances of a domain (pmGetInDom(3)).
+    /// Returns all instances of a domain (pmGetInDom(3)).
+    ///
+    /// # Errors
+    /// [`Error::Agent`] with `PM_ERR_INDOM` for an unknown domain, and the errors of all requests (see [`Collector`]).
     pub fn instances(&mut self, indom: InDom) -> Result<Vec<(Inst, String)>> {
         self.instance(InstanceReq { indom: Some(indom), inst: None, name: None }, |entries| {
             Ok(entries.filter_map(|(inst, name)| Some((inst?, text(name)))).collect())
         })
     }
 
-    /// The instance of a name (pmLookupInDom(3)).
+    /// Finds an instance by its name (pmLookupInDom(3)).
+    ///
+    /// # Errors
+    /// [`Error::Agent`] with `PM_ERR_INDOM` or `PM_ERR_INST` for an unknown domain or name, and the errors of all
+    /// requests (see [`Collector`]).
     pub fn instance_of(&mut self, indom: InDom, name: &str) -> Result<Inst> {
         self.instance(InstanceReq { indom: Some(indom), inst: None, name: Some(name.as_bytes()) }, |entries| {
             entries.next().and_then(|(inst, _)| inst).ok_or(Error::Agent(pmapi::Error::INST))
         })
     }
 
-    /// The name of an instance (pmNameInDom(3)).
+    /// Returns the name of an instance (pmNameInDom(3)).
+    ///
+    /// # Errors
+    /// [`Error::Agent`] with `PM_ERR_INDOM` or `PM_ERR_INST` for an unknown domain or instance, and the errors of all
+    /// requests (see [`Collector`]).
     pub fn instance_name(&mut self, indom: InDom, inst: Inst) -> Result<String> {
         self.instance(InstanceReq { indom: Some(indom), inst: Some(inst), name: None }, |entries| {
             entries.next().map(|(_, name)| text(name)).ok_or(Error::Agent(pmapi::Error::INST))
@@ -144,7 +175,10 @@ impl<C: Channel> Collector<C> {
         )
     }
 
-    /// Help text (pmLookupText(3), pmLookupInDomText(3)).
+    /// Returns the help of a metric or instance domain (pmLookupText(3), pmLookupInDomText(3)).
+    ///
+    /// # Errors
+    /// [`Error::Agent`] with `PM_ERR_TEXT` without help, and the errors of all requests (see [`Collector`]).
     pub fn text(&mut self, subject: Subject, kind: TextKind) -> Result<String> {
         self.request(
             PduType::TEXT_REQ,
@@ -156,7 +190,10 @@ impl<C: Channel> Collector<C> {
         )
     }
 
-    /// The metric of a name that the agent keeps itself (pmLookupName(3)).
+    /// Returns the metric of a dynamic name (pmLookupName(3)).
+    ///
+    /// # Errors
+    /// [`Error::Agent`] with `PM_ERR_NAME` for an unknown name, and the errors of all requests (see [`Collector`]).
     pub fn pmid(&mut self, name: &str) -> Result<PmId> {
         let names = [(Node::Leaf, name.as_bytes())];
         self.request(
@@ -173,19 +210,28 @@ impl<C: Channel> Collector<C> {
         )
     }
 
-    /// The names of a metric whose names the agent keeps itself (pmNameAll(3)).
+    /// Returns the names of a dynamic metric (pmNameAll(3)).
+    ///
+    /// # Errors
+    /// [`Error::Agent`] with `PM_ERR_PMID` for an unknown metric, and the errors of all requests (see [`Collector`]).
     pub fn names(&mut self, pmid: PmId) -> Result<Vec<String>> {
         self.name_list(PduType::PMNS_IDS, |out, from| encode_ids(out, from, 0, &[Some(pmid)]), full_names)
     }
 
-    /// The last components of the names below a name (pmGetChildren(3)).
+    /// Returns the last components of the dynamic names directly below a name (pmGetChildren(3)).
+    ///
+    /// # Errors
+    /// [`Error::Agent`] with `PM_ERR_NAME` for an unknown name, and the errors of all requests (see [`Collector`]).
     pub fn children(&mut self, name: &str) -> Result<Vec<String>> {
         let child = Child { with_status: false, name: name.as_bytes() };
         self.name_list(PduType::PMNS_CHILD, |out, from| child.encode(out, from), full_names)
     }
 
-    /// The last components of the names below a name, and whether they are metrics
+    /// Returns the last components of the dynamic names directly below a name, with whether each is a metric or a node
     /// (pmGetChildrenStatus(3)).
+    ///
+    /// # Errors
+    /// The errors of [`Collector::children`], and [`Error::Count`] for an answer without statuses.
     pub fn children_status(&mut self, name: &str) -> Result<Vec<(String, Node)>> {
         let child = Child { with_status: true, name: name.as_bytes() };
         self.name_list(
@@ -202,7 +248,10 @@ impl<C: Channel> Collector<C> {
         )
     }
 
-    /// The full names of all metrics below a name (pmTraversePMNS(3)).
+    /// Returns the full names of all dynamic metrics at or below a name (pmTraversePMNS(3)).
+    ///
+    /// # Errors
+    /// [`Error::Agent`] with `PM_ERR_NAME` for an unknown name, and the errors of all requests (see [`Collector`]).
     pub fn traverse(&mut self, name: &str) -> Result<Vec<String>> {
         let traverse = Traverse { name: name.as_bytes() };
         self.name_list(PduType::PMNS_TRAVERSE, |out, from| traverse.encode(out, from), full_names)
@@ -220,7 +269,10 @@ impl<C: Channel> Collector<C> {
         })
     }
 
-    /// Labels (pmLookupLabels(3)), of instances a set for each. A set may be an error.
+    /// Returns the labels of one level (pmLookupLabels(3)). Instances have a set each, which may be an error.
+    ///
+    /// # Errors
+    /// The errors of all requests (see [`Collector`]).
     pub fn labels(&mut self, of: LabelTarget) -> Result<Vec<(Option<Inst>, pmapi::Result<LabelSet>)>> {
         self.request(
             PduType::LABEL_REQ,
@@ -232,8 +284,12 @@ impl<C: Channel> Collector<C> {
         )
     }
 
-    /// Tells the agent an attribute of the client. False when the agent's CREDS PDU did not ask for
-    /// attributes, or it is not ready: then it gets nothing.
+    /// Sends the agent an attribute of the client. Returns false when nothing was sent, because the agent's CREDS PDU
+    /// did not ask for attributes, or the agent is not ready.
+    ///
+    /// # Errors
+    /// Those of [`Collector::settle`], [`Error::Request`] for a value that does not fit into a PDU, and errors of the
+    /// connection.
     pub fn attribute(&mut self, attribute: Attribute, value: &str) -> Result<bool> {
         if self.flags().0 & Flags::AUTHORIZE.union(Flags::CONTAINER).0 == 0 {
             return Ok(false);
@@ -241,8 +297,11 @@ impl<C: Channel> Collector<C> {
         self.notify(|out, from| Attr { attribute, value: value.as_bytes() }.encode(out, from))
     }
 
-    /// Tells the agent that the client has ended. Its profile is forgotten. False when the agent is
-    /// not ready: then it gets nothing.
+    /// Notifies the agent that the client has disconnected, and drops the client's profile. Returns false when nothing
+    /// was sent, because the agent is not ready.
+    ///
+    /// # Errors
+    /// Those of [`Collector::settle`], and errors of the connection.
     pub fn end_client(&mut self) -> Result<bool> {
         self.profiles.remove(&self.client);
         self.profiled.take_if(|client| *client == self.client);

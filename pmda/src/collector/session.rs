@@ -10,12 +10,12 @@ use pcp_pdu::{Header, Pdu, PduType};
 
 use super::{Channel, Error, Result};
 
-/// Whether an agent can be asked.
+/// Whether an agent accepts requests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
-    /// Yes.
+    /// The agent accepts requests.
     Ready,
-    /// Not before it says that it is ready.
+    /// The agent accepts no requests until it reports that it is ready.
     NotReady,
     /// A failure has ended the connection.
     Dropped,
@@ -23,10 +23,21 @@ pub enum State {
 
 /// The collector's end of the connection to an agent.
 ///
-/// Requests are made on behalf of a client, whose number is the sender of the PDUs; by default
-/// client 0. As in pmcd, after a failure of the connection (a time-out, the end of the stream, an
-/// answer that is none) the agent is dropped: it sees the end of its input, and further requests
-/// give [`Error::Dropped`]. The methods named `raw` know no such rules.
+/// Requests are made for a client, whose number is the sender of the PDUs; by default it is client 0.
+///
+/// All requests share these errors:
+///
+/// * [`Error::Agent`]: the agent answered with an ERROR PDU.
+/// * [`Error::NotReady`]: the agent is not ready. The connection stays.
+/// * [`Error::Request`]: the request is invalid or does not fit into a PDU. Nothing was sent.
+/// * [`Error::TimedOut`], [`Error::Closed`], [`Error::CutShort`], [`Error::Frame`] or [`Error::Io`]: the connection
+///   failed.
+/// * [`Error::Unexpected`], [`Error::Unsolicited`], [`Error::Count`] or [`Error::Decode`]: the agent sent a wrong PDU.
+/// * [`Error::Dropped`]: an earlier failure has ended the connection.
+///
+/// As in pmcd, a failure of the connection or a wrong PDU drops the agent: it sees the end of its input, and further
+/// requests fail with [`Error::Dropped`]. Only some requests drop it for [`Error::Decode`]. Methods with `raw` or
+/// `bytes` in their names do not follow these rules.
 #[derive(Debug)]
 pub struct Collector<C> {
     channel: C,
@@ -34,7 +45,7 @@ pub struct Collector<C> {
     flags: Flags,
     timeout: Option<Duration>,
     pub(super) client: i32,
-    /// The profiles of the clients that have set one.
+    /// The profiles that clients have set.
     pub(super) profiles: HashMap<i32, Profile>,
     /// The client whose profile the agent has.
     pub(super) profiled: Option<i32>,
@@ -44,18 +55,22 @@ pub struct Collector<C> {
 }
 
 impl<C: Channel> Collector<C> {
-    /// How long pmcd waits for an agent's CREDS PDU.
+    /// Time for which pmcd waits for an agent's CREDS PDU.
     pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
-    /// How long pmcd waits for an answer.
+    /// Time for which pmcd waits for an answer.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// The version exchange over a channel: the agent speaks first and gets its AUTH flag back.
+    /// Performs the version exchange over a channel. The agent speaks first, and gets its flag `AUTHORIZE` back.
+    ///
+    /// # Errors
+    /// [`Error::NoVersion`] or [`Error::Unexpected`] for a wrong first PDU, [`Error::TimedOut`] without one within
+    /// [`Collector::HANDSHAKE_TIMEOUT`], and errors of the connection.
     pub fn connect(mut channel: C) -> Result<Self> {
         let flags = Self::handshake(&mut channel, Some(Self::HANDSHAKE_TIMEOUT))?;
         Ok(Self::with_flags(channel, flags))
     }
 
-    /// Over a channel that needs no version exchange, or to make another one with raw PDUs.
+    /// Uses a channel without a version exchange, or for one that the caller performs with raw PDUs.
     pub fn new(channel: C) -> Self {
         Self::with_flags(channel, Flags::default())
     }
@@ -89,35 +104,38 @@ impl<C: Channel> Collector<C> {
         Ok(flags)
     }
 
-    /// What the agent's CREDS PDU asked for.
+    /// Returns the flags of the agent's CREDS PDU.
     pub fn flags(&self) -> Flags {
         self.flags
     }
 
-    /// Whether the agent can be asked, as far as its output has been looked at.
+    /// Returns whether the agent accepts requests, according to the output that has been read.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// How long an answer may take, by default 5 s; `None` for ever.
+    /// Sets the longest time for an answer, by default 5 s; `None` for ever.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
 
-    /// Further requests are this client's.
+    /// Makes further requests for this client.
     pub fn as_client(&mut self, client: i32) -> &mut Self {
         self.client = client;
         self
     }
 
-    /// The agent is not to be asked before it says that it is ready (`notready` in pmcd.conf).
+    /// Sends no requests before the agent reports that it is ready (`notready` in pmcd.conf).
     pub fn set_not_ready(&mut self) {
         if self.state == State::Ready {
             self.state = State::NotReady;
         }
     }
 
-    /// Waits until an agent that is not ready says that it is; true unless the time passed before.
+    /// Waits until the agent reports that it is ready. Returns false when the time has passed before.
+    ///
+    /// # Errors
+    /// Those of [`Collector::settle`].
     pub fn wait_ready(&mut self, timeout: Option<Duration>) -> Result<bool> {
         self.settle()?;
         if self.state == State::NotReady {
@@ -129,8 +147,12 @@ impl<C: Channel> Collector<C> {
         Ok(true)
     }
 
-    /// Looks at what the agent has sent without having been asked: only that it is ready, when it was
-    /// not. The end of the stream counts too, so that this tells whether the agent lives.
+    /// Reads what the agent has sent without a request, which may only be the report that it is ready. It also detects
+    /// the end of the stream, and thereby whether the agent still runs.
+    ///
+    /// # Errors
+    /// [`Error::Unsolicited`] for any other PDU, [`Error::Dropped`] after an earlier failure, and errors of the
+    /// connection. They drop the agent.
     pub fn settle(&mut self) -> Result {
         loop {
             match self.unsolicited(Some(Duration::ZERO)) {
@@ -141,7 +163,7 @@ impl<C: Channel> Collector<C> {
         }
     }
 
-    /// Waits for a PDU that nobody has asked for. Only a time-out leaves the agent connected.
+    /// Waits for a PDU without a request. Any error but a time-out drops the agent.
     fn unsolicited(&mut self, timeout: Option<Duration>) -> Result {
         if self.state == State::Dropped {
             return Err(Error::Dropped);
@@ -164,8 +186,8 @@ impl<C: Channel> Collector<C> {
         self.channel.close();
     }
 
-    /// Sends a request and takes the answer. `accept` gives `None` for a PDU of the wrong type; ERROR
-    /// PDUs come to it only with code 0.
+    /// Sends a request and decodes the answer. `accept` returns `None` for a PDU of the wrong type. It gets ERROR PDUs
+    /// only with code 0.
     pub(super) fn request<'a, T>(
         &'a mut self,
         request: PduType,
@@ -204,7 +226,7 @@ impl<C: Channel> Collector<C> {
         outcome
     }
 
-    /// Sends a PDU that has no answer; false when the agent is not ready and got nothing.
+    /// Sends a PDU that has no answer; false when the agent is not ready and nothing was sent.
     pub(super) fn notify(&mut self, encode: impl FnOnce(&mut Vec<u8>, i32) -> pmapi::Result) -> Result<bool> {
         self.settle()?;
         if self.state == State::NotReady {
@@ -220,36 +242,48 @@ impl<C: Channel> Collector<C> {
         encode(&mut self.out, self.client).map_err(Error::Request)
     }
 
-    /// Sends a PDU of the caller's making, which gets the buffer to append to and the number of the
-    /// client.
+    /// Sends any PDU. `encode` gets the buffer to append to, and the number of the client.
+    ///
+    /// # Errors
+    /// [`Error::Request`] with the error of `encode`, and errors of the connection, which do not drop the agent.
     pub fn send_raw(&mut self, encode: impl FnOnce(&mut Vec<u8>, i32) -> pmapi::Result) -> Result {
         self.encode(encode)?;
         self.channel.send(&self.out, self.timeout)
     }
 
-    /// Sends bytes, whatever they are.
+    /// Sends any bytes.
+    ///
+    /// # Errors
+    /// Errors of the connection, which do not drop the agent.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> Result {
         self.channel.send(bytes, self.timeout)
     }
 
-    /// Waits for the next PDU, whatever it is.
+    /// Waits for the next PDU of any type.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] without a PDU in time, [`Error::Decode`] for an invalid one, and errors of the connection.
+    /// They do not drop the agent.
     pub fn receive_raw(&mut self) -> Result<(Header, Pdu<'_>)> {
         let (header, bytes) = self.receive_bytes()?;
         Ok((header, Pdu::decode(header, bytes)?))
     }
 
-    /// Waits for the bytes of the next PDU.
+    /// Waits for the next PDU, and returns its bytes.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] without a PDU in time, and errors of the connection. They do not drop the agent.
     pub fn receive_bytes(&mut self) -> Result<(Header, &[u8])> {
         let header = self.channel.receive(&mut self.reply, self.timeout)?;
         Ok((header, &self.reply))
     }
 
-    /// The channel.
+    /// Returns the channel.
     pub fn channel(&self) -> &C {
         &self.channel
     }
 
-    /// The channel, for whoever wants to break the rules.
+    /// Returns the channel, mutably. Bytes that are sent past the collector may break its rules.
     pub fn channel_mut(&mut self) -> &mut C {
         &mut self.channel
     }

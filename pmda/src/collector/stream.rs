@@ -14,16 +14,16 @@ use pcp_pdu::{FrameError, Frames, Header};
 
 use super::{Channel, Error, Result};
 
-/// A pair of file descriptors: what the agent writes, and what the agent reads.
+/// A channel over a pair of file descriptors: one that the agent writes, and one that it reads.
 #[derive(Debug)]
 pub struct Stream {
     ends: Option<Ends>,
     frames: Frames,
-    /// The longest PDU.
+    /// Longest PDU that is accepted, in bytes.
     limit: u32,
 }
 
-/// How much is read after the time is over: what a pipe holds may have arrived before.
+/// Bytes that are read after the time is over: the content of a pipe may have arrived before.
 const ARREARS: usize = 64 << 10;
 
 #[derive(Debug)]
@@ -33,7 +33,10 @@ struct Ends {
 }
 
 impl Stream {
-    /// Over two descriptors, which become non-blocking.
+    /// A channel over two descriptors, which become non-blocking.
+    ///
+    /// # Errors
+    /// The error of fcntl(2).
     pub fn new(from_agent: OwnedFd, to_agent: OwnedFd) -> io::Result<Stream> {
         for fd in [&from_agent, &to_agent] {
             let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
@@ -43,17 +46,17 @@ impl Stream {
         Ok(Stream { ends: Some(ends), frames: Frames::new(), limit: u32::MAX })
     }
 
-    /// Takes no PDU that is longer, which otherwise may have two gigabytes.
+    /// Sets the longest PDU that is accepted, in bytes. By default it may have 2 GiB.
     pub fn set_limit(&mut self, bytes: u32) {
         self.limit = bytes;
     }
 
-    /// What has arrived of a PDU that is not whole yet.
+    /// Returns the bytes of an incomplete PDU that have arrived.
     pub fn unread(&self) -> &[u8] {
         self.frames.unread()
     }
 
-    /// Drops bytes that have arrived, to go on after what is no PDU.
+    /// Drops this many bytes that have arrived, to continue after bytes that are not a PDU.
     pub fn discard(&mut self, bytes: usize) {
         self.frames.discard(bytes);
     }
@@ -112,7 +115,7 @@ impl Channel for Stream {
             if let Some(header) = Header::parse(self.frames.unread())?.filter(|header| header.len > self.limit) {
                 return Err(FrameError::TooLong(header.len.cast_signed()).into());
             }
-            // An agent that never stops sending would be listened to for ever.
+            // Otherwise an agent that never stops sending would be read for ever.
             if late >= ARREARS {
                 return Err(Error::TimedOut(deadline.timeout));
             }
@@ -148,7 +151,7 @@ fn is_closed(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
 
-/// The end of a whole exchange, however many reads it takes.
+/// The end of a whole exchange, which may need several reads.
 struct Deadline {
     end: Option<Instant>,
     timeout: Duration,
@@ -156,12 +159,12 @@ struct Deadline {
 
 impl Deadline {
     fn after(timeout: Option<Duration>) -> Deadline {
-        // A time that the clock cannot express is for ever.
+        // A time beyond the range of the clock is for ever.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         Deadline { end, timeout: timeout.unwrap_or(Duration::MAX) }
     }
 
-    /// Waits until the descriptor is ready or has been closed by its peer.
+    /// Waits until the descriptor is ready or its peer has closed it.
     fn wait(&self, fd: BorrowedFd<'_>, events: PollFlags) -> Result {
         loop {
             match poll(&mut [PollFd::new(fd, events)], self.left()) {
@@ -177,7 +180,7 @@ impl Deadline {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Rounded up to milliseconds: rounding down would poll without waiting at the end.
+    /// Returns the time left, rounded up to milliseconds: rounding down would poll without waiting at the end.
     fn left(&self) -> PollTimeout {
         let Some(end) = self.end else { return PollTimeout::NONE };
         let left = end.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);

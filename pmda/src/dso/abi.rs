@@ -1,5 +1,5 @@
-//! The structures that pmcd, dbpmda and local contexts share with an agent's shared object, as C lays
-//! them out on 64-bit machines (pmda.h and pmapi.h of PCP).
+//! The structures of pmda.h and pmapi.h that pmcd, dbpmda and local contexts share with an agent's shared object, in
+//! C's layout for 64-bit machines.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::{offset_of, size_of};
@@ -18,14 +18,14 @@ pub(crate) type Attribute = unsafe extern "C" fn(c_int, c_int, *const c_char, c_
 pub(crate) type Label = unsafe extern "C" fn(c_int, c_int, *mut *mut CLabelSet, *mut Ext) -> c_int;
 pub(crate) type EndContext = unsafe extern "C" fn(c_int);
 
-/// The interface version of this framework's shared objects (`PMDA_INTERFACE_7`).
+/// Interface version of this framework's shared objects (`PMDA_INTERFACE_7`).
 pub(crate) const INTERFACE: u8 = 7;
-/// `PMAPI_VERSION_2`: every PCP takes it.
+/// `PMAPI_VERSION_2`, which every PCP accepts.
 pub(crate) const PMAPI: u8 = 2;
-/// What the host puts in the place of the interface version before it calls the entry point.
+/// Interface version that the host sets before it calls the entry point.
 pub(crate) const CHALLENGE: u8 = 0xff;
 
-/// `pmdaInterface`: what a shared object's entry point fills in.
+/// `pmdaInterface`: the structure that the entry point of a shared object fills in.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Interface {
@@ -51,8 +51,8 @@ pub struct Interface {
     pub(crate) label: Option<Label>,
 }
 
-/// `pmdaExt`: pmcd writes the client's number into it and takes the function for its end out of it;
-/// everything else is libpcp_pmda's own.
+/// `pmdaExt`. pmcd writes the client's number into it, and reads the function for the end of a client. All other fields
+/// belong to `libpcp_pmda`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Ext {
@@ -87,7 +87,7 @@ pub(crate) struct Ext {
     pub(crate) label: *mut c_void,
 }
 
-/// What `pmdaInterfaceMoved` writes to: the place where the interface is now.
+/// The structure that `pmdaInterfaceMoved` updates, with the current address of the interface.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Private {
@@ -96,7 +96,7 @@ pub(crate) struct Private {
 }
 
 impl Interface {
-    /// As the host passes it to the entry point: both versions are to be replaced.
+    /// Creates the interface that the host passes to the entry point, which must replace both versions.
     pub(super) fn challenge(domain: c_int) -> Interface {
         Interface {
             domain,
@@ -221,7 +221,7 @@ pub(crate) struct CValue {
     pub(crate) value: CWord,
 }
 
-/// The value itself, or where it is.
+/// A value, or the address of its block.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union CWord {
@@ -237,7 +237,7 @@ pub(crate) struct CLabelSet {
     pub(crate) count: c_int,
     pub(crate) json: *mut c_char,
     pub(crate) json_len: u16,
-    /// The highest bit tells that there are compound names.
+    /// The highest bit is set when there are compound names.
     pub(crate) compound: u16,
     pub(crate) labels: *mut CLabel,
     pub(crate) hash: *mut c_void,

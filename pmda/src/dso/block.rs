@@ -1,17 +1,17 @@
-//! Value blocks between the order of the wire and that of the machine.
+//! Conversion of value blocks between network byte order and that of the host.
 
 use pmapi::{Error, Result, Type};
 
-/// In which order the numbers of a payload are.
+/// Byte order of the numbers in a payload before the conversion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
-    /// Big-endian, and to become the machine's.
+    /// Network byte order, to be converted to that of the host.
     Wire,
-    /// The machine's, and to become big-endian.
+    /// Byte order of the host, to be converted to network byte order.
     Host,
 }
 
-/// Turns the payload of a value block around. `PM_ERR_CONV` when it is not what its type says.
+/// Converts the byte order of a value block's payload. `PM_ERR_CONV` when the payload does not match its type.
 pub(crate) fn turn(ty: Type, payload: &mut [u8], order: Order) -> Result {
     let mut turn = Turn { rest: payload, order };
     let done = match ty {
@@ -37,7 +37,7 @@ impl<'a> Turn<'a> {
         Some(front)
     }
 
-    /// Turns a number, and tells it.
+    /// Converts a number, and returns it.
     fn u32(&mut self) -> Option<u32> {
         let order = self.order;
         let bytes: &mut [u8; 4] = self.take(4)?.try_into().ok()?;
@@ -54,12 +54,12 @@ impl<'a> Turn<'a> {
 
     fn u64(&mut self) -> Option<()> {
         let bytes: &mut [u8; 8] = self.take(8)?.try_into().ok()?;
-        // There and back is the same.
+        // Both directions swap the same bytes.
         *bytes = u64::from_be_bytes(*bytes).to_ne_bytes();
         Some(())
     }
 
-    /// Event records: see [`pcp_pdu::event`].
+    /// Converts event records; see [`pcp_pdu::event`].
     fn records(&mut self, high: bool) -> Option<()> {
         const MISSED: u32 = 1 << 31;
         let count = self.u32()?;

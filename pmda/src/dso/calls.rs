@@ -1,4 +1,4 @@
-//! The functions of an interface.
+//! The functions that an interface points to.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::slice;
@@ -18,7 +18,7 @@ use super::host::call;
 use super::{reply, values};
 use crate::agent::Agent;
 
-/// Fills in everything that makes an interface one of an agent.
+/// Fills in an interface.
 pub(super) fn fill<A: Agent>(interface: &mut Interface, ext: *mut Ext) {
     interface.interface = abi::INTERFACE;
     interface.pmapi = abi::PMAPI;
@@ -37,7 +37,7 @@ pub(super) fn fill<A: Agent>(interface: &mut Interface, ext: *mut Ext) {
     interface.label = Some(label::<A>);
 }
 
-/// A string, if there is one.
+/// Returns a string; `None` for null.
 unsafe fn text_of<'a>(at: *const c_char) -> Option<&'a [u8]> {
     // SAFETY: as the caller says, it is a string or null.
     (!at.is_null()).then(|| unsafe { CStr::from_ptr(at) }.to_bytes())

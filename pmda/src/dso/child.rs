@@ -1,4 +1,4 @@
-//! What a child process does between fork(2) and exec(2).
+//! The code of a child process between fork(2) and exec(2).
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -8,23 +8,23 @@ use nix::libc;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 
-/// Descriptors that are closed one by one where the kernel has no close_range(2), before Linux 5.11.
+/// Most descriptors that are closed one by one, on kernels before Linux 5.11, which lack `close_range(2)`.
 const MOST: libc::rlim_t = 65_536;
 
-/// Leaves a process its standard input, output and error and no other descriptor. A host of shared objects such as pmcd
+/// Closes all descriptors in a process but its standard input, output and error. A host of shared objects such as pmcd
 /// has descriptors that are not close-on-exec: listening sockets, its clients, the pipes of other agents.
 pub(crate) fn close_others(command: &mut Command) {
     // SAFETY: the child of a process that may have several threads calls nothing here but system calls.
     unsafe { command.pre_exec(keep_only_standard) };
 }
 
-/// Has a process killed when the thread that has started it ends.
+/// Kills a process when the thread that has started it ends.
 pub(crate) fn end_with_parent(command: &mut Command) {
     // SAFETY: as above.
     unsafe { command.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)) };
 }
 
-/// Closes all other descriptors at exec: until then std still needs one to report an error.
+/// Marks all other descriptors close-on-exec: until then the standard library needs one to report an error.
 fn keep_only_standard() -> io::Result<()> {
     // SAFETY: changes flags of descriptors, in a process that is about to be another program.
     unsafe {

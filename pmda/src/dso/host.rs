@@ -1,5 +1,5 @@
-//! The agent behind an interface: each function makes the PDU that pmcd would have sent to a daemon,
-//! and gives the engine's answer in C's structures.
+//! The agent behind an interface. Each function makes the PDU that pmcd would send to a daemon, and returns the
+//! engine's answer in C's structures.
 
 use std::any::TypeId;
 use std::cell::UnsafeCell;
@@ -26,8 +26,8 @@ use crate::engine::{Engine, Reply};
 use crate::options;
 use crate::schema::Identity;
 
-/// An agent with what the host of the shared object sees of it. The host has its address as that of
-/// its first field, and reads that until the process is gone: only the state ends.
+/// An agent, with the structures that the host of the shared object reads. The host has the address of the first field
+/// until the process ends; therefore only the state is dropped.
 #[repr(C)]
 struct Host<A> {
     ext: UnsafeCell<Ext>,
@@ -40,15 +40,15 @@ pub(super) struct State<A> {
     request: Vec<u8>,
     reply: Vec<u8>,
     skeleton: Skeleton,
-    /// Of the last store.
+    /// Values of the last store.
     pub(super) values: ResultWriter,
-    /// The last help text, which stays ours.
+    /// The last help text, which the shared object owns.
     text: Vec<u8>,
-    /// The client that has ended last, until one of its number asks again.
+    /// The client that disconnected last, until a client with its number sends a request.
     ended: Option<c_int>,
 }
 
-/// A host that has been made, for those calls that do not tell which one they are for.
+/// An agent that has been created, for calls that do not say which one they mean.
 struct Made {
     ext: *mut Ext,
     of: TypeId,
@@ -63,18 +63,18 @@ unsafe impl Send for Made {}
 
 static HOSTS: Mutex<Vec<Made>> = Mutex::new(Vec::new());
 
-/// The process whose end is that of the agents: not one that it has forked.
+/// The process whose end is that of the agents, but not the processes that it forks.
 static PROCESS: OnceLock<u32> = OnceLock::new();
 
 fn hosts() -> MutexGuard<'static, Vec<Made>> {
     HOSTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the entry point of a shared object does: see [`dso!`](crate::dso!).
+/// Runs the entry point of a shared object; see [`dso!`](crate::dso!).
 ///
 /// # Safety
-/// `interface` is a `pmdaInterface` of pmcd, dbpmda or a local context, with the domain filled in, and
-/// the functions that it gets are called as pmcd calls them.
+/// `interface` is a `pmdaInterface` of pmcd, dbpmda or a local context, with the domain filled in. The functions that
+/// it gets are called as pmcd calls them.
 pub unsafe fn init<A: Agent>(interface: *mut Interface) {
     if interface.is_null() {
         return;
@@ -101,8 +101,8 @@ pub unsafe fn init<A: Agent>(interface: *mut Interface) {
     unsafe { (*interface).status = status.unwrap_or(Error::GENERIC.code()) }
 }
 
-/// Ends all agents with the process: so agents can save what they have, and memory checkers that see a
-/// host's other leaks find none of ours. Whoever asks after that gets an error.
+/// Drops all agents at the end of the process, so that they can save their state, and memory checkers find no leaks of
+/// them. Later calls get an error.
 extern "C" fn end_all() {
     if PROCESS.get() != Some(&std::process::id()) {
         return;
@@ -116,13 +116,13 @@ extern "C" fn end_all() {
     _ = catch_unwind(crate::log::finish);
 }
 
-/// The name of the process, as PCP's log lines have it.
+/// Returns the name of the process, for log lines.
 fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     path.file_name().map_or_else(|| "pmda".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The file that a function is in.
+/// Returns the file that contains a function.
 fn file_of(function: *const c_void) -> Option<PathBuf> {
     let mut info =
         libc::Dl_info { dli_fname: null_mut(), dli_fbase: null_mut(), dli_sname: null_mut(), dli_saddr: null_mut() };
@@ -133,8 +133,8 @@ fn file_of(function: *const c_void) -> Option<PathBuf> {
     }
 }
 
-/// Keeps the code in memory when the file is closed: threads of the agent may run on, and threads of
-/// the host may still have something of ours to end.
+/// Keeps the code in memory after the file is closed. Threads of the agent may still run, and threads of the host may
+/// have thread-locals to destroy.
 fn stay_loaded(function: *const c_void) {
     let Some(path) = file_of(function) else { return };
     let Ok(path) = CString::new(path.into_os_string().into_encoded_bytes()) else { return };
@@ -142,8 +142,8 @@ fn stay_loaded(function: *const c_void) {
     unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
 }
 
-/// The name of an agent whose file is `pmda_NAME.so`, unless the file has an entry point of that name: then
-/// it has its own name, and agents in it may have others.
+/// Returns the name of an agent whose file is `pmda_NAME.so`. A file with an entry point of that name has its own name,
+/// and agents in it may have others: `None`.
 fn name_of(file: &Path) -> Option<String> {
     let name = file.file_stem()?.to_str()?.strip_prefix("pmda_")?;
     let path = CString::new(file.as_os_str().as_bytes()).ok()?;
@@ -162,7 +162,7 @@ impl<A: Agent> Host<A> {
         let interface_ref = unsafe { &mut *interface };
         let own = Identity::of::<A>()?;
         let domain = u16::try_from(interface_ref.domain).ok().and_then(Domain::new).unwrap_or(own.domain);
-        // Whoever fills an interface anew has done with the agent that it led to.
+        // Re-initializing an interface ends the agent that it belonged to.
         let again = Self::at(interface, domain);
         if let Some(ext) = again {
             // SAFETY: hosts live for ever.
@@ -187,8 +187,8 @@ impl<A: Agent> Host<A> {
         Ok(())
     }
 
-    /// The host of the same agent that has been made for this interface. Another one may have been there
-    /// before: local contexts move theirs and do not tell.
+    /// Finds the agent that was created for this interface. Another agent may have had this address: local contexts
+    /// move their interfaces without notice.
     fn at(interface: *mut Interface, domain: Domain) -> Option<*mut Ext> {
         let hosts = hosts();
         let mut same = hosts.iter().filter(|made| made.of == TypeId::of::<A>() && made.domain == domain);
@@ -203,7 +203,7 @@ impl<A: Agent> Host<A> {
             state: Mutex::new(None),
         }));
         let ext = host.cast::<Ext>();
-        // SAFETY: nobody else has the host yet.
+        // SAFETY: no other code has the host yet.
         unsafe { (*ext).private = (*host).private.get() };
         let of = TypeId::of::<A>();
         hosts().push(Made { ext, of, domain, interface: Self::interface, close: Self::close, end: Self::end });
@@ -215,7 +215,7 @@ impl<A: Agent> Host<A> {
         unsafe { (*(*ext.cast::<Self>()).private.get()).interface }
     }
 
-    /// Drops the agent, unless a request is under way: then the process ends within it.
+    /// Drops the agent, unless a request is running: the process then ends within that request.
     unsafe fn end(ext: *mut Ext) {
         // SAFETY: hosts live for ever.
         let state = match unsafe { &(*ext.cast::<Self>()).state }.try_lock() {
@@ -230,7 +230,7 @@ impl<A: Agent> Host<A> {
         // SAFETY: hosts live for ever.
         let _ = unsafe {
             locked::<A, ()>(ext, |state, _| match state.ended.replace(client) {
-                // Told by way of another host of the same agent.
+                // Another agent of this type has reported the end already.
                 Some(before) if before == client => Ok(()),
                 _ => state.ask(|out| encode_error(out, client, Err(Error::NOTCONN)), |_, _| Ok(())),
             })
@@ -238,7 +238,7 @@ impl<A: Agent> Host<A> {
     }
 }
 
-/// Runs a request. Nothing of it gets out but its result: not a panic either.
+/// Runs a request. Only its result leaves this function, never a panic.
 pub(super) unsafe fn call<A: Agent, T>(ext: *mut Ext, f: impl FnOnce(&mut State<A>, i32) -> Result<T>) -> Result<T> {
     // SAFETY: as the caller says.
     unsafe {
@@ -265,7 +265,7 @@ unsafe fn locked<A: Agent, T>(ext: *mut Ext, f: impl FnOnce(&mut State<A>, i32) 
 }
 
 impl<A: Agent> State<A> {
-    /// Makes a PDU and takes the answer: `None` when there is none.
+    /// Makes a PDU, lets the engine answer it, and decodes the answer; `None` for no answer.
     pub(super) fn ask<T>(
         &mut self,
         encode: impl FnOnce(&mut Vec<u8>) -> Result,
@@ -290,7 +290,7 @@ impl<A: Agent> State<A> {
     }
 }
 
-/// A PDU that is an answer, an error as such.
+/// Decodes an answer. An ERROR PDU becomes an error.
 fn answer(bytes: &[u8]) -> Result<Pdu<'_>> {
     let header = Header::parse(bytes)?.ok_or(Error::IPC)?;
     let pdu = Pdu::decode(header, bytes).map_err(|_| Error::IPC)?;
@@ -300,7 +300,7 @@ fn answer(bytes: &[u8]) -> Result<Pdu<'_>> {
     Ok(pdu)
 }
 
-/// What outlives an answer.
+/// The memory that outlives an answer.
 pub(super) struct Kept<'a> {
     pub(super) skeleton: &'a mut Skeleton,
     pub(super) text: &'a mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Memory of libc's allocator: pmcd frees what a shared object gives it, and the other way round.
+//! Memory of libc's allocator. pmcd frees what a shared object returns, and the other way round.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -8,10 +8,10 @@ use pmapi::{Error, Result};
 
 use super::abi::{CInstances, CLabel, CLabelSet};
 
-/// Types of which zero bytes are a value.
+/// Types for which zero bytes are a valid value.
 ///
 /// # Safety
-/// Every bit pattern of zeros is valid, there is nothing to drop, and the alignment is at most that of
+/// The pattern of all zeros must be valid. There must be nothing to drop, and the alignment must be at most that of
 /// malloc.
 pub(super) unsafe trait Plain {}
 
@@ -37,7 +37,7 @@ pub(super) struct Heap<T: Plain> {
 }
 
 impl<T: Plain> Heap<T> {
-    /// An array of zeros. `-ENOMEM` when there is no memory.
+    /// Allocates an array of zeros. `-ENOMEM` without memory.
     pub(super) fn zeroed(len: usize) -> Result<Self> {
         // SAFETY: calloc takes any sizes. An array of none still has its address.
         let at = unsafe { libc::calloc(len.max(1), size_of::<T>()) };
@@ -50,7 +50,7 @@ impl<T: Plain> Heap<T> {
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.len) }
     }
 
-    /// Leaves the array to whoever frees it.
+    /// Passes the array to its receiver, which must free it.
     pub(super) fn release(self) -> *mut T {
         let at = self.at.as_ptr();
         std::mem::forget(self);
@@ -68,13 +68,13 @@ impl<T: Plain> Drop for Heap<T> {
 /// Frees memory of libc's allocator.
 ///
 /// # Safety
-/// `at` is from it, not freed yet, or null.
+/// `at` is null, or comes from this allocator and has not been freed.
 pub(crate) unsafe fn free<T>(at: *mut T) {
     // SAFETY: as the caller says.
     unsafe { libc::free(at.cast::<c_void>()) }
 }
 
-/// A string with its NUL; what follows a NUL within is lost.
+/// Copies a string and adds a NUL. Bytes after an inner NUL are lost.
 pub(super) fn string(text: &[u8]) -> Result<*mut c_char> {
     let text = text.split(|&b| b == 0).next().unwrap_or_default();
     let mut copy = Heap::<u8>::zeroed(text.len() + 1)?;
@@ -82,7 +82,7 @@ pub(super) fn string(text: &[u8]) -> Result<*mut c_char> {
     Ok(copy.release().cast())
 }
 
-/// Strings behind the pointers to them, in one piece.
+/// Copies strings into one allocation, behind an array of pointers to them.
 pub(super) fn strings(list: &[&[u8]]) -> Result<*mut *mut c_char> {
     let head = list.len() * size_of::<*mut c_char>();
     let len = list.iter().map(|text| text.len() + 1).sum::<usize>();

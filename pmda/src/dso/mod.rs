@@ -1,8 +1,8 @@
 //! An agent as a shared object that pmcd, dbpmda or a local context (`pminfo -L`) loads.
 //!
-//! The one place with unsafe code. The interface is C's, version 7: pmcd calls functions and gets
-//! structures that it frees. Here each function is a PDU to the [`Engine`](crate::Engine), so that an
-//! agent behaves alike in every host.
+//! This module has all unsafe code of the crate. The interface is C's, version 7: pmcd calls functions, and gets
+//! structures that it frees. Each function becomes a PDU for the [`Engine`](crate::Engine), so that an agent behaves
+//! alike in every host.
 //!
 //! ```
 //! # use pmda::prelude::*;
@@ -32,23 +32,23 @@ pub use abi::Interface;
 pub use host::init;
 pub use shared::{LoadError, SharedObject};
 
-/// Exports the entry point of an agent's shared object: the name that pmcd.conf has for it, by custom
+/// Exports the entry point of an agent's shared object. Its arguments are the name that pmcd.conf has for it, by custom
 /// `NAME_init`, and the type of the agent.
 ///
-/// The library needs `crate-type = ["rlib", "cdylib"]`, and a profile without `panic = "abort"`: this does not
-/// compile with it.
+/// The library needs `crate-type = ["rlib", "cdylib"]`, and a profile without `panic = "abort"`, with which this macro
+/// does not compile.
 #[macro_export]
 macro_rules! dso {
     ($init:ident, $agent:ty) => {
         const _: () = ::core::assert!(
             ::core::cfg!(panic = "unwind"),
-            "with panic = \"abort\" a panic of the agent would be the end of pmcd, which loads it"
+            "panic = \"abort\" is not allowed: a panic of the agent would end pmcd, which loads it"
         );
 
         /// The entry point of the agent's shared object.
         ///
         /// # Safety
-        /// `interface` is what pmcd, dbpmda or a local context passes.
+        /// `interface` must be the pointer that pmcd, dbpmda or a local context passes.
         #[allow(unsafe_code)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $init(interface: *mut $crate::dso::Interface) {

@@ -1,4 +1,4 @@
-//! Answers, as C wants them: everything in memory that pmcd frees.
+//! Converts answers to C's structures, in memory that pmcd frees.
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
@@ -14,7 +14,7 @@ use super::memory::{Heap, string, strings};
 const NULL: u32 = u32::MAX;
 const COMPOUND: u8 = 1 << 6;
 
-/// `pmInResult`. As in C one instance has a number or a name, whichever was not asked with.
+/// Creates `pmInResult`. As in C, a single instance has either a number or a name: the one that was not in the request.
 pub(super) fn instances(indom: InDom, pdu: &InstancePdu<'_>) -> Result<*mut CInstances> {
     let count = pdu.len();
     let mut made = Heap::<CInstances>::zeroed(1)?;
@@ -38,7 +38,8 @@ pub(super) fn instances(indom: InDom, pdu: &InstancePdu<'_>) -> Result<*mut CIns
     Ok(made.release())
 }
 
-/// Names in one piece, null when there is none, which hosts do not free; with the statuses if `status` is wanted.
+/// Creates an array of names in one allocation, with their statuses if `status` is given. Without names it is null,
+/// because hosts would not free it.
 pub(super) fn names(pdu: &Names<'_>, status: Option<&mut *mut c_int>) -> Result<*mut *mut c_char> {
     if pdu.is_empty() {
         return Ok(null_mut());
@@ -54,7 +55,7 @@ pub(super) fn names(pdu: &Names<'_>, status: Option<&mut *mut c_int>) -> Result<
     Ok(names)
 }
 
-/// Label sets, each with its JSON text and its index; null when there is none.
+/// Creates an array of label sets, each with its JSON text and its index. Without sets it is null.
 pub(super) fn labels(pdu: &LabelPdu<'_>) -> Result<*mut CLabelSet> {
     if pdu.is_empty() {
         return Ok(null_mut());
@@ -68,7 +69,7 @@ pub(super) fn labels(pdu: &LabelPdu<'_>) -> Result<*mut CLabelSet> {
         }
         made.json = string(set.json)?;
         made.json_len = set.json.len() as u16;
-        // Hosts free no index of no labels.
+        // Hosts do not free the index of an empty set.
         if set.is_empty() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The other side: loads the shared object of an agent, C's or ours, as pmcd does.
+//! The host's side: loads the shared object of an agent, in C or of this framework, as pmcd does.
 
 use std::collections::VecDeque;
 use std::error::Error as _;
@@ -27,10 +27,10 @@ use super::memory::free;
 use super::values::{self, Skeleton};
 use crate::collector::{self, Channel, Collector};
 
-/// The shared object of an agent in this process: the way of a [`Collector`]
-/// to it. Each PDU becomes a call, and what comes back a PDU.
+/// The shared object of an agent in this process: a channel for a [`Collector`]. Each PDU becomes a call, and its
+/// results become a PDU.
 ///
-/// An agent in C can do to this process whatever it likes, which is why pmcd prefers daemons.
+/// An agent in C can corrupt this process, which is why pmcd prefers daemons.
 #[derive(Debug)]
 pub struct SharedObject {
     interface: Box<Interface>,
@@ -38,50 +38,50 @@ pub struct SharedObject {
     skeleton: Skeleton,
     values: ResultWriter,
     profile: Profile,
-    /// The client that the agent knows of last.
+    /// The client of the last request.
     client: i32,
     open: bool,
     /// Unloaded after everything that points into it.
     _library: Library,
 }
 
-/// Why a shared object is no agent.
+/// The reason why a shared object cannot be used as an agent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// It cannot be loaded.
+    /// The file cannot be loaded.
     #[error("{}: {reason}", path.display())]
     Load {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the dynamic linker says.
+        /// The error of the dynamic linker.
         reason: String,
     },
-    /// It has no such entry point.
+    /// The file lacks the entry point.
     #[error("{}: there is no function {init}", path.display())]
     Entry {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The function.
+        /// Name of the function.
         init: String,
     },
     /// The entry point has failed.
     #[error("{init}: {error}")]
     Init {
-        /// The function.
+        /// Name of the function.
         init: String,
-        /// What it says.
+        /// The status that it has set.
         error: Error,
     },
-    /// It has an interface of another version than 2 to 7.
+    /// The interface has a version other than 2 to 7.
     #[error("unsupported PMDA interface version {0}")]
     Interface(u8),
-    /// It is made for another PCP.
+    /// The agent is built for another version of PCP.
     #[error("unsupported PMAPI version {0}")]
     Pmapi(u8),
 }
 
-/// The profile that the agent has: it keeps the pointer.
+/// The profile that the agent has. Agents keep the pointer to it.
 #[derive(Debug)]
 struct Profile {
     head: Box<CProfile>,
@@ -91,12 +91,16 @@ struct Profile {
 
 impl SharedObject {
     /// Loads a file and calls its entry point.
+    ///
+    /// # Errors
+    /// [`LoadError::Load`] when the file cannot be loaded, [`LoadError::Entry`] without the function `init`,
+    /// [`LoadError::Init`] when it fails, [`LoadError::Interface`] or [`LoadError::Pmapi`] for an unsupported version.
     pub fn open(path: &Path, init: &str, domain: i32) -> std::result::Result<SharedObject, LoadError> {
         let load = |e: libloading::Error| {
             let reason = e.source().map_or_else(|| e.to_string(), |said| said.to_string());
             LoadError::Load { path: path.into(), reason }
         };
-        // SAFETY: an agent's shared object is made to be loaded by whoever wants its metrics.
+        // SAFETY: an agent's shared object is built to be loaded by any host that wants its metrics.
         let library = unsafe { Library::new(path) }.map_err(load)?;
         let mut interface = Box::new(Interface::challenge(domain));
         let missing = || LoadError::Entry { path: path.into(), init: init.to_owned() };
@@ -112,7 +116,7 @@ impl SharedObject {
         if !(2..=abi::INTERFACE).contains(&interface.interface) {
             return Err(LoadError::Interface(interface.interface));
         }
-        // PCP 6 has results of version 3, PCP 7 of version 4: to agents they are laid out alike.
+        // PCP 6 has results of version 3, PCP 7 of version 4. Their layout is the same for agents.
         if !(abi::PMAPI..=4).contains(&interface.pmapi) {
             return Err(LoadError::Pmapi(interface.pmapi));
         }
@@ -129,30 +133,36 @@ impl SharedObject {
         })
     }
 
-    /// The same, with the collector that asks it.
+    /// Loads a file with [`SharedObject::open`], and returns a collector for it.
+    ///
+    /// # Errors
+    /// The errors of [`SharedObject::open`].
     pub fn collector(path: &Path, init: &str, domain: Domain) -> std::result::Result<Collector<Self>, LoadError> {
         let object = Self::open(path, init, domain.get().into())?;
         let flags = object.flags();
         Ok(Collector::with_flags(object, flags))
     }
 
-    /// The version of the interface that the agent has: 4 and later know dynamic names, 6 and later
-    /// attributes, 7 labels.
+    /// Returns the version of the agent's interface: dynamic names need 4, attributes 6, labels 7.
     pub fn interface(&self) -> u8 {
         self.interface.interface
     }
 
-    /// The version of the PMAPI that the agent is made for.
+    /// Returns the version of the PMAPI that the agent is built for.
     pub fn pmapi(&self) -> u8 {
         self.interface.pmapi
     }
 
-    /// What the agent wants to know.
+    /// Returns the flags with which the agent asks for client attributes.
     pub fn flags(&self) -> Flags {
         Flags(self.interface.flags)
     }
 
-    /// Tells the agent an attribute of a client, and gives its answer, which as a PDU it would not have.
+    /// Sends the agent an attribute of a client, and returns its answer, which a PDU would not have.
+    ///
+    /// # Errors
+    /// `PM_ERR_NYI` for an interface before version 6, `PM_ERR_CONV` for a value with a NUL, `PM_ERR_TOOBIG` for one
+    /// that is too long, or the error of the agent.
     pub fn attribute(&mut self, client: i32, attr: Attr<'_>) -> Result {
         let function = self.interface.attribute.filter(|_| self.interface() >= 6).ok_or(Error::NYI)?;
         let value = CString::new(attr.value).map_err(|_| Error::CONV)?;
@@ -161,7 +171,7 @@ impl SharedObject {
         check(unsafe { function(client, attr.attribute.0, value.as_ptr(), len, self.interface.ext) }).map(drop)
     }
 
-    /// Makes a call of a PDU. False when there is no answer to it.
+    /// Makes the call of a PDU; false when it has no answer.
     fn call(&mut self, pdu: Pdu<'_>, out: &mut Vec<u8>) -> Result<bool> {
         match pdu {
             Pdu::Fetch(fetch) => self.fetch(fetch, out)?,
@@ -193,7 +203,7 @@ impl SharedObject {
         Ok(true)
     }
 
-    /// Writes the client's number to where the agent looks for it.
+    /// Sets the client's number in the agent's `pmdaExt`.
     fn as_client(&mut self, client: i32) {
         self.client = client;
         if self.interface() >= 5 && !self.interface.ext.is_null() {
@@ -206,7 +216,7 @@ impl SharedObject {
         if self.interface() < 5 || self.interface.ext.is_null() {
             return;
         }
-        // SAFETY: agents of this version have the field, and the function if it is there.
+        // SAFETY: agents of this version have the field, and a function in it is valid.
         unsafe {
             if let Some(function) = (*self.interface.ext).end_context {
                 function(client);
@@ -406,7 +416,7 @@ unsafe fn index(set: &CLabelSet) -> Vec<RawLabel> {
     labels.iter().map(of).collect()
 }
 
-/// Appends names, and frees them.
+/// Encodes names, and frees them.
 unsafe fn pieces(
     out: &mut Vec<u8>,
     with_status: bool,
@@ -443,7 +453,7 @@ impl Channel for SharedObject {
             match self.call(Pdu::decode(header, pdu)?, &mut out) {
                 Ok(false) => continue,
                 Ok(true) => {}
-                // There is no PDU to tell it with.
+                // These PDUs have no answer that could carry the error.
                 Err(e) if matches!(header.pdu, PduType::PROFILE | PduType::ATTR | PduType::ERROR) => {
                     return Err(collector::Error::Agent(e));
                 }
@@ -458,7 +468,7 @@ impl Channel for SharedObject {
     }
 
     fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> collector::Result<Header> {
-        // The call has ended by now.
+        // `send` has made the call: an answer that is not here now never comes.
         let none = collector::Error::TimedOut(timeout.unwrap_or(Duration::MAX));
         *pdu = self.replies.pop_front().ok_or(none)?;
         Header::parse(pdu)?.ok_or(collector::Error::Closed)

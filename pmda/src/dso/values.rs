@@ -1,4 +1,4 @@
-//! Results: values as PDUs have them, and as C has them.
+//! Conversion of results between PDUs and C's structures.
 
 use std::ffi::c_int;
 use std::ptr::addr_of_mut;
@@ -12,18 +12,18 @@ use super::abi::{CResult, CValue, CValueSet, CWord};
 use super::block::{Order, turn};
 use super::memory::{Heap, free};
 
-/// What `PM_ID_NULL` and `PM_IN_NULL` are.
+/// Wire encoding of `PM_ID_NULL` and `PM_IN_NULL`.
 const NULL: u32 = u32::MAX;
 
-/// The skeleton of a result, which stays the shared object's: an array that is used again. Value sets
-/// and value blocks belong to whoever gets the result.
+/// The skeleton of a result: an array that stays with the shared object and is reused. The receiver of the result owns
+/// the value sets and value blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Skeleton {
     words: Vec<u64>,
 }
 
 impl Skeleton {
-    /// Makes C's result of a PDU.
+    /// Converts a PDU to C's result.
     pub(crate) fn fill(&mut self, pdu: &ResultPdu<'_>) -> Result<*mut CResult> {
         let head = size_of::<CResult>() / size_of::<u64>();
         self.words.clear();
@@ -72,7 +72,7 @@ fn value_set(set: &ValueSet<'_>) -> Result<*mut CValueSet> {
             values.add(i).write(CValue { inst: inst.map_or(NULL, Inst::word), value });
             (*made).count += 1;
         }
-        // pmcd does not free static blocks, and ours are not static.
+        // pmcd does not free static blocks, but these are allocated.
         if (*made).format == Format::Static.code() as c_int {
             (*made).format = Format::Dynamic.code() as c_int;
         }
@@ -89,10 +89,11 @@ fn block(ty: u8, payload: &[u8]) -> Result<*mut u32> {
     Ok(block.release().cast())
 }
 
-/// Writes C's result into a PDU.
+/// Converts C's result to a PDU.
 ///
 /// # Safety
-/// `result` is null or a whole result: every set it counts, every value that they count, every block.
+/// `result` is null, or a complete result: with all value sets that it counts, all values that they count, and all
+/// their blocks.
 pub(crate) unsafe fn read(result: *const CResult, out: &mut ResultWriter) -> Result<Changes> {
     out.begin();
     if result.is_null() {
@@ -101,7 +102,7 @@ pub(crate) unsafe fn read(result: *const CResult, out: &mut ResultWriter) -> Res
     // SAFETY: as the caller says.
     unsafe {
         for &set in sets(result) {
-            // A result can lack a set: pmcd would die of it.
+            // pmcd would crash on a null set.
             if set.is_null() {
                 return Err(Error::IPC);
             }
@@ -138,7 +139,7 @@ unsafe fn push(out: &mut ResultWriter, format: c_int, value: &CValue) -> Result 
 /// Frees the value sets and blocks of a result (`pmdaFreeResultValues`).
 ///
 /// # Safety
-/// They are of libc's allocator and whole; nobody uses them any more.
+/// Sets and blocks must come from libc's allocator, be complete, and not be used afterwards.
 pub(crate) unsafe fn free_values(result: *const CResult) {
     // SAFETY: as the caller says.
     unsafe {

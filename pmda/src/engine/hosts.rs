@@ -1,4 +1,4 @@
-//! What hosts need of an engine besides answers: what happens around requests and between them.
+//! The functions that hosts need besides answers: readiness, panics, and the work after a reply.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,48 +17,48 @@ use crate::client::Client;
 use crate::log::panic_message;
 use crate::poll::Wake;
 
-/// Whether pmcd asks.
+/// Whether pmcd sends requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Readiness {
-    /// It does, and cannot be told anything between requests.
+    /// pmcd sends requests, and the host cannot notify it between them.
     #[default]
     Silent,
-    /// It does.
+    /// pmcd sends requests.
     Ready,
-    /// Not before it is told that the agent is ready.
+    /// pmcd waits until it is notified that the agent is ready.
     NotReady,
 }
 
 impl<A: Agent> Engine<A> {
-    /// The agent.
+    /// Returns the agent.
     pub fn agent(&self) -> &A {
         &self.agent
     }
 
-    /// Who may store what is for administrators.
+    /// Returns the access control of restricted metrics, mutably.
     pub(crate) fn access_mut(&mut self) -> &mut Access {
         &mut self.access
     }
 
-    /// The host can tell pmcd between requests that the agent is ready. `not_ready`: pmcd waits for
-    /// that from the start (`notready` in pmcd.conf).
+    /// Declares that the host can notify pmcd between requests that the agent is ready. With `not_ready`, pmcd waits
+    /// for that from the start (`notready` in pmcd.conf).
     pub(crate) fn can_tell(&mut self, not_ready: bool) {
         self.readiness = if not_ready { Readiness::NotReady } else { Readiness::Ready };
     }
 
-    /// Whether pmcd waits until it is told that the agent is ready.
+    /// Returns whether pmcd waits for the notification that the agent is ready.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.readiness == Readiness::NotReady
     }
 
-    /// Whether pmcd has to be told now that the agent is ready.
+    /// Returns whether pmcd has to be notified now that the agent is ready.
     pub(crate) fn becomes_ready(&mut self) -> bool {
         let ready =
             self.readiness == Readiness::NotReady && self.guard(|engine| engine.agent.is_ready()).unwrap_or(false);
         if ready {
             self.readiness = Readiness::Ready;
-            // pmcd has not told which clients went and came meanwhile: a number that is known may be
-            // another client's.
+            // pmcd did not report which clients came and went meanwhile. A known number may belong to another client
+            // now.
             self.known.clear();
             self.schema.ends.forget(None);
         }
@@ -70,9 +70,9 @@ impl<A: Agent> Engine<A> {
         let _ = self.guard(|engine| engine.agent.wake(wake));
     }
 
-    /// The host has sent the reply that [`Engine::handle`] gave.
+    /// Records that the host has sent the reply of [`Engine::handle`], and calls [`Agent::done`].
     pub fn sent(&mut self) {
-        // What one large answer has needed others do not need.
+        // Most answers do not need the memory of the largest one.
         self.result.give_back(KEPT);
         if self.out.capacity() > KEPT && self.out.len() < self.out.capacity() / 16 {
             self.out.shrink_to(KEPT);
@@ -82,29 +82,30 @@ impl<A: Agent> Engine<A> {
         }
     }
 
-    /// Runs a part of the agent. A panic is `PM_ERR_GENERIC`, whose text says that it has been reported.
+    /// Runs code of the agent. A panic is logged and becomes `PM_ERR_GENERIC`.
     ///
-    /// What the engine holds is rebuilt by the next request. What the agent holds is its own.
+    /// This is unwind-safe for the engine, which rebuilds its state at the next request. The agent is responsible for
+    /// its own state.
     pub(super) fn guard<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> Result<T> {
         catch_unwind(AssertUnwindSafe(|| run(self))).map_err(|panic| reported(&*panic))
     }
 
-    /// What comes before every answer.
+    /// Checks before each answer that the agent is ready.
     pub(super) fn before(&mut self, pdu: &Pdu<'_>, client: Client) -> Result {
         let Some(request) = request(pdu) else { return Ok(()) };
         self.answered = Some((request, client));
         match request {
             _ if self.agent.is_ready() => Ok(()),
-            // pmcd takes note of the other error in no answer about names, and would take the agent's
-            // becoming ready for the answer to its next request.
+            // pmcd ignores `PM_ERR_PMDANOTREADY` in answers about names. It would take the later notification that the
+            // agent is ready for the answer to its next request.
             Request::Names => Err(Error::AGAIN),
             _ => Err(Error::PMDANOTREADY),
         }
     }
 
-    /// An error of the agent as pmcd may see it in answer to a request.
+    /// Converts an error of the agent to one that pmcd accepts in an answer.
     ///
-    /// pmcd takes some for failures of the connection and drops the agent, whoever has failed.
+    /// pmcd takes some errors for failures of the connection, and would drop the agent.
     pub(super) fn presentable(&mut self, e: Error) -> Error {
         match (e, self.readiness) {
             (Error::PMDANOTREADY, Readiness::Ready) => {
@@ -124,7 +125,7 @@ fn reported(panic: &(dyn Any + Send)) -> Error {
     Error::GENERIC
 }
 
-/// What a PDU asks, if it does.
+/// Returns the request that a PDU makes, if it is one.
 fn request(pdu: &Pdu<'_>) -> Option<Request> {
     Some(match pdu {
         Pdu::Fetch(_) => Request::Fetch,
@@ -142,14 +143,14 @@ fn request(pdu: &Pdu<'_>) -> Option<Request> {
     })
 }
 
-/// Memory for answers that stays, in bytes.
+/// Memory for answers that is kept between requests, in bytes.
 const KEPT: usize = 4 << 20;
 
-/// The bits of a label request for the labels of instances, and of an instance domain.
+/// Bits of a label request: labels of instances, and of an instance domain.
 const INSTANCES: i32 = 32;
 const INDOM: i32 = 4;
 
-/// Whether a PDU of this type has to be answered.
+/// Returns whether a PDU of this type must be answered.
 pub(super) fn is_request(pdu: PduType) -> bool {
     const REQUESTS: [PduType; 10] = [
         PduType::RESULT,

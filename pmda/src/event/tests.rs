@@ -16,7 +16,7 @@ fn queue(bytes: usize) -> (Ends, EventQueue) {
     (ends, queue)
 }
 
-/// An event of 16 bytes of parameters.
+/// Adds an event with 16 bytes of parameters.
 fn push(queue: &EventQueue, n: u32) {
     queue.push(at(n), EventFlags::POINT, [(NUMBER, n.into())]).unwrap();
 }
@@ -27,7 +27,7 @@ fn at(n: u32) -> Stamp {
 
 const SIZE: usize = size_of::<Waiting>() + 16;
 
-/// What a client reads: numbers of events, negative for how many were missed.
+/// Reads as a client: returns the numbers of events, and the negated number of missed events.
 fn read(queue: &EventQueue, client: Client) -> Vec<i64> {
     let mut found = Vec::new();
     let number = |record: Record<'_>| match (record.missed, record.params().next()) {
@@ -49,12 +49,12 @@ fn read(queue: &EventQueue, client: Client) -> Vec<i64> {
 fn each_client_reads_each_event_once() {
     let (_ends, queue) = queue(100 * SIZE);
     push(&queue, 1);
-    // Nobody was interested.
+    // No client was reading.
     assert_eq!((read(&queue, A), queue.count(), queue.memory()), (vec![], 1, 0));
     push(&queue, 2);
     push(&queue, 3);
     assert_eq!(read(&queue, A), [2, 3]);
-    // They wait for nobody else.
+    // No other client needs the events.
     assert_eq!(queue.memory(), 0);
     assert!(read(&queue, B).is_empty());
     push(&queue, 4);
@@ -101,7 +101,7 @@ fn who_reads_is_told_of_what_was_lost_elsewhere() {
     let (_ends, queue) = queue(3 * SIZE);
     read(&queue, A);
     queue.lost(at(1), 2);
-    // Nobody else was there.
+    // The other client was not reading yet.
     assert_eq!((read(&queue, A), read(&queue, B)), (vec![-2], vec![]));
     push(&queue, 1);
     queue.lost(at(1), 3);
@@ -110,11 +110,11 @@ fn who_reads_is_told_of_what_was_lost_elsewhere() {
     assert_eq!(read(&queue, A), [1, -7, 2]);
     queue.lost(at(3), 5);
     assert_eq!((read(&queue, A), read(&queue, A)), (vec![-5], vec![]));
-    // With those for which there was no room here.
+    // The missed events include those that were dropped here.
     (3..=6).for_each(|n| push(&queue, n));
     assert_eq!((read(&queue, A), read(&queue, B)), (vec![-1, 4, 5, 6], vec![-15, 4, 5, 6]));
     assert_eq!((queue.count(), queue.bytes(), queue.memory()), (20, 6 * SIZE as u64, 0));
-    // More than a record can tell.
+    // The number exceeds that of a record.
     (7..=8).for_each(|n| queue.lost(at(n), u32::MAX));
     push(&queue, 9);
     assert_eq!((read(&queue, A), read(&queue, A)), (vec![-i64::from(u32::MAX), 9], vec![]));
@@ -159,7 +159,7 @@ fn a_value_that_is_full_leaves_the_rest_for_the_next() {
     let push =
         |n: u32, text: &[u8]| queue.push(at(n), EventFlags::POINT, [(NUMBER, n.into()), (TEXT, Atom::String(text))]);
     (1..=3).for_each(|n| push(n, &half).unwrap());
-    // The largest that a value can hold, and the next.
+    // The largest event that fits into a value, and one byte more.
     let largest = (1 << 24) - 1 - 4 - (4 + 24 + 16 + 8);
     assert_eq!(push(4, &vec![b'x'; largest + 1]), Err(Error::TOOBIG));
     push(5, &vec![b'x'; largest / 4 * 4]).unwrap();
@@ -178,7 +178,7 @@ fn values_are_those_of_the_parameters_metrics() {
     assert_eq!(push(&[(NUMBER, Atom::Event(b""))]), Err(Error::TYPE));
     assert_eq!(queue.push(at(0), EventFlags::MISSED, []), Err(Error::CONV));
     assert_eq!(queue.count(), 0);
-    // What is not declared may still become a metric.
+    // An item that is not declared may become a metric later.
     assert_eq!(push(&[(NUMBER, 1u8.into()), (Item::new(9, 9), 1.5.into()), (NUMBER, 2i64.into())]), Ok(()));
 }
 
@@ -194,7 +194,7 @@ fn filters_and_access() {
         matches!(event.param(NUMBER), Some(Atom::U64(n)) if n % 2 == 0)
     });
     (1..=4).for_each(|n| push(&queue, n));
-    // Client 2 has not read yet: what waits is for client 1, which may not.
+    // The queue holds events for client 2, which has not read, and for client 1, which has no access.
     assert_eq!(read(&queue, B), [2, 4]);
     assert_eq!(queue.read(A, Layout::Nano, |_| Ok(())), Err(Error::PERMISSION));
     (5..=6).for_each(|n| push(&queue, n));
@@ -237,8 +237,8 @@ fn a_queue_that_keeps_has_a_past_for_new_clients() {
 }
 
 proptest! {
-    /// Against a model: what a client has read, in order, and what it was told to have missed are all
-    /// events since its first fetch, and the memory keeps its bound.
+    /// Compared with a model: the events that a client has read in order, and those that it missed, are all events
+    /// since its first fetch. The memory keeps its limit.
     #[test]
     fn nothing_is_lost_untold(steps in prop::collection::vec(0..6u8, 0..300), limit in 1..8usize) {
         let (ends, queue) = queue(limit * SIZE);
@@ -257,7 +257,7 @@ proptest! {
                 n => {
                     let to = &mut read_to[usize::from(n - 4)];
                     let found = read(&queue, Client::new(n.into()));
-                    // The first fetch: whatever waits.
+                    // The first fetch returns all events in the queue.
                     let mut at = to.unwrap_or_else(|| match found.first() {
                         Some(first) => first - 1,
                         None => last.into(),

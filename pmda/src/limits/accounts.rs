@@ -1,4 +1,4 @@
-//! Who is charged for what a user of the host does.
+//! The users that are charged for actions on the host.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -7,16 +7,17 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Maps users to those that are charged for them: the subordinate users of user namespaces (subuid(5)) to their owner.
+/// Map of users to the users that are charged for them. The subordinate users of user namespaces (subuid(5)) are
+/// charged to their owner.
 ///
-/// A user with 65,536 subordinate ones has one quota then, and not as many. Only `/etc/subuid` is read: hosts that keep
-/// subordinate users elsewhere, as in LDAP, charge each by itself. The files are read again when they have changed,
-/// which is looked for once a second at most.
+/// A user with 65,536 subordinate users thus has one quota, instead of 65,537. Only `/etc/subuid` is read. Hosts that
+/// keep subordinate users elsewhere, as in LDAP, charge each by itself. Changed files are read again, with a check once
+/// a second at most.
 #[derive(Debug)]
 pub struct Accounts {
     subuid: PathBuf,
     passwd: PathBuf,
-    /// Disjoint, in ascending order.
+    /// Disjoint ranges in ascending order.
     ranges: Vec<Range>,
     looked: Option<Instant>,
     state: [Option<State>; 2],
@@ -29,10 +30,10 @@ struct Range {
     owner: u32,
 }
 
-/// Changes when a file does.
+/// State of a file, which changes with the file.
 type State = (u64, u64, u64, i64, i64);
 
-/// Time for which a change of the files may go unnoticed.
+/// Longest time for which a change of the files may go unnoticed.
 const REST: Duration = Duration::from_secs(1);
 /// Largest part of a file that is read, in bytes.
 const MOST: u64 = 4 << 20;
@@ -44,20 +45,20 @@ impl Default for Accounts {
 }
 
 impl Accounts {
-    /// The host's accounts.
+    /// Uses the host's `/etc/subuid` and `/etc/passwd`.
     pub fn new() -> Self {
         Self::of_files("/etc/subuid", "/etc/passwd")
     }
 
-    /// Accounts by files in the formats of subuid(5) and passwd(5). A file that cannot be read is taken as empty.
+    /// Uses files in the formats of subuid(5) and passwd(5). A file that cannot be read counts as empty.
     pub fn of_files(subuid: impl Into<PathBuf>, passwd: impl Into<PathBuf>) -> Self {
         let (subuid, passwd) = (subuid.into(), passwd.into());
         Accounts { subuid, passwd, ranges: Vec::new(), looked: None, state: [None; 2] }
     }
 
-    /// Returns the user that is charged for `uid`: the owner of a subordinate user, and `uid` itself otherwise.
+    /// Returns the user that is charged for `uid`: the owner of a subordinate user, or else `uid` itself.
     ///
-    /// An owner whose name `/etc/passwd` does not have stands for all of its ranges as the first user of the first one.
+    /// If `/etc/passwd` lacks the owner's name, the first user of its first range is charged for all its ranges.
     pub fn charged(&mut self, uid: u32) -> u32 {
         if self.looked.is_none_or(|looked| looked.elapsed() >= REST) {
             self.look();
@@ -81,7 +82,7 @@ impl Accounts {
     }
 }
 
-/// Reads the beginning of a file. Lines that are not UTF-8 are wrong anyway.
+/// Reads the beginning of a file. Bytes that are not UTF-8 are replaced: such lines are invalid anyway.
 fn read(path: &PathBuf) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
@@ -100,14 +101,14 @@ fn ranges(subuid: &str, passwd: &str) -> Vec<Range> {
         let (owner, first, count) = (fields.next()?, fields.next()?, fields.next()?);
         let (first, count) = (first.parse::<u32>().ok()?, count.parse::<u32>().ok()?);
         let last = first.checked_add(count.checked_sub(1)?)?;
-        // Root would be charged as somebody else, or not at all.
+        // Root must not be charged as another user, or not at all.
         let first = first.max(1);
         let owner = owner.parse().ok().unwrap_or_else(|| *owners.entry(owner).or_insert(first));
         (first <= last).then_some(Range { first, last, owner })
     };
     let mut ranges: Vec<Range> = subuid.lines().filter_map(line).collect();
     ranges.sort_by_key(|range| range.first);
-    // Of ranges that overlap the one that begins first has the common part.
+    // The range that begins first gets the common part of ranges that overlap.
     let mut before: Option<u32> = None;
     ranges.retain_mut(|range| {
         if before.is_some_and(|before| range.last <= before) {
@@ -134,7 +135,7 @@ mod tests {
         let mut accounts = Accounts::of_files("/nonexistent/subuid", "/nonexistent/passwd");
         assert_eq!(accounts.charged(100_000), 100_000);
         accounts.ranges = ranges;
-        // As good as looked at just now, however slow this machine is.
+        // A time in the future prevents another look, however slow the machine is.
         accounts.looked = Some(Instant::now() + Duration::from_secs(3600));
         for (uid, charged) in [
             (0, 0),
@@ -175,10 +176,10 @@ mod tests {
         let mut accounts = Accounts::of_files(&subuid, "/nonexistent");
         assert_eq!(accounts.charged(70_000), 70_000);
         fs::write(&subuid, "1000:70000:10\n").unwrap();
-        // Now rather than within a second.
+        // Without this, the change would be seen only within a second.
         accounts.looked = None;
         assert_eq!(accounts.charged(70_000), 1000);
-        // A file of any size is read up to a limit.
+        // A large file is read up to a limit.
         fs::write(&subuid, "1000:70000:10\n".repeat(1 << 19) + "1000:90000:1\n").unwrap();
         accounts.look();
         assert_eq!((accounts.charged(70_009), accounts.charged(90_000)), (1000, 90_000));

@@ -1,4 +1,4 @@
-//! How much a log may grow: lines for each place in the program and each stranger that they are about, and lines in all.
+//! The limits of the log: lines of each place in the program about each source, and lines in total.
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
@@ -7,31 +7,31 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 use tracing::Metadata;
 
-/// Lines of one place about one source: this many at once, and then one in ten seconds.
+/// Lines of one place about one source.
 const LINES: Rate = Rate { at_once: 20, every: Duration::from_secs(10) };
-/// Lines of all places about all sources, and as many again that name no source: what strangers cause does not keep the
-/// agent's own lines out.
+/// Lines of all places without a source, and separately with one, so that other users cannot keep out the agent's own
+/// lines.
 const ALL: Rate = Rate { at_once: 500, every: Duration::from_millis(500) };
-/// Pieces of debug output, of which a client may have set the options.
+/// Pieces of debug output, whose options a client may have set.
 const DEBUG: Rate = Rate { at_once: 256, every: Duration::from_millis(20) };
-/// Bytes that make such a piece.
+/// Bytes of one piece of debug output.
 pub(super) const PIECE: usize = 1024;
-/// Places and sources that are told apart; further ones have the rate of one.
+/// Most pairs of place and source with a count of their own. All others share one.
 const ENTRIES: usize = 1024;
-/// Time after which lines that were left out are told of.
+/// Time after which the number of lines left out is logged.
 const REPORT: Duration = Duration::from_secs(30);
 
-/// So many at once, and one more after each period.
+/// A rate: `at_once` at first, and then one more after each period `every`.
 #[derive(Debug)]
 struct Rate {
     at_once: u32,
     every: Duration,
 }
 
-/// How much of a rate has been used.
+/// The used part of a rate.
 #[derive(Clone, Copy, Debug)]
 struct Used {
-    /// When nothing will be left of what was used.
+    /// Time at which the rate will be unused again.
     until: Instant,
 }
 
@@ -63,7 +63,7 @@ struct Entry {
 pub(super) struct Limit {
     entries: HashMap<u64, Entry>,
     hasher: RandomState,
-    /// What has no entry.
+    /// The common rate of lines without an entry.
     others: Used,
     all: [Used; 2],
     debug: Used,
@@ -72,7 +72,7 @@ pub(super) struct Limit {
     since: Instant,
 }
 
-/// What has been left out, as the log tells it.
+/// The number of lines left out, as the log reports it.
 #[derive(Debug)]
 pub(super) struct Report {
     lines: u64,
@@ -95,7 +95,7 @@ impl Limit {
         }
     }
 
-    /// Returns whether a line about `source` is written, and counts it.
+    /// Returns whether a line about `source` may be written, and counts it.
     pub(super) fn admits(&mut self, now: Instant, place: &'static Metadata<'static>, source: &str) -> bool {
         let key = self.hasher.hash_one((place.callsite(), source));
         if self.entries.len() >= ENTRIES && !self.entries.contains_key(&key) {
@@ -124,7 +124,7 @@ impl Limit {
         false
     }
 
-    /// Returns whether a line of debug output is written.
+    /// Returns whether a line of debug output may be written.
     pub(super) fn admits_debug(&mut self, now: Instant) -> bool {
         let fits = self.debug.fits(now, &DEBUG);
         if !fits {
@@ -134,7 +134,7 @@ impl Limit {
         fits
     }
 
-    /// Counts a line of debug output, which has this many bytes.
+    /// Counts a line of debug output of this length.
     pub(super) fn take_debug(&mut self, now: Instant, bytes: usize) {
         self.debug.take(now, &DEBUG, u32::try_from(bytes / PIECE + 1).unwrap_or(u32::MAX));
     }
@@ -145,7 +145,7 @@ impl Limit {
         }
     }
 
-    /// Returns what has been left out, if that is to be told now, and forgets it. `at_once`: however short ago it was.
+    /// Returns the number of lines left out and resets it, if a report is due, or with `at_once`.
     pub(super) fn report(&mut self, now: Instant, at_once: bool) -> Option<Report> {
         let due = at_once || now.saturating_duration_since(self.since) >= REPORT;
         if !due || (self.left_out == 0 && self.left_out_debug == 0) {
@@ -178,7 +178,7 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
-    /// The metadata of two callsites.
+    /// Returns the metadata of two callsites.
     fn places() -> [&'static Metadata<'static>; 2] {
         macro_rules! place {
             () => {{
@@ -200,7 +200,7 @@ mod tests {
         [place!(), place!()]
     }
 
-    /// Lines that are written of `n` attempts.
+    /// Returns how many of `n` lines are written.
     fn written(limit: &mut Limit, now: Instant, place: &'static Metadata<'static>, source: &str, n: u32) -> u32 {
         (0..n).map(|_| u32::from(limit.admits(now, place, source))).sum()
     }
@@ -215,7 +215,7 @@ mod tests {
         }
         let later = now + LINES.every * 2;
         assert_eq!(written(&mut limit, later, one, "uid 7", 1000), 2);
-        // As much as at first only after as long as that takes.
+        // The full burst is available again only after the time for it.
         assert_eq!(written(&mut limit, later + LINES.every * 100, one, "uid 7", 1000), LINES.at_once);
     }
 
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(sum, ALL.at_once);
         assert_eq!(limit.entries.len(), ENTRIES);
         assert_eq!(written(&mut limit, now, two, "", 5), 5);
-        // In the long run, too.
+        // The same holds in the long run.
         let mut sum = 0;
         for second in 1..=100 {
             let now = now + Duration::from_secs(second);

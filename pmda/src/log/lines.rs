@@ -1,4 +1,4 @@
-//! Events as lines: `[time] program(pid) Severity: message`.
+//! Writes events as lines: `[time] program(pid) Severity: message`.
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,14 +14,14 @@ use super::limit::Limit;
 use super::{debug_options, local_time, shows};
 use crate::limits::Cut;
 
-/// Longest text of a line behind its severity, in bytes; what is cut off has a mark in its place.
+/// Longest text of a line after its severity, in bytes. A line that is cut ends with a mark.
 const LONGEST: usize = 1024;
-/// Longest text of a line that says why the agent ends.
+/// Longest text of a critical line, in bytes.
 const LONGEST_OF_CRITICAL: usize = 16 << 10;
-/// Longest text of a source.
+/// Longest text of a source, in bytes.
 const SOURCE: usize = 128;
 
-/// Writes events as lines. A copy is another handle of the same log.
+/// A log that writes events as lines. A clone is another handle to the same log.
 #[derive(Clone)]
 pub(super) struct Lines(Arc<Log>);
 
@@ -29,7 +29,7 @@ struct Log {
     program: String,
     limit: Mutex<Limit>,
     put: fn(&str),
-    /// There is something to report.
+    /// Lines have been left out since the last report.
     left_out: AtomicBool,
     /// Debug output is limited.
     limits_debug: AtomicBool,
@@ -46,12 +46,12 @@ impl Lines {
         }))
     }
 
-    /// Debug output is limited from now on.
+    /// Limits debug output from now on.
     pub(super) fn limit_debug(&self) {
         self.0.limits_debug.store(true, Ordering::Relaxed);
     }
 
-    /// Writes how many lines were left out, if that is due, or `at_once`.
+    /// Writes the number of lines left out, if that is due, or with `at_once`.
     pub(super) fn report(&self, at_once: bool) {
         if !self.0.left_out.load(Ordering::Relaxed) {
             return;
@@ -109,7 +109,7 @@ impl<S: Subscriber> Layer<S> for Lines {
         self.report(false);
         let mut about = About::default();
         event.record(&mut about);
-        // Why the agent ends is never left out.
+        // The reason why the agent ends is always written.
         if !about.critical && !self.admits(event.metadata(), &about.source) {
             return;
         }
@@ -128,12 +128,12 @@ impl<S: Subscriber> Layer<S> for Lines {
     }
 }
 
-/// What a line is about, which decides whether it is written.
+/// The fields of an event that decide whether it is written.
 #[derive(Default)]
 struct About {
-    /// The field `source` names the stranger that has caused the line.
+    /// The field `source` names the user or client that has caused the line.
     source: String,
-    /// The field `critical` marks what ends the agent.
+    /// The field `critical` marks the reason why the agent ends.
     critical: bool,
 }
 
@@ -157,7 +157,7 @@ impl Visit for About {
     }
 }
 
-/// The message, and the fields behind it as `name=value`.
+/// Returns the message, followed by the fields as `name=value`.
 fn text(event: &Event<'_>, longest: usize) -> String {
     let mut text = Text { text: String::new(), longest, of_message: true, cut: false };
     event.record(&mut text);
@@ -172,7 +172,7 @@ fn text(event: &Event<'_>, longest: usize) -> String {
 struct Text {
     text: String,
     longest: usize,
-    /// The message, or else the fields.
+    /// The message is recorded, not the fields.
     of_message: bool,
     cut: bool,
 }
@@ -207,10 +207,10 @@ mod tests {
         static WRITTEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// What is in the log after `run`, and its handle.
+    /// Returns the lines that `run` logs through the handle.
     fn log(run: impl FnOnce(&Lines)) -> Vec<String> {
         let lines = Lines::new("pmdatest", |line| WRITTEN.with_borrow_mut(|written| written.push(line.to_owned())));
-        // The debug options are those of the process.
+        // The debug options of the process must not filter here.
         struct All(Lines);
         impl<S: Subscriber> Layer<S> for All {
             fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
@@ -223,7 +223,7 @@ mod tests {
         WRITTEN.take()
     }
 
-    /// The texts of lines, without time and process.
+    /// Returns the texts of lines, without time and process.
     fn texts(lines: &[String]) -> Vec<&str> {
         lines.iter().map(|line| line.split_once(") ").unwrap().1.strip_suffix('\n').unwrap()).collect()
     }
@@ -267,7 +267,7 @@ mod tests {
                 warn!(source = %format_args!("uid {}", n % 2), "file {n}");
                 debug!("debug output that was asked for");
             }
-            // The end of the agent is in the log whatever was there before.
+            // The end of the agent is always logged.
             error!(critical = true, "over");
             lines.report(true);
             lines.report(true);

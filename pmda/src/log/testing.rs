@@ -1,4 +1,4 @@
-//! What code under test logs.
+//! Captures the messages that code under test logs.
 
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -7,8 +7,8 @@ use tracing::subscriber::{NoSubscriber, with_default};
 use tracing::{Dispatch, Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
-/// A second subscriber: while there is one alone, tracing asks a thread that has none whether an event is to be seen at
-/// all, and remembers that for all threads.
+/// A second subscriber. With only one, tracing asks a thread without a subscriber whether an event is enabled, and
+/// caches the answer for all threads.
 static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
 
 #[derive(Clone, Default)]
@@ -32,7 +32,7 @@ impl<S: Subscriber> Layer<S> for Messages {
     }
 }
 
-/// Makes sure of it.
+/// Creates the second subscriber.
 pub(crate) fn second() {
     LazyLock::force(&SECOND);
 }

@@ -1,4 +1,4 @@
-//! What is wrong with what an agent declares.
+//! Checks of an agent's declarations.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -7,58 +7,58 @@ use thiserror::Error;
 
 use super::{Indom, Metric, Setup};
 
-/// A mistake in what an agent declares, or adds while it runs.
+/// A mistake in the declarations of an agent, or in a metric or instance domain that it adds while it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum Mistake {
-    /// A name that no metric can have (PMNS(5)).
+    /// An invalid name of a metric (PMNS(5)).
     #[error("metric {0:?}: names are components of letters, digits and _, separated by dots")]
     Name(String),
-    /// Two metrics of one name.
+    /// Two metrics with the same name.
     #[error("metric {0}: declared twice")]
     Twice(String),
-    /// A metric whose name is the beginning of another one's.
+    /// A metric whose name is a prefix of another metric's name.
     #[error("metric {0}: there are metrics below it")]
     Inner(String),
-    /// A dynamic metric whose name is not below what the agent declared to be dynamic.
+    /// A dynamic metric that is not below a name of [`Setup::dynamic`].
     #[error("metric {0}: not below a name that is declared dynamic")]
     NotDynamic(String),
-    /// A declared metric at, below or above what the agent declared to be dynamic.
-    #[error("metric {0}: the name space has {1} as dynamic")]
+    /// A declared metric at, below or above a name of [`Setup::dynamic`].
+    #[error("metric {0}: at, below or above the dynamic name {1}")]
     Static(String, String),
-    /// Another name for a metric that is not there.
+    /// An alias for a metric that does not exist.
     #[error("metric {0}: there is no metric {1}")]
     NoMetric(String, Item),
-    /// Two metrics of one item.
+    /// Two metrics with the same item.
     #[error("metrics {0} and {1}: both are item {2}")]
     SameItem(String, String, Item),
-    /// A metric of an instance domain that is not declared.
+    /// A metric whose instance domain is not declared.
     #[error("metric {0}: instance domain {1} is not declared")]
     Undeclared(String, Serial),
-    /// An instance domain declared twice.
+    /// An instance domain that is declared twice.
     #[error("instance domain {0}: declared twice")]
     IndomTwice(Serial),
-    /// Two instances of one number or name.
-    #[error("instance domain {0}: instance {1} ({2:?}) is there twice")]
+    /// Two instances with the same number or name.
+    #[error("instance domain {0}: instance {1} ({2:?}) is declared twice")]
     InstanceTwice(Serial, Inst, String),
-    /// A name that no instance can have.
+    /// An instance with an empty name, or a name with a NUL.
     #[error("instance domain {0}: instance {1} has no name")]
     InstanceName(Serial, Inst),
-    /// A number that no instance can have.
-    #[error("instance domain {0}: {1:?} has the number of no instance, 4294967295")]
+    /// An instance with an invalid number.
+    #[error("instance domain {0}: {1:?} has the invalid number 4294967295")]
     InstanceNumber(Serial, String),
-    /// A metric that administrators alone may store, of an agent that is not told who its clients are.
+    /// A restricted metric of an agent that does not ask for the identity of its clients.
     #[error("metric {0}: restricted, but Agent::WANTS has no Flags::AUTHORIZE")]
     Restricted(String),
-    /// Labels that are none.
+    /// Invalid labels.
     #[error("{0}: {1}")]
     Labels(String, String),
-    /// Help that has more than one line where one is wanted, or a NUL.
+    /// One-line help with a newline, or help with a NUL.
     #[error("{0}")]
     Help(String),
 }
 
-/// All the mistakes of an agent.
+/// All mistakes in an agent's declarations.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct Mistakes(pub Vec<Mistake>);
@@ -89,7 +89,7 @@ impl Setup {
                 }
             }
         }
-        // In this order a name comes before those below it, perhaps with others between.
+        // In this order a name precedes the names below it, perhaps with others in between.
         for name in names.keys() {
             let below = format!("{name}.");
             if names.range(below.as_str()..).next().is_some_and(|(next, _)| next.starts_with(&below)) {
@@ -128,7 +128,7 @@ impl Indom {
 
 pub(crate) fn check_help(of: &str, oneline: &str, text: &str) -> Result<(), Mistake> {
     if oneline.contains('\n') {
-        return Err(Mistake::Help(format!("{of}: the help in one line has several")));
+        return Err(Mistake::Help(format!("{of}: the one-line help has several lines")));
     }
     if oneline.contains('\0') || text.contains('\0') {
         return Err(Mistake::Help(format!("{of}: the help contains a NUL")));

@@ -1,4 +1,4 @@
-//! Metrics and instance domains as an agent declares them.
+//! Declarations of metrics and instance domains.
 
 use pcp_pdu::handshake::Flags;
 use pmapi::label::{LabelError, LabelSet};
@@ -8,11 +8,11 @@ use serde::Serialize;
 use super::{Mistake, Served};
 use crate::indom::Fixed;
 
-/// Labels, or what is wrong with them.
+/// Labels, or the reason why they are invalid.
 pub(super) type Labels = Result<LabelSet, String>;
 
-/// A metric of an agent: declared with [`Setup::metric`](super::Setup::metric), or added while the
-/// agent runs with [`Dynamic::insert`](crate::Dynamic::insert).
+/// Declaration of a metric: with [`Setup::metric`](super::Setup::metric), or with
+/// [`Dynamic::insert`](crate::Dynamic::insert) while the agent runs.
 #[derive(Clone, Debug)]
 pub struct Metric {
     pub(super) name: String,
@@ -29,8 +29,8 @@ pub struct Metric {
     pub(super) labels: Labels,
 }
 
-/// An instance domain of an agent: declared with [`Setup::indom`](super::Setup::indom), or added
-/// while the agent runs with [`Dynamic::insert_indom`](crate::Dynamic::insert_indom).
+/// Declaration of an instance domain: with [`Setup::indom`](super::Setup::indom), or with
+/// [`Dynamic::insert_indom`](crate::Dynamic::insert_indom) while the agent runs.
 #[derive(Clone, Debug)]
 pub struct Indom {
     pub(super) serial: Serial,
@@ -40,7 +40,7 @@ pub struct Indom {
     pub(super) labels: Labels,
 }
 
-/// Adds labels to those that are there, if all are in order.
+/// Adds labels, unless earlier ones were invalid.
 pub(super) fn add(labels: &mut Labels, more: impl FnOnce(&mut LabelSet) -> Result<(), LabelError>) {
     if let Ok(set) = labels
         && let Err(e) = more(set)
@@ -50,7 +50,7 @@ pub(super) fn add(labels: &mut Labels, more: impl FnOnce(&mut LabelSet) -> Resul
 }
 
 impl Metric {
-    /// A metric by its full name, for instance `simple.color`: singular, instantaneous, without units.
+    /// A metric with a full name, for instance `simple.color`. It is singular, instantaneous and without units.
     pub fn new(name: impl Into<String>, item: Item, ty: Type) -> Metric {
         Metric {
             name: name.into(),
@@ -68,95 +68,98 @@ impl Metric {
         }
     }
 
-    /// The instance domain of the values. Without one the metric is singular.
+    /// Sets the instance domain. Without one the metric is singular.
     pub fn indom(&mut self, indom: Serial) -> &mut Self {
         self.indom = Some(indom);
         self
     }
 
-    /// Values count up, never down (`PM_SEM_COUNTER`).
+    /// Declares that values only count up (`PM_SEM_COUNTER`).
     pub fn counter(&mut self) -> &mut Self {
         self.semantics = Semantics::Counter;
         self
     }
 
-    /// Values change seldom or in steps (`PM_SEM_DISCRETE`). Without this and without
-    /// [`Metric::counter`] they are instantaneous (`PM_SEM_INSTANT`).
+    /// Declares that values change seldom or in steps (`PM_SEM_DISCRETE`). By default they are instantaneous
+    /// (`PM_SEM_INSTANT`).
     pub fn discrete(&mut self) -> &mut Self {
         self.semantics = Semantics::Discrete;
         self
     }
 
-    /// Dimension and scale of the values. Without them they have none.
+    /// Sets dimension and scale of the values. By default they have none.
     pub fn units(&mut self, units: Units) -> &mut Self {
         self.units = units;
         self
     }
 
-    /// Help: one line, and a text of any length.
+    /// Sets the help: one line, and a text of any length.
     pub fn help(&mut self, oneline: impl Into<String>, text: impl Into<String>) -> &mut Self {
         self.oneline = oneline.into();
         self.text = text.into();
         self
     }
 
-    /// A parameter of events: the agent is not asked for values, and there are none outside of events.
+    /// Declares a parameter of events. It has values only in events, and the engine does not call
+    /// [`Agent::fetch`](crate::Agent::fetch) for it.
     pub fn parameter(&mut self) -> &mut Self {
         self.parameter = true;
         self
     }
 
-    /// Clients may store values: [`Agent::store`](crate::Agent::store) is called.
+    /// Lets clients store values, with [`Agent::store`](crate::Agent::store).
     pub fn storable(&mut self) -> &mut Self {
         self.storable = true;
         self
     }
 
-    /// Administrators may store values: root, PCP's user, and the user that the agent runs as. Everybody else gets
-    /// `PM_ERR_PERMISSION`, and so does a client that pmcd does not know the user of, unless the agent was started with
-    /// `--open-control` or has `PMDA_OPEN_CONTROL` in its environment or in pcp.conf. For what changes the agent for all its clients.
+    /// Lets only administrators store values: root, PCP's user, and the user that the agent runs as. Use it for metrics
+    /// that change the agent for all its clients.
     ///
-    /// [`Agent::WANTS`](crate::Agent::WANTS) has to have [`Flags::AUTHORIZE`](pcp_pdu::handshake::Flags::AUTHORIZE).
+    /// Other clients get `PM_ERR_PERMISSION`, including those whose user pmcd does not know. The option
+    /// `--open-control` lifts the restriction, as does `PMDA_OPEN_CONTROL` in the environment or in pcp.conf.
+    ///
+    /// [`Agent::WANTS`](crate::Agent::WANTS) must have [`Flags::AUTHORIZE`](pcp_pdu::handshake::Flags::AUTHORIZE).
     pub fn restricted(&mut self) -> &mut Self {
         self.storable = true;
         self.restricted = true;
         self
     }
 
-    /// Labels of the metric: a value that serializes to an object, for instance `json!({"a": 1})`, or
-    /// the JSON text of one (pmdaAddLabels(3)).
+    /// Adds labels: a value that serializes to an object, for instance `json!({"a": 1})`, or the JSON text of an object
+    /// (pmdaAddLabels(3)).
     pub fn labels(&mut self, labels: impl Serialize) -> &mut Self {
         add(&mut self.labels, |set| set.add(labels));
         self
     }
 
-    /// Labels that do not identify the metric (pmdaAddNotes(3)).
+    /// Adds labels that do not identify the metric (pmdaAddNotes(3)).
     pub fn notes(&mut self, notes: impl Serialize) -> &mut Self {
         add(&mut self.labels, |set| set.add_notes(notes));
         self
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Cluster and item.
+    /// Returns cluster and item number.
     pub fn item(&self) -> Item {
         self.item
     }
 
-    /// The help in one line.
+    /// Returns the one-line help.
     pub fn oneline(&self) -> &str {
         &self.oneline
     }
 
-    /// The full help.
+    /// Returns the full help.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The descriptor in a domain.
+    /// Returns the descriptor for an agent with this domain.
     pub fn desc(&self, domain: Domain) -> Desc {
         Desc {
             pmid: PmId::new(domain, self.item),
@@ -176,7 +179,7 @@ impl Metric {
         self.labels.clone()
     }
 
-    /// Returns the mistake of restricting stores without asking who clients are.
+    /// Checks that an agent with a restricted metric asks for the identity of its clients.
     pub(crate) fn check_restriction(&self, wants: Flags) -> Result<(), Mistake> {
         let known = !self.restricted || wants.contains(Flags::AUTHORIZE);
         if known { Ok(()) } else { Err(Mistake::Restricted(self.name.clone())) }
@@ -190,43 +193,43 @@ impl Indom {
         Indom { serial, instances: Fixed::default(), oneline: String::new(), text: String::new(), labels }
     }
 
-    /// The instances, when they are known from the start. A domain that changes is given by
+    /// Sets the instances of a fixed domain. For a domain that changes, use
     /// [`Agent::instances`](crate::Agent::instances) instead.
     pub fn instances(&mut self, instances: impl IntoIterator<Item = (u32, impl AsRef<str>)>) -> &mut Self {
         self.instances = instances.into_iter().collect();
         self
     }
 
-    /// Help: one line, and a text of any length.
+    /// Sets the help: one line, and a text of any length.
     pub fn help(&mut self, oneline: impl Into<String>, text: impl Into<String>) -> &mut Self {
         self.oneline = oneline.into();
         self.text = text.into();
         self
     }
 
-    /// Labels of the domain, as [`Metric::labels`].
+    /// Adds labels of the domain; see [`Metric::labels`].
     pub fn labels(&mut self, labels: impl Serialize) -> &mut Self {
         add(&mut self.labels, |set| set.add(labels));
         self
     }
 
-    /// Labels that do not identify the domain, as [`Metric::notes`].
+    /// Adds labels that do not identify the domain; see [`Metric::notes`].
     pub fn notes(&mut self, notes: impl Serialize) -> &mut Self {
         add(&mut self.labels, |set| set.add_notes(notes));
         self
     }
 
-    /// The number.
+    /// Returns the serial number.
     pub fn serial(&self) -> Serial {
         self.serial
     }
 
-    /// The help in one line.
+    /// Returns the one-line help.
     pub fn oneline(&self) -> &str {
         &self.oneline
     }
 
-    /// The full help.
+    /// Returns the full help.
     pub fn text(&self) -> &str {
         &self.text
     }

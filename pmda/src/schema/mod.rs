@@ -1,4 +1,4 @@
-//! What an agent declares: its metrics, instance domains, help and labels.
+//! The declarations of an agent: metrics, instance domains, help and labels.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -27,17 +27,20 @@ pub use check::{Mistake, Mistakes};
 pub use declare::{Indom, Metric};
 pub(crate) use served::{ByPmid, Served};
 
-/// Who an agent is in PCP: what its declaration says, unless it is installed as another one.
+/// Name and domain of an agent in PCP. They are those that it declares, unless it is installed under others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// The first component of the metrics' names, and the name of the directory and the log.
+    /// First component of the metrics' names, and name of the agent's directory and log.
     pub name: String,
-    /// The domain of the metrics.
+    /// Domain of the metrics.
     pub domain: Domain,
 }
 
 impl Identity {
-    /// What an agent declares.
+    /// Returns the name and domain that an agent declares.
+    ///
+    /// # Errors
+    /// An [`Agent::DOMAIN`] outside of 1 to 510.
     pub fn of<A: Agent>() -> Start<Identity> {
         let domain =
             Domain::new(A::DOMAIN).ok_or_else(|| format!("{}: domain {} is not in 1 to 510", A::NAME, A::DOMAIN))?;
@@ -45,9 +48,9 @@ impl Identity {
     }
 }
 
-/// Where [`Agent::new`] declares what the agent has.
+/// The interface for declarations in [`Agent::new`].
 ///
-/// Mistakes, such as a name given twice, are reported together when the agent starts.
+/// Mistakes, such as a name that is declared twice, are reported together when the agent starts.
 #[derive(Debug)]
 pub struct Setup {
     own_name: &'static str,
@@ -60,14 +63,14 @@ pub struct Setup {
     indoms: Vec<Indom>,
     /// Names below which metrics are dynamic.
     dynamic: Vec<String>,
-    /// What dynamic metrics must keep clear of, once it is known.
+    /// Items and names of the declared metrics, for [`Dynamic`]; set by `finish`.
     declared: Arc<OnceLock<Vec<(Item, String)>>>,
     labels: declare::Labels,
     cluster_labels: BTreeMap<u16, declare::Labels>,
     files: Vec<(PathBuf, String)>,
     not_ready: bool,
     pub(crate) ends: Ends,
-    /// For event queues, once they are known.
+    /// Types of the declared metrics, for event queues; set by `finish`.
     types: Types,
 }
 
@@ -107,8 +110,8 @@ impl Setup {
         &mut self.indoms[last]
     }
 
-    /// Declares names below which the agent adds and removes metrics while it runs; the metrics are in
-    /// what comes back. In the name space they are `NAME DOMAIN:*:*` (PMNS(5)).
+    /// Declares names below which the agent adds and removes metrics while it runs, and returns the holder of these
+    /// metrics. In the name space each is `NAME DOMAIN:*:*` (PMNS(5)).
     pub fn dynamic(&mut self, names: impl IntoIterator<Item: Into<String>>) -> Dynamic {
         let roots: Vec<String> = names.into_iter().map(Into::into).collect();
         self.dynamic.extend_from_slice(&roots);
@@ -122,23 +125,23 @@ impl Setup {
         })
     }
 
-    /// Labels of everything that the agent has, as [`Metric::labels`]. Without any it has its name,
+    /// Adds labels of the agent; see [`Metric::labels`]. Without any, the agent has its name as a label:
     /// `{"agent":"simple"}`.
     pub fn labels(&mut self, labels: impl Serialize) {
         declare::add(&mut self.labels, |set| set.add(labels));
     }
 
-    /// Labels that do not identify the agent, as [`Metric::notes`].
+    /// Adds labels that do not identify the agent; see [`Metric::notes`].
     pub fn notes(&mut self, notes: impl Serialize) {
         declare::add(&mut self.labels, |set| set.add_notes(notes));
     }
 
-    /// Labels of the metrics of a cluster, as [`Metric::labels`].
+    /// Adds labels of the metrics of a cluster; see [`Metric::labels`].
     pub fn cluster_labels(&mut self, cluster: u16, labels: impl Serialize) {
         declare::add(self.cluster(cluster), |set| set.add(labels));
     }
 
-    /// Labels that do not identify the metrics of a cluster, as [`Metric::notes`].
+    /// Adds labels that do not identify the metrics of a cluster; see [`Metric::notes`].
     pub fn cluster_notes(&mut self, cluster: u16, notes: impl Serialize) {
         declare::add(self.cluster(cluster), |set| set.add_notes(notes));
     }
@@ -147,65 +150,67 @@ impl Setup {
         self.cluster_labels.entry(cluster).or_insert_with(|| Ok(LabelSet::new()))
     }
 
-    /// A file that belongs into the agent's directory beside those that are written from the
-    /// declarations, for instance a first configuration.
+    /// Adds a file to the agent's directory, beside the files that are generated from the declarations. `path` is
+    /// relative to the directory.
     pub fn file(&mut self, path: impl Into<PathBuf>, content: impl Into<String>) {
         self.files.push((path.into(), content.into()));
     }
 
-    /// A configuration that Install puts into `$PCP_SYSCONF_DIR/pmdaNAME`, unless there is one of this name. What nobody
-    /// has changed until then Remove takes away.
+    /// Adds a configuration file. Install copies it to `$PCP_SYSCONF_DIR/pmdaNAME`, unless a file of this name exists
+    /// there. Remove deletes it if it is unchanged.
     pub fn configuration(&mut self, name: &str, content: impl Into<String>) {
         self.file(Path::new("etc").join(name), content);
     }
 
-    /// The agent is not ready from the start ([`Agent::is_ready`]): Install has pmcd wait for it (`notready` in pmcd.conf).
+    /// Declares that the agent is not ready when it starts ([`Agent::is_ready`]). Install then adds `notready` to its
+    /// line in pmcd.conf.
     pub fn not_ready(&mut self) {
         self.not_ready = true;
     }
 
-    /// What the agent keeps for each client; dropped when the client has gone.
+    /// Creates state that the agent keeps for each client. The state of a client is dropped when the client
+    /// disconnects.
     pub fn clients<T: 'static>(&mut self) -> Clients<T> {
         Clients::new(&mut self.ends)
     }
 
-    /// The domain that the agent runs under.
+    /// Returns the domain that the agent runs under.
     pub fn domain(&self) -> Domain {
         self.domain
     }
 
-    /// The agent's name in PCP, which may be another than it declares.
+    /// Returns the agent's name in PCP, which may differ from [`Agent::NAME`].
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A queue that takes up to `bytes` of events that are yet to be read.
+    /// Creates an event queue that holds up to `bytes` of unread events.
     pub fn event_queue(&mut self, bytes: usize) -> EventQueue {
         EventQueue::new(self.domain, bytes, Types::clone(&self.types), &mut self.ends)
     }
 
-    /// What the agent's own options were given ([`Agent::options`]).
+    /// Returns the values of the agent's own options ([`Agent::options`]).
     pub fn options(&self) -> &ArgMatches {
         &self.options
     }
 
-    /// PCP's configuration: pcp.conf and the environment.
+    /// Returns PCP's configuration: pcp.conf and the environment.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The agent's directory, `$PCP_PMDAS_DIR/NAME`.
+    /// Returns the agent's directory, `$PCP_PMDAS_DIR/NAME`.
     pub fn dir(&self) -> PathBuf {
         self.config.pmdas_dir().join(&self.name)
     }
 
-    /// The full identifier of an instance domain.
+    /// Returns the full identifier of an instance domain.
     pub fn indom_id(&self, serial: Serial) -> InDom {
         InDom::new(self.domain, serial)
     }
 }
 
-/// What an agent has declared, checked.
+/// The checked declarations of an agent.
 #[derive(Debug)]
 pub struct Schema {
     own_name: &'static str,
@@ -232,18 +237,24 @@ pub(crate) struct Labels {
 }
 
 impl Schema {
-    /// What an agent declares, without running it.
+    /// Returns the declarations of an agent, without running it.
+    ///
+    /// # Errors
+    /// The errors of [`Schema::with`].
     pub fn of<A: Agent>() -> Start<Schema> {
         Self::with::<A>(Config::load())
     }
 
-    /// The same with another configuration, which says where the files are that an agent looks at.
+    /// Returns the declarations of an agent for another configuration, which locates the files that the agent reads.
+    ///
+    /// # Errors
+    /// An [`Agent::DOMAIN`] outside of 1 to 510, the error of [`Agent::new`], or [`Mistakes`] in the declarations.
     pub fn with<A: Agent>(config: Config) -> Start<Schema> {
         let (schema, _) = Self::start::<A>(Identity::of::<A>()?, config, options::none::<A>()?)?;
         Ok(schema)
     }
 
-    /// Creates an agent and checks what it declares.
+    /// Creates an agent and checks its declarations.
     pub(crate) fn start<A: Agent>(identity: Identity, config: Config, options: ArgMatches) -> Start<(Schema, A)> {
         let mut setup = Setup::new::<A>(identity, config, options);
         let agent = A::new(&mut setup)?;
@@ -252,69 +263,69 @@ impl Schema {
         Ok((schema, agent))
     }
 
-    /// The agent's name in PCP.
+    /// Returns the agent's name in PCP.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name that the agent declares.
+    /// Returns the name that the agent declares.
     pub(crate) fn own_name(&self) -> &str {
         self.own_name
     }
 
-    /// Whether the agent has another name than it declares.
+    /// Returns whether the agent has another name than it declares.
     pub(crate) fn is_renamed(&self) -> bool {
         self.name != self.own_name
     }
 
-    /// The domain that the agent runs under.
+    /// Returns the domain that the agent runs under.
     pub fn domain(&self) -> Domain {
         self.domain
     }
 
-    /// The metrics, as declared.
+    /// Returns the declared metrics.
     pub fn metrics(&self) -> &[Metric] {
         &self.metrics
     }
 
-    /// The instance domains, as declared.
+    /// Returns the declared instance domains.
     pub fn indoms(&self) -> &[Indom] {
         &self.indoms
     }
 
-    /// The names below which metrics are dynamic.
+    /// Returns the names below which metrics are dynamic.
     pub fn dynamic(&self) -> &[String] {
         &self.dynamic
     }
 
-    /// Further files of the agent's directory.
+    /// Returns the paths and contents of additional files in the agent's directory.
     pub fn files(&self) -> &[(PathBuf, String)] {
         &self.files
     }
 
-    /// Whether Install has pmcd wait until the agent tells that it is ready.
+    /// Returns whether pmcd has to wait until the agent reports that it is ready.
     pub(crate) fn is_not_ready(&self) -> bool {
         self.not_ready
     }
 
-    /// The metric of a PMID.
+    /// Finds a declared metric.
     pub(crate) fn find(&self, pmid: PmId) -> Option<&Served> {
         self.served.find(pmid)
     }
 
-    /// Whether any metric may be stored.
+    /// Returns whether any metric is storable.
     pub(crate) fn is_storable(&self) -> bool {
         self.storable
     }
 
-    /// The instances of a domain that were declared.
+    /// Returns the declared instances of a domain.
     pub(crate) fn instances(&self, serial: Serial) -> Option<&dyn Instances> {
         self.indoms.iter().find(|indom| indom.serial == serial).map(|indom| &indom.instances as &dyn Instances)
     }
 }
 
 impl Setup {
-    /// Puts the agent's name in PCP in the place of its own in the names of the metrics.
+    /// Replaces the agent's own name by its name in PCP, in the names of the metrics.
     fn rename(&mut self) {
         for name in self.metrics.iter_mut().map(|m| &mut m.name).chain(&mut self.dynamic) {
             if let Some(rest) = name.strip_prefix(self.own_name)
@@ -355,7 +366,7 @@ impl Setup {
         }
         let mut declared: Vec<_> = self.metrics.iter().map(|m| (m.item, m.name.clone())).collect();
         declared.sort_by_key(|(item, _)| *item);
-        // Nobody else sets it.
+        // Only this function sets it.
         let _ = self.declared.set(declared);
         let mut types: Vec<_> = self.metrics.iter().map(|m| (m.item, m.ty)).collect();
         types.sort_by_key(|(item, _)| *item);
@@ -378,7 +389,7 @@ impl Setup {
 }
 
 impl Schema {
-    /// Metrics that the agent has added before its declarations were complete.
+    /// Checks the metrics that the agent added before its declarations were complete.
     fn check_dynamic(&self, dynamic: Option<&Dynamic>) -> Result<(), Mistakes> {
         let clash = |m: &Metric| {
             let other = dynamic?.names(m.item()).next()?;

@@ -1,9 +1,9 @@
-//! The declared metrics as requests need them.
+//! Metrics as the engine needs them, found by PMID.
 
 use hashbrown::HashTable;
 use pmapi::{Desc, Item, PmId, Type};
 
-/// A metric as the engine needs it.
+/// The part of a metric that requests need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
     pub(crate) desc: Desc,
@@ -20,7 +20,7 @@ impl From<Desc> for Served {
 }
 
 impl Served {
-    /// The outcome of fetches that are not the agent's business.
+    /// Returns the outcome of a fetch that does not call the agent.
     pub(crate) fn without_values(&self) -> Option<pmapi::Result> {
         match self.desc.ty {
             _ if self.parameter => Some(Ok(())),
@@ -35,7 +35,7 @@ impl Served {
 pub(crate) struct ByPmid(HashTable<Served>);
 
 impl ByPmid {
-    /// Of metrics that have a PMID each.
+    /// Collects metrics that have different PMIDs.
     pub(super) fn new(metrics: impl ExactSizeIterator<Item = Served>) -> Self {
         let mut all = ByPmid(HashTable::with_capacity(metrics.len()));
         metrics.for_each(|metric| all.insert(metric));
@@ -46,7 +46,7 @@ impl ByPmid {
         self.0.find(hash(pmid), |metric| metric.desc.pmid == pmid)
     }
 
-    /// Adds a metric whose PMID no other has.
+    /// Adds a metric. No other metric may have its PMID.
     pub(crate) fn insert(&mut self, metric: Served) {
         self.0.insert_unique(hash(metric.desc.pmid), metric, |metric| hash(metric.desc.pmid));
     }
@@ -62,9 +62,9 @@ impl ByPmid {
     }
 }
 
-/// The agent chooses the PMIDs: nobody can make them collide.
+/// The agent chooses the PMIDs, so that no client can make them collide.
 fn hash(pmid: PmId) -> u64 {
     let product = u64::from(pmid.word()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    // The table takes a slot from the lower bits and a tag from the upper ones.
+    // The table uses the lower bits for a slot and the upper bits for a tag.
     product ^ product >> 32
 }

@@ -5,18 +5,18 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-/// How pmcd reaches an agent.
+/// The transport between pmcd and an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Transport {
     Pipe,
     Unix,
     Inet,
     Ipv6,
-    /// Loaded, by this entry point.
+    /// A shared object that pmcd loads, with this entry point.
     Dso(String),
 }
 
-/// An agent that a private pmcd shall start: over a pipe unless told otherwise.
+/// An agent that a private pmcd should start, by default over a pipe.
 #[derive(Debug, Clone)]
 pub struct Agent {
     pub(crate) name: String,
@@ -42,56 +42,60 @@ impl Agent {
         }
     }
 
-    /// The names of the agent's metrics, as its `pmns` file has them (see [`crate::NameSpace::add`]).
+    /// Sets the names of the agent's metrics, in the format of a `pmns` file (see [`crate::NameSpace::add`]).
     pub fn names(mut self, pmns: &str) -> Self {
         pmns.clone_into(&mut self.pmns);
         self
     }
 
-    /// The names of the agent's metrics, from its `pmns` file.
+    /// Reads the names of the agent's metrics from its `pmns` file.
+    ///
+    /// # Panics
+    /// When the file cannot be read.
     #[track_caller]
     pub fn pmns(self, path: &Path) -> Self {
         let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         self.names(&text)
     }
 
-    /// More arguments on the agent's command line.
+    /// Adds arguments to the agent's command line.
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.arguments.extend(arguments.into_iter().map(|word| word.as_ref().to_owned()));
         self
     }
 
-    /// A Unix socket, in the private pmcd's directory.
+    /// Uses a Unix socket, in the private pmcd's directory.
     pub fn unix(mut self) -> Self {
         self.transport = Transport::Unix;
         self
     }
 
-    /// An internet socket, on a port that is free now.
+    /// Uses an internet socket, on a port that is free now.
     pub fn inet(mut self) -> Self {
         self.transport = Transport::Inet;
         self
     }
 
-    /// An IPv6 socket, on a port that is free now.
+    /// Uses an IPv6 socket, on a port that is free now.
     pub fn ipv6(mut self) -> Self {
         self.transport = Transport::Ipv6;
         self
     }
 
-    /// The binary is a shared object that pmcd loads, with its entry point.
+    /// Declares that the binary is a shared object that pmcd loads, with its entry point.
     pub fn dso(mut self, init: &str) -> Self {
         self.transport = Transport::Dso(init.to_owned());
         self
     }
 
-    /// The agent says by itself when it is ready (`notready` in pmcd's configuration); pipes only.
+    /// Declares that the agent reports when it is ready (`notready` in pmcd's configuration). This works only with a
+    /// pipe.
     pub fn not_ready(mut self) -> Self {
         self.not_ready = true;
         self
     }
 
-    /// The line for pmcd's configuration; a Unix socket goes into `dir`.
+    /// Returns the line for pmcd's configuration. A Unix socket is placed in `dir`.
     pub(crate) fn line(&self, dir: &Path) -> String {
         let (kind, option) = match &self.transport {
             Transport::Dso(init) => {
@@ -122,7 +126,7 @@ impl Agent {
     }
 }
 
-/// A port that nobody listens on at this moment; somebody may by the time it is used.
+/// Returns a port that no process listens on at this moment. Another process may take it before it is used.
 pub(crate) fn free_port(address: &str) -> u16 {
     TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
 }

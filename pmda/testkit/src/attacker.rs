@@ -1,4 +1,4 @@
-//! Another user who may write where a test's programs write.
+//! An attack by another user on the directory that a test's programs write to.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// The user that attacks, `nobody` on every Linux.
+/// The attacking user, `nobody` on every Linux.
 const USER: u32 = 65534;
 
-/// Swaps names of a directory for symbolic links to a file outside of it, over and over, until dropped: whoever follows
-/// one writes to that file, or changes its mode or owner.
+/// Swaps names of a directory for symbolic links to a file outside of it, again and again, until dropped. A program
+/// that follows a link writes to that file, or changes its mode or owner.
 ///
-/// Run by root, directory and links belong to user nobody. Everything is in temporary directories, so that even a
-/// program that falls for it does no harm.
+/// When root runs the test, directory and links belong to user nobody. Everything is in temporary directories, so that
+/// a program that follows a link does no harm.
 #[derive(Debug)]
 pub struct Attacker {
     dir: tempfile::TempDir,
@@ -28,6 +28,9 @@ const CONTENT: &str = "not to be touched\n";
 
 impl Attacker {
     /// Begins to swap names in a new directory.
+    ///
+    /// # Panics
+    /// When the directory cannot be created.
     pub fn swaps<const N: usize>(names: [&str; N]) -> Attacker {
         let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let target = elsewhere.path().join("target");
@@ -49,12 +52,15 @@ impl Attacker {
         Attacker { dir, _elsewhere: elsewhere, target, stop, thread }
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Ends the attack; what was written to, or has another mode or owner, is told by a panic.
+    /// Ends the attack, and checks that it had no effect.
+    ///
+    /// # Panics
+    /// When the content, mode or owner of the target has changed.
     pub fn has_failed(mut self) {
         self.end();
         let metadata = fs::metadata(&self.target).unwrap();
@@ -77,7 +83,7 @@ impl Drop for Attacker {
     }
 }
 
-/// A link for a moment, then nothing for a moment. What fails is tried again soon.
+/// Creates a link for a moment, and then removes it. Errors are ignored, because the next call tries again.
 fn swap(link: &Path, target: &Path, path: &Path) {
     let _ = symlink(target, link);
     let _ = lchown(link, Some(USER), Some(USER));

@@ -1,4 +1,4 @@
-//! The C implementations of agents, from what PCP installs of them: a binary, or sources to compile.
+//! The C implementations of agents, as binaries of the PCP installation or compiled from its sources.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,9 +11,9 @@ use crate::{Agent, Pcp};
 
 /// A C agent in a directory of its own under `target`, with help text compiled by PCP's newhelp.
 ///
-/// It is compiled once and kept. It changes to the user `pcp` when it starts, so only root can run it. PCP's C agents
-/// look for `$PCP_PMDAS_DIR/NAME/help` and their configuration beside it, so whoever starts one sets that variable to
-/// [`CAgent::pmdas_dir`] ([`crate::Builder::pmdas_dir`]).
+/// It is compiled once and kept. It changes to the user `pcp` when it starts, so that only root can run it. PCP's C
+/// agents look for `$PCP_PMDAS_DIR/NAME/help` and their configuration beside it. Therefore the test must set that
+/// variable to [`CAgent::pmdas_dir`] ([`crate::Builder::pmdas_dir`]).
 #[derive(Debug, Clone)]
 pub struct CAgent {
     name: String,
@@ -31,7 +31,7 @@ impl CAgent {
             let work = tempfile::Builder::new().prefix(".build").tempdir_in(&pmdas).expect("a directory under target");
             let new = work.path().join(name);
             make(pcp, name, &new);
-            // Another test may have been faster: the two results are the same.
+            // Another test may have been faster, with the same result.
             if let Err(error) = fs::rename(&new, &dir) {
                 assert!(dir.exists(), "{}: {error}", dir.display());
             }
@@ -40,53 +40,62 @@ impl CAgent {
         Self { name: name.to_owned(), domain, dir }
     }
 
-    /// The directory that holds everything of the agent.
+    /// Returns the directory with all files of the agent.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The directory that [`CAgent::dir`] is in: what `PCP_PMDAS_DIR` has to be.
+    /// Returns the parent of [`CAgent::dir`], for `PCP_PMDAS_DIR`.
+    ///
+    /// # Panics
+    /// Never: the directory always has a parent.
     pub fn pmdas_dir(&self) -> &Path {
         self.dir.parent().expect("a directory below another")
     }
 
-    /// The agent's default domain, from its `domain.h`.
+    /// Returns the agent's default domain, from its `domain.h`.
     pub fn domain(&self) -> u16 {
         self.domain
     }
 
-    /// The binary.
+    /// Returns the path of the binary.
     pub fn binary(&self) -> PathBuf {
         self.dir.join(format!("pmda{}", self.name))
     }
 
-    /// The shared object.
+    /// Returns the path of the shared object.
     pub fn shared_object(&self) -> PathBuf {
         self.dir.join(format!("pmda_{}.so", self.name))
     }
 
-    /// The compiled help text without its `.dir` or `.pag`, as for an agent's `-h`.
+    /// Returns the path of the compiled help without its `.dir` or `.pag`, for an agent's `-h`.
     pub fn help(&self) -> PathBuf {
         self.dir.join("help")
     }
 
-    /// The subtree of metric names.
+    /// Returns the path of the file with the names of the metrics.
     pub fn pmns(&self) -> PathBuf {
         self.dir.join("pmns")
     }
 
-    /// A root name space with this agent alone, as for dbpmda's `-n`.
+    /// Returns the path of a root name space with only this agent, for dbpmda's `-n`.
     pub fn root(&self) -> PathBuf {
         self.dir.join("root")
     }
 
-    /// The agent for a private pmcd.
+    /// Returns the agent for a private pmcd.
+    ///
+    /// # Panics
+    /// When its `pmns` file cannot be read.
     #[track_caller]
     pub fn agent(&self) -> Agent {
         Agent::new(&self.name, self.domain, self.binary()).pmns(&self.pmns())
     }
 
-    /// A copy of the directory below `pmdas`, for a test that changes its files.
+    /// Copies the directory below `pmdas`, for a test that changes its files.
+    ///
+    /// # Panics
+    /// When a file cannot be copied.
     #[track_caller]
     pub fn copy_to(&self, pmdas: &Path) -> Self {
         let dir = pmdas.join(&self.name);
@@ -96,7 +105,8 @@ impl CAgent {
 }
 
 fn make(pcp: &Pcp, name: &str, dir: &Path) {
-    // In PCP_PMDAS_DIR another agent may be installed under this name; the package's own files are in the other one.
+    // Another agent may be installed under this name in `PCP_PMDAS_DIR`. The package's own files are in the other
+    // directory.
     copy_files(&pcp.path("PCP_PMDASADM_DIR").join(name), dir);
     let conf = pcp.path("PCP_SYSCONF_DIR").join(name);
     if conf.exists() {
@@ -122,7 +132,7 @@ fn make(pcp: &Pcp, name: &str, dir: &Path) {
         run(gcc, "").ok();
     }
 
-    // newhelp knows no symbols: an entry of an instance domain needs the number, as PCP's pmdaproc.sh writes it.
+    // newhelp does not know symbols: the entry of an instance domain needs the number, as PCP's pmdaproc.sh writes it.
     let help = fs::read_to_string(dir.join("help")).expect("the agent's help text");
     let symbol = format!("@ {}.", name.to_uppercase());
     let mut newhelp = pcp.command("newhelp");
@@ -130,7 +140,7 @@ fn make(pcp: &Pcp, name: &str, dir: &Path) {
     run(newhelp, &help.replace(&symbol, &format!("@ {domain}."))).ok();
 }
 
-/// Copies the sources of an agent's directory; symbolic links are followed, what was compiled there stays behind.
+/// Copies the sources of an agent's directory. Symbolic links are followed, and compiled files are not copied.
 fn copy_files(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a new directory");
     for entry in fs::read_dir(from).unwrap_or_else(|error| panic!("{}: {error}", from.display())) {
@@ -151,8 +161,11 @@ fn domain(header: &Path) -> u16 {
         .unwrap_or_else(|| panic!("{}: no domain", header.display()))
 }
 
-/// The shared object that Cargo has made of the library of the package under test: `built("pmda_simple")`, or of an
-/// example: `built("examples/zoo")`.
+/// Returns the shared object that Cargo has built from the library of the package under test, `built("pmda_simple")`,
+/// or from an example, `built("examples/zoo")`.
+///
+/// # Panics
+/// When the test binary is not in `target/PROFILE/deps`.
 pub fn built(library: &str) -> PathBuf {
     let exe = env::current_exe().expect("the path of this test");
     let profile = exe.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
@@ -160,7 +173,7 @@ pub fn built(library: &str) -> PathBuf {
     profile.join(dir).join(format!("lib{name}.so"))
 }
 
-/// Cargo's target directory: the test binary that runs this is in `target/PROFILE/deps`.
+/// Returns Cargo's target directory. The test binary is in its `PROFILE/deps`.
 fn target_dir() -> PathBuf {
     let exe = env::current_exe().expect("the path of this test");
     let cargo = |dir: &&Path| dir.join("CACHEDIR.TAG").exists() || dir.file_name() == Some(OsStr::new("target"));

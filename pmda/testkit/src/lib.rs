@@ -1,9 +1,9 @@
 //! Tests against the installed PCP.
 //!
-//! Everything here serves a test that has PCP as its judge: [`Pcp`] finds the installation, [`Pmcd`] is a collector of
-//! the test's own (configuration, name space, port, socket and logs in a temporary directory, so that any number run
-//! side by side and the machine's pmcd is left alone), [`CAgent`] is the C implementation of an agent, and [`Output`]
-//! is what a tool said, to compare.
+//! The kit serves tests that compare with PCP. [`Pcp`] finds the installation, and [`CAgent`] is the C implementation
+//! of an agent. [`Pmcd`] is a private collector with its own configuration, name space, port, socket and logs in a
+//! temporary directory. Any number of them run side by side, and the machine's pmcd is not affected. [`Output`] is the
+//! output of a tool.
 //!
 //! ```no_run
 //! use testkit::{Agent, Pcp};
@@ -14,7 +14,7 @@
 //! assert!(pmcd.run("pminfo", ["-f", "simple.numfetch"]).ok().contains("value 1"));
 //! ```
 //!
-//! A failure is a panic that carries the tool's output or the log: the callers are tests.
+//! A failure is a panic with the tool's output or the log, because the callers are tests.
 
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used)]
 

@@ -1,14 +1,14 @@
-//! Name spaces for a private pmcd, put together from the files that agents bring.
+//! Name spaces for a private pmcd, merged from the files of agents.
 
 use std::fmt;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// A name space made of agents' `pmns` files; its `Display` is a root that pmcd and the tools load with `-n`.
+/// A name space of agents' `pmns` files. Its `Display` is a root that pmcd and the tools load with `-n`.
 #[derive(Debug, Clone)]
 pub struct NameSpace {
-    /// Each inner node's path with its children: names, and the PMIDs of metrics. The root comes first.
+    /// Path of each inner node, with its children: names, and the PMIDs of metrics. The root is the first.
     nodes: Vec<(String, Vec<Child>)>,
 }
 
@@ -21,11 +21,14 @@ impl Default for NameSpace {
 }
 
 impl NameSpace {
-    /// Adds a `pmns` file's text; a symbol before a cluster and an item stands for `domain`. Nodes that are there
-    /// already get further children.
+    /// Adds the text of a `pmns` file. A symbol before cluster and item stands for `domain`. Known nodes get further
+    /// children.
     ///
-    /// The text is either subtrees (`simple { … }`), of which those without a dot in their name join the root, or has
-    /// a `root { … }` of its own. Comments and preprocessor lines are dropped.
+    /// The text is either a list of subtrees (`simple { … }`), or has its own `root { … }`. Subtrees without a dot in
+    /// their name join the root. Comments and preprocessor lines are dropped.
+    ///
+    /// # Panics
+    /// Never: the patterns are constant.
     pub fn add(&mut self, pmns: &str, domain: u16) {
         static DROPPED: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r"(?s)/\*.*?\*/|(?-s:(?m:^[ \t]*#.*$))").expect("a constant pattern"));
@@ -49,7 +52,7 @@ impl NameSpace {
         }
     }
 
-    /// Adds a child to a node, unless it is there.
+    /// Adds a child to a node, unless the node has it.
     fn child(&mut self, path: &str, name: &str, pmid: Option<&str>) {
         let at = self.nodes.iter().position(|(other, _)| other == path).unwrap_or_else(|| {
             self.nodes.push((path.to_owned(), Vec::new()));

@@ -1,4 +1,4 @@
-//! What a tool said, and what of it may differ between two runs.
+//! The output of a tool, without the parts that differ between two runs.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write, pipe};
@@ -8,45 +8,51 @@ use std::thread;
 
 use regex::Regex;
 
-/// The longest that a tool may run, in seconds; coreutils' `timeout` then ends it with exit code 124.
+/// Longest time that a tool may run, in seconds. The `timeout` of coreutils then ends it with exit code 124.
 const LIMIT: &str = "60";
 
-/// How a tool ended and what it printed.
+/// Exit status and output of a tool.
 #[derive(Debug, Clone)]
 pub struct Output {
     /// The command line, for messages.
     pub command: String,
     /// The exit status; code 124 after a time-out.
     pub status: ExitStatus,
-    /// Standard output and standard error as they came, in one stream.
+    /// Standard output and standard error in one stream, in the order of writing.
     pub text: String,
 }
 
 impl Output {
-    /// The text of a tool that ended with exit code 0; a panic with the text otherwise.
+    /// Returns the text of a tool that ended with exit code 0.
+    ///
+    /// # Panics
+    /// With the text, when the tool ended with another exit code.
     #[track_caller]
     pub fn ok(self) -> String {
         assert!(self.status.success(), "{}: {}\n{}", self.command, self.status, self.text);
         self.text
     }
 
-    /// The text of a tool that ended with an exit code other than 0; a panic with the text otherwise.
+    /// Returns the text of a tool that ended with an exit code other than 0.
+    ///
+    /// # Panics
+    /// With the text, when the tool ended with exit code 0.
     #[track_caller]
     pub fn failed(self) -> String {
         assert!(!self.status.success(), "{} succeeded:\n{}", self.command, self.text);
         self.text
     }
 
-    /// The text without what differs from run to run: see [`normalise`].
+    /// Returns the text without the parts that differ between runs; see [`normalise`].
     pub fn normalised(&self) -> String {
         normalise(&self.text)
     }
 }
 
-/// Replaces process ids, times of day, agents' command lines and the addresses of dumped results in what a PCP tool
-/// printed.
+/// Replaces process IDs, times of day, agents' command lines and addresses of dumped results in the output of a PCP
+/// tool.
 ///
-/// Values stay as they are: a test that reads a clock has to leave that metric out of its comparison.
+/// Values stay. A test that reads a clock must leave that metric out of its comparison.
 pub fn normalise(text: &str) -> String {
     static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         [
@@ -68,7 +74,7 @@ pub fn normalise(text: &str) -> String {
     RULES.iter().fold(text.to_owned(), |text, (pattern, with)| pattern.replace_all(&text, *with).into_owned())
 }
 
-/// Runs `command` with `input` on its standard input and its two outputs in one stream, within the time limit.
+/// Runs `command` with `input` on its standard input, and both outputs in one stream, within the time limit.
 #[track_caller]
 pub(crate) fn run(command: Command, input: &str) -> Output {
     let words: Vec<&OsStr> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
@@ -93,12 +99,12 @@ pub(crate) fn run(command: Command, input: &str) -> Output {
         .stderr(writer)
         .spawn()
         .unwrap_or_else(|error| panic!("{line}: {error}"));
-    drop(limited); // It holds the pipe's writing end, and the reader waits until all of those are closed.
+    drop(limited); // It holds the pipe's writing end, and the reader waits until all writing ends are closed.
 
     let mut stdin = child.stdin.take().expect("a piped standard input");
     let mut bytes = Vec::new();
     thread::scope(|scope| {
-        // A tool that ends before it has read everything is no error here: its status tells.
+        // A tool may end before it has read everything. Its status shows whether it succeeded.
         scope.spawn(move || stdin.write_all(input.as_bytes()));
         reader.read_to_end(&mut bytes).expect("the tool's output");
     });

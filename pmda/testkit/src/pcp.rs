@@ -1,4 +1,4 @@
-//! The installed PCP: where it is, and its tools.
+//! The installed PCP and its tools.
 
 use std::collections::HashMap;
 use std::env;
@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::output::{Output, run};
 use crate::{Builder, CAgent};
 
-/// Why there is no PCP to test with.
+/// The reason why there is no PCP to test with.
 #[derive(Debug, Clone)]
 pub struct Missing(String);
 
@@ -30,6 +30,12 @@ pub struct Pcp {
 
 impl Pcp {
     /// Finds PCP by its `pcp.conf` (`$PCP_CONF`, or `$PCP_DIR/etc/pcp.conf`) and its pmcd.
+    ///
+    /// # Errors
+    /// [`Missing`] when `pcp.conf` cannot be read, or pmcd does not exist.
+    ///
+    /// # Panics
+    /// When `pcp.conf` lacks `PCP_BINADM_DIR`.
     pub fn locate() -> Result<Self, Missing> {
         let root = || PathBuf::from(env::var_os("PCP_DIR").unwrap_or_else(|| "/".into()));
         let path = env::var_os("PCP_CONF").map_or_else(|| root().join("etc/pcp.conf"), PathBuf::from);
@@ -45,30 +51,39 @@ impl Pcp {
         if pmcd.exists() { Ok(pcp) } else { Err(Missing(format!("there is no {}", pmcd.display()))) }
     }
 
-    /// The installed PCP, or a panic that says what is missing: for tests marked `#[ignore = "needs PCP"]`.
+    /// Finds PCP, for tests marked `#[ignore = "needs PCP"]`.
+    ///
+    /// # Panics
+    /// When PCP is not installed, with the missing file.
     #[track_caller]
     pub fn required() -> Self {
         Self::locate().unwrap_or_else(|missing| panic!("{missing}"))
     }
 
-    /// A variable of `pcp.conf`, such as `PCP_VERSION`.
+    /// Returns a variable of `pcp.conf`, such as `PCP_VERSION`.
+    ///
+    /// # Panics
+    /// When `pcp.conf` does not have the variable.
     #[track_caller]
     pub fn config(&self, name: &str) -> &str {
         self.config.get(name).unwrap_or_else(|| panic!("pcp.conf has no {name}"))
     }
 
-    /// A directory or file that `pcp.conf` names, such as `PCP_PMDAS_DIR`.
+    /// Returns a directory or file that `pcp.conf` names, such as `PCP_PMDAS_DIR`.
+    ///
+    /// # Panics
+    /// When `pcp.conf` does not have the variable.
     #[track_caller]
     pub fn path(&self, name: &str) -> &Path {
         Path::new(self.config(name))
     }
 
-    /// The collector's binary.
+    /// Returns the path of pmcd.
     pub(crate) fn pmcd_binary(&self) -> PathBuf {
         self.path("PCP_BINADM_DIR").join("pmcd")
     }
 
-    /// A command of PCP's, found where PCP keeps its commands, with messages in English and times in UTC.
+    /// Creates a command for a PCP tool, with messages in English and times in UTC.
     pub fn command(&self, tool: &str) -> Command {
         let found = ["PCP_BIN_DIR", "PCP_BINADM_DIR"].iter().map(|dir| self.path(dir).join(tool)).find(|p| p.exists());
         let mut command = Command::new(found.unwrap_or_else(|| PathBuf::from(tool)));
@@ -78,7 +93,8 @@ impl Pcp {
         command
     }
 
-    /// A program under valgrind, which exits with 9 if the program leaks memory or has used what is not its own.
+    /// Creates a command that runs a program under valgrind. Its exit code is 9 if the program leaks memory or accesses
+    /// invalid memory.
     pub fn valgrind(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("valgrind");
         command.args(["--error-exitcode=9", "--num-callers=30", "--leak-check=full"]);
@@ -86,7 +102,10 @@ impl Pcp {
         command
     }
 
-    /// Runs a command of PCP's that needs no pmcd.
+    /// Runs a PCP tool that needs no pmcd.
+    ///
+    /// # Panics
+    /// When coreutils' `timeout` cannot be started.
     #[track_caller]
     pub fn run<S: AsRef<OsStr>>(&self, tool: &str, arguments: impl IntoIterator<Item = S>) -> Output {
         let mut command = self.command(tool);
@@ -94,22 +113,34 @@ impl Pcp {
         run(command, "")
     }
 
-    /// Runs a command of the caller's making, such as one from [`Pcp::command`] with more environment.
+    /// Runs a command of the caller, such as one of [`Pcp::command`] with more environment.
+    ///
+    /// # Panics
+    /// When coreutils' `timeout` cannot be started.
     #[track_caller]
     pub fn run_command(&self, command: Command, input: &str) -> Output {
         run(command, input)
     }
 
-    /// A session of PCP's dbpmda: `open pipe` with the agent's command line, then the lines of `script`, each echoed.
+    /// Runs a session of PCP's dbpmda: `open pipe` with the agent's command line, then the lines of `script`, each
+    /// echoed.
     ///
-    /// `pmns` is a root name space such as [`CAgent::root`], and `pmdas_dir` where C agents look for their help text.
+    /// `pmns` is a root name space such as [`CAgent::root`], and `pmdas_dir` is where C agents look for their help
+    /// text.
+    ///
+    /// # Panics
+    /// When coreutils' `timeout` cannot be started.
     #[track_caller]
     pub fn dbpmda(&self, pmns: &Path, pmdas_dir: &Path, agent: &[&OsStr], script: &str) -> Output {
         let agent: Vec<_> = agent.iter().map(|word| word.to_string_lossy()).collect();
         self.dbpmda_open(pmns, pmdas_dir, &format!("pipe {}", agent.join(" ")), script)
     }
 
-    /// A directory for `$PCP_VAR_DIR` in which shared objects save instance caches, with the installed name space.
+    /// Creates a directory for `$PCP_VAR_DIR`, in which shared objects save instance caches, with the installed name
+    /// space.
+    ///
+    /// # Panics
+    /// When the directory cannot be created.
     #[track_caller]
     pub fn var_dir(&self) -> tempfile::TempDir {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -119,8 +150,11 @@ impl Pcp {
         dir
     }
 
-    /// Runs dbpmda with an `open` command, such as `dso pmda_simple.so simple_init 253`. Instance caches that the agent
-    /// saves are its own.
+    /// Runs dbpmda with an `open` command, such as `dso pmda_simple.so simple_init 253`. The agent saves its instance
+    /// caches in a temporary directory.
+    ///
+    /// # Panics
+    /// When coreutils' `timeout` cannot be started.
     #[track_caller]
     pub fn dbpmda_open(&self, root: &Path, pmdas_dir: &Path, open: &str, script: &str) -> Output {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -131,14 +165,17 @@ impl Pcp {
         run(command, &format!("open {open}\n{script}\nquit\n"))
     }
 
-    /// The C implementation of the agent `name`: what PCP installs of `sample`, and `simple` and `trivial` compiled from
-    /// the installed sources.
+    /// Builds the C implementation of the agent `name`. The binary of `sample` is PCP's; `simple` and `trivial` are
+    /// compiled from the installed sources.
+    ///
+    /// # Panics
+    /// When PCP has no such agent, or it cannot be compiled.
     #[track_caller]
     pub fn c_agent(&self, name: &str) -> CAgent {
         CAgent::build(self, name)
     }
 
-    /// A collector of the test's own, to be configured and started.
+    /// Creates the configuration of a private pmcd.
     pub fn pmcd(&self) -> Builder {
         Builder::new(self.clone())
     }

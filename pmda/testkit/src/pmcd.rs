@@ -1,4 +1,4 @@
-//! A collector of the test's own.
+//! A private pmcd.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -15,12 +15,12 @@ use crate::agent::free_port;
 use crate::output::{Output, run};
 use crate::{Agent, NameSpace, Pcp};
 
-/// PCP's own domain for what pmcd says of itself (`pmcd.agent.status` and so on).
+/// Domain of pmcd's metrics about itself (`pmcd.agent.status` and so on).
 const PMCD_DOMAIN: u16 = 2;
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a private pmcd is started with; from [`Pcp::pmcd`].
+/// Configuration of a private pmcd, from [`Pcp::pmcd`].
 #[derive(Debug)]
 pub struct Builder {
     pcp: Pcp,
@@ -41,30 +41,33 @@ impl Builder {
         self
     }
 
-    /// The `[access]` section's lines, such as `disallow ".*" : store;`. Without any everything is allowed.
+    /// Sets the lines of the `[access]` section, such as `disallow ".*" : store;`. Without lines everything is allowed.
     pub fn access(mut self, lines: &str) -> Self {
         lines.clone_into(&mut self.access);
         self
     }
 
-    /// A variable in the environment of pmcd and so of its agents.
+    /// Sets a variable in the environment of pmcd and of its agents.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// The directory in which agents look for their files (`PCP_PMDAS_DIR`).
+    /// Sets the directory in which agents look for their files (`PCP_PMDAS_DIR`).
     pub fn pmdas_dir(self, dir: &Path) -> Self {
         self.env("PCP_PMDAS_DIR", dir)
     }
 
-    /// More options for pmcd, such as `-t 1`.
+    /// Adds options of pmcd, such as `-t 1`.
     pub fn options<S: AsRef<OsStr>>(mut self, options: impl IntoIterator<Item = S>) -> Self {
         self.options.extend(options.into_iter().map(|word| word.as_ref().to_owned()));
         self
     }
 
     /// Starts pmcd and waits until it answers.
+    ///
+    /// # Panics
+    /// With the log, when pmcd does not start.
     #[track_caller]
     pub fn start(self) -> Pmcd {
         let dir = tempfile::Builder::new().prefix("pmcd").tempdir().expect("a temporary directory");
@@ -78,7 +81,8 @@ impl Builder {
     }
 }
 
-/// A running pmcd with its own configuration, name space, port, socket, caches and logs; ended when dropped.
+/// A running pmcd with its own configuration, name space, port, socket, caches and logs. It ends when the value is
+/// dropped.
 #[derive(Debug)]
 pub struct Pmcd {
     pcp: Pcp,
@@ -89,27 +93,30 @@ pub struct Pmcd {
 }
 
 impl Pmcd {
-    /// The directory that holds everything of this pmcd.
+    /// Returns the directory with all files of this pmcd.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The directory of the instance caches that agents save (`$PCP_VAR_DIR/config/pmda`).
+    /// Returns the directory in which agents save instance caches (`$PCP_VAR_DIR/config/pmda`).
     pub fn cache_dir(&self) -> PathBuf {
         self.dir().join("var/config/pmda")
     }
 
-    /// The host for a client's `-h`: this pmcd's Unix socket.
+    /// Returns the host for a client's `-h`: this pmcd's Unix socket.
     pub fn host(&self) -> String {
         format!("unix://{}", self.socket().display())
     }
 
-    /// The port on 127.0.0.1.
+    /// Returns the port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Runs a client of PCP's against this pmcd: `tool -h host arguments…`.
+    /// Runs a PCP client against this pmcd: `tool -h host arguments…`.
+    ///
+    /// # Panics
+    /// When coreutils' `timeout` cannot be started.
     #[track_caller]
     pub fn run<S: AsRef<OsStr>>(&self, tool: &str, arguments: impl IntoIterator<Item = S>) -> Output {
         let mut command = self.pcp.command(tool);
@@ -117,18 +124,21 @@ impl Pmcd {
         run(command, "")
     }
 
-    /// pmcd's log, or an agent's: `log("pmcd")`, `log("simple")`. Empty when there is none.
+    /// Returns the log of pmcd, `log("pmcd")`, or of an agent, `log("simple")`. It is empty when there is no such file.
     pub fn log(&self, name: &str) -> String {
         let bytes = fs::read(self.log_dir().join(format!("{name}.log"))).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The directory of the logs, which is also the agents' working directory.
+    /// Returns the directory of the logs, which is also the agents' working directory.
     pub fn log_dir(&self) -> PathBuf {
         self.dir().join("log/pmcd")
     }
 
-    /// The agents' states (`pmcd.agent.status`): 0 is connected.
+    /// Returns the status of an agent (`pmcd.agent.status`); 0 is connected.
+    ///
+    /// # Panics
+    /// When pmcd does not know the agent.
     #[track_caller]
     pub fn agent_status(&self, name: &str) -> i32 {
         let text = self.run("pminfo", ["-f", "pmcd.agent.status"]).ok();
@@ -137,7 +147,7 @@ impl Pmcd {
             .unwrap_or_else(|| panic!("pmcd knows no agent {name}:\n{text}"))
     }
 
-    /// The process id of an agent that pmcd started.
+    /// Returns the process ID of an agent that pmcd has started.
     pub fn agent_pid(&self, name: &str) -> Option<i32> {
         let domain = self.setup.agents.iter().find(|agent| agent.name == name)?.domain.to_string();
         self.children().into_iter().find(|pid| {
@@ -147,39 +157,54 @@ impl Pmcd {
         })
     }
 
-    /// Kills an agent (SIGKILL) and waits until it is gone.
+    /// Kills an agent (SIGKILL) and waits until it has ended.
+    ///
+    /// # Panics
+    /// With the log of pmcd, when the agent has no process or does not end.
     #[track_caller]
     pub fn kill_agent(&self, name: &str) {
         let pid = self.agent_pid(name).unwrap_or_else(|| panic!("no process of {name}:\n{}", self.log("pmcd")));
         kill(Pid::from_raw(pid), Signal::SIGKILL).expect("a signal to the agent");
-        // The process stays a zombie until pmcd takes note of it.
+        // The process stays a zombie until pmcd waits for it.
         wait_for("the agent's end", || !running(pid));
     }
 
-    /// Replaces the agents of the configuration; pmcd sees it at [`Pmcd::sighup`] or [`Pmcd::restart`].
+    /// Replaces the agents in the configuration. pmcd reads it at [`Pmcd::sighup`] or [`Pmcd::restart`].
+    ///
+    /// # Panics
+    /// When the configuration cannot be written.
     pub fn set_agents(&mut self, agents: Vec<Agent>) {
         self.setup.agents = agents;
         self.write_configuration();
     }
 
-    /// Sends SIGHUP and waits until pmcd has acted on it.
+    /// Sends SIGHUP and waits until pmcd has reacted.
+    ///
+    /// # Panics
+    /// When pmcd does not react within 30 s.
     #[track_caller]
     pub fn sighup(&self) {
         let count = || self.run("pmprobe", ["-v", "pmcd.sighups"]).ok();
         let before = count();
         kill(self.pid(), Signal::SIGHUP).expect("a signal to pmcd");
-        // pmcd counts the signal when it acts on it, and answers the next request only after that.
+        // pmcd counts the signal when it reacts, and answers the next request only after that.
         wait_for("pmcd's SIGHUP", || count() != before);
     }
 
     /// Ends pmcd and starts it again, with the same port and socket.
+    ///
+    /// # Panics
+    /// With the log, when pmcd does not start.
     #[track_caller]
     pub fn restart(&mut self) {
         self.stop();
         self.launch();
     }
 
-    /// The process of pmcd.
+    /// Returns the process ID of pmcd.
+    ///
+    /// # Panics
+    /// After [`Pmcd::stop`].
     #[track_caller]
     pub fn pid(&self) -> Pid {
         let child = self.child.as_ref().expect("a running pmcd");
@@ -210,7 +235,7 @@ impl Pmcd {
         fs::write(self.dir().join("root"), names.to_string()).expect("the name space");
     }
 
-    /// Starts pmcd. Another process may take the port between its choice and its use: then with another one.
+    /// Starts pmcd. If another process has taken the port since it was chosen, another port is tried.
     #[track_caller]
     fn launch(&mut self) {
         for _ in 0..10 {
@@ -256,7 +281,7 @@ impl Pmcd {
         command
     }
 
-    /// Waits until a client is answered; false when pmcd ended instead.
+    /// Waits until pmcd answers a client; false when pmcd has ended.
     fn answers(&mut self) -> bool {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
@@ -271,13 +296,13 @@ impl Pmcd {
         false
     }
 
-    /// What pmcd said outside of its log.
+    /// Returns the output of pmcd outside of its log.
     fn output(&self) -> String {
         let text = |name| fs::read_to_string(self.dir().join(name)).unwrap_or_default();
         text("output") + &text("fatal")
     }
 
-    /// The processes that pmcd started.
+    /// Returns the processes that pmcd has started.
     fn children(&self) -> Vec<i32> {
         let Some(child) = &self.child else { return Vec::new() };
         let id = child.id();
@@ -285,7 +310,7 @@ impl Pmcd {
         text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
 
-    /// Ends pmcd, which ends its agents; whatever of these is left after that is killed. [`Pmcd::restart`] starts it
+    /// Ends pmcd, which ends its agents. Agents that still run after that are killed. [`Pmcd::restart`] starts pmcd
     /// again.
     pub fn stop(&mut self) {
         let agents = self.children();
@@ -314,7 +339,7 @@ impl Drop for Pmcd {
     }
 }
 
-/// Whether a process exists and is no zombie.
+/// Returns whether a process exists and is not a zombie.
 fn running(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -329,7 +354,8 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Who runs this test: pmcd otherwise changes to the user `pcp`, who may not read the test's files.
+/// Returns the user that runs this test. Without `-U`, pmcd would change to the user `pcp`, which may not read the
+/// test's files.
 fn user() -> String {
     let uid = getuid();
     User::from_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)

@@ -1,4 +1,4 @@
-//! The test kit itself, with the C agents: what it promises to the other crates' tests.
+//! Tests of the test kit itself, with the C agents.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -22,7 +22,7 @@ fn a_private_pmcd_answers_for_an_agent_over_every_transport() {
         .agent(agent("one", 501))
         .agent(agent("two", 502).unix())
         .agent(agent("three", 503).inet());
-    // pmcd connects to the address that "localhost" has, and not every /etc/hosts gives it one of IPv6.
+    // pmcd connects to the address of "localhost", for which not every /etc/hosts has an IPv6 address.
     if "localhost:0".to_socket_addrs().unwrap().any(|address| address.is_ipv6()) {
         names.push("four");
         builder = builder.agent(agent("four", 504).ipv6());
@@ -75,7 +75,7 @@ fn an_agent_is_killed_and_pmcd_restarted() {
     let mut pmcd = pcp.pmcd().pmdas_dir(simple.pmdas_dir()).agent(simple.agent()).start();
     let first = pmcd.agent_pid("simple").unwrap();
     pmcd.kill_agent("simple");
-    // The request that finds the agent dead fails, and makes pmcd start it again.
+    // The request that finds the agent dead fails, and makes pmcd restart it.
     let text = pmcd.run("pmprobe", ["-v", "simple.numfetch"]).text;
     assert!(text.starts_with("simple.numfetch -"), "{text}");
     assert!(pmcd.run("pmprobe", ["-v", "simple.numfetch"]).ok().starts_with("simple.numfetch 1 "));

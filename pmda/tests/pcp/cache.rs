@@ -1,4 +1,4 @@
-//! Instance caches beside those of libpcp_pmda: the same operations give the same numbers, and each reads the
+//! Instance caches compared with those of `libpcp_pmda`: the same operations give the same numbers, and each reads the
 //! other's file.
 
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ impl Home {
         self.0.path().join("config/pmda/400.5")
     }
 
-    /// Without the times.
+    /// Returns the lines of the file, without the times.
     fn lines(&self) -> Vec<String> {
         let text = fs::read_to_string(self.file()).unwrap_or_default();
         let line = |line: &str| match line.split_once(' ').and_then(|(id, rest)| Some((id, rest.split_once(' ')?.1))) {
@@ -46,14 +46,14 @@ impl Home {
         let mut command = std::process::Command::new(program);
         command.env("PCP_VAR_DIR", self.0.path());
         let text = Pcp::required().run_command(command, script).ok();
-        // Without what goes into the log.
+        // Lines of the log are dropped.
         text.lines().filter(|line| !line.contains("] caches(")).map(|line| format!("{line}\n")).collect()
     }
 
     fn rust(&self, script: &str) -> String {
         let config = Config::new(b"", [("PCP_VAR_DIR".into(), self.0.path().into())]);
         let indom = InDom::new(Domain::new(400).unwrap(), Serial::new(5));
-        // Opening is loading: without a file of its own the cache begins empty as in C.
+        // `open` also loads. Without a file the cache begins empty, as in C.
         let mut cache = Cache::open(indom, &config);
         let mut out = String::new();
         script.lines().for_each(|line| step(&mut cache, line, &mut out));
@@ -71,7 +71,7 @@ fn step(cache: &mut Cache<()>, line: &str, out: &mut String) {
         None => format!("{}\n", pmapi::Error::INST.code()),
         Some(i) => format!("{} {} {}\n", if i.is_active { "active" } else { "hidden" }, i.inst, i.name),
     };
-    // In C hiding and culling is by name.
+    // C hides and culls by name.
     let inst = |cache: &Cache<()>| cache.named(rest).filter(|i| i.name == rest || !rest.contains(' ')).map(|i| i.inst);
     match word {
         "add" => out.push_str(&stored(cache.store(rest, ()))),
@@ -112,8 +112,8 @@ fn hex(key: &[u8]) -> String {
     key.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// An operation. In C the number of a culled instance that was the last one is that of freed memory, and numbers of
-/// others come back only after `PMDA_CACHE_REORG`: culling is kept to names that are never last.
+/// Generates an operation. Culling is limited to names that are never last: in C, the number of a culled last instance
+/// comes from freed memory, and other numbers are free again only after `PMDA_CACHE_REORG`.
 fn operation() -> impl Strategy<Value = String> {
     let name = prop_oneof![
         (0..40u8).prop_map(|n| format!("n{n}")),
@@ -145,7 +145,7 @@ fn scripts(n: usize) -> Vec<Vec<String>> {
     let script = prop::collection::vec(operation(), 1..60);
     let mut scripts: Vec<Vec<String>> = (0..n).map(|_| script.new_tree(&mut runner).unwrap().current()).collect();
     for (i, script) in scripts.iter_mut().enumerate() {
-        // A maximum counts for numbers from keys since PCP 7 only.
+        // A maximum applies to numbers from keys only since PCP 7.
         script.retain(|line| if i % 2 == 0 { !line.starts_with("max") } else { !line.contains("key ") });
     }
     scripts
@@ -162,7 +162,7 @@ fn any_operations_give_what_they_give_in_c() {
         let (c, ours) = (Home::new(), Home::new());
         assert_eq!(c.c(&program, &script), ours.rust(&script), "{script}");
         assert_eq!(c.lines(), ours.lines(), "{script}");
-        // Each goes on with what the other has left.
+        // Each continues with the file of the other.
         let (first, second) = (Home::new(), Home::new());
         fs::copy(ours.file(), first.file()).unwrap();
         fs::copy(c.file(), second.file()).unwrap();
@@ -182,7 +182,7 @@ fn culled_and_purged_instances_as_in_c() {
     let (c, ours) = (Home::new(), Home::new());
     assert_eq!(c.c(&program, script), ours.rust(script));
     assert_eq!(c.lines(), ours.lines());
-    // Times that are long ago.
+    // The instances were last seen long ago.
     for home in [&c, &ours] {
         let text = fs::read_to_string(home.file()).unwrap();
         let old = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {

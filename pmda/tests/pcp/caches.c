@@ -1,4 +1,4 @@
-/* pmdaCache(3) by a line of input for each operation, with a line of output for what comes back. */
+/* Reads operations of pmdaCache(3), one a line, and prints the result of each. */
 #include <pcp/pmapi.h>
 #include <pcp/pmda.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A client of libpcp: prints what pmFetch(3) says has changed, after each of a few stores. */
+/* A client of libpcp: prints the changes that pmFetch(3) reports, after each of a few stores. */
 #include <pcp/pmapi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-//! Who asks, as the real pmcd tells.
+//! Attributes of clients, as the real pmcd reports them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use testkit::{Pcp, Pmcd};
 
 use super::stage;
 
-/// What pmprobe says of a singular metric after its name.
+/// Returns the output of pmprobe for a singular metric, without its name.
 fn probe(pmcd: &Pmcd, metric: &str) -> String {
     let text = pmcd.run("pmprobe", ["-v", metric]).text;
     text.strip_prefix(metric).unwrap_or(&text).trim().to_owned()
@@ -27,7 +27,7 @@ fn who_the_client_is_decides() {
     assert!(probe(&pmcd, "stage.client.pid").starts_with("1 "));
     let stored = pmcd.run("pmstore", ["stage.client.secret", "1"]).text;
     assert!(stored.contains(if uid.is_root() { "new value=1" } else { REFUSED }), "{stored}");
-    // Over TCP nobody is known.
+    // Clients over TCP have no known user.
     let tcp = format!("localhost:{}", pmcd.port());
     let stored = pcp.run("pmstore", ["-h", &tcp, "stage.client.secret", "2"]).failed();
     assert!(stored.contains(REFUSED), "{stored}");
@@ -36,7 +36,7 @@ fn who_the_client_is_decides() {
     if !uid.is_root() {
         return;
     }
-    // Other users have to reach the socket.
+    // Other users must be able to connect to the socket.
     fs::set_permissions(pmcd.dir(), PermissionsExt::from_mode(0o755)).unwrap();
     let as_nobody = |tool: &str, arguments: &[&str]| {
         let mut command = Command::new("setpriv");
@@ -61,6 +61,6 @@ fn what_is_kept_for_a_client_goes_with_it() {
     }
     let text = pmcd.run("pminfo", ["--container=web", "-f", "stage.client.container"]).ok();
     assert!(text.contains("value \"web\""), "{text}");
-    // The next client has its number and not its container.
+    // The next client has the same number, but not the container.
     assert!(probe(&pmcd, "stage.client.container").contains("Missing metric value(s)"));
 }

@@ -1,4 +1,4 @@
-//! Metrics that come and go, as clients of the real pmcd see them.
+//! Dynamic metrics, as clients of the real pmcd see them.
 
 use std::process::Command;
 
@@ -26,7 +26,7 @@ fn names_in_both_directions() {
     grow(&pmcd, "12");
     assert_eq!(lines(&pmcd, &["zoo.dyn.herd.a1"]), ["zoo.dyn.herd.a1.n11", "zoo.dyn.herd.a1.n1"]);
     assert_eq!(lines(&pmcd, &["zoo"]).len(), 41);
-    // pmval has names from PMIDs too: it names the metric that it has looked up.
+    // pmval prints the name that it finds for the PMID.
     let text = pmcd.run("pmval", ["-s", "2", "-t", "0.01", "zoo.dyn.herd.a1.n11"]).ok();
     assert!(text.contains("metric:    zoo.dyn.herd.a1.n11\n"), "{text}");
     grow(&pmcd, "11");

@@ -1,4 +1,4 @@
-//! Event records as PCP's tools show them.
+//! Event records, as PCP's tools print them.
 
 use pcp_pdu::event::{self, Layout};
 use pmapi::{Atom, Domain, Item, PmId, Type};
@@ -13,7 +13,7 @@ fn show(pmcd: &Pmcd, tool: &str, arguments: &[&str]) -> String {
     pmcd.run(tool, arguments).text
 }
 
-/// What `pminfo -x` says of the first value, without times, numbers of metrics and the agent's name.
+/// Returns the output of `pminfo -x` for the first value, without times, PMIDs and the agent's name.
 fn records(text: &str, agent: &str) -> Vec<String> {
     let text = text.replace(&format!("{agent}.event."), "");
     let words = |line: &str| {
@@ -22,7 +22,7 @@ fn records(text: &str, agent: &str) -> Vec<String> {
     };
     let lines = text.lines().skip_while(|line| !line.contains("value [")).map(words);
     let lines = lines.take_while(|line| !line.contains("inst [1"));
-    // The first line begins with the instance, where there is one.
+    // The first line begins with the instance, if there is one.
     lines.map(|line| line.replace("inst [0 or \"fungus\"] ", "")).filter(|line| !line.is_empty()).collect()
 }
 
@@ -58,7 +58,7 @@ fn the_tools_show_the_events_of_a_queue() {
         numbers.iter().enumerate().flat_map(record).collect()
     };
     let shown = |text: &str| self::records(text, "stage").split_off(1);
-    // A queue that keeps has them all for each new client, one that does not has none for the first.
+    // A queue that keeps events has them for each new client; another queue has none before the first client.
     let text = show(&pmcd, "pminfo", &["-x", "stage.event.highres_records"]);
     assert!(text.contains("value [5 event records timestamps 00:16:41.002000003...00:16:45.002000003]"), "{text}");
     assert_eq!(shown(&text), records(&[1, 2, 3, 4, 5]));
@@ -66,7 +66,7 @@ fn the_tools_show_the_events_of_a_queue() {
     let text = show(&pmcd, "pmval", &["-s", "1", "stage.event.highres_records"]);
     let numbers = text.lines().filter_map(|line| line.trim().strip_prefix("stage.event.param_u64 "));
     assert_eq!(numbers.collect::<Vec<_>>(), ["1", "2", "3", "4", "5"], "{text}");
-    // A queue for those who say what they want.
+    // This queue requires a filter.
     let text = show(&pmcd, "pmval", &["-x", "3", "-s", "1", "stage.event.filtered"]);
     assert!(text.contains("stage.event.filtered: 1 event records\n  00:16:43.002 ---"), "{text}");
     for (tool, options, said) in [
@@ -77,7 +77,7 @@ fn the_tools_show_the_events_of_a_queue() {
         let text = show(&pmcd, tool, &[options, &["stage.event.filtered"]].concat());
         assert!(text.contains(said), "{text}");
     }
-    // Nothing is left of those clients, and nothing waits for them.
+    // The clients have disconnected, and the queue holds no events for them.
     for (metric, value) in [("count", "5"), ("memory", "0"), ("clients", "0")] {
         let metric = format!("stage.event.{metric}");
         assert_eq!(show(&pmcd, "pmprobe", &["-v", &metric]), format!("{metric} 1 {value}\n"));
@@ -94,13 +94,13 @@ fn a_client_that_is_slow_sees_how_many_it_has_missed() {
     let missed =
         records.get(1).and_then(|line| line.trim().strip_prefix("==> ")?.strip_suffix(" missed event records"));
     let missed: usize = missed.and_then(|missed| missed.parse().ok()).unwrap_or_else(|| panic!("{text}"));
-    // At the time of the next.
+    // The record of missed events has the time of the next event.
     let first = format!(":{:02}.000 --- event record [0] flags 0x80000000 (missed) ---", missed + 1);
     assert!(records[0].ends_with(&first), "{text}");
     assert!(missed > 0 && missed + records[2..].len() == 100, "{text}");
 }
 
-/// A client alone reads what it would read in C, and misses what it would miss there.
+/// A single client reads and misses the same events as in C.
 #[test]
 #[ignore = "needs PCP"]
 fn a_queue_gives_one_client_what_it_gives_in_c() {
@@ -123,7 +123,7 @@ fn a_queue_gives_one_client_what_it_gives_in_c() {
         if let Some((_, raw)) = fetched.sets().next().unwrap().values().next() {
             let Ok(Atom::Event(payload)) = raw.atom(Type::Event) else { panic!() };
             for record in event::records(payload, Layout::Micro).unwrap() {
-                // C says nothing of those that it has dropped.
+                // C does not report dropped events.
                 if let Some((_, Atom::U64(n))) = record.params().next() {
                     ours.push_str(&format!("{n:04} "));
                 }
@@ -132,7 +132,7 @@ fn a_queue_gives_one_client_what_it_gives_in_c() {
         let [count, _, memory, clients] = items::STATISTICS.map(|item| number(&mut agent, item));
         ours.push_str(&format!("memory {memory} count {count} clients {clients}\n"));
     }
-    // As many events of four bytes as ours takes of its own.
+    // The queue in C gets room for as many events of four bytes as ours.
     let capacity = items::QUEUE as u64 / (number(&mut agent, items::STATISTICS[1]) / u64::from(added));
     let mut command = std::process::Command::new(program);
     command.arg((capacity * 4).to_string()).args(bursts.map(|burst| burst.to_string()));

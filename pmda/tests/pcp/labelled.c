@@ -1,4 +1,4 @@
-/* An agent with labels at each level, of which examples/labelled.rs is the counterpart. */
+/* An agent with labels at each level. Its counterpart in Rust is examples/labelled.rs. */
 #include <pcp/pmapi.h>
 #include <pcp/pmda.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-//! Labels at each level, as clients see them: of an agent with the C library and of ours.
+//! Labels at each level, as clients see them: of an agent with the C library and of its counterpart here.
 
 use testkit::{Agent, Pcp, Pmcd};
 
@@ -6,7 +6,7 @@ use super::{compile, example};
 
 const NAMES: &str = "labelled { single LABELLED:0:0\n a LABELLED:1:0\n b LABELLED:1:1 }";
 
-/// The C agent and ours, each under a pmcd.
+/// Starts the C agent and its counterpart, each under a pmcd.
 fn both(environment: Option<&str>) -> [(Pmcd, tempfile::TempDir); 2] {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let c = compile("labelled.c", include_str!("labelled.c"), dirs[0].path());

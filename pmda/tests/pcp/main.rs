@@ -1,4 +1,4 @@
-//! The agents of the suites under the real pmcd, and PCP's C library beside ours.
+//! The test agents under the real pmcd, compared with PCP's C library.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -24,20 +24,20 @@ use stage::Stage;
 use testkit::{Agent, Pcp, Pmcd};
 use zoo::Zoo;
 
-/// The agent zoo under a private pmcd.
+/// Starts a private pmcd with the agent `zoo`.
 fn zoo() -> Pmcd {
     let names = Schema::with::<Zoo>(Config::new(b"", [])).unwrap().pmns().unwrap().pmns;
     let agent = Agent::new("zoo", zoo::DOMAIN, example("zoo")).names(&names);
     Pcp::required().pmcd().agent(agent).start()
 }
 
-/// The agent stage, for a private pmcd.
+/// Returns the agent `stage`, for a private pmcd.
 fn stage() -> Agent {
     let names = Schema::with::<Stage>(Config::new(b"", [])).unwrap().pmns().unwrap().pmns;
     Agent::new("stage", stage::DOMAIN, example("stage")).names(&names).args(["-l", "stage.log"])
 }
 
-/// A binary of `examples`, as its source is now: cargo builds these for some selections of tests only.
+/// Builds a program of `examples` and returns its path. Cargo itself builds these only for some selections of tests.
 fn example(name: &str) -> PathBuf {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
@@ -50,7 +50,7 @@ fn example(name: &str) -> PathBuf {
     exe.parent().and_then(Path::parent).unwrap().join("examples").join(name)
 }
 
-/// A C program, compiled against PCP's libraries into `dir`.
+/// Compiles a C program against PCP's libraries in `dir`.
 fn compile(source: &str, text: &str, dir: &Path) -> PathBuf {
     let (file, program) = (dir.join(source), dir.join(source.trim_end_matches(".c")));
     std::fs::write(&file, text).unwrap();

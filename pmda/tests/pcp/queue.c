@@ -1,5 +1,5 @@
-/* One client of an event queue of libpcp_pmda: bytes of the queue, then for each argument that many
- * events, numbered on, and a fetch, whose events are a line. */
+/* A single client of an event queue of libpcp_pmda. The first argument is the size of the queue in bytes. For each
+ * further argument that number of events is added, with ascending numbers, and a fetch prints its events as a line. */
 
 #include <pcp/pmapi.h>
 #include <pcp/pmda.h>

@@ -1,4 +1,4 @@
-//! Agents that cannot answer, or not well, under the real pmcd.
+//! Agents that fail or cannot answer, under the real pmcd.
 
 use testkit::{Pcp, Pmcd};
 
@@ -26,14 +26,14 @@ fn pmcd_waits_for_an_agent_that_is_not_ready() {
     let pmcd = Pcp::required().pmcd().agent(stage()).start();
     let pid = pmcd.agent_pid("stage");
     for _ in 0..2 {
-        // pmstore fetches first, stores, and asks no more.
+        // pmstore fetches, stores, and sends no more requests.
         pmcd.run("pmstore", ["stage.not_ready", "1500"]).ok();
         let text = probe(&pmcd, "stage.panic");
         assert!(text.contains(AGAIN), "{text}");
-        // pmcd answers by itself until it is told.
+        // pmcd answers by itself until the agent is ready.
         until_ready(&pmcd);
     }
-    // One that says so of a single request is ready again at once.
+    // An agent that fails a single request in this way is ready again at once.
     for _ in 0..20 {
         let text = pmcd.run("pmstore", ["--", "stage.error", "-13394"]).failed();
         assert!(text.contains(AGAIN), "{text}");
@@ -59,7 +59,7 @@ fn no_failure_of_a_request_ends_the_agent() {
     let text = probe(&pmcd, "stage.panic");
     assert!(text.contains("Generic error, already reported above"), "{text}");
     assert_eq!(probe(&pmcd, "stage.panic"), "stage.panic 1 1\n");
-    // PM_ERR_IPC, PM_ERR_TIMEOUT, PM_ERR_PMDAREADY, -EPIPE: with these pmcd would drop the agent.
+    // These are PM_ERR_IPC, PM_ERR_TIMEOUT, PM_ERR_PMDAREADY and -EPIPE, with which pmcd would drop the agent.
     for code in ["-12366", "-12353", "-13393", "-32"] {
         let text = pmcd.run("pmstore", ["--", "stage.error", code]).failed();
         assert!(text.contains(AGAIN), "{code}: {text}");
@@ -89,7 +89,7 @@ fn types_as_pcp_shows_them() {
         let metric = format!("stage.{metric}");
         assert_eq!(probe(&pmcd, &metric), format!("{metric} {value}\n"));
     }
-    // Word for word what is said of the C agent's, which has no semantics.
+    // The output equals that for the C agent's metric, which has no semantics.
     let said = |metric: &str| pmcd.run("pminfo", ["-d", "-f", metric]).text.replace(metric, "METRIC");
     assert_eq!(said("stage.type.no_support"), said("sample.bad.nosupport").replace("??? (0)", "instant"));
 }

@@ -1,4 +1,4 @@
-//! An agent on which something happens: events, clients who differ, states in which it cannot answer.
+//! A test agent with events, different clients, and states in which it cannot answer.
 
 #![allow(dead_code, unreachable_pub, clippy::panic)]
 
@@ -10,7 +10,7 @@ use pmda::prelude::*;
 
 pub const DOMAIN: u16 = 401;
 pub const TWO: Serial = Serial::new(1);
-/// Bytes of each event queue.
+/// Size of each event queue, in bytes.
 pub const QUEUE: usize = 4096;
 
 /// Cluster 0: events.
@@ -19,17 +19,17 @@ pub const HIGHRES: Item = Item::new(0, 1);
 pub const BY_INST: Item = Item::new(0, 2);
 pub const ARRAY: Item = Item::new(0, 3);
 pub const HIGHRES_ARRAY: Item = Item::new(0, 4);
-/// Stores add an event.
+/// A store adds an event.
 pub const ADD: Item = Item::new(0, 5);
-/// Stores of a number set the client's filter: only events with this number.
+/// A store of a number sets the client's filter to events with this number.
 pub const FILTERED: Item = Item::new(0, 6);
-/// Number of events, bytes, memory in use, clients.
+/// Number of events, bytes of all events, memory in use, number of clients.
 pub const STATISTICS: [Item; 4] = [Item::new(0, 7), Item::new(0, 8), Item::new(0, 9), Item::new(0, 10)];
 pub const MISFIT: Item = Item::new(0, 11);
-/// Events of a queue; after each fetch 100 more, which is more than it holds.
+/// Events of a queue. Each fetch adds 100 events, more than the queue holds.
 pub const FLOOD: Item = Item::new(0, 12);
 
-/// Cluster 1: their parameters.
+/// Cluster 1: parameters of events.
 pub const TYPE: Item = Item::new(1, 0);
 pub const P_32: Item = Item::new(1, 1);
 pub const P_U32: Item = Item::new(1, 2);
@@ -44,31 +44,31 @@ pub const P_AGGREGATE: Item = Item::new(1, 8);
 pub const UID: Item = Item::new(2, 0);
 pub const GID: Item = Item::new(2, 1);
 pub const PID: Item = Item::new(2, 2);
-/// Fetches of this metric by this client.
+/// Number of fetches of this metric by this client.
 pub const VISITS: Item = Item::new(2, 3);
 pub const VISITORS: Item = Item::new(2, 4);
-/// Administrators may store.
+/// Only administrators may store.
 pub const RULE: Item = Item::new(2, 7);
-/// Root alone may store.
+/// Only root may store.
 pub const SECRET: Item = Item::new(2, 5);
 pub const CONTAINER: Item = Item::new(2, 6);
 
-/// Cluster 3: states. The value is how often it was stored; stores make the next fetch of it panic.
+/// Cluster 3: states. The value is the number of stores. After a store, the next fetch of this metric panics.
 pub const PANIC: Item = Item::new(3, 0);
-/// Stores make the agent not ready for so many milliseconds.
+/// A store makes the agent not ready for this number of milliseconds.
 pub const NOT_READY: Item = Item::new(3, 1);
-/// What [`Agent::done`] was told.
+/// The calls of [`Agent::done`].
 pub const DONE: Item = Item::new(3, 2);
-/// An error for stores of its code.
+/// A store fails with the error of this code.
 pub const ERROR: Item = Item::new(3, 3);
-/// Fetches print something.
+/// A fetch prints to standard output.
 pub const PRINT: Item = Item::new(3, 4);
-/// One instance given twice.
+/// Puts two values of one instance.
 pub const TWICE: Item = Item::new(3, 5);
-/// A single value given twice.
+/// Puts two values of a singular metric.
 pub const TWICE_SINGULAR: Item = Item::new(3, 6);
 
-/// Cluster 4: types that other types become.
+/// Cluster 4: Rust types that convert to another type of metric.
 pub const SMALL: [(&str, Type); 6] = [
     ("u8", Type::U32),
     ("i8", Type::I32),
@@ -81,7 +81,7 @@ pub const NO_SUPPORT: Item = Item::new(4, 10);
 pub const AGGREGATE: Item = Item::new(4, 11);
 pub const AGGREGATE_STATIC: Item = Item::new(4, 12);
 
-/// What Cargo has made of an example.
+/// Returns the path of an example that Cargo has built.
 pub fn example(name: &str) -> PathBuf {
     let exe = std::env::current_exe().unwrap_or_default();
     let path = exe.ancestors().nth(2).unwrap_or(&exe).join("examples").join(name);
@@ -294,7 +294,7 @@ impl Agent for Stage {
     }
 }
 
-/// What the sample agent of PCP gives in turn as the first instance of `sample.event.records`.
+/// Adds the events that PCP's sample agent returns in turn for the first instance of `sample.event.records`.
 fn scene(array: &mut EventArray, fetch: u32, pmid: impl Fn(Item) -> pmapi::PmId) -> Result {
     let mut time = Stamp { seconds: Stamp::now().seconds - 10, nanoseconds: 0 };
     let mut record = |array: &mut EventArray, flags: EventFlags, params: &[(Item, Atom<'_>)]| -> Result {

@@ -1,4 +1,4 @@
-//! The stage as a shared object, for the tests of that host.
+//! The agent `stage` as a shared object, for the tests of that host.
 
 #[path = "mod.rs"]
 mod stage;

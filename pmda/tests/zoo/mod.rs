@@ -1,4 +1,4 @@
-//! An agent that has one of everything, and records what it is told.
+//! A test agent with one metric of every kind, which records the attributes and ends of its clients.
 
 #![allow(dead_code, unreachable_pub)]
 
@@ -18,19 +18,19 @@ pub const PARTLY: Item = Item::new(3, 1);
 pub const MISFIT: Item = Item::new(3, 2);
 pub const ONE_FOR_ALL: Item = Item::new(3, 3);
 pub const INST_OF_NONE: Item = Item::new(3, 4);
-/// A value of [`STORED`] that makes every refresh fail.
+/// Value of [`STORED`] that makes every refresh fail.
 pub const OUT_OF_ORDER: &str = "out of order";
-/// How many metrics there are in `zoo.dyn.herd`.
+/// Number of metrics in `zoo.dyn.herd`.
 pub const HERD: Item = Item::new(2, 2);
-/// Adds labels to [`GUEST`] while the agent runs.
+/// A store adds labels to [`GUEST`] while the agent runs.
 pub const GUEST_LABELS: Item = Item::new(2, 3);
-/// Metrics that come and go, from the first of this cluster on.
+/// First cluster of the metrics in `zoo.dyn.herd`.
 pub const HERD_CLUSTER: u16 = 100;
 pub const GUEST: Item = Item::new(5, 0);
 pub const GUESTS: Item = Item::new(5, 1);
-/// The instance domain of [`GUESTS`], which is not declared but added.
+/// Instance domain of [`GUESTS`], which is added and not declared.
 pub const VISITORS: Serial = Serial::new(70);
-/// The instance domain that the agent gives without a word about it before.
+/// Instance domain that only [`Agent::instances`] knows.
 pub const STRANGERS: Serial = Serial::new(71);
 pub const MANY: Item = Item::new(4095, 1023);
 
@@ -108,7 +108,7 @@ impl Agent for Zoo {
     }
 
     fn refresh(&mut self, request: Request, _: Client) -> Result {
-        // A store can bring the agent back.
+        // A store can end the failures.
         if self.stored == OUT_OF_ORDER && request != Request::Store { Err(Error::AGAIN) } else { Ok(()) }
     }
 
@@ -207,7 +207,7 @@ impl Agent for Zoo {
 }
 
 impl Zoo {
-    /// Adds or removes metrics until there are as many as wanted.
+    /// Adds or removes metrics until there are `n`.
     fn herd(&mut self, n: u32) -> Result {
         let item = |i: u32| Item::try_new(HERD_CLUSTER + (i / 1024) as u16, (i % 1024) as u16).ok_or(Error::TOOBIG);
         for i in self.herd..n {
@@ -222,7 +222,7 @@ impl Zoo {
     }
 }
 
-/// A value of a type, made from a small number.
+/// Makes a value of a type from a small number.
 pub fn value(ty: Type, n: u64) -> Atom<'static> {
     const TEXTS: [&str; 11] = ["", "1", "22", "333", "4444", "55555", "6", "seven", "8", "9", "10"];
     let text = TEXTS.get(n as usize).copied().unwrap_or("many");

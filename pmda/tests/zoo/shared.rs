@@ -1,4 +1,4 @@
-//! The zoo as a shared object, for the tests of that host.
+//! The agent `zoo` as a shared object, for the tests of that host.
 
 #[path = "mod.rs"]
 mod zoo;

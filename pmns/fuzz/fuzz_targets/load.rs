@@ -1,4 +1,4 @@
-//! Any bytes as a name space that can include itself: what loads can be written and loaded again.
+//! Loads any bytes as a name space that can include itself. One that loads must survive being written and loaded again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +6,7 @@ use pmns::{Files, Loader, Tree};
 use std::io;
 use std::path::Path;
 
-/// Every file and the output of every command is this text.
+/// Returns the same text as the content of every file and the output of every command.
 struct Mirror<'a>(&'a [u8]);
 
 impl Files for Mirror<'_> {

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     run(&Program::new("", 1)).err().unwrap_or(ExitCode::SUCCESS)
 }
 
-/// To stdout, where PCP's says everything.
+/// Prints `NAME: message` to stdout, as PCP's pmnsadd does, and returns the exit code of a failure.
 fn tell(program: &Program, message: impl Display) -> ExitCode {
     println!("{}: {message}", program.name());
     program.failure()
@@ -37,7 +37,7 @@ fn usage() {
 
 fn run(program: &Program) -> Result<(), ExitCode> {
     let args: Args = program.args().map_err(|_| {
-        // PCP's ends with 0 after a wrong option.
+        // PCP's pmnsadd exits with 0 after an invalid option.
         usage();
         ExitCode::SUCCESS
     })?;
@@ -77,8 +77,11 @@ fn add(program: &Program, mut update: Update<'_>, name_space: &Path, file: &Path
     update.commit()
 }
 
-/// The names of a file that is a complete name space, whose first block is to be connected with the
-/// root, or that has no block but the metrics of the root.
+/// Loads the names of the input file, which has one of three forms:
+///
+/// - a complete name space with a block `root`,
+/// - blocks without `root`, the first of which is connected with the root here,
+/// - metrics without any block, which belong to the root.
 fn load_subtree(program: &Program, file: &Path) -> Result<Tree, ExitCode> {
     let cannot_read = |e| tell(program, format_args!("cannot read input file \"{}\": {e}", file.display()));
     let content = fs::read(file).map_err(cannot_read)?;
@@ -91,7 +94,7 @@ fn load_subtree(program: &Program, file: &Path) -> Result<Tree, ExitCode> {
         let path = words.next()?;
         (words.next()? == b"{").then_some(path)
     });
-    // Messages tell the lines of the file.
+    // Messages should have the line numbers of the file.
     let start = format!("# 1 \"{}\"\n", file.display());
     let before = match first_block {
         Some(path) => upper_levels(&String::from_utf8_lossy(path)),
@@ -100,7 +103,7 @@ fn load_subtree(program: &Program, file: &Path) -> Result<Tree, ExitCode> {
     program.parse([before.as_bytes(), start.as_bytes(), &content].concat(), file)
 }
 
-/// The blocks that lead from the root to a path.
+/// Returns the blocks that connect the root with `path`.
 fn upper_levels(path: &str) -> String {
     let mut text = String::new();
     let mut block = "root";

@@ -1,4 +1,4 @@
-//! pmnsmerge(1): merges files of the name space into one.
+//! pmnsmerge(1): merges name space files into one.
 
 use clap::{ArgAction, Parser};
 use nix::sys::stat::{Mode, umask};
@@ -26,7 +26,7 @@ Options:
 struct Args {
     #[arg(short)]
     as_given: bool,
-    /// Changes nothing, not even after `-x`.
+    /// Has no effect except a warning; it does not cancel an earlier `-x` either.
     #[arg(short, long)]
     dupok: bool,
     #[arg(short = 'D', long, value_parser = cli::debug)]
@@ -65,7 +65,7 @@ fn run(program: &Program) -> Result<(), ExitCode> {
     let mut new = NewFile::create(&out).map_err(|e| cannot_create(program, &out, e))?;
     new.set_mode(0o644);
     let merged = merge(program, &mut args).inspect_err(|_| {
-        // As PCP's does, which creates it first.
+        // PCP's pmnsmerge creates the output file before it merges, so that an empty one remains.
         if !exists && let Ok((dir, name)) = Dir::of(&out) {
             let _ = dir.new_file(name, 0o666);
         }

@@ -1,4 +1,4 @@
-//! Command lines: clap's parser, pmgetopt_r(3)'s messages.
+//! Command lines, parsed by clap, with the messages of `pmgetopt_r(3)`.
 
 use super::Program;
 use clap::Parser;
@@ -7,13 +7,22 @@ pub use pmapi::debug::Debug;
 use pmapi::debug::UnknownOption;
 use std::process::ExitCode;
 
-/// The options that an argument of `-D` sets (pmSetDebug(3)).
+/// Parses the argument of `-D`, a list of debugging options (pmSetDebug(3)).
+///
+/// # Errors
+///
+/// [`UnknownOption`] when a word is not the name of an option.
 pub fn debug(spec: &str) -> Result<Debug, UnknownOption> {
     spec.parse()
 }
 
 impl Program {
-    /// The arguments of the process. When they are wrong or ask for help, prints why and the usage.
+    /// Parses the arguments of the process.
+    ///
+    /// # Errors
+    ///
+    /// The exit code of a failure when the arguments are wrong or request help. The reason, if any, and the usage text
+    /// are then on stderr.
     pub fn args<T: Parser>(&self) -> Result<T, ExitCode> {
         T::try_parse().map_err(|e| {
             if let Some(message) = message(&e) {
@@ -24,7 +33,7 @@ impl Program {
     }
 }
 
-/// What pmgetopt_r(3) says in the same case; nothing when help is asked for.
+/// Returns the message of `pmgetopt_r(3)` for the same mistake; `None` for a request for help.
 fn message(error: &clap::Error) -> Option<String> {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -42,7 +51,7 @@ fn message(error: &clap::Error) -> Option<String> {
             let name = argument.split([' ', '=']).next().unwrap_or_default();
             Some(format!("option '{name}' doesn't allow an argument"))
         }
-        // A value is missing only where the arguments end.
+        // Only the last argument can lack its value.
         ErrorKind::InvalidValue if context(ContextKind::InvalidValue).is_none_or(str::is_empty) => {
             let last = std::env::args().next_back().unwrap_or_default();
             Some(match last.strip_prefix("--") {

@@ -1,4 +1,4 @@
-//! Merging files, for pmnsmerge and pmnsadd.
+//! Merging of files, for pmnsmerge and pmnsadd.
 
 use super::Program;
 use crate::{InsertError, Tree};
@@ -6,20 +6,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The control line that orders files is `#define _DATESTAMP YYYYMMDD`.
+/// Macro whose definition `#define _DATESTAMP YYYYMMDD` determines the order of files.
 const STAMP: &[u8] = b"_DATESTAMP";
 
 /// The order in which files are merged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// As they are given.
+    /// The order of the command line.
     Given,
-    /// Those without a date stamp, then the others by stamp.
+    /// Files without a date stamp first, then the others by ascending stamp.
     Stamp,
 }
 
 impl Order {
-    /// Puts files in order. With a verbosity over 1, prints it.
+    /// Sorts `files`. With a verbosity over 1, prints the order to stdout.
+    ///
+    /// # Errors
+    ///
+    /// The exit code of a failure when a file cannot be read, after a message on stderr. [`Order::Given`] reads none.
     pub fn apply(self, program: &Program, files: &mut Vec<PathBuf>, verbosity: u8) -> Result<(), ExitCode> {
         if self == Order::Given {
             return Ok(());
@@ -31,7 +35,7 @@ impl Order {
             };
             stamped.push((stamp(&text), file));
         }
-        // Stable, and no stamp comes before any.
+        // The sort is stable, and `None` sorts before every stamp.
         stamped.sort_by(|(a, _), (b, _)| a.cmp(b));
         for (at, (stamp, file)) in stamped.iter().enumerate().filter(|_| verbosity > 1) {
             println!("arg[{at}] {} _DATESTAMP={}", file.display(), stamp.as_deref().unwrap_or("(null)"));
@@ -49,8 +53,13 @@ fn stamp(text: &[u8]) -> Option<String> {
     })
 }
 
-/// The names of all files, each read by `load`. A name that is there already keeps its PMID; a
-/// warning tells what is left out.
+/// Merges the names of all files, each of which is read by `load`.
+///
+/// A name that is already present keeps its PMID. A warning on stderr reports each name that is left out.
+///
+/// # Errors
+///
+/// The first error of `load`.
 pub fn merge(
     program: &Program,
     files: &[PathBuf],

@@ -1,5 +1,5 @@
-//! What the commands of the packages `pcp-pmns` and `pcp-help` share: options, messages and exit
-//! codes in the manner of PCP's own.
+//! Common code of the commands in the packages `pcp-pmns` and `pcp-help`: options, messages and exit codes that match
+//! those of PCP's commands.
 
 mod args;
 mod merge;
@@ -17,17 +17,17 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A command.
+/// The running command.
 pub struct Program {
     name: String,
     usage: &'static str,
     failure: u8,
-    /// Before a message about a name space that cannot be loaded.
+    /// Start of the message about a name space that cannot be loaded.
     load_prefix: String,
 }
 
 impl Program {
-    /// The running command, its usage text, and the exit code of every failure.
+    /// Creates the running command with its usage text and the exit code of every failure.
     pub fn new(usage: &'static str, failure: u8) -> Program {
         let name = std::env::args_os().next().map(PathBuf::from);
         let name = name.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
@@ -35,13 +35,13 @@ impl Program {
         Program { name, usage, failure, load_prefix }
     }
 
-    /// With another beginning of messages about name spaces that cannot be loaded.
+    /// Sets the start of the message about a name space that cannot be loaded; by default `NAME: Error: `.
     pub fn load_prefix(mut self, prefix: impl Into<String>) -> Program {
         self.load_prefix = prefix.into();
         self
     }
 
-    /// The command's name, as it was called.
+    /// Returns the file name that the command was started with.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -51,30 +51,34 @@ impl Program {
         print(format_args!("{}: {message}\n", self.name));
     }
 
-    /// Prints `NAME: message` to stderr; the exit code of a failure.
+    /// Prints `NAME: message` to stderr and returns the exit code of a failure.
     pub fn fail(&self, message: impl Display) -> ExitCode {
         self.say(message);
         self.failure()
     }
 
-    /// Prints the usage text to stderr; the exit code of a failure.
+    /// Prints the usage text to stderr and returns the exit code of a failure.
     pub fn usage(&self) -> ExitCode {
         eprint!("{}", self.usage);
         self.failure()
     }
 
-    /// The exit code of a failure.
+    /// Returns the exit code of a failure.
     pub fn failure(&self) -> ExitCode {
         self.failure.into()
     }
 
-    /// Checks the argument of the option for the version of help text, which must be 2.
+    /// Checks the argument of `-v`, the version of the help text format, which must be 2.
+    ///
+    /// # Errors
+    ///
+    /// The exit code of a failure for anything but 2, after a message and the usage text on stderr.
     pub fn check_version(&self, version: &str) -> Result<(), ExitCode> {
         let number = version.parse::<i64>();
         if number.is_err() && !version.is_empty() {
             self.say("-v requires numeric argument");
         }
-        // PCP's takes the number that the argument begins with.
+        // PCP's commands read the number at the start of the argument.
         let digits = version.trim_start_matches(|c: char| c.is_ascii_digit());
         if version.strip_suffix(digits) != Some("2") {
             self.say("deprecated option - only version 2 is supported");
@@ -82,15 +86,22 @@ impl Program {
         if number == Ok(2) { Ok(()) } else { Err(self.usage()) }
     }
 
-    /// The name space of a file, or of the default file, as pmLoadASCIINameSpace(3) loads it. On
-    /// failure, says why.
+    /// Loads the name space of `path`, or of the default file, as pmLoadASCIINameSpace(3) does.
+    ///
+    /// # Errors
+    ///
+    /// The exit code of a failure when it cannot be loaded, after libpcp's messages on stderr.
     pub fn load(&self, path: Option<&Path>, unique_pmids: bool) -> Result<Tree, ExitCode> {
         let default = default_name_space();
         let loaded = loader(unique_pmids).load(path.unwrap_or(&default));
         loaded.map_err(|e| self.not_loaded(e, path, unique_pmids))
     }
 
-    /// The name space of a text that is, or might be, the content of a file.
+    /// Loads the name space of a text as if it were the content of `path`.
+    ///
+    /// # Errors
+    ///
+    /// The exit code of a failure when the text is malformed, after libpcp's messages on stderr.
     pub fn parse(&self, text: Vec<u8>, path: &Path) -> Result<Tree, ExitCode> {
         loader(false).parse(text, path).map_err(|e| self.not_loaded(e, Some(path), false))
     }
@@ -105,15 +116,15 @@ impl Program {
     }
 }
 
-/// What the commands of the name space say to `-d`.
+/// Warning of the name space commands about the option `-d`.
 pub const DUPOK_WARNING: &str = "Warning: -d deprecated, duplicate PMNS names allowed by default";
 
-/// The loader with the directory that libpcp looks for included files in.
+/// Returns a loader that searches libpcp's directory, `$PCP_VAR_DIR/pmns`, for included files.
 pub fn loader(unique_pmids: bool) -> Loader<'static> {
     Loader::new().include_dir(Config::load().var_dir().join("pmns")).unique_pmids(unique_pmids)
 }
 
-/// The file of the default name space: `$PMNS_DEFAULT`, else `$PCP_VAR_DIR/pmns/root`.
+/// Returns the file of the default name space: `$PMNS_DEFAULT`, or else `$PCP_VAR_DIR/pmns/root`.
 pub fn default_name_space() -> PathBuf {
     match std::env::var_os("PMNS_DEFAULT") {
         Some(path) => path.into(),
@@ -121,7 +132,7 @@ pub fn default_name_space() -> PathBuf {
     }
 }
 
-/// Prints to stderr. What stands in files steers no terminal.
+/// Prints to stderr. On a terminal, control characters from files are escaped.
 fn print(text: Arguments<'_>) {
     let _ = Output::to(io::stderr()).write_fmt(text);
 }

@@ -1,4 +1,4 @@
-//! Replacing the file of a name space.
+//! Replacement of the file of a name space.
 
 use super::Program;
 use nix::sys::signal::{SigSet, Signal};
@@ -8,26 +8,28 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long a command waits for others that are changing the same name space.
+/// Longest wait for other commands that are changing the same name space.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// An update of a name space's file: while there is one, other commands of this package wait.
+/// An update of the file of a name space. It holds a lock, and other commands of this package wait for it.
 ///
-/// Scripts keep each other out with lockpmns(1), a file beside the name space that they hold while
-/// they run these commands; this lock is for those who don't. It lies on the new content, which only the user who writes
-/// it may open until it is complete: nobody else can hold it.
+/// Scripts exclude each other with lockpmns(1), a lock file beside the name space that they hold while they run these
+/// commands. The lock of an update protects commands that are run without lockpmns(1). It is a lock on the temporary
+/// file with the new content. Only the user who writes that file may open it until it is complete, so that no other
+/// user can hold the lock.
 pub struct Update<'a> {
     program: &'a Program,
     path: &'a Path,
-    /// What keeps the file from being written shows when it is to be written: other mistakes come before.
+    /// The temporary file, or why it cannot be created. [`Update::write`] reports that, after all other mistakes.
     new: io::Result<NewFile>,
 }
 
 impl<'a> Update<'a> {
-    /// Begins an update, when others have ended.
+    /// Begins an update, after waiting for other updates of the same file to end.
     ///
     /// # Errors
-    /// The exit code of a failure, after a message, when others take longer than a minute.
+    ///
+    /// The exit code of a failure when the wait exceeds 60 seconds, after a message on stderr.
     pub fn begin(program: &'a Program, path: &'a Path) -> Result<Update<'a>, ExitCode> {
         match NewFile::lock(path, WAIT) {
             Err(e) if e.kind() == io::ErrorKind::TimedOut => {
@@ -37,10 +39,11 @@ impl<'a> Update<'a> {
         }
     }
 
-    /// Writes the new content beside the file. From here on SIGHUP, SIGINT and SIGTERM have no effect on the process.
+    /// Writes the new content to the temporary file. From now on SIGHUP, SIGINT and SIGTERM do not end the process.
     ///
     /// # Errors
-    /// The exit code of a failure, after a message, when it cannot be written.
+    ///
+    /// The exit code of a failure when the file cannot be created or written, after a message on stderr.
     pub fn write(&mut self, content: &str) -> Result<(), ExitCode> {
         ignore_signals();
         let (program, name) = (self.program, self.path().display().to_string());
@@ -57,15 +60,16 @@ impl<'a> Update<'a> {
         })
     }
 
-    /// The file with the new content.
+    /// Returns the path of the temporary file; that of the name space if no temporary file could be created.
     pub fn path(&self) -> PathBuf {
         self.new.as_ref().map_or_else(|_| self.path.to_owned(), NewFile::path)
     }
 
-    /// Puts it in place of the old one.
+    /// Replaces the file of the name space by the temporary file.
     ///
     /// # Errors
-    /// The exit code of a failure, after a message: the old content stays.
+    ///
+    /// The exit code of a failure when that fails, after a message on stderr. The old content then stays.
     pub fn commit(self) -> Result<(), ExitCode> {
         self.new.and_then(NewFile::commit).map_err(|e| {
             let e = error(&e);
@@ -74,15 +78,14 @@ impl<'a> Update<'a> {
     }
 }
 
-/// An error in the words of PCP.
+/// Converts an error to the one whose text PCP prints.
 fn error(e: &io::Error) -> pmapi::Error {
     e.raw_os_error().map_or(pmapi::Error::GENERIC, pmapi::Error::from_errno)
 }
 
-/// Holds back the signals that would end the process in the middle of a write, for as long as it
-/// runs.
+/// Blocks SIGHUP, SIGINT and SIGTERM for the rest of the thread's life, so that they cannot interrupt a write.
 pub fn ignore_signals() {
     let signals: SigSet = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
-    // Without it everything works all the same.
+    // A failure only means that a signal can still end the command.
     let _: nix::Result<()> = signals.thread_block();
 }

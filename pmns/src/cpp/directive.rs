@@ -5,7 +5,7 @@ use super::{Condition, Input, Line, MAX_DEPTH, MAX_INCLUDES, Preprocessor, is_bl
 use crate::error::Problem;
 use std::path::Path;
 
-/// The rest of a control line while it is read.
+/// Read position in a control line.
 struct Cursor<'l> {
     line: &'l Line,
     at: usize,
@@ -16,7 +16,7 @@ impl<'l> Cursor<'l> {
         self.line.text.get(self.at..).unwrap_or_default()
     }
 
-    /// The bytes up to the first that is not wanted.
+    /// Consumes and returns the bytes up to the first one that is not `wanted`.
     fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> &'l [u8] {
         let rest = self.rest();
         let len = rest.iter().position(|b| !wanted(*b)).unwrap_or(rest.len());
@@ -24,7 +24,8 @@ impl<'l> Cursor<'l> {
         rest.get(..len).unwrap_or_default()
     }
 
-    /// What stands between quotes; `None` when the first is missing.
+    /// Consumes and returns the text between quotes. `None` when the opening quote is missing, `Err` with the closing
+    /// quote when that is missing.
     fn quoted(&mut self, quotes: &[(u8, u8)]) -> Option<Result<&'l [u8], u8>> {
         let (_, close) = quotes.iter().find(|(open, _)| self.rest().first() == Some(open))?;
         self.at += 1;
@@ -42,9 +43,9 @@ impl<'l> Cursor<'l> {
 }
 
 impl Preprocessor<'_> {
-    /// Obeys a control line. False when it is none after all.
+    /// Executes a control line. Returns false when the line does not begin with a known keyword.
     pub(super) fn control_line(&mut self, line: &Line) -> Result<bool, Problem> {
-        // As in pmcpp, a keyword needs nothing after it: `#endifs` is an `#endif` with a text.
+        // As in pmcpp, a keyword need not end at a word boundary: `#endifs` is an `#endif` with extra text.
         type Obey<'a> = fn(&mut Preprocessor<'a>, &mut Cursor<'_>) -> Result<(), Problem>;
         let keywords: [(&[u8], Obey<'_>); 8] = [
             (b"#include", Self::include),
@@ -183,7 +184,7 @@ impl Preprocessor<'_> {
     }
 }
 
-/// The name of a macro.
+/// Consumes and returns the name of a macro.
 fn name<'l>(cursor: &mut Cursor<'l>) -> Result<&'l [u8], Problem> {
     if cursor.rest().is_empty() {
         return Err(cursor.problem("Missing macro name"));

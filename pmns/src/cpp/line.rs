@@ -1,25 +1,27 @@
+//! Lines of text during preprocessing, with the columns that their bytes have in the file.
+
 use crate::error::{Pass, Place, Problem};
 use std::sync::Arc;
 
-/// A line of preprocessed text, and where it stands.
+/// A line of preprocessed text and its position in a file.
 #[derive(Debug)]
 pub(crate) struct Line {
     file: Arc<str>,
     pub(super) number: u32,
     /// Without its newline.
     pub(crate) text: Vec<u8>,
-    /// Where the text stands in the file, if not at the same column. Ascending by `start`.
+    /// Parts of the text whose column in the file differs from their offset here. Ascending by `start`.
     origins: Vec<Origin>,
-    /// What the text is replaced from, kept for its memory.
+    /// The text before substitution. Kept so that its allocation is reused.
     before: Vec<u8>,
 }
 
-/// Bytes of a line's text, up to the next one, that come from another column.
+/// The part of a line's text from `start` up to the next origin, and its column in the file.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     start: usize,
     column: usize,
-    /// All of them stand for what begins at `column`.
+    /// The part is the value of a macro whose name begins at `column`.
     is_value: bool,
 }
 
@@ -38,7 +40,7 @@ impl Line {
         self.origins.clear();
     }
 
-    /// Where a byte of the text stands in the file.
+    /// Returns the position in the file of the byte at offset `at` of the text.
     pub(crate) fn place(&self, at: usize) -> Place {
         let origin = self.origins.partition_point(|origin| origin.start <= at).checked_sub(1);
         let column = match origin.and_then(|origin| self.origins.get(origin)) {
@@ -50,26 +52,27 @@ impl Line {
         Place { file: self.file.clone(), line: self.number, column }
     }
 
-    /// A problem of the preprocessor with the line.
+    /// Creates a problem that the preprocessor reports, at offset `at`.
     pub(super) fn problem(&self, at: usize, reason: impl Into<String>) -> Problem {
         let text = String::from_utf8_lossy(&self.text).into_owned();
         Problem { place: self.place(at), reason: reason.into(), pass: Pass::Preprocess(Some(text)) }
     }
 
-    /// A problem of the scanner or parser with a token of the line.
+    /// Creates a problem that the scanner or parser reports, for the token at offset `at`.
     pub(crate) fn parse_problem(&self, at: usize, reason: impl Into<String>) -> Problem {
         let line = String::from_utf8_lossy(&self.text).into_owned();
         Problem { place: self.place(at), reason: reason.into(), pass: Pass::Parse { line, token: at } }
     }
 
-    /// Replaces words, `[A-Za-z_][A-Za-z0-9_]*`, that have a value. Stops when the text is longer than
-    /// `max`: few words can have much to say.
+    /// Replaces the words `[A-Za-z_][A-Za-z0-9_]*` that have a value.
+    ///
+    /// Stops when the text is longer than `max`, because the values of a few words can be large.
     pub(super) fn replace_words<'v>(&mut self, max: usize, value: impl Fn(&[u8]) -> Option<&'v [u8]>) {
         std::mem::swap(&mut self.text, &mut self.before);
         self.text.clear();
         let mut at = 0;
         while let Some(rest) = self.before.get(at..).filter(|rest| !rest.is_empty() && self.text.len() <= max) {
-            // Between words; digits before a letter are not part of its word.
+            // A word does not begin with a digit: digits before a letter belong to the gap.
             let gap = rest.iter().position(|b| starts_word(*b)).unwrap_or(rest.len());
             let (gap, rest) = rest.split_at(gap);
             let word = rest.iter().position(|b| !starts_word(*b) && !b.is_ascii_digit()).unwrap_or(rest.len());

@@ -1,4 +1,4 @@
-//! The preprocessor, pmcpp(1): comments, macros without parameters, `#include`, `#shell`, `#ifdef`.
+//! The preprocessor of pmcpp(1): comments, macros without parameters, `#include`, `#shell`, `#ifdef`.
 
 mod directive;
 mod line;
@@ -11,23 +11,23 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Inputs that are open at a time: the file and what it includes, directly or not.
+/// Largest number of inputs open at a time: the first file, and the inputs that it includes directly or indirectly.
 const MAX_DEPTH: usize = 5;
-/// Inputs that one file can include, directly or not; bounds the work that few lines can ask for.
+/// Largest number of inputs included in all. A short text cannot cause more work than that.
 const MAX_INCLUDES: usize = 1_000;
-/// Bytes of a line after substitution; bounds what few bytes can grow to. libpcp takes 254.
+/// Longest line after substitution, in bytes. A short text cannot grow beyond that. libpcp's limit is 254.
 const MAX_LINE: usize = 4_096;
 
-/// Yields the lines of a text that are not for the preprocessor.
+/// Reads a text and yields its preprocessed lines, without control lines and skipped lines.
 pub(crate) struct Preprocessor<'a> {
     files: &'a dyn Files,
-    /// Where includes are looked for after the name itself.
+    /// Directories to search for included files, after the path itself.
     dirs: Vec<PathBuf>,
-    /// The last is read; none at the end.
+    /// Open inputs, the innermost last; empty at the end of the text.
     inputs: Vec<Input>,
     included: usize,
     macros: HashMap<Box<[u8]>, Box<[u8]>>,
-    /// Where a comment began that has not ended.
+    /// Start of the comment that is still open.
     comment: Option<Place>,
     condition: Option<Condition>,
 }
@@ -35,9 +35,9 @@ pub(crate) struct Preprocessor<'a> {
 struct Input {
     name: Arc<str>,
     text: Vec<u8>,
-    /// Where the next line begins.
+    /// Offset of the next line.
     at: usize,
-    /// The number of the line before.
+    /// Number of the last line read.
     line: u32,
 }
 
@@ -60,12 +60,12 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    /// The file that is read.
+    /// Returns the name of the innermost input.
     pub(crate) fn file(&self) -> Arc<str> {
         self.inputs.last().map_or_else(|| "".into(), |input| input.name.clone())
     }
 
-    /// Puts the next line into `line`; false at the end.
+    /// Replaces `line` by the next line of the result. Returns false at the end of the text.
     pub(crate) fn next_line(&mut self, line: &mut Line) -> Result<bool, Problem> {
         while self.read_line(line)? {
             self.strip_comments(line);
@@ -80,7 +80,7 @@ impl<'a> Preprocessor<'a> {
         Ok(false)
     }
 
-    /// What follows the last line comes from line `number` of the file `name`.
+    /// Sets the position of the next line: line `number` of the file `name`.
     pub(crate) fn set_position(&mut self, name: &str, number: u32) {
         if let Some(input) = self.inputs.last_mut() {
             input.name = name.into();
@@ -118,14 +118,14 @@ impl<'a> Preprocessor<'a> {
         Err(Problem { place: place.clone(), reason, pass: Pass::Preprocess(None) })
     }
 
-    /// Blanks comments out. A line that had one loses the white space at its end.
+    /// Replaces comments by spaces. A line that had one loses the white space at its end.
     fn strip_comments(&mut self, line: &mut Line) {
         if self.comment.is_none() && find(&line.text, b"/*").is_none() {
             return;
         }
         let mut at = 0;
         while at < line.text.len() {
-            // Where the inside of the comment begins; one that goes on begins with the line.
+            // Length of the opening `/*`, which a comment that continues from an earlier line lacks.
             let rest = line.text.get(at..).unwrap_or_default();
             let inside = match self.comment {
                 Some(_) => 0,
@@ -152,7 +152,7 @@ impl<'a> Preprocessor<'a> {
         line.text.truncate(end);
     }
 
-    /// Replaces every word that is the name of a macro by its value, which is not looked at again.
+    /// Replaces every word that is the name of a macro by its value. Values are not expanded again.
     fn substitute(&self, line: &mut Line) -> Result<(), Problem> {
         if !self.macros.is_empty() {
             line.replace_words(MAX_LINE, |word| self.macros.get(word).map(|value| &**value));

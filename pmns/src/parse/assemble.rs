@@ -1,4 +1,4 @@
-//! From blocks to the tree.
+//! Assembly of the blocks into the tree.
 
 use super::{Blocks, Name};
 use crate::error::{Error, Pass, Problem};
@@ -10,9 +10,9 @@ use std::collections::HashMap;
 const ROOT: &str = "root";
 
 impl Blocks {
-    /// The tree of all blocks, which must be connected with the root.
+    /// Builds the tree. Every block must be reachable from the block `root`.
     pub(super) fn assemble(&self, unique: bool) -> Result<Tree, Error> {
-        // Of blocks with one path the last is taken; the others are left over.
+        // If several blocks have one path, the last one is used. The others are reported as disconnected below.
         let mut by_path: HashMap<&str, usize> = HashMap::with_capacity(self.blocks.len());
         by_path.extend(self.blocks.iter().enumerate().map(|(at, block)| (self.name(block.path), at)));
         let mut is_used = vec![false; self.blocks.len()];
@@ -34,7 +34,7 @@ impl Blocks {
         let mut tree = Tree::with_capacity(self.entries.len());
         let mut places = Vec::with_capacity(if unique { self.entries.len() } else { 0 });
         let mut path = String::new();
-        // Inner nodes with the path of their parent, the next one last.
+        // Inner nodes still to be filled, each with the path of its parent. The next one is the last.
         let mut inner: Vec<(Id, &str, Name)> = Vec::new();
         let mut next = Some((Id::ROOT, "", root));
         while let Some((id, prefix, block)) = next {
@@ -43,7 +43,7 @@ impl Blocks {
                 let name = self.name(entry.name);
                 let (child, is_new) = tree.child_or_new(id, name);
                 if !is_new {
-                    // Told as what it is by `duplicate_name`.
+                    // The caller replaces this problem by the one of `duplicate_name`.
                     return Err(self.problem(Some(entry.name), format!("Duplicate name \"{name}\"")));
                 }
                 tree[child].pmid = entry.pmid;
@@ -86,7 +86,7 @@ impl Blocks {
         Ok(tree)
     }
 
-    /// The first name that a block has twice.
+    /// Returns the problem of the first name that occurs twice in a block.
     pub(super) fn duplicate_name(&self) -> Option<Problem> {
         for (at, block) in self.blocks.iter().enumerate().filter(|(_, block)| block.end.line > 0) {
             let mut count: HashMap<&str, u32> = HashMap::new();
@@ -126,7 +126,7 @@ impl Blocks {
         self.one_problem(name, reason).into()
     }
 
-    /// A problem with a name, or with the whole text.
+    /// Creates a problem with a name, or with the whole text.
     fn one_problem(&self, name: Option<Name>, reason: String) -> Problem {
         let at = name.map(|name| name.at).unwrap_or_default();
         Problem { place: self.place(at), reason, pass: Pass::Assemble }

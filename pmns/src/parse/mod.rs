@@ -1,4 +1,4 @@
-//! The parser: from lines of text to blocks, and from blocks to the tree.
+//! The parser: turns lines of text into blocks, and blocks into the tree.
 
 mod assemble;
 mod token;
@@ -10,10 +10,10 @@ use pmapi::PmId;
 use std::sync::Arc;
 use token::{Token, Tokens};
 
-/// A text's blocks: `path { name pmid … }`.
+/// The blocks of a text, `path { name pmid … }`.
 #[derive(Default)]
 struct Blocks {
-    /// All paths and names, one after the other.
+    /// All paths and names, concatenated.
     names: String,
     blocks: Vec<Block>,
     entries: Vec<Entry>,
@@ -22,9 +22,9 @@ struct Blocks {
 
 struct Block {
     path: Name,
-    /// The first of its entries; they go on to those of the next block.
+    /// Index of its first entry. The entries end where those of the next block begin.
     entries: usize,
-    /// Its `}`, and the line of text with it.
+    /// Position of its `}`; line 0 while the block is open.
     end: At,
 }
 
@@ -33,7 +33,7 @@ struct Entry {
     pmid: Option<PmId>,
 }
 
-/// A piece of [`Blocks::names`].
+/// A range of [`Blocks::names`], and the position of the name in a file.
 #[derive(Clone, Copy)]
 struct Name {
     start: usize,
@@ -41,25 +41,25 @@ struct Name {
     at: At,
 }
 
-/// A [`Place`] that needs little memory.
+/// A [`Place`] with an index in the place of the file's name.
 #[derive(Clone, Copy, Default)]
 struct At {
-    /// In [`Blocks::files`].
+    /// Index in [`Blocks::files`].
     file: u32,
     line: u32,
     column: u32,
 }
 
-/// What the parser expects next.
+/// The tokens that the parser accepts next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// A path, or the end.
+    /// A path, or the end of the text.
     Outside,
     /// `{`
     Head,
     /// A name or `}`.
     Inside,
-    /// The PMID of the last name, another name or `}`.
+    /// The PMID of the last name, another name, or `}`.
     AfterName,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn parse(mut cpp: Preprocessor<'_>, unique: bool) -> Result<Tree, Err
     let mut blocks = Blocks { files: vec![cpp.file()], ..Blocks::default() };
     match blocks.read(&mut cpp).and_then(|()| blocks.assemble(unique)) {
         Ok(tree) => Ok(tree),
-        // libpcp would have found it at the end of its block, before anything after that.
+        // libpcp reports a duplicate name at the end of its block, before any later problem.
         Err(error) => Err(blocks.duplicate_name().map_or(error, Error::from)),
     }
 }
@@ -91,8 +91,8 @@ impl Blocks {
             (State::Head, Some(block)) => Err(self.problem(Some(block.path), "{ expected".into())),
             (State::Outside, _) | (_, None) => Ok(()),
             (State::Inside | State::AfterName, Some(_)) => {
-                // Like libpcp, takes the end of the text for that of the last block: pmnsadd(1) and an agent of
-                // PCP need it.
+                // The end of the text also ends the last block, as in libpcp: pmnsadd(1) and one of PCP's agents rely
+                // on it.
                 self.end_block(&line.place(0));
                 Ok(())
             }

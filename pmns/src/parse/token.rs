@@ -1,3 +1,5 @@
+//! The scanner: turns a line into tokens.
+
 use crate::cpp::{Line, is_space};
 use crate::error::Problem;
 use pmapi::PmId;
@@ -7,16 +9,16 @@ use std::borrow::Cow;
 pub(super) enum Token<'l> {
     Open,
     Close,
-    /// One component.
+    /// A single component.
     Name(&'l str),
-    /// Components with dots.
+    /// Several components, separated by dots.
     Path(&'l str),
     Pmid(PmId),
-    /// Neither, and what is wrong with it if it looks like a PMID.
+    /// An invalid token. If it looks like a PMID, with libpcp's message.
     Bogus(Option<&'static str>),
 }
 
-/// The tokens of a line: words between white space. White space beside a colon is none.
+/// Iterates over the tokens of a line. White space separates tokens, except beside a colon.
 pub(super) struct Tokens<'l> {
     text: &'l [u8],
     at: usize,
@@ -27,7 +29,7 @@ impl<'l> Tokens<'l> {
         Tokens { text: &line.text, at: 0 }
     }
 
-    /// The next token and where it begins.
+    /// Returns the next token and its offset in the line.
     pub(super) fn next(&mut self) -> Option<(usize, Token<'l>)> {
         self.skip_spaces();
         let start = self.at;
@@ -81,7 +83,7 @@ fn name(word: &[u8]) -> Option<Token<'_>> {
     Some(if name.contains('.') { Token::Path(name) } else { Token::Name(name) })
 }
 
-/// `DOMAIN:CLUSTER:ITEM` or `DOMAIN:*:*`, which libpcp also takes without its stars.
+/// Parses `DOMAIN:CLUSTER:ITEM` or `DOMAIN:*:*`. Like libpcp it also accepts `DOMAIN` for the latter.
 fn pmid(word: &[u8]) -> Token<'static> {
     if !word.iter().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'*')) {
         return Token::Bogus(None);
@@ -95,7 +97,7 @@ fn pmid(word: &[u8]) -> Token<'static> {
     let dynamic = (cluster, item) == (b"*", b"*");
     match (number(domain), number(cluster), number(item)) {
         (Some(511..), _, _) if dynamic => Token::Bogus(Some("Illegal domain field in dynamic PMID")),
-        // The root of dynamic names: domain 511, its agent in place of the cluster.
+        // A root of dynamic names has domain 511, and the agent's domain in place of the cluster.
         (Some(domain), _, _) if dynamic => word_of(511, domain, 0),
         (Some(511..), Some(_), Some(_)) => Token::Bogus(Some("Illegal domain field in PMID")),
         (Some(_), Some(4096..), Some(_)) => Token::Bogus(Some("Illegal cluster field in PMID")),
@@ -109,19 +111,19 @@ fn word_of(domain: u32, cluster: u32, item: u32) -> Token<'static> {
     PmId::from_word(domain << 22 | cluster << 10 | item).map_or(Token::Bogus(None), Token::Pmid)
 }
 
-/// The number; one that is too large for 32 bits is too large for every field.
+/// Parses a decimal number. One that needs more than 32 bits becomes `u32::MAX`, which is too large for every field.
 fn number(digits: &[u8]) -> Option<u32> {
     let digit = |b: &u8| b.is_ascii_digit().then(|| u32::from(b - b'0'));
     let value = |value: u32, b| Some(value.saturating_mul(10).saturating_add(digit(b)?));
     if digits.is_empty() { None } else { digits.iter().try_fold(0, value) }
 }
 
-/// Whether a line is for [`line_control`].
+/// Whether [`line_control`] should parse the line.
 pub(super) fn is_line_control(line: &Line) -> bool {
     line.text.iter().find(|b| !is_space(**b)) == Some(&b'#')
 }
 
-/// The number and file of a line `# NUMBER "FILE"`, as pmcpp(1) writes it.
+/// Parses a line `# NUMBER "FILE"`, as pmcpp(1) writes it, into number and file.
 pub(super) fn line_control(line: &Line) -> Result<(u32, String), Problem> {
     let control = || {
         let text = std::str::from_utf8(&line.text).ok()?.trim_start().strip_prefix('#')?;

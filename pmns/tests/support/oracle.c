@@ -1,9 +1,9 @@
 /*
- * What libpcp makes of a name space, for tests to compare with. Compiled by them.
+ * Loads a name space with libpcp and prints the result. The tests and the benchmark compile and run it.
  *
  * oracle dump FILE DUPS   every name with its PMID, every PMID with its names, every node with its children
- * oracle time FILE COUNT  microseconds that pmLoadASCIINameSpace takes, the least of COUNT processes
- * oracle plain FILE COUNT the same of pmLoadNameSpace, which does not start pmcpp
+ * oracle time FILE COUNT  microseconds that pmLoadASCIINameSpace takes, the minimum over COUNT processes
+ * oracle plain FILE COUNT microseconds that pmLoadNameSpace takes, which does not start pmcpp
  */
 #include <pcp/pmapi.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* of libpcp.h, which is not installed: without derived metrics, as pmcd and pmnsmerge have it */
+/* from libpcp.h, which is not installed: disables derived metrics, as pmcd and pmnsmerge do */
 extern int __pmSetInternalState(int);
 #define PM_STATE_PMCS 1
 
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
 	return 2;
     __pmSetInternalState(PM_STATE_PMCS);
     if (strcmp(argv[1], "dump") != 0) {
-	/* a process for each: a name space is loaded once */
+	/* one process each, because libpcp loads a name space only once per process */
 	for (i = 0; i < atoi(argv[3]); i++) {
 	    int fds[2];
 	    double took;

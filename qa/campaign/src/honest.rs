@@ -1,4 +1,4 @@
-//! Applications that behave, beside those that do not: what they count is known, and has to be what agents show.
+//! The honest application, which runs beside the hostile ones. Agents must report exactly what it has counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,24 +18,25 @@ use crate::spec::Spec;
 
 /// Cluster of the honest application's metrics.
 pub(crate) const CLUSTER: u16 = 5;
-/// Item of the counter that stays as it is, and its value.
+/// Item and value of the counter that is constant.
 pub(crate) const FIXED: (u16, u64) = (7, 12_345);
-/// Item of the counter that goes up.
+/// Item of the counter that increases.
 pub(crate) const LIVE: u16 = 8;
-/// Points that are marked once, with the tag `honest`.
+/// Number of points that are recorded once, with the tag `honest`.
 pub(crate) const POINTS: u64 = 1000;
 
-/// How long agent trace may leave a user's files unread.
+/// Longest pause of agent trace between two reads of a user's files.
 const RESTS: Duration = Duration::from_secs(3);
 
-/// An application that counts, with `pcp-mmv` and `pcp-trace`.
+/// An application that counts, with `pcp-mmv`, and records points, with `pcp-trace`.
 #[derive(Debug)]
 pub(crate) struct Honest {
     registry: Registry,
     live: Counter,
     trace: Trace,
-    /// Marks of the tag `live` that have begun, and that have ended.
+    /// Points of the tag `live` whose call has begun.
     begun: Arc<AtomicU64>,
+    /// Points of the tag `live` whose call has returned.
     ended: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -60,7 +61,8 @@ impl Honest {
         })
     }
 
-    /// Marks points for agent trace, once it is there. Another agent in its place finds them in the same file.
+    /// Records the points of the tag `honest`. Agent trace must be running. An agent that replaces it later reads the
+    /// points from the same file.
     pub(crate) fn mark(&self) -> Outcome {
         let tag = Tag::new("honest")?;
         (0..POINTS).for_each(|_| self.trace.point(&tag));
@@ -68,7 +70,7 @@ impl Honest {
         if status.missed > 0 { Err(format!("marks were missed: {status:?}").into()) } else { Ok(()) }
     }
 
-    /// Goes on counting until the end.
+    /// Starts a thread that counts until this is dropped.
     pub(crate) fn go_on(&mut self) -> Outcome {
         let tag = Tag::new("live")?;
         let (live, trace) = (self.live.clone(), self.trace.clone());
@@ -85,7 +87,7 @@ impl Honest {
         Ok(())
     }
 
-    /// Compares what an agent shows of the application now. Agents that show nothing of it pass.
+    /// Compares the current values of the application in an agent. Agents without such values pass.
     pub(crate) fn check(&self, spec: &Spec, host: &mut dyn Host) -> Outcome {
         match spec.name {
             "mmv" => {
@@ -94,7 +96,7 @@ impl Honest {
                 within("mmv.honest.live", least, seen, self.live.get())
             }
             "trace" => {
-                // Files of a user whose reading has taken the processor for long rest for some time.
+                // The agent pauses reading a user's files after they have cost it too much processor time.
                 let begin = Instant::now();
                 loop {
                     match self.check_points(spec, host) {
@@ -118,7 +120,7 @@ impl Honest {
         within("trace.point.count of live", least, seen, self.begun.load(Ordering::SeqCst))
     }
 
-    /// Marks that had no place.
+    /// Returns the number of trace events that were lost for lack of space.
     pub(crate) fn missed(&self) -> u64 {
         self.trace.status().missed
     }
@@ -138,7 +140,7 @@ fn within(what: &str, least: u64, seen: u64, most: u64) -> Outcome {
     if (least..=most).contains(&seen) { Ok(()) } else { Err(format!("{what} is {seen}, not {least} to {most}").into()) }
 }
 
-/// The number that a fetch gives.
+/// Sends a fetch of one value and returns it.
 fn ask_number(host: &mut dyn Host, probe: Probe) -> Outcome<u64> {
     let mut seen = 0;
     host.exchange(&probe.pdus, 1, &mut |header, bytes| {
@@ -148,7 +150,7 @@ fn ask_number(host: &mut dyn Host, probe: Probe) -> Outcome<u64> {
     Ok(seen)
 }
 
-/// The instance of a tag among points.
+/// Returns the instance of a tag in the instance domain of points.
 pub(crate) fn instance(spec: &Spec, host: &mut dyn Host, name: &str) -> Outcome<Inst> {
     let mut request = Vec::new();
     InstanceReq { indom: Some(spec.indom(1)), inst: None, name: Some(name.as_bytes()) }.encode(&mut request, 99)?;

@@ -1,4 +1,4 @@
-//! One part of a campaign: a process of its own, which feeds one agent, counts, and says what went wrong.
+//! A job: one part of a campaign, in a process of its own, which feeds an agent with inputs and reports failures.
 
 use std::fmt::Display;
 use std::fs;
@@ -14,55 +14,57 @@ use crate::{Outcome, procs};
 /// How much a job does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pace {
-    /// As many rounds as there is time for.
+    /// Rounds until the time is over.
     Time(Duration),
-    /// As many rounds as it takes for so many inputs.
+    /// Rounds until the number of inputs is reached.
     Inputs(u64),
-    /// One round: the one that is to be repeated.
+    /// One round, to repeat a failure.
     Once,
 }
 
-/// What the parent of a job tells it.
+/// Instructions from the campaign to a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
-    /// `stage:what:how`.
+    /// Name of the form `stage:what:how`.
     pub(crate) name: String,
     pub(crate) seed: u64,
-    /// The first round.
+    /// Number of the first round.
     pub(crate) from: u64,
     pub(crate) pace: Pace,
-    /// Everything that the job writes is below.
+    /// Directory of everything that the job writes.
     pub(crate) dir: PathBuf,
-    /// The first of ten ports that are free for it.
+    /// First of ten TCP ports that the job may use.
     pub(crate) port: u16,
-    /// Where the agents' binaries and shared objects are.
+    /// Directory of the agents' binaries and shared objects.
     pub(crate) bin: PathBuf,
 }
 
-/// A job that runs.
+/// A running job.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) order: Order,
     start: Instant,
     round: u64,
-    /// For the thread that watches.
+    /// Rounds so far, for the thread of [`Job::watch`].
     rounds: Arc<AtomicU64>,
     inputs: u64,
     failures: u64,
     longest: Duration,
-    /// The most memory of the agent, in KiB.
+    /// Largest memory of the agent so far, in KiB.
     memory: u64,
-    /// Failures of these kinds are reported once: what is too much stays too much.
+    /// Whether the failure of too large logs has been reported. It would hold in every later round, too.
     flooded: bool,
+    /// Whether the failure of too much memory has been reported.
     swollen: bool,
 }
 
-/// A round that takes so long never ends.
+/// Duration after which a round counts as hanging.
 const HANG: Duration = Duration::from_secs(60);
-/// A job gives up after so many failures.
+/// Number of failures after which a job stops.
 const MOST_FAILURES: u64 = 10;
-/// What a log may have grown to at any time, and in each second on average.
+/// Allowed bytes of logs, independent of time.
 const LOG_AT_ONCE: u64 = 512 << 10;
+/// Allowed bytes of logs for each second of the job, in addition.
 const LOG_A_SECOND: u64 = 32 << 10;
 
 impl Job {
@@ -82,7 +84,7 @@ impl Job {
         }
     }
 
-    /// Ends the process when a round takes so long that it will never end, after a failure that says which.
+    /// Starts a thread that ends the process when a round hangs, after reporting that as a failure.
     pub(crate) fn watch(&self) {
         let (rounds, order) = (Arc::clone(&self.rounds), self.order.clone());
         thread::spawn(move || {
@@ -105,8 +107,8 @@ impl Job {
         });
     }
 
-    /// Starts the next round: its number, and its random numbers, which depend on nothing else. `None` when the job
-    /// has done enough.
+    /// Starts the next round. Returns its number and its random numbers, which depend only on seed and round; `None` at
+    /// the end of the job.
     pub(crate) fn next_round(&mut self) -> Option<(u64, Rng)> {
         let done = match self.order.pace {
             Pace::Time(time) => self.start.elapsed() >= time,
@@ -122,22 +124,22 @@ impl Job {
         Some((round, Rng::of(self.order.seed, round)))
     }
 
-    /// Counts inputs that were tried.
+    /// Counts inputs that the agent has received.
     pub(crate) fn tried(&mut self, inputs: u64) {
         self.inputs += inputs;
     }
 
-    /// Inputs so far.
+    /// Returns the number of inputs so far.
     pub(crate) fn inputs(&self) -> u64 {
         self.inputs
     }
 
-    /// Takes note of the time that a request took. pmcd gives up after 5 s.
+    /// Records the duration of a request, for the maximum in the report.
     pub(crate) fn took(&mut self, time: Duration) {
         self.longest = self.longest.max(time);
     }
 
-    /// Reports a failure, and how to repeat it.
+    /// Counts and prints a failure, with the options that repeat it.
     pub(crate) fn fail(&mut self, what: impl Display) {
         self.failures += 1;
         let Order { name, seed, .. } = &self.order;
@@ -158,7 +160,7 @@ impl Job {
         outcome.inspect_err(|e| self.fail(format_args!("{what}: {e}"))).ok()
     }
 
-    /// Checks memory, in KiB, against a limit.
+    /// Checks the largest memory of a process so far against `limit`, in KiB.
     pub(crate) fn check_memory(&mut self, pid: u32, limit: u64) {
         if let Some(most) = procs::most_memory(pid) {
             self.memory = self.memory.max(most);
@@ -169,7 +171,7 @@ impl Job {
         }
     }
 
-    /// Checks that logs have not grown beyond what their limits of lines allow.
+    /// Checks that the logs in a directory have not grown faster than the limits of lines allow.
     pub(crate) fn check_log(&mut self, dir: &Path) {
         let bytes = procs::bytes_of(dir, ".log");
         let limit = LOG_AT_ONCE + LOG_A_SECOND * self.start.elapsed().as_secs();
@@ -178,21 +180,21 @@ impl Job {
             self.fail(format_args!("{bytes} bytes of log after {:?}, {limit} are the limit", self.start.elapsed()));
         }
         if self.flooded {
-            // The file system is in memory.
+            // Truncation frees memory, because the sandbox keeps files in memory.
             for file in fs::read_dir(dir).into_iter().flatten().flatten() {
                 let _ = fs::File::options().write(true).truncate(true).open(file.path());
             }
         }
     }
 
-    /// A directory of the job, which is made.
+    /// Creates a directory below that of the job.
     pub(crate) fn dir(&self, name: &str) -> Outcome<PathBuf> {
         let dir = self.order.dir.join(name);
         fs::create_dir_all(&dir)?;
         Ok(dir)
     }
 
-    /// The last line of a job, which its parent reads.
+    /// Prints the last line of the job's output, which the campaign parses.
     pub(crate) fn report(&self) {
         println!(
             "done inputs={} failures={} seconds={:.3} memory={} longest_us={} rounds={}",

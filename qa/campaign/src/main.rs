@@ -1,22 +1,25 @@
-//! A campaign against the agents of this repository: hostile input, faults and endurance, with seeds that repeat it.
+//! A campaign against the agents of this repository: hostile input, faults and endurance, repeatable by seeds.
 //!
-//! `qa/hostile` and `qa/endurance` start it, in a throw-away copy of the machine. A campaign is made of jobs, each a
-//! process of its own with limits of memory and descriptors:
+//! `qa/hostile` and `qa/endurance` start it on a throw-away copy of the machine. A campaign consists of jobs. Each job
+//! is a process of its own, with limits of memory and descriptors:
 //!
 //! | stage | jobs | inputs |
 //! |---|---|---|
-//! | `pdus` | each agent in each host (`pipe`, `inet`, `ipv6`, `unix`, `dso`, `local`) | damaged PDUs, whole ones in any order, broken streams |
-//! | `files` | mmv and trace, over a pipe, as shared object, in the process | files of four other users: damaged, sparse, cut and renamed while they are read, FIFOs, links |
-//! | `clients` | trace | TCP clients of four other users and sixteen addresses: damaged PDUs, silence, names without end |
+//! | `pdus` | each agent in each host (`pipe`, `inet`, `ipv6`, `unix`, `dso`, `local`) | damaged PDUs, valid PDUs in any order, broken streams |
+//! | `files` | mmv and trace, over a pipe, as shared object, in the process | files of four other users: damaged, sparse, truncated and renamed during reading, FIFOs, links |
+//! | `clients` | trace | TCP clients of four other users and sixteen addresses: damaged PDUs, silence, ever new names |
 //! | `texts` | `config`, `cache`, `expressions`, `help`, `names`, `settings` | damaged configurations, caches, help, name spaces |
-//! | `faults` | `restart`, `apps`, `limits`, `disk`, `clock`, `pmcd` | kill -9, SIGSTOP, no descriptors, no memory, a full disk, directories that vanish, clocks that jump |
-//! | `applications` | `labels`, `start` | label sets that strangers choose, names that strangers take |
-//! | `endurance` | each agent | fetches, while everything around the agent changes |
+//! | `faults` | `restart`, `apps`, `limits`, `disk`, `clock`, `pmcd` | `kill -9`, SIGSTOP, no descriptors, no memory, a full disk, removed directories, jumping clocks |
+//! | `applications` | `labels`, `start` | label sets of hostile clients, file names that other users occupy |
+//! | `endurance` | each agent | fetches, while instances, clients, files and configurations change |
 //!
-//! After each round the job asks for what it knows: values that the campaign itself has put there have to be exact,
-//! answers prompt, memory and logs within their limits. A round's random numbers follow from the job's seed and the
-//! round's number alone, so that a failure says how it is repeated; what threads and processes do meanwhile is not the
-//! same each time.
+//! After each round the job sends requests whose answers it knows. Values that come from the campaign itself must be
+//! exact, answers prompt, and memory and logs within their limits. The random numbers of a round depend only on the
+//! job's seed and the round's number, so that a failure message can say how to repeat it. The timing of threads and
+//! processes is not repeatable.
+//!
+//! A *stranger* is a user of the machine, or a host, that is hostile: neither root, nor the agents' user, nor the
+//! *honest* application, whose values the campaign checks.
 
 mod applications;
 mod clients;
@@ -42,7 +45,7 @@ use clap::{Parser, Subcommand};
 
 use job::{Job, Order, Pace};
 
-/// What fails here is shown to a person.
+/// Result of the campaign's functions. Errors are only printed.
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 #[derive(Parser)]
@@ -54,13 +57,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum What {
-    /// Runs the stages of a campaign, two jobs at a time, and prints a table
+    /// Runs the stages of a campaign, two jobs at a time by default, and prints a table
     Hostile(plan::Hostile),
-    /// Fetches by count, and says whether memory, descriptors and logs stay what they are
+    /// Fetches from agents, and checks that memory, descriptors and logs do not grow
     Endurance(plan::Endurance),
-    /// Is an application that counts and traces, to be killed
+    /// Counts and traces until it is killed; started by the campaign
     App(faults::App),
-    /// Runs one job of a campaign, as the campaign starts it
+    /// Runs one job of a campaign; started by the campaign
     Job {
         name: String,
         #[arg(long)]
@@ -104,7 +107,7 @@ fn main() -> ExitCode {
 }
 
 fn run_job(order: Order) -> Outcome<ExitCode> {
-    // What an agent may have of the machine, and what the job may have.
+    // The limits hold for the job and for the agents that it starts.
     procs::limit_self(2 << 30, 2048)?;
     let mut job = Job::new(order);
     job.watch();

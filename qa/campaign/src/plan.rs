@@ -1,4 +1,4 @@
-//! Which jobs a campaign has, and how they share time or counts; runs them and adds up.
+//! The jobs of a campaign and their shares of time or inputs. Runs the jobs, and sums their results.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,33 +22,33 @@ use crate::{Outcome, applications, clients, endurance, faults, files, pdus, text
 /// Options of `qa/hostile`.
 #[derive(Args, Debug)]
 pub(crate) struct Hostile {
-    /// Minutes in all
+    /// Minutes for all jobs together
     #[arg(default_value_t = 1.0)]
     minutes: f64,
-    /// In place of minutes, inputs of each kind in all: PDUS,FILES,FAULTS, for instance 1e8,1e7,1e5
+    /// Total inputs of each kind, instead of minutes: PDUS,FILES,FAULTS, for instance 1e8,1e7,1e5
     #[arg(long, value_delimiter = ',')]
     counts: Vec<f64>,
-    /// The campaign's seed; each job has one of its own, which follows from it
+    /// Seed of the campaign, from which the seeds of the jobs follow
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only jobs whose names begin like this: pdus, pdus:mmv, pdus:mmv:dso
+    /// Run only jobs whose names begin with this, for instance pdus, pdus:mmv, pdus:mmv:dso
     #[arg(long, default_value = "")]
     stage: String,
-    /// Repeats one round of a job that has failed, with --job-seed
+    /// Repeat one round of a failed job, with --job-seed
     #[arg(long, requires = "job_seed")]
     round: Option<u64>,
-    /// The seed of the job, as a failure shows it
+    /// Seed of the job, from the failure message
     #[arg(long)]
     job_seed: Option<u64>,
-    /// Where the agents' binaries are
+    /// Directory of the agents' binaries
     #[arg(long)]
     bin: PathBuf,
-    /// Jobs at a time
+    /// Number of jobs that run at a time
     #[arg(long, default_value_t = 2)]
     jobs: usize,
 }
 
-/// What a job feeds its agent with.
+/// Kind of the inputs of a job. The order is that of `Hostile::counts`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kinds {
     Pdus,
@@ -57,7 +57,7 @@ enum Kinds {
     Fetches,
 }
 
-/// A job of the plan: its name, what it counts, and its share of that.
+/// A job of the plan, and its share of the time or of the inputs of its kind.
 struct Planned {
     name: String,
     kind: Kinds,
@@ -68,7 +68,7 @@ fn planned() -> Vec<Planned> {
     let mut all = Vec::new();
     for spec in &SPECS {
         for (how, kind) in Kind::ALL {
-            // In this process thousands of PDUs take the time of some over a socket.
+            // Within this process a PDU costs a small part of its time over a socket.
             let share = match kind {
                 Kind::Pipe => 4.0,
                 Kind::Object | Kind::Local => 3.0,
@@ -102,7 +102,7 @@ fn planned() -> Vec<Planned> {
     all
 }
 
-/// Runs the stage of a job.
+/// Runs the stage that the job's name begins with.
 pub(crate) fn run_stage(job: &mut Job) -> Outcome {
     let name = job.order.name.clone();
     let mut parts = name.split(':');
@@ -121,7 +121,7 @@ pub(crate) fn run_stage(job: &mut Job) -> Outcome {
     }
 }
 
-/// What jobs have reported.
+/// Sum of the results of jobs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     jobs: u64,
@@ -129,8 +129,11 @@ struct Sum {
     failures: u64,
     /// Jobs with failures.
     bad: u64,
+    /// Running time of the jobs, in seconds.
     seconds: f64,
+    /// Largest memory of any job's agent, in KiB.
     memory: u64,
+    /// Longest request of any job, in microseconds.
     longest_us: u64,
 }
 
@@ -145,7 +148,7 @@ impl Sum {
         self.longest_us = self.longest_us.max(other.longest_us);
     }
 
-    /// Reads the line `done name=value …`.
+    /// Parses the line `done name=value …`, the last line of a job's output.
     fn parse(line: &str) -> Sum {
         let words: BTreeMap<&str, &str> = line.split_whitespace().filter_map(|word| word.split_once('=')).collect();
         let number = |name: &str| words.get(name).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
@@ -180,18 +183,18 @@ pub(crate) fn run(options: &Hostile) -> Outcome<ExitCode> {
 /// Options of `qa/endurance`.
 #[derive(Args, Debug)]
 pub(crate) struct Endurance {
-    /// Agents, by default all
+    /// Names of agents, by default all
     agents: Vec<String>,
-    /// Fetches of each
+    /// Fetches from each agent
     #[arg(long, default_value_t = 1e8)]
     fetches: f64,
-    /// The seed of what changes, and when
+    /// Seed of the changes around the agents
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the agents' binaries are
+    /// Directory of the agents' binaries
     #[arg(long)]
     bin: PathBuf,
-    /// Agents at a time
+    /// Number of agents that run at a time
     #[arg(long, default_value_t = 1)]
     jobs: usize,
 }
@@ -215,7 +218,7 @@ pub(crate) fn endurance(options: &Endurance) -> Outcome<ExitCode> {
     all(&jobs, &options, 0)
 }
 
-/// Runs jobs, and shows what they have found.
+/// Runs jobs, several at a time, and prints their results.
 fn all(jobs: &[Planned], options: &Hostile, skipped: usize) -> Outcome<ExitCode> {
     let total: f64 = jobs.iter().map(|job| job.share).sum();
     let root = std::env::temp_dir().join(format!("campaign-{}", std::process::id()));
@@ -264,7 +267,7 @@ fn all(jobs: &[Planned], options: &Hostile, skipped: usize) -> Outcome<ExitCode>
     Ok(show(&sums, begin.elapsed(), skipped))
 }
 
-/// A line of the table.
+/// Formats a line of the table.
 fn line(sum: &Sum) -> String {
     format!(
         "{:>11} {:>8.0} {:>6} {:>10.1} {:>10.1}",
@@ -276,7 +279,7 @@ fn line(sum: &Sum) -> String {
     )
 }
 
-/// Prints the closing table, and what scripts read.
+/// Prints the final table, and lines `#sum` for scripts.
 fn show(sums: &BTreeMap<String, Sum>, took: Duration, skipped: usize) -> ExitCode {
     println!(
         "\n{:<24} {:>11} {:>8} {:>6} {:>10} {:>10}",
@@ -296,10 +299,10 @@ fn show(sums: &BTreeMap<String, Sum>, took: Duration, skipped: usize) -> ExitCod
     if all.bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// How long after its time a job may take to end.
+/// Time that a job may need beyond its share until it is killed.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// Starts a job as a process of its own, and reads what it says.
+/// Runs a job as a process of its own. A job that cannot run counts as one failure.
 fn run_job(order: &Order) -> Sum {
     let failed = |what: String| {
         println!("fail {}: {what}", order.name);
@@ -327,7 +330,7 @@ fn try_job(order: &Order) -> Outcome<Sum> {
     let mut child = Guarded::spawn(&mut command)?;
     let output = child.0.stdout.take().ok_or("no output")?;
     let pid = child.pid();
-    // A job that hangs is ended, and with it the reader of its output.
+    // Killing a job that hangs also ends the thread that reads its output.
     let limit = match order.pace {
         Pace::Time(time) => time + GRACE,
         _ => Duration::from_secs(6 * 3600),

@@ -1,4 +1,4 @@
-//! What the system says about processes.
+//! Processes: their state in `/proc`, their limits and their ends.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,12 @@ use nix::sys::resource::{Resource, setrlimit};
 
 use crate::Outcome;
 
-/// The most memory that was ever resident, in KiB; `None` once the process has ended.
+/// Returns the largest resident set so far, in KiB; `None` once the process has ended.
 pub(crate) fn most_memory(pid: u32) -> Option<u64> {
     memory(pid, "VmHWM:")
 }
 
-/// User and group that a process runs as.
+/// Returns the user and group identifiers of a process.
 pub(crate) fn user(pid: u32) -> Option<(u32, u32)> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field =
@@ -23,24 +23,24 @@ pub(crate) fn user(pid: u32) -> Option<(u32, u32)> {
     Some((field("Uid:")?, field("Gid:")?))
 }
 
-/// A line about memory in the status of a process, in KiB.
+/// Returns a memory field of `/proc/PID/status`, in KiB.
 fn memory(pid: u32, name: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The size of the address space, in KiB.
+/// Returns the size of the address space, in KiB.
 pub(crate) fn address_space(pid: u32) -> Option<u64> {
     memory(pid, "VmSize:")
 }
 
-/// Memory that is resident now, in KiB.
+/// Returns the current resident set, in KiB.
 pub(crate) fn resident(pid: u32) -> Option<u64> {
     memory(pid, "VmRSS:")
 }
 
-/// All processes that have this among their arguments.
+/// Returns the running processes with a certain argument on their command line.
 pub(crate) fn with_argument(argument: &str) -> Vec<u32> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -51,29 +51,29 @@ pub(crate) fn with_argument(argument: &str) -> Vec<u32> {
     pids.filter(|pid| has(pid) && runs(*pid)).collect()
 }
 
-/// How many descriptors a process has open.
+/// Returns the number of open descriptors of a process.
 pub(crate) fn descriptors(pid: u32) -> Option<usize> {
     fs::read_dir(format!("/proc/{pid}/fd")).ok().map(Iterator::count)
 }
 
-/// The largest number of a descriptor.
+/// Returns the highest open descriptor of a process.
 pub(crate) fn highest_descriptor(pid: u32) -> Option<usize> {
     let all = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).max()
 }
 
-/// The state letter of a process, as in `ps`.
+/// Returns the state letter of a process, as shown by `ps`.
 fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Whether a process exists and is no zombie.
+/// Whether a process exists and is not a zombie.
 pub(crate) fn runs(pid: u32) -> bool {
     state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// All processes below another one, which have not ended.
+/// Returns all running descendants of a process.
 pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     let mut all = Vec::new();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -89,14 +89,14 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     all
 }
 
-/// Bytes of all files of a directory whose names contain `part`.
+/// Returns the total length of the files of a directory whose names contain `part`, in bytes.
 pub(crate) fn bytes_of(dir: &Path, part: &str) -> u64 {
     let files = fs::read_dir(dir).into_iter().flatten().flatten();
     let files = files.filter(|file| file.file_name().to_string_lossy().contains(part));
     files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// The end of a file, to show beside a failure.
+/// Returns the last lines of a file, for a failure message.
 pub(crate) fn tail(path: &Path, lines: usize) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(bytes.get(bytes.len().saturating_sub(4000)..).unwrap_or_default()).into_owned();
@@ -104,7 +104,7 @@ pub(crate) fn tail(path: &Path, lines: usize) -> String {
     all.get(all.len().saturating_sub(lines)..).unwrap_or_default().join(" | ")
 }
 
-/// A child that is killed, and waited for, when this is dropped.
+/// A child process that is killed and reaped on drop.
 #[derive(Debug)]
 pub(crate) struct Guarded(pub(crate) Child);
 
@@ -117,7 +117,7 @@ impl Guarded {
         self.0.id()
     }
 
-    /// Waits for the end, for some time.
+    /// Waits up to `time` for the process to end.
     pub(crate) fn ends_within(&mut self, time: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
         loop {
@@ -137,7 +137,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Limits this process and all that it starts from now on.
+/// Limits address space, in bytes, and descriptors of this process and of its future children.
 pub(crate) fn limit_self(address_space: u64, descriptors: u64) -> Outcome {
     setrlimit(Resource::RLIMIT_AS, address_space, address_space)?;
     setrlimit(Resource::RLIMIT_NOFILE, descriptors, descriptors)?;

@@ -1,11 +1,11 @@
-//! Pseudo-random numbers that are the same for the same seed, on every machine.
+//! Pseudo-random numbers, which are the same for the same seed on every machine.
 
-/// SplitMix64: one addition and two multiplications a number.
+/// The generator `SplitMix64`: one addition and two multiplications for each number.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// A generator of its own for part `n` of what `seed` stands for.
+    /// Creates the generator of part `n`, for example a round, of the job with this seed.
     pub(crate) fn of(seed: u64, n: u64) -> Rng {
         let mut rng = Rng(seed ^ n.wrapping_mul(0xd134_2543_de82_ef95));
         rng.next();
@@ -19,12 +19,12 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`; 0 when `n` is 0.
+    /// Returns a number below `n`; 0 when `n` is 0.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
 
-    /// True once in `n` times.
+    /// Returns true with probability 1/n; always when `n` is 0 or 1.
     pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
@@ -33,12 +33,12 @@ impl Rng {
         self.next() as u32
     }
 
-    /// One of a list that is not empty; the default of an empty one.
+    /// Returns an element of a list; the type's default for an empty list.
     pub(crate) fn pick<T: Copy + Default>(&mut self, list: &[T]) -> T {
         list.get(self.below(list.len())).copied().unwrap_or_default()
     }
 
-    /// A number that programs get wrong: a limit, its neighbor, or any.
+    /// Returns a number that programs often handle wrongly: the limit of a type, a neighbor of one, or any number.
     pub(crate) fn odd_number(&mut self) -> u64 {
         const ODD: [u64; 16] = [
             0,
@@ -66,7 +66,7 @@ impl Rng {
     }
 }
 
-/// A seed for a name (FNV-1a), so that each job of a campaign has its own.
+/// Derives the seed of a job from its name and the campaign's seed, by the hash FNV-1a.
 pub(crate) fn seed_of(seed: u64, name: &str) -> u64 {
     name.bytes()
         .fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))

@@ -1,22 +1,26 @@
-//! The agents, and what of theirs a client that knows them asks for.
+//! The agents, and the identifiers and names that requests use.
 
 use pmapi::{Domain, InDom, Item, PmId, Serial};
 
-/// An agent of this repository.
+/// An agent of this repository. Requests choose clusters, items, serials and names at random from its ranges and
+/// lists.
 #[derive(Debug)]
 pub(crate) struct Spec {
     pub(crate) name: &'static str,
     pub(crate) domain: u16,
-    /// The entry point of its shared object.
+    /// Entry point of the shared object.
     pub(crate) init: &'static str,
     pub(crate) clusters: &'static [u16],
+    /// Number of items in each cluster, from item 0.
     pub(crate) items: u16,
+    /// Number of instance domains, from serial 0.
     pub(crate) serials: u32,
+    /// Names of metrics, inner nodes and instances.
     pub(crate) names: &'static [&'static str],
-    /// Metrics that change by design what the checks rely on, such as a reset, or a time without answers. No store of
-    /// them is sent.
+    /// Cluster and item of metrics that are never stored into, because a store would invalidate the checks by design: a
+    /// reset, for example, or a time without answers.
     pub(crate) untouched: &'static [(u16, u16)],
-    /// What its memory may be under attack, in KiB.
+    /// Limit of the agent's memory under attack, in KiB.
     pub(crate) memory: u64,
 }
 
@@ -51,7 +55,7 @@ pub(crate) const SPECS: [Spec; 6] = [
         items: 16,
         serials: 5,
         names: &["showcase.dynamic", "showcase.dynamic.first", "first", "i-0", "tower-a", "showcase"],
-        // many.count: 100,000 instances; not_ready: no answers for some time.
+        // A store into many.count creates up to 100,000 instances, one into not_ready stops answers for some time.
         untouched: &[(7, 0), (14, 0)],
         memory: 96 << 10,
     },
@@ -95,7 +99,7 @@ impl Spec {
         SPECS.iter().find(|spec| spec.name == name)
     }
 
-    /// The domain as a type; all that are above are in range.
+    /// Returns the domain. The fallback is never used, because all domains above are in range.
     pub(crate) fn domain(&self) -> Domain {
         Domain::new(self.domain).unwrap_or(Domain::DYNAMIC)
     }

@@ -1,13 +1,12 @@
-//! Where an agent and the processes of its host find each other.
+//! The directories through which an agent and the processes of its host find each other.
 //!
-//! There are two directories. The first, `$PCP_RUN_DIR/trace/PORT`, can be written by the agent's user alone, so that no
-//! other user can pass for the agent. It has one file, `agent`, which names the second one, and on which the agent holds a
-//! write lock as long as it is there. Only its owner can open that file for writing, as such a lock requires.
+//! The *agent's directory* is `$PCP_RUN_DIR/trace/PORT`. Only the agent's user can write it, so that no other user can
+//! impersonate the agent. Its only file, `agent`, names the directory of files. The agent holds a write lock on `agent`
+//! while it runs. Such a lock requires opening the file for writing, which only its owner can do.
 //!
-//! The second one, `/dev/shm/pcp-trace-PORT.XXXXXX`, is for the files of processes. It is writable for every user, as
-//! `/dev/shm` itself is: whatever a user puts there counts against the same quota as it would beside it. Its sticky bit
-//! keeps a user's files from others, and its group, the agent's, is that of each file in it: a mode of 0640 lets the agent
-//! read.
+//! The *directory of files* is `/dev/shm/pcp-trace-PORT.XXXXXX`. Each process makes its file there. Every user can
+//! write to it, as to `/dev/shm`: files in either count against the same quota. Its sticky bit protects the files of a
+//! user from other users. The files inherit its group, which is the agent's: mode 0640 lets the agent read them.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
@@ -24,25 +23,25 @@ use pmapi::config::Config;
 
 use system::{is_locked, lock};
 
-/// The file that names the directory of files.
+/// Name of the file that names the directory of files.
 const AGENT: &str = "agent";
-/// Longest name of a directory, in bytes.
+/// Longest path of a directory, in bytes.
 const MAX_PATH: u64 = 4096;
-/// Every user may write; nobody but the owner of a file, and of the directory, may remove it; files have its group.
+/// Mode of the directory of files: world-writable, sticky, and set-group-ID, so that files inherit its group.
 const FOR_FILES: u32 = 0o3777;
 
-/// Returns the directory of the agent that listens on a port: `$PCP_RUN_DIR/trace/PORT`.
+/// Returns the directory of the agent with this TCP port: `$PCP_RUN_DIR/trace/PORT`.
 pub fn path(config: &Config, port: u16) -> PathBuf {
     config.run_dir().join("trace").join(port.to_string())
 }
 
-/// Returns the directory in which an agent makes the one for files: `$PCP_TRACE_DIR`, `/dev/shm` without it.
+/// Returns the parent of the directory of files: `$PCP_TRACE_DIR`, or `/dev/shm` if that is unset or empty.
 pub fn base(config: &Config) -> PathBuf {
     let set = config.var("PCP_TRACE_DIR").filter(|value| !value.is_empty());
     set.unwrap_or(OsStr::new("/dev/shm")).into()
 }
 
-/// Returns where processes put their files, if there is an agent that reads them.
+/// Returns the directory of files, if an agent runs.
 pub(crate) fn files(path: &Path) -> Option<PathBuf> {
     let agent = open_agent(path).filter(is_locked)?;
     read_path(&agent)
@@ -67,22 +66,31 @@ fn read_path(mut agent: &File) -> Option<PathBuf> {
     path.is_absolute().then_some(path)
 }
 
-/// The directories of an agent. Processes use them as long as it is there.
+/// The directories of a running agent. Processes can trace to it until this is dropped.
+///
+/// Dropping it removes the directories, unless the directory of files still has files: the next agent reads those.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
     directory: OwnedFd,
-    /// Locked.
+    /// The locked file `agent`.
     agent: File,
     files: PathBuf,
     opened: File,
 }
 
 impl Directory {
-    /// Makes the agent's directory and the one above it, and one for files in `base`, as far as they are not there.
+    /// Opens the directories of an agent: `path`, whose last component is the port, and one for files in `base`.
+    ///
+    /// Creates `path`, its parent and the directory of files if they do not exist. Continues with a directory of files
+    /// that an earlier agent of the same user has left.
     ///
     /// # Errors
-    /// `PermissionDenied` for a directory that another user could replace, `AddrInUse` when another agent uses it.
+    /// - `PermissionDenied` if another user owns a directory, or could replace it.
+    /// - `AddrInUse` if another agent uses `path`.
+    /// - `InvalidInput` if `path` has no parent or no last component.
+    /// - `Unsupported` on systems other than Linux.
+    /// - Errors of the system, such as `NotADirectory` for a symbolic link.
     pub fn open(path: PathBuf, base: &Path) -> io::Result<Directory> {
         let directory = open_own(&path)?;
         let before = left_before(&directory)?;
@@ -95,7 +103,7 @@ impl Directory {
         Ok(Directory { path, directory, agent, files, opened })
     }
 
-    /// Returns the agent's own directory, which processes are told.
+    /// Returns the agent's directory: the option [`directory`](crate::Options::directory) of processes.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -105,18 +113,18 @@ impl Directory {
         &self.files
     }
 
-    /// Returns the directory of files, open.
+    /// Returns a handle of the directory of files.
     pub fn opened(&self) -> &File {
         &self.opened
     }
 
-    /// Whether processes still find it.
+    /// Returns whether processes still find the agent: neither the file `agent` nor the directory of files was removed.
     pub fn is_there(&self) -> bool {
         [&self.agent, &self.opened].iter().all(|file| has_name(file))
     }
 }
 
-/// Without another agent and files of processes it is not needed any more. With files the next agent goes on with them.
+/// Removes the directories, unless the directory of files has files: the next agent continues with these.
 impl Drop for Directory {
     fn drop(&mut self) {
         if has_name(&self.agent) && (!has_name(&self.opened) || fs::remove_dir(&self.files).is_ok()) {
@@ -134,7 +142,7 @@ fn refused(what: &Path, why: &str) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, format!("{}: {why}", what.display()))
 }
 
-/// Opens the agent's directory. A symbolic link in its place, or in that of the one above, is not followed.
+/// Opens or creates the agent's directory. Neither it nor its parent may be a symbolic link.
 fn open_own(path: &Path) -> io::Result<OwnedFd> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(ErrorKind::InvalidInput.into());
@@ -148,7 +156,7 @@ fn open_own(path: &Path) -> io::Result<OwnedFd> {
     let above_it = OpenOptions::new().read(true).custom_flags(flags.bits()).open(above)?;
     let metadata = above_it.metadata()?;
     if !is_kept(&metadata, uid) {
-        return Err(refused(above, "other users may rename what is there"));
+        return Err(refused(above, "other users may rename its entries"));
     }
     match mkdirat(&above_it, name, Mode::from_bits_truncate(0o755)) {
         Err(nix::errno::Errno::EEXIST) => {}
@@ -156,16 +164,16 @@ fn open_own(path: &Path) -> io::Result<OwnedFd> {
     }
     let directory = File::from(openat(&above_it, name, flags | OFlag::O_CLOEXEC, Mode::empty())?);
     let owner = directory.metadata()?.uid();
-    // Root trusts the user whose directory PCP's is.
+    // Root trusts the owner of PCP's directory.
     if owner != uid && !(uid == 0 && owner == metadata.uid()) {
-        return Err(refused(path, "the directory is not the agent's"));
+        return Err(refused(path, "the directory belongs to another user"));
     }
-    // Whatever the umask was, and who was let in by an earlier version.
+    // Independent of the umask, and of the mode that an earlier version has set.
     fchmod(&directory, Mode::from_bits_truncate(0o755))?;
     Ok(directory.into())
 }
 
-/// Whether names in a directory are safe from users other than root, `uid` and the directory's owner.
+/// Whether only root, `uid` and the directory's owner can rename its entries.
 fn is_kept(metadata: &Metadata, uid: u32) -> bool {
     let is_trusted = [0, uid].contains(&metadata.uid()) || uid == 0;
     let mode = metadata.permissions().mode();
@@ -184,7 +192,7 @@ fn left_before(directory: &OwnedFd) -> io::Result<Option<PathBuf>> {
     Ok(is_own.then(|| read_path(&agent)).flatten())
 }
 
-/// Opens a directory of files that was made before, if it is one in `base` that this user has made for that.
+/// Opens the directory of files of an earlier agent, if this user owns it, and it has the right parent and prefix.
 fn reopen(files: PathBuf, base: &Path, prefix: &str) -> Option<(PathBuf, File)> {
     let is_named = files.file_name()?.as_bytes().starts_with(prefix.as_bytes());
     if !is_named || files.parent() != Some(base) {
@@ -203,19 +211,19 @@ fn make_files(base: &Path, prefix: &str) -> io::Result<(PathBuf, File)> {
 fn open_files(files: &Path, base: &Path) -> io::Result<File> {
     let uid = geteuid().as_raw();
     if !is_kept(&fs::metadata(base)?, uid) {
-        return Err(refused(base, "other users may rename what is there"));
+        return Err(refused(base, "other users may rename its entries"));
     }
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits()).open(files)?;
     if opened.metadata()?.uid() != uid {
-        return Err(refused(files, "the directory is not the agent's"));
+        return Err(refused(files, "the directory belongs to another user"));
     }
     fchown(&opened, None, Some(Gid::from_raw(getegid().as_raw())))?;
     fchmod(&opened, Mode::from_bits_truncate(FOR_FILES))?;
     Ok(opened)
 }
 
-/// Says where files go, in a new file that nobody can have opened before it is locked.
+/// Creates and locks the file `agent`. It has a hidden name until it is locked, so that no process reads it before.
 fn announce(directory: &OwnedFd, files: &Path) -> io::Result<File> {
     let hidden = format!(".{AGENT}.{}", std::process::id());
     let _ = unlinkat(directory, hidden.as_str(), UnlinkatFlags::NoRemoveDir);
@@ -231,8 +239,8 @@ fn announce(directory: &OwnedFd, files: &Path) -> io::Result<File> {
     Ok(agent)
 }
 
-/// Locks of open files (fcntl(2)), which a process can see without one of its own. A write lock requires a descriptor that
-/// is open for writing.
+/// Locks of open file descriptions (fcntl(2)). A process can query them without taking one, and a write lock requires a
+/// descriptor that is open for writing.
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs::File;
@@ -250,7 +258,7 @@ mod system {
         Ok(())
     }
 
-    /// Whether another descriptor holds a write lock. Read locks, which every user may hold, are not seen.
+    /// Whether another descriptor holds a write lock. Read locks, which every user can take, do not count.
     pub(super) fn is_locked(file: &File) -> bool {
         let mut found = whole(F_RDLCK);
         fcntl(file, FcntlArg::F_OFD_GETLK(&mut found)).is_ok() && found.l_type != F_UNLCK as i16
@@ -319,7 +327,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("4323");
         drop(Directory::open(path.clone(), dir.path()).unwrap());
-        // What any user may do to a file that can be read: lock it against writers, in both ways.
+        // Any user can take these two read locks on a file that is readable.
         fs::create_dir(&path).unwrap();
         fs::write(path.join(AGENT), "/tmp").unwrap();
         let reader = File::open(path.join(AGENT)).unwrap();

@@ -1,12 +1,13 @@
-//! Keys and values of a mark.
+//! Keys and values of a trace event.
 
 use std::fmt::{self, Display, Write as _};
 
 use super::format::MAX_FIELDS;
 
-/// Keys and values of a point or a transaction, for its event records; the other transport has no place for them.
+/// Keys and values of a point or a transaction, for its event record. TCP transports ignore them.
 ///
-/// There is room for 856 bytes, of which each field takes 3 more than its key and value. What does not fit is left out.
+/// All fields together take at most 856 bytes: each takes 3 bytes more than its key and value. A field that does not
+/// fit is left out.
 ///
 /// ```
 /// let fields = pcp_trace::Fields::new().with("user", 7).with("path", "/cart");
@@ -15,22 +16,22 @@ use super::format::MAX_FIELDS;
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Fields(Vec<u8>);
 
-/// Bytes before the key: its length, and that of the value.
+/// Bytes before the key: its length (one byte), and the value's (two bytes, little-endian).
 const HEAD: usize = 3;
 
 impl Fields {
-    /// None.
+    /// Creates an empty set of fields.
     pub const fn new() -> Fields {
         Fields(Vec::new())
     }
 
-    /// With one more.
+    /// Adds a field, and returns `self`. A field that does not fit is left out.
     pub fn with(mut self, key: &str, value: impl Display) -> Fields {
         self.add(key, value);
         self
     }
 
-    /// Adds one; false when it does not fit.
+    /// Adds a field. Returns false, and adds nothing, if it does not fit, or its key is longer than 255 bytes.
     pub fn add(&mut self, key: &str, value: impl Display) -> bool {
         let before = self.0.len();
         let fits = u8::try_from(key.len()).is_ok_and(|len| self.put(len, key, &value).is_ok());
@@ -51,7 +52,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Keys and values.
+    /// Returns an iterator over keys and values, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
         each(&self.0).map(move |(key, value)| (text(key), text(value)))
@@ -62,7 +63,7 @@ impl Fields {
     }
 }
 
-/// No more than there is room for.
+/// Appends text, and fails when the fields would exceed [`MAX_FIELDS`].
 impl fmt::Write for Fields {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.0.len() + text.len() > MAX_FIELDS {
@@ -79,7 +80,7 @@ impl fmt::Debug for Fields {
     }
 }
 
-/// The fields in bytes, as far as they make sense.
+/// Decodes fields, up to the first one that is not complete.
 pub(crate) fn each(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::from_fn(move || {
         let ([key, low, high], rest) = bytes.split_first_chunk::<HEAD>()?;

@@ -1,4 +1,4 @@
-//! From any thread to its lane.
+//! The shared-memory transport of a handle: finds or makes the process's file and the calling thread's lane.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,13 +18,13 @@ use crate::protocol::Kind;
 use crate::status::Shared;
 use crate::tag::Tag;
 
-/// The light transport of a [`Trace`](crate::Trace).
+/// The shared-memory transport of a [`Trace`](crate::Trace), with a file for each process.
 #[derive(Debug)]
 pub(crate) struct Light {
     id: u32,
     directory: PathBuf,
     ring_len: usize,
-    /// The process in which it was made.
+    /// The process that created this.
     pid: u32,
     file: Mutex<OfProcess>,
 }
@@ -35,7 +35,7 @@ struct OfProcess {
     backoff: Backoff,
 }
 
-/// A lane that a thread has.
+/// A lane that belongs to the current thread.
 struct Held {
     light: u32,
     writer: Arc<Writer>,
@@ -46,10 +46,10 @@ thread_local! {
     static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The thread ends, or has no use for the lane any more.
+/// Returns the lane to its file when the thread ends.
 impl Drop for Held {
     fn drop(&mut self) {
-        // After a fork it is the parent's, whose lock may never be given back here.
+        // In a forked child the lane is the parent's, and the lock of its file may never be released.
         if map::pid() == Some(self.writer.pid)
             && let Some(lane) = self.lane.take()
         {
@@ -59,7 +59,7 @@ impl Drop for Held {
 }
 
 impl Light {
-    /// Nothing is made before something is marked.
+    /// Creates the transport, but no file. `None` where the system does not support it: `map::pid`.
     pub(crate) fn new(directory: PathBuf, ring_len: usize) -> Option<Light> {
         static IDS: AtomicU32 = AtomicU32::new(1);
         let id = IDS.fetch_add(1, Relaxed);
@@ -70,14 +70,14 @@ impl Light {
         has_agent(&self.directory)
     }
 
-    /// Whether an agent takes files, and there is one for it, with room for a thread.
+    /// Whether an agent reads files, and this process has a file with room for a lane. Makes the file.
     pub(crate) fn is_there(&self, shared: &Shared) -> bool {
         let writer = || self.writer(map::pid()?, shared);
         let has_room = |writer: Arc<Writer>| writer.lane().map(|lane| writer.give_back(lane)).is_ok();
         self.has_agent() && writer().is_some_and(has_room)
     }
 
-    /// A transaction begins: its identifier, or 0.
+    /// Records the beginning of a transaction. Returns its identifier, or 0 if it was not recorded.
     pub(crate) fn begin(&self, shared: &Shared, tag: &Tag, time: u64, parent: u64) -> u64 {
         let marked = self.with_lane(shared, tag, Kind::Transact, |writer, lane, number| {
             let id = lane.next_id();
@@ -87,7 +87,7 @@ impl Light {
         marked.unwrap_or(0)
     }
 
-    /// Counts a mark, or that it is missed. A transaction without an identifier gets one.
+    /// Writes a trace event, or counts it as missed. A transaction without an identifier gets one.
     #[inline]
     pub(crate) fn mark(&self, shared: &Shared, tag: &Tag, kind: Kind, mark: &Mark<'_>, counts: bool) {
         let marked = self.with_lane(shared, tag, kind, |writer, lane, number| {
@@ -125,7 +125,7 @@ impl Light {
         in_lane.ok()?
     }
 
-    /// Gives this thread a lane.
+    /// Obtains a lane for this thread. Returns its index in `held`.
     #[cold]
     fn attach(&self, held: &mut Vec<Held>, pid: u32, shared: &Shared) -> Option<usize> {
         held.retain(|held| held.writer.pid == pid && !held.writer.is_ended());
@@ -135,7 +135,7 @@ impl Light {
         Some(held.len() - 1)
     }
 
-    /// The file of this process, made if that can be done now.
+    /// The file of this process. Makes it if an attempt is due.
     fn writer(&self, pid: u32, shared: &Shared) -> Option<Arc<Writer>> {
         let mut file = self.lock(pid)?;
         if let Some(writer) = file.writer.as_ref().filter(|writer| writer.pid == pid) {
@@ -162,7 +162,7 @@ impl Light {
         if pid == self.pid {
             return Some(self.file.lock().unwrap_or_else(PoisonError::into_inner));
         }
-        // After a fork another thread of the parent may seem to have it for ever.
+        // In a forked child the lock may never be released: another thread of the parent held it at the fork.
         for _ in 0..1000 {
             match self.file.try_lock() {
                 Ok(file) => return Some(file),
@@ -184,7 +184,7 @@ impl Light {
         }
     }
 
-    /// How many marks are counted in the file, and whether an agent takes them.
+    /// The number of trace events in the file, and whether an agent reads it.
     pub(crate) fn status(&self) -> (u64, bool) {
         let writer = map::pid().and_then(|pid| self.lock(pid)?.writer.clone().filter(|writer| writer.pid == pid));
         let Some(writer) = writer else { return (0, false) };

@@ -2,10 +2,10 @@
 //!
 //! # Invariants
 //! 1. A mapping's pages are mapped shared, readable and writable, from its creation to its drop, and never move.
-//! 2. They are pages of a file that this process has made, longer than the mapping's end and with its storage allocated.
-//!    Other processes only read it: its mode is 0640. A process of the same user, or of root, that truncates it can stop
-//!    this process (SIGBUS), as with every mapped file.
-//! 3. The pages are touched as `AtomicU64` alone.
+//! 2. The pages belong to a file that this process has made. The file is not shorter than the mapping's end, and its
+//!    storage is allocated. Other processes only read it: its mode is 0640. A process of the same user, or of root, can
+//!    end this process by truncating the file (SIGBUS), as with every mapped file.
+//! 3. The pages are accessed as `AtomicU64` only.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -16,19 +16,18 @@ use super::format::{PAGE, WORD};
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
 use once_cell::race::OnceBox;
 
-/// A part of the process's file.
+/// Mapped part of the process's file.
 #[derive(Debug)]
 pub(crate) struct Mapping(MmapRaw);
 
 impl Mapping {
-    /// Makes the file longer by whole pages at its end, and maps these.
+    /// Extends the file by `len` bytes at `end`, both multiples of the page size, and maps the new part.
     pub(crate) fn append(file: &File, end: u64, len: usize) -> io::Result<Mapping> {
-        // Without storage a store would end the process.
+        // A store to a page without storage would end the process with SIGBUS.
         system::allocate(file, end, len)?;
         Ok(Mapping(MmapOptions::new().offset(end).len(len).map_raw(file)?))
     }
 
-    /// The words.
     #[inline]
     pub(crate) fn words(&self) -> &[AtomicU64] {
         // SAFETY: invariants 1 to 3; pages are aligned, and their length is in words.
@@ -36,16 +35,17 @@ impl Mapping {
     }
 }
 
-/// A page that a process does not inherit when it is forked: zeros are there instead.
+/// A page that has zeros in a forked child (`MADV_WIPEONFORK` of madvise(2)).
 struct Wiped(MmapMut);
 
-/// The number of the process: asked of the system after a fork only.
+/// The identifier of this process. It is cached, with one system call in each forked child.
 ///
-/// `None` where the system cannot wipe pages (other than Linux, and Linux before 4.14): there is no light transport then.
+/// `None` where the system cannot wipe pages (other systems than Linux 4.14 and later). They have no shared-memory
+/// transport.
 #[inline]
 pub(crate) fn pid() -> Option<u32> {
-    // Two threads may both map a page at the first call. A lock could be held by another thread at a fork, and the child
-    // would wait for it for ever.
+    // `OnceBox` has no lock, so that two threads may both map a page at the first call. A forked child would wait for
+    // ever for a lock that another thread held at the fork.
     static PAGE: OnceBox<Option<Wiped>> = OnceBox::new();
     let word = PAGE.get_or_init(|| Box::new(Wiped::new().ok())).as_ref()?.word();
     match word.load(Relaxed) {
@@ -66,7 +66,7 @@ impl Wiped {
     }
 
     fn word(&self) -> &AtomicU64 {
-        // SAFETY: the page is mapped and writable as long as this is there, and touched as an atomic alone.
+        // SAFETY: the page is mapped and writable as long as `self` lives, and accessed as an atomic only.
         unsafe { &*self.0.as_ptr().cast::<AtomicU64>() }
     }
 }
@@ -84,7 +84,7 @@ mod system {
     use nix::sys::resource::{Resource, getrlimit};
 
     pub(super) fn allocate(file: &File, end: u64, len: usize) -> io::Result<()> {
-        // Beyond this limit the kernel sends SIGXFSZ, which ends a process that does not expect it.
+        // Beyond this limit the kernel sends SIGXFSZ, which ends a process without a handler.
         let (most, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
         if end.saturating_add(len as u64) > most {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -97,7 +97,7 @@ mod system {
 
     pub(super) fn wipe_on_fork(page: &MmapMut) -> io::Result<()> {
         let start = NonNull::new(page.as_ptr().cast_mut().cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: the range is this mapping, which nobody refers to yet.
+        // SAFETY: the range is this mapping, to which there are no references yet.
         Ok(unsafe { madvise(start, page.len(), MmapAdvise::MADV_WIPEONFORK) }?)
     }
 }

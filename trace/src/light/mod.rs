@@ -1,12 +1,12 @@
-//! The light transport: a process writes into a mapped file of its own what it marks, and the agent on the same host
-//! reads it there.
+//! The shared-memory transport: each process writes its trace events into a mapped file of its own, and the agent on
+//! the same host reads the file.
 //!
-//! A mark costs no system call and no lock, but when a thread or a tag is new. Each thread has a lane of its own in the
-//! file: the [sums](Change) of its tags, which are exact however rarely the agent looks, and a ring with a
-//! [record](Record) of each mark. The newest records take the place of the oldest; those that the agent has not read
-//! before are missed, and counted.
+//! A trace event needs no system call and no lock, except the first one of a thread or a tag. Each thread writes a
+//! *lane* of the file. A lane has the [sums](Change) of each tag, which are exact however rarely the agent reads them.
+//! It also has a ring with a [record](Record) of each trace event. New records overwrite the oldest ones. The agent
+//! counts records as missed that were overwritten before it could read them.
 //!
-//! [`Reader`] is what the agent uses. The files are described in [`mod@format`].
+//! The agent reads files with [`Reader`]. The module [`mod@format`] describes every byte of them.
 
 mod directory;
 mod fields;

@@ -1,24 +1,24 @@
-//! Processes, and the clock that those of a host have in common.
+//! Processes of this host, and their common clock.
 
 use std::fs;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// A process, which is another one when its number is given again.
+/// Process, identified by its number and start time: the system may give the number to another process later.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Process {
-    /// Its number.
+    /// Process identifier.
     pub pid: u32,
-    /// When it started, in the system's ticks.
+    /// Start time, in clock ticks since boot: field 22 of `/proc/PID/stat`.
     pub start: u64,
 }
 
 impl Process {
-    /// The process with this number, if there is one that has not ended.
+    /// Returns the process with this number, or `None` if there is none, or it has ended (a zombie).
     pub fn find(pid: u32) -> Option<Process> {
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // The name, in parentheses, may be anything.
+        // The name stands in parentheses, and may contain any characters, such as spaces and parentheses.
         let after_name = stat.iter().rposition(|byte| *byte == b')')?;
         let fields = str::from_utf8(stat.get(after_name + 2..)?).ok()?;
         let mut fields = fields.split_ascii_whitespace();
@@ -27,7 +27,7 @@ impl Process {
         (!ended).then_some(Process { pid, start })
     }
 
-    /// Whether the process, which is there, is one of a user: really, effectively, or by its saved or file system's user.
+    /// Whether `uid` is the real, effective, saved or file-system user of the running process.
     pub(crate) fn is_of(&self, uid: u32) -> bool {
         let status = fs::read(format!("/proc/{}/status", self.pid)).unwrap_or_default();
         let mut lines = status.split(|byte| *byte == b'\n');
@@ -35,20 +35,20 @@ impl Process {
         uids.is_some_and(|uids| uids.split_ascii_whitespace().any(|word| word.parse() == Ok(uid)))
     }
 
-    /// Whether it runs.
+    /// Returns whether the process still runs.
     pub fn is_alive(&self) -> bool {
         Process::find(self.pid).as_ref() == Some(self)
     }
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC.
+/// Returns the time of `CLOCK_MONOTONIC`, in nanoseconds.
 #[inline]
 pub fn now() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC)
         .map_or(0, |time| (time.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec() as u64))
 }
 
-/// The time since then.
+/// The time since `start`, in nanoseconds of `CLOCK_MONOTONIC`.
 pub(crate) fn since(start: u64) -> Duration {
     Duration::from_nanos(now().saturating_sub(start))
 }

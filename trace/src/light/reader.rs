@@ -1,6 +1,6 @@
-//! Reading files, of which nothing is trusted.
+//! Reading files of processes. No word of a file is trusted.
 //!
-//! A file is read, never mapped: whoever makes it shorter cannot hurt the reader.
+//! A file is read, never mapped: truncating it cannot end the reader's process.
 
 use std::cell::Cell;
 use std::fs::{File, Metadata, OpenOptions};
@@ -19,31 +19,31 @@ use super::ring::{Consumer, Record, Source, room};
 use super::sums::{Change, change};
 use crate::protocol::{Kind, MAX_TAG};
 
-/// The most blocks that are looked at.
+/// Most blocks of a file.
 const MAX_BLOCKS: usize = 1 << 14;
 
-/// Why a file cannot be read.
+/// Error of reading a file.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// The system says so; the file may be too short.
+    /// Error of the system. The file may be too short.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is no regular file.
-    #[error("no regular file")]
+    /// Not a regular file.
+    #[error("not a regular file")]
     NotRegular,
-    /// It is something else.
-    #[error("not of a process that traces")]
+    /// The file does not begin with `PCPTRACE`.
+    #[error("not a trace file")]
     Magic,
-    /// It is of another version.
-    #[error("version {0}")]
+    /// Unsupported version of the format.
+    #[error("unsupported version {0}")]
     Version(u64),
-    /// It contradicts itself.
+    /// Contents that contradict the format.
     #[error("damaged: {0}")]
     Damaged(&'static str),
 }
 
 impl ReadError {
-    /// Whether the system was short of something, so that a later attempt may succeed.
+    /// Returns whether a later attempt may succeed: the system was short of memory or descriptors, or busy.
     pub fn is_passing(&self) -> bool {
         let ReadError::Io(e) = self else { return false };
         use nix::errno::Errno;
@@ -53,54 +53,54 @@ impl ReadError {
     }
 }
 
-/// What the process that a file names has to do with the file's owner.
+/// Relation between the file's owner and the process that the file names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
-    /// It runs, and is the owner's; or root is the owner.
+    /// The process runs, and belongs to the owner, or the owner is root.
     Own,
-    /// It runs, and is another user's.
+    /// The process runs, and belongs to another user.
     Foreign,
-    /// Another process has its number. It may have ended, or have another number in its own name space.
+    /// Another process has its number. The process has ended, or the number is that of another PID namespace.
     Unknown,
-    /// No process that is seen here has its number.
+    /// No visible process has its number.
     Gone,
 }
 
-/// The file of a process. What is new in it since the last time is handed over each time.
+/// Reader of the file of a process. Each call passes on what is new since the previous call.
 ///
-/// A reader allocates memory for blocks, names of tags and sums that are there, up to a
-/// [limit](Reader::limit_memory); holes of a file cost nothing.
+/// A reader allocates memory for the blocks, tags and used sums of the file, up to a [limit](Reader::limit_memory).
+/// Holes of a sparse file cost no memory.
 #[derive(Debug)]
 pub struct Reader {
-    /// Nothing between two looks at a file that does not stay open.
+    /// `None` after [`Reader::close`].
     file: Option<File>,
     identity: (u64, u64),
     owner: u32,
     process: Process,
-    /// Bytes that are allocated, and that may be.
+    /// Bytes allocated, and their limit.
     memory: usize,
     most: usize,
-    /// Tags, and entries of sums, that found no room at the last look.
+    /// Tags, and entries of sums, for which there was no memory when the file was last read.
     left_out: [u64; 2],
-    /// When sums and records were read last: nanoseconds of CLOCK_MONOTONIC.
+    /// Times of the last reads of sums, of records, and of the header: nanoseconds of `CLOCK_MONOTONIC`.
     looked: u64,
     looked_at_records: u64,
     refreshed: u64,
-    /// Where the blocks end that are known.
+    /// End of the known blocks, in bytes.
     end: u64,
     blocks: usize,
     ended: bool,
     missed: u64,
-    /// The tags; nothing for those that make no sense.
+    /// The tags; `None` for one that is not valid.
     tags: Vec<Option<(Kind, Box<[u8]>)>>,
-    /// Blocks of tags, by their numbers.
+    /// Offsets of the blocks of tags, in bytes.
     names: Vec<u64>,
     rings: Vec<Ring>,
     sums: Vec<Sums>,
 }
 
 thread_local! {
-    /// Cells of the ring that is read.
+    /// Buffer for cells, which all readers of the thread share.
     static CELLS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
 
@@ -114,28 +114,34 @@ struct Ring {
 struct Sums {
     at: u64,
     first: usize,
-    /// What was there, up to the last entry that was not empty.
+    /// Entries as they were read last, up to the last one that was not empty.
     before: Vec<[u64; SUM_WORDS]>,
 }
 
-/// Bytes that are read at once.
+/// Bytes read at a time.
 const HEADER_BYTES: usize = header::WORDS * WORD;
 const BLOCK_BYTES: usize = block::WORDS * WORD;
 const SUMS_BYTES: usize = PER_BLOCK * SUM_WORDS * WORD;
-/// Bytes that a block costs, and a tag beside its name.
+/// Memory of a block, and of a tag without its name, in bytes.
 const BLOCK_MEMORY: usize = 2 * size_of::<Sums>();
 const TAG_MEMORY: usize = 2 * size_of::<Option<(Kind, Box<[u8]>)>>();
 const ENTRY_MEMORY: usize = SUM_WORDS * WORD;
 
 impl Reader {
-    /// Opens a file.
+    /// Opens a file. It must be a regular one: symbolic links are not followed, and a FIFO does not block.
+    ///
+    /// # Errors
+    /// Those of [`Reader::new`], and [`ReadError::Io`] if the file cannot be opened.
     pub fn open(path: &Path) -> Result<Reader, ReadError> {
-        // What is no regular file must not block.
+        // Opening a FIFO must not block.
         let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
         Self::new(OpenOptions::new().read(true).custom_flags(flags).open(path)?)
     }
 
-    /// An open file.
+    /// Creates a reader of an open file, and reads its header.
+    ///
+    /// # Errors
+    /// [`ReadError`] if it is not a regular file, cannot be read, or its header is not valid.
     pub fn new(file: File) -> Result<Reader, ReadError> {
         let metadata = file.metadata()?;
         if !metadata.is_file() {
@@ -165,15 +171,15 @@ impl Reader {
         })
     }
 
-    /// Closes the file until it is [opened](Reader::reopen) for another look.
+    /// Closes the file until it is [opened again](Reader::reopen). What was read is kept.
     pub fn close(&mut self) {
         self.file = None;
     }
 
-    /// Goes on with a file that was closed.
+    /// Continues with a file that was [closed](Reader::close) and opened again.
     ///
     /// # Errors
-    /// `NotFound` when it is another file.
+    /// `NotFound` if `file` has another [identity](Reader::identity), or an error of the system.
     pub fn reopen(&mut self, file: File) -> io::Result<()> {
         if identity(&file.metadata()?) != self.identity {
             return Err(io::ErrorKind::NotFound.into());
@@ -182,17 +188,17 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns the file's device and inode.
+    /// Returns the file's device and inode numbers.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
 
-    /// Returns the user whose file it is.
+    /// Returns the user identifier of the file's owner.
     pub fn owner(&self) -> u32 {
         self.owner
     }
 
-    /// Returns the process that the file names, which is to be believed as far as [`Reader::claim`] says.
+    /// Returns the process that the file names. [`Reader::claim`] tells whether this can be true.
     pub fn process(&self) -> Process {
         self.process
     }
@@ -207,8 +213,11 @@ impl Reader {
         }
     }
 
-    /// Whether the process has gone. It holds a lock on its file as long as it is there, and so does a child, until it ends
-    /// or becomes another program. Without the lock it is the process with its number here, if that is the owner's.
+    /// Returns whether the process has exited: the file is not locked, and its [claim](Reader::claim) is not
+    /// [`Claim::Own`].
+    ///
+    /// The process holds the lock while it runs. A forked child holds it too, until it exits or calls execve(2). False
+    /// while the reader is closed.
     pub fn is_abandoned(&self) -> bool {
         let Ok(file) = opened(&self.file) else { return false };
         if file.try_lock_shared().is_err() {
@@ -218,7 +227,8 @@ impl Reader {
         self.claim() != Claim::Own
     }
 
-    /// Sets how many bytes of memory the reader may use. Tags and sums beyond that do not count.
+    /// Limits the memory that the reader uses, in bytes. Tags and sums beyond the limit are not counted until there is
+    /// memory.
     pub fn limit_memory(&mut self, bytes: usize) {
         self.most = bytes;
     }
@@ -228,27 +238,30 @@ impl Reader {
         self.memory
     }
 
-    /// Returns the number of tags and entries of sums for which there was no memory at the last look.
+    /// Returns the number of tags and entries of sums that exceeded the memory limit when they were last read.
     pub fn left_out(&self) -> u64 {
         self.left_out.iter().sum()
     }
 
-    /// Whether the process has said, when it was looked at last, that nothing more comes.
+    /// Returns whether the process had marked the file as ended when it was last read.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// Marks that are neither in sums nor in records, for want of room.
+    /// Returns the number of trace events that are not in the file, because it had no room.
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// Lanes, which is as many as threads have marked something at the same time.
+    /// Returns the number of lanes: the largest number of threads that have traced at the same time.
     pub fn lanes(&self) -> usize {
         self.rings.len()
     }
 
-    /// Hands over what has come to each tag since the last time.
+    /// Calls `f` with each lane's change of each tag since the previous call.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the file is closed, cannot be read, or is not valid.
     pub fn changes(&mut self, mut f: impl FnMut(Kind, &[u8], Change)) -> Result<(), ReadError> {
         let start = now();
         self.refresh()?;
@@ -279,18 +292,20 @@ impl Reader {
         Ok(())
     }
 
-    /// Hands over the records that have come since the last time, those of the last `limit` cells of each lane, and
-    /// gives the number of those that were not seen.
+    /// Calls `f` with each new record among the last `limit` cells of each lane. Returns the number of records missed.
+    ///
+    /// # Errors
+    /// [`ReadError`] if the file is closed, cannot be read, or is not valid.
     pub fn records(&mut self, limit: u64, mut f: impl FnMut(Kind, &[u8], &Record<'_>)) -> Result<u64, ReadError> {
         let start = now();
         self.refresh()?;
         let file = opened(&self.file)?;
         let written = |ring: &Ring| InFile { file, at: ring.at }.written();
         let written: Vec<u64> = self.rings.iter().map(written).collect::<io::Result<_>>()?;
-        // The tags of what has been written till then.
+        // Reads the tags of all records written so far.
         self.refresh()?;
         let (file, now) = (opened(&self.file)?, now());
-        // A lane has no more than one in a nanosecond.
+        // A lane has at most one record in each nanosecond.
         let most_missed = now.saturating_sub(self.looked_at_records);
         let mut missed = 0_u64;
         let mut words = CELLS.take();
@@ -314,7 +329,7 @@ impl Reader {
         Ok(missed)
     }
 
-    /// Sees what blocks and tags there are.
+    /// Reads the header, and new blocks and tags.
     fn refresh(&mut self) -> Result<(), ReadError> {
         let words = read_header(opened(&self.file)?)?;
         if words[header::PID] != u64::from(self.process.pid) || words[header::START] != self.process.start {
@@ -334,8 +349,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Counts marks without room. A process cannot have so many more since the last look that it is one a nanosecond, for
-    /// each of its threads.
+    /// Adopts the number of trace events without room, unless it has decreased, or increased by more than one in each
+    /// nanosecond and lane.
     fn add_missed(&mut self, missed: u64) {
         let now = now();
         let most = now.saturating_sub(self.refreshed).saturating_mul(MAX_LANES as u64);
@@ -377,7 +392,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads tags up to a number, of one block.
+    /// Reads more tags of one block, at most up to the number `up_to`.
     fn add_tags(&mut self, up_to: usize) -> Result<(), ReadError> {
         let from = self.tags.len();
         let (number, entry) = (from / PER_BLOCK, from % PER_BLOCK);
@@ -396,7 +411,7 @@ impl Reader {
 }
 
 impl Sums {
-    /// Keeps as many entries as are used, as far as there is memory, and none of a block that has become empty.
+    /// Extends the kept entries to those in use, if there is memory for them. Frees those of a block that became empty.
     fn make_room(&mut self, used: usize, memory: &mut usize, most: usize) {
         if used == 0 && !self.before.is_empty() {
             *memory -= self.before.len() * ENTRY_MEMORY;
@@ -448,7 +463,7 @@ fn read_words<const BYTES: usize>(file: &File, mut at: u64, words: &mut [u64]) -
     Ok(())
 }
 
-/// A ring in a file. A system call sees what another one before it saw, and all that came before that.
+/// A ring in a file. System calls order the reads: a later one sees at least what an earlier one saw.
 struct InFile<'f> {
     file: &'f File,
     at: u64,

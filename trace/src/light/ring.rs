@@ -1,4 +1,5 @@
-//! Records of one thread, for whoever wants to read them: see the [order](super::format) of what is written.
+//! Rings of records, with one writer and any number of readers. The order of memory accesses is part of the
+//! [format](super::format).
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -7,7 +8,7 @@ use super::format::{ABORTED, BEGIN, CELL_WORDS, END, FIRST_FIELDS, MAX_CELLS, MO
 use super::sums::seconds;
 use crate::protocol::Kind;
 
-/// What is written of a mark.
+/// A trace event, as it is written into a ring.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mark<'a> {
     pub(crate) time: u64,
@@ -19,29 +20,29 @@ pub(crate) struct Mark<'a> {
     pub(crate) fields: &'a [u8],
 }
 
-/// The writing end: there is one of each ring.
+/// The only writer of a ring.
 #[derive(Debug)]
 pub(crate) struct Producer {
     /// Cells of the ring.
     room: usize,
-    /// Where the next cell goes.
+    /// Index of the next cell.
     at: usize,
-    /// Cells written so far, and records.
+    /// Numbers of cells and of records written so far.
     cells: u64,
     records: u64,
 }
 
-/// Cells that a record takes.
+/// Cells of a record with this many bytes of fields.
 const fn cells(fields: usize) -> usize {
     1 + fields.saturating_sub(FIRST_FIELDS * WORD).div_ceil(MORE_FIELDS * WORD)
 }
 
-/// Where a cell is in its block.
+/// Index of a cell's first word in its block.
 const fn word_of(cell: usize) -> usize {
     block::WORDS + cell * CELL_WORDS
 }
 
-/// Cells of a ring whose block has as many bytes.
+/// Cells of a ring whose block has `len` bytes.
 pub(crate) const fn room(len: usize) -> usize {
     (len / WORD).saturating_sub(block::WORDS) / CELL_WORDS
 }
@@ -53,7 +54,7 @@ impl Producer {
 
     #[inline]
     pub(crate) fn write(&mut self, ring: &(impl Words + ?Sized), tag: u32, mark: &Mark<'_>) {
-        // What is overwritten from here on is so after the last number of cells.
+        // Without this fence, a reader could see overwritten cells together with the previous number of cells.
         ring.fence(Release);
         let count = cells(mark.fields.len());
         let first = word_of(self.at);
@@ -100,15 +101,15 @@ impl Producer {
     }
 }
 
-/// A ring as somebody else sees it, who may be another process.
+/// A ring for a reader, which may be in another process.
 pub(crate) trait Source {
-    /// How many cells have been written.
+    /// Returns the number of cells written so far.
     fn written(&mut self) -> io::Result<u64>;
-    /// Appends the words of some cells, which are there and end before the ring does. What is read later is read later.
+    /// Appends the words of `count` cells from `cell` on, within the ring. Later reads are not reordered before these.
     fn copy(&mut self, cell: usize, count: usize, into: &mut Vec<u64>) -> io::Result<()>;
 }
 
-/// The process that is looked at, in a test.
+/// A ring in this process's memory, for tests.
 impl<W: Words + ?Sized> Source for &W {
     fn written(&mut self) -> io::Result<u64> {
         Ok(self.load(block::CELLS, Acquire))
@@ -121,53 +122,55 @@ impl<W: Words + ?Sized> Source for &W {
     }
 }
 
-/// Cells that are copied at once, which bounds the memory that a ring of any length costs.
+/// Cells that are copied at a time. This bounds the memory for reading a ring of any length.
 const AT_ONCE: u64 = 2048;
 
-/// A reading end, of which there may be any number.
+/// A reader of a ring.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     room: u64,
-    /// The most cells that a record has.
+    /// Most cells of a record.
     most: u64,
-    /// What comes after the last record that was seen: its cell at the earliest, and its number.
+    /// Earliest cell, and number, of the record after the last one that was read.
     cell: u64,
     record: u64,
 }
 
-/// A record that was read.
+/// Record of one trace event.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Record<'a> {
-    /// When: nanoseconds of CLOCK_MONOTONIC.
+    /// Time, in nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// The number of its tag.
+    /// Number of its tag in the file.
     pub tag: u32,
-    /// Whether a transaction has begun, and whether it has ended.
+    /// Whether a transaction has begun.
     pub begin: bool,
-    /// See `begin`.
+    /// Whether a transaction has ended.
     pub end: bool,
     value: u64,
-    /// How many came before it in its lane that were not seen.
+    /// Number of earlier records of its lane that were missed.
     pub missed: u64,
-    /// The transaction, unique in its process, or 0.
+    /// Identifier of the transaction, unique in its process, or 0.
     pub id: u64,
-    /// The transaction that it is a part of, or 0.
+    /// Identifier of the parent transaction, or 0.
     pub parent: u64,
     fields: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// Nanoseconds of a transaction that has ended, and was not aborted.
+    /// Returns the duration of a transaction in nanoseconds. `None` if it has not ended, or was aborted.
     pub fn duration(&self) -> Option<u64> {
         (self.end && self.value != ABORTED).then_some(self.value)
     }
 
-    /// Keys and values.
+    /// Returns an iterator over the keys and values of the fields.
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         super::fields::each(self.fields)
     }
 
-    /// Returns the value that goes with the kind of its tag: seconds, or the application's if it is finite.
+    /// Returns the value for the kind of its tag: a transaction's duration in seconds, or the application's value.
+    ///
+    /// `None` for a point, a transaction without [duration](Record::duration), and a value that is not finite.
     pub fn value(&self, kind: Kind) -> Option<f64> {
         match kind {
             Kind::Transact => self.duration().map(seconds),
@@ -178,13 +181,15 @@ impl<'a> Record<'a> {
 }
 
 impl Consumer {
-    /// From the beginning of a ring with room for some cells, and records of `most` at the most.
+    /// Creates a reader of a ring with `room` cells, and records of at most `most` cells.
     pub(crate) fn new(room: usize, most: usize) -> Consumer {
         Consumer { room: room as u64, most: most as u64, cell: 0, record: 0 }
     }
 
-    /// Hands over the records that have come since the last time, of the last `limit` cells up to where the ring was
-    /// written some time ago, and says how many have come besides.
+    /// Passes new records to `out`, of the last `limit` cells before `written`, an earlier number of cells.
+    ///
+    /// Returns the number of records missed. Fails with `InvalidData` if `written` has decreased, or the ring is too
+    /// small.
     pub(crate) fn read(
         &mut self,
         mut ring: impl Source,
@@ -202,13 +207,13 @@ impl Consumer {
             let end = written.min(from.saturating_add(AT_ONCE));
             let good = self.copy(&mut ring, from, end, buffer)?;
             missed = missed.saturating_add(self.decode(end, buffer.get(good..).unwrap_or_default(), &mut out));
-            // A record that the end of the part has cut is read again, with its rest.
+            // A record that is cut by the end of the part is read again as a whole.
             from = if end < written { self.cell.max(end - self.most + 1) } else { end };
         }
         Ok(missed)
     }
 
-    /// Copies cells of the ring. Returns the first word that counts: those before it may have been written meanwhile.
+    /// Copies cells of the ring. Returns the index of the first intact word: earlier ones may have been overwritten.
     fn copy(&self, ring: &mut impl Source, from: u64, end: u64, buffer: &mut Vec<u64>) -> io::Result<usize> {
         buffer.clear();
         let (at, count) = ((from % self.room) as usize, (end - from) as usize);
@@ -221,7 +226,7 @@ impl Consumer {
         Ok(safe.saturating_sub(from).min(count as u64) as usize * CELL_WORDS)
     }
 
-    /// Hands over the records in cells that end at `end`.
+    /// Passes the records in `buffer`, whose cells end at `end`, to `out`. Returns the number of records missed.
     fn decode(&mut self, end: u64, buffer: &[u64], out: &mut impl FnMut(&Record<'_>)) -> u64 {
         let mut missed = 0_u64;
         let mut cells = buffer.chunks_exact(CELL_WORDS);
@@ -231,7 +236,7 @@ impl Consumer {
                 continue;
             };
             let end = end - cells.len() as u64;
-            // Each has taken a cell at least, whatever the numbers say.
+            // Each record takes at least one cell, which limits the number that a damaged ring can claim.
             record.missed = number.saturating_sub(self.record).min(end - self.cell - 1);
             missed = missed.saturating_add(record.missed);
             (self.cell, self.record) = (end, self.record.max(number.saturating_add(1)));
@@ -241,7 +246,7 @@ impl Consumer {
     }
 }
 
-/// The record that begins with a cell, if one does, and its number.
+/// Decodes the record that begins with the cell `first`. Returns it with its number, or `None` if there is none.
 fn decode<'b>(
     first: &[u64],
     more: &mut std::slice::ChunksExact<'_, u64>,
@@ -301,7 +306,7 @@ mod tests {
     use loom::sync::atomic::{AtomicU64, Ordering, fence};
     use loom::thread;
 
-    /// Words whose every order is tried out.
+    /// Words of loom, which tries all orders of accesses.
     struct Tried(Vec<AtomicU64>);
 
     impl Words for Tried {
@@ -318,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Reads, and sees that each record is whole; how many there were, and how many not.
+    /// Reads records and checks that each is intact. Returns the numbers of records read and missed.
     fn read(consumer: &mut Consumer, ring: &Tried) -> (u64, u64) {
         let mut seen = 0;
         let written = { ring }.written().unwrap();

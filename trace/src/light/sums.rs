@@ -1,4 +1,4 @@
-//! What a lane's thread has marked with each tag: counts that need no record to be read.
+//! Sums of a lane: totals of the trace events of each tag, which are exact without reading records.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -12,7 +12,6 @@ const WHEN: usize = 3;
 const TIMES: usize = 4;
 const EPOCHS: usize = 4;
 
-/// Of nanoseconds.
 pub(crate) fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
@@ -22,7 +21,10 @@ fn epoch(time: u64) -> u64 {
     time >> 30 << 32
 }
 
-/// Counts a mark in the entry that begins there, with its time and its value: nanoseconds, or the bits of a double.
+/// Adds a trace event to the entry that begins at the word `entry`.
+///
+/// `value` is the duration of a transaction in nanoseconds, or the bits of a double. Only the lane's thread may call
+/// this.
 #[inline]
 pub(crate) fn add(sums: &(impl Words + ?Sized), entry: usize, kind: Kind, time: u64, value: u64) {
     let count = sums.load(entry + COUNT, Relaxed) + 1;
@@ -45,7 +47,7 @@ pub(crate) fn add(sums: &(impl Words + ?Sized), entry: usize, kind: Kind, time: 
 fn add_time(sums: &(impl Words + ?Sized), entry: usize, time: u64, value: u64) {
     let epoch = epoch(time);
     let shortest = entry + TIMES + 2 * ((epoch >> 32) as usize % EPOCHS);
-    // Floats that are not negative have the order of their bits.
+    // Non-negative floats compare like their bits.
     let word = epoch | u64::from((seconds(value) as f32).to_bits());
     let before = sums.load(shortest, Relaxed);
     if before >> 32 != epoch >> 32 || word < before {
@@ -56,24 +58,26 @@ fn add_time(sums: &(impl Words + ?Sized), entry: usize, time: u64, value: u64) {
     }
 }
 
-/// What has come to an entry since it was looked at before.
+/// Change of a tag's sums in one lane since they were read last: [`Reader::changes`](super::Reader::changes).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Change {
-    /// How often the tag has come.
+    /// Number of trace events.
     pub count: u64,
-    /// Seconds of transactions.
+    /// Total duration of transactions, in seconds.
     pub total: f64,
-    /// The shortest and the longest transaction of these, to within an epoch (a second); none if they were not looked at
-    /// for longer than they are kept.
+    /// Shortest and longest duration of these transactions, in seconds.
+    ///
+    /// The file has both for each epoch of about a second, for the last four epochs. So earlier transactions of the
+    /// first epoch may count again. `None` if neither changed, or they are not valid.
     pub times: Option<(f32, f32)>,
-    /// The last value of observations and counters, and when that was.
+    /// Time of the last observation or counter value, in nanoseconds of `CLOCK_MONOTONIC`, and this value.
     pub last: Option<(u64, f64)>,
 }
 
-/// Compares an entry with what it was at an earlier look, `elapsed` nanoseconds before this one.
+/// Compares an entry with its contents `elapsed` nanoseconds earlier.
 ///
-/// Whatever the entry says, the change is one that a lane can have made: a count that goes back, or by more than one a
-/// nanosecond, is none; values are finite; and nothing is later than `now`.
+/// The result is plausible for any entry. `None` if the count has not increased, or by more than one in each
+/// nanosecond. All values are finite, and no time is later than `now`.
 pub(crate) fn change(before: &[u64; SUM_WORDS], entry: &[u64; SUM_WORDS], elapsed: u64, now: u64) -> Option<Change> {
     let count = entry[COUNT].checked_sub(before[COUNT]).filter(|count| (1..=elapsed).contains(count))?;
     let time = |word: u64| f32::from_bits(word as u32);

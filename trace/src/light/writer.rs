@@ -1,4 +1,4 @@
-//! A process's file, and what its threads write into it.
+//! Writing the file of this process.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -20,10 +20,10 @@ use super::ring::{Mark, Producer, room};
 use super::sums;
 use crate::protocol::Kind;
 
-/// The file of a process; it grows when there are new threads and tags.
+/// The file of this process. New threads and tags extend it.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// Not 0, and of this file alone in the process.
+    /// Identifier of the file, unique in the process; not 0.
     pub(crate) id: u32,
     pub(crate) pid: u32,
     header: Mapping,
@@ -36,50 +36,51 @@ pub(crate) struct Writer {
 struct Grow {
     file: File,
     end: u64,
-    /// There was no room: it is not tried again before.
+    /// Earliest time of the next attempt to extend the file after a failure, in nanoseconds.
     rests: u64,
     tags: HashMap<(Kind, Box<[u8]>), u32>,
     /// The last block of tags.
     names: Option<Mapping>,
     lanes: usize,
     sums: usize,
-    /// Lanes of threads that have ended.
+    /// Lanes of threads that have ended, for new threads.
     free: Vec<Lane>,
 }
 
-/// What one thread writes.
+/// The part of the file that one thread writes.
 #[derive(Debug)]
 pub(crate) struct Lane {
     number: u64,
     ring: Mapping,
     producer: Producer,
-    /// By blocks of tags.
+    /// Blocks of sums, in the order of the blocks of tags.
     sums: Vec<Option<Mapping>>,
     ids: u64,
 }
 
-/// Nanoseconds between attempts to make the file longer when that has failed: each takes long.
+/// Delay after a failed attempt to extend the file, in nanoseconds: such an attempt takes long.
 const REST: u64 = 1_000_000_000;
 
-/// Bits of a transaction's identifier that count; the lane is above them.
+/// Bits of the counter in a transaction's identifier. The number of the lane is above them.
 const ID_BITS: u32 = 30;
 
 impl Writer {
-    /// Makes the file of this process, for an agent that is there.
+    /// Makes the file of this process, if the agent of the directory `agent` runs.
     pub(crate) fn create(agent: &Path, pid: u32, ring_len: usize) -> io::Result<Writer> {
-        let no_agent = || io::Error::new(io::ErrorKind::NotFound, "no agent takes files");
+        let no_agent = || io::Error::new(io::ErrorKind::NotFound, "no agent reads trace files");
         let directory = directory::files(agent).ok_or_else(no_agent)?;
         static IDS: AtomicU32 = AtomicU32::new(1);
         let id = IDS.fetch_add(1, Relaxed);
         let process = Process::find(pid).ok_or(io::ErrorKind::NotFound)?;
-        // The program that the process was before, or a copy of this library, may have made one, too.
+        // The time keeps names unique: an earlier program of this process, before an execve, or another copy of this
+        // library may have made a file, too.
         let name = format!("{pid}.{id}.{:x}", now());
         let (path, hidden) = (directory.join(&name), directory.join(format!(".{name}")));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&hidden)?;
         let made = Mapping::append(&file, 0, PAGE).and_then(|header| {
-            // As long as the process is there. No other user can open the file before it is locked.
+            // The lock shows the agent that the process lives. Mode 0600 keeps other users from taking it before.
             file.try_lock()?;
-            // The file's group is the agent's, as that of the directory, whatever the umask is.
+            // The file has the directory's group, which is the agent's. The umask does not apply to this mode.
             file.set_permissions(Permissions::from_mode(0o640))?;
             let words = [MAGIC, VERSION, pid.into(), process.start, PAGE as u64];
             header.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
@@ -105,12 +106,12 @@ impl Writer {
         self.grow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file, for somebody who reads it.
+    /// A handle of the file, for reading it in this process.
     pub(crate) fn file(&self) -> io::Result<File> {
         self.lock().file.try_clone()
     }
 
-    /// A lane for a thread.
+    /// Obtains a lane for a thread: one that a thread has given back, or a new one.
     pub(crate) fn lane(&self) -> io::Result<Lane> {
         let mut grow = self.lock();
         if let Some(lane) = grow.free.pop() {
@@ -125,12 +126,12 @@ impl Writer {
         Ok(Lane { number: number as u64, ring, producer: Producer::new(room(self.ring_len)), sums: Vec::new(), ids: 0 })
     }
 
-    /// Takes the lane of a thread that has ended.
+    /// Takes back the lane of a thread that has ended.
     pub(crate) fn give_back(&self, lane: Lane) {
         self.lock().free.push(lane);
     }
 
-    /// The number of a tag.
+    /// The number of a tag in this file. Adds a new tag.
     pub(crate) fn tag(&self, kind: Kind, name: &[u8]) -> io::Result<u32> {
         let grow = &mut *self.lock();
         let key = (kind, Box::from(name));
@@ -157,14 +158,14 @@ impl Writer {
         Ok(number as u32)
     }
 
-    /// A mark that has no room.
+    /// Counts a trace event for which the file has no room.
     pub(crate) fn missed(&self) {
         if let Some(missed) = self.header.words().get(header::MISSED) {
             missed.fetch_add(1, Relaxed);
         }
     }
 
-    /// Nothing more comes. An agent takes what is there and removes the file; without one nobody does.
+    /// Marks the file as ended. The agent reads the rest and removes the file; without an agent, this removes it.
     pub(crate) fn end(&self, has_agent: bool) {
         self.header.words().store(header::ENDED, 1, Release);
         if !has_agent {
@@ -178,7 +179,7 @@ impl Writer {
 }
 
 impl Grow {
-    /// Adds a block, and says that it is there.
+    /// Appends a block, and then publishes it in the file's header. `of` is the lane and the first tag.
     fn append(&mut self, file_header: &Mapping, kind: u64, len: usize, of: [usize; 2]) -> io::Result<Mapping> {
         let now = now();
         if now < self.rests {
@@ -192,20 +193,20 @@ impl Grow {
         Ok(block)
     }
 
-    /// The number of the first tag for which there is no block.
+    /// The number of the first tag beyond the blocks of tags.
     fn tags_end(&self) -> usize {
         self.tags.len().div_ceil(PER_BLOCK) * PER_BLOCK
     }
 }
 
 impl Lane {
-    /// An identifier for a transaction.
+    /// Returns a new identifier for a transaction.
     pub(crate) fn next_id(&mut self) -> u64 {
         self.ids = self.ids % ((1 << ID_BITS) - 1) + 1;
         self.number << ID_BITS | self.ids
     }
 
-    /// Writes the record of a mark, and counts it with its tag if it is to be counted.
+    /// Writes the record of a trace event, and adds it to the sums of its tag if it `counts`.
     #[inline]
     pub(crate) fn mark(
         &mut self,

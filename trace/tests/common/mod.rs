@@ -1,11 +1,11 @@
-//! An agent that counts.
+//! A minimal agent that counts trace events.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use pcp_trace::protocol::{self, Pdu};
 
-/// Counts what comes over a connection until the other side closes it.
+/// Counts the trace events of a connection until the client closes it.
 pub(crate) fn serve(mut stream: TcpStream) -> u64 {
     stream.write_all(&protocol::encode_ack(protocol::VERSION, 1)).unwrap();
     let (mut bytes, mut count) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! From files to groups.
+//! Loading of configuration files into groups.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use tracing::debug;
 
 use super::{Config, Group, NameSpace, Operands, Place, Problem, toml};
 
-/// The group of what files in the format of pmLoadDerivedConfig(3) define.
+/// Group of definitions that no file assigns to another group.
 pub(super) const DERIVED: &str = "derived";
 
 impl Config {
-    /// Loads files and directories, with colons between: TOML from files whose names end in `.toml`, the format of
-    /// pmLoadDerivedConfig(3) from all others. `host` is where operands are if nothing else is said, `names` what
-    /// there is in the name space already.
+    /// Loads colon-separated files and directories. Files whose names end in `.toml` are TOML, all others have the
+    /// format of pmLoadDerivedConfig(3). `host` is the default source of operands, and `names` contains the names in
+    /// use.
     pub(crate) fn load(paths: &str, host: &HostSpec, names: &NameSpace) -> Config {
         let mut loader = Loader::new(host);
         loader.group(DERIVED);
@@ -50,7 +50,7 @@ impl Loader {
         Loader { host: host.clone(), controls: Controls::default(), config }
     }
 
-    /// Controls from the environment, which win over those of files.
+    /// Applies `$PCP_DERIVED_CONTROL`, which takes precedence over controls in files.
     fn environment(&mut self) {
         let name = "PCP_DERIVED_CONTROL";
         let Some(text) = std::env::var_os(name) else { return };
@@ -67,7 +67,7 @@ impl Loader {
         self.config.problems.push(Problem { place: Place { file: Arc::clone(file), line }, definition: None, text });
     }
 
-    /// The group of a name: one that is there, or a new one.
+    /// Returns the group with a name, and creates it if necessary.
     pub(super) fn group(&mut self, name: &str) -> &mut Group {
         let groups = &mut self.config.groups;
         let at = groups.iter().position(|group| group.name == name).unwrap_or_else(|| {
@@ -77,7 +77,7 @@ impl Loader {
         &mut groups[at]
     }
 
-    /// Loads the format of pmLoadDerivedConfig(3).
+    /// Loads definitions in the format of pmLoadDerivedConfig(3).
     fn definitions(&mut self, file: &Arc<str>, text: &str) {
         let mut controls = std::mem::take(&mut self.controls);
         let group = self.group(DERIVED);

@@ -1,4 +1,4 @@
-//! What the agent shall derive, from what, and how often.
+//! Configuration: definitions, the sources of their operands, and intervals.
 
 mod load;
 mod place;
@@ -24,65 +24,65 @@ pub(crate) use ready::READY;
 
 use crate::ROOT;
 
-/// What a configuration says. What is wrong with a part of it leaves the other parts as they are.
+/// Loaded configuration. A mistake in one part leaves the other parts in effect.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) groups: Vec<Group>,
     pub(crate) problems: Vec<Problem>,
 }
 
-/// Definitions that are evaluated together, from one sample of their operands.
+/// Definitions that are evaluated together, from the same sample of their operands.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) name: String,
-    /// The time between samples; `None`: the agent's.
+    /// Time between samples. `None` for the agent's default.
     pub(crate) interval: Option<Duration>,
     pub(crate) operands: Operands,
     pub(crate) definitions: Definitions,
-    /// A metric that does not exist has no values instead of being an error.
+    /// Whether a metric that does not exist has no values instead of an error.
     pub(crate) novalue: bool,
-    /// By definition; one that is not here is shown as `derived.NAME`.
+    /// How definitions are shown. A definition without an entry is `derived.NAME`.
     pub(crate) shown: HashMap<String, Shown>,
-    /// Where each definition stands.
+    /// Place of each definition in the configuration files.
     places: HashMap<String, Place>,
-    /// Definitions of other groups that those of this one refer to.
+    /// Definitions copied from other groups because this group refers to them.
     taken: HashSet<String>,
-    /// Where a file describes the group itself.
+    /// Place of the group's own settings, if a file has any.
     described: Option<Place>,
 }
 
-/// Where a group's operands are.
+/// Source of a group's operands.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Operands {
     Host(HostSpec),
     Agents(Vec<AgentSpec>),
 }
 
-/// An agent that is started for its metrics.
+/// Agent that is started for its metrics.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct AgentSpec {
     pub(crate) name: String,
     pub(crate) domain: Domain,
     /// The program and its arguments.
     pub(crate) command: Vec<String>,
-    /// The file with its names; without one the agent is asked for them.
+    /// File with the agent's names. `None` if the agent itself resolves names.
     pub(crate) pmns: Option<PathBuf>,
 }
 
-/// How a metric is shown.
+/// How a definition is shown.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct Shown {
-    /// Its name; `None`: `derived.NAME`.
+    /// Name of the metric. `None` for `derived.NAME`.
     pub(crate) name: Option<String>,
-    /// Each a name and a value in JSON.
+    /// Pairs of a name and a value in JSON.
     pub(crate) labels: Vec<(String, String)>,
 }
 
-/// A line of a file.
+/// Line of a configuration file.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Place {
     pub(crate) file: Arc<str>,
-    /// From 1; 0 for the file as a whole.
+    /// Line number from 1. 0 means the file as a whole.
     pub(crate) line: usize,
 }
 
@@ -95,18 +95,18 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is wrong with a part of a configuration. `Display` is as libpcp prints it.
+/// Problem in a configuration. `Display` prints it in libpcp's format.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Problem {
     pub(crate) place: Place,
-    /// The definition that it is about, if that much can be said.
+    /// Definition with the problem, if it is known.
     pub(crate) definition: Option<String>,
-    /// With a caret below the expression if it is none.
+    /// Message. After a syntax error, a caret below the expression marks the column.
     pub(crate) text: String,
 }
 
 impl Problem {
-    /// Whether the definition is good nevertheless.
+    /// Returns whether the definition is valid in spite of the problem.
     pub(crate) fn is_warning(&self) -> bool {
         self.text.starts_with("Warning")
     }
@@ -132,35 +132,35 @@ impl From<Message> for Problem {
 }
 
 impl Group {
-    /// Returns whether another configuration of the group means the same, wherever it stands.
+    /// Returns whether another configuration of the group has the same effect. Ignores intervals and line numbers.
     pub(crate) fn means_the_same(&self, other: &Group) -> bool {
         let Group { name, interval: _, operands, definitions, novalue, shown, places: _, taken, described: _ } = self;
         (name, operands, definitions) == (&other.name, &other.operands, &other.definitions)
             && (novalue, shown, taken) == (&other.novalue, &other.shown, &other.taken)
     }
 
-    /// Returns whether each definition stands where it does in another configuration.
+    /// Returns whether another configuration of the group has the same definitions in the same lines.
     pub(crate) fn stands_the_same(&self, other: &Group) -> bool {
         self.places == other.places && self.described == other.described
     }
 
-    /// The name that a definition is shown by.
+    /// Returns the name by which a definition is shown.
     pub(crate) fn name_of(&self, definition: &str) -> String {
         let given = self.shown.get(definition).and_then(|shown| shown.name.clone());
         given.unwrap_or_else(|| format!("{ROOT}.{definition}"))
     }
 
-    /// Whether a definition is shown by this group.
+    /// Returns whether this group shows a definition. Definitions copied from other groups are not shown.
     pub(crate) fn shows(&self, definition: &str) -> bool {
         !self.taken.contains(definition)
     }
 
-    /// Where a definition stands.
+    /// Returns the place of a definition.
     pub(crate) fn place(&self, definition: &str) -> Option<&Place> {
         self.places.get(definition)
     }
 
-    /// Why a definition means nothing.
+    /// Returns the problem of a definition that cannot be bound.
     pub(crate) fn problem(&self, definition: &str, why: &BindError) -> Problem {
         let place =
             self.place(definition).cloned().unwrap_or_else(|| Place { file: self.name.as_str().into(), line: 0 });

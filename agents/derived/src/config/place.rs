@@ -1,4 +1,4 @@
-//! Where in the name space metrics may stand.
+//! Names of derived metrics in pmcd's name space.
 
 use std::path::PathBuf;
 
@@ -9,17 +9,18 @@ use pmns::{InsertError, Loader, Tree, dynamic_root};
 use super::Problem;
 use crate::ROOT;
 
-/// The names that others have.
+/// Name space without this agent's names.
 #[derive(Debug)]
 pub(crate) struct NameSpace {
     names: Tree,
     own: Domain,
-    /// The names below which the agent's own are, as far as that is known.
+    /// Names at or below which pmcd knows this agent's metrics. `None` if pmcd's name space is not known.
     roots: Option<Vec<String>>,
 }
 
 impl NameSpace {
-    /// The names in the file of this host's pmcd, if there is one, without those of the agent's own domain.
+    /// Reads the name space of this host's pmcd: `$PMNS_DEFAULT`, or `pmns/root` in `$PCP_VAR_DIR`. Leaves out the
+    /// names of the agent's own domain. Without a readable file, the name space is empty.
     pub(crate) fn installed(own: Domain) -> NameSpace {
         let default = || Config::load().var_dir().join("pmns/root");
         let file = std::env::var_os("PMNS_DEFAULT").map_or_else(default, PathBuf::from);
@@ -39,7 +40,7 @@ impl NameSpace {
         NameSpace { names, own, roots: Some(roots) }
     }
 
-    /// Whether pmcd does not know yet that the agent has a name.
+    /// Returns whether pmcd is known not to send requests about a name to this agent.
     fn lacks(&self, name: &str) -> bool {
         let covers =
             |root: &String| name.strip_prefix(&**root).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -48,11 +49,11 @@ impl NameSpace {
 }
 
 impl super::Config {
-    /// Gives each definition its name in the name space: the one that the configuration says, if it may stand there, or
-    /// else `derived.NAME`. By that name other definitions may refer to it as well.
+    /// Sets the name of each definition in the name space: the configured name if it is free, otherwise `derived.NAME`.
+    /// Other definitions may use that name as well. Removes definitions for which neither name is free.
     pub(super) fn set_names(&mut self, others: &NameSpace) {
         let mut taken = Taken { names: others.names.clone(), root: dynamic_root(others.own) };
-        // Nobody else has this.
+        // Reserved for the metrics about the agent itself.
         let _ = taken.take(&format!("{ROOT}.control"));
         for group in &mut self.groups {
             let names: Vec<String> = group.definitions.iter().map(|definition| definition.name().to_owned()).collect();
@@ -93,7 +94,7 @@ impl super::Config {
 }
 
 impl super::Config {
-    /// The roots of the agent's names in pmcd's name space: `derived`, and each metric that stands elsewhere.
+    /// Returns the roots of the agent's names in pmcd's name space: `derived`, and each metric elsewhere.
     pub(crate) fn roots(&self) -> Vec<String> {
         let names = self.groups.iter().flat_map(|group| group.shown.values().filter_map(|shown| shown.name.clone()));
         let mut roots: Vec<String> = names.filter(|name| !is_below_root(name)).collect();
@@ -107,15 +108,15 @@ fn is_below_root(name: &str) -> bool {
     name.strip_prefix(ROOT).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// The names that are not free.
+/// Names that are not free.
 struct Taken {
     names: Tree,
-    /// What stands for an own metric.
+    /// PMID that stands for the agent's own metrics.
     root: PmId,
 }
 
 impl Taken {
-    /// Takes a name, or tells why it is not free.
+    /// Reserves a name. If it is not free, returns the reason.
     fn take(&mut self, name: &str) -> Result<(), String> {
         if let Some(node) = self.names.node(name) {
             return Err(match node.pmid() {
@@ -126,7 +127,7 @@ impl Taken {
         }
         self.names.insert(name, self.root).map_err(|e| match e {
             InsertError::BelowMetric { name, metric, pmid } if pmid.dynamic_root().is_some() && pmid != self.root => {
-                format!("{name} is among the names below {metric}, which are those of {}", owner(pmid))
+                format!("{name} is below {metric}, whose names belong to {}", owner(pmid))
             }
             InsertError::BelowMetric { name, metric, .. } => format!("{name} is below {metric}, which is a metric"),
             e => e.to_string(),
@@ -134,7 +135,7 @@ impl Taken {
     }
 }
 
-/// Who has a metric, or the names below a root.
+/// Describes the agent that has a metric, or the names below a dynamic root.
 fn owner(pmid: PmId) -> String {
     format!("the agent with domain {}", pmid.dynamic_root().unwrap_or(pmid.domain()))
 }

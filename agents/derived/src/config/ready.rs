@@ -1,4 +1,4 @@
-//! Configurations that come with the agent, for a Linux machine.
+//! Configuration files that come with the agent, for Linux hosts.
 
 /// Name and content of each file.
 pub(crate) const READY: [(&str, &str); 4] = [

@@ -1,14 +1,14 @@
-//! Definitions that refer to those of other groups.
+//! Definitions that refer to definitions of other groups.
 
 use std::collections::HashMap;
 
 use super::{Config, Problem};
 
 impl Config {
-    /// Takes into each group the definitions of others that it refers to, if their operands are the same: there they
-    /// are computed from the group's own samples, and not shown.
+    /// Copies into each group the definitions of other groups that it refers to, if the operands are the same. The
+    /// copies are computed from the samples of the group that uses them, and are not shown.
     pub(super) fn share(&mut self) {
-        // The group and the name of each definition, by the name that it is shown by, and by its own.
+        // Group and name of each definition, by the name that it is shown by, and by its own name.
         let mut homes: HashMap<String, (usize, String)> = HashMap::new();
         for (number, group) in self.groups.iter().enumerate() {
             for name in group.definitions.iter().map(|definition| definition.name()) {
@@ -22,7 +22,7 @@ impl Config {
         }
         for number in 0..self.groups.len() {
             let mut at = 0;
-            // What is taken comes last, and may refer to others in turn.
+            // Copies are added at the end, and may refer to other definitions in turn.
             while let Some(definition) = self.groups[number].definitions.iter().nth(at) {
                 let user = definition.name().to_owned();
                 let names: Vec<String> = definition.names().map(str::to_owned).collect();
@@ -30,7 +30,7 @@ impl Config {
                     let home = homes.get(&name).filter(|(home, _)| *home != number);
                     let Some((home, definition)) = home else { continue };
                     let outcome = self.take(number, *home, definition);
-                    // A plain name may be that of a metric of somebody else.
+                    // A plain name may be a metric of another agent.
                     let is_ours = name == self.groups[*home].name_of(definition);
                     if let (Err(why), true, Some(place)) = (outcome, is_ours, self.groups[number].place(&user)) {
                         let text = format!("Error: {name} is of group {:?}, {why}", self.groups[*home].name);
@@ -42,7 +42,7 @@ impl Config {
         }
     }
 
-    /// Takes a definition from one group into another, by the name that it is shown by.
+    /// Copies a definition from one group into another, under the name that it is shown by.
     fn take(&mut self, user: usize, home: usize, name: &str) -> Result<(), &'static str> {
         let Ok([user, home]) = self.groups.get_disjoint_mut([user, home]) else { return Ok(()) };
         let (Some(definition), shown) = (home.definitions.get(name), home.name_of(name)) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What configurations say, and what is wrong with them.
+//! Tests of valid configurations and of messages about mistakes.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use pmns::Tree;
 
 use super::{Config, NameSpace, Operands};
 
-/// Loads files, in a directory whose name is left out of problems.
+/// Loads files from a temporary directory, and removes the name of the directory from the messages.
 fn load(files: &[(&str, &str)]) -> (Config, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -201,12 +201,12 @@ fn names_that_are_not_free() {
 [a.toml:2] Error: disk.dev.read is a metric of the agent with domain 60
 [a.toml:5] Error: disk.dev has other metrics below it
 [a.toml:8] Error: disk.dev.read.size is below disk.dev.read, which is a metric
-[a.toml:11] Error: mmv.d is among the names below mmv, which are those of the agent with domain 70
+[a.toml:11] Error: mmv.d is below mmv, whose names belong to the agent with domain 70
 [a.toml:14] Warning: pmcd does not know yet of disk.dev.e: Install the agent again
 [a.toml:17] Error: disk.dev.e is the name of another metric of this agent
 [a.toml:20] Error: disk.dev.e.g is below disk.dev.e, which is a metric
 [a.toml:23] Error: derived.control.samples is below derived.control, which is a metric
-[a.toml:26] Error: \"disk..i\" is no name of a metric
+[a.toml:26] Error: \"disk..i\" is not the name of a metric
 [a.toml:29] Error: derived.control is the name of another metric of this agent
 [a.toml:32] Error: derived.a is the name of another metric of this agent
 ";
@@ -271,7 +271,7 @@ e = '1 + derived.y'
     assert_eq!(all, expected);
 }
 
-/// Loads a file that is damaged in some places.
+/// Loads a file that is damaged at random.
 #[test]
 fn a_damaged_file_is_no_panic() {
     let mut random = 0x9e37_79b9_7f4a_7c15u64;

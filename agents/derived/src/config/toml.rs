@@ -1,4 +1,4 @@
-//! Configurations in TOML: what the format of pmLoadDerivedConfig(3) cannot say.
+//! Configurations in TOML, with settings that the format of pmLoadDerivedConfig(3) does not have.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 use super::load::{DERIVED, Loader};
 use super::{AgentSpec, Operands, Place, Problem, Shown};
 
-/// Reads a file. What is wrong with a part of it leaves the rest as it is.
+/// Reads a file. A mistake in one part leaves the other parts in effect.
 pub(super) fn read(loader: &mut Loader, file: &Arc<str>, text: &[u8]) {
     let text = match std::str::from_utf8(text) {
         Ok(text) => text,
@@ -32,11 +32,11 @@ struct Reader<'a> {
     loader: &'a mut Loader,
     file: &'a Arc<str>,
     text: &'a str,
-    /// Where each ends.
+    /// Offsets of the ends of the lines.
     lines: Vec<usize>,
 }
 
-/// A value, with its key and where this stands.
+/// Value with its key, and the offset of the key.
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     key: &'a str,
@@ -44,7 +44,7 @@ struct Entry<'a> {
     value: &'a Spanned<DeValue<'a>>,
 }
 
-/// In the order of the file.
+/// Returns the entries of a table in the order of the file.
 fn entries<'a>(table: &'a DeTable<'a>) -> Vec<Entry<'a>> {
     let mut entries: Vec<_> =
         table.iter().map(|(key, value)| Entry { key: key.get_ref(), at: key.span().start, value }).collect();
@@ -52,7 +52,7 @@ fn entries<'a>(table: &'a DeTable<'a>) -> Vec<Entry<'a>> {
     entries
 }
 
-/// How much of a line is shown on each side of a place in it.
+/// Longest part of a line that a message shows on each side of a mistake, in bytes.
 const SHOWN: usize = 100;
 
 const OF_METRIC: &str = "expr, name, oneline, help, labels";
@@ -64,7 +64,8 @@ impl Reader<'_> {
         self.lines.partition_point(|end| *end < at) + 1
     }
 
-    /// Something is wrong here: the line follows, or as much of it as fits, with a caret below.
+    /// Records a problem at an offset. The message contains the line, or the part around the offset, and a caret below
+    /// it.
     fn problem(&mut self, at: usize, what: &str) {
         let line = self.line(at);
         let start = line.checked_sub(2).and_then(|before| self.lines.get(before)).map_or(0, |end| end + 1);
@@ -104,7 +105,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A string that means something.
+    /// Parses a string. Records a problem if it is invalid.
     fn parsed<T, E: std::fmt::Display>(&mut self, entry: Entry<'_>, parse: impl Fn(&str) -> Result<T, E>) -> Option<T> {
         let text = self.string(entry)?;
         parse(text).map_err(|e| self.problem(entry.value.span().start, &format!("{:?}: {e}", entry.key))).ok()
@@ -137,7 +138,7 @@ impl Reader<'_> {
                     let interval = self.parsed(*entry, pmapi::interval::parse);
                     match interval {
                         Some(interval) if interval.is_zero() => {
-                            self.problem(entry.value.span().start, "no time at all")
+                            self.problem(entry.value.span().start, "the interval must not be zero")
                         }
                         _ => self.loader.group(name).interval = interval,
                     }
@@ -157,7 +158,7 @@ impl Reader<'_> {
         }
         match operands {
             Some(operands) => self.loader.group(name).operands = operands,
-            // What is meant for others is not taken from here.
+            // With an invalid source, the metrics must not be read from the default host instead.
             None if known.iter().any(|entry| ["host", "agent"].contains(&entry.key)) => return,
             None => {}
         }
@@ -167,7 +168,7 @@ impl Reader<'_> {
             .for_each(|entry| self.metrics(name, &labels, "", entry));
     }
 
-    /// One agent, or several: all of them or none.
+    /// Parses one agent or a list of agents. Returns `None` if any of them is invalid.
     fn agents(&mut self, entry: Entry<'_>) -> Option<Vec<AgentSpec>> {
         let tables: Vec<Entry<'_>> = match entry.value.get_ref() {
             DeValue::Array(list) => list.iter().map(|value| Entry { value, at: value.span().start, ..entry }).collect(),
@@ -201,12 +202,12 @@ impl Reader<'_> {
         Some(AgentSpec { name: name.unwrap_or_default(), domain, command, pmns })
     }
 
-    /// A file beside this one.
+    /// Resolves a path relative to the directory of this file.
     fn path(&self, file: &str) -> PathBuf {
         Path::new(&**self.file).parent().unwrap_or(Path::new("")).join(file)
     }
 
-    /// Words, of an array or with spaces between.
+    /// Parses words: an array of strings, or one string with words separated by blanks.
     fn words(&mut self, entry: Entry<'_>) -> Option<Vec<String>> {
         let words: Option<Vec<String>> = match entry.value.get_ref() {
             DeValue::String(line) => Some(line.split_whitespace().map(str::to_owned).collect()),
@@ -232,7 +233,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Metrics whose names begin with `prefix`: an expression, a table with one, or a table of metrics with longer names.
+    /// Parses metrics whose names begin with `prefix`. Each is an expression, a table with an expression, or a table of
+    /// metrics with longer names.
     fn metrics(&mut self, group: &str, labels: &LabelSet, prefix: &str, entry: Entry<'_>) {
         for metric in self.table(entry) {
             let name = format!("{prefix}{}", metric.key);
@@ -269,7 +271,7 @@ impl Reader<'_> {
             }
         }
         let Some((expr, text)) = expr.and_then(|expr| Some((expr, self.string(expr)?))) else { return };
-        // A caret has its place in one line.
+        // The caret of an error message needs an expression in one line.
         let text = text.trim().replace(['\n', '\r'], " ");
         let place = self.place(expr.at);
         let target = self.loader.group(group);
@@ -281,7 +283,7 @@ impl Reader<'_> {
             }
         };
         for (kind, text) in [(Text::OneLine, oneline), (Text::Help, help)] {
-            // A new definition has none.
+            // Cannot fail, because the definition has no texts yet.
             text.into_iter().for_each(|text| _ = definition.set_text(kind, text.trim_end()));
         }
         target.places.insert(name.to_owned(), place);
@@ -294,7 +296,7 @@ impl Reader<'_> {
     }
 }
 
-/// What libpcp prints of an expression that is none.
+/// Formats a syntax error as libpcp prints it.
 fn refused(name: &str, expr: &str, error: RegisterError) -> String {
     let error = match error {
         RegisterError::Syntax(error) => error,

@@ -1,4 +1,4 @@
-//! Agents that are started for their metrics, without any pmcd.
+//! Agents that this one starts for their metrics, without a pmcd.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,38 +17,39 @@ use super::keeper::Keeper;
 use crate::config::AgentSpec;
 use crate::metrics::{Labels, List};
 
-/// Agents that this one has started, asked at the moment of a request.
+/// Agents that this one has started, and asks while it handles a request.
 ///
-/// While one is away or does not answer in time, its metrics are what they were when it answered last, and their values
-/// are `PM_ERR_AGAIN`.
+/// While an agent is away or does not answer in time, its metrics keep their last descriptors, and their values are
+/// `PM_ERR_AGAIN`.
 #[derive(Debug)]
 pub(crate) struct Agents {
     agents: Vec<Agent>,
-    /// Those that cannot be started, and why.
+    /// Agents that cannot be started: pairs of a name and a reason.
     refused: Vec<(String, String)>,
+    /// Last descriptor of each metric, by name.
     known: HashMap<String, Desc>,
-    /// When the request has to be answered.
+    /// Deadline of the current request.
     until: Instant,
     news: News,
 }
 
-/// What has become of the agents, counted.
+/// Number of changes of the agents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct News {
-    /// They have become ready: everything may be otherwise, counters have begun anew.
+    /// How often agents have become ready. Then everything may have changed, and counters have been reset.
     pub(crate) starts: u64,
-    /// Names and descriptors may be others.
+    /// How often names or descriptors may have changed.
     pub(crate) changes: u64,
-    /// So may be labels.
+    /// How often labels may have changed.
     pub(crate) labels: u64,
 }
 
-/// Agents that several groups have in common are started once.
+/// Running agents, by specification. Groups with the same specification share them.
 #[derive(Debug, Default)]
 pub(crate) struct Pool(Vec<(Vec<AgentSpec>, Weak<RefCell<Agents>>)>);
 
 impl Pool {
-    /// Those that run, or else new ones.
+    /// Returns the agents of a specification. Starts them unless they are running.
     pub(crate) fn agents(&mut self, specs: &[AgentSpec]) -> Rc<RefCell<Agents>> {
         self.0.retain(|(_, agents)| agents.strong_count() > 0);
         let known = self.0.iter().find(|(known, _)| known == specs).and_then(|(_, agents)| agents.upgrade());
@@ -64,15 +65,15 @@ impl Pool {
 struct Agent {
     domain: Domain,
     keeper: Keeper,
-    /// `None`: it knows them itself.
+    /// Names from the file `pmns`. `None` if the agent itself resolves names.
     names: Option<pmns::Tree>,
     operands: OperandValues,
-    /// Why there is no sample.
+    /// Error of the last sample.
     outcome: Result,
 }
 
 impl Agents {
-    /// Starts them. Those of an agent that was itself started for its metrics are not.
+    /// Starts agents. In an agent that was itself started for its metrics, refuses to start any.
     pub(crate) fn start(specs: &[AgentSpec]) -> Agents {
         let includes = pmapi::Config::load().var_dir().join("pmns");
         let names = |spec: &AgentSpec| match &spec.pmns {
@@ -91,7 +92,7 @@ impl Agents {
                     outcome: Err(Error::AGAIN),
                 }),
                 Err(why) => {
-                    error!("agent {}: {why}", spec.name);
+                    error!("agent {} is not started: {why}", spec.name);
                     refused.push((spec.name.clone(), why));
                 }
             }
@@ -102,18 +103,18 @@ impl Agents {
         agents
     }
 
-    /// Lets all of them end at the same time.
+    /// Tells all agents to end, without waiting for them.
     pub(crate) fn close(&mut self) {
         self.agents.iter_mut().for_each(|agent| agent.keeper.close());
     }
 
-    /// Begins a request that has to be answered until a time.
+    /// Begins a request whose deadline is `until`.
     pub(crate) fn begin(&mut self, until: Instant) {
         self.until = until;
         self.tend();
     }
 
-    /// Waits until each has started or failed, but not beyond a time.
+    /// Waits until each agent has started or failed, at most until `until`.
     pub(crate) fn settle(&mut self, until: Instant) {
         while self.agents.iter().any(|agent| agent.keeper.is_starting()) && Instant::now() < until {
             std::thread::sleep(Keeper::LOOK);
@@ -121,7 +122,7 @@ impl Agents {
         }
     }
 
-    /// Starts those that are to be started again, and looks at what others have said. Waits for nothing.
+    /// Restarts agents that are due, and reads their unsolicited messages. Does not wait.
     pub(crate) fn tend(&mut self) {
         for agent in &mut self.agents {
             let before = agent.keeper.readied();
@@ -130,18 +131,18 @@ impl Agents {
         }
     }
 
-    /// Agents that are not there, and why.
+    /// Returns the agents that are not available: pairs of a name and a reason.
     pub(crate) fn problems(&self) -> impl Iterator<Item = (&str, &str)> {
         let refused = self.refused.iter().map(|(name, why)| (name.as_str(), why.as_str()));
         refused.chain(self.agents.iter().filter_map(|agent| agent.keeper.problem()))
     }
 
-    /// How often that has become something else.
+    /// Returns the version of [`Agents::problems`], which grows with each change.
     pub(crate) fn turns(&self) -> u64 {
         self.agents.iter().map(|agent| agent.keeper.turns()).sum()
     }
 
-    /// When to call [`Agents::tend`] next, besides before each request.
+    /// Returns when [`Agents::tend`] has to be called next, apart from the call before each request.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.agents.iter().filter_map(|agent| agent.keeper.due()).min()
     }
@@ -150,7 +151,7 @@ impl Agents {
         self.news
     }
 
-    /// Takes a sample of operands: one fetch for each agent. Whether all have answered.
+    /// Samples operands with one fetch for each agent. Returns whether all agents have answered.
     pub(crate) fn take<'o>(&mut self, operands: impl Iterator<Item = &'o Operand> + Clone) -> bool {
         let until = self.until;
         for Agent { domain, keeper, operands: values, outcome, .. } in &mut self.agents {
@@ -170,16 +171,16 @@ impl Agents {
         self.agents.iter().all(|agent| agent.outcome.is_ok())
     }
 
-    /// The instances of a domain, perhaps with labels.
+    /// Returns the instances of a domain, with labels if `labels` is true.
     ///
     /// # Errors
-    /// Those of [`Agents::in_dom`].
+    /// The errors of [`Agents::in_dom`]. Errors of labels only leave out the labels.
     pub(crate) fn list(&mut self, indom: InDom, labels: bool) -> Result<List> {
         let instances = self.in_dom(indom)?.into_iter();
         let list = List::new(instances.map(|(inst, name)| (inst, name.into_bytes())));
         let until = self.until;
         let Some(agent) = self.agent(indom.domain()).filter(|_| labels) else { return Ok(list) };
-        // An agent without labels, or with wrong ones, is no reason to have no instances.
+        // Instances are shown even if the agent has no labels, or invalid ones.
         let mut ask = |of| agent.keeper.ask(until, |agent| agent.labels(of)).unwrap_or_default().into_iter();
         let of_instances = ask(LabelTarget::Instances(Some(indom)));
         let instances = of_instances.filter_map(|(inst, labels)| Some((inst?, labels.ok()?))).collect();
@@ -187,10 +188,10 @@ impl Agents {
         Ok(list.labelled(Labels { indom, instances }))
     }
 
-    /// The instances of a domain, by name.
+    /// Returns the instances of a domain with their names.
     ///
     /// # Errors
-    /// `PM_ERR_INDOM` when it is no agent's; what the agent answers.
+    /// `PM_ERR_INDOM` if no agent has the domain, `PM_ERR_AGAIN` while the agent is away, or the error that it returns.
     pub(crate) fn in_dom(&mut self, indom: InDom) -> Result<Vec<(Inst, String)>> {
         let until = self.until;
         self.agent(indom.domain()).ok_or(Error::INDOM)?.keeper.ask(until, |agent| agent.instances(indom))
@@ -202,7 +203,7 @@ impl Agents {
 }
 
 impl Agent {
-    /// The descriptor of a metric; `PM_ERR_NAME` when it has none of this name.
+    /// Returns the descriptor of a metric, or `PM_ERR_NAME` if the agent has no metric of this name.
     fn lookup(&mut self, name: &str, until: Instant) -> Result<Desc> {
         let pmid = match self.place(name) {
             Place::None => return Err(Error::NAME),
@@ -212,13 +213,13 @@ impl Agent {
                 found => found.map_err(|_| Error::NAME)?,
             },
         };
-        // Its file may have been written for another domain.
+        // The `pmns` file may have been written for another domain.
         let pmid = PmId::new(self.domain, pmid.item());
         let desc = self.keeper.ask(until, |agent| agent.desc(pmid))?;
         Ok(Desc { pmid, ..desc })
     }
 
-    /// Where a name is in the file.
+    /// Looks a name up in the `pmns` file.
     fn place(&self, name: &str) -> Place {
         let Some(names) = &self.names else { return Place::Dynamic };
         let mut ends = name.match_indices('.').map(|(at, _)| at).chain([name.len()]);
@@ -233,14 +234,14 @@ impl Agent {
 
 enum Place {
     Metric(PmId),
-    /// The agent is to be asked.
+    /// Only the agent can resolve the name.
     Dynamic,
     None,
 }
 
 impl Metadata for Agents {
     fn lookup(&mut self, name: &str) -> Result<Desc, Missing> {
-        // Those that cannot be started may have it.
+        // An agent that cannot be started may have the metric.
         let mut missing = if self.refused.is_empty() { Missing::Name } else { Missing::Desc };
         for agent in &mut self.agents {
             match agent.lookup(name, self.until) {
@@ -251,7 +252,7 @@ impl Metadata for Agents {
                 Err(Error::NAME) => {}
                 Err(e) => {
                     missing = Missing::Desc;
-                    // It is to be asked again.
+                    // The definitions have to be bound again, which repeats the lookup.
                     self.news.changes += u64::from(e == Error::AGAIN && agent.keeper.is_ready());
                 }
             }
@@ -268,7 +269,7 @@ impl Source for Agents {
         let agent = self.agent(operand.desc.pmid.domain()).ok_or(Error::NOAGENT)?;
         agent.outcome?;
         match agent.operands.values(operand, load) {
-            // The metric is another one now.
+            // The descriptor has changed since the definitions were bound.
             Err(Error::CONV | Error::PMID) => {
                 self.news.changes += 1;
                 Err(Error::AGAIN)

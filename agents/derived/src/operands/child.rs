@@ -1,4 +1,4 @@
-//! Processes that end with this one.
+//! Child processes that are agents.
 
 use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _};
 use std::process::Command;
@@ -10,15 +10,16 @@ use pcp_pdu::handshake::Attribute;
 use pmda::collector::{self, Collector, Process};
 use tracing::warn;
 
-/// In every agent that this one has started: such an agent starts none, or a configuration could go round in circles.
+/// Environment variable that is set in every agent started by this one. Such an agent starts none itself, because a
+/// configuration could start agents in an endless cycle.
 const NESTED: &str = "PMDADERIVED_OPERAND";
 
-/// Whether this process is an agent that was started for its metrics itself.
+/// Returns whether this process is itself an agent that was started for its metrics.
 pub(super) fn is_nested() -> bool {
     std::env::var_os(NESTED).is_some()
 }
 
-/// The command that starts an agent. What it writes to its standard error comes by [`Complaints`].
+/// Returns the command that starts an agent. [`Complaints`] reads its standard error.
 pub(super) fn command(words: &[String]) -> Command {
     let mut words = words.iter().map(String::as_str);
     let mut command = Command::new(words.next().unwrap_or_default());
@@ -26,26 +27,26 @@ pub(super) fn command(words: &[String]) -> Command {
     command
 }
 
-/// The standard error of an agent, on its way to the log. The log has no more of it than of anybody's lines.
+/// Standard error of an agent, to be copied to the log at the log's limited rate.
 pub(super) struct Complaints(PipeReader);
 
 impl Complaints {
-    /// Longest line, in bytes: the rest of a longer one is the next.
+    /// Longest line, in bytes. The rest of a longer line becomes the next line.
     const LINE: usize = 1024;
 
-    /// Gives a command the other end.
+    /// Creates a pipe, whose write end becomes the standard error of `command`.
     pub(super) fn of(command: &mut Command) -> io::Result<Complaints> {
         let (from, to) = io::pipe()?;
         command.stderr(to);
         Ok(Complaints(from))
     }
 
-    /// Starts the thread that reads lines, until nobody can write them.
+    /// Starts a thread that logs each line until all write ends are closed.
     pub(super) fn log(self, agent: &str) -> io::Result<()> {
         let agent = agent.to_owned();
         let mut lines = BufReader::with_capacity(Self::LINE, self.0);
         thread::Builder::new().name("complaints".into()).spawn(move || {
-            // In pmcd, which loads the shared object, signals are for its own thread.
+            // In a shared object, signals are for pmcd's own thread.
             let _ = SigSet::all().thread_block();
             let mut line = Vec::new();
             loop {
@@ -63,7 +64,7 @@ impl Complaints {
     }
 }
 
-/// Tells an agent that wants to know for whom it works: for this process.
+/// Sends the client attributes of this process to an agent: user, group and process identifier.
 pub(super) fn introduce(agent: &mut Collector<Process>) -> collector::Result {
     agent.attribute(Attribute::USERID, &geteuid().to_string())?;
     agent.attribute(Attribute::GROUPID, &getegid().to_string())?;

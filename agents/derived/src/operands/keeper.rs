@@ -1,4 +1,4 @@
-//! An agent that is started, and started again when it has failed.
+//! Agents that are restarted when they fail.
 
 use std::time::{Duration, Instant};
 
@@ -8,50 +8,52 @@ use tracing::{info, warn};
 
 use super::child;
 
-/// Keeps an agent running. Only [`Keeper::ask`] waits for it, and for a limited time: one that does not answer by then
-/// is ended, and started again after a while.
+/// Agent that is kept running.
+///
+/// Only [`Keeper::ask`] waits for the agent, and at most until a deadline. An agent that misses the deadline is ended,
+/// and restarted after a pause.
 #[derive(Debug)]
 pub(super) struct Keeper {
     name: String,
     command: Vec<String>,
     stage: Stage,
-    /// How long it stays away when it fails again.
+    /// Pause after the next failure.
     pause: Duration,
-    /// How often it has become ready to be asked.
+    /// How often the agent has become ready.
     readied: u64,
-    /// Why it failed last.
+    /// Reason of the last failure.
     failure: String,
-    /// How often [`Keeper::problem`] has become another one.
+    /// Version of [`Keeper::problem`].
     turns: u64,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// It is to be started at this time.
+    /// The agent is not running. It is started at this time.
     Away(Instant),
-    /// It has to send its version until this time.
+    /// The agent has to send its version until this time.
     Starting(Starting, Instant),
     Up {
         agent: Box<Collector<Process>>,
         since: Instant,
-        /// Whether it can be asked, as far as it has been looked at.
+        /// Whether the agent was ready when its state was last read.
         ready: bool,
     },
 }
 
 impl Keeper {
-    /// How long an agent stays away that has failed once.
+    /// Pause after the first failure.
     const SHORTEST: Duration = Duration::from_millis(500);
-    /// How long one stays away that fails all the time.
+    /// Longest pause after repeated failures.
     const LONGEST: Duration = Duration::from_secs(60);
-    /// How long it may take until its version comes.
+    /// Longest time until the agent's version arrives.
     const VERSION: Duration = Collector::<Process>::HANDSHAKE_TIMEOUT;
-    /// The longest answer.
+    /// Longest reply, in bytes.
     const LONGEST_ANSWER: u32 = 64 << 20;
-    /// How soon to look again after an agent that starts.
+    /// Time between calls of [`Keeper::tend`] while the agent starts.
     pub(super) const LOOK: Duration = Duration::from_millis(10);
 
-    /// It is started by the first [`Keeper::tend`].
+    /// Creates a keeper. The first [`Keeper::tend`] starts the agent.
     pub(super) fn new(name: String, command: Vec<String>) -> Keeper {
         Keeper {
             name,
@@ -64,22 +66,22 @@ impl Keeper {
         }
     }
 
-    /// Whether it can be asked.
+    /// Returns whether requests can be sent to the agent.
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.stage, Stage::Up { ready: true, .. })
     }
 
-    /// Whether it is being started, and has not failed yet.
+    /// Returns whether the agent is starting and has not failed.
     pub(super) fn is_starting(&self) -> bool {
         matches!(self.stage, Stage::Starting(..))
     }
 
-    /// How often it has become ready: what it has told may be otherwise when this is another number.
+    /// Returns how often the agent has become ready. After each time, its metrics may have changed.
     pub(super) fn readied(&self) -> u64 {
         self.readied
     }
 
-    /// Its name, and why it cannot be asked.
+    /// Returns the agent's name and the reason why requests cannot be sent to it.
     pub(super) fn problem(&self) -> Option<(&str, &str)> {
         let why = match self.stage {
             Stage::Up { ready: true, .. } => return None,
@@ -90,23 +92,23 @@ impl Keeper {
         Some((&self.name, why))
     }
 
-    /// How often that has become something else.
+    /// Returns the version of [`Keeper::problem`], which grows with each change.
     pub(super) fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// When to call [`Keeper::tend`] next, besides before each request.
+    /// Returns when [`Keeper::tend`] has to be called next, apart from the call before each request.
     pub(super) fn due(&self) -> Option<Instant> {
         match &self.stage {
             Stage::Away(until) => Some(*until),
             Stage::Starting(..) => Some(Instant::now() + Self::LOOK),
-            // One that is not ready says so between requests.
+            // Such an agent sends a PDU when it becomes ready, which only `tend` reads.
             Stage::Up { ready: false, .. } => Some(Instant::now() + Self::SHORTEST),
             Stage::Up { .. } => None,
         }
     }
 
-    /// Starts it when it is time to, and looks at what it has said without being asked. Waits for nothing.
+    /// Starts the agent if it is due, and reads its unsolicited messages. Does not wait.
     pub(super) fn tend(&mut self) {
         let now = Instant::now();
         if matches!(self.stage, Stage::Away(until) if until <= now) {
@@ -122,7 +124,7 @@ impl Keeper {
                 Ok(agent) => {
                     info!("agent {} has started, process {}", self.name, agent.pid().unwrap_or_default());
                     let mut agent = Box::new(agent);
-                    child::introduce(&mut agent).unwrap_or_else(|e| warn!("agent {}: {e}", self.name));
+                    child::introduce(&mut agent).unwrap_or_else(|e| warn!("agent {} knows no client: {e}", self.name));
                     self.stage = Stage::Up { agent, since: now, ready: false };
                 }
                 Err(collector::Error::TimedOut(_)) if now < *until => {}
@@ -141,24 +143,24 @@ impl Keeper {
         }
     }
 
-    /// Tells it to end, and does not wait until it has.
+    /// Tells the agent to end, without waiting for it.
     pub(super) fn close(&mut self) {
         if let Stage::Up { agent, .. } = &mut self.stage {
             agent.channel_mut().close();
         }
     }
 
-    /// Asks it for something, and gives it until a time to answer.
+    /// Sends a request to the agent, and waits for the reply at most until `until`.
     ///
     /// # Errors
-    /// Those of its answers; `PM_ERR_AGAIN` while it is away, or not ready, and when it fails.
+    /// The error that the agent returns; `PM_ERR_AGAIN` while it is away or not ready, and if it fails.
     pub(super) fn ask<T>(
         &mut self,
         until: Instant,
         request: impl FnOnce(&mut Collector<Process>) -> collector::Result<T>,
     ) -> Result<T> {
         let Stage::Up { agent, ready: true, .. } = &mut self.stage else { return Err(Error::AGAIN) };
-        // What is left is not enough for any agent: it is not its fault.
+        // No agent could answer any more, so the agent is not at fault.
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(Error::AGAIN);
@@ -178,14 +180,14 @@ impl Keeper {
                 Err(Error::AGAIN)
             }
             (Err(e), State::Ready) => Err(match e.code() {
-                // pmcd would take them for failures of its own.
+                // pmcd would take these codes for failures of this agent.
                 Error::IPC | Error::TIMEOUT => Error::AGAIN,
                 code => code,
             }),
         }
     }
 
-    /// Ends it, and leaves it alone for a while. One that ran well for long begins with a short pause.
+    /// Ends the agent, and schedules its restart. After a long run without failures the pause is short again.
     fn fail(&mut self, why: &collector::Error) {
         if matches!(self.stage, Stage::Up { since, .. } if since.elapsed() > Self::LONGEST) {
             self.pause = Self::SHORTEST;

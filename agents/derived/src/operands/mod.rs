@@ -1,4 +1,4 @@
-//! Where the values of operands come from.
+//! Sources of operands.
 
 pub(crate) mod agents;
 mod child;

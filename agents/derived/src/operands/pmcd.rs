@@ -1,4 +1,4 @@
-//! Operands of a pmcd.
+//! Operands that are metrics of a pmcd.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,21 +10,21 @@ use tracing::info;
 
 use crate::metrics::{Labels, List};
 
-/// What the agent's own metrics begin with: they are no operands.
+/// Beginning of the names of the agent's own metrics, which cannot be operands.
 const OWN: &str = "derived.";
 
-/// A connection to pmcd, made when it is needed, and again when it is broken.
+/// Connection to a pmcd. Made on demand, and again when it has failed.
 #[derive(Debug)]
 pub(crate) struct Pmcd {
     host: HostSpec,
-    /// The agent's own domain, whose metrics are no operands, whatever their names.
+    /// The agent's own domain. Its metrics cannot be operands, whatever their names are.
     own: Domain,
     live: Option<Live>,
-    /// Descriptors that there have been.
+    /// Last descriptor of each operand, by name.
     known: HashMap<String, Desc>,
 }
 
-/// Whether a connection has been there before.
+/// Whether a connection is the same one as before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Connected {
     Still,
@@ -36,7 +36,7 @@ impl Pmcd {
         Pmcd { host, own, live: None, known: HashMap::new() }
     }
 
-    /// Connects, unless that is so already.
+    /// Connects, unless there is a connection.
     pub(crate) fn connect(&mut self) -> Result<Connected> {
         if self.is_connected() {
             return Ok(Connected::Still);
@@ -51,7 +51,7 @@ impl Pmcd {
         self.live.as_mut().is_some_and(|live| live.context().is_connected())
     }
 
-    /// What samples are taken from, while there is a connection.
+    /// Returns the source of samples, or `PM_ERR_AGAIN` without a connection.
     pub(crate) fn live(&mut self) -> Result<&mut Live> {
         self.live.as_mut().ok_or(Error::AGAIN)
     }
@@ -61,35 +61,35 @@ impl Pmcd {
         self.live = None;
     }
 
-    /// The descriptors of operands, some of which may be known.
+    /// Looks up the descriptors of operands, apart from those in `known`.
     pub(crate) fn names(&mut self, known: Names, definitions: &Definitions) -> Result<Names> {
-        // pmcd would ask this agent for its own.
+        // pmcd would send the agent a request for its own names.
         let names = definitions.iter().flat_map(Definition::names).filter(|name| !name.starts_with(OWN));
-        // Definitions that refer to one another are no metrics of pmcd, as a rule.
+        // A name that another definition has is seldom also a metric of pmcd, so it is not looked up again.
         let own: HashSet<&str> = definitions.iter().map(Definition::name).collect();
         known.lookup_beyond(self.live()?.context(), names, |name| !own.contains(name))
     }
 
-    /// What definitions are bound to.
+    /// Returns the metadata to bind definitions to.
     pub(crate) fn operands<'a>(&'a mut self, names: &'a mut Names) -> Operands<'a> {
         Operands { names, known: &mut self.known, own: self.own }
     }
 
-    /// The instances of a domain, perhaps with labels.
+    /// Returns the instances of a domain, with labels if `labels` is true.
     pub(crate) fn instances(&mut self, indom: InDom, labels: bool) -> Result<List> {
         let pmcd = self.live()?.context();
         let list = List::new(pmcd.in_dom(indom)?);
         if !labels {
             return Ok(list);
         }
-        // An agent without labels, or with wrong ones, is no reason to have no instances.
+        // Instances are shown even if the agent has no labels, or invalid ones.
         let of_instances = pmcd.instances_labels(indom).unwrap_or_default();
         let instances = of_instances.into_iter().filter_map(|(inst, labels)| Some((inst, labels.ok()?))).collect();
         Ok(list.labelled(Labels { indom: pmcd.indom_labels(indom).unwrap_or_default(), instances }))
     }
 }
 
-/// The metrics of others. While the agent of one is away, its descriptor is the last that there was.
+/// Metrics of other agents. While an agent is away, its metrics keep their last descriptors.
 pub(crate) struct Operands<'a> {
     names: &'a mut Names,
     known: &'a mut HashMap<String, Desc>,

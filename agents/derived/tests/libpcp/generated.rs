@@ -1,4 +1,4 @@
-//! Ten thousand generated definitions, valid and invalid, with the answers of the installed libpcp.
+//! Ten thousand generated definitions, valid and invalid, compared with the answers of the installed libpcp.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use crate::stage::{Answer, Stage};
 const COUNT: usize = 10_000;
 const BATCH: usize = 100;
 
-/// What libpcp says of a definition, if it survives that.
+/// libpcp's answer about a definition.
 #[derive(Clone, PartialEq, Debug)]
 enum Said {
     Error { kind: String, text: String },
     Metric(Answer),
 }
 
-/// Asks libpcp about definitions, each by itself where it may mix them up.
+/// Returns libpcp's answers, apart from definitions that crash it. Asks one by one where libpcp may mix definitions up.
 fn ask(stage: &Stage, definitions: &[(String, String)]) -> HashMap<String, Said> {
     let mut said = HashMap::new();
     let is_alone = |expr: &str| expr.contains("matchinst") || expr.contains(")[");
@@ -35,7 +35,7 @@ fn ask_at_once(stage: &Stage, batch: &[&(String, String)]) -> Option<HashMap<Str
     let (metrics, errors) = stage.client(&config, &names)?;
     let mut said: HashMap<String, Said> =
         metrics.into_iter().map(|(name, answer)| (name, Said::Metric(answer))).collect();
-    // It does not always tell why.
+    // libpcp does not always give the reason.
     let unknown = errors.lines().filter_map(|line| line.strip_prefix("Error: ")?.strip_suffix(": Unknown metric name"));
     said.extend(unknown.map(|name| (name.to_owned(), Said::Error { kind: "unbound".to_owned(), text: String::new() })));
     let mut lines = errors.lines();
@@ -64,7 +64,7 @@ fn generated_definitions() {
     let config: String = expressions.iter().map(|(name, expr)| format!("{name} = {expr}\n")).collect();
     let stage = Stage::new(&config);
     let checked = stage.check(&[]);
-    // Values count where they are the same before and after, and of operands that never change in all that time.
+    // Values are compared if they are the same before and after, and if no operand changes in all that time.
     let operands = |_| stage.client("", OPERANDS).unwrap().0;
     let mut readings: Vec<_> = (0..5).map(operands).collect();
     let before = ask(&stage, &expressions);

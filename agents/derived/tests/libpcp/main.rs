@@ -1,4 +1,4 @@
-//! The agent in the real pmcd, and `--check`, against what libpcp says of the same definitions.
+//! The agent in the real pmcd, and `--check`, compared with libpcp's answers about the same definitions.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! The 844 definitions of PCP's own tests, with the answers of libpcp 7.2.1.
+//! The 844 definitions of PCP's own tests, compared with the answers of libpcp 7.2.1.
 
 use crate::cases::{TWO_NOVALUES, comparable, expected, expressions};
 use crate::stage::Stage;
@@ -17,7 +17,7 @@ fn the_844_definitions_of_pcps_tests() {
         let same = match theirs[1] {
             "OK" => {
                 metas += 1;
-                // The first sample has no rates; what clients ask for next has.
+                // The first sample has no rates, but clients of the agent may get a later one.
                 let has_values = comparable(expr, theirs[3]) && !expr.contains("rate(") && !expr.contains("delta(");
                 values += usize::from(has_values);
                 let answer = said.get(name);
@@ -44,7 +44,7 @@ fn the_844_definitions_of_pcps_tests() {
     assert!(values > 450, "{values}");
 }
 
-/// Units that the installed pminfo does not show.
+/// Returns whether the installed pminfo does not know the units.
 fn is_newer(meta: &str) -> bool {
     meta.contains("temperature")
 }

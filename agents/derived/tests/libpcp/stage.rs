@@ -1,4 +1,4 @@
-//! pmcd with PCP's agents and ours, and its answers in the form of `oracle.py`.
+//! pmcd with PCP's agents and `derived`, and its answers in the format of `oracle.py`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,7 +11,7 @@ use testkit::{Agent, Pcp, Pmcd};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_pmdaderived");
 
-/// pmcd with PCP's agents sample (as a process and as a shared object), linux and proc, and with ours.
+/// pmcd with PCP's agents `sample` (as a process and as a shared object), `linux` and `proc`, and with `derived`.
 pub(crate) struct Stage {
     pub(crate) pcp: Pcp,
     pub(crate) pmcd: Pmcd,
@@ -19,7 +19,7 @@ pub(crate) struct Stage {
     _dir: tempfile::TempDir,
 }
 
-/// What pminfo says of a metric.
+/// What pminfo prints about a metric.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Answer {
     pub(crate) meta: String,
@@ -46,13 +46,13 @@ impl Stage {
             Agent::new(name, domain, binary).pmns(&pmns)
         };
         let agents = [sample.agent(), sampledso, system("linux", 60), system("proc", 3), ours];
-        // Agents run in the directory of the logs.
+        // The socket's path is relative to the log directory, where agents run.
         let pmcd = pcp.pmcd().pmdas_dir(sample.pmdas_dir()).env("PMCD_SOCKET", "../../pmcd.socket");
         let pmcd = agents.into_iter().fold(pmcd, |pmcd, agent| pmcd.agent(agent)).start();
         Stage { pcp, pmcd, config, _dir: dir }
     }
 
-    /// What the agent says of all its metrics, by definition, once each has been sampled.
+    /// Returns the agent's answers about all its metrics, by definition, once each metric has been sampled.
     pub(crate) fn agent(&self) -> HashMap<String, Answer> {
         let mut said = String::new();
         for _ in 0..100 {
@@ -65,7 +65,7 @@ impl Stage {
         answers(&said, "derived.")
     }
 
-    /// What a client says that has definitions of its own, and its messages. `None` if it does not survive them.
+    /// Returns the answers and the messages of a client with its own definitions. `None` if the client crashes.
     pub(crate) fn client(&self, definitions: &str, names: &[&str]) -> Option<(HashMap<String, Answer>, String)> {
         let config = self.config.with_file_name("client");
         fs::write(&config, definitions).unwrap();
@@ -76,7 +76,7 @@ impl Stage {
         output.status.code().map(|_| (answers(&text(&output.stdout), ""), text(&output.stderr)))
     }
 
-    /// What `--check` prints.
+    /// Returns what `--check` prints.
     pub(crate) fn check_text(&self) -> String {
         let mut command = Command::new(BINARY);
         command.arg("--check").arg(&self.config).args(["--host", &self.pmcd.host()]);
@@ -85,12 +85,12 @@ impl Stage {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The file of the agent's configuration, and that of clients'.
+    /// Returns the configuration files of the agent and of clients.
     pub(crate) fn files(&self) -> [String; 2] {
         [&self.config, &self.config.with_file_name("client")].map(|path| path.display().to_string())
     }
 
-    /// The lines of `--check --tsv` by definition.
+    /// Returns the lines of `--check --tsv`, by definition.
     pub(crate) fn check(&self, options: &[&str]) -> HashMap<String, Vec<String>> {
         self.check_path(&self.config.display().to_string(), options)
     }
@@ -109,10 +109,10 @@ impl Stage {
     }
 }
 
-/// The answers in what `pminfo -d -f` prints.
+/// Parses the output of `pminfo -d -f`.
 fn answers(text: &str, prefix: &str) -> HashMap<String, Answer> {
     let mut answers: HashMap<String, Answer> = HashMap::new();
-    // Texts may have empty lines, but hardly one with a name alone behind it.
+    // Help texts may have empty lines, but hardly one that is followed by a line with a name alone.
     for block in text.split("\n\n") {
         let (head, body) = block.trim_start_matches('\n').split_once('\n').unwrap_or((block, ""));
         let name = head.trim_start_matches('\n').strip_prefix(prefix);

@@ -1,4 +1,4 @@
-//! What `--check` prints for people: errors as libpcp prints them, metrics as pminfo does; and which files are read.
+//! `--check` prints errors as libpcp does, prints metrics as pminfo does, and reads the same files as libpcp.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ fn errors_and_metrics() {
     let (lines, said) = output.split_at(output.find("derived.good\n").unwrap());
     assert_eq!(lines, "");
 
-    // Ours are in the order of the file, with the metrics.
+    // `--check` prints errors in the order of the file, among the metrics.
     let mut ours: Vec<&str> = Vec::new();
     for line in said.lines() {
         let is_metric =
@@ -49,10 +49,10 @@ fn errors_and_metrics() {
     let theirs = errors.replace(&client, "FILE");
     let mut ours: Vec<String> = ours.iter().map(|line| line.replace(&own, "FILE")).collect();
     let mut theirs: Vec<String> = theirs.lines().map(str::to_owned).collect();
-    // libpcp binds after it has read everything.
+    // libpcp binds definitions when it has read all of them.
     let is_semantic = |line: &String| line.starts_with("Semantic");
     let semantic = |lines: &[String]| lines.iter().filter(|line| is_semantic(line)).cloned().collect::<Vec<_>>();
-    // The installed one does not tell this.
+    // The installed libpcp does not report this.
     ours.retain(|line| !line.ends_with("operand no.such.metric: Unknown operand metric"));
     assert_eq!(semantic(&ours), semantic(&theirs));
     ours.retain(|line| !is_semantic(line));

@@ -1,4 +1,4 @@
-//! A pmcd with agents sample and derived, for several tests.
+//! pmcd with agents `sample` and `derived`, for several tests.
 
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
@@ -14,7 +14,7 @@ use pmapi::{Atom, Desc, Error, Inst, PmId};
 use tempfile::TempDir;
 use testkit::{Agent, Builder, CAgent, Pcp, Pmcd};
 
-/// A configuration of the agent, and a directory for what a test needs.
+/// Configuration of the agent, and a directory for the files of a test.
 pub(crate) struct Scene {
     pub(crate) dir: TempDir,
     pub(crate) sample: CAgent,
@@ -36,7 +36,7 @@ impl Scene {
         fs::write(self.config(), config).unwrap();
     }
 
-    /// Agent derived, with the names that its configuration has now.
+    /// Returns agent `derived`, with the names of its current configuration.
     pub(crate) fn agent(&self, options: &[&str]) -> Agent {
         let binary = env!("CARGO_BIN_EXE_pmdaderived");
         let agent = Agent::new("derived", 404, binary).pmns(&self.pmns(&self.config()));
@@ -51,20 +51,20 @@ impl Scene {
         pmda.join("pmns")
     }
 
-    /// A pmcd that agents reach as the local one.
+    /// Returns a pmcd that agents connect to as `local:`.
     pub(crate) fn pmcd(&self) -> Builder {
         let pmcd = Pcp::required().pmcd().pmdas_dir(self.sample.pmdas_dir());
-        // An agent that dies stays away until pmcd restarts. Agents run in the directory of the logs.
+        // pmcd must not restart agents by itself. The socket's path is relative to the log directory, where agents run.
         pmcd.env("PMCD_RESTART_AGENTS", "0").env("PMCD_SOCKET", "../../pmcd.socket")
     }
 
-    /// A pmcd with both agents.
+    /// Starts a pmcd with both agents.
     pub(crate) fn start(&self, options: &[&str]) -> Pmcd {
         self.pmcd().agent(self.sample.agent()).agent(self.agent(options)).start()
     }
 }
 
-/// Waits until what a tool says has something in it.
+/// Runs a tool until its output contains `part`.
 pub(crate) fn until(pmcd: &Pmcd, tool: &str, arguments: &[&str], part: &str) -> String {
     until_text(pmcd, tool, arguments, &format!("{part:?}"), |text| text.contains(part))
 }
@@ -89,7 +89,7 @@ pub(crate) fn until_text(
         .unwrap_or_else(|| panic!("{what} is not in\n{}\n{}\n{}", says(), pmcd.log("derived"), pmcd.log("pmcd")))
 }
 
-/// A client.
+/// Connects a client.
 pub(crate) fn client(pmcd: &Pmcd) -> Context {
     Context::new(pmcd.host().parse::<HostSpec>().unwrap(), Settings::default()).unwrap()
 }
@@ -98,7 +98,7 @@ pub(crate) fn pmids(client: &mut Context, names: &[&str]) -> Vec<PmId> {
     names.iter().map(|name| client.lookup_name(name).unwrap_or_else(|e| panic!("{name}: {e}"))).collect()
 }
 
-/// The agent of the tests' own, `operand`.
+/// Returns agent `operand`, an example of this package.
 pub(crate) fn operand() -> Agent {
     let example = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples/operand");
     let dir = tempfile::tempdir().unwrap();
@@ -107,13 +107,13 @@ pub(crate) fn operand() -> Agent {
     Agent::new("operand", 405, example).pmns(&pmda.join("pmns")).args(["-U", "root"])
 }
 
-/// Metrics that a client fetches, all at once.
+/// Client that fetches the same metrics again and again.
 pub(crate) struct Watch {
     client: Context,
     descs: Vec<Desc>,
 }
 
-/// The values of a metric, or the error in their place.
+/// Values of a metric, or the error in their place.
 pub(crate) type Outcome = Result<Vec<(Option<Inst>, f64)>, Error>;
 
 impl Watch {
@@ -153,12 +153,12 @@ impl Watch {
         sample.sets().zip(&self.descs).map(set).collect()
     }
 
-    /// The values of singular metrics: `None` for errors and no values.
+    /// Returns the values of singular metrics: `None` for errors and missing values.
     pub(crate) fn numbers(&mut self) -> Vec<Option<f64>> {
         self.fetch().into_iter().map(|outcome| Some(outcome.ok()?.first()?.1)).collect()
     }
 
-    /// Fetches until something is so.
+    /// Fetches until `is_it` returns true.
     pub(crate) fn until(&mut self, what: &str, is_it: impl Fn(&[Outcome]) -> bool) -> Vec<Outcome> {
         for _ in 0..1000 {
             let values = self.fetch();

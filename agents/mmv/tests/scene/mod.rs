@@ -1,4 +1,4 @@
-//! A directory of files under PCP's agent and ours, each in a pmcd of its own.
+//! A directory of files under PCP's agent and this one, each in its own pmcd.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::fs;
@@ -13,7 +13,7 @@ use testkit::{Agent, Pcp, Pmcd, built};
 
 const NAMES: &str = "root {\n    mmv MMV:*:*\n}\n";
 
-/// What takes the place of `$PCP_TMP_DIR`.
+/// A directory that replaces `$PCP_TMP_DIR`.
 pub(crate) struct Scene {
     pub(crate) pcp: Pcp,
     dir: TempDir,
@@ -26,25 +26,25 @@ impl Scene {
         Scene { pcp: Pcp::required(), dir }
     }
 
-    /// Where the files are.
+    /// Returns the directory of the files.
     pub(crate) fn files(&self) -> PathBuf {
         self.dir.path().join("mmv")
     }
 
-    /// A registry whose file is there while it lives.
+    /// Creates a registry, whose file exists while it lives.
     pub(crate) fn registry(&self, name: &str) -> Registry {
         let registry = Registry::builder(name).directory(self.files()).build().unwrap();
         registry.try_start().unwrap();
         registry
     }
 
-    /// PCP's agent. As root: the directory of the files is the test's.
+    /// Returns PCP's agent, run as root because the directory belongs to the test.
     pub(crate) fn c(&self) -> Agent {
         let binary = self.pcp.path("PCP_PMDASADM_DIR").join("mmv/pmdammv");
         Agent::new("mmv", 70, binary).names(NAMES).args(["-U", "root"])
     }
 
-    /// PCP's agent in pmcd, as PCP installs it.
+    /// Returns PCP's agent as a shared object in pmcd, as PCP installs it.
     pub(crate) fn c_object(&self) -> Agent {
         let object = self.pcp.path("PCP_PMDASADM_DIR").join("mmv/pmda_mmv.so");
         Agent::new("mmv", 70, object).names(NAMES).dso("mmv_init")
@@ -58,7 +58,7 @@ impl Scene {
         Agent::new("mmv", 70, env!("CARGO_BIN_EXE_pmdammv")).names(NAMES).args(["-U", "root"])
     }
 
-    /// A pmcd with an agent.
+    /// Starts a pmcd with an agent.
     pub(crate) fn under(&self, agent: Agent) -> Pmcd {
         self.pcp.pmcd().env("PCP_TMP_DIR", self.dir.path()).agent(agent).start()
     }
@@ -72,7 +72,7 @@ impl Scene {
         binary
     }
 
-    /// Starts a program that writes a file, and waits for that.
+    /// Starts a program that writes a file, and waits for the file.
     pub(crate) fn start(&self, mut program: Command, file: &str) -> Application {
         program.env("PCP_TMP_DIR", self.dir.path()).stdout(Stdio::null());
         let application = Application(program.spawn().unwrap());
@@ -95,7 +95,7 @@ impl Drop for Application {
     }
 }
 
-/// Where two texts begin to differ.
+/// Asserts that two texts are equal, and shows where they begin to differ.
 #[track_caller]
 pub(crate) fn assert_same(c: &str, ours: &str) {
     let Some(at) = c.lines().zip(ours.lines()).position(|(a, b)| a != b) else {

@@ -1,4 +1,4 @@
-//! Agents over pipes, and processes that mark for them.
+//! Agents over pipes, and processes that trace to them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use pmda::collector::{Collector, Launch, Process};
 pub(crate) const C_AGENT: &str = "/var/lib/pcp/pmdas/trace/pmdatrace";
 pub(crate) const ROUNDS: usize = 15;
 
-/// Whether cargo's `--bench` is there: without it this is a test of the bench, which does not measure.
+/// Whether cargo runs this program with `--bench`. Otherwise it must not measure.
 pub(crate) fn is_bench() -> bool {
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     if !is_bench {
@@ -20,12 +20,12 @@ pub(crate) fn is_bench() -> bool {
     is_bench
 }
 
-/// What follows an option of this process, which is then something other than the bench.
+/// The value of an option that starts this program in another role than the bench.
 pub(crate) fn told_to(option: &str) -> Option<String> {
     std::env::args().skip_while(|argument| argument != option).nth(1)
 }
 
-/// The program that traces points with PCP's library; nothing where that or PCP's agent is missing.
+/// Compiles the program that traces points with PCP's library. `None` if that or PCP's agent is missing.
 pub(crate) fn peer(dir: &Path) -> Option<PathBuf> {
     let program = dir.join("peer");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peer.c");
@@ -42,14 +42,14 @@ pub(crate) fn pmid(cluster: u16, item: u16) -> PmId {
     PmId::new(Domain::new(10).unwrap(), Item::new(cluster, item))
 }
 
-/// An agent over a pipe, with its port.
+/// An agent over a pipe, with its TCP port.
 pub(crate) struct Agent {
     pub(crate) process: Collector<Process>,
     pub(crate) port: u16,
 }
 
 impl Agent {
-    /// PCP's and ours, in a directory for its log and the files of the light transport.
+    /// Starts PCP's agent or ours. `dir` has its log, and the files of the shared-memory transport.
     pub(crate) fn start(binary: &str, dir: &Path) -> Agent {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new(binary);
@@ -65,13 +65,13 @@ impl Agent {
     }
 }
 
-/// Nanoseconds of a process's CPU.
+/// The CPU time of a process, in nanoseconds.
 pub(crate) fn cpu(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
     text.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// A process that marks as many points as it is told, and says how long that took.
+/// A process that traces as many points as requested, and reports the time.
 pub(crate) struct Marker {
     child: Child,
     input: ChildStdin,
@@ -85,7 +85,7 @@ impl Marker {
         Marker { child, input, output }
     }
 
-    /// [`peer`], which traces to an agent of this host.
+    /// Starts [`peer`]'s program, which traces to an agent on this host.
     pub(crate) fn c(program: &Path, protocol: &str, port: u16) -> Marker {
         let mut command = Command::new(program);
         Marker::start(command.arg(protocol).env("PCP_TRACE_HOST", "127.0.0.1").env("PCP_TRACE_PORT", port.to_string()))
@@ -95,7 +95,7 @@ impl Marker {
         writeln!(self.input, "{points}").unwrap();
     }
 
-    /// How long it took.
+    /// Waits for the points, and returns their time in nanoseconds.
     pub(crate) fn nanoseconds(&mut self) -> f64 {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();

@@ -18,7 +18,7 @@ fn names(tagged: &Tagged) -> Vec<(u32, String)> {
     names
 }
 
-/// A window of 5 buckets of a second, at this second.
+/// Sets the time of the tags, in seconds since their start.
 fn at(tags: &mut Tags, second: u64) {
     tags.set_now(tags.start + Duration::from_secs(second));
 }
@@ -105,7 +105,7 @@ fn bytes_that_are_no_text_have_a_name_of_their_own() {
     assert_eq!(Tagged::each(point).map(|(_, tag)| tag.count).collect::<Vec<_>>(), [2, 1, 1, 1]);
 }
 
-/// The only transaction tag after an honest mark and some others.
+/// Count, total, recent total and recent maximum of a transaction tag after a valid transaction and `others`.
 fn with(others: impl FnOnce(&mut Tags)) -> (u64, f64, f64, f64) {
     let mut tags = of_period(5);
     tags.add(ONE, &data(Kind::Transact, b"tag", 2.0));
@@ -124,7 +124,7 @@ fn values_that_make_no_sense_spoil_no_tag() {
         let add = |tags: &mut Tags| (0..3).for_each(|_| tags.add(TWO, &data(Kind::Transact, b"tag", bad)));
         assert_eq!(with(add), honest, "{bad}");
     }
-    // A clock that was set back: the transaction counts, and has taken no time.
+    // Clocks that were set back: these transactions count, with a duration of 0.
     for none in [-1.0, -MAX, -0.0, 5e-324] {
         assert_eq!(with(|tags| tags.add(TWO, &data(Kind::Transact, b"tag", none))), (2, 2.0, 2.0, 2.0), "{none}");
     }
@@ -172,7 +172,7 @@ fn a_last_value_of_the_future_gives_way_to_the_next() {
         Tagged::each(tags.of(Kind::Observe)).next().unwrap().1.last
     };
     assert_eq!(change(u64::MAX, 7.0), 7.0);
-    // The clock has nanoseconds.
+    // Waits until the clock has advanced.
     let later = trace::light::now();
     while trace::light::now() <= later {}
     assert_eq!(change(u64::MAX, f64::NAN), 7.0);
@@ -192,11 +192,11 @@ fn one_account_cannot_use_up_the_names_of_others() {
     for host in 1..10 {
         assert_eq!(many(&mut tags, Account::Host([10, 0, 0, host].into()), host), 99);
     }
-    // There is none left, and still others have theirs.
+    // Nothing is free, but other accounts still get their share.
     (0..5).for_each(|n| tags.add(TWO, &data(Kind::Observe, &[b'a' + n], 1.0)));
     assert_eq!(names(tags.of(Kind::Observe)).len(), 6);
     assert!((9000..10_000).contains(&tags.names.count()), "{}", tags.names.count());
-    // Names that are there are counted, whoever marks them.
+    // Existing names count trace events of any account.
     tags.add(ONE, &data(Kind::Observe, b"honest", 2.0));
     assert_eq!(Tagged::each(tags.of(Kind::Observe)).next().unwrap().1.count, 2);
 }
@@ -218,7 +218,7 @@ fn what_has_not_come_for_longest_gives_way() {
 fn bytes_of_names_have_a_limit() {
     let limits = Limits { names: 100, ..Limits::default() };
     let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
-    // Each byte that is no text takes four.
+    // Each byte that is not UTF-8 is escaped as four bytes.
     (0..100_u8).for_each(|n| tags.add(ONE, &data(Kind::Point, &[[n | 128; 200].as_slice(), &[n]].concat(), -1.0)));
     let bytes: usize = names(tags.of(Kind::Point)).iter().map(|(_, name)| name.len() + 8).sum();
     assert!((5000..=6400).contains(&bytes), "{bytes}");
@@ -238,11 +238,11 @@ fn names_are_given_back_and_numbers_are_not() {
     assert_eq!(mark(&mut tags, "c"), "1 a, 2 b");
     at(&mut tags, 60);
     assert_eq!(mark(&mut tags, "b"), "1 a, 2 b");
-    // Nobody has used the first for longer.
+    // The first name is forgotten by now.
     at(&mut tags, 115);
     assert_eq!(mark(&mut tags, "c"), "2 b, 3 c");
     assert_eq!(mark(&mut tags, "a"), "2 b, 3 c");
-    // After a reset names that come again have their numbers; others give way to new ones.
+    // After a reset, names keep their numbers if they are used again. Others give way to new ones.
     tags.reset();
     assert_eq!(mark(&mut tags, "c"), "3 c");
     assert_eq!(mark(&mut tags, "a"), "3 c, 4 a");

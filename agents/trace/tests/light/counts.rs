@@ -1,4 +1,4 @@
-//! What processes mark is counted, whatever becomes of them.
+//! Counts of trace events from files, also of processes that are killed, forked or restarted.
 
 use std::time::Duration;
 
@@ -24,19 +24,19 @@ fn both_transports_count_together() {
     assert_eq!((served.of(8, 2, "size"), served.of(10, 2, "size")), (Some(3.0), Some(2.5)));
     assert_eq!((served.of(17, 3, "bytes"), served.of(19, 3, "bytes")), (Some(3.0), Some(100.0)));
     assert_eq!([(3, 0), (3, 1), (3, 2)].map(|(cluster, item)| served.own(cluster, item)), [1, 1, 0]);
-    // In complete buckets for a while.
+    // For a while, the trace events are in complete buckets.
     until("rates", || served.of(1, 0, "work") == Some(1.0));
     assert_eq!((served.of(3, 0, "work"), served.of(4, 0, "work")), (Some(0.25), Some(1.25)));
     assert_eq!((served.of(2, 0, "work"), served.of(7, 1, "point")), (Some(0.5), Some(0.75)));
     until("no rates", || served.of(1, 0, "work").is_none());
-    // After a reset what was there does not come again.
+    // After a reset earlier trace events are not counted again.
     served.reset();
     assert_eq!(served.points("point"), 0);
     light.point(&tag("point"));
     assert_eq!(served.points("point"), 1);
 }
 
-/// Options of an application that is there before the agent that this starts.
+/// Options for an application that starts before the agent, and a function that starts the agent.
 fn before_the_agent(state: State) -> (Options, impl FnOnce() -> Served) {
     let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
     let directory = Some(dir.path().join(format!("trace/{port}")));
@@ -102,9 +102,9 @@ fn processes_are_counted_exactly() {
         };
         (0..20).for_each(|_| _ = take(&mut served));
         markers.iter_mut().for_each(Marker::wait);
-        // The first fetch after the last mark has all of them.
+        // The first fetch after the last trace event counts all of them.
         assert_eq!(served.points("tag"), round * 4 * EACH);
-        // Records may have to wait for their turn.
+        // Records may be read in a later round.
         until("all records", || take(&mut served) >= 4 * EACH);
         assert_eq!(seen + missed, 4 * EACH, "{seen} {missed}");
         assert!(seen > 0 && missed > 0);
@@ -126,7 +126,7 @@ fn a_killed_process_leaves_nothing_behind() {
     assert_eq!(served.points("killed"), 100);
     assert_eq!(served.records(1).0.len(), 100);
     assert_eq!(served.own(3, 0), 0);
-    // One that ends by itself, too.
+    // A process that exits leaves nothing behind, either.
     let trace = served.light();
     trace.point(&tag("ended"));
     drop(trace);
@@ -146,7 +146,7 @@ fn files_outlive_an_agent() {
     assert_eq!((trace.status().missed, trace.status().connected), (0, false));
     served.agent = start(served.dir.path(), served.port, &[]);
     assert!(trace.status().connected);
-    // What is there is counted, but did not happen just now.
+    // The new agent counts the totals in existing files.
     assert_eq!((served.points("tag"), served.own(1, 1)), (2, 2));
     drop(trace);
     until("the file's end", || served.files() == 0);

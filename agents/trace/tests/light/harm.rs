@@ -1,4 +1,4 @@
-//! Hostile files and other users.
+//! Hostile files, and files of other users.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
@@ -27,7 +27,7 @@ fn hostile_files_harm_nobody() {
         damaged.iter_mut().skip(at).take(64).for_each(|byte| *byte = 0xff);
         fs::write(directory.join(format!("damaged {at}")), damaged).unwrap();
     }
-    // One whose process is gone, and that becomes shorter while it is read.
+    // A file whose process has exited, and a file that is truncated while it is read.
     let mut gone = copy.clone();
     gone[16..24].copy_from_slice(&u64::from(u32::MAX).to_ne_bytes());
     fs::write(directory.join("gone"), &gone).unwrap();
@@ -48,7 +48,7 @@ fn hostile_files_harm_nobody() {
     assert!(log.contains("shorter: ") && log.contains("text: "), "{log}");
 }
 
-/// However many names a file has or gets, it is one.
+/// A file counts once, however many names it has.
 #[test]
 fn other_names_of_a_file_change_nothing() {
     let mut served = Served::start(&[]);
@@ -69,14 +69,14 @@ fn other_names_of_a_file_change_nothing() {
     assert!(file.exists());
 }
 
-/// Many large files of one user are read in turns, and others meanwhile; that takes a part of the time only.
+/// Many large files of one user are read in several rounds. Files of other users are read in each round.
 #[test]
 fn files_that_take_long_leave_time_for_others() {
     let mut served = Served::start(&[]);
     let (good, directory) = (served.light(), served.place());
     good.point(&tag("good"));
     assert_eq!(served.points("good"), 1);
-    // 4,000 blocks of sums in each, of a process that is seen nowhere and does not end: the files are locked.
+    // Each file has 4,000 blocks of sums, and names a process that does not exist. Locks make the processes look alive.
     let file = fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
     let (mut copy, len) = (fs::read(file).unwrap(), 8192);
     copy[16..24].copy_from_slice(&u64::from(u32::MAX).to_ne_bytes());
@@ -100,10 +100,10 @@ fn files_that_take_long_leave_time_for_others() {
     for n in 2..100 {
         let before = served.points("good");
         good.point(&tag("good"));
-        // At once; the others count what they have when it is their turn.
+        // The points of this file are counted at once, those of the large files in a later round.
         assert!(served.points("good") > before, "{n}");
     }
-    // Each of the others has one point of this tag.
+    // Each of the large files has one point with this tag.
     until("all turns", || served.points("good") == 99 + 40);
 }
 #[test]
@@ -115,7 +115,7 @@ fn a_host_that_may_not_connect_has_no_directory() {
     assert_eq!((mode(served.directory()), mode(served.place())), (0o755, 0o3777));
 }
 
-/// The agent is PCP's user, and the process is nobody: neither may do anything to what is the other's.
+/// The agent runs as user `pcp`, the process as user `nobody`. Neither can write files of the other.
 #[test]
 #[ignore = "needs PCP"]
 fn any_user_may_trace_and_the_agent_cleans_up() {
@@ -144,7 +144,7 @@ fn any_user_may_trace_and_the_agent_cleans_up() {
     assert_eq!(served.points("tag"), 20);
 }
 
-/// A process that has another number here, as in a container.
+/// A process in a PID namespace, as in a container: it has another number on the host.
 #[test]
 #[ignore = "needs PCP"]
 fn a_process_in_another_name_space_is_not_taken_for_gone() {
@@ -156,7 +156,7 @@ fn a_process_in_another_name_space_is_not_taken_for_gone() {
         marker.begin(10);
         marker.wait();
         assert_eq!(served.points("tag"), 20 * round);
-        // It is looked for in between.
+        // The agent checks for exited processes in between.
         std::thread::sleep(std::time::Duration::from_millis(1100));
     }
     assert_eq!((served.files(), served.own(3, 0)), (1, 1));

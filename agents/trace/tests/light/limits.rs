@@ -1,4 +1,4 @@
-//! What users may cost the agent, with files of their own.
+//! Limits of what the files of a user can cost the agent.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
@@ -17,12 +17,12 @@ const BAD_FILES: u16 = 4;
 const MEMORY: u16 = 5;
 
 impl Served {
-    /// What a budget has left out.
+    /// The count of what a limit has left out, by the item of its metric.
     fn left_out(&mut self, of: u16) -> u64 {
         self.own(3, of)
     }
 
-    /// Bytes of the agent's memory.
+    /// The agent's resident memory, in bytes.
     fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.agent.pid().unwrap())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -33,7 +33,7 @@ impl Served {
         fs::read_to_string(self.dir.path().join("trace.log")).unwrap()
     }
 
-    /// The only file, and what is in it.
+    /// The path and contents of the only file.
     fn file(&self) -> (PathBuf, Vec<u8>) {
         let file = fs::read_dir(self.place()).unwrap().next().unwrap().unwrap().path();
         let bytes = fs::read(&file).unwrap();
@@ -41,11 +41,11 @@ impl Served {
     }
 }
 
-/// Words of a file's header.
+/// Indexes of words in a file's header.
 const PID: usize = 2;
 const END: usize = 4;
 
-/// Puts a file in its place as processes do. It is locked as long as what is returned is there.
+/// Makes a file as processes do, and locks it until the returned handle is dropped.
 fn put(place: &Path, name: &str, bytes: &[u8], more: impl FnOnce(&File)) -> File {
     let hidden = place.join(format!(".{name}"));
     fs::write(&hidden, bytes).unwrap();
@@ -62,7 +62,7 @@ fn with_word(bytes: &[u8], at: usize, word: u64) -> Vec<u8> {
     bytes
 }
 
-/// Appends blocks of sums, of which each entry is used.
+/// Appends blocks of sums in which every entry is used.
 fn add_sums(file: &File, blocks: u64) {
     const LEN: u64 = 8192;
     let from = file.metadata().unwrap().len();
@@ -76,13 +76,13 @@ fn add_sums(file: &File, blocks: u64) {
 fn a_file_costs_memory_up_to_a_limit_and_others_count_on() {
     let mut served = Served::start(&["--limit", "memory-each=2000000", "--limit", "file-memory=1000000"]);
     let good = served.light();
-    // Entries beyond those of the file's tags are none.
+    // 63 tags: entries without a tag do not count.
     (0..63).for_each(|n| good.point(&tag(&format!("tag {n}"))));
     assert_eq!(served.points("tag 0"), 1);
     let (_, bytes) = served.file();
     let bytes = with_word(&bytes, PID, u32::MAX.into());
     let before = served.memory();
-    // 4 MB of sums in each.
+    // Each file has 4 MB of sums.
     let place = served.place();
     let files = [0, 1, 2].map(|n| put(&place, &n.to_string(), &bytes, |file| add_sums(file, 500)));
     until("the files", || served.own(3, 0) == 4);
@@ -90,7 +90,7 @@ fn a_file_costs_memory_up_to_a_limit_and_others_count_on() {
     let left_out = served.left_out(MEMORY);
     (0..5).for_each(|_| _ = served.points("tag 0"));
     assert!(served.memory() < before + (16 << 20), "{before} {}", served.memory());
-    // What has no room is counted and logged once.
+    // Sums beyond the limit are counted and logged once.
     assert_eq!((served.left_out(MEMORY), served.log().matches("memory for files").count()), (left_out, 1));
     let points = served.points("tag 0");
     good.point(&tag("tag 0"));
@@ -113,7 +113,7 @@ fn a_long_ring_costs_no_memory_of_its_length() {
     let files: Vec<_> = (0..20)
         .map(|n| {
             put(&place, &n.to_string(), &bytes, |file| {
-                // It says that it has gone round many times; all of it is a hole.
+                // The ring claims many cells written. It is a hole in the file.
                 let words = [2, ring, 0, 0, 1 << 40].map(u64::to_ne_bytes).concat();
                 file.write_all_at(&words, from).unwrap();
                 file.set_len(from + ring).unwrap();
@@ -147,12 +147,12 @@ fn names_that_change_all_the_time_fill_no_log_and_hold_up_nobody() {
             assert_eq!(served.points("good"), points);
         }
     }
-    // Each of them is looked at once, or once more if that was while it was written.
+    // Each file is read once, or twice if it was being written the first time.
     let looks = served.left_out(BAD_FILES);
     assert!((100..=200).contains(&looks), "{looks}");
     let log = served.log();
     assert!(log.len() < 64 << 10, "{} bytes after {renames} names", log.len());
-    assert!(log.contains("a file of uid ") && !log.lines().any(|line| line.starts_with("[now]")), "{log}");
+    assert!(log.contains("file of uid ") && !log.lines().any(|line| line.starts_with("[now]")), "{log}");
     assert!(!log.contains('\x1b'));
 }
 
@@ -186,7 +186,7 @@ fn files_that_do_not_stay_open_count_as_others_do() {
         assert_eq!(served.points("tag"), 10 * round);
     }
     assert_eq!((served.own(3, 0), descriptors(&served)), (10, before + 1));
-    // Another name is found, and nothing is counted twice.
+    // The agent finds the file under its new name, and counts nothing twice.
     let (file, _) = served.file();
     fs::rename(&file, served.place().join("renamed")).unwrap();
     traces.iter().for_each(|trace| trace.point(&tag("tag")));
@@ -196,7 +196,7 @@ fn files_that_do_not_stay_open_count_as_others_do() {
     assert_eq!((served.points("tag"), descriptors(&served)), (40, before));
 }
 
-/// A file for which the agent has no descriptor at the moment is found when it has one.
+/// A file for which the agent has no free descriptor is read as soon as there is one.
 #[test]
 fn a_moment_without_descriptors_costs_no_file() {
     let mut served = Served::start(&[]);
@@ -233,7 +233,7 @@ fn a_directory_that_is_removed_is_made_again() {
     let before = served.place();
     for directory in [before.clone(), served.directory()] {
         fs::remove_dir_all(directory).unwrap();
-        // What was open counts on, and new processes find the new directory.
+        // Open files are still counted, and new processes find the new directory.
         first.point(&tag("tag"));
         until("a directory", || {
             let _ = served.points("tag");
@@ -248,7 +248,7 @@ fn a_directory_that_is_removed_is_made_again() {
     assert_eq!(served.points("tag"), 5);
 }
 
-/// A file is believed if its owner has the process that it names, and that process may not be somebody else's.
+/// A file is ignored if it names a running process of a user other than the file's owner.
 #[test]
 #[ignore = "needs PCP"]
 fn a_file_that_names_a_process_of_another_user_is_left_alone() {
@@ -264,8 +264,8 @@ fn a_file_that_names_a_process_of_another_user_is_left_alone() {
     let foreign = owned("foreign", &bytes);
     until("the file", || served.left_out(BAD_FILES) == 1);
     assert_eq!((served.points("tag"), served.own(3, 0)), (1, 1));
-    assert!(served.log().contains("foreign: damaged: it names a process of another user: a file of uid 65534"));
-    // One whose process is not seen here counts; its records do not say that another one has made them.
+    assert!(served.log().contains("foreign: damaged: it names a process of another user: file of uid 65534"));
+    // A file whose process is not visible on this host counts. Its records have no process identifier.
     let unseen = owned("unseen", &with_word(&bytes, PID, 1));
     until("the file", || served.own(3, 0) == 2);
     until("its points", || served.points("tag") == 2);

@@ -1,4 +1,4 @@
-//! Processes that trace over the light transport: several at once, killed, and hostile ones.
+//! Processes that trace through shared memory: several at a time, killed, and hostile ones.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! Event records: for each client, with what it has missed, and filtered.
+//! Event records for each client: filters, and missed records.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn each_client_has_its_own_records_and_filter() {
     trace.point_with(&point, &trace::Fields::new().with("user", 8).with("user name", "x"));
     let (records, missed) = served.records(1);
     let seen: Vec<_> = records.iter().map(|record| (record.tag.as_str(), record.flags)).collect();
-    // Start, end, identifier, parent.
+    // Flags: 1 point, 2 start, 4 end, 8 identifier, 16 parent.
     let expected = [
         ("outer", 2 | 8),
         ("inner", 2 | 8 | 16),
@@ -73,7 +73,7 @@ fn who_is_slow_misses_records_and_is_told() {
     let trace = served.light();
     let _ = (served.records(1), served.records(2));
     let (mut prompt, mut slow) = (0, 0);
-    // More than the queue holds, and few enough at a time for the ring.
+    // More points than the queue holds, in parts that fit the ring.
     for _ in 0..100 {
         (0..1000).for_each(|_| trace.point(&tag("tag")));
         let (records, missed) = served.records(1);
@@ -84,7 +84,7 @@ fn who_is_slow_misses_records_and_is_told() {
     slow += records.len();
     assert_eq!((prompt, slow as u64 + missed), (100_000, 100_000));
     assert!(missed > 0 && slow > 1000, "{missed} {slow}");
-    // And what nobody can have read both are told.
+    // Both clients learn of records that were overwritten in the ring.
     (0..10_000).for_each(|_| trace.point(&tag("tag")));
     let told = [1, 2].map(|client| {
         let (records, missed) = served.records(client);

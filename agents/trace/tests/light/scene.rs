@@ -1,4 +1,4 @@
-//! An agent, and other processes that mark.
+//! An agent, and other processes that trace to it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,7 +14,7 @@ use pmapi::{Atom, Domain, InDom, Item, PmId, Serial};
 use pmda::collector::{Collector, Launch, Process};
 use trace::{Options, Tag, Trace};
 
-/// The agent without pmcd.
+/// The agent, over a pipe to this test instead of pmcd.
 pub(crate) struct Served {
     pub(crate) agent: Collector<Process>,
     pub(crate) port: u16,
@@ -25,7 +25,7 @@ pub(crate) fn start(dir: &Path, port: u16, args: &[&str]) -> Collector<Process> 
     start_binary(env!("CARGO_BIN_EXE_pmdatrace").as_ref(), dir, port, args)
 }
 
-/// Ours or PCP's.
+/// Starts this agent or PCP's over a pipe.
 pub(crate) fn start_binary(binary: &Path, dir: &Path, port: u16, args: &[&str]) -> Collector<Process> {
     let user = User::from_uid(geteuid()).unwrap().unwrap().name;
     let mut command = Command::new(binary);
@@ -33,7 +33,7 @@ pub(crate) fn start_binary(binary: &Path, dir: &Path, port: u16, args: &[&str]) 
     command.args(["-l", "trace.log", "-I", &port.to_string()]).args(user).args(args).current_dir(dir);
     command.env("PCP_RUN_DIR", dir).env("PCP_TRACE_DIR", dir);
     let mut agent = Launch::pipe(command).start().unwrap();
-    // It listens when it answers.
+    // The agent listens before it answers its first request.
     let _ = agent.value(pmid(0, 14)).unwrap();
     agent
 }
@@ -61,7 +61,7 @@ impl Served {
         Trace::new(self.options().light())
     }
 
-    /// Where processes put their files.
+    /// The directory of files.
     pub(crate) fn place(&self) -> PathBuf {
         fs::read_to_string(self.directory().join("agent")).unwrap().into()
     }
@@ -92,7 +92,7 @@ impl Served {
         number(self.agent.value(pmid(cluster, item)).unwrap()) as u64
     }
 
-    /// The records that a client has not read, and how many it was told to have missed.
+    /// The records that a client has not read yet, and the number of those that it has missed.
     pub(crate) fn records(&mut self, client: i32) -> (Vec<Seen>, u64) {
         let values = self.agent.as_client(client).values(pmid(1, 5)).unwrap();
         let Some((_, Atom::HighResEvent(payload))) = values.iter().next() else { return Default::default() };
@@ -151,7 +151,7 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// This program again, as another process that marks points.
+/// This test program as another process, which traces points.
 pub(crate) struct Marker(Child, BufReader<std::process::ChildStdout>);
 
 impl Marker {
@@ -166,12 +166,12 @@ impl Marker {
         Marker(child, output)
     }
 
-    /// Has points marked in each of two threads.
+    /// Has the process trace `points` points in each of two threads.
     pub(crate) fn begin(&mut self, points: u64) {
         writeln!(self.0.stdin.as_mut().unwrap(), "{points}").unwrap();
     }
 
-    /// The same, and then it executes this program again.
+    /// Has the process trace `points` points in each of two threads, and then execute this program again.
     pub(crate) fn begin_and_execute(&mut self, points: u64) {
         writeln!(self.0.stdin.as_mut().unwrap(), "{points} again").unwrap();
     }
@@ -193,7 +193,7 @@ impl Drop for Marker {
     }
 }
 
-/// What a [`Marker`] does; alone it does nothing.
+/// The process of a [`Marker`]. Does nothing in a normal run of the tests.
 #[test]
 fn marker() {
     let (Some(directory), Ok(name)) = (std::env::var_os("MARKER"), std::env::var("MARKER_TAG")) else { return };

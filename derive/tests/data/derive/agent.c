@@ -1,11 +1,11 @@
 /*
- * Operands of every type with values at the edges of their types, for libpcp's local context:
+ * Agent with operands of every type and values at the edges of their types, for libpcp's local context:
  *
  *   gcc -shared -fPIC -o agent.so agent.c -lpcp_pmda -lpcp
  *   gcc -o names agent.c -lpcp_pmda -lpcp; names >pmns
  *
- * Cluster 0 has each type in each semantics, singular and with instances; cluster 1 has units; cluster 2 is the rest.
- * Values move on by one place with each fetch.
+ * Cluster 0 has each type in each semantics, singular and with instances; cluster 1 has units; cluster 2 has the rest.
+ * Each fetch moves the values on by one instance.
  */
 #include <float.h>
 #include <math.h>
@@ -30,7 +30,7 @@ static pmdaInstid all[EDGES], some[5];
 static pmdaIndom indoms[] = { { 0, EDGES, all }, { 1, 5, some } };
 static int tick;
 
-/* The type of the result has another name in later versions. */
+/* Later versions call the type of the result differently. */
 static int fetch(int n, pmID *pmids, void **result, pmdaExt *pmda)
 {
 	tick++;

@@ -1,19 +1,19 @@
 /*
- * What the installed libpcp makes of definitions, with the operands' values of the same samples.
+ * Prints what the installed libpcp makes of definitions, with the operands' values of the same samples.
  *
  * oracle HOST SAMPLES BATCH <REQUESTS
  * oracle AGENT.so,INIT,PMNS SAMPLES BATCH <REQUESTS     domain 250, without pmcd
  *
- * A definition with matchinst() should be alone: the parser remembers one that was never closed, and patterns are used
+ * A definition with matchinst() should be alone: the parser remembers one that was never closed, and uses patterns
  * after they are freed.
  *
- * Requests: lines "operand NAME" and "define NAME EXPRESSION", words apart by a tab.
- * Answers, words apart by tabs; identifiers and units are hexadecimal words, floating point numbers their bits:
+ * Requests are lines "operand NAME" and "define NAME EXPRESSION", with words separated by tabs. Answers also have words
+ * separated by tabs. Identifiers and units are hexadecimal words, floating point numbers are their bits:
  *   D name pmid type indom semantics units   an operand's descriptor
  *   U name   no such metric      N name   no descriptor
  *   I indom instance name
  *   E name offset reason         a syntax error
- *   B name code                  a definition that does not bind; why is on standard error
+ *   B name code                  a definition that does not bind; the reason is on standard error
  *   M name type indom semantics units        a definition's descriptor
  * and for each BATCH of definitions SAMPLES times, all values from one fetch:
  *   S seconds nanoseconds
@@ -104,11 +104,11 @@ static void define(const char *name, const char *expr)
 		return;
 	}
 	printf("E\t%s\t%d\t%s\n", name, (int)(error - expr), pmDerivedErrStr() ? pmDerivedErrStr() : "");
-	/* The parser remembers some of an mkconst() that was not complete. */
+	/* The parser keeps the state of an incomplete mkconst(), which this one ends. */
 	pmRegisterDerived(name, "mkconst(1, type=u32)");
 }
 
-/* A context of pmcd, or of an agent in this process. */
+/* Creates a context of pmcd, or of an agent in this process. */
 static int new_context(char *where)
 {
 	char spec[1000], *pmns = strrchr(where, ',');

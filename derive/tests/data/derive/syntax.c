@@ -1,7 +1,7 @@
 /*
- * What the installed libpcp says of texts as expressions: for each line of standard input "OK", or the place of the
- * error and the reason with a tab between, or "DIED". Each is read in a process of its own, as the parser remembers
- * some of those before.
+ * Prints the result of parsing each line of standard input as an expression with the installed libpcp: "OK", or the
+ * position of the error and the reason separated by a tab, or "DIED". Each expression has a process of its own, since
+ * the parser keeps state of those before.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ int main(void)
 	static char line[1000000];
 	struct rlimit limit = { 2, 2 };
 
-	/* So that the library has read its configuration before. */
+	/* Makes the library read its configuration before the first fork. */
 	pmRegisterDerived("first", "1");
 	while (fgets(line, sizeof(line), stdin) != NULL) {
 		int status;

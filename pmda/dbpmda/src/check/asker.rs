@@ -1,4 +1,4 @@
-//! Requests, each with the rules that hold for every answer.
+//! Requests, with the rules for every answer.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -9,17 +9,17 @@ use pmda::collector::{Channel, Collector, Error};
 
 use super::{Finding, Rule};
 
-/// The answer to a request: `None` for one that broke a rule, which has been noted then; otherwise what
-/// was asked for, or the error that the agent gave in its place.
+/// Answer to a request: the requested data, or the error that the agent returned instead. `None` if there is no valid
+/// answer; a broken rule has been noted.
 pub(super) type Answer<T> = Option<pmapi::Result<T>>;
 
-/// Asks an agent and notes what breaks rules.
+/// Client of an agent that notes broken rules.
 pub(super) struct Asker<C> {
     collector: Collector<C>,
     limit: Duration,
     findings: Vec<Finding>,
     known: HashSet<(Rule, String)>,
-    /// Nothing more can be asked: the connection has ended, or nobody knows where the next PDU begins.
+    /// Whether requests are no longer possible: the connection has ended, or the start of the next PDU is unknown.
     is_over: bool,
 }
 
@@ -33,14 +33,14 @@ impl<C: Channel> Asker<C> {
         self.findings
     }
 
-    /// Notes that a rule is broken: once for each subject.
+    /// Notes a broken rule, once for each subject.
     pub(super) fn note(&mut self, rule: Rule, subject: &str, detail: impl Into<String>) {
         if self.known.insert((rule, subject.to_owned())) {
             self.findings.push(Finding { rule, subject: subject.to_owned(), detail: detail.into() });
         }
     }
 
-    /// Sends what has no answer.
+    /// Sends a PDU that has no answer.
     pub(super) fn tell(&mut self, subject: &str, encode: impl FnOnce(&mut Vec<u8>, i32) -> pmapi::Result) {
         if self.is_over {
             return;
@@ -50,7 +50,7 @@ impl<C: Channel> Asker<C> {
         }
     }
 
-    /// Sends a request and waits for its answer. `take` gives `None` for an answer to something else.
+    /// Sends a request and waits for its answer. `take` returns `None` for an answer to another request.
     pub(super) fn ask<T>(
         &mut self,
         subject: &str,
@@ -85,7 +85,7 @@ impl<C: Channel> Asker<C> {
                     }
                     Ok(answer) => Some(answer),
                     Err(got) => {
-                        self.note(Rule::WrongAnswer, subject, format!("{got} PDU, or about something else"));
+                        self.note(Rule::WrongAnswer, subject, format!("{got} PDU does not answer the request"));
                         None
                     }
                 }
@@ -97,7 +97,7 @@ impl<C: Channel> Asker<C> {
         }
     }
 
-    /// An agent that is not ready says when it is.
+    /// Waits until an agent that was not ready says that it is.
     fn wait_ready(&mut self, subject: &str) {
         let ready = match self.collector.receive_raw() {
             Ok((_, Pdu::Error(error))) if error.code == Code::PMDAREADY.code() => return,

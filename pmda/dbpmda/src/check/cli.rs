@@ -1,4 +1,4 @@
-//! `dbpmda check`.
+//! Command `dbpmda check`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,27 +14,29 @@ use pmns::cli::Program;
 
 use super::{Finding, Limits, Rule, check};
 
-/// Asks an agent everything that its name space has, and reports what breaks the rules of the protocol
-/// and of PCP: a line for each, with the rule, what breaks it, and how.
+/// Check an agent against the rules of the protocol and of PCP.
 ///
-/// Without --store nothing is stored. The exit code is 0 if all is well, 1 if rules are broken, 2 if the agent cannot
-/// be asked.
+/// Sends the agent all requests about the metrics of its name space. Prints a line for each breach of a rule: the rule,
+/// the metric or instance domain or request, and a description.
+///
+/// Without --store, nothing is stored. The exit code is 0 if no rule is broken, 1 if rules are broken, 2 if the check
+/// cannot begin.
 #[derive(Parser)]
 #[command(name = "dbpmda check", after_long_help = rules())]
 struct Args {
-    /// Names of metrics from this file, instead of the default name space.
+    /// File with the names of metrics, instead of the default name space.
     #[arg(short, long, value_name = "FILE")]
     namespace: Option<PathBuf>,
-    /// Only names of this domain.
+    /// Check only the names of this domain.
     #[arg(short, long)]
     domain: Option<u16>,
-    /// An agent that listens on this socket.
+    /// Connect to an agent that listens on this Unix domain socket.
     #[arg(long, value_name = "PATH", conflicts_with = "inet")]
     unix: Option<PathBuf>,
-    /// An agent that listens on this port of this host.
+    /// Connect to an agent that listens on this port of the local host.
     #[arg(long, value_name = "PORT")]
     inet: Option<u16>,
-    /// An agent that is a shared object: its file and the name of its entry point.
+    /// Load an agent from a shared object: its file and the name of its entry point.
     #[arg(long, value_names = ["FILE", "INIT"], num_args = 2, conflicts_with_all = ["inet", "unix"])]
     dso: Option<Vec<String>>,
     /// Seconds that an answer may take.
@@ -43,10 +45,10 @@ struct Args {
     /// Seconds to wait for an answer before giving up.
     #[arg(short, long, value_name = "SECONDS", default_value_t = 5.0)]
     timeout: f64,
-    /// Store values that an agent has to refuse. One that takes them is not what it was before.
+    /// Store values that the agent must refuse. If it accepts them, the check changes the agent.
     #[arg(short, long)]
     store: bool,
-    /// An agent that talks over its standard input and output, with its arguments.
+    /// Start an agent that talks over its standard input and output, with its arguments.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required_unless_present_any = ["unix", "inet", "dso"])]
     agent: Vec<OsString>,
 }
@@ -56,7 +58,7 @@ fn rules() -> String {
     format!("Rules:\n{}", lines.collect::<String>())
 }
 
-/// Runs the command: the arguments begin with its name.
+/// Runs `dbpmda check`. The first of `arguments` is the name of the command. Ends the process if they are invalid.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let program = Program::new("", 2);
     let args = match Args::try_parse_from(arguments) {
@@ -97,19 +99,19 @@ fn report(findings: &[Finding]) -> ExitCode {
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-/// The names to ask for: of a single domain.
+/// Returns the names to check, all of one domain.
 fn names(args: &Args, program: &Program) -> Result<Vec<(String, PmId)>, ExitCode> {
     let tree = program.load(args.namespace.as_deref(), false)?;
     let domain = |pmid: PmId| pmid.dynamic_root().unwrap_or(pmid.domain());
     let wanted = match args.domain {
         None => None,
-        Some(domain) => Some(Domain::new(domain).ok_or_else(|| program.fail(format_args!("{domain} is no domain")))?),
+        Some(domain) => Some(Domain::new(domain).ok_or_else(|| program.fail(format_args!("{domain}: not a domain")))?),
     };
     let leaves = tree.root().leaves().filter_map(|node| Some((node.path(), node.pmid()?)));
     let names: Vec<_> = leaves.filter(|(_, pmid)| wanted.is_none_or(|wanted| domain(*pmid) == wanted)).collect();
     match names.iter().map(|(_, pmid)| domain(*pmid)).collect::<std::collections::BTreeSet<_>>().len() {
-        0 => Err(program.fail("no names of that domain")),
+        0 => Err(program.fail("the name space has no names to check")),
         1 => Ok(names),
-        count => Err(program.fail(format_args!("names of {count} domains: which one, with -d?"))),
+        count => Err(program.fail(format_args!("the name space has names of {count} domains: choose one with -d"))),
     }
 }

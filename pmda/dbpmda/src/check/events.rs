@@ -1,11 +1,11 @@
-//! The content of event values.
+//! Check of event values.
 
 use std::collections::HashMap;
 
 use pcp_pdu::event::{Layout, records};
 use pmapi::{Atom, PmId, Type};
 
-/// What is wrong with a value, if it is one of events.
+/// Returns the mistakes in an event value; none for other types.
 pub(super) fn mistakes(value: Atom<'_>, types: &HashMap<PmId, Type>) -> Vec<String> {
     let (payload, layout) = match value {
         Atom::Event(payload) => (payload, Layout::Micro),
@@ -13,7 +13,7 @@ pub(super) fn mistakes(value: Atom<'_>, types: &HashMap<PmId, Type>) -> Vec<Stri
         _ => return Vec::new(),
     };
     let Ok(records) = records(payload, layout) else {
-        return vec![format!("a value of {} bytes is no list of records", payload.len())];
+        return vec![format!("a value of {} bytes is not a list of records", payload.len())];
     };
     let params = records.flat_map(|record| record.params().collect::<Vec<_>>());
     params.filter_map(|(pmid, value)| parameter(pmid, value.ty(), types)).collect()

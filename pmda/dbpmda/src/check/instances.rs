@@ -1,4 +1,4 @@
-//! Instance domains.
+//! Check of instance domains.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use pmda::collector::Channel;
 use super::asker::Answer;
 use super::{Check, Rule};
 
-/// How many instances of a domain are asked for one by one.
+/// Approximate number of instances of a domain to look up one by one.
 const SINGLE: usize = 3;
 
 pub(super) type Instances = Vec<(Option<Inst>, Vec<u8>)>;
 
 impl<C: Channel> Check<C> {
-    /// All instances of all domains, and some of them one by one.
+    /// Lists the instances of all domains, and looks some of them up one by one.
     pub(super) fn check_instances(&mut self) {
         let indoms: BTreeSet<_> = self.metrics.iter().filter_map(|metric| metric.desc.indom).collect();
         for indom in indoms {
@@ -26,7 +26,7 @@ impl<C: Channel> Check<C> {
                     self.check_single(indom, &list);
                     self.indoms.insert(indom, list);
                 }
-                // Not to everybody, and not always.
+                // An agent may refuse some clients, or all of them for a while.
                 Some(Err(Error::PERMISSION | Error::AGAIN)) => {}
                 Some(Err(code)) => self.asker.note(Rule::NoInDom, &indom.to_string(), code.to_string()),
                 None => {}
@@ -34,7 +34,7 @@ impl<C: Channel> Check<C> {
         }
     }
 
-    /// All instances.
+    /// Lists the instances of a domain.
     pub(super) fn instances(&mut self, indom: InDom) -> Answer<Instances> {
         self.instance(indom, None, None)
     }
@@ -69,19 +69,19 @@ impl<C: Channel> Check<C> {
                 self.asker.note(
                     Rule::DuplicateInstance,
                     &subject,
-                    format!("number {inst} is there again: \"{shown}\""),
+                    format!("number {inst} is listed again: \"{shown}\""),
                 );
             }
             if !names.insert(name) {
-                self.asker.note(Rule::DuplicateInstance, &subject, format!("name \"{shown}\" is there again"));
+                self.asker.note(Rule::DuplicateInstance, &subject, format!("name \"{shown}\" is listed again"));
             } else if !words.insert(word) {
-                let detail = format!("\"{shown}\" is another's name up to the first space");
+                let detail = format!("\"{shown}\" equals another name up to the first space");
                 self.asker.note(Rule::AmbiguousName, &subject, detail);
             }
         }
     }
 
-    /// The first, the last and one in the middle. An instance may have gone since the list was made.
+    /// Looks up instances spread over the list, by number and by name. Ignores instances that have disappeared since.
     fn check_single(&mut self, indom: InDom, list: &Instances) {
         let step = (list.len() / SINGLE).max(1);
         let mut wrong = Vec::new();
@@ -94,16 +94,16 @@ impl<C: Channel> Check<C> {
             }
             match self.instance(indom, Some(inst), None) {
                 Some(Ok(got)) if !matches!(&*got, [(_, other)] if other == name) => {
-                    wrong.push((inst, format!("{inst} is not \"{shown}\" when asked for by its number")));
+                    wrong.push((inst, format!("lookup of number {inst} does not return \"{shown}\"")));
                 }
-                Some(Err(code)) => wrong.push((inst, format!("{inst} \"{shown}\" by its number: {code}"))),
+                Some(Err(code)) => wrong.push((inst, format!("lookup of number {inst}: {code}"))),
                 _ => {}
             }
             match self.instance(indom, None, Some(name)) {
                 Some(Ok(got)) if !matches!(&*got, [(other, _)] if *other == Some(inst)) => {
-                    wrong.push((inst, format!("\"{shown}\" is not {inst} when asked for by its name")));
+                    wrong.push((inst, format!("lookup of name \"{shown}\" does not return {inst}")));
                 }
-                Some(Err(code)) => wrong.push((inst, format!("{inst} \"{shown}\" by its name: {code}"))),
+                Some(Err(code)) => wrong.push((inst, format!("lookup of name \"{shown}\": {code}"))),
                 _ => {}
             }
         }

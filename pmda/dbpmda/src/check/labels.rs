@@ -1,4 +1,4 @@
-//! Labels.
+//! Check of labels.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use pmda::collector::{Channel, LabelTarget};
 use super::{Check, Rule};
 
 impl<C: Channel> Check<C> {
-    /// Those of every level, for everything that has a descriptor.
+    /// Checks the labels of every level, for everything with a descriptor.
     pub(super) fn check_labels(&mut self) {
         self.send_profile(&Profile::default());
         let pmids: Vec<_> = self.metrics.iter().map(|metric| metric.desc.pmid).collect();
@@ -32,7 +32,7 @@ impl<C: Channel> Check<C> {
         }
     }
 
-    /// An error is an answer too: agents need not have labels.
+    /// Checks the label sets of a subject. Errors are allowed, because agents need not have labels.
     fn check_sets(&mut self, subject: &str, target: LabelTarget) {
         let request = target.request();
         let level = u32::try_from(request.bits).ok().and_then(LabelLevel::from_code);
@@ -53,9 +53,9 @@ impl<C: Channel> Check<C> {
         for (inst, _) in sets {
             let shown = inst.map_or_else(|| "no instance".to_owned(), |inst| format!("instance {inst}"));
             match known.iter().filter(|(other, _)| *other == inst).count() {
-                0 => self.asker.note(Rule::Labels, subject, format!("labels of {shown}, which it does not have")),
+                0 => self.asker.note(Rule::Labels, subject, format!("labels for {shown}, not in the domain")),
                 1 if !seen.insert(inst) => {
-                    self.asker.note(Rule::Labels, subject, format!("two sets of labels of {shown}"));
+                    self.asker.note(Rule::Labels, subject, format!("two sets of labels for {shown}"));
                 }
                 _ => {}
             }
@@ -63,7 +63,7 @@ impl<C: Channel> Check<C> {
     }
 }
 
-/// What is wrong with a set.
+/// Returns the mistake in a label set, if there is one.
 fn mistake(set: &RawLabelSet<'_>) -> Option<String> {
     if set.error.is_some() {
         return None;
@@ -74,14 +74,14 @@ fn mistake(set: &RawLabelSet<'_>) -> Option<String> {
         Err(e) => return Some(format!("{json:.60}: {e}")),
     };
     if labels.len() != set.len() {
-        return Some(format!("{json:.60}: {} labels by the index, {} by the text", set.len(), labels.len()));
+        return Some(format!("{json:.60}: {} labels in the index, {} in the text", set.len(), labels.len()));
     }
-    // Spaces in the text are no mistake, but are not in what was made of it.
+    // Spaces in the text are allowed, but the parsed text has none.
     let is_compact = labels.json() == json;
     set.spans().find_map(|span| {
         let name = String::from_utf8_lossy(span.name_in(set.json)?).into_owned();
         let value = String::from_utf8_lossy(span.value_in(set.json)?).into_owned();
-        // libpcp has the last part of a compound name alone.
+        // libpcp's index has only the last part of a compound name.
         let is_it = |other: &str| other == name || other.strip_suffix(&*name).is_some_and(|rest| rest.ends_with('.'));
         let found = labels.labels().any(|label| is_it(label.name) && (!is_compact || label.value == value));
         (!found).then(|| format!("{json:.60}: the index has {name:.40?} as {value:.40}"))

@@ -1,4 +1,4 @@
-//! Metrics: names, descriptors, help.
+//! Check of metrics: names, descriptors, help texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +11,11 @@ use pmda::collector::Channel;
 use super::asker::Answer;
 use super::{Check, Metric, Rule};
 
-/// How many items after the last one of a cluster are tried.
+/// Number of items to try after the last one of a cluster.
 const BEYOND: u16 = 8;
 
 impl<C: Channel> Check<C> {
-    /// The descriptors of all names.
+    /// Requests the descriptors of all names.
     pub(super) fn find_metrics(&mut self, names: &[(String, PmId)]) {
         for (name, pmid) in names {
             match pmid.dynamic_root() {
@@ -47,7 +47,7 @@ impl<C: Channel> Check<C> {
         self.asker.ask(subject, |out, from| DescReq { pmid: Some(pmid) }.encode(out, from), take)
     }
 
-    /// The metrics below a name that the agent knows itself. None is no breach: they come and go.
+    /// Finds the metrics below a root of dynamic names. None is not a breach, because they may come and go.
     fn find_dynamic(&mut self, root: &str) {
         let traverse = Traverse { name: root.as_bytes() };
         let Some(Ok(names)) = self.asker.ask(root, |out, from| traverse.encode(out, from), take_names) else { return };
@@ -62,7 +62,7 @@ impl<C: Channel> Check<C> {
                     self.check_name(&name, pmid);
                     self.find_metric(&name, pmid);
                 }
-                Some(Ok(None)) => self.asker.note(Rule::DynamicName, &name, "is no metric when asked for by its name"),
+                Some(Ok(None)) => self.asker.note(Rule::DynamicName, &name, "has no PMID"),
                 Some(Err(code)) => self.asker.note(Rule::DynamicName, &name, code.to_string()),
                 None => {}
             }
@@ -76,12 +76,12 @@ impl<C: Channel> Check<C> {
                 let names = names.join(", ");
                 self.asker.note(Rule::DynamicName, name, format!("is not among the names of {pmid}: {names}"));
             }
-            Some(Err(code)) => self.asker.note(Rule::DynamicName, name, format!("the names of {pmid}: {code}")),
+            Some(Err(code)) => self.asker.note(Rule::DynamicName, name, format!("no names of {pmid}: {code}")),
             None => {}
         }
     }
 
-    /// Tries the items between and after those that have names.
+    /// Requests the descriptors of items without a name, between and after those with one.
     pub(super) fn find_unnamed(&mut self) {
         let mut clusters: BTreeMap<_, BTreeSet<u16>> = BTreeMap::new();
         for pmid in &self.named {
@@ -98,7 +98,7 @@ impl<C: Channel> Check<C> {
         }
     }
 
-    /// Whether there are texts.
+    /// Checks that help texts exist.
     pub(super) fn check_help(&mut self) {
         let metrics = self.metrics.iter().map(|metric| (metric.name.clone(), Subject::Metric(metric.desc.pmid)));
         let indoms = self.indoms.keys().map(|indom| (indom.to_string(), Subject::InDom(*indom)));
@@ -115,10 +115,10 @@ impl<C: Channel> Check<C> {
         }
     }
 
-    /// Whether there is a text.
+    /// Returns whether a text exists and is not blank.
     fn text(&mut self, name: &str, subject: Subject, kind: TextKind) -> Answer<bool> {
         let request = TextReq::new(subject, kind);
-        // The subject that the answer names says nothing: libpcp has it in the host's byte order.
+        // The subject in the answer is not checked, because libpcp sends it in the host's byte order.
         let take = |pdu: Pdu<'_>| match pdu {
             Pdu::Text(text) => Some(text.text.iter().any(|c| !c.is_ascii_whitespace() && *c != 0)),
             _ => None,
@@ -134,7 +134,7 @@ fn take_names(pdu: Pdu<'_>) -> Option<Vec<String>> {
     }
 }
 
-/// Whether an error says that there is no such metric.
+/// Returns whether an error means that the metric does not exist.
 pub(super) fn is_unknown(code: Error) -> bool {
     [Error::PMID, Error::NAME].contains(&code)
 }

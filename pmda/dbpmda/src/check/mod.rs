@@ -1,4 +1,4 @@
-//! Whether an agent keeps the rules of the protocol and of PCP.
+//! Check of an agent against the rules of the protocol and of PCP.
 
 mod asker;
 pub mod cli;
@@ -22,26 +22,27 @@ use asker::Asker;
 use instances::Instances;
 pub use rule::{Finding, Rule};
 
-/// How an agent is checked.
+/// Limits of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How long an answer may take.
+    /// Time that an answer may take without breaking [`Rule::Slow`].
     pub answer: Duration,
-    /// How long to wait for one before giving up.
+    /// Time to wait for an answer before the check gives up.
     pub timeout: Duration,
-    /// Whether to store what the agent has to refuse. One that takes it is not what it was before.
+    /// Whether to store values that the agent must refuse. If it accepts them, the check changes the agent.
     pub stores: bool,
 }
 
 impl Default for Limits {
-    /// A second, and what pmcd waits; nothing is stored.
+    /// One second for an answer, and the timeout of pmcd (5 seconds); stores nothing.
     fn default() -> Self {
         Limits { answer: Duration::from_secs(1), timeout: Duration::from_secs(5), stores: false }
     }
 }
 
-/// Asks an agent everything about the metrics of a name space. What breaks a rule comes once for each
-/// metric, instance domain or request, in the order in which it was found.
+/// Sends an agent all requests about the metrics of a name space.
+///
+/// Returns the broken rules in the order in which they were found, once for each metric, instance domain or request.
 pub fn check<C: Channel>(agent: Collector<C>, names: &[(String, PmId)], limits: Limits) -> Vec<Finding> {
     let mut check = Check {
         asker: Asker::new(agent, limits.answer, limits.timeout),
@@ -64,14 +65,14 @@ pub fn check<C: Channel>(agent: Collector<C>, names: &[(String, PmId)], limits: 
 
 struct Check<C> {
     asker: Asker<C>,
-    /// What has a name.
+    /// PMIDs that have a name.
     named: BTreeSet<PmId>,
     metrics: Vec<Metric>,
-    /// The instances of each domain, with their names.
+    /// Instances of each domain, with their names.
     indoms: BTreeMap<InDom, Instances>,
 }
 
-/// A metric that has a descriptor.
+/// Metric with a descriptor.
 #[derive(Clone, Debug)]
 struct Metric {
     name: String,

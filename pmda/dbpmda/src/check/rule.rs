@@ -1,10 +1,10 @@
-//! What an agent has to keep.
+//! Rules for agents.
 
 use std::fmt;
 
 macro_rules! rules {
     ($($rule:ident $name:literal $about:literal,)*) => {
-        /// A rule of the protocol or of PCP.
+        /// Rule of the protocol or of PCP.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Rule {
             $(#[doc = $about] $rule,)*
@@ -14,14 +14,14 @@ macro_rules! rules {
             /// All rules.
             pub const ALL: &[Rule] = &[$(Rule::$rule),*];
 
-            /// A word for it.
+            /// Returns the name of the rule, as reported in a [`Finding`].
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Rule::$rule => $name,)*
                 }
             }
 
-            /// What it demands.
+            /// Returns a sentence that states the rule.
             pub const fn about(self) -> &'static str {
                 match self {
                     $(Rule::$rule => $about,)*
@@ -32,28 +32,28 @@ macro_rules! rules {
 }
 
 rules! {
-    Malformed "malformed" "What the agent sends are PDUs that hold what their type says.",
-    WrongAnswer "wrong-answer" "The answer has the type and the subject that were asked for.",
-    Ended "ended" "The agent does not end while it is asked.",
-    Slow "slow" "An answer comes within the limit.",
-    NoDescriptor "no-descriptor" "A metric that has a name has a descriptor.",
-    NoName "no-name" "A metric that has a descriptor has a name.",
-    DynamicName "dynamic-name" "Names that the agent keeps itself lead to a metric and back.",
+    Malformed "malformed" "Each PDU from the agent is well-formed for its type.",
+    WrongAnswer "wrong-answer" "An answer has the type and the subject that were requested.",
+    Ended "ended" "The agent does not end during the check.",
+    Slow "slow" "An answer arrives within the limit.",
+    NoDescriptor "no-descriptor" "A metric with a name has a descriptor.",
+    NoName "no-name" "A metric with a descriptor has a name.",
+    DynamicName "dynamic-name" "A dynamic name leads to a metric, and the metric back to the name.",
     ForeignInDom "foreign-indom" "A metric's instance domain belongs to the metric's agent.",
-    NoInDom "no-indom" "An instance domain that a metric has can be asked for its instances.",
-    NoHelp "no-help" "Metrics and instance domains have help texts, or at least one line.",
-    DuplicateInstance "duplicate-instance" "An instance domain has each number and each name once.",
+    NoInDom "no-indom" "The instance domain of a metric has a list of instances.",
+    NoHelp "no-help" "Metrics and instance domains have a one-line or a long help text.",
+    DuplicateInstance "duplicate-instance" "The numbers and the names of instances are unique in their domain.",
     NegativeInstance "negative-instance" "The numbers of instances are not negative.",
-    AmbiguousName "ambiguous-name" "Names of instances differ before their first space.",
-    Lookup "lookup" "A single instance has the number and the name that the list of all gives it.",
-    ValueType "value-type" "Values are of the type that the descriptor announces.",
-    ValueInstance "value-instance" "Values belong to instances of the metric's domain, each once; a singular metric has one value.",
-    NoValue "no-value" "A metric that has a descriptor can be fetched.",
-    CounterFalls "counter-falls" "Counters do not fall.",
-    Events "events" "The records of events are whole, and their parameters are metrics, with values of their types.",
-    Labels "labels" "Labels are where their index says in an object of JSON, and those of instances belong to the domain.",
-    Store "store" "Values are refused that are of another type, or of metrics and instances that are not there.",
-    Profile "profile" "A profile lets through the instances that it names and no other.",
+    AmbiguousName "ambiguous-name" "The names of instances differ before their first space.",
+    Lookup "lookup" "The lookup of one instance agrees with the list of all instances.",
+    ValueType "value-type" "Values have the type that the descriptor gives.",
+    ValueInstance "value-instance" "Values have distinct instances of the domain; a singular metric has one value.",
+    NoValue "no-value" "A metric with a descriptor can be fetched.",
+    CounterFalls "counter-falls" "Counters do not decrease.",
+    Events "events" "Event records are complete, and their parameters have the types of their metrics.",
+    Labels "labels" "Labels are valid JSON with a correct index; labels of instances belong to the domain.",
+    Store "store" "The agent refuses values of a wrong type, and values for unknown metrics or instances.",
+    Profile "profile" "A fetch returns the instances that the profile includes, and no others.",
 }
 
 impl fmt::Display for Rule {
@@ -62,14 +62,14 @@ impl fmt::Display for Rule {
     }
 }
 
-/// That an agent breaks a rule.
+/// Breach of a rule by an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// The rule.
+    /// Rule that is broken.
     pub rule: Rule,
-    /// What breaks it: a metric, an instance domain, a request.
+    /// Metric, instance domain or request that breaks it.
     pub subject: String,
-    /// How.
+    /// Description of the breach.
     pub detail: String,
 }
 

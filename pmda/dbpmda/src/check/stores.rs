@@ -1,4 +1,4 @@
-//! Values that cannot be stored.
+//! Check of stores.
 
 use pcp_pdu::Pdu;
 use pcp_pdu::result::Changes;
@@ -9,7 +9,7 @@ use pmda::collector::Channel;
 use super::{Check, Metric, Rule};
 
 impl<C: Channel> Check<C> {
-    /// Stores what every agent has to refuse, and so nothing that would change one that does.
+    /// Stores values that every agent must refuse, so that nothing changes in an agent without mistakes.
     pub(super) fn check_stores(&mut self) {
         for metric in self.metrics.clone() {
             let Metric { name, desc } = &metric;
@@ -19,13 +19,13 @@ impl<C: Channel> Check<C> {
                 let what = format!("a value of type {}, not {}", other.ty().name(), desc.ty.name());
                 self.check_refused(name, desc.pmid, inst, other, &what);
             }
-            // A singular metric has none, a domain not this one.
-            self.check_refused(name, desc.pmid, Some(NOWHERE), value, "a value of an instance that is not there");
+            // A singular metric has no instance, and no domain has this one.
+            self.check_refused(name, desc.pmid, Some(NOWHERE), value, "a value for an instance that does not exist");
         }
         let Some(Metric { desc: Desc { pmid, .. }, .. }) = self.metrics.first() else { return };
         let unknown = PmId::new(pmid.domain(), Item::new(Item::MAX_CLUSTER, Item::MAX_ITEM));
         if !self.named.contains(&unknown) {
-            self.check_refused(&unknown.to_string(), unknown, None, Atom::U32(0), "a value, but is no metric");
+            self.check_refused(&unknown.to_string(), unknown, None, Atom::U32(0), "a value, but is not a metric");
         }
     }
 
@@ -40,18 +40,18 @@ impl<C: Channel> Check<C> {
             out.extend([head, blocks].concat());
             Ok(())
         };
-        // The answer is an ERROR PDU in any case: this one has no error in it.
+        // The answer is always an ERROR PDU, here one with the code 0.
         let take = |pdu: Pdu<'_>| matches!(pdu, Pdu::Error(_)).then_some(());
         if let Some(Ok(())) = self.asker.ask(subject, encode, take) {
-            self.asker.note(Rule::Store, subject, format!("takes {what}"));
+            self.asker.note(Rule::Store, subject, format!("accepts {what}"));
         }
     }
 }
 
-/// No agent has this instance; the largest number that there is.
+/// Instance that no agent has: the largest identifier.
 const NOWHERE: Inst = Inst::new(i32::MAX as u32);
 
-/// A value of a type, for those that can be stored.
+/// Returns a value of a type; `None` for a type that cannot be stored.
 fn zero(ty: Type) -> Option<Atom<'static>> {
     Some(match ty {
         Type::I32 => Atom::I32(0),
@@ -65,7 +65,7 @@ fn zero(ty: Type) -> Option<Atom<'static>> {
     })
 }
 
-/// A value that does not convert to a type.
+/// Returns a value that does not convert to a type.
 fn other_type(ty: Type) -> Option<Atom<'static>> {
     match ty {
         Type::String => Some(Atom::U32(0)),

@@ -1,4 +1,4 @@
-//! Values.
+//! Check of values.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,11 +12,11 @@ use super::asker::Answer;
 use super::metrics::is_unknown;
 use super::{Check, Metric, Rule, events};
 
-/// The values of a metric: each instance's as a number, for counters.
+/// Values of a metric by instance; as numbers where a counter can have them.
 type Sample = Vec<(Option<Inst>, Option<f64>)>;
 
 impl<C: Channel> Check<C> {
-    /// Fetches every metric twice.
+    /// Fetches every metric twice and checks the values.
     pub(super) fn check_values(&mut self) {
         self.send_profile(&Profile::default());
         let metrics = self.metrics.clone();
@@ -35,7 +35,7 @@ impl<C: Channel> Check<C> {
         self.asker.tell("profile", |out, from| profile.encode(out, from, 0));
     }
 
-    /// The values of a metric; `None` when it has none now.
+    /// Fetches and checks the values of a metric; `None` if it has none.
     fn sample(&mut self, metric: &Metric) -> Option<Sample> {
         if metric.desc.ty == Type::NoSupport {
             return None;
@@ -56,7 +56,7 @@ impl<C: Channel> Check<C> {
         }
     }
 
-    /// The values of a metric, and what is wrong with each.
+    /// Fetches a metric and returns its values with the mistakes in them.
     fn fetch(&mut self, metric: &Metric) -> Answer<(Sample, Vec<(Rule, String)>)> {
         let (pmid, ty) = (metric.desc.pmid, metric.desc.ty);
         let types: HashMap<_, _> = match ty {
@@ -73,7 +73,7 @@ impl<C: Channel> Check<C> {
                     (inst, number(atom))
                 }
                 Err(_) => {
-                    wrong.push((Rule::ValueType, format!("{raw:.40?} is no {}", ty.name())));
+                    wrong.push((Rule::ValueType, format!("{raw:.40?} is not of type {}", ty.name())));
                     (inst, None)
                 }
             });
@@ -87,7 +87,7 @@ impl<C: Channel> Check<C> {
     fn check_sample(&mut self, metric: &Metric, sample: &Sample) {
         let Some(indom) = metric.desc.indom else {
             if !matches!(sample[..], [] | [(None, _)]) {
-                let detail = format!("is singular, but has {} values or one of an instance", sample.len());
+                let detail = format!("is singular, but has {} values or one for an instance", sample.len());
                 self.asker.note(Rule::ValueInstance, &metric.name, detail);
             }
             return;
@@ -97,7 +97,7 @@ impl<C: Channel> Check<C> {
             match inst {
                 None => self.asker.note(Rule::ValueInstance, &metric.name, "has a value without an instance"),
                 Some(inst) if !seen.insert(*inst) => {
-                    self.asker.note(Rule::ValueInstance, &metric.name, format!("has two values of instance {inst}"));
+                    self.asker.note(Rule::ValueInstance, &metric.name, format!("has two values for instance {inst}"));
                 }
                 Some(_) => {}
             }
@@ -105,7 +105,7 @@ impl<C: Channel> Check<C> {
         self.check_known(metric, indom, &seen);
     }
 
-    /// That the domain has the instances. It may have got them since its list was made.
+    /// Checks that the domain has the instances, if necessary with a new list, as some may have appeared meanwhile.
     fn check_known(&mut self, metric: &Metric, indom: InDom, insts: &BTreeSet<Inst>) {
         let known: BTreeSet<_> = self.indoms.get(&indom).into_iter().flatten().filter_map(|(inst, _)| *inst).collect();
         let unknown: Vec<_> = insts.difference(&known).collect();
@@ -114,7 +114,7 @@ impl<C: Channel> Check<C> {
         }
         let Some(Ok(now)) = self.instances(indom) else { return };
         if let Some(inst) = unknown.into_iter().find(|inst| !now.iter().any(|(other, _)| *other == Some(**inst))) {
-            let detail = format!("has a value of instance {inst}, which {indom} does not have");
+            let detail = format!("has a value for instance {inst}, which {indom} does not have");
             self.asker.note(Rule::ValueInstance, &metric.name, detail);
         }
     }
@@ -123,7 +123,7 @@ impl<C: Channel> Check<C> {
         let first: BTreeMap<_, _> = first.iter().copied().collect();
         for (inst, now) in second {
             let (Some(before), Some(now)) = (first.get(inst).copied().flatten(), *now) else { continue };
-            // Numbers of 32 bits begin again at 0.
+            // A 32-bit counter may wrap around.
             let wraps = metric.desc.ty == Type::U32 && before - now > f64::from(1_u32 << 31);
             if now < before && !wraps {
                 let of = inst.map_or_else(String::new, |inst| format!(" of instance {inst}"));
@@ -132,7 +132,7 @@ impl<C: Channel> Check<C> {
         }
     }
 
-    /// Asks for a single instance, and for all others. Instances that come or go meanwhile do not count.
+    /// Fetches a single instance, then all others. Ignores instances that appear or disappear meanwhile.
     pub(super) fn check_profile(&mut self) {
         let metrics: Vec<_> = self.metrics.iter().filter(|m| m.desc.ty != Type::NoSupport).cloned().collect();
         for metric in metrics {
@@ -152,13 +152,13 @@ impl<C: Channel> Check<C> {
             let Some(after) = self.insts(&metric) else { continue };
             let lasting: BTreeSet<_> = all.intersection(&after).copied().collect();
             if let Some(inst) = with_one.iter().find(|inst| **inst != one) {
-                self.asker.note(Rule::Profile, &metric.name, format!("brings {inst} when only {one} is wanted"));
+                self.asker.note(Rule::Profile, &metric.name, format!("returns {inst}, but the profile has only {one}"));
             } else if lasting.contains(&one) && !with_one.contains(&one) {
-                self.asker.note(Rule::Profile, &metric.name, format!("does not bring {one} when only that is wanted"));
+                self.asker.note(Rule::Profile, &metric.name, format!("omits {one}, the only one in the profile"));
             } else if with_others.contains(&one) {
-                self.asker.note(Rule::Profile, &metric.name, format!("brings {one} when it is not wanted"));
+                self.asker.note(Rule::Profile, &metric.name, format!("returns {one}, which the profile excludes"));
             } else if let Some(inst) = lasting.iter().find(|inst| **inst != one && !with_others.contains(inst)) {
-                let detail = format!("does not bring {inst} when all but {one} are wanted");
+                let detail = format!("omits {inst}, but the profile excludes only {one}");
                 self.asker.note(Rule::Profile, &metric.name, detail);
             }
         }
@@ -169,7 +169,7 @@ impl<C: Channel> Check<C> {
     }
 }
 
-/// The number that a counter's value is.
+/// Converts the value of a counter to a number.
 fn number(atom: Atom<'_>) -> Option<f64> {
     Some(match atom {
         Atom::I32(n) => n.into(),

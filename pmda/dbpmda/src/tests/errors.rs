@@ -1,16 +1,16 @@
-//! Where an error is marked, and where parsing goes on.
+//! Position of the mark below an error, and the place where parsing continues.
 
 use super::parse;
 use crate::command::Command;
 
-/// What is shown for an input, without the line that every error ends with.
+/// Returns the output for an input, without the line that ends every error.
 fn shown(input: &str) -> String {
     parse(input.as_bytes()).1.replace("Type 'help' for a list of commands.\n", "")
 }
 
 #[test]
 fn the_mark_is_behind_the_word() {
-    // The prompt's width is part of it. What is read beyond a word is part of the word.
+    // The width of the prompt counts. A character that was read beyond a word counts as part of the word.
     assert_eq!(shown("desc x\n"), "             ^ at or near here\nError: Unknown metric name\n");
     assert_eq!(shown("desc x y\n"), "              ^ at or near here\nError: Unknown metric name\n");
     assert_eq!(shown("desc\tx y\n"), "           \t  ^ at or near here\nError: Unknown metric name\n");
@@ -32,10 +32,10 @@ fn strings_end_with_the_line() {
 fn the_rest_of_a_line_is_skipped() {
     let (commands, _, _) = parse(b"blah status\nstatus\n");
     assert_eq!(commands, [None, Some(Command::Status), Some(Command::Nothing)]);
-    // A character that was read beyond the word is left for the next command.
+    // The next command gets the character that was read beyond the word.
     let (commands, _, _) = parse(b"blah,status\nstatus\n");
     assert_eq!(commands, [None, None, Some(Command::Status), Some(Command::Nothing)]);
-    // What is no word is skipped within the command, which goes on in the next line.
+    // Invalid text is skipped within a command, which continues in the next line.
     let (commands, _, _) = parse(b"desc % x\na.b\n");
     assert_eq!(commands.len(), 2);
     assert!(matches!(commands[0], Some(Command::Desc(Some(_)))));
@@ -50,7 +50,7 @@ fn what_opens_an_agent_needs_no_line_of_its_own() {
 
 #[test]
 fn a_path_is_expected_until_there_is_one() {
-    // As a name is no path, the comma's word is one.
+    // A name is not a path, so the word with the comma becomes one.
     let (commands, _, _) = parse(b"watch x\nfetch a.b,a.c\nfetch a.b,a.c\n");
     assert!(matches!(commands[..2], [Some(Command::Watch(_)), None]));
     assert!(matches!(commands[2..], [Some(Command::Nothing), Some(Command::Fetch(_)), Some(Command::Nothing)]));

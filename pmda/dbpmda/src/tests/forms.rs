@@ -3,7 +3,7 @@
 use super::parse;
 use crate::command::{Address, Change, Command, Form, Labels, Subject, Topic, Which};
 
-/// The command of a line.
+/// Parses a line with one command.
 fn command(line: &str) -> Command {
     let (mut commands, shown, _) = parse(format!("{line}\n").as_bytes());
     assert_eq!(commands.pop(), Some(Some(Command::Nothing)), "{line}: {shown}");

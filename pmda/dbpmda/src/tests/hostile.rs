@@ -1,4 +1,4 @@
-//! Any answers.
+//! Arbitrary answers of an agent.
 
 use std::io::{Cursor, Read, Write};
 use std::os::unix::net::UnixListener;
@@ -39,13 +39,13 @@ attr 5 \"x\"
 status
 ";
 
-/// Words of which some make a PDU of some kind.
+/// Returns words that are sometimes a valid PDU body.
 fn body() -> impl Strategy<Value = Vec<u32>> {
     let likely = select(vec![0, 1, 2, 3, 4, 6, 9, 32, 0x0040_0803, 0x0040_0001, 0xffff_ffff, 0x6162_6300, 0x0600_0008]);
     vec(prop_oneof![4 => likely, 1 => any::<u32>()], 0..24)
 }
 
-/// What a request is answered with: mostly the right type.
+/// Returns the type of the answer to a request, mostly the right one.
 fn answer(request: i32, wrong: u8) -> Option<i32> {
     [
         (PduType::DESC_REQ, PduType::DESC),
@@ -69,7 +69,7 @@ fn pdu(code: i32, body: &[u32]) -> Vec<u8> {
     [len, code.cast_unsigned(), 0].iter().chain(body).flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// An agent that gives these answers, then ends.
+/// Runs an agent that gives these answers and then ends.
 fn agent(listener: &UnixListener, answers: Vec<(Vec<u32>, u8)>) -> std::io::Result<()> {
     let (mut stream, _) = listener.accept()?;
     stream.write_all(&pdu(PduType::CREDS.code(), &[1, 0x0102_0000]))?;
@@ -104,7 +104,7 @@ proptest! {
         let trace = Trace::new(console.clone());
         let options = Options { names: Some(names), creds_timeout: 5 };
         Session::new(source, console, trace, options).unwrap().run().unwrap();
-        // An agent whose client has gone sees an error or has none to see.
+        // The agent may or may not notice that its client has disconnected.
         let _ = agent.join().unwrap();
         let text = String::from_utf8_lossy(&shown.0.borrow()).into_owned();
         prop_assert!(text.contains("Dump Instance Profile"), "{text}");

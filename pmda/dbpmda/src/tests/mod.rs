@@ -1,4 +1,4 @@
-//! The parser.
+//! Tests of the parser.
 
 mod errors;
 mod forms;
@@ -17,7 +17,7 @@ use crate::grammar::{Meaning, Parser};
 use crate::scanner::Scanner;
 use crate::source::{Input, Source};
 
-/// Two names, and one debug option.
+/// Context with two names, in which one debug option is invalid.
 #[derive(Default)]
 struct Names {
     options: Vec<String>,
@@ -42,7 +42,7 @@ impl Meaning for Names {
     }
 }
 
-/// What a session has shown.
+/// Output of a session.
 #[derive(Clone, Default)]
 struct Shown(Rc<RefCell<Vec<u8>>>);
 
@@ -56,7 +56,7 @@ impl Write for Shown {
     }
 }
 
-/// The commands of an input, what was shown, and the debug options. `None` stands for an error.
+/// Returns the commands of an input, the output and the debug options. `None` is an error.
 fn parse(input: &[u8]) -> (Vec<Option<Command>>, String, Vec<String>) {
     let shown = Shown::default();
     let console = Console::new(shown.clone(), shown.clone());

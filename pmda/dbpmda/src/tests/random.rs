@@ -1,4 +1,4 @@
-//! Any input.
+//! Arbitrary input.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::sample::select;
 use super::parse;
 use crate::token::Word;
 
-/// Lines of words, some of which make commands.
+/// Returns lines of words, some of which are commands.
 fn lines() -> impl Strategy<Value = String> {
     let others = [
         "\n",
@@ -55,7 +55,7 @@ fn lines() -> impl Strategy<Value = String> {
     vec((select(words), separator), 0..60).prop_map(|words| words.into_iter().flat_map(|(a, b)| [a, b]).collect())
 }
 
-/// Every command takes a character at least, so that the parser comes to the end.
+/// Parses an input. Every command consumes at least one character, so parsing ends.
 fn check(input: &[u8]) {
     let (commands, _, _) = parse(input);
     assert!(commands.len() <= input.len() + 1, "{} commands", commands.len());

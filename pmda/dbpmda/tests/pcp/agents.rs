@@ -1,10 +1,10 @@
-//! The agent simple in four languages.
+//! Agent simple in four languages.
 
 use testkit::{CAgent, Pcp};
 
 use crate::sessions::{Sessions, our_simple, shows};
 
-/// Every command form that concerns an agent. The values of time metrics differ from run to run.
+/// Every form of a command about an agent. The values of time metrics differ between runs.
 const SCRIPT: &str = r#"
 status
 getdesc on
@@ -143,10 +143,10 @@ fn simple() -> CAgent {
 
 #[track_caller]
 fn check(command: &str) {
-    // Perl makes no order of names.
+    // Perl hashes have no fixed order.
     let sessions = Sessions::of(&simple(), command).env("PERL_HASH_SEED", "0").env("PERL_PERTURB_KEYS", "0");
     let shown = sessions.same(SCRIPT);
-    // That the agent has answered.
+    // The agent has answered.
     shows(&shown, &["    inst [1 or \"green\"] value 10"]);
     assert!(shown.ends_with("dbpmda> quit\nexit code Some(0)\n"), "{shown}");
 }
@@ -166,7 +166,7 @@ fn in_rust() {
 #[test]
 #[ignore = "needs PCP"]
 fn in_python() {
-    // The interpreter that PCP's module is installed for.
+    // PCP's module is installed for this interpreter.
     let pcp = Pcp::required();
     let agent = pcp.path("PCP_PMDASADM_DIR").join("simple/pmdasimple.python");
     check(&format!("/usr/bin/python3 {}", agent.display()));
@@ -177,6 +177,6 @@ fn in_python() {
 fn in_perl() {
     let pcp = Pcp::required();
     let agent = pcp.path("PCP_PMDASADM_DIR").join("simple/pmdasimple.perl");
-    // It takes no options, and does not look at them.
+    // The Perl agent ignores its options.
     check(&format!("/usr/bin/perl {}", agent.display()));
 }

@@ -1,4 +1,4 @@
-//! `dbpmda check` on agents of PCP's and on ours.
+//! `dbpmda check` on agents of PCP and of this framework.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use testkit::Pcp;
 
 use crate::sessions::{OURS, our_simple};
 
-/// What is found in an agent, apart from help texts, and the exit code.
+/// Returns the breaches that an agent shows, without help texts, and the exit code.
 fn check(command: &str, name: &str) -> (Vec<String>, Option<i32>) {
     let agent = Pcp::required().c_agent(name);
     let binary = agent.binary();
@@ -26,7 +26,7 @@ fn check(command: &str, name: &str) -> (Vec<String>, Option<i32>) {
     (text.lines().filter(|line| !line.starts_with("no-help: ")).map(str::to_owned).collect(), output.status.code())
 }
 
-/// The agent has metrics that are wrong on purpose.
+/// The sample agent has metrics that are wrong on purpose.
 #[test]
 #[ignore = "needs PCP"]
 fn the_sample_agent() {
@@ -55,12 +55,12 @@ fn the_agent_simple() {
     }
 }
 
-/// The C agent takes a value whatever its instance, and the address of a text for a number, unless it is negative.
+/// The C agent accepts a value for any instance. From a string it stores the address, unless that is negative.
 #[test]
 #[ignore = "needs PCP"]
 fn stores() {
     let (found, _) = check("--store BINARY", "simple");
-    assert!(found.len() == 1 && found[0].starts_with("store: simple.numfetch: takes a value of "), "{found:#?}");
+    assert!(found.len() == 1 && found[0].starts_with("store: simple.numfetch: accepts a value "), "{found:#?}");
     let (found, code) = check(&format!("--store {}", our_simple().display()), "simple");
     assert_eq!((found, code), (vec![], Some(0)));
 }

@@ -1,4 +1,4 @@
-//! Agents behind sockets.
+//! Agents that listen on sockets.
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,14 +12,14 @@ use testkit::Pcp;
 
 use crate::sessions::{OURS, Sessions, shows};
 
-/// An agent that listens, for a single session.
+/// Agent that listens, for a single session.
 struct Listening(Child);
 
 impl Listening {
     fn start(option: &str, address: &str, log: &Path) -> Self {
         let agent = Pcp::required().c_agent("sample");
         let mut command = Command::new(agent.binary());
-        // PCP's own user may not write where the test does.
+        // PCP's own user must not write to the directory of the test.
         let user = User::from_uid(getuid()).unwrap().unwrap().name;
         command.args(["-d", "29", "-U", &user, option, address, "-l"]).arg(log).env("PCP_PMDAS_DIR", agent.pmdas_dir());
         Listening(command.spawn().unwrap())
@@ -36,7 +36,7 @@ impl Drop for Listening {
 const SCRIPT: &str = "getdesc on\nstatus\ndesc sample.long.one\nfetch sample.bin\nprofile 29.2 none\n\
     profile 29.2 add 100\nfetch sample.bin\ntext sample.long.one\ndebug pdu\nfetch sample.long.one\ndebug none\nclose\nstatus\n";
 
-/// What both programs show of a session whose agent `listen` starts.
+/// Compares the output of both programs in a session with an agent that `listen` starts.
 #[track_caller]
 fn check(open: &str, listen: impl Fn(&Path) -> Listening) {
     let shown = [true, false].map(|is_ours| {
@@ -60,7 +60,7 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Whether somebody listens on a port, without a connection to it.
+/// Whether a process listens on a port, found without a connection to it.
 fn listens(port: u16) -> bool {
     let pattern = format!(":{port:04X} ");
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
@@ -117,7 +117,7 @@ fn nobody_there() {
     shows(&shown, &["Error: Failed to map (nosuch) to a port number\n"]);
 }
 
-/// PCP's dbpmda takes the bytes of the number in the wrong order and never finds the service.
+/// PCP's dbpmda swaps the bytes of the number and never finds the service.
 #[test]
 fn a_service_by_its_name() {
     let mut command = Command::new(OURS);

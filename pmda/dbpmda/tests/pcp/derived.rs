@@ -1,4 +1,4 @@
-//! Derived metrics, which have names and metrics but no agent.
+//! Derived metrics, which have names and PMIDs but no agent.
 
 use crate::sessions::{Sessions, shows};
 

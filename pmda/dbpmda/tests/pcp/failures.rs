@@ -1,4 +1,4 @@
-//! Agents that end, that are none, and that do not answer.
+//! Agents that end, send invalid PDUs, or do not answer.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -31,8 +31,8 @@ close
 status
 ";
 
-/// A program in the working directory, which is opened and then asked everything. As its output may
-/// end before it has done so itself, requests wait.
+/// Runs a session with a program in the working directory and all requests. Requests wait, because the program may
+/// close its output before it ends.
 #[track_caller]
 fn program(options: &[&str], script: &str) -> String {
     let sessions = Sessions::new().file("agent", script);
@@ -53,7 +53,7 @@ fn no_agents() {
     program(&[], "#!/bin/sh\nprintf '\\0'\n");
     program(&[], "#!/bin/sh\nprintf '\\0\\0\\0\\4hello world!!'\n");
     program(&[], "#!/bin/sh\nprintf '\\0\\0\\0\\014\\377\\0\\0\\0\\0\\0\\0\\0'\n");
-    // An ERROR PDU and a CREDS PDU that is none.
+    // An ERROR PDU, and a CREDS PDU with invalid content.
     let shown = program(&[], "#!/bin/sh\nprintf '\\0\\0\\0\\020\\0\\0\\160\\0\\0\\0\\0\\0\\0\\0\\0\\0'\n");
     shows(&shown, &["pmdaversion: expecting PDU_CREDS, got PDU type ERROR\n"]);
     program(&[], "#!/bin/sh\nprintf '\\0\\0\\0\\020\\0\\0\\160\\014\\0\\0\\0\\0\\0\\0\\0\\5'\n");
@@ -67,7 +67,7 @@ fn no_programs() {
     sessions.same_alone("open pipe DIR/empty\nwait 1\nstatus\ndesc 1.1.1\nopen pipe DIR\nwait 1\nstatus");
     sessions.same_alone("open pipe nosuch\nopen pipe /no/such/agent x y\nstatus\nopen pipe DIR/empty/x");
     fs::set_permissions(sessions.dir().join("words"), fs::Permissions::from_mode(0o755)).unwrap();
-    // Without a first line that says so it is a script of the shell's.
+    // Without a `#!` line, the shell executes the script.
     let script = Sessions::new().file("script", "exit 0\n");
     fs::set_permissions(script.dir().join("script"), fs::Permissions::from_mode(0o755)).unwrap();
     script.same_alone("open pipe DIR/script\nwait 1\nstatus");
@@ -76,11 +76,11 @@ fn no_programs() {
 #[test]
 #[ignore = "needs PCP"]
 fn answers_that_are_none() {
-    // A CREDS PDU, and then an answer to each of the requests after the exchange, whatever they are.
+    // A CREDS PDU, and then the same answer to each request after the exchange.
     let creds = "printf '\\0\\0\\0\\024\\0\\0\\160\\014\\0\\0\\0\\0\\0\\0\\0\\1\\1\\2\\0\\0'\n";
     let pdu =
         |code: &str, body: &str, len: &str| format!("printf '\\0\\0\\0\\{len}\\0\\0\\160\\{code}\\0\\0\\0\\0{body}'\n");
-    // The first request is sent when all of this waits to be read.
+    // All answers are waiting when the first request is sent.
     for (answer, shows) in [
         (pdu("0", "\\0\\0\\0\\0", "020"), "Error PDU: No error\n"),
         (pdu("0", "\\0\\0\\0\\7", "020"), "Error PDU: No such PMAPI error code (7)\n"),
@@ -88,7 +88,7 @@ fn answers_that_are_none() {
         (pdu("0", "", "014"), "Error: __pmDecodeError() failed: IPC protocol failure\n"),
         (pdu("5", "\\0\\0\\0\\0", "020"), "Error: __pmDecodeDesc() failed: IPC protocol failure\n"),
         (pdu("13", "\\0\\0\\0\\0", "020"), "Error: __pmGetPDU() failed: No such PMAPI error code (28683)\n"),
-        // A descriptor with numbers that none has.
+        // A descriptor with invalid numbers.
         (
             pdu("5", "\\0\\100\\4\\1\\0\\0\\0\\143\\377\\377\\377\\377\\0\\0\\0\\2\\0\\0\\0\\0", "040"),
             "Data Type: ??? (99)  InDom: PM_INDOM_NULL 0xffffffff\n    Semantics: ??? (2)  Units: none\n",
@@ -117,7 +117,7 @@ fn time_outs() {
 #[ignore = "needs PCP"]
 fn an_agent_that_ends() {
     let sessions = Sessions::c_agent("simple");
-    // The agent does not see the end of its input, as that of `timeout` is another one.
+    // `timeout` keeps the agent's input open, so the agent does not see its end.
     let script = format!(
         "open pipe /usr/bin/timeout 1 {}\nfetch simple.color\ngetdesc on\nfetch simple.color\nwait 3\n\
          desc simple.color\nfetch simple.color\nstatus\ninstance 253.0\nstore simple.color \"1\"\nopen pipe AGENT\n\

@@ -1,4 +1,4 @@
-//! The command language: errors and where they are marked, and what follows them.
+//! Command language: errors, their marks, and what follows them.
 
 use crate::sessions::{Sessions, shows};
 
@@ -235,7 +235,7 @@ fn each_line_alone() {
     let sessions = Sessions::new();
     for options in [&["-i", "-e"][..], &[]] {
         for line in LINES.lines() {
-            // What a line leaves behind shows in the next ones.
+            // The next lines show the effects of this line.
             sessions.same_input(options, &format!("{line}\n\nstatus\ndesc 1.1.1\nblah\n\n"));
         }
     }
@@ -256,7 +256,7 @@ fn one_after_the_other() {
 #[test]
 #[ignore = "needs PCP"]
 fn usage() {
-    // The forms of commands are not help texts: they are the language.
+    // The usage of commands is part of the language, so it is compared, unlike help texts.
     let commands = [
         "attr", "children", "debug", "desc", "fetch", "getdesc", "getiname", "instance", "label", "name", "open",
         "pmid", "profile", "store", "text", "timer", "traverse", "wait", "watch", "help", "?",
@@ -268,7 +268,7 @@ fn usage() {
 #[ignore = "needs PCP"]
 fn the_end_of_the_input() {
     let sessions = Sessions::new();
-    // Where an error would skip the rest of the line, PCP's dbpmda waits for its end for ever.
+    // PCP's dbpmda waits for ever at an error in an unterminated last line.
     for input in [
         "",
         "\n",

@@ -1,4 +1,4 @@
-//! The same input to PCP's dbpmda and to this one, with the same agents: the same output.
+//! PCP's dbpmda and this one give the same output for the same input and the same agents.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 

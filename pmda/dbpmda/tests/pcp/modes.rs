@@ -77,7 +77,7 @@ fn name_space_file() {
 fn debug_option() {
     let sessions = Sessions::new();
     for spec in ["appl0", "appl0,appl1", "3", "2,fetch", "all", "-1", "appl0,", "", "timecontrol", "APPL1"] {
-        // Other options trace what the C library does.
+        // Other options trace the inside of the C library.
         if !matches!(spec, "all" | "-1") {
             sessions.same_input(&["-D", spec], "status\n");
             sessions.same_input(&["-D", "appl2", "-D", spec], "status\n");
@@ -85,7 +85,7 @@ fn debug_option() {
     }
 }
 
-/// The message and the exit code; what follows the message is a help text.
+/// The message and the exit code are the same; the help text after the message is not compared.
 #[test]
 #[ignore = "needs PCP"]
 fn wrong_options() {

@@ -1,4 +1,4 @@
-//! `namespace`.
+//! Command `namespace`.
 
 use crate::sessions::{Sessions, shows};
 

@@ -6,7 +6,7 @@ use proptest::sample::select;
 
 use crate::sessions::Sessions;
 
-/// What the agent simple is asked, and what changes how.
+/// Requests to the agent simple, and commands that change the settings.
 const COMMANDS: &[&str] = &[
     "desc simple.color",
     "fetch simple.numfetch simple.color",
@@ -51,8 +51,8 @@ const COMMANDS: &[&str] = &[
     "help",
 ];
 
-/// Words that may stand anywhere. Not among them: those for help texts, shared objects and windows,
-/// and numbers that are debug options of the C library's own.
+/// Words for any position, except those for help texts, shared objects and windows, and numbers of the C library's own
+/// debug options.
 const WORDS: &[&str] = &[
     "add",
     "all",
@@ -141,9 +141,9 @@ const WORDS: &[&str] = &[
     "253",
 ];
 
-/// A line: a command as it is, with a word more, less or another one, or only words.
+/// Returns a line: a command unchanged, a command with a word added, removed or replaced, or random words.
 fn line() -> impl Strategy<Value = String> {
-    // Another word after `debug` may be an option that traces the inside of the C library.
+    // A replaced word after `debug` could be an option that traces the inside of the C library.
     let others: Vec<_> = COMMANDS.iter().copied().filter(|line| !line.starts_with("debug")).collect();
     let other = select(others).prop_map(|line| line.split(' ').collect::<Vec<_>>());
     let changed = (other, any::<prop::sample::Index>(), 0..3, select(WORDS)).prop_map(|(mut words, at, how, word)| {
@@ -173,7 +173,7 @@ proptest! {
         options.extend(echo.then_some("-e"));
         options.extend(prompt.then_some("-i"));
         let open = if is_open { "open pipe AGENT\n" } else { "" };
-        // At an error in the last line PCP's dbpmda would wait for its end.
+        // PCP's dbpmda would wait for ever at an error in the last line.
         let input = format!("{open}{}\n\n\n", lines.join("\n"));
         Sessions::c_agent("simple").same_input(&options, &input);
     }

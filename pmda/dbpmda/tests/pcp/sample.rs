@@ -1,4 +1,4 @@
-//! The agent sample: values of every type, events, dynamic names, labels, an agent that is not ready.
+//! Agent sample: values of every type, events, dynamic names, labels, an agent that is not ready.
 
 use crate::sessions::{Sessions, shows};
 
@@ -142,14 +142,14 @@ fn not_ready() {
          desc sample.bin\ninstance 29.1\ntext sample.bin\nfetch sample.long.one\nstatus",
     );
     shows(&shown, &["Error PDU: PMDA is not yet ready to respond to requests"]);
-    // What nobody has asked for is taken for the next answer.
+    // Both programs treat an unsolicited PDU as the next answer.
     shows(&shown, &["Error PDU: PMDA is now responsive to requests"]);
 }
 
 #[test]
 #[ignore = "needs PCP"]
 fn clients() {
-    // The agent counts what it gets from each client.
+    // The agent counts the PDUs from each client.
     let shown = Sessions::c_agent("sample").same(
         "getdesc on\nfetch sample.percontext.pdu sample.percontext.control.active\nfetch sample.percontext.pdu\n\
          attr 11 \"0\"\nattr \"username\" \"somebody else\"\nattr 13\nattr 0 \"x\"\nattr \"nosuch\"\n\
@@ -159,7 +159,7 @@ fn clients() {
     shows(&shown, &["Attribute: local=''\nSuccess"]);
 }
 
-/// Lists of no names, of which nothing shows.
+/// Lists without names show nothing.
 #[test]
 #[ignore = "needs PCP"]
 fn traces_of_no_names() {

@@ -10,10 +10,10 @@ use regex::Regex;
 use tempfile::TempDir;
 use testkit::{CAgent, Pcp};
 
-/// This dbpmda.
+/// Path of this dbpmda.
 pub(crate) const OURS: &str = env!("CARGO_BIN_EXE_dbpmda");
 
-/// What sessions run in: a directory of their own, with the files and the environment that both get.
+/// Setting of sessions: a directory with files, and the environment for both programs.
 pub(crate) struct Sessions {
     pcp: Pcp,
     dir: TempDir,
@@ -23,7 +23,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Without an agent, and with a name space of a single metric.
+    /// Returns a setting without an agent, with a name space of two names.
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
@@ -32,13 +32,13 @@ impl Sessions {
         Sessions { pcp: Pcp::required(), dir, options, environment: Vec::new(), agent: "/nothing".to_owned() }
     }
 
-    /// With an agent that PCP has in C, and its name space.
+    /// Returns a setting with one of PCP's agents in C, and its name space.
     pub(crate) fn c_agent(name: &str) -> Self {
         let agent = Pcp::required().c_agent(name);
         Sessions::of(&agent, &format!("{} -d {}", agent.binary().display(), agent.domain()))
     }
 
-    /// With an agent whose command line this is, and the name space and help text of one in C.
+    /// Returns a setting with the agent of a command line, and the name space and help texts of an agent in C.
     pub(crate) fn of(agent: &CAgent, command: &str) -> Self {
         let mut sessions = Sessions::new();
         sessions.options = vec!["-n".into(), agent.root().into()];
@@ -46,43 +46,43 @@ impl Sessions {
         sessions.env("PCP_PMDAS_DIR", agent.pmdas_dir())
     }
 
-    /// With a variable in the environment.
+    /// Adds a variable to the environment.
     pub(crate) fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.environment.push((name.to_owned(), value.into()));
         self
     }
 
-    /// With a file in the working directory.
+    /// Adds a file to the working directory.
     pub(crate) fn file(self, name: &str, text: &str) -> Self {
         fs::write(self.dir().join(name), text).unwrap();
         self
     }
 
-    /// With other options instead of `-n` and its file.
+    /// Replaces the options `-n` and its file.
     pub(crate) fn options(mut self, options: &[&str]) -> Self {
         self.options = options.iter().map(OsString::from).collect();
         self
     }
 
-    /// The working directory.
+    /// Returns the working directory.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// A session that begins with `open pipe`, of a script in which AGENT stands for the agent's command
-    /// line and DIR for the working directory; all input is echoed. What both programs show.
+    /// Runs a session that begins with `open pipe`, with echo, and returns the common output. In the script, AGENT
+    /// stands for the agent's command line and DIR for the working directory.
     #[track_caller]
     pub(crate) fn same(&self, script: &str) -> String {
         self.same_input(&["-i", "-e"], &format!("open pipe AGENT\n{script}\n"))
     }
 
-    /// A session without an agent.
+    /// Runs a session without an agent, with echo, and returns the common output.
     #[track_caller]
     pub(crate) fn same_alone(&self, script: &str) -> String {
         self.same_input(&["-i", "-e"], &format!("{script}\n"))
     }
 
-    /// A session with options and an input. What both programs show.
+    /// Runs a session with options and an input, and returns the common output.
     #[track_caller]
     pub(crate) fn same_input(&self, options: &[&str], input: &str) -> String {
         let (theirs, ours) = (self.theirs(options, input), self.ours(options, input));
@@ -90,13 +90,13 @@ impl Sessions {
         ours
     }
 
-    /// What PCP's dbpmda shows in a session with options and an input, and how it ends.
+    /// Returns the output and the exit code of PCP's dbpmda.
     #[track_caller]
     pub(crate) fn theirs(&self, options: &[&str], input: &str) -> String {
         self.run(self.pcp.command("dbpmda"), options, input)
     }
 
-    /// What this dbpmda shows in a session with options and an input, and how it ends.
+    /// Returns the output and the exit code of this dbpmda.
     #[track_caller]
     pub(crate) fn ours(&self, options: &[&str], input: &str) -> String {
         let mut command = Command::new(OURS);
@@ -116,36 +116,35 @@ impl Sessions {
         format!("{}exit code {code:?}\n", normalise(&text))
     }
 
-    /// The command line of the agent.
+    /// Returns the command line of the agent.
     pub(crate) fn agent(&self) -> &str {
         &self.agent
     }
 }
 
-/// That a session was about what it should be about.
+/// Asserts that the output has certain parts, so that a session tests what it should.
 #[track_caller]
 pub(crate) fn shows(shown: &str, parts: &[&str]) {
     let missing: Vec<_> = parts.iter().filter(|part| !shown.contains(**part)).collect();
     assert!(missing.is_empty(), "{missing:#?} does not show in\n{shown}");
 }
 
-/// The simple agent that is made with this framework.
+/// Returns the path of the agent simple of this framework.
 pub(crate) fn our_simple() -> PathBuf {
-    // The test is in target/PROFILE/deps.
+    // The test runs in `target/PROFILE/deps`.
     let exe = std::env::current_exe().unwrap();
     let agent = exe.parent().and_then(Path::parent).unwrap().join("examples/simple_agent");
     assert!(agent.exists(), "no {}: `cargo test --examples` builds it", agent.display());
     agent
 }
 
-/// Without what differs from run to run: process ids, times, addresses, and which
-/// file descriptors were free. In place of testkit's rules
-/// these keep the lines that open an agent.
+/// Replaces what differs between runs: process identifiers, times, addresses and file descriptors. Unlike testkit's
+/// rules, these keep the lines that open an agent.
 fn normalise(text: &str) -> String {
     static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         [
             (r"(pmResult dump) from 0x[0-9a-f]+ ", "$1 "),
-            // libpcp in our process does not know the program's name.
+            // libpcp in our process does not know the name of the program.
             (r"\] pcp\(", "] dbpmda("),
             (r"(dump from|@|pmLabelSet) ?0x[0-9a-f]+", "$1 ADDRESS"),
             (r"\(pid: \d+\)", "(pid: PID)"),
@@ -165,7 +164,7 @@ fn normalise(text: &str) -> String {
     RULES.iter().fold(text.to_owned(), |text, (pattern, with)| pattern.replace_all(&text, *with).into_owned())
 }
 
-/// The first lines that differ, with some before.
+/// Returns the first lines that differ, with some lines before them.
 fn difference(theirs: &str, ours: &str) -> String {
     let (theirs, ours): (Vec<_>, Vec<_>) = (theirs.lines().collect(), ours.lines().collect());
     let same = theirs.iter().zip(&ours).take_while(|(a, b)| a == b).count();

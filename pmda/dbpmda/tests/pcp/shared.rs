@@ -1,4 +1,4 @@
-//! Shared objects, C's and ours.
+//! Shared objects in C and of this framework.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,12 +7,12 @@ use testkit::{Pcp, built};
 
 use crate::sessions::{OURS, Sessions, shows};
 
-/// All requests that do not make PCP's dbpmda free a shared object's values twice.
+/// All requests, except those at which PCP's dbpmda frees the values of a shared object twice.
 const SIMPLE: &str = include_str!("../../../../agents/simple/tests/session.dbpmda");
 
 fn simple() -> String {
     let deadly = |line: &str| line == "store simple.numfetch \"-1\"" || line.starts_with("store simple.time");
-    // The clock, which two sessions may see differently.
+    // The clock may differ between the two sessions.
     let of_time = |line: &str| line.contains("simple.now") || line.contains("all none");
     SIMPLE.lines().filter(|line| !deadly(line) && !of_time(line)).flat_map(|line| [line, "\n"]).collect()
 }
@@ -61,7 +61,7 @@ fn sample_with_every_type() {
 #[ignore = "needs PCP"]
 fn traces() {
     let c = Pcp::required().c_agent("simple");
-    // A value that cannot be stored, as PCP's dbpmda frees the values of one that can be twice.
+    // This value cannot be stored: PCP's dbpmda may free stored values twice.
     let session = open(&c.shared_object(), "simple_init", 253)
         + "debug pdu\ndesc 253.0.1\ndesc 253.9.9\nprofile 253.0 none\nprofile 253.0 add 1\nfetch 253.0.1\n\
            getdesc on\nfetch 253.0.1\ngetiname on\nfetch 253.0.1\nfetch 253.9.9\ninstance 253.0\nprofile 253.0 all\n\
@@ -100,7 +100,7 @@ fn what_cannot_be_loaded() {
 fn versions_of_the_interface_and_of_the_pmapi() {
     let dir = tempfile::tempdir().unwrap();
     let mut session = String::new();
-    // Versions 4 of the PMAPI are for PCP 7.
+    // Version 4 of the PMAPI belongs to PCP 7.
     for (interface, pmapi) in [(7, 2), (7, 3), (2, 3), (1, 2), (8, 2), (7, 1), (7, 5), (7, 253)] {
         let (source, object) = (dir.path().join("bare.c"), dir.path().join(format!("bare_{interface}_{pmapi}.so")));
         let text = format!(
@@ -118,7 +118,7 @@ fn versions_of_the_interface_and_of_the_pmapi() {
     shows(&shown, &["PMDA PMAPI Version:     3", "PMDA interface version 8", "PMAPI version 253"]);
 }
 
-/// The C library keeps some memory at its end, but no more for more answers.
+/// The C library keeps some memory until its end, but no more memory for more answers.
 #[test]
 #[ignore = "needs PCP"]
 fn valgrind_sees_the_values_of_a_shared_object_freed() {

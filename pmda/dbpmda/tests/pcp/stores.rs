@@ -1,4 +1,4 @@
-//! `store`.
+//! Command `store`.
 
 use crate::sessions::{Sessions, shows};
 

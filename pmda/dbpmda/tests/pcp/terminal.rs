@@ -13,13 +13,13 @@ use testkit::Pcp;
 
 use crate::sessions::OURS;
 
-/// A session at a terminal.
+/// Session on a terminal.
 struct Terminal {
     child: Child,
     keys: File,
     output: Receiver<Vec<u8>>,
     shown: String,
-    /// How much of it has been waited for.
+    /// Length of the output that has been waited for.
     seen: usize,
     _dir: TempDir,
 }
@@ -42,7 +42,7 @@ impl Terminal {
         let (sender, output) = channel();
         thread::spawn(move || {
             let mut buffer = [0; 1024];
-            // The terminal's end fails to be read when nobody has the other one any more.
+            // Reading fails when the session has closed its end of the terminal.
             while let Ok(n @ 1..) = reader.read(&mut buffer) {
                 if sender.send(buffer[..n].to_owned()).is_err() {
                     break;
@@ -52,7 +52,7 @@ impl Terminal {
         Terminal { child, keys, output, shown: String::new(), seen: 0, _dir: dir }
     }
 
-    /// Waits until this is shown, after what has been waited for before.
+    /// Waits until the output has a text, after the text of the previous call.
     #[track_caller]
     fn wait_for(&mut self, text: &str) {
         let end = Instant::now() + Duration::from_secs(20);
@@ -73,7 +73,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// What is shown until the end.
+    /// Returns the output up to its end, and the exit code.
     fn finish(mut self) -> (String, Option<i32>) {
         let end = Instant::now() + Duration::from_secs(20);
         while let Ok(bytes) = self.output.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -96,17 +96,17 @@ const LEFT: &str = "\x1b[D";
 const HOME: &str = "\x01";
 const END_OF_INPUT: &str = "\x04";
 
-/// Edits lines and takes them from the history; each line's effect shows which line it was.
+/// Edits lines and recalls them from the history. The effect of each line shows which one it was.
 fn edit(command: Command) {
     let mut terminal = Terminal::start(command, None, &[]);
     terminal.wait_for("dbpmda> ");
-    // "timer on", with the cursor moved back and forth.
+    // The keys write "timer on", with the cursor moved back and forth.
     terminal.press(&format!("imer off\x08\x08n{HOME}t\r"));
     terminal.press("status\r");
     terminal.wait_for("Timer:                  on");
     terminal.wait_for("Dump Instance Profile");
     terminal.wait_for("dbpmda> ");
-    // An empty line is none, and does not come back.
+    // An empty line does not enter the history.
     terminal.press("\r\r");
     terminal.press(&format!("{UP}{UP}\x08ff\r"));
     terminal.press(&format!("{UP}{UP}\r"));
@@ -115,7 +115,7 @@ fn edit(command: Command) {
     terminal.wait_for("No PMDA currently opened");
     terminal.press("blah blah\r");
     terminal.wait_for("            ^ at or near here");
-    // The end of the input is one only to who waits for a line already.
+    // The key ends the input only when the program waits for a line.
     terminal.wait_for("dbpmda> ");
     terminal.press(END_OF_INPUT);
     let (shown, code) = terminal.finish();
@@ -127,14 +127,14 @@ fn editing() {
     edit(Command::new(OURS));
 }
 
-/// That the keys mean the same to PCP's dbpmda.
+/// The keys have the same meaning in PCP's dbpmda.
 #[test]
 #[ignore = "needs PCP"]
 fn editing_as_in_c() {
     edit(Pcp::required().command("dbpmda"));
 }
 
-/// Commands of the file are echoed, then the terminal is read.
+/// The commands of `.dbpmdarc` are echoed before the terminal is read.
 fn rc(command: Command) {
     let mut terminal = Terminal::start(command, Some("timer on\nblah\n"), &[]);
     terminal.wait_for(".dbpmdarc> timer on\r\n.dbpmdarc> blah\r\n              ^ at or near here");

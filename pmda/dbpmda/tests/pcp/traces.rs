@@ -1,4 +1,4 @@
-//! Debug options that show what is asked and answered.
+//! Debug options that show requests and answers.
 
 use crate::sessions::{Sessions, shows};
 
@@ -66,7 +66,7 @@ fn one_by_one() {
         let sessions = Sessions::c_agent("simple");
         let shown = sessions.same_input(&["-i", "-e"], &format!("debug {option}\nopen pipe AGENT\n{SCRIPT}"));
         shows(&shown, &[part]);
-        // With `-D pmapi` the C library also tells of a context that it needs for nothing.
+        // With `-D pmapi`, the C library also traces a context that it creates without need.
         if option != "pmapi" {
             sessions.same_input(&["-i", "-e", "-D", option], &format!("open pipe AGENT\n{SCRIPT}"));
         }

@@ -1,4 +1,4 @@
-//! Against the C library's agents.
+//! The collector with agents of the C library.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ fn command(agent: &CAgent, arguments: &[&str]) -> Command {
     command
 }
 
-/// A file under `target`; never /dev/null, which an agent that runs as root would replace by a file.
+/// Returns a file under `target`. `/dev/null` would be replaced by a file when the agent runs as root.
 fn log(agent: &str) -> PathBuf {
     simple().dir().join(format!("{agent}.log"))
 }
@@ -44,7 +44,7 @@ fn free_port(address: &str) -> u16 {
     TcpListener::bind((address, 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// Everything that simple can be asked.
+/// Sends every request that the agent simple can answer.
 fn ask_simple(agent: &mut Collector<Process>) {
     let desc = agent.desc(pmid(0, 1)).unwrap();
     assert_eq!((desc.ty, desc.semantics, desc.indom), (Type::I32, Semantics::Instant, Some(indom(0))));
@@ -134,7 +134,7 @@ fn an_agent_that_runs_already() {
     assert!(child.wait().unwrap().success());
 }
 
-/// PCP's sample agent, which has dynamic names, events and a value of every type.
+/// Starts PCP's sample agent, which has dynamic names, events and a value of every type.
 fn sample() -> Collector<Process> {
     let binary: PathBuf = Pcp::required().path("PCP_PMDASADM_DIR").join("sample/pmdasample");
     let mut command = Command::new(binary);
@@ -171,7 +171,7 @@ fn dynamic_names_of_sample() {
 #[ignore = "needs PCP"]
 fn values_of_sample() {
     let mut agent = sample();
-    // sample.string.hullo, .ulonglong.million, .float.one, .aggregate.hullo, .event.records
+    // These are sample.string.hullo, .ulonglong.million, .float.one, .aggregate.hullo and .event.records.
     assert_eq!(agent.value(sample_pmid(31)).unwrap(), Atom::String(b"hullo world!"));
     assert_eq!(agent.value(sample_pmid(101)).unwrap(), Atom::U64(1_000_000));
     assert_eq!(agent.value(sample_pmid(15)).unwrap(), Atom::Float(1.0));
@@ -199,7 +199,7 @@ fn raw_pdus() {
 #[test]
 #[ignore = "needs PCP"]
 fn sample_not_ready() {
-    // Storing into sample.not_ready makes the agent not ready for that many seconds.
+    // A store to sample.not_ready makes the agent not ready for that number of seconds.
     let mut agent = sample();
     agent.store(sample_pmid(56), None, Atom::I32(1)).unwrap();
     let error = agent.desc(sample_pmid(0)).unwrap_err();

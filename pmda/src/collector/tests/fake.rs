@@ -9,14 +9,14 @@ use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
 
 use crate::collector::{Channel, Collector, Error, Stream};
 
-/// The agent's end.
+/// The agent's end of the connection.
 pub(super) struct Fake {
     stream: Stream,
     pdu: Vec<u8>,
 }
 
 impl Fake {
-    /// The next PDU, which must be of this type.
+    /// Receives the next PDU, which must be of this type.
     #[track_caller]
     pub(super) fn expect(&mut self, ty: PduType) -> (Header, Pdu<'_>) {
         let header = self.stream.receive(&mut self.pdu, Some(Duration::from_secs(10))).unwrap();
@@ -45,7 +45,7 @@ impl Fake {
         self.send(|out, from| encode_error(out, from, Err(code)));
     }
 
-    /// The version exchange; the flags that came back.
+    /// Performs the version exchange, and returns the flags of the collector.
     pub(super) fn creds(&mut self, flags: Flags) -> Flags {
         self.send(|out, _| encode_creds(out, 4711, flags));
         match self.expect(PduType::CREDS).1 {
@@ -55,7 +55,7 @@ impl Fake {
     }
 }
 
-/// A connection to a scripted agent without the version exchange; join the thread to see its panic.
+/// Connects to a scripted agent without the version exchange. Joining the thread shows its panic.
 pub(super) fn agent(script: impl FnOnce(&mut Fake) + Send + 'static) -> (Collector<Stream>, JoinHandle<()>) {
     let (stream, thread) = stream(script);
     (Collector::new(stream), thread)

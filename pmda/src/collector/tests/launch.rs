@@ -10,7 +10,7 @@ use pcp_pdu::handshake::Flags;
 
 use crate::collector::{Address, End, Error, Launch, State};
 
-/// An agent's CREDS PDU with the flags AUTHORIZE and CONTAINER, for printf(1).
+/// An agent's CREDS PDU with the flags `AUTHORIZE` and `CONTAINER`, for printf(1).
 const CREDS: &str = r"\000\000\000\024\000\000\160\014\000\000\000\001\000\000\000\001\001\002\000\104";
 
 fn shell(script: &str) -> Command {
@@ -46,7 +46,7 @@ fn an_agent_that_ignores_the_end_is_killed() {
     assert!(!process_exists(pid));
 }
 
-/// The descriptors of a host of shared objects are not close-on-exec.
+/// The pipe is not close-on-exec, like descriptors of a host of shared objects such as pmcd.
 #[test]
 fn an_isolated_agent_inherits_three_descriptors_and_goes_with_its_children() {
     let (_from, to) = nix::unistd::pipe().unwrap();
@@ -66,7 +66,7 @@ fn an_isolated_agent_inherits_three_descriptors_and_goes_with_its_children() {
     let child: u32 = text.lines().last().unwrap().parse().unwrap();
     assert!(process_exists(child));
     drop(process);
-    // Nobody here waits for it: it may stay as a zombie.
+    // It may stay a zombie, because no process waits for it.
     while std::fs::read_to_string(format!("/proc/{child}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
         std::thread::yield_now();
     }
@@ -116,7 +116,7 @@ fn an_agent_that_takes_its_time() {
     assert!(matches!(starting.wait(None), Err(Error::Dropped)));
 }
 
-/// Half a PDU of this many bytes, and more bytes without end.
+/// An agent that sends the beginning of a PDU, and then bytes without end.
 fn endless(head: &str) -> Command {
     shell(&format!("printf '{CREDS}'; printf '{head}'; exec cat /dev/zero"))
 }
@@ -126,7 +126,7 @@ fn an_agent_that_never_stops_sending() {
     let mut agent = Launch::pipe(endless(r"\177\000\000\000\000\000\160\001")).start().unwrap();
     agent.set_timeout(Some(Duration::from_millis(20)));
     assert!(matches!(agent.receive_bytes(), Err(Error::TimedOut(_))));
-    // It is no answer yet, however much of it there is.
+    // An incomplete PDU is not an answer, however long it is.
     assert!(matches!(agent.settle(), Ok(())));
 
     let mut agent = Launch::pipe(endless(r"\000\020\000\001\000\000\160\001")).limit(1 << 20).start().unwrap();
@@ -143,7 +143,7 @@ fn sockets_without_an_agent() {
     let ended = Launch::socket(Address::Unix(path.clone())).command(shell("exit 1")).start().unwrap_err();
     assert!(matches!(ended, Error::Exited(_)), "{ended}");
 
-    // A listener that nobody serves: the connection succeeds, the version exchange does not.
+    // No process accepts on this listener: the connection succeeds, but not the version exchange.
     let _listener = UnixListener::bind(&path).unwrap();
     let silent = Launch::socket(Address::Unix(path)).handshake_timeout(Some(Duration::from_millis(20)));
     assert!(matches!(silent.start(), Err(Error::TimedOut(_))));

@@ -1,5 +1,4 @@
-//! The collector against scripted agents, against programs that are no agents, and against PCP's C
-//! agents.
+//! The collector with scripted agents, with programs that are not agents, and with PCP's C agents.
 
 mod c_agents;
 mod fake;

@@ -300,7 +300,7 @@ fn unsolicited_output_drops_the_agent() {
         if ready {
             collector.set_not_ready();
         }
-        // The collector closes only after it has seen the PDU, so that the agent's end is the proof.
+        // The collector closes only after it has read the PDU, so that the end of the agent proves it.
         while collector.settle().is_ok() {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! Whatever an agent answers, there is an error or a result.
+//! Any answer of an agent leads to an error or a result.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::collector::{Channel, Collector, Error, LabelTarget, Result};
 
-/// Answers every request with the same bytes.
+/// A channel that answers every request with the same bytes.
 struct Canned {
     answer: Vec<u8>,
     asked: bool,
@@ -34,7 +34,7 @@ impl Channel for Canned {
 
 type Request = fn(&mut Collector<Canned>, PmId, InDom) -> Result;
 
-/// A request, and the type of its answer.
+/// Requests, with the types of their answers.
 const REQUESTS: &[(PduType, Request)] = &[
     (PduType::RESULT, |c, pmid, _| c.fetch(&[pmid]).map(|fetched| assert_eq!(fetched.sets().count(), 1))),
     (PduType::DESC, |c, pmid, _| c.desc(pmid).map(drop)),
@@ -67,7 +67,7 @@ proptest! {
         let domain = Domain::new(253).unwrap();
         let (pmid, indom) = (PmId::new(domain, Item::new(0, 0)), InDom::new(domain, Serial::new(0)));
         let outcome = (request.1)(&mut collector, pmid, indom);
-        // Once dropped, an agent is not asked again.
+        // A dropped agent gets no more requests.
         if collector.state() == crate::collector::State::Dropped {
             prop_assert!(outcome.is_err());
             prop_assert!(matches!(collector.desc(pmid), Err(Error::Dropped)));

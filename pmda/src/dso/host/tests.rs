@@ -11,7 +11,7 @@ use crate::values::Values;
 
 const PMID: u32 = 400 << 22;
 
-/// Panics where its number says, and counts how many of it have been dropped.
+/// An agent that panics in the place `AT`, and counts how many were dropped.
 struct Fragile<const AT: u32> {
     n: u32,
 }
@@ -80,7 +80,7 @@ fn started<const AT: u32>() -> Box<Interface> {
     interface
 }
 
-/// The value of the metric, as pmcd gets and frees it.
+/// Fetches and frees the value of the metric, as pmcd does.
 fn fetched(interface: &Interface) -> Result<u32> {
     let mut result = null_mut();
     // SAFETY: as pmcd does it.
@@ -123,7 +123,7 @@ fn after_the_agent_there_are_errors() {
     assert_eq!(fetched(&interface), Err(Error::NOAGENT));
 }
 
-/// pmcd calls the same function for each, which does not tell for which.
+/// pmcd calls the same function for each interface, without saying which one it means.
 #[test]
 fn two_hosts_of_an_agent_hear_once_of_a_client_that_has_gone() {
     let hosts = [started::<NOWHERE>(), started::<NOWHERE>()];
@@ -179,7 +179,7 @@ fn null_pointers_and_negative_counts() {
     assert!(fetched(&interface).is_ok());
 }
 
-/// What pmcd forks to start another agent may end by itself: if the program is not there.
+/// A process that pmcd forks to start another agent ends by itself, if the program does not exist.
 #[test]
 fn the_end_of_a_forked_process_is_not_that_of_the_agents() {
     let interface = started::<0>();

@@ -1,4 +1,5 @@
-//! Labels that strangers choose, as of requests: long, alike for most of their length, of characters that names lack.
+//! Label values that strangers choose, for example by HTTP requests: long values, values with long common prefixes, and
+//! characters that names cannot have.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +15,11 @@ use crate::rng::Rng;
 
 /// Label sets of a round.
 const ROUND: usize = 64;
-/// Rounds of one recorder.
+/// Rounds until a recorder is replaced.
 const ROUNDS: u64 = 40;
-/// What one call may take, however many sets there are: each may make the file anew.
+/// Longest duration of one call, which may have to write the whole file again.
 const PROMPT: Duration = Duration::from_secs(1);
-/// Memory of the application, in KiB.
+/// Limit of the application's memory, in KiB.
 const MEMORY: u64 = 512 << 10;
 
 const ABOUT: Metadata<'static> = Metadata::new("campaign", Level::INFO, None);
@@ -69,7 +70,7 @@ fn value(rng: &mut Rng) -> String {
     match rng.below(6) {
         0 => format!("/{}/{n}", "x".repeat(300)),
         1 => format!("{}{n}", "y".repeat(240 + rng.below(20))),
-        // All of them are one character of a name.
+        // Names replace each of these characters by the same one.
         2 => (0..1 + rng.below(9)).map(|_| rng.pick(&[' ', ',', '\t', '\n', '_', '/'])).collect(),
         3 => format!("{}{n}", "\u{1b}[2J~".repeat(rng.below(60))),
         4 => "ä\u{1f600}".repeat(rng.below(100)),

@@ -1,4 +1,4 @@
-//! Stage 6: applications that are instrumented, where strangers or bad luck would have them hang, end or lose values.
+//! Stage `applications`: instrumented applications among strangers. They must not hang, end or lose values.
 
 mod labels;
 mod start;

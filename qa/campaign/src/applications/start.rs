@@ -1,5 +1,5 @@
-//! Applications that start in a directory in which strangers put FIFOs, links and directories in the way of names; and
-//! one that is not the user any more whose file it has made.
+//! Applications that start in a directory where strangers occupy file names with FIFOs, links and directories. Also an
+//! application that changes to another user than the owner of its file.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -22,7 +22,7 @@ use crate::rng::Rng;
 use crate::spec::Spec;
 use crate::users::{As, USERS};
 
-/// What a start may take.
+/// Longest duration of a start.
 const PROMPT: Duration = Duration::from_secs(1);
 const CLUSTER: u16 = 13;
 
@@ -52,7 +52,7 @@ pub(super) fn run(job: &mut Job) -> Outcome {
     Ok(())
 }
 
-/// Starts and ends an application whose name strangers want, too. It may fail to start; then it says so.
+/// Starts and ends an application whose file name strangers occupy, too. The start may fail with an error.
 fn start(rng: &mut Rng, scene: &Scene) -> Outcome {
     let registry = Registry::builder(&format!("wanted{}", rng.below(4))).directory(scene.mmv()).build()?;
     registry.counter("count").register()?.inc();
@@ -62,7 +62,8 @@ fn start(rng: &mut Rng, scene: &Scene) -> Outcome {
     Ok(())
 }
 
-/// In a directory with a sticky bit a file of another user cannot be replaced: what was exported stays so.
+/// Exports metrics, changes the user, and exports more. In a directory with a sticky bit the process can no longer
+/// replace its file. The earlier metrics must stay exported.
 fn become_another(rng: &mut Rng, scene: &Scene, spec: &Spec, agent: &mut dyn Host) -> Outcome {
     let registry = Registry::builder("dropped").directory(scene.mmv()).cluster(CLUSTER).build()?;
     let count = registry.counter("count").item(1).register()?;
@@ -71,7 +72,7 @@ fn become_another(rng: &mut Rng, scene: &Scene, spec: &Spec, agent: &mut dyn Hos
     {
         let _as = As::user(rng.below(USERS));
         for n in 0..1 + rng.below(100) {
-            // That it is not exported may be an error, or be said in the log.
+            // The library reports that it cannot export a metric by an error or in the log.
             if let Ok(counter) = registry.counter(&format!("late{n}")).register() {
                 counter.inc();
             }
@@ -81,12 +82,12 @@ fn become_another(rng: &mut Rng, scene: &Scene, spec: &Spec, agent: &mut dyn Hos
     count.add(6);
     Probe::default().fetch(spec.pmid(CLUSTER, 1), Answer::Number(Type::U64, 11.0))?.ask(agent)?;
     registry.stop();
-    // What strangers' rights have left is root's to remove.
+    // The application could not remove its file as a stranger.
     let _ = fs::remove_file(scene.mmv().join("dropped"));
     Ok(())
 }
 
-/// Puts something else in the place of a name, all the time.
+/// Keeps replacing names in the directory by files of other types, until `stop`.
 fn swap(dir: &std::path::Path, stop: &AtomicBool, seed: u64) {
     let mut rng = Rng::of(seed, u64::MAX);
     while !stop.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Stage 3: programs that speak agent trace's protocol, badly, from many addresses; one speaks it well.
+//! Stage `clients`: hostile TCP clients of agent trace from many addresses, beside an honest one.
 
 mod strangers;
 
@@ -15,9 +15,9 @@ use crate::{Outcome, honest, procs};
 
 use strangers::Strangers;
 
-/// What a mark of a program that waits for the agent may take.
+/// Longest duration of a synchronous trace event.
 const PROMPT: Duration = Duration::from_millis(100);
-/// Honest marks in each round.
+/// Trace events of the honest client in each round.
 const MARKS: u64 = 4;
 
 /// Runs the stage.
@@ -64,12 +64,12 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
             break Err(format!("{open} descriptors, {descriptors} before").into());
         }
     };
-    job.expect("what is left of clients", outcome);
+    job.expect("cleanup after clients", outcome);
     job.check_memory(host.pid(), spec.memory);
     Ok(())
 }
 
-/// Marks points, each of which the agent acknowledges.
+/// Records points synchronously: the agent acknowledges each.
 fn mark(job: &mut Job, trace: &Trace, tag: &Tag, marked: &mut u64) -> Outcome {
     let missed = trace.status().missed;
     for _ in 0..MARKS {
@@ -89,7 +89,7 @@ fn mark(job: &mut Job, trace: &Trace, tag: &Tag, marked: &mut u64) -> Outcome {
     }
     let status = trace.status();
     if status.missed > missed {
-        // They are not counted, and the program is told.
+        // The agent has not counted these events, and the library reports them.
         *marked = marked.saturating_sub(status.missed - missed);
         return Err(format!("{} honest marks were missed: {status:?}", status.missed - missed).into());
     }

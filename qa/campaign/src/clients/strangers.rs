@@ -1,4 +1,4 @@
-//! Clients from addresses of their own, none of which is the honest program's.
+//! Hostile clients. Their addresses differ from that of the honest client.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -10,20 +10,20 @@ use crate::Outcome;
 use crate::rng::Rng;
 use crate::users::{As, USERS};
 
-/// Connections that stay open and silent, or half a PDU.
+/// Largest number of connections that stay open and silent, or have sent half a PDU.
 const IDLE: usize = 600;
-/// PDUs that a client sends at once.
+/// Largest number of PDUs that a client sends.
 const PDUS: usize = 512;
-/// Addresses of the loopback network that strangers have.
+/// Number of the strangers' addresses in the loopback network.
 const HOSTS: usize = 16;
 
-/// The clients.
+/// The hostile clients.
 #[derive(Debug)]
 pub(crate) struct Strangers {
     port: u16,
     idle: Vec<TcpStream>,
     bytes: Vec<u8>,
-    /// A name that no other has.
+    /// Number of new tags so far. It makes each of them unique.
     names: u64,
 }
 
@@ -32,12 +32,12 @@ impl Strangers {
         Strangers { port, idle: Vec::new(), bytes: Vec::new(), names: 0 }
     }
 
-    /// Connects from one of the strangers' addresses.
+    /// Connects from a random address of the strangers, as a random user.
     fn connect(&self, rng: &mut Rng) -> Outcome<TcpStream> {
         let _as = As::user(rng.below(USERS));
         let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
         let from = Ipv4Addr::new(127, 0, 1, 2 + rng.below(HOSTS) as u8);
-        // Ports are chosen when the connection is made: there are more of them then.
+        // The kernel then chooses the local port in connect(2), where it has more free ports than in bind(2).
         let _ = setsockopt(&fd, sockopt::IpBindAddressNoPort, &true);
         bind(fd.as_raw_fd(), &SockaddrIn::from(std::net::SocketAddrV4::new(from, 0)))?;
         connect(fd.as_raw_fd(), &SockaddrIn::from(std::net::SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port)))?;
@@ -46,9 +46,9 @@ impl Strangers {
         Ok(stream)
     }
 
-    /// One client that sends many PDUs, and what others do; returns the number of PDUs.
+    /// Connects a client that sends many PDUs, and sometimes a crowd of idle ones. Returns the number of PDUs.
     pub(crate) fn come(&mut self, rng: &mut Rng) -> Outcome<u64> {
-        // The agent may refuse: that is its right.
+        // The agent may refuse the connection.
         let Ok(mut stream) = self.connect(rng) else { return Ok(0) };
         self.bytes.clear();
         let (count, breaks) = (1 + rng.below(PDUS), rng.one_in(4));
@@ -59,12 +59,12 @@ impl Strangers {
         match rng.below(8) {
             0 if self.idle.len() < IDLE => self.idle.push(stream),
             1 => {
-                // What comes after the end of half of the connection.
+                // Closes one direction only.
                 let _ = stream.shutdown(std::net::Shutdown::Write);
                 let _ = stream.read(&mut [0; 4096]);
             }
             2 => {
-                // A reset, with answers unread.
+                // Resets the connection while answers are unread.
                 let _ = setsockopt(&stream, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 });
             }
             _ => {}
@@ -75,7 +75,7 @@ impl Strangers {
         Ok(sent as u64)
     }
 
-    /// Connections that say nothing, or not all of it.
+    /// Opens connections that send nothing, or a part of a PDU.
     fn crowd(&mut self, rng: &mut Rng) {
         for _ in 0..rng.below(40) {
             if self.idle.len() >= IDLE {
@@ -91,7 +91,7 @@ impl Strangers {
         }
     }
 
-    /// Appends a PDU; `broken` for one after which the agent closes the connection.
+    /// Appends a PDU. One that is `broken` has a damaged header, after which the agent may close the connection.
     fn append(&mut self, rng: &mut Rng, broken: bool) {
         let start = self.bytes.len();
         let mut tag = self.tag(rng);
@@ -121,7 +121,7 @@ impl Strangers {
         }
     }
 
-    /// A name: one of few, a new one, one that is no text, or one that a terminal acts on.
+    /// Returns a tag: usually one of a few, or else a new one, random bytes, or one with control characters.
     fn tag(&mut self, rng: &mut Rng) -> Vec<u8> {
         match rng.below(16) {
             0 => {
@@ -134,13 +134,13 @@ impl Strangers {
         }
     }
 
-    /// Ends all connections.
+    /// Closes all connections.
     pub(crate) fn go(&mut self) {
         self.idle.clear();
     }
 }
 
-/// Sends until the agent has closed the connection, or takes nothing more; returns how many bytes.
+/// Sends until the agent has closed the connection or reads no more. Returns the number of bytes sent.
 fn send(stream: &mut TcpStream, bytes: &[u8]) -> usize {
     let mut sent = 0;
     let mut waited = 0;
@@ -149,7 +149,7 @@ fn send(stream: &mut TcpStream, bytes: &[u8]) -> usize {
             Ok(n) => sent += n,
             Err(e) if e.kind() == ErrorKind::WouldBlock && waited < 20 => {
                 waited += 1;
-                // Acknowledgements that are not read would stop the agent's output, and then its input.
+                // Unread acknowledgements would block the agent's output, and then its input.
                 let _ = stream.read(&mut [0; 65_536]);
                 std::thread::sleep(std::time::Duration::from_micros(500));
             }

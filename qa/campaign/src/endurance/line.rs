@@ -1,17 +1,17 @@
-//! The straight line through samples, by least squares.
+//! Linear regression by least squares.
 
-/// A line, and how sure its slope is.
+/// A regression line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Line {
     pub(super) slope: f64,
     /// Standard error of the slope.
     pub(super) error: f64,
-    /// From the first to the last sample.
+    /// Distance from the first to the last sample.
     length: f64,
 }
 
 impl Line {
-    /// `None` with fewer than three samples, or all at one place.
+    /// Fits a line to samples `(x, y)`. Returns `None` with fewer than three samples, or if all have the same x.
     pub(super) fn fit(samples: &[(f64, f64)]) -> Option<Line> {
         let n = samples.len() as f64;
         let (first, last) = (samples.first()?, samples.last()?);
@@ -26,7 +26,7 @@ impl Line {
         Some(Line { slope, error: (rest / (n - 2.0) / spread).sqrt(), length: last.0 - first.0 })
     }
 
-    /// How far the line rises over the samples.
+    /// Returns the rise of the line from the first to the last sample.
     pub(super) fn rise(&self) -> f64 {
         self.slope * self.length
     }

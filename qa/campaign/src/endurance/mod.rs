@@ -1,5 +1,6 @@
-//! Endurance: fetches by the hundred million while instances change, clients and files come and go, and
-//! configurations are read again. Memory is flat after the first tenth, no descriptor stays, logs stay small.
+//! Stage `endurance`: a hundred million fetches while instances change, clients and files come and go, and
+//! configurations are reloaded. Memory must not grow after the first tenth, no descriptor may leak, and logs must stay
+//! small.
 
 mod line;
 mod surroundings;
@@ -25,15 +26,15 @@ use surroundings::Surroundings;
 
 /// Fetches of a round.
 const ROUND: u64 = 1000;
-/// Rounds between changes of the surroundings, and between requests whose answers are known.
+/// Rounds between changes of the surroundings.
 const CHANGE: u64 = 20;
+/// Rounds between requests whose answers are known.
 const KNOWN: u64 = 10;
-/// Samples of memory, descriptors and logs in a run.
+/// Samples of memory in a run.
 const SAMPLES: u64 = 100;
-/// By how much memory may differ between the second tenth and the last, in KiB: what an allocator keeps is not the
-/// same at any two moments.
+/// Allowed growth of memory after the first tenth, in KiB, because the memory that an allocator keeps varies.
 const NOISE: f64 = 512.0;
-/// Logs grow by a line now and then, up to this.
+/// Allowed bytes of logs.
 const LOG: u64 = 4 << 20;
 
 /// Runs the stage for an agent.
@@ -50,7 +51,7 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
     while let Some((round, mut rng)) = job.next_round() {
         if round % CHANGE == 0 {
             let outcome = surroundings.change(&mut rng, &mut *host);
-            job.expect("a change", outcome);
+            job.expect("change of the surroundings", outcome);
         }
         let outcome = fetches.round(&mut rng, &mut *host);
         if job.expect("fetches", outcome).is_none() {
@@ -61,7 +62,7 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
             let start = Instant::now();
             let outcome = probes.iter().try_for_each(|probe| probe.ask(&mut *host));
             job.took(start.elapsed() / probes.len().max(1) as u32);
-            job.expect("what is known", outcome.and_then(|()| honest.check(spec, &mut *host)));
+            job.expect("known values", outcome.and_then(|()| honest.check(spec, &mut *host)));
         }
         samples.take(job, &*host);
     }
@@ -71,11 +72,12 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
     Ok(())
 }
 
-/// What is fetched.
+/// The fetches of an agent.
 struct Fetches {
     spec: &'static Spec,
     pmids: Vec<PmId>,
     bytes: Vec<u8>,
+    /// Identifier of the current client.
     clients: i32,
 }
 
@@ -93,7 +95,7 @@ impl Fetches {
         };
         let mut pmids: Vec<PmId> = pmids.into_iter().map(|(cluster, item)| spec.pmid(cluster, item)).collect();
         if spec.name == "derived" {
-            // One that asks the other agent each time, among those that are sampled.
+            // Each fetch of derived.twice asks the other agent. derived.rate is sampled, and fetched more often.
             pmids.extend([spec.pmid(0, 5), spec.pmid(0, 3)]);
             pmids.extend([Probe::lookup_when_bound(host, "derived.rate")?; 14]);
             pmids.push(Probe::lookup_when_bound(host, "derived.twice")?);
@@ -101,7 +103,7 @@ impl Fetches {
         Ok(Fetches { spec, pmids, bytes: Vec::new(), clients: 0 })
     }
 
-    /// Fetches for clients that come and go.
+    /// Fetches on behalf of clients that connect and disconnect.
     fn round(&mut self, rng: &mut Rng, host: &mut dyn Host) -> Outcome {
         self.bytes.clear();
         for n in 0..ROUND {
@@ -130,11 +132,15 @@ impl Fetches {
     }
 }
 
-/// Memory, descriptors and logs over the run.
+/// Samples of an agent's memory over the run.
 struct Samples {
+    /// Inputs between two samples.
     every: u64,
+    /// Number of inputs at the next sample.
     next: u64,
+    /// Millions of inputs, and resident memory in KiB.
     memory: Vec<(f64, f64)>,
+    /// Open descriptors at the start.
     descriptors: usize,
 }
 
@@ -156,7 +162,7 @@ impl Samples {
         }
     }
 
-    /// Judges the run by what comes after its first tenth.
+    /// Checks memory, after the first tenth of the run, and descriptors and logs at its end.
     fn judge(&self, job: &mut Job, host: &dyn Host, scene: &Scene) {
         let rest = self.memory.get(self.memory.len() / 10..).unwrap_or_default();
         let Some(line) = Line::fit(rest) else { return job.fail("too few fetches to judge") };
@@ -174,7 +180,7 @@ impl Samples {
             self.descriptors,
             log,
         );
-        // Both the line and its ends have to say so.
+        // Growth must be significant and exceed the noise.
         if line.slope > 4.0 * line.error && line.rise() > NOISE {
             job.fail(format_args!("memory grows by {:.0} KiB after the first tenth", line.rise()));
         }

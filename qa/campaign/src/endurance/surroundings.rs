@@ -1,4 +1,4 @@
-//! What changes around an agent while it is asked.
+//! Changes around an agent while it answers: of instances, files, processes and configurations.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,13 +15,14 @@ use crate::pdus::Probe;
 use crate::rng::Rng;
 use crate::spec::Spec;
 
-/// Files that come and go, and a configuration that changes.
+/// The surroundings of an agent.
 pub(super) struct Surroundings {
     spec: &'static Spec,
     scene: Scene,
     bin: PathBuf,
-    /// Applications that are there now.
+    /// Applications that export metrics now.
     registries: Vec<Registry>,
+    /// Applications that trace now.
     traces: Vec<Trace>,
 }
 
@@ -31,7 +32,7 @@ impl Surroundings {
         Surroundings { spec, scene, bin, registries: Vec::new(), traces: Vec::new() }
     }
 
-    /// Changes something.
+    /// Makes one random change that fits the agent.
     pub(super) fn change(&mut self, rng: &mut Rng, host: &mut dyn Host) -> Outcome {
         match self.spec.name {
             "simple" => {
@@ -40,7 +41,7 @@ impl Surroundings {
             }
             "showcase" => match rng.below(3) {
                 0 => self.store(host, 7, 0, Atom::U32(1 + rng.below(60) as u32)),
-                // Names that are there, and names that are not, may be refused.
+                // The agent may refuse a name that it already has, or one to remove that it lacks.
                 1 => self.store_text(host, 0, &format!("some.name{}", rng.below(50))).or(Ok(())),
                 _ => self.store_text(host, 1, &format!("some.name{}", rng.below(50))).or(Ok(())),
             },
@@ -65,7 +66,7 @@ impl Surroundings {
         self.store(host, 10, item, Atom::String(text.as_bytes()))
     }
 
-    /// Applications that start, get more metrics and instances, and end.
+    /// Starts an application with metrics and instances, or ends one.
     fn applications(&mut self, rng: &mut Rng) -> Outcome {
         if self.registries.len() > 4 || rng.one_in(3) {
             if !self.registries.is_empty() {
@@ -89,7 +90,7 @@ impl Surroundings {
         Ok(())
     }
 
-    /// Programs that trace, over files and connections, and end.
+    /// Starts an application that traces, through shared memory or over TCP, or ends one.
     fn tracers(&mut self, rng: &mut Rng) -> Outcome {
         if self.traces.len() > 2 || rng.one_in(3) {
             if !self.traces.is_empty() {
@@ -116,7 +117,7 @@ impl Surroundings {
         Ok(())
     }
 
-    /// Another configuration, with more metrics that are good or bad.
+    /// Replaces the configuration by one with another valid or invalid metric, and reloads it.
     fn reload(&mut self, rng: &mut Rng, host: &mut dyn Host) -> Outcome {
         let more =
             ["", "x = \"showcase.bin.size * 3\"\n", "y = \"rate(\"\n", "z = \"delta(showcase.counter.fetches)\"\n"];
@@ -124,7 +125,7 @@ impl Surroundings {
         self.store(host, 0, 8, Atom::U32(1))
     }
 
-    /// Everything ends.
+    /// Ends all applications.
     pub(super) fn end(&mut self) {
         self.registries.clear();
         self.traces.clear();

@@ -1,4 +1,4 @@
-//! Applications that are killed at any moment, beside one that is not, under agents mmv and trace.
+//! Applications that are killed at any moment, beside the honest application, with agents mmv and trace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,21 +19,21 @@ use crate::spec::Spec;
 
 use super::Bench;
 
-/// The application that is killed.
+/// Options of the application that is killed.
 #[derive(Args, Debug)]
 pub(crate) struct App {
-    /// The directory for memory mapped values
+    /// Directory of the memory mapped values
     #[arg(long)]
     mmv: PathBuf,
-    /// The directory of agent trace
+    /// Directory of agent trace
     #[arg(long)]
     trace: PathBuf,
-    /// Ends by itself after so many metrics
+    /// Number of metrics after which it ends
     #[arg(long, default_value_t = 1000)]
     metrics: u32,
 }
 
-/// Registers, counts and marks, all the time.
+/// Registers metrics, counts and records points without a pause.
 pub(crate) fn run_app(app: &App) -> Outcome {
     let registry = Registry::builder("victim").directory(&app.mmv).build()?;
     let rows = registry.indom("rows").register()?;
@@ -71,13 +71,13 @@ pub(super) fn run(job: &mut Job) -> Outcome {
         sleep(Duration::from_micros(300 + rng.below(6000) as u64));
         if let Some(bench) = benches.get_mut(rng.below(2)) {
             let outcome = bench.timed(job, &honest);
-            job.expect("beside an application", outcome);
+            job.expect("while an application runs", outcome);
         }
         drop(victim);
         job.tried(1);
         for bench in &mut benches {
             let outcome = bench.timed(job, &honest);
-            job.expect("after the end of an application", outcome);
+            job.expect("after an application was killed", outcome);
             if round % 64 == 0 {
                 job.check_memory(bench.host.pid(), bench.spec.memory);
             }
@@ -86,7 +86,7 @@ pub(super) fn run(job: &mut Job) -> Outcome {
             job.check_log(&scene.logs());
         }
     }
-    // One that comes after them ends in order, and takes what they have left with it.
+    // A later application of the same name must end normally, and remove the files of the killed ones.
     let mut last = Guarded::spawn(command(&scene)?.args(["--metrics", "3"]))?;
     let status = last.ends_within(Duration::from_secs(5)).ok_or("an application hangs")?;
     if !status.success() {
@@ -99,7 +99,7 @@ pub(super) fn run(job: &mut Job) -> Outcome {
     for dir in [scene.mmv(), marks.clone()] {
         let mut left = names(&dir);
         if dir == marks {
-            // The agent takes hidden ones for files that are being made, for a minute.
+            // For a minute the agent treats a hidden file as one that is being created.
             left.retain(|name| !name.starts_with('.'));
         }
         if left.len() > 1 {

@@ -1,4 +1,4 @@
-//! A clock that jumps, backwards and forwards, by days and years (libfaketime, which Debian has as a package).
+//! A clock that jumps backwards and forwards by up to 95 years, made with libfaketime (a package of Debian).
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use crate::job::Job;
 use crate::pdus::{Answer, Probe, probes};
 use crate::spec::Spec;
 
-/// Where Debian has the library.
+/// Returns Debian's path of the library.
 fn library() -> Option<PathBuf> {
     let found = fs::read_dir("/usr/lib").ok()?.flatten().map(|dir| dir.path().join("faketime/libfaketime.so.1"));
     found.into_iter().find(|path| path.exists())
 }
 
-/// Whether the stage can run here.
+/// Whether libfaketime is installed.
 pub(crate) fn is_possible() -> bool {
     library().is_some()
 }
@@ -49,11 +49,11 @@ pub(super) fn run(job: &mut Job) -> Outcome {
     let mut registry: Option<Registry> = None;
     while let Some((round, mut rng)) = job.next_round() {
         let seconds = (rng.odd_number() % 3_000_000_000) as i64 * if rng.one_in(2) { 1 } else { -1 };
-        // Not before 1970, as no system's is.
+        // No system's clock is before 1970.
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() as i64;
         fs::write(&time, format!("{:+}", seconds.max(1 - now)))?;
         drop(registry.take());
-        // What comes now has to be seen, whatever the times of directories say.
+        // The agent must notice a new file, whatever the directory's time of modification is.
         let another = Registry::builder("other").directory(scene.mmv()).cluster(11).build()?;
         another.counter("count").item(1).register()?.add(round);
         another.try_start()?;

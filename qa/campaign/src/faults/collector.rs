@@ -1,4 +1,5 @@
-//! The real pmcd with agents, one of which is in pmcd itself: killed, stopped, told to read its configuration again.
+//! The real pmcd with three agents, one of them a shared object. pmcd and its agents are killed and stopped, and pmcd
+//! reloads its configuration.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use crate::job::Job;
 use crate::pdus::number;
 use crate::rng::Rng;
 
-/// What a client of pmcd may wait for metrics that are none of ours.
+/// Longest wait of a client for pmcd's own metrics, and of an application for a trace event.
 const PROMPT: Duration = Duration::from_millis(100);
 
 const NAMES: [&str; 4] = ["pmcd.version", "mmv.honest.count", "simple.numfetch", "trace.point.count"];
@@ -46,7 +47,7 @@ pub(super) fn run(job: &mut Job) -> Outcome {
     let scene = Scene::new(job)?;
     let honest = Honest::new(&scene)?;
     let mut pmcd = start(job, &scene)?;
-    // Agent trace takes files when it has answered.
+    // Agent trace accepts files only after its first answer.
     let begin = Instant::now();
     while scene.marks().is_err() && begin.elapsed() < PATIENCE {
         sleep(Duration::from_millis(5));
@@ -79,19 +80,19 @@ pub(super) fn run(job: &mut Job) -> Outcome {
     Ok(())
 }
 
-/// One fault.
+/// Causes one fault.
 fn strike(job: &mut Job, rng: &mut Rng, pmcd: &mut Pmcd, client: &mut Client, marks: &Trace, tag: &Tag) -> Outcome {
     let agent = rng.pick(&["simple", "trace"]);
     match rng.below(6) {
         0 => {
             pmcd.kill_agent(agent);
-            // pmcd takes note of it when it next asks.
+            // pmcd notices the end of an agent at its next request.
             let _ = client.fetch();
             client.prompt(job)?;
             pmcd.sighup();
         }
         1 => stopped(pmcd.pid(), rng, || {
-            // A pmcd that hangs is none of an application's business.
+            // A pmcd that hangs must not delay applications.
             for _ in 0..5 {
                 let begin = Instant::now();
                 marks.point(tag);
@@ -120,7 +121,7 @@ fn strike(job: &mut Job, rng: &mut Rng, pmcd: &mut Pmcd, client: &mut Client, ma
     Ok(())
 }
 
-/// Does something while a process is stopped.
+/// Runs `work` while a process is stopped.
 fn stopped(pid: Pid, rng: &mut Rng, work: impl FnOnce() -> Outcome) -> Outcome {
     kill(pid, Signal::SIGSTOP)?;
     sleep(Duration::from_millis(1 + rng.below(50) as u64));
@@ -129,7 +130,7 @@ fn stopped(pid: Pid, rng: &mut Rng, work: impl FnOnce() -> Outcome) -> Outcome {
     outcome
 }
 
-/// A client that knows its metrics.
+/// A client of pmcd that has looked up the metrics of [`NAMES`].
 struct Client {
     context: Context,
     pmids: Vec<PmId>,
@@ -149,7 +150,7 @@ impl Client {
         Ok(Client { context, pmids })
     }
 
-    /// Fetches everything that is known.
+    /// Fetches all metrics and checks the known values.
     fn fetch(&mut self) -> Outcome {
         let sample = self.context.fetch(&self.pmids)?;
         let set = |at: usize| sample.set(at).ok_or("a value is missing");
@@ -167,14 +168,14 @@ impl Client {
             Ok(Atom::U64(points)) => Some(points),
             _ => None,
         });
-        // Those that are in the honest process's file.
+        // The honest application's file still contains its points.
         if most.max() < Some(crate::honest::POINTS) {
             return Err("trace.point.count has lost points".into());
         }
         Ok(())
     }
 
-    /// Asks for what pmcd itself knows, which no agent may delay.
+    /// Fetches a metric of pmcd itself, which no agent may delay.
     fn prompt(&mut self, job: &mut Job) -> Outcome {
         let mut best = Duration::MAX;
         for _ in 0..3 {
@@ -189,7 +190,7 @@ impl Client {
         Err(format!("pmcd.version takes {best:?}").into())
     }
 
-    /// Waits until everything is as it was, for as long as a client would.
+    /// Repeats [`Client::fetch`] until it succeeds, for at most 5 s.
     fn settles(&mut self, job: &mut Job, pmcd: &Pmcd) -> Outcome {
         let begin = Instant::now();
         loop {
@@ -199,7 +200,7 @@ impl Client {
                 Err(e) if begin.elapsed() > PATIENCE => return Err(e),
                 Err(_) => {
                     sleep(Duration::from_millis(10));
-                    // Another connection, in case that this one has ended.
+                    // Connects again, because pmcd may have closed the connection.
                     if let Ok(client) = Client::new(pmcd) {
                         *self = client;
                     }
@@ -209,7 +210,7 @@ impl Client {
     }
 }
 
-/// Whether the stage can run here.
+/// Whether PCP is installed.
 pub(crate) fn is_possible() -> bool {
     Pcp::locate().is_ok()
 }

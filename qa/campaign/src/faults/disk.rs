@@ -1,4 +1,4 @@
-//! A disk that is full while applications register and agents save.
+//! A disk that is full while applications register metrics and agents save instance caches.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -18,12 +18,12 @@ use crate::pdus::{Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
 
-/// Cluster and items of the application's metrics.
+/// Cluster of the application's metrics; their items follow.
 const CLUSTER: u16 = 9;
 const FIRST: u16 = 1001;
 const LAST: u16 = 1002;
 
-/// A small file system in memory, until this is dropped.
+/// A small file system in memory, which is unmounted on drop.
 struct Small(PathBuf);
 
 impl Small {
@@ -33,7 +33,7 @@ impl Small {
         if status.success() { Ok(Small(dir)) } else { Err(format!("mount: {status}").into()) }
     }
 
-    /// Takes all but `left` bytes.
+    /// Fills the file system, except for `left` bytes.
     fn fill(&self, left: usize) -> Outcome {
         let path = self.0.join(".filler");
         let mut file = File::create(&path)?;
@@ -77,7 +77,8 @@ pub(super) fn run(job: &mut Job) -> Outcome {
     Ok(())
 }
 
-/// What was exported before the disk was full stays so, and goes on.
+/// Exports metrics before, while and after the disk is full. Metrics from before must keep changing, and later ones
+/// must appear as soon as there is space.
 fn application(job: &mut Job, rng: &mut Rng, disk: &Small, agent: &mut dyn Host) -> Outcome {
     let full_at_once = rng.one_in(3);
     if full_at_once {
@@ -94,7 +95,7 @@ fn application(job: &mut Job, rng: &mut Rng, disk: &Small, agent: &mut dyn Host)
     let names: Vec<String> = (0..1 + rng.below(60)).map(|n| format!("metric{n}")).collect();
     for name in &names {
         let begin = Instant::now();
-        // It may be that the file cannot grow: the metric is exported later.
+        // The file may be unable to grow; the metric is exported later then.
         if let Ok(counter) = registry.counter(name).register() {
             counter.inc();
         }
@@ -120,14 +121,14 @@ fn application(job: &mut Job, rng: &mut Rng, disk: &Small, agent: &mut dyn Host)
     if left.is_empty() { Ok(()) } else { Err(format!("{left:?} are left behind").into()) }
 }
 
-/// Compares what the agent shows of the application.
+/// Compares a value of the application in the agent.
 fn value(agent: &mut dyn Host, item: u16, expected: u64) -> Outcome {
     let spec = Spec::of("mmv").ok_or("no agent mmv")?;
     let answer = Answer::Number(Type::U64, expected as f64);
     Ok(Probe::default().fetch(spec.pmid(CLUSTER, item), answer)?.ask(agent).map_err(|e| format!("item {item}: {e}"))?)
 }
 
-/// A cache that cannot be saved is what it was, or what it was to be; never less.
+/// Lets agent simple save its instance cache on a full disk. The file must be the old one or the complete new one.
 fn cache(job: &mut Job, rng: &mut Rng, spec: &'static Spec, scene: &Scene, disk: &Small) -> Outcome {
     let path = disk.0.join("253.1");
     fs::write(&path, "2 0 2147483647\n5 1700000000 sec\n6 1700000000 min\n7 1700000000 hour\n")?;

@@ -1,4 +1,4 @@
-//! An agent that has no descriptors, or no memory, for some time; directories that vanish and come back.
+//! An agent without free descriptors or memory for some time, and directories that vanish and come back.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,7 +19,7 @@ use crate::spec::Spec;
 
 use super::Bench;
 
-/// How soon everything has to be as before, once a fault is over.
+/// Longest time that an agent may need to recover from a fault.
 const SOON: Duration = Duration::from_secs(3);
 
 pub(super) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
@@ -37,7 +37,7 @@ pub(super) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
         };
         job.tried(1);
         if memory && !procs::runs(bench.host.pid()) {
-            // An allocation that fails ends a process; pmcd starts another one.
+            // A failed allocation may end the agent. pmcd would start another one.
             bench = Bench::start(job, spec, &scene, None)?;
         } else {
             job.expect("during a fault", outcome);
@@ -61,7 +61,7 @@ pub(super) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
     Ok(())
 }
 
-/// Changes a limit of a process that runs. Its own user may; root may not be allowed to, in a container.
+/// Changes a limit of a running process, as its own user: in a container root may lack the right.
 fn limit(pid: u32, what: &str, soft: &str) -> Outcome {
     let (user, group) = procs::user(pid).ok_or("the agent has ended")?;
     let mut prlimit = Command::new("prlimit");
@@ -70,10 +70,10 @@ fn limit(pid: u32, what: &str, soft: &str) -> Outcome {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into()) }
 }
 
-/// Nothing can be opened while files come and requests are answered.
+/// Lets the agent answer requests and find a new file while it cannot open anything.
 fn no_descriptors(rng: &mut Rng, scene: &Scene, bench: &mut Bench, valid: &mut Valid) -> Outcome {
     let pid = bench.host.pid();
-    // As when all that are allowed are open.
+    // With this limit all allowed descriptors are in use, except for two at most.
     let highest = procs::highest_descriptor(pid).ok_or("the agent has ended")?;
     limit(pid, "nofile", &(highest + 1 + rng.below(3)).to_string())?;
     let outcome = (|| {
@@ -87,7 +87,7 @@ fn no_descriptors(rng: &mut Rng, scene: &Scene, bench: &mut Bench, valid: &mut V
     outcome
 }
 
-/// The address space cannot grow.
+/// Lets the agent answer requests while its address space can grow by less than 1 MiB.
 fn no_memory(rng: &mut Rng, bench: &mut Bench, valid: &mut Valid) -> Outcome {
     let pid = bench.host.pid();
     let size = procs::address_space(pid).ok_or("the agent has ended")?;
@@ -100,11 +100,11 @@ fn no_memory(rng: &mut Rng, bench: &mut Bench, valid: &mut Valid) -> Outcome {
     outcome
 }
 
-/// The directory of files goes, and comes back with what was in it.
+/// Removes the directory of MMV files for some time, and restores it with its files.
 fn no_directory(scene: &Scene, bench: &mut Bench, honest: &Honest) -> Outcome {
     let (dir, away) = (scene.mmv(), scene.mmv().with_file_name("away"));
     fs::rename(&dir, &away)?;
-    // Without files the agent has its own metrics.
+    // Without files the agent still has its own metrics.
     let without = bench.probes.last().map_or(Ok(()), |probe| match probe.ask(&mut *bench.host) {
         Err(_) if procs::runs(bench.host.pid()) => Ok(()),
         outcome => outcome,

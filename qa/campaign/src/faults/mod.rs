@@ -1,4 +1,4 @@
-//! Stage 5: faults. Processes are killed and stopped, disks are full, descriptors and memory are out, clocks jump.
+//! Stage `faults`: killed and stopped processes, full disks, lack of descriptors and memory, jumping clocks.
 
 mod apps;
 mod clock;
@@ -19,7 +19,7 @@ use crate::spec::Spec;
 
 pub(crate) use apps::{App, run_app};
 
-/// What of the stage cannot run here, and why.
+/// Returns why a part of the stage cannot run on this machine; `None` if it can.
 pub(crate) fn impossible(what: &str) -> Option<&'static str> {
     match what {
         "pmcd" if !collector::is_possible() => Some("PCP is not installed"),
@@ -41,7 +41,7 @@ pub(crate) fn run(job: &mut Job, what: &str, how: &str) -> Outcome {
     }
 }
 
-/// An agent over a pipe, and what it has to show.
+/// An agent over a pipe, and its probes.
 struct Bench {
     spec: &'static Spec,
     host: Box<dyn Host>,
@@ -49,20 +49,20 @@ struct Bench {
 }
 
 impl Bench {
-    /// Starts the agent; the first one marks what later ones find.
+    /// Starts the agent. With `honest`, agent trace gets the honest points; a later agent trace reads the same points.
     fn start(job: &Job, spec: &'static Spec, scene: &Scene, honest: Option<&Honest>) -> Outcome<Bench> {
         let mut host = pdus::start(job, spec, Kind::Pipe, scene, honest)?;
         let probes = pdus::probes(spec, &mut *host)?;
         Ok(Bench { spec, host, probes })
     }
 
-    /// Asks for everything that is known.
+    /// Checks the answers to all probes, and the honest application's values.
     fn check(&mut self, honest: &Honest) -> Outcome {
         self.probes.iter().try_for_each(|probe| probe.ask(&mut *self.host))?;
         honest.check(self.spec, &mut *self.host)
     }
 
-    /// The same, until it is so: what has changed may need another look.
+    /// Repeats [`Bench::check`] until it succeeds, because the agent may notice a change only at a later request.
     fn settles(&mut self, honest: &Honest, patience: Duration) -> Outcome {
         let begin = Instant::now();
         loop {
@@ -75,7 +75,7 @@ impl Bench {
         }
     }
 
-    /// Checks, and takes note of the time.
+    /// Calls [`Bench::check`], and records its duration.
     fn timed(&mut self, job: &mut Job, honest: &Honest) -> Outcome {
         let start = Instant::now();
         let outcome = self.check(honest);

@@ -1,4 +1,4 @@
-//! An agent that is killed while it answers, and started again.
+//! An agent that is killed while it answers, and restarted.
 
 use std::fs;
 use std::thread::sleep;
@@ -34,7 +34,7 @@ pub(super) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
         for _ in 0..rng.below(50) {
             valid.append(&mut rng, &mut requests)?;
         }
-        // Answers come, and are not waited for.
+        // Does not wait for the answers, so that the agent is killed while it works.
         let _ = one.host.exchange(&requests, 0, &mut |_, _| Ok(()));
         sleep(Duration::from_micros(rng.below(400) as u64));
         drop(one);
@@ -57,7 +57,7 @@ pub(super) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
     Ok(())
 }
 
-/// Waits until no process has this among its arguments.
+/// Waits until no process with a certain argument runs.
 pub(super) fn gone(argument: &str) -> Outcome {
     let begin = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Strangers: users other than the agents' and root, who may write in a directory, and do.
+//! Strangers that write files into a directory.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -20,19 +20,18 @@ use crate::Outcome;
 use crate::rng::Rng;
 use crate::users::{As, FIRST, USERS};
 
-/// Files that come in a round.
+/// Files that strangers write in a round.
 const FILES: usize = 192;
 
 /// The strangers' files in a directory.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     dir: PathBuf,
-    /// The agent only sees files that get their names by a rename.
+    /// Whether the agent only notices files that are renamed to their names.
     renames: bool,
     bytes: Vec<u8>,
 }
 
-/// Applications cannot tell strangers' names from honest ones.
 fn name(n: usize) -> String {
     format!("h{n}")
 }
@@ -42,13 +41,13 @@ impl Crowd {
         Crowd { dir, renames, bytes: Vec::new() }
     }
 
-    /// Writes files, as one of the users; returns how many.
+    /// Writes files as one of the users, and returns their number.
     pub(crate) fn come(&mut self, rng: &mut Rng, format: &mut dyn Format) -> Outcome<u64> {
         let user = rng.below(USERS);
         let _as = As::user(user);
         for _ in 0..FILES {
             let len = format.make(rng, user, &mut self.bytes);
-            // Names of another user cannot be taken: each has some.
+            // Each user has its own names, because it cannot replace another user's files.
             let n = rng.below(FILES) * USERS + user;
             self.put(rng, &self.dir.join(name(n)), len);
         }
@@ -58,7 +57,7 @@ impl Crowd {
         Ok(FILES as u64)
     }
 
-    /// Failures are the stranger's.
+    /// Writes a file of length `len`. Ignores errors, which only harm the stranger.
     fn put(&self, rng: &mut Rng, path: &Path, len: u64) {
         let hidden = path.with_file_name(format!(".{}", rng.below(16)));
         let direct = !self.renames && rng.one_in(3);
@@ -72,7 +71,7 @@ impl Crowd {
         }
     }
 
-    /// What is no regular file, or has a name that is none.
+    /// Creates something that is not a regular file, or has an invalid name.
     fn odd(&self, rng: &mut Rng, user: usize) {
         let path = self.dir.join(format!("odd{}", rng.below(8) * USERS + user));
         let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
@@ -96,7 +95,7 @@ impl Crowd {
         };
     }
 
-    /// Removes everything that strangers have made.
+    /// Removes all files of strangers.
     pub(crate) fn go(&self) -> Outcome {
         use std::os::unix::fs::MetadataExt as _;
         for file in fs::read_dir(&self.dir)?.flatten() {
@@ -108,7 +107,7 @@ impl Crowd {
     }
 }
 
-/// A thread that changes files while the agent reads them.
+/// A thread that changes strangers' files while the agent reads them.
 #[derive(Debug)]
 pub(crate) struct Flicker {
     stop: Arc<AtomicBool>,
@@ -126,7 +125,7 @@ impl Flicker {
                 let _as = As::user(user);
                 let file = |rng: &mut Rng| dir.join(name(rng.below(FILES) * USERS + user));
                 let (one, other) = (file(&mut rng), file(&mut rng));
-                // A name may be gone, or another user's.
+                // The change may fail, because the file may not exist.
                 let _ = change(&mut rng, &one, &other, renames);
                 thread::sleep(Duration::from_micros(200));
             }
@@ -144,7 +143,7 @@ fn change(rng: &mut Rng, one: &Path, other: &Path, renames: bool) -> std::io::Re
         3 => open()?.set_len(rng.below(3000) as u64),
         4 if renames => open()?.set_len(4096 * rng.below(9) as u64),
         4 => open()?.set_len((rng.below(64) as u64) << 20),
-        // The generations, or what stands in their place.
+        // The generation numbers of an MMV file, or the words at their offsets.
         5 => open()?.write_all_at(&rng.odd_number().to_ne_bytes(), 8 + 8 * rng.below(2) as u64),
         _ => open()?.write_all_at(&rng.odd_number().to_ne_bytes(), 8 * rng.below(400) as u64),
     }

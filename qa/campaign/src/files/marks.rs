@@ -1,4 +1,4 @@
-//! Files of processes that trace (`trace::light`), damaged.
+//! Damaged files of processes that trace through shared memory (`trace::light`).
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -15,30 +15,34 @@ use crate::procs::Guarded;
 use crate::rng::Rng;
 use crate::users::{FIRST, USERS};
 
-/// Makes files out of one that is good.
+/// Generator of files, by damage to a valid one.
 #[derive(Debug)]
 pub(crate) struct Marks {
     good: Vec<u8>,
-    /// Processes of the strangers, which their files name: a number and a time of start.
+    /// One process of each stranger, and what its files contain: process identifier and time of start.
     processes: Vec<(Guarded, [u64; 2])>,
     made: usize,
 }
 
-/// After so many files another process of the user is named: the agent reads a file until its process has ended.
+/// Files until a user's process is replaced. The agent reads a file until its process has ended.
 const RENEWED: usize = 1000;
 const PAGE: usize = 4096;
+/// Word of the header: process identifier. The next word is the time of start.
 const PID: usize = 2;
+/// Word of the header: end of the blocks, in bytes.
 const END: usize = 4;
+/// Word of the header: not zero after the process has written its last trace event.
 const ENDED: usize = 6;
-/// Words of the header, and words that begin a block.
+/// Number of words of the header.
 const HEADER: usize = 8;
+/// Number of words of a block's header.
 const BLOCK: usize = 5;
 
 impl Marks {
     pub(crate) fn new(job: &Job) -> Outcome<Marks> {
         let base = job.dir("good")?;
         let path = base.join("run/1");
-        // A process only writes where there is an agent.
+        // A process only writes if an agent has created the directory.
         let agent = Directory::open(path.clone(), &base)?;
         let options = Options { directory: Some(path.clone()), ring_len: PAGE, ..Options::default() };
         let trace = Trace::new(options.light());
@@ -59,7 +63,7 @@ impl Marks {
     }
 }
 
-/// A process of a stranger.
+/// Starts a process of a stranger, which only sleeps.
 fn sleeper(user: usize) -> Outcome<(Guarded, [u64; 2])> {
     let id = FIRST + user as u32;
     let mut command = Command::new("sleep");
@@ -79,7 +83,7 @@ fn get(file: &[u8], word: usize) -> u64 {
     file.get(word.saturating_mul(8)..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
 
-/// The word at which one of the blocks begins.
+/// Returns the index of the first word of a random block.
 fn block(rng: &mut Rng, file: &[u8]) -> usize {
     let mut starts = Vec::new();
     let mut at = PAGE / 8;
@@ -104,7 +108,7 @@ impl Format for Marks {
         if let Some((_, process)) = self.processes.get(user).filter(|_| !rng.one_in(8)) {
             process.iter().zip(PID..).for_each(|(word, at)| set(out, at, *word));
         }
-        // The agent reads the file of a process that has said its last once, and removes it.
+        // The agent reads a file with this flag once, and removes it.
         if !rng.one_in(16) {
             set(out, ENDED, 1);
         }
@@ -133,8 +137,8 @@ fn damage(rng: &mut Rng, file: &mut Vec<u8>, len: &mut Option<u64>) {
             set(file, at, value);
         }
         4..=6 => {
-            // An entry of tags or sums, or a cell of a ring: counts far ahead, times in the future, values that are
-            // no numbers.
+            // An entry of tags or sums, or a cell of a ring: huge counts, times in the future, values that are not
+            // numbers.
             let at = block(rng, file) + 8 + rng.below(200);
             let value = match rng.below(4) {
                 0 => f64::NAN.to_bits(),
@@ -153,7 +157,7 @@ fn damage(rng: &mut Rng, file: &mut Vec<u8>, len: &mut Option<u64>) {
             }
         }
         9 => {
-            // Blocks again and again: more tags, lanes and sums than a process needs.
+            // Repeats blocks: more tags, lanes and sums than a process needs.
             let from = block(rng, file) * 8;
             let piece = file.get(from..).unwrap_or_default().to_vec();
             for _ in 0..rng.below(6) {
@@ -163,14 +167,14 @@ fn damage(rng: &mut Rng, file: &mut Vec<u8>, len: &mut Option<u64>) {
             set(file, END, end);
         }
         10 => {
-            // A name of a tag that a terminal would act on.
+            // Control characters in the name of a tag.
             let at = block(rng, file) * 8 + 64 + 256 * rng.below(8) + 2;
             if let Some(place) = file.get_mut(at..at + 9) {
                 place.copy_from_slice(b"\x1b[2J\nx\0\xff ");
             }
         }
         _ => {
-            // The rest of the file is a hole that the header says is full of blocks.
+            // Appends a hole, in which the blocks continue according to the header.
             let end = file.len() as u64 + PAGE as u64 * rng.below(16_384) as u64;
             set(file, END, end);
             *len = Some(end);

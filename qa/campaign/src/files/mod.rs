@@ -1,4 +1,4 @@
-//! Stage 2: files of applications, damaged, cut while they are read, sparse, renamed, and changing all the time.
+//! Stage `files`: files of applications that are damaged, sparse, renamed, and truncated and changed during reading.
 
 mod crowd;
 mod marks;
@@ -16,16 +16,16 @@ use crate::{Outcome, procs};
 
 use crowd::{Crowd, Flicker};
 
-/// Makes the bytes of files.
+/// Generator of files of one format.
 pub(crate) trait Format {
-    /// Replaces `out` by the bytes of a file of a user, most of them damaged; returns the length that the file is to have, which
-    /// is more than there are bytes for a sparse one.
+    /// Replaces `out` by the content of a file, which is damaged in most cases. `user` is the owner, from 0. Returns
+    /// the length of the file; if that exceeds the content, the file ends with a hole.
     fn make(&mut self, rng: &mut Rng, user: usize, out: &mut Vec<u8>) -> u64;
 }
 
 /// Requests about the files of strangers in each round.
 const REQUESTS: usize = 12;
-/// What pmcd's other clients may have to wait because of a request. A single one may be the machine's fault.
+/// Longest duration of a request. The machine may delay a single one, but not three in a row.
 const PROMPT: Duration = Duration::from_millis(100);
 
 /// Runs the stage for agent mmv or trace.
@@ -56,17 +56,18 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
             job.check_log(&scene.logs());
         }
         if lost && Probe::ask(&probes_alive(&probes), &mut *host).is_err() {
-            // It has ended, or what it says cannot be told apart any more.
+            // The agent has ended, or its answers do not match the requests any more.
             drop(host);
             host = host::start(spec, kind, job, &scene)?;
         }
     }
     drop(flicker);
-    // A file that is read is read until its process has ended, even if it has no name any more.
+    // Dropping the format ends the strangers' processes: the agent reads a file until its process has ended, even if
+    // the file has been removed.
     drop(format);
     crowd.go()?;
     job.check_memory(host.pid(), spec.memory);
-    // The agent sees at its next look that all are gone.
+    // The agent notices removed files when it next checks the directory.
     let begin = Instant::now();
     let outcome = loop {
         let now = counts(spec, &mut *host)?;
@@ -79,19 +80,19 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
         }
         std::thread::sleep(Duration::from_millis(50));
     };
-    job.expect("what is left of strangers' files", outcome);
+    job.expect("cleanup after strangers' files", outcome);
     if spec.name == "trace" && honest.missed() > 0 {
         job.fail(format_args!("{} honest marks were missed", honest.missed()));
     }
     Ok(())
 }
 
-/// Something to ask that cannot fail unless the agent is gone.
+/// Returns a probe that only fails when the agent does not answer.
 fn probes_alive(probes: &[Probe]) -> Probe {
     probes.last().cloned().unwrap_or_default()
 }
 
-/// How many files the agent reads.
+/// Returns the number of files that the agent reads, from its control metric.
 fn counts(spec: &Spec, host: &mut dyn Host) -> Outcome<u64> {
     let (pmid, ty) = match spec.name {
         "mmv" => (spec.pmid(0, 2), pmapi::Type::I32),
@@ -106,9 +107,9 @@ fn counts(spec: &Spec, host: &mut dyn Host) -> Outcome<u64> {
     Ok(count)
 }
 
-/// Asks about strangers' files, and about what is known.
+/// Sends requests about strangers' files, and all probes.
 fn round_of(job: &mut Job, rng: &mut Rng, host: &mut dyn Host, valid: &mut pdus::Valid, probes: &[Probe]) -> Outcome {
-    // The first request after files have come reads them.
+    // The first request after new files have appeared reads them.
     let Some(probe) = probes.get(rng.below(probes.len())) else { return Ok(()) };
     let took = timed(host, probe)?;
     job.took(took);

@@ -1,4 +1,4 @@
-//! Files of memory mapped values (mmv(5)), damaged where a reader believes them.
+//! Damaged files of memory mapped values (mmv(5)).
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::Outcome;
 use crate::job::Job;
 use crate::rng::Rng;
 
-/// Makes files out of some that are good.
+/// Generator of files, by damage to valid ones.
 #[derive(Debug)]
 pub(crate) struct Values {
     good: Vec<Vec<u8>>,
@@ -47,7 +47,7 @@ impl Values {
     }
 }
 
-/// A file of version 1, which `pcp-mmv` does not write: two metrics, one of them over two instances.
+/// Returns a file of version 1, which `pcp-mmv` does not write: two metrics, one of them with two instances.
 fn version_1() -> Vec<u8> {
     let mut file = vec![0; 40 + 5 * 16];
     file.splice(0..4, *b"MMV\0");
@@ -117,12 +117,12 @@ fn get64(file: &[u8], at: usize) -> u64 {
     file.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
 
-/// Where a section's entry in the table of contents is.
+/// Returns the offset of a random entry of the table of contents.
 fn entry(rng: &mut Rng, file: &[u8]) -> usize {
     HEADER_LEN + TOC_LEN * rng.below(get32(file, 24).min(8))
 }
 
-/// The size of a section's records.
+/// Returns the length of the records of a section, in bytes.
 fn record_len(file: &[u8], kind: usize) -> usize {
     let first = get32(file, 4) == 1;
     match kind {
@@ -137,7 +137,7 @@ fn record_len(file: &[u8], kind: usize) -> usize {
     }
 }
 
-/// An offset that is wrong, or one that belongs to another record.
+/// Returns an invalid offset, or a valid one of another record.
 fn offset(rng: &mut Rng, file: &[u8]) -> u64 {
     let len = file.len() as u64;
     match rng.below(6) {
@@ -155,7 +155,7 @@ impl Format for Values {
         out.clear();
         out.extend_from_slice(good);
         if rng.one_in(12) {
-            // A good file with another generation.
+            // A valid file with another generation number.
             let generation = 1 + rng.next() / 2;
             put64(out, 8, generation);
             put64(out, 16, generation);
@@ -176,7 +176,7 @@ fn damage(rng: &mut Rng, file: &mut Vec<u8>, len: &mut Option<u64>) {
             put32(file, at, rng.odd_number() as u32);
         }
         1 => {
-            // A cluster that others have, flags that mean something, a process that is gone.
+            // A cluster of other applications, valid flags, a process that does not exist.
             put32(file, 36, rng.below(4097) as u32);
             put32(file, 28, rng.below(16) as u32);
             put32(file, 32, rng.odd_number() as u32);
@@ -205,7 +205,7 @@ fn damage(rng: &mut Rng, file: &mut Vec<u8>, len: &mut Option<u64>) {
         }
         12 => file.resize(file.len() + rng.below(9000), rng.word() as u8),
         13 => {
-            // More values, instances or metrics than there are bytes: the rest of the file is a hole.
+            // More records than the content has bytes for: the file ends with a hole.
             let (at, most) = (entry(rng, file), 1 << (12 + rng.below(15)));
             let count = most / record_len(file, get32(file, at));
             put32(file, at + 4, count as u32);
@@ -219,7 +219,7 @@ fn damage(rng: &mut Rng, file: &mut Vec<u8>, len: &mut Option<u64>) {
     }
 }
 
-/// Changes a word of a record: a number, or an offset of another record.
+/// Changes a random word of a random record to a number or an offset.
 fn record(rng: &mut Rng, file: &mut [u8]) {
     let at = entry(rng, file);
     let size = record_len(file, get32(file, at));

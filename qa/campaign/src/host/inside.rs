@@ -1,4 +1,4 @@
-//! An agent in this process: its library, or its shared object.
+//! Agents in this process: a library or a shared object.
 
 use pcp_pdu::{Header, Pdu, PduType};
 use pmapi::config::Config;
@@ -11,21 +11,21 @@ use crate::Outcome;
 use crate::job::Job;
 use crate::spec::Spec;
 
-/// Takes PDUs one by one.
+/// An agent that gets PDUs one by one.
 struct Inside {
     channel: Box<dyn Channel>,
     decodes: bool,
     reply: Vec<u8>,
 }
 
-/// Loads the shared object.
+/// Loads the agent's shared object.
 pub(crate) fn object(spec: &Spec, job: &Job) -> Outcome<Box<dyn Host>> {
     let path = job.order.bin.join(format!("libpmda_{}.so", spec.name));
     let object = SharedObject::open(&path, spec.init, spec.domain.into())?;
     Ok(Box::new(Inside { channel: Box::new(object), decodes: true, reply: Vec::new() }))
 }
 
-/// Starts the library.
+/// Starts the agent's library.
 pub(crate) fn local(spec: &Spec) -> Outcome<Box<dyn Host>> {
     let (domain, config) = (spec.domain(), Config::load());
     let channel: Box<dyn Channel> = match spec.name {
@@ -53,7 +53,7 @@ impl Host for Inside {
             let (pdu, rest) = pdus.split_at_checked(header.len as usize).ok_or("half a PDU")?;
             pdus = rest;
             match self.channel.send(pdu, None) {
-                // There is no PDU to tell it with.
+                // These PDUs have no answer that could report an error.
                 Err(Error::Agent(_)) if matches!(header.pdu, PduType::PROFILE | PduType::ATTR | PduType::ERROR) => {}
                 other => other?,
             }
@@ -73,7 +73,7 @@ impl Host for Inside {
         self.decodes
     }
 
-    /// Pipes break, not calls.
+    /// Sends the bytes and closes the channel. There is no process that should exit.
     fn break_off(&mut self, bytes: &[u8]) -> Outcome {
         if !self.decodes && matches!(Header::parse(bytes), Ok(Some(header)) if Pdu::decode(header, bytes).is_ok()) {
             return Err("bytes that break nothing".into());

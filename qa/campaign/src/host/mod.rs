@@ -1,4 +1,4 @@
-//! Where an agent runs: behind a pipe or a socket, or in this process.
+//! Hosts of an agent: a process behind a pipe or a socket, or this process.
 
 mod inside;
 mod scene;
@@ -15,16 +15,16 @@ use crate::spec::Spec;
 pub(crate) use scene::{Scene, chown_to_pcp, environment};
 pub(crate) use streams::{Streams, command};
 
-/// What an agent runs in.
+/// Kind of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Pipe,
     Inet,
     Ipv6,
     Unix,
-    /// The shared object, loaded as pmcd does.
+    /// The agent's shared object, loaded into this process as pmcd does.
     Object,
-    /// The library, in this process.
+    /// The agent's library, in this process.
     Local,
 }
 
@@ -46,24 +46,24 @@ impl Kind {
 /// pmcd's time limit for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Called with each answer.
+/// Function that is called with each answer.
 pub(crate) type Each<'a> = &'a mut dyn FnMut(Header, &[u8]) -> Outcome;
 
-/// An agent that answers.
+/// A running agent.
 pub(crate) trait Host {
-    /// Sends PDUs and waits for so many answers.
+    /// Sends PDUs and waits for this number of answers.
     fn exchange(&mut self, pdus: &[u8], answers: usize, each: Each<'_>) -> Outcome;
 
-    /// The process that the agent runs in.
+    /// Returns the identifier of the process that the agent runs in.
     fn pid(&self) -> u32;
 
-    /// Whether the host decodes PDUs itself, as pmcd does for shared objects, so that none that does not decode gets
-    /// to the agent.
+    /// Whether the host decodes PDUs before the agent gets them, as pmcd does for shared objects. The agent then never
+    /// gets a malformed one.
     fn decodes(&self) -> bool {
         false
     }
 
-    /// Sends what ends a conversation. The agent has to end by itself then, and in order.
+    /// Sends bytes after which a stream cannot continue. An agent that is a process must then exit normally.
     fn break_off(&mut self, bytes: &[u8]) -> Outcome;
 }
 

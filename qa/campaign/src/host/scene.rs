@@ -1,4 +1,4 @@
-//! The files around the agents of a job, in the places that the environment of the job names.
+//! The directories of a job's agents, to which the environment of the job refers.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,14 +9,14 @@ use nix::unistd::{User, chown};
 use crate::Outcome;
 use crate::job::{Job, Order};
 
-/// Directories as PCP has them, below the directory of a job.
+/// PCP's directories, below the directory of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Scene {
     dir: PathBuf,
     pub(crate) trace_port: u16,
 }
 
-/// The variables with which agents find the files of a job.
+/// Returns the environment variables with which agents find the directories of a job.
 pub(crate) fn environment(order: &Order) -> Vec<(&'static str, PathBuf)> {
     let dirs = [
         ("PCP_TMP_DIR", "tmp"),
@@ -32,7 +32,7 @@ pub(crate) fn environment(order: &Order) -> Vec<(&'static str, PathBuf)> {
     all
 }
 
-/// The name space of what the agent that agent derived starts is asked for.
+/// Name space of the operands, which agent derived fetches from an agent showcase that it starts.
 const NAMES: &str = "root { showcase }
 showcase { constant bin counter }
 showcase.constant { u32 }
@@ -42,7 +42,7 @@ showcase.counter { fetches 402:4:0 }
 ";
 
 impl Scene {
-    /// Makes the directories.
+    /// Creates the directories.
     pub(crate) fn new(job: &Job) -> Outcome<Scene> {
         let scene = Scene { dir: job.order.dir.clone(), trace_port: job.order.port };
         for dir in ["shm", "tmp/mmv", "run/trace", "log/pmcd", "var/config/pmda", "pmdas/simple", "etc/pmdaderived"] {
@@ -64,14 +64,14 @@ impl Scene {
         ] {
             chown_to_pcp(&scene.dir.join(dir))?;
         }
-        // PCP's documentation suggests it for applications of any user.
+        // PCP's documentation suggests this mode to let every user export metrics.
         fs::set_permissions(scene.mmv(), Permissions::from_mode(0o1777))?;
         fs::set_permissions(scene.dir.join("shm"), Permissions::from_mode(0o1777))?;
         fs::write(scene.dir.join("pmdas/simple/simple.conf"), "sec,min,hour\n")?;
         Ok(scene)
     }
 
-    /// Writes a configuration for agent derived, over an agent that it starts.
+    /// Writes a configuration for agent derived, with metrics of an agent that it starts.
     pub(crate) fn with_derived(self, bin: &Path) -> Outcome<Scene> {
         let names = self.dir.join("operands");
         fs::write(&names, NAMES)?;
@@ -79,7 +79,7 @@ impl Scene {
         Ok(self)
     }
 
-    /// Replaces the configuration of agent derived by one that has more metrics.
+    /// Replaces the configuration of agent derived by one with the additional lines `more`.
     pub(crate) fn configure(&self, bin: &Path, more: &str) -> Outcome {
         let text = format!(
             "[group.own.agent]\ndomain = 402\ncommand = \"{} -d 402 -l {}\"\npmns = \"{}\"\n\n[group.own.metric]\n\
@@ -98,17 +98,17 @@ impl Scene {
         &self.dir
     }
 
-    /// Where applications put their files.
+    /// Returns the directory of MMV files.
     pub(crate) fn mmv(&self) -> PathBuf {
         self.dir.join("tmp/mmv")
     }
 
-    /// Where processes put their files for agent trace, which says so.
+    /// Returns the directory of trace files, which agent trace has created and announced.
     pub(crate) fn marks(&self) -> Outcome<PathBuf> {
         Ok(fs::read_to_string(self.trace().join("agent"))?.into())
     }
 
-    /// Where processes find agent trace.
+    /// Returns the directory in which agent trace announces the directory of trace files.
     pub(crate) fn trace(&self) -> PathBuf {
         trace::light::path(&pmapi::config::Config::load(), self.trace_port)
     }
@@ -126,7 +126,7 @@ impl Scene {
     }
 }
 
-/// Gives a file to the user that agents change to.
+/// Changes the owner of a file to the user that agents change to.
 pub(crate) fn chown_to_pcp(path: &Path) -> Outcome {
     if let Some(user) = User::from_name("pcp")? {
         chown(path, Some(user.uid), Some(user.gid))?;

@@ -1,4 +1,4 @@
-//! An agent as a process of its own, at the end of a pipe or a socket.
+//! Agents as processes of their own, behind pipes or a socket.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -21,7 +21,7 @@ use crate::job::Job;
 use crate::procs::{Guarded, tail};
 use crate::spec::Spec;
 
-/// A process and the two directions of its connection.
+/// An agent's process, and the two directions of its connection.
 #[derive(Debug)]
 pub(crate) struct Streams {
     child: Guarded,
@@ -31,7 +31,7 @@ pub(crate) struct Streams {
     log: std::path::PathBuf,
 }
 
-/// An agent's command line, without the transport.
+/// Returns an agent's command line, without the options of the transport.
 pub(crate) fn command(spec: &Spec, bin: &Path, scene: &Scene) -> Command {
     let mut command = Command::new(bin.join(format!("pmda{}", spec.name)));
     command.args(["-d", &spec.domain.to_string(), "-l"]).arg(scene.log(spec.name));
@@ -75,7 +75,7 @@ impl Streams {
         Self::greet(child, fd.try_clone()?.into(), fd.into(), scene.log(spec.name))
     }
 
-    /// Starts a command that ends with what `command` has been given, over pipes.
+    /// Starts an agent over pipes.
     pub(crate) fn over_pipes(spec: &Spec, mut command: Command, scene: &Scene) -> Outcome<Streams> {
         let mut child = Guarded::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
         let (Some(to), Some(from)) = (child.0.stdin.take(), child.0.stdout.take()) else {
@@ -84,7 +84,7 @@ impl Streams {
         Self::greet(child, OwnedFd::from(from).into(), OwnedFd::from(to).into(), scene.log(spec.name))
     }
 
-    /// Exchanges versions.
+    /// Exchanges the CREDS PDUs with which a connection begins.
     fn greet(child: Guarded, input: File, output: File, log: std::path::PathBuf) -> Outcome<Streams> {
         for file in [&input, &output] {
             let flags = OFlag::from_bits_retain(fcntl(file, FcntlArg::F_GETFL)?);
@@ -101,7 +101,7 @@ impl Streams {
         Ok(streams)
     }
 
-    /// What became of a process that has closed its connection.
+    /// Describes how a process ended that has closed its connection, with the last lines of its log.
     fn ended(&mut self) -> String {
         let status = self.child.ends_within(Duration::from_secs(1));
         let status = status.map_or_else(|| "the agent has closed the connection".to_owned(), |s| format!("ended: {s}"));
@@ -110,7 +110,7 @@ impl Streams {
 }
 
 fn tcp(socket: TcpStream) -> std::io::Result<OwnedFd> {
-    // While nobody listens, a socket may by chance connect to itself.
+    // Before the agent listens, a socket may connect to itself: the kernel may choose the same local port.
     if socket.local_addr()? == socket.peer_addr()? {
         return Err(ErrorKind::ConnectionRefused.into());
     }
@@ -124,7 +124,7 @@ impl Host for Streams {
         loop {
             while let Some((header, bytes)) = self.frames.next_pdu()? {
                 if answers == 0 {
-                    return Err(format!("{} PDU that nobody has asked for", header.pdu).into());
+                    return Err(format!("{} PDU without a request", header.pdu).into());
                 }
                 answers -= 1;
                 each(header, bytes)?;
@@ -164,7 +164,7 @@ impl Host for Streams {
     }
 
     fn break_off(&mut self, bytes: &[u8]) -> Outcome {
-        // It may be gone before it has everything.
+        // The agent may exit before it has read all bytes.
         let _ = self.output.write_all(bytes);
         self.output = File::options().write(true).open("/dev/null")?;
         match self.child.ends_within(PATIENCE) {

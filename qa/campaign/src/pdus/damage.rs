@@ -1,14 +1,14 @@
-//! What is done to a PDU before it is sent. Its frame stays whole: length and type are ones that a stream may have.
+//! Damage to PDUs. Their frames stay intact: the length is that of the PDU, and the type is one that a stream can have.
 
 use pcp_pdu::Header;
 
 use crate::rng::Rng;
 
 const HEADER: usize = 12;
-/// Types that mean nothing to agents are among them.
+/// Number of PDU types from 0x7000. Agents do not know all of them.
 const TYPES: usize = 0x1a;
 
-/// Damages the PDU from `start` to the end of `out`.
+/// Damages the PDU between `start` and the end of `out`.
 pub(crate) fn damage(rng: &mut Rng, out: &mut Vec<u8>, start: usize) {
     for _ in 0..=rng.below(3) {
         let body = out.len().saturating_sub(start + HEADER);
@@ -36,7 +36,8 @@ fn flip(rng: &mut Rng, out: &mut [u8], start: usize, body: usize) {
     }
 }
 
-/// Replaces a word by a number that programs get wrong: a count, a length, an offset, an identifier.
+/// Replaces a word, which may be a count, a length, an offset or an identifier, by a number that programs often handle
+/// wrongly.
 fn set_word(rng: &mut Rng, out: &mut [u8], start: usize, body: usize) {
     let at = start + HEADER + 4 * rng.below(body / 4);
     let word = match rng.below(3) {
@@ -61,7 +62,7 @@ fn set_type(rng: &mut Rng, out: &mut [u8], start: usize) {
     }
 }
 
-/// Bytes after which there is no way to find the next PDU, or the end of the conversation.
+/// Returns bytes after which the agent cannot find the next PDU.
 pub(crate) fn broken_stream(rng: &mut Rng) -> Vec<u8> {
     let header = |len: u32, code: u32| [len.to_be_bytes(), code.to_be_bytes(), [0; 4]].concat();
     match rng.below(5) {
@@ -73,13 +74,13 @@ pub(crate) fn broken_stream(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Whether a store mentions a metric that is to stay as it is.
+/// Whether a store contains one of these PMIDs.
 pub(crate) fn mentions(pdu: &[u8], words: &[u32]) -> bool {
     let body = pdu.get(HEADER..).unwrap_or_default();
     body.as_chunks::<4>().0.iter().any(|chunk| words.contains(&u32::from_be_bytes(*chunk)))
 }
 
-/// The header of a PDU of our own making.
+/// Parses the header of a PDU.
 pub(crate) fn header(pdu: &[u8]) -> Option<Header> {
     Header::parse(pdu).ok().flatten()
 }
@@ -101,7 +102,7 @@ mod tests {
             let header = Header::parse(&out[start..]).unwrap().unwrap();
             assert_eq!(header.len as usize, out.len() - start);
             let broken = broken_stream(&mut rng);
-            // The last kind is a length that never arrives.
+            // The last kind has a valid header, but most of the PDU never arrives.
             assert!(Header::parse(&broken).is_err() || broken[0] == 0x7f);
         }
     }

@@ -1,4 +1,4 @@
-//! Stage 1: damaged PDUs, and whole ones in any order, for each agent in each host.
+//! Stage `pdus`: damaged PDUs, and valid ones in any order, for each agent in each host.
 
 mod damage;
 mod probe;
@@ -22,11 +22,12 @@ pub(crate) use valid::Valid;
 
 /// PDUs of a round.
 const ROUND: usize = 2048;
-/// Rounds between checks of the process, and between broken streams.
+/// Rounds between checks of memory, logs and descriptors.
 const CHECK: u64 = 16;
+/// Rounds between broken streams.
 const BREAK: u64 = 64;
 
-/// The type of the answer to a PDU, unless it is an ERROR; `None` for PDUs that have no answer.
+/// Returns the type of a successful answer to a PDU; `None` for PDUs that have no answer.
 pub(crate) fn answer_to(pdu: PduType) -> Option<PduType> {
     Some(match pdu {
         PduType::RESULT => PduType::ERROR,
@@ -41,7 +42,7 @@ pub(crate) fn answer_to(pdu: PduType) -> Option<PduType> {
     })
 }
 
-/// A batch of PDUs, and what is to come back.
+/// A batch of PDUs and the expected answers.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
@@ -49,8 +50,9 @@ struct Batch {
 }
 
 enum Expected {
-    /// An answer of the right type to this request, or an error.
+    /// An error, or an answer of the right type to a request of this type, with values of so many metrics.
     To(PduType, usize),
+    /// The answer to a probe.
     Known(Answer),
 }
 
@@ -61,11 +63,11 @@ impl Batch {
     }
 }
 
-/// Checks an answer to a request that may be damaged.
+/// Checks an answer to a request that may be damaged and has `pmids` metrics if it is a fetch.
 pub(crate) fn check_any(request: PduType, pmids: usize, header: Header, bytes: &[u8]) -> Outcome {
     let pdu = Pdu::decode(header, bytes)?;
     match &pdu {
-        // pmcd takes it for its own time-out and drops the agent.
+        // pmcd would mistake this code for its own timeout and drop the agent.
         Pdu::Error(e) if e.status() == Err(Error::TIMEOUT) => Err("PM_ERR_TIMEOUT as an answer".into()),
         Pdu::Error(_) => Ok(()),
         Pdu::Result(result) if request == PduType::FETCH && result.len() != pmids => {
@@ -136,7 +138,7 @@ impl Stage {
         !matches!(self.kind, Kind::Object | Kind::Local)
     }
 
-    /// Sends a batch, and after it one request alone, whose time counts.
+    /// Sends a batch, and then one probe whose duration is recorded.
     fn round(&mut self, job: &mut Job, rng: &mut Rng) -> Outcome {
         let tried = self.fill(rng)?;
         let Batch { bytes, expected } = &mut self.batch;
@@ -157,7 +159,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Fills the batch; returns how many PDUs the agent gets of it that are no probes.
+    /// Fills the batch. Returns the number of its PDUs that are not probes.
     fn fill(&mut self, rng: &mut Rng) -> Outcome<u64> {
         let Stage { valid, batch, probes, untouched, .. } = self;
         batch.bytes.clear();
@@ -192,7 +194,7 @@ impl Stage {
         Ok(tried)
     }
 
-    /// Nothing that an agent opens for a request stays open. Some it may open once.
+    /// Checks that descriptors do not leak. The limit is above the start by the few that an agent opens once.
     fn check_descriptors(&mut self, job: &mut Job) {
         let now = procs::descriptors(self.host.pid()).unwrap_or(0);
         if now > self.descriptors + 8 {
@@ -202,7 +204,7 @@ impl Stage {
     }
 }
 
-/// Starts an agent, and what it shows if it is agent trace.
+/// Starts an agent. For agent trace, also waits until it listens, and records the honest points.
 pub(crate) fn start(
     job: &Job,
     spec: &'static Spec,
@@ -212,7 +214,7 @@ pub(crate) fn start(
 ) -> Outcome<Box<dyn Host>> {
     let mut host = host::start(spec, kind, job, scene)?;
     if spec.name == "trace" {
-        // It listens when it answers.
+        // An answer means that the agent listens on its port.
         let port = Answer::Number(pmapi::Type::U32, scene.trace_port.into());
         Probe::default().fetch(spec.pmid(0, 14), port)?.ask(&mut *host)?;
         honest.map_or(Ok(()), Honest::mark)?;
@@ -220,7 +222,7 @@ pub(crate) fn start(
     Ok(host)
 }
 
-/// Asks valid requests, whose answers may be anything that is an answer.
+/// Sends random valid requests without stores, and checks the types of the answers.
 pub(crate) fn ask_valid(rng: &mut Rng, host: &mut dyn Host, valid: &mut Valid, count: usize) -> Outcome {
     let mut bytes = Vec::new();
     let mut expected = VecDeque::new();
@@ -244,7 +246,7 @@ pub(crate) fn ask_valid(rng: &mut Rng, host: &mut dyn Host, valid: &mut Valid, c
 }
 
 impl Probe {
-    /// Asks, and checks the answers.
+    /// Sends the requests and checks the answers.
     pub(crate) fn ask(&self, host: &mut dyn Host) -> Outcome {
         let mut answers = self.answers.iter();
         host.exchange(&self.pdus, self.answers.len(), &mut |header, bytes| match answers.next() {

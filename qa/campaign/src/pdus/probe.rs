@@ -1,4 +1,4 @@
-//! Requests whose answers are known, sent among the hostile ones.
+//! Probes: requests whose answers are known, sent among the hostile ones.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,25 +18,25 @@ use crate::honest;
 use crate::host::{Host, PATIENCE};
 use crate::spec::Spec;
 
-/// The client that asks for what is known.
+/// Client identifier of the probes.
 const CLIENT: i32 = 99;
 
-/// What an answer has to be.
+/// An expected answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// The same bytes as at first.
+    /// The same bytes as the first answer.
     Bytes(Vec<u8>),
-    /// One metric whose first value is this number.
+    /// Values of a metric, the first of which is this number.
     Number(Type, f64),
-    /// The seconds since 1970.
+    /// Values of a metric, the first of which is the time in seconds since 1970, within 6 s.
     Time,
-    /// No error.
+    /// Success.
     Done,
-    /// Whatever comes: the caller looks at it.
+    /// Any answer. The caller checks it.
     Any,
 }
 
-/// A request, or several, and the answers.
+/// One or more requests, and the expected answers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Probe {
     pub(crate) pdus: Vec<u8>,
@@ -44,7 +44,7 @@ pub(crate) struct Probe {
 }
 
 impl Answer {
-    /// Compares.
+    /// Compares an answer with the expected one.
     pub(crate) fn check(&self, header: Header, bytes: &[u8]) -> Outcome {
         match self {
             Answer::Bytes(same) if same == bytes => Ok(()),
@@ -69,7 +69,7 @@ impl Answer {
     }
 }
 
-/// The first value of the first metric.
+/// Returns the first value of the first metric of a RESULT.
 pub(crate) fn first_number(header: Header, bytes: &[u8], ty: Type) -> Outcome<f64> {
     let Pdu::Result(result) = Pdu::decode(header, bytes)? else {
         return Err(format!("{} in place of values", header.pdu).into());
@@ -93,7 +93,7 @@ pub(crate) fn number(atom: Atom<'_>) -> Outcome<f64> {
 }
 
 impl Probe {
-    /// Asks for values of one metric, of all instances.
+    /// Adds a fetch of all instances of a metric.
     pub(crate) fn fetch(mut self, pmid: PmId, answer: Answer) -> Outcome<Probe> {
         Profile::default().encode(&mut self.pdus, CLIENT, 0)?;
         encode_fetch(&mut self.pdus, CLIENT, 0, [Some(pmid)].into_iter())?;
@@ -101,7 +101,7 @@ impl Probe {
         Ok(self)
     }
 
-    /// Asks for the value of one instance.
+    /// Adds a fetch of one instance of a metric.
     pub(crate) fn fetch_one(mut self, pmid: PmId, indom: InDom, inst: Inst, answer: Answer) -> Outcome<Probe> {
         let mut profile = Profile::new(State::Exclude);
         profile.set(indom, State::Exclude, &[inst]);
@@ -111,7 +111,7 @@ impl Probe {
         Ok(self)
     }
 
-    /// Stores a value.
+    /// Adds a store of a value.
     pub(crate) fn store(mut self, pmid: PmId, atom: Atom<'_>) -> Outcome<Probe> {
         let mut values = ResultWriter::new();
         values.begin();
@@ -125,7 +125,7 @@ impl Probe {
         Ok(self)
     }
 
-    /// Asks the agent now, and takes its answers for what they have to be from now on.
+    /// Adds a request. Sends it to the agent now, and expects the same answer later.
     fn recorded(mut self, host: &mut dyn Host, encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result) -> Outcome<Probe> {
         let start = self.pdus.len();
         encode(&mut self.pdus)?;
@@ -141,7 +141,7 @@ impl Probe {
         Ok(self)
     }
 
-    /// The metric of a name that the agent keeps itself.
+    /// Asks the agent for the PMID of a dynamic name.
     pub(crate) fn lookup(host: &mut dyn Host, name: &str) -> Outcome<PmId> {
         let mut request = Vec::new();
         encode_names(&mut request, CLIENT, false, [(Node::Leaf, name.as_bytes())])?;
@@ -155,7 +155,7 @@ impl Probe {
         found.ok_or_else(|| format!("no metric {name}").into())
     }
 
-    /// The same for an agent that binds its metrics in the background.
+    /// Asks an agent that binds its metrics in the background for the PMID of a dynamic name, until it knows the name.
     pub(crate) fn lookup_when_bound(host: &mut dyn Host, name: &str) -> Outcome<PmId> {
         let begin = Instant::now();
         loop {
@@ -167,13 +167,13 @@ impl Probe {
     }
 }
 
-/// The requests for an agent. Values come from what the campaign itself has put there.
+/// Returns the probes for an agent. Their values come from the campaign itself.
 pub(crate) fn probes(spec: &Spec, host: &mut dyn Host) -> Outcome<Vec<Probe>> {
     let new = Probe::default;
     let pmid = |cluster, item| spec.pmid(cluster, item);
     let mut all = match spec.name {
         "trivial" => vec![new().fetch(pmid(0, 0), Answer::Time)?],
-        // The store and the fetch are one after the other: nothing comes between.
+        // The fetch follows the store immediately, so that no other request changes the value between them.
         "simple" => vec![new().store(pmid(0, 0), Atom::U32(40))?.fetch(pmid(0, 0), Answer::Number(Type::U32, 41.0))?],
         "showcase" => vec![
             new().fetch(pmid(3, 14), Answer::Number(Type::U32, 1e6))?,

@@ -1,4 +1,4 @@
-//! PDUs as pmcd sends them, about what the agent has and about what it has not.
+//! Random PDUs as pmcd sends them, with identifiers and names that the agent has and others.
 
 use pcp_pdu::handshake::{Attr, Attribute, Flags, encode_creds, encode_error};
 use pcp_pdu::instance::InstanceReq;
@@ -13,7 +13,7 @@ use pmapi::{Atom, Error, Inst, PmId, Result};
 use crate::rng::Rng;
 use crate::spec::Spec;
 
-/// Makes PDUs.
+/// Generator of random PDUs.
 #[derive(Debug)]
 pub(crate) struct Valid {
     spec: &'static Spec,
@@ -52,7 +52,7 @@ impl Valid {
         rng.pick(self.spec.names).as_bytes()
     }
 
-    /// Appends one PDU.
+    /// Appends one random PDU.
     pub(crate) fn append(&mut self, rng: &mut Rng, out: &mut Vec<u8>) -> Result {
         let from = if rng.one_in(40) { rng.word().cast_signed() } else { rng.below(8) as i32 };
         match rng.below(20) {
@@ -108,14 +108,14 @@ impl Valid {
         profile.encode(out, from, 0)
     }
 
-    /// Appends a request to store values of any type into metrics of any.
+    /// Appends a store of values of random types into random metrics.
     fn store(&mut self, rng: &mut Rng, out: &mut Vec<u8>, from: i32) -> Result {
         let text = self.name(rng);
         self.values.begin();
         for _ in 0..=rng.below(3) {
             let pmid = self.pmid(rng);
             self.values.begin_set(pmid);
-            // All values of a set are in one format.
+            // All values of a set must have one format.
             let ty = rng.below(8);
             for _ in 0..rng.below(3) {
                 let number = rng.odd_number();
@@ -139,7 +139,7 @@ impl Valid {
         Ok(())
     }
 
-    /// Appends what has no answer.
+    /// Appends a PDU that has no answer: CREDS, ERROR or ATTR.
     fn news(&self, rng: &mut Rng, out: &mut Vec<u8>, from: i32) -> Result {
         match rng.below(4) {
             0 => encode_creds(out, from, Flags(rng.word() as u16)),

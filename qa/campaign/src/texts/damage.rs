@@ -1,8 +1,8 @@
-//! What is done to texts.
+//! Damage to texts.
 
 use crate::rng::Rng;
 
-/// Pieces that parsers look for.
+/// Strings with a meaning for parsers, or invalid ones.
 const PIECES: [&[u8]; 48] = [
     b"\n",
     b"\n\n",
@@ -54,7 +54,7 @@ const PIECES: [&[u8]; 48] = [
     b"0x",
 ];
 
-/// Damages a text.
+/// Damages a text by one to six random changes.
 pub(crate) fn damage(rng: &mut Rng, text: &mut Vec<u8>) {
     for _ in 0..=rng.below(5) {
         let at = rng.below(text.len() + 1);
@@ -85,7 +85,7 @@ pub(crate) fn damage(rng: &mut Rng, text: &mut Vec<u8>) {
     }
 }
 
-/// One of the lines of a text, with up to three that follow.
+/// Appends one to four consecutive lines of `text` to `out`.
 pub(crate) fn lines(rng: &mut Rng, text: &str, out: &mut Vec<u8>) {
     let count = text.lines().count();
     for line in text.lines().skip(rng.below(count)).take(1 + rng.below(4)) {

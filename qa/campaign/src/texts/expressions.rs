@@ -1,4 +1,4 @@
-//! Expressions of derived metrics, in this process: what parses is bound and evaluated on two samples.
+//! Damaged expressions of derived metrics, in this process. Those that parse are bound, and evaluated on two samples.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::damage::{damage, lines};
 use crate::Outcome;
 use crate::rng::Rng;
 
-/// PCP's own, of which each is `name expression`.
+/// Valid definitions, each a line `name expression`.
 const KNOWN: &str = include_str!("../../../../derive/tests/data/derive/expressions.txt");
 const CONFIGURATION: &str = include_str!("../../../../agents/derived/etc/disk.conf");
 
-/// Tries a configuration.
+/// Parses and evaluates a damaged configuration. Values must have the type of their metric.
 pub(super) fn try_one(rng: &mut Rng) -> Outcome {
     let mut text = Vec::new();
     let known = if rng.one_in(3) { CONFIGURATION } else { KNOWN };
@@ -38,7 +38,7 @@ pub(super) fn try_one(rng: &mut Rng) -> Outcome {
     Ok(())
 }
 
-/// Metrics of any name, whose type, instances and meaning follow from its length.
+/// Operands with any name. Type, instances, semantics and units follow from the length of the name.
 struct Metrics;
 
 impl Metadata for Metrics {

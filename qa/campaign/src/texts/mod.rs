@@ -1,4 +1,4 @@
-//! Stage 4: configurations, help, name spaces and caches that are damaged.
+//! Stage `texts`: damaged configurations, help, name spaces and instance caches.
 
 mod damage;
 mod expressions;
@@ -53,7 +53,7 @@ pub(crate) fn run(job: &mut Job, what: &str) -> Outcome {
     Ok(())
 }
 
-/// What a process that parses may have, in KiB.
+/// Limit of the job's own memory, in KiB.
 const MEMORY: u64 = 256 << 10;
 
 const HELP: &str = "# a comment\n@ m.one One line\nHelp of several\nlines.\n\n@ m.two Another\n@ 12.3 A domain\nOf instances.\n\
@@ -71,7 +71,8 @@ impl source::Resolver for Anything {
     }
 }
 
-/// Help source that parses compiles to what it says; compiled help that opens can be read.
+/// Damages a help source, and the compiled files. A source that parses must compile to its own texts, and every target
+/// of compiled files that open must have texts.
 fn try_help(rng: &mut Rng) -> Outcome {
     let mut text = HELP.as_bytes().to_vec();
     damage::damage(rng, &mut text);
@@ -107,7 +108,7 @@ fn try_help(rng: &mut Rng) -> Outcome {
 const NAMES: &str = "#define D 60\nroot {\n  disk\n  mem D:1:2\n  dyn D:*:*\n}\ndisk {\n  dev\n  all D:0:1 /* a comment */\n}\n\
                      disk.dev {\n  read D:0:4\n  write D:0:5\n}\n";
 
-/// Every file and the output of every command is this text.
+/// Returns the same text as the content of every file and the output of every command.
 struct Mirror<'a>(&'a [u8]);
 
 impl Files for Mirror<'_> {
@@ -120,7 +121,7 @@ impl Files for Mirror<'_> {
     }
 }
 
-/// A name space that loads can be written and loaded again.
+/// Damages a name space. One that loads must survive being written and loaded again.
 fn try_names(rng: &mut Rng) -> Outcome {
     let mut text = NAMES.as_bytes().to_vec();
     damage::damage(rng, &mut text);
@@ -137,7 +138,7 @@ fn try_names(rng: &mut Rng) -> Outcome {
     Ok(())
 }
 
-/// Any pcp.conf gives directories.
+/// Damages a `pcp.conf`. Every text must give directories.
 fn try_settings(rng: &mut Rng) -> Outcome {
     let mut text =
         b"# pcp.conf\nPCP_TMP_DIR=/var/tmp\nPCP_USER=pcp\nPCP_RUN_DIR=\"/run/pcp\"\nPCP_VERSION=6.0.3\n".to_vec();
@@ -147,7 +148,7 @@ fn try_settings(rng: &mut Rng) -> Outcome {
     Ok(())
 }
 
-/// Agent simple, again and again, with damaged caches of instances and a damaged configuration.
+/// Starts agent simple with damaged instance caches and configurations.
 fn caches(job: &mut Job) -> Outcome {
     let scene = Scene::new(job)?;
     let spec = Spec::of("simple").ok_or("no agent simple")?;
@@ -186,7 +187,7 @@ fn caches(job: &mut Job) -> Outcome {
         job.check_memory(std::process::id(), MEMORY);
     }
     let left = fs::read_dir(scene.dir().join("var/config/pmda"))?.flatten().count();
-    // The cache, that of another domain, and eight damaged ones that are kept.
+    // The cache, that of the other instance domain, and up to eight damaged ones that the agent keeps.
     if left > 10 {
         job.fail(format_args!("{left} files beside the caches"));
     }

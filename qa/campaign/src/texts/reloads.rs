@@ -1,4 +1,4 @@
-//! Agent derived, whose configuration becomes another one, again and again; one file of it stays.
+//! Agent derived, which reloads damaged configurations again and again. One file of the configuration stays valid.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -24,7 +24,7 @@ const TOML: &str = "[metric]\nidle = \"rate(a.b)\"\n[metric.io.size]\nexpr = \"d
                     oneline = \"size\"\nlabels = { tier = \"storage\", n = 3 }\n[group.slow]\ninterval = \"30 sec\"\n\
                     [group.slow.metric]\nfull = \"max(filesys.full)\"\n[group.db1]\nhost = \"127.0.0.1\"\n\
                     [group.db1.metric]\n\"db1.load\" = \"kernel.all.load[1 minute]\"\n";
-/// Files of a round.
+/// Files that change in a round.
 const FILES: usize = 8;
 
 /// Runs this part of the stage.
@@ -54,21 +54,21 @@ pub(super) fn run(job: &mut Job) -> Outcome {
     Ok(())
 }
 
-/// Starts the agent, and waits until it answers.
+/// Starts the agent, and waits until it has bound its metrics.
 fn begin(job: &Job, spec: &'static Spec, scene: &Scene) -> Outcome<Box<dyn Host>> {
     let mut host = start(job, spec, Kind::Pipe, scene, None)?;
     Probe::lookup_when_bound(&mut *host, "derived.twice")?;
     Ok(host)
 }
 
-/// root stores into control.reload.
+/// Returns a store of root into `derived.control.reload`.
 fn reload(spec: &Spec) -> Outcome<Probe> {
     let mut probe = Probe::default();
     Attr { attribute: Attribute::USERID, value: b"0" }.encode(&mut probe.pdus, 99)?;
     probe.store(spec.pmid(0, 8), Atom::U32(1))
 }
 
-/// Reloads, and waits for the metric that is in every configuration; requests are answered meanwhile.
+/// Reloads the configuration, and waits for the metric of the valid file. The agent must answer requests meanwhile.
 fn ask(job: &mut Job, host: &mut dyn Host, reload: &Probe) -> Outcome {
     let begin = Instant::now();
     reload.ask(host)?;
@@ -87,7 +87,7 @@ fn ask(job: &mut Job, host: &mut dyn Host, reload: &Probe) -> Outcome {
     }
 }
 
-/// Removes what the round before has left, so that a round can be repeated alone.
+/// Removes the files of the previous round, so that a round can be repeated alone.
 fn clear(dir: &std::path::Path) -> Outcome {
     for file in fs::read_dir(dir)?.flatten().filter(|file| file.file_name() != "own.toml") {
         fs::remove_file(file.path()).or_else(|_| fs::remove_dir(file.path()))?;
@@ -95,7 +95,7 @@ fn clear(dir: &std::path::Path) -> Outcome {
     Ok(())
 }
 
-/// Puts something in the place of one of the configuration's files.
+/// Replaces a file of the configuration by a damaged one, or by something that is not a regular file.
 fn replace(rng: &mut Rng, dir: &std::path::Path) -> Outcome {
     let suffix = if rng.one_in(3) { "toml" } else { "conf" };
     let path = dir.join(format!("s{}.{suffix}", rng.below(6)));

@@ -1,4 +1,4 @@
-//! An agent in memory, with a flaw.
+//! Agent in memory with a flaw.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,17 +21,17 @@ use crate::check::Rule;
 
 macro_rules! flaws {
     ($($flaw:ident => $rule:ident,)*) => {
-        /// What an agent does wrong.
+        /// Flaw of an agent.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(super) enum Flaw {
             None,
-            /// None, but the agent is not ready at first.
+            /// No flaw, but the agent is not ready at first.
             Busy,
             $($flaw,)*
         }
 
         impl Flaw {
-            /// The flaws, and the rule that each breaks.
+            /// All flaws, with the rule that each breaks.
             pub(super) const ALL: &[(Flaw, Rule)] = &[$((Flaw::$flaw, Rule::$rule)),*];
         }
     };
@@ -107,7 +107,7 @@ fn indom(text: &str) -> InDom {
     text.parse().unwrap()
 }
 
-/// The name space that goes with it.
+/// Returns the name space of the agent.
 pub(super) fn names() -> Vec<(String, PmId)> {
     [
         ("a.count", "400.0.0"),
@@ -199,7 +199,7 @@ impl Fake {
         let mut push = |inst: Option<u32>, atom: Atom<'_>| writer.push(inst.map(Inst::new), atom.ty(), atom);
         match (id, self.flaw) {
             ("400.0.0", Flaw::Unfetchable) => Err(Error::PMID),
-            // A fetch is of one metric: the same one comes again after as many fetches as there are metrics.
+            // Each fetch has one of five metrics, so the same metric comes again after five fetches.
             ("400.0.0", Flaw::Falls) => push(None, Atom::U64(1000 - self.fetches / 5)),
             ("400.0.0", Flaw::OtherType) => push(None, Atom::Double(1.0)),
             ("400.0.0", Flaw::InstanceOfSingular) => push(Some(1), Atom::U64(1)),
@@ -280,7 +280,7 @@ impl Fake {
         }
     }
 
-    /// One metric takes values.
+    /// Stores a value; only one metric accepts values.
     fn store(&self, out: &mut Vec<u8>, request: &ResultPdu<'_>) -> pmapi::Result {
         let set = request.sets().next().unwrap();
         let (inst, value) = set.values().next().unwrap();

@@ -1,4 +1,4 @@
-//! Each rule, on an agent that breaks it and no other.
+//! Each rule is tested with an agent that breaks this rule and no other.
 
 mod agent;
 
@@ -15,7 +15,7 @@ fn found(flaw: Flaw, answer: Duration) -> Vec<Finding> {
     check(Collector::new(Fake::new(flaw)), &names(), limits)
 }
 
-/// The only finding.
+/// Returns the only finding.
 #[track_caller]
 fn only(flaw: Flaw) -> String {
     let findings = found(flaw, Duration::from_secs(60));
@@ -46,7 +46,7 @@ fn every_rule_fires() {
 #[test]
 fn what_is_said() {
     assert_eq!(only(Flaw::ShortDescriptor), "malformed: a.level: DESC PDU: instance domain: 4 bytes needed, 0 left");
-    assert_eq!(only(Flaw::OtherDescriptor), "wrong-answer: a.name: DESC PDU, or about something else");
+    assert_eq!(only(Flaw::OtherDescriptor), "wrong-answer: a.name: DESC PDU does not answer the request");
     assert_eq!(only(Flaw::Ends), "ended: a.level: the agent has closed the connection");
     assert_eq!(only(Flaw::Silent), "slow: 400.1: no answer within 60s");
     assert_eq!(only(Flaw::NoDescriptor), "no-descriptor: a.name: 400.0.2: Unknown or illegal metric identifier");
@@ -54,8 +54,8 @@ fn what_is_said() {
     assert_eq!(only(Flaw::NegativeInstance), "negative-instance: 400.1: -7 \"seven\"");
     assert_eq!(only(Flaw::Falls), "counter-falls: a.count: 1000, then 999");
     assert_eq!(only(Flaw::ParameterType), "events: a.events: parameter 400.0.0 is U32, not U64");
-    assert_eq!(only(Flaw::TakesText), "store: a.count: takes a value of type STRING, not U64");
-    assert_eq!(only(Flaw::TakesUnknown), "store: 400.4095.1023: takes a value, but is no metric");
-    assert_eq!(only(Flaw::LabelOfOther), "labels: 400.1: labels of instance 99, which it does not have");
-    assert_eq!(only(Flaw::NoProfile), "profile: a.level: brings 0 when only 1 is wanted");
+    assert_eq!(only(Flaw::TakesText), "store: a.count: accepts a value of type STRING, not U64");
+    assert_eq!(only(Flaw::TakesUnknown), "store: 400.4095.1023: accepts a value, but is not a metric");
+    assert_eq!(only(Flaw::LabelOfOther), "labels: 400.1: labels for instance 99, not in the domain");
+    assert_eq!(only(Flaw::NoProfile), "profile: a.level: returns 0, but the profile has only 1");
 }
