@@ -79,9 +79,9 @@ struct Fetches {
     bytes: Vec<u8>,
     /// Identifier of the current client.
     clients: i32,
-    }
+}
 
-    impl Fetches {
+impl Fetches {
     fn new(spec: &'static Spec, host: &mut dyn Host) -> Outcome<Fetches> {
         let pmids = match spec.name {
             "trivial" => vec![(0, 0)],
