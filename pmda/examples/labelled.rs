@@ -1,4 +1,4 @@
-//! An agent with labels at each level, for the tests with PCP. Its counterpart in C is tests/pcp/labelled.c.
+//! An agent with labels at each level, for the tests with PCP. Its counterpart in C is `tests/pcp/labelled.c`.
 
 use pmda::prelude::*;
 

@@ -19,8 +19,8 @@ pub(crate) struct Access {
     pcp_user: String,
 }
 
-/// Variable that gives all clients access: in pcp.conf, or in the environment of the agent or of the process that loads
-/// it.
+/// Variable that gives all clients access: in `pcp.conf`, or in the environment of the agent or of the process that
+/// loads it.
 const OPEN: &str = "PMDA_OPEN_CONTROL";
 
 impl Access {

@@ -359,8 +359,8 @@ impl<T> Cache<T> {
     /// cache or when there is no file.
     ///
     /// # Errors
-    /// [`FileError::Io`] when the file cannot be read. [`FileError::Damaged`] names the first invalid line. The other
-    /// lines are loaded, unless that is line 1. [`Cache::write`] then keeps the damaged file as `FILE.damaged`.
+    /// [`FileError::Io`] when the file cannot be read. [`FileError::Damaged`] names the first invalid line. Valid lines
+    /// are loaded, but none after an invalid line 1. [`Cache::write`] then keeps the damaged file as `FILE.damaged`.
     pub fn load(&mut self) -> Result<(), FileError> {
         let Some(path) = self.file.clone() else { return Ok(()) };
         let bytes = match pmapi::file::read(&path, file::LONGEST) {

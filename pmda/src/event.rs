@@ -172,6 +172,9 @@ impl EventQueue {
     /// # Errors
     /// `PM_ERR_TOOBIG` for an event that is larger than the queue. `PM_ERR_TYPE`, `PM_ERR_SIGN` or `PM_ERR_TRUNC` when
     /// a value does not convert to the type of its metric. `PM_ERR_CONV` when `flags` has [`EventFlags::MISSED`].
+    ///
+    /// # Panics
+    /// When the iterator `params` uses the queue.
     pub fn push<'v>(
         &self,
         time: Stamp,
@@ -202,7 +205,7 @@ impl EventQueue {
     /// Sets a filter: the client gets only the events for which it returns true (pmdaEventSetFilter(3)). A client with
     /// a filter has access. The filter is dropped with the client, or when the client gets another one.
     ///
-    /// The filter must not use the queue.
+    /// The filter must not use the queue: that would panic.
     pub fn set_filter(&self, client: Client, filter: impl FnMut(&Event) -> bool + 'static) {
         let before = self.reader(client).filter.replace(Box::new(filter));
         drop(before);

@@ -85,7 +85,7 @@ impl<R: Read, W: Write> Session<R, W> {
 
     /// Answers PDUs until the end of file, wakes the agent for its [sources](Agent::sources), and notifies pmcd when
     /// the agent becomes ready (pmdaMain(3)). With `not_ready`, pmcd sends no requests before that notification
-    /// (`notready` in pmcd.conf).
+    /// (`notready` in `pmcd.conf`).
     ///
     /// Sources are served even while pmcd does not read an answer. Its further requests wait.
     ///

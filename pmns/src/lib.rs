@@ -45,10 +45,10 @@ pub fn is_name(name: &str) -> bool {
     name.split('.').all(is_component)
 }
 
-/// Whether `name` can be a dynamic name, one that an agent reports and no file of the name space contains.
+/// Whether `name` can be a dynamic name, which an agent reports.
 ///
 /// The components consist of ASCII letters, digits and underscores, and the first one begins with a letter. libpcp and
-/// PCP's tools accept such names.
+/// PCP's tools accept such names from agents. Names in files must satisfy [`is_name`], which is stricter.
 pub fn is_dynamic_name(name: &str) -> bool {
     let mut components = name.split('.');
     let word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');

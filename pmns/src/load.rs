@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 
 /// Reads name spaces, as pmLoadNameSpace(3) and pmLoadASCIINameSpace(3) do.
 ///
-/// The text is preprocessed like by pmcpp(1). The path of an included file is tried as it is, then relative to the
-/// directory of the first file, then relative to each [`Loader::include_dir`].
+/// The loader preprocesses the text as pmcpp(1) does. It tries the path of an included file as it is, then relative to
+/// the directory of the first file, then relative to each [`Loader::include_dir`].
 ///
 /// Loading stops at the first problem. Exceeding one of these limits is a problem, too: 4,096 bytes in a line after
 /// macro substitution, 5 files open at a time, 1,000 files included in all.

@@ -145,7 +145,7 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// The same as [`Tree::insert`], with `Name` when [`is_dynamic_name`] does not hold.
+    /// [`InsertError`] as for [`Tree::insert`], but `Name` when [`is_dynamic_name`] does not hold.
     pub fn insert_dynamic(&mut self, name: &str, pmid: PmId) -> Result<(), InsertError> {
         self.insert_if(is_dynamic_name(name), name, pmid)
     }
@@ -187,7 +187,7 @@ impl Tree {
         Node::new(self, Id::ROOT)
     }
 
-    /// Returns the node of a metric or of an inner name. The empty name is that of the root.
+    /// Returns the node with a certain name; `None` when the name does not exist. The empty name is that of the root.
     pub fn node(&self, name: &str) -> Option<Node<'_>> {
         self.find(name).map(|id| Node::new(self, id))
     }

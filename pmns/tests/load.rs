@@ -152,7 +152,7 @@ fn pmids_can_have_to_be_unique() {
     assert_eq!(error, "in:2:5: Duplicate metric id (7.1.1) in name space for metrics \"b.c\" and \"a\"");
 }
 
-/// Returns the same text for every file and command, and counts the reads.
+/// Files and commands that all have the same text. Counts the reads.
 struct Mirror<'a>(&'a str, Cell<usize>);
 
 impl Files for Mirror<'_> {

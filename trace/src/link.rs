@@ -123,7 +123,7 @@ fn at_least(time: Duration) -> Duration {
     time.max(Duration::from_millis(1))
 }
 
-/// The time after a delay of any length.
+/// The time after `delay`, or after [`FOR_EVER`] if `Instant` cannot represent it.
 fn after(delay: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(delay).unwrap_or(now + FOR_EVER)
@@ -296,7 +296,7 @@ fn start(options: &Options) -> Connection {
     Connection::Coming(receiver, false)
 }
 
-/// Sends a PDU and reads its acknowledgement, each within `timeout`.
+/// Sends a PDU, and reads its acknowledgement. Either may take up to `timeout`.
 fn exchange(stream: &mut TcpStream, pdu: &[u8], kind: Kind, timeout: Duration) -> Result<(), Failure> {
     let end = after(timeout);
     stream.write_all(pdu)?;

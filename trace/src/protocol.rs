@@ -23,7 +23,7 @@ const DATA: u32 = 0x7051;
 const HEADER: usize = 12;
 /// Offset of the process identifier.
 const PID: usize = 8;
-/// Offsets of the parts of DATA: four bytes, the value, and the tag.
+/// Offsets in a DATA PDU: four single bytes, the value (a double), and the tag.
 const DATA_VERSION: usize = HEADER;
 const TAG_LEN: usize = HEADER + 1;
 const KIND: usize = HEADER + 2;

@@ -9,7 +9,7 @@ use crate::limits::{Account, Limits};
 
 /// Bytes per read.
 pub(crate) const READ: usize = 16 << 10;
-/// Reads per turn, before the next client is served.
+/// Most reads from a client before the next client is served.
 const READS: usize = 8;
 
 #[derive(Debug)]
@@ -28,7 +28,8 @@ pub(crate) struct Client {
     pub(crate) due: u32,
     /// The client has not sent a whole PDU yet.
     fresh: bool,
-    /// The time limit `pdu-time` applies: the first PDU, the rest of one, or reading acknowledgements is due.
+    /// Whether `pdu-time` applies instead of `idle-time`: the client must send its first PDU, complete a PDU, or read
+    /// its acknowledgements.
     owes: bool,
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct Events {
     swept: u32,
 }
 
-/// Bytes that accounts have put into the queue in the current second. None can use more than its share.
+/// Bytes that accounts have put into the queue in the current second. If there are several, each has an equal share.
 #[derive(Debug, Default)]
 struct Turns {
     second: u32,

@@ -53,7 +53,7 @@ use processes::Processes;
 use server::Server;
 use tags::{Tags, Window};
 
-/// Agent `trace`: pmcd's side of application tracing.
+/// Agent `trace`, which exports the trace events of applications.
 #[derive(Debug)]
 pub struct Trace {
     options: Options,
@@ -232,8 +232,7 @@ impl Trace {
         }
     }
 
-    /// Logs that files of processes cannot be read. Without PCP's run directory no process makes one: a debug line
-    /// then.
+    /// Logs why files of processes cannot be read. Only a debug line if PCP's run directory does not exist.
     fn say_no_files(&self, e: &std::io::Error) {
         let directory = self.directory.display();
         match e.kind() {

@@ -153,7 +153,7 @@ impl Limits {
     }
 }
 
-/// Numbers of things that limits have left out so far, in the order of [`METRICS`].
+/// Values of the metrics, in the order of [`METRICS`].
 pub(crate) type Counts = [u64; METRICS.len()];
 
 const CLUSTER: u16 = 4;

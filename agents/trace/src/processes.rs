@@ -79,7 +79,7 @@ struct Read {
     looked: Option<Instant>,
     missed: u64,
     left_out: u64,
-    /// The last of its user's rounds in which its sums were read, and the last for its records.
+    /// The rounds of its user in which its sums, and its records, were last read.
     sums: u64,
     records: u64,
     /// The file existed when the agent started. Its contents count in totals, but not in rates.

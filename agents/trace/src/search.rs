@@ -216,7 +216,7 @@ impl Search {
         Ok(unlinkat(self.opened()?, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
-    /// Removes a name that is [stale](is_stale), also that of an empty directory.
+    /// Removes a [stale](is_stale) file, or a stale and empty directory.
     pub(crate) fn remove_stale(&self, name: &OsStr, stat: &FileStat) {
         if is_stale(stat)
             && self.remove(name).is_err_and(|e| e.raw_os_error() == Some(Errno::EISDIR as i32))

@@ -1,7 +1,7 @@
 //! Updates and starts, compared with those of the C library in the same run:
 //! `cargo bench -p pcp-mmv --bench against_c`.
 //!
-//! The C program is compiled here if `libpcp_mmv` is installed. It runs before and after the Rust measurement, so that a
+//! The C program is compiled here if `libpcp_mmv` is installed. It runs before and after the Rust measurement, so a
 //! machine that becomes slower meanwhile does not look like a slower library.
 #![allow(clippy::expect_used)]
 

@@ -63,8 +63,7 @@ impl Group {
         self.tables.get_or_init(|| Tables::build(prefix, &self.sources))
     }
 
-    /// Prepares all files for a request, once. Returns whether all are still the files that were read, and may be
-    /// shown.
+    /// Prepares all files for a request, once. Returns whether all of them are unchanged and may be shown.
     pub(super) fn begin(&mut self, request: u64, buffer: &mut Vec<u8>) -> bool {
         if self.begun == request {
             return true;

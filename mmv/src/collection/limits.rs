@@ -25,7 +25,7 @@ pub struct Limits {
     pub files: u64,
     /// Memory in all, in bytes.
     pub memory: u64,
-    /// Values in all.
+    /// Values in all, counted as for `user_values`.
     pub values: u64,
     /// Data of a file, without holes, in bytes.
     pub file_bytes: u64,
@@ -67,7 +67,7 @@ impl Limit {
     pub const ALL: [Limit; 4] = [Limit::Files, Limit::Memory, Limit::Values, Limit::Work];
 }
 
-/// Writes the limited resource, in the plural.
+/// Names the limited resource, as in "too many files".
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -76,7 +76,8 @@ impl Wanted {
 /// Skipped files that one request checks.
 const POLLED: usize = 64;
 
-/// Approximate work in nanoseconds: per file, per value, and per record that is put into tables.
+/// Approximate nanoseconds of work per file, as charged to users. The constants below estimate the work per value, per
+/// byte, and per record of the tables.
 const FILE_WORK: u64 = 12_000;
 const VALUE_WORK: u64 = 50;
 const BYTES_A_NANOSECOND: u64 = 1;

@@ -58,7 +58,7 @@ pub trait Seated: Sized + Send + Sync + 'static {
     fn seated(seat: Seat<'_>) -> Self;
 }
 
-/// The value slot for which a registry creates a handle, and the state that handles share.
+/// The value slot for which a registry creates a handle, and the state that its handles share.
 #[derive(Debug)]
 pub struct Seat<'a> {
     pub(crate) slot: Slot,

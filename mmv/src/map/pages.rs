@@ -56,8 +56,8 @@ impl Pages {
         Ok((Pages { base, len, offset: range.start, gate }, file))
     }
 
-    /// Maps a file that [`may_map`] allows at other addresses, from where [`Pages::replace`] moves it. Pages that move
-    /// `alone` are not mapped in advance: if the kernel refuses, no other pages have to move back.
+    /// Prepares [`Pages::replace`] by mapping a file at other addresses; [`may_map`] must allow that. Pages that move
+    /// `alone` are not mapped in advance: if the kernel refuses later, no other pages have to move back.
     pub(super) fn prepare(&self, file: &Arc<File>, alone: bool) -> io::Result<Prepared> {
         let elsewhere = cfg!(target_os = "linux") && !alone;
         let base = elsewhere.then(|| map(None, self.len, MapFlags::MAP_SHARED, file, self.offset)).transpose()?;
@@ -104,7 +104,7 @@ impl Drop for Pages {
 
 /// Pages of a file that are to replace others.
 pub(super) struct Prepared {
-    /// The addresses at which they are mapped meanwhile.
+    /// The address at which the pages are mapped meanwhile.
     base: Option<NonNull<u8>>,
     len: usize,
     offset: u64,
@@ -163,8 +163,8 @@ impl Slot {
     /// Returns the value's first word.
     #[inline]
     pub(crate) fn word(&self) -> &AtomicU64 {
-        // SAFETY: invariants 1 and 4; values are aligned to 8 bytes, since their size and that of pages are multiples of
-        // it, and accessed as AtomicU64 only.
+        // SAFETY: invariants 1 and 4; values are accessed as AtomicU64 only. They are aligned to 8 bytes, since their
+        // size and that of pages are multiples of it.
         unsafe { self.word.as_ref() }
     }
 
@@ -200,8 +200,8 @@ pub(crate) fn page_size() -> u64 {
     sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|n| u64::try_from(n).ok()).unwrap_or(4096)
 }
 
-/// Returns whether a new file may be mapped: its file system must support that, and must not copy on write. With copies,
-/// each store may need room on the disk, and ends the process when the disk is full (SIGBUS).
+/// Returns whether a new file may be mapped: its file system must support that, and must not copy on write. On one that
+/// copies, each store may need room on the disk, and ends the process when the disk is full (SIGBUS).
 pub(crate) fn may_map(file: &File) -> io::Result<bool> {
     static GOOD: AtomicU64 = AtomicU64::new(u64::MAX);
     let device = file.metadata()?.dev();

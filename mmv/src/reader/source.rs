@@ -116,7 +116,7 @@ impl File {
         (texts + records) as u64
     }
 
-    /// Returns the number of inner nodes of the name space, if adjacent metrics share their common ones.
+    /// Estimates the number of inner nodes of the name space: adjacent metrics share the nodes of their common prefix.
     pub(crate) fn nodes(&self) -> usize {
         if !self.names.contains(&b'.') {
             return 0;

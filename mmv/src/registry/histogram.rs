@@ -55,7 +55,8 @@ impl HistogramBuilder {
         self
     }
 
-    /// Sets the smallest value that quantiles distinguish from 0; the default is 0.000001.
+    /// Sets the smallest value that quantiles distinguish from 0; the default is 0.000001, in the units of the
+    /// values.
     pub fn resolution(mut self, resolution: f64) -> Self {
         self.resolution = resolution;
         self

@@ -1,7 +1,7 @@
-//! A hundred thousand dynamic metrics, compared with pmdaTree: `cargo bench -p pcp-pmda --bench dynamic`.
+//! A hundred thousand dynamic metrics, compared with `pmdaTree`: `cargo bench -p pcp-pmda --bench dynamic`.
 //!
-//! The Rust figures are for whole requests, a PDU in and a PDU out. The C figures are for calls of `libpcp_pmda` without
-//! PDUs.
+//! The Rust figures are for whole requests, a PDU in and a PDU out. The C figures are for calls of `libpcp_pmda`
+//! without PDUs.
 
 #![allow(clippy::expect_used)]
 

@@ -53,7 +53,7 @@ impl Address {
     }
 }
 
-/// The way to start and reach an agent, like a line of pmcd.conf.
+/// The way to start and reach an agent, like a line of `pmcd.conf`.
 #[derive(Debug)]
 pub struct Launch {
     address: Option<Address>,

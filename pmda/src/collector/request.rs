@@ -288,8 +288,8 @@ impl<C: Channel> Collector<C> {
     /// did not ask for attributes, or the agent is not ready.
     ///
     /// # Errors
-    /// Those of [`Collector::settle`], [`Error::Request`] for a value that does not fit into a PDU, and errors of the
-    /// connection.
+    /// The errors of [`Collector::settle`], [`Error::Request`] for a value that does not fit into a PDU, and errors of
+    /// the connection.
     pub fn attribute(&mut self, attribute: Attribute, value: &str) -> Result<bool> {
         if self.flags().0 & Flags::AUTHORIZE.union(Flags::CONTAINER).0 == 0 {
             return Ok(false);
@@ -301,7 +301,7 @@ impl<C: Channel> Collector<C> {
     /// was sent, because the agent is not ready.
     ///
     /// # Errors
-    /// Those of [`Collector::settle`], and errors of the connection.
+    /// The errors of [`Collector::settle`], and errors of the connection.
     pub fn end_client(&mut self) -> Result<bool> {
         self.profiles.remove(&self.client);
         self.profiled.take_if(|client| *client == self.client);

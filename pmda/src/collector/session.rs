@@ -125,7 +125,7 @@ impl<C: Channel> Collector<C> {
         self
     }
 
-    /// Sends no requests before the agent reports that it is ready (`notready` in pmcd.conf).
+    /// Sends no requests before the agent reports that it is ready (`notready` in `pmcd.conf`).
     pub fn set_not_ready(&mut self) {
         if self.state == State::Ready {
             self.state = State::NotReady;
@@ -135,7 +135,7 @@ impl<C: Channel> Collector<C> {
     /// Waits until the agent reports that it is ready. Returns false when the time has passed before.
     ///
     /// # Errors
-    /// Those of [`Collector::settle`].
+    /// The errors of [`Collector::settle`].
     pub fn wait_ready(&mut self, timeout: Option<Duration>) -> Result<bool> {
         self.settle()?;
         if self.state == State::NotReady {

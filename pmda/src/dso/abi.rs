@@ -1,5 +1,5 @@
-//! The structures of pmda.h and pmapi.h that pmcd, dbpmda and local contexts share with an agent's shared object, in
-//! C's layout for 64-bit machines.
+//! The structures of `pmda.h` and `pmapi.h` that pmcd, dbpmda and local contexts share with an agent's shared object,
+//! in C's layout for 64-bit machines.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::{offset_of, size_of};

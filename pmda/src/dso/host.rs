@@ -73,8 +73,8 @@ fn hosts() -> MutexGuard<'static, Vec<Made>> {
 /// Runs the entry point of a shared object; see [`dso!`](crate::dso!).
 ///
 /// # Safety
-/// `interface` is a `pmdaInterface` of pmcd, dbpmda or a local context, with the domain filled in. The functions that
-/// it gets are called as pmcd calls them.
+/// `interface` must be a `pmdaInterface` of pmcd, dbpmda or a local context, with the domain filled in. The functions
+/// that it gets must be called as pmcd calls them.
 pub unsafe fn init<A: Agent>(interface: *mut Interface) {
     if interface.is_null() {
         return;

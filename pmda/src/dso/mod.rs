@@ -32,8 +32,8 @@ pub use abi::Interface;
 pub use host::init;
 pub use shared::{LoadError, SharedObject};
 
-/// Exports the entry point of an agent's shared object. Its arguments are the name that pmcd.conf has for it, by custom
-/// `NAME_init`, and the type of the agent.
+/// Exports the entry point of an agent's shared object. Its arguments are the name that `pmcd.conf` has for it, by
+/// custom `NAME_init`, and the type of the agent.
 ///
 /// The library needs `crate-type = ["rlib", "cdylib"]`, and a profile without `panic = "abort"`, with which this macro
 /// does not compile.

@@ -41,7 +41,7 @@ impl<A: Agent> Engine<A> {
     }
 
     /// Declares that the host can notify pmcd between requests that the agent is ready. With `not_ready`, pmcd waits
-    /// for that from the start (`notready` in pmcd.conf).
+    /// for that from the start (`notready` in `pmcd.conf`).
     pub(crate) fn can_tell(&mut self, not_ready: bool) {
         self.readiness = if not_ready { Readiness::NotReady } else { Readiness::Ready };
     }

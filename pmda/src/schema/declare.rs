@@ -117,7 +117,7 @@ impl Metric {
     /// that change the agent for all its clients.
     ///
     /// Other clients get `PM_ERR_PERMISSION`, including those whose user pmcd does not know. The option
-    /// `--open-control` lifts the restriction, as does `PMDA_OPEN_CONTROL` in the environment or in pcp.conf.
+    /// `--open-control` lifts the restriction, as does `PMDA_OPEN_CONTROL` in the environment or in `pcp.conf`.
     ///
     /// [`Agent::WANTS`](crate::Agent::WANTS) must have [`Flags::AUTHORIZE`](pcp_pdu::handshake::Flags::AUTHORIZE).
     pub fn restricted(&mut self) -> &mut Self {

@@ -163,7 +163,7 @@ impl Setup {
     }
 
     /// Declares that the agent is not ready when it starts ([`Agent::is_ready`]). Install then adds `notready` to its
-    /// line in pmcd.conf.
+    /// line in `pmcd.conf`.
     pub fn not_ready(&mut self) {
         self.not_ready = true;
     }
@@ -194,7 +194,7 @@ impl Setup {
         &self.options
     }
 
-    /// Returns PCP's configuration: pcp.conf and the environment.
+    /// Returns PCP's configuration: `pcp.conf` and the environment.
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -26,9 +26,6 @@ impl NameSpace {
     ///
     /// The text is either a list of subtrees (`simple { … }`), or has its own `root { … }`. Subtrees without a dot in
     /// their name join the root. Comments and preprocessor lines are dropped.
-    ///
-    /// # Panics
-    /// Never: the patterns are constant.
     pub fn add(&mut self, pmns: &str, domain: u16) {
         static DROPPED: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r"(?s)/\*.*?\*/|(?-s:(?m:^[ \t]*#.*$))").expect("a constant pattern"));

@@ -6,7 +6,7 @@ use pmns::{Files, Loader, Tree};
 use std::io;
 use std::path::Path;
 
-/// Returns the same text as the content of every file and the output of every command.
+/// Files and commands that all have the same text.
 struct Mirror<'a>(&'a [u8]);
 
 impl Files for Mirror<'_> {

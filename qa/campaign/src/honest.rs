@@ -67,7 +67,7 @@ impl Honest {
         let tag = Tag::new("honest")?;
         (0..POINTS).for_each(|_| self.trace.point(&tag));
         let status = self.trace.status();
-        if status.missed > 0 { Err(format!("marks were missed: {status:?}").into()) } else { Ok(()) }
+        if status.missed > 0 { Err(format!("points were missed: {status:?}").into()) } else { Ok(()) }
     }
 
     /// Starts a thread that counts until this is dropped.

@@ -17,8 +17,8 @@ pub(crate) struct Spec {
     pub(crate) serials: u32,
     /// Names of metrics, inner nodes and instances.
     pub(crate) names: &'static [&'static str],
-    /// Cluster and item of metrics that are never stored into, because a store would invalidate the checks by design: a
-    /// reset, for example, or a time without answers.
+    /// Cluster and item of metrics into which the campaign never stores. A store would change what the checks expect,
+    /// for example reset values or stop answers for some time.
     pub(crate) untouched: &'static [(u16, u16)],
     /// Limit of the agent's memory under attack, in KiB.
     pub(crate) memory: u64,

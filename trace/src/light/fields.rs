@@ -63,7 +63,7 @@ impl Fields {
     }
 }
 
-/// Appends text, and fails when the fields would exceed [`MAX_FIELDS`].
+/// Appends text. Fails, without appending, if all fields would exceed 856 bytes.
 impl fmt::Write for Fields {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.0.len() + text.len() > MAX_FIELDS {

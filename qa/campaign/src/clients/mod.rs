@@ -40,7 +40,7 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
             let begin = Instant::now();
             let seen = count(&mut *host, &probe)?;
             job.took(begin.elapsed());
-            if seen == marked { Ok(()) } else { Err(format!("{seen} marks of {marked} are counted").into()) }
+            if seen == marked { Ok(()) } else { Err(format!("{seen} of {marked} points are counted").into()) }
         });
         job.expect("round", outcome);
         if round % 64 == 0 {
@@ -82,7 +82,7 @@ fn mark(job: &mut Job, trace: &Trace, tag: &Tag, marked: &mut u64) -> Outcome {
             trace.point(tag);
             *marked += 1;
             if again.elapsed() > PROMPT {
-                job.fail(format_args!("an honest mark takes {took:?}, and then {:?}", again.elapsed()));
+                job.fail(format_args!("an honest point takes {took:?}, and then {:?}", again.elapsed()));
             }
         }
         *marked += 1;
@@ -91,7 +91,7 @@ fn mark(job: &mut Job, trace: &Trace, tag: &Tag, marked: &mut u64) -> Outcome {
     if status.missed > missed {
         // The agent has not counted these events, and the library reports them.
         *marked = marked.saturating_sub(status.missed - missed);
-        return Err(format!("{} honest marks were missed: {status:?}", status.missed - missed).into());
+        return Err(format!("{} honest points were missed: {status:?}", status.missed - missed).into());
     }
     Ok(())
 }

@@ -98,7 +98,7 @@ fn strike(job: &mut Job, rng: &mut Rng, pmcd: &mut Pmcd, client: &mut Client, ma
                 marks.point(tag);
                 job.took(begin.elapsed());
                 if begin.elapsed() > PROMPT {
-                    return Err(format!("a mark takes {:?} while pmcd is stopped", begin.elapsed()).into());
+                    return Err(format!("a point takes {:?} while pmcd is stopped", begin.elapsed()).into());
                 }
             }
             Ok(())

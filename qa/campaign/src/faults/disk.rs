@@ -89,7 +89,7 @@ fn application(job: &mut Job, rng: &mut Rng, disk: &Small, agent: &mut dyn Host)
     first.add(1);
     let started = registry.try_start();
     if !full_at_once {
-        started.map_err(|e| format!("with room: {e}"))?;
+        started.map_err(|e| format!("with free space: {e}"))?;
         disk.fill(rng.below(20_000))?;
     }
     let names: Vec<String> = (0..1 + rng.below(60)).map(|n| format!("metric{n}")).collect();
@@ -115,7 +115,7 @@ fn application(job: &mut Job, rng: &mut Rng, disk: &Small, agent: &mut dyn Host)
         registry.try_start()?;
     }
     registry.flush();
-    value(agent, FIRST, 3).and_then(|()| value(agent, LAST, 7)).map_err(|e| format!("with room again: {e}"))?;
+    value(agent, FIRST, 3).and_then(|()| value(agent, LAST, 7)).map_err(|e| format!("with free space again: {e}"))?;
     drop((first, registry));
     let left: Vec<_> = fs::read_dir(&disk.0)?.flatten().map(|file| file.file_name()).collect();
     if left.is_empty() { Ok(()) } else { Err(format!("{left:?} are left behind").into()) }

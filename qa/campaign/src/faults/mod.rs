@@ -49,7 +49,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Starts the agent. With `honest`, agent trace gets the honest points; a later agent trace reads the same points.
+    /// Starts the agent. The caller passes `honest` for the first agent trace of a job, to record the honest points.
+    /// Later agents read the same points.
     fn start(job: &Job, spec: &'static Spec, scene: &Scene, honest: Option<&Honest>) -> Outcome<Bench> {
         let mut host = pdus::start(job, spec, Kind::Pipe, scene, honest)?;
         let probes = pdus::probes(spec, &mut *host)?;

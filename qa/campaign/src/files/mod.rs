@@ -82,7 +82,7 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
     };
     job.expect("cleanup after strangers' files", outcome);
     if spec.name == "trace" && honest.missed() > 0 {
-        job.fail(format_args!("{} honest marks were missed", honest.missed()));
+        job.fail(format_args!("{} honest points were missed", honest.missed()));
     }
     Ok(())
 }

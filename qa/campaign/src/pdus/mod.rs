@@ -50,7 +50,8 @@ struct Batch {
 }
 
 enum Expected {
-    /// An error, or an answer of the right type to a request of this type, with values of so many metrics.
+    /// An error, or an answer of the type that belongs to this type of request. The number is that of metrics in a
+    /// fetch.
     To(PduType, usize),
     /// The answer to a probe.
     Known(Answer),

@@ -155,7 +155,8 @@ impl Probe {
         found.ok_or_else(|| format!("no metric {name}").into())
     }
 
-    /// Asks an agent that binds its metrics in the background for the PMID of a dynamic name, until it knows the name.
+    /// Asks for the PMID of a dynamic name until the agent knows it, for at most 5 s. The agent may bind its metrics in
+    /// the background.
     pub(crate) fn lookup_when_bound(host: &mut dyn Host, name: &str) -> Outcome<PmId> {
         let begin = Instant::now();
         loop {

@@ -108,7 +108,7 @@ fn try_help(rng: &mut Rng) -> Outcome {
 const NAMES: &str = "#define D 60\nroot {\n  disk\n  mem D:1:2\n  dyn D:*:*\n}\ndisk {\n  dev\n  all D:0:1 /* a comment */\n}\n\
                      disk.dev {\n  read D:0:4\n  write D:0:5\n}\n";
 
-/// Returns the same text as the content of every file and the output of every command.
+/// Files and commands that all have the same text.
 struct Mirror<'a>(&'a [u8]);
 
 impl Files for Mirror<'_> {
