@@ -12,7 +12,7 @@ impl Context {
     /// # Errors
     /// `PM_ERR_PMID` for an unknown metric; `PM_ERR_NOAGENT` or `PM_ERR_PMID` when no agent has its domain.
     /// `PM_ERR_TYPE` or `PM_ERR_CONV` when the agent sends an invalid type or invalid semantics. [Connection
-    /// errors](crate::context#connection-errors).
+    /// errors](crate#connection-errors).
     pub fn lookup_desc(&mut self, pmid: PmId) -> Result<Desc> {
         match self.ask(|out| DescReq { pmid: Some(pmid) }.encode(out, 0))? {
             Answer::Desc(desc) => desc.desc(),
@@ -26,7 +26,7 @@ impl Context {
     ///
     /// # Errors
     /// `PM_ERR_TOOSMALL` for an empty list; for a list of one metric the errors of [`Context::lookup_desc`]. In a
-    /// longer list a metric without a descriptor is no error. [Connection errors](crate::context#connection-errors).
+    /// longer list a metric without a descriptor is no error. [Connection errors](crate#connection-errors).
     pub fn lookup_descs(&mut self, pmids: &[PmId]) -> Result<Vec<Option<Desc>>> {
         match pmids {
             [] => Err(Error::TOOSMALL),

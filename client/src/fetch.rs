@@ -75,7 +75,7 @@ impl Context {
     /// Fetches the values of metrics, for the instances that the profile includes (pmFetch(3), pmFetchHighRes(3)).
     ///
     /// # Errors
-    /// `PM_ERR_TOOSMALL` for an empty list; [connection errors](crate::context#connection-errors). The error of a
+    /// `PM_ERR_TOOSMALL` for an empty list; [connection errors](crate#connection-errors). The error of a
     /// single metric is in its value set.
     pub fn fetch(&mut self, pmids: &[PmId]) -> Result<Sample> {
         let mut sample = Sample::default();
@@ -132,7 +132,7 @@ impl Context {
     ///
     /// # Errors
     /// `PM_ERR_VALUE` for an empty list, `PM_ERR_TYPE` for values of different types, `PM_ERR_PERMISSION` when pmcd
-    /// forbids it. The agent's own error; [connection errors](crate::context#connection-errors).
+    /// forbids it. The agent's own error; [connection errors](crate#connection-errors).
     pub fn store(&mut self, pmid: PmId, values: &[InstValue<'_>]) -> Result {
         self.store_all(&[(pmid, values)])
     }

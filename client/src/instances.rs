@@ -12,7 +12,7 @@ impl Context {
     ///
     /// # Errors
     /// `PM_ERR_INDOM` for an unknown domain; `PM_ERR_NOAGENT` or `PM_ERR_INDOM` when no agent has it. [Connection
-    /// errors](crate::context#connection-errors).
+    /// errors](crate#connection-errors).
     pub fn in_dom(&mut self, indom: InDom) -> Result<Vec<(Inst, Vec<u8>)>> {
         let list = self.instances(InstanceReq { indom: Some(indom), inst: None, name: None })?;
         list.iter().map(|(inst, name)| Ok((inst.ok_or(Error::IPC)?, name.to_vec()))).collect()

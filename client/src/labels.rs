@@ -12,7 +12,7 @@ impl Context {
     /// Returns the labels of the host (pmGetContextLabels(3)).
     ///
     /// # Errors
-    /// `PM_ERR_NOLABELS` when pmcd does not support labels; [connection errors](crate::context#connection-errors).
+    /// `PM_ERR_NOLABELS` when pmcd does not support labels; [connection errors](crate#connection-errors).
     pub fn context_labels(&mut self) -> Result<LabelSet> {
         self.one_set(LabelLevel::Context, u32::MAX)
     }
@@ -45,7 +45,7 @@ impl Context {
     ///
     /// # Errors
     /// `PM_ERR_NOLABELS` when pmcd does not support labels, `PM_ERR_NOAGENT` when no agent has the domain. The agent's
-    /// own error; [connection errors](crate::context#connection-errors).
+    /// own error; [connection errors](crate#connection-errors).
     pub fn item_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
         self.one_set(LabelLevel::Item, pmid.word())
     }

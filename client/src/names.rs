@@ -11,7 +11,7 @@ impl Context {
     ///
     /// # Errors
     /// `PM_ERR_NAME` for an unknown name, `PM_ERR_NONLEAF` for a name with only names below it. [Connection
-    /// errors](crate::context#connection-errors).
+    /// errors](crate#connection-errors).
     pub fn lookup_name(&mut self, name: &str) -> Result<PmId> {
         self.lookup_names(&[name])?.pop().flatten().ok_or(Error::NAME)
     }
@@ -21,7 +21,7 @@ impl Context {
     /// # Errors
     /// `PM_ERR_TOOSMALL` for an empty list. For a list of one name the errors of [`Context::lookup_name`], though an
     /// unknown name may also be `None`. The error of an agent that is not ready fails the whole request. [Connection
-    /// errors](crate::context#connection-errors).
+    /// errors](crate#connection-errors).
     pub fn lookup_names(&mut self, names: &[&str]) -> Result<Vec<Option<PmId>>> {
         if names.is_empty() {
             return Err(Error::TOOSMALL);
@@ -45,7 +45,7 @@ impl Context {
     ///
     /// # Errors
     /// `PM_ERR_PMID` for a metric without a name, `PM_ERR_NOAGENT` when no agent has its domain. [Connection
-    /// errors](crate::context#connection-errors).
+    /// errors](crate#connection-errors).
     pub fn name_id(&mut self, pmid: PmId) -> Result<String> {
         self.name_all(pmid)?.into_iter().next().ok_or(Error::PMID)
     }
@@ -66,7 +66,7 @@ impl Context {
     /// metric has no names below it.
     ///
     /// # Errors
-    /// `PM_ERR_NAME` for an unknown name; [connection errors](crate::context#connection-errors).
+    /// `PM_ERR_NAME` for an unknown name; [connection errors](crate#connection-errors).
     pub fn children(&mut self, name: &str) -> Result<Vec<(String, Node)>> {
         match self.ask(|out| Child { with_status: true, name: name.as_bytes() }.encode(out, 0))? {
             Answer::Pdu(Pdu::Names(names)) => collect(names, |node, name| (name, node.unwrap_or(Node::Leaf))),
@@ -77,7 +77,7 @@ impl Context {
     /// Returns the names of all metrics at or below a name, or of all metrics for "" (pmTraversePMNS(3)).
     ///
     /// # Errors
-    /// `PM_ERR_NAME` for an unknown name; [connection errors](crate::context#connection-errors).
+    /// `PM_ERR_NAME` for an unknown name; [connection errors](crate#connection-errors).
     pub fn traverse(&mut self, name: &str) -> Result<Vec<String>> {
         match self.ask(|out| Traverse { name: name.as_bytes() }.encode(out, 0))? {
             Answer::Pdu(Pdu::Names(names)) => collect(names, |_, name| name),

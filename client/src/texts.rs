@@ -13,7 +13,7 @@ impl Context {
     ///
     /// # Errors
     /// `PM_ERR_TEXT` when there is no text, `PM_ERR_PMID` or `PM_ERR_INDOM` for an unknown subject, `PM_ERR_NOAGENT`
-    /// when no agent has its domain. [Connection errors](crate::context#connection-errors).
+    /// when no agent has its domain. [Connection errors](crate#connection-errors).
     pub fn lookup_text(&mut self, about: Subject, kind: TextKind) -> Result<Vec<u8>> {
         match self.lookup_text_direct(about, kind) {
             Ok(text) if !text.is_empty() => Ok(text),

@@ -16,7 +16,7 @@ impl Names {
     /// definition.
     ///
     /// # Errors
-    /// [Connection errors](crate::context#connection-errors). A metric that does not exist is recorded as [`Missing`].
+    /// [Connection errors](pcp_client#connection-errors). A metric that does not exist is recorded as [`Missing`].
     pub fn lookup<'a>(context: &mut Context, names: impl IntoIterator<Item = &'a str>) -> Result<Names> {
         let mut names: Vec<&str> = names.into_iter().collect();
         names.sort_unstable();
@@ -57,7 +57,7 @@ impl Names {
     /// The result contains no other names than `names`.
     ///
     /// # Errors
-    /// [Connection errors](crate::context#connection-errors).
+    /// [Connection errors](pcp_client#connection-errors).
     pub fn lookup_beyond<'a>(
         mut self,
         context: &mut Context,

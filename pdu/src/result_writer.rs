@@ -225,7 +225,7 @@ impl ResultWriter {
     /// part.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`] bytes.
     pub fn seal(&mut self, from: i32, changes: Changes) -> Result<(&[u8], &[u8])> {
         let base = self.lists.len() / 4;
         let len = self.lists.len() + self.blocks.len();

@@ -28,7 +28,7 @@ pub(crate) enum Transport {
     Pipe,
     /// A TCP port on 127.0.0.1, by its number or its name in `/etc/services` (`-i`).
     Inet(String),
-    /// A TCP port on ::1 (`-6`).
+    /// A TCP port on `::1` (`-6`).
     Ipv6(String),
     /// A socket in the file system (`-u`).
     Unix(PathBuf),

@@ -81,7 +81,7 @@ impl PcpLayer {
     }
 }
 
-/// Returns the tag of a callsite. `tracing` names events without a name "event FILE:LINE"; their tag is the target.
+/// Returns the tag of a callsite. `tracing` names events without a name `event FILE:LINE`; their tag is the target.
 fn tag_of(metadata: &Metadata<'_>) -> Option<Tag> {
     let named = !metadata.is_event() || !metadata.name().starts_with("event ");
     let name = if named { metadata.name() } else { metadata.target() };

@@ -54,7 +54,7 @@ fn derived(dir: &Path) -> Pmcd {
     assert!(Command::new(binary).arg("-c").arg(&conf).arg("--write-pmda").arg(&pmda).status().unwrap().success());
     let agent = Agent::new("derived", 404, binary).pmns(&pmda.join("pmns"));
     // As long as pmcd waits by itself.
-    pcp.pmcd().options(&["-t", "5"]).agent(agent.args(["-c", conf.to_str().unwrap(), "-U", "root"])).start()
+    pcp.pmcd().options(["-t", "5"]).agent(agent.args(["-c", conf.to_str().unwrap(), "-U", "root"])).start()
 }
 
 fn definitions() -> impl Iterator<Item = (&'static str, &'static str)> {
