@@ -1,0 +1,51 @@
+//! README's table of folders agrees with the manifests.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// For each folder of a package the package's name, and the folders of the packages of this workspace that it depends on.
+type Folders = BTreeMap<String, (String, BTreeSet<String>)>;
+
+fn manifests(root: &Path) -> Folders {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(root);
+    let metadata: Value = serde_json::from_slice(&cargo.output().unwrap().stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let name = |value: &Value| value["name"].as_str().unwrap().to_owned();
+    let folder = |package: &Value| {
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
+        manifest.strip_prefix(root).unwrap().to_str().unwrap().to_owned()
+    };
+    let folders: BTreeMap<String, String> = packages.iter().map(|package| (name(package), folder(package))).collect();
+    let dependencies = |package: &Value| {
+        let normal = package["dependencies"].as_array().unwrap().iter().filter(|dependency| dependency["kind"].is_null());
+        normal.filter_map(|dependency| folders.get(&name(dependency)).cloned()).collect()
+    };
+    packages.iter().map(|package| (folder(package), (name(package), dependencies(package)))).collect()
+}
+
+fn table(root: &Path) -> Folders {
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let rows = readme.split_once("## Folders").unwrap().1.lines().filter(|line| line.starts_with("| `"));
+    let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split('|').collect();
+        let word = |at: usize| cells[at].trim().trim_matches('`').to_owned();
+        (word(1), (word(2), words(cells[4])))
+    };
+    rows.take_while(|line| line.matches('|').count() == 6).map(row).collect()
+}
+
+#[test]
+fn the_table_of_folders_agrees_with_the_manifests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().canonicalize().unwrap();
+    let mut manifests = manifests(&root);
+    // README names these beside the table.
+    manifests.retain(|folder, _| !folder.starts_with("agents") && !folder.starts_with("qa/") && folder != "mmv/loom");
+    assert_eq!(table(&root), manifests);
+}
