@@ -24,12 +24,20 @@ pub(crate) fn augment(command: Command) -> Command {
     crate::check::augment(command)
         .arg(path.help("Definitions: colon-separated files and directories [default: $PCP_SYSCONF_DIR/pmdaderived]"))
         .arg(host.help("The pmcd whose metrics expressions refer to").value_parser(str::parse::<HostSpec>))
-        .arg(interval.help("Time between samples").value_parser(pmapi::interval::parse))
+        .arg(interval.help("Time between samples").value_parser(positive))
         .arg(
             timeout
                 .help("Longest time that a request waits for agents that this one starts; less than pmcd's timeout")
-                .value_parser(pmapi::interval::parse),
+                .value_parser(positive),
         )
+}
+
+/// Parses an interval that is not zero: the sampler would never pause.
+fn positive(text: &str) -> Result<Duration, String> {
+    match pmapi::interval::parse(text) {
+        Ok(Duration::ZERO) => Err("the time must not be zero".into()),
+        parsed => parsed.map_err(|e| e.to_string()),
+    }
 }
 
 impl Options {

@@ -118,3 +118,11 @@ fn a_host_that_is_not_there() {
     let (code, text) = check(&[], &["--host", "unix:///nowhere"]);
     assert_eq!((code, text.as_str()), (Some(0), ""));
 }
+
+#[test]
+fn times_are_not_zero() {
+    for option in ["-t", "--agent-timeout"] {
+        let (code, text) = check(&[], &[option, "0"]);
+        assert!(code != Some(0) && text.contains("must not be zero"), "{code:?} {text}");
+    }
+}
