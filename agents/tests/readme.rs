@@ -23,7 +23,8 @@ fn manifests(root: &Path) -> Folders {
     };
     let folders: BTreeMap<String, String> = packages.iter().map(|package| (name(package), folder(package))).collect();
     let dependencies = |package: &Value| {
-        let normal = package["dependencies"].as_array().unwrap().iter().filter(|dependency| dependency["kind"].is_null());
+        let normal =
+            package["dependencies"].as_array().unwrap().iter().filter(|dependency| dependency["kind"].is_null());
         normal.filter_map(|dependency| folders.get(&name(dependency)).cloned()).collect()
     };
     packages.iter().map(|package| (folder(package), (name(package), dependencies(package)))).collect()

@@ -76,10 +76,28 @@ struct SpanMetrics {
 
 /// Data of a span that has not ended.
 struct Running {
+    layer: usize,
     metrics: Arc<SpanMetrics>,
     start: Instant,
     entered: Option<Instant>,
     busy: Duration,
+}
+
+/// Data of a span for each layer: a subscriber may have several, each with a registry of its own.
+struct Timings {
+    first: Option<Running>,
+    more: Vec<Running>,
+}
+
+impl Timings {
+    fn of(&mut self, layer: usize) -> Option<&mut Running> {
+        self.first.iter_mut().chain(&mut self.more).find(|running| running.layer == layer)
+    }
+
+    fn take(&mut self, layer: usize) -> Option<Running> {
+        let at = self.more.iter().position(|running| running.layer == layer);
+        at.map(|at| self.more.swap_remove(at)).or_else(|| self.first.take_if(|running| running.layer == layer))
+    }
 }
 
 impl PcpLayer {
@@ -108,6 +126,11 @@ impl PcpLayer {
         let known = Arc::<Spans>::default();
         fork::watch(Arc::downgrade(&known) as _);
         Ok(PcpLayer { levels: [a?, b?, c?, d?, e?], families, spans: known })
+    }
+
+    /// Returns a number that no other layer of this process has.
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.spans).addr()
     }
 
     fn metrics(&self, metadata: &Metadata<'_>) -> Option<Arc<SpanMetrics>> {
@@ -181,26 +204,30 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PcpLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let (Some(span), Some(metrics)) = (context.span(id), self.metrics(attributes.metadata())) else { return };
         metrics.active.inc();
-        let running = Running { metrics, start: Instant::now(), entered: None, busy: Duration::ZERO };
-        span.extensions_mut().insert(running);
+        let running = Running { layer: self.id(), metrics, start: Instant::now(), entered: None, busy: Duration::ZERO };
+        let mut extensions = span.extensions_mut();
+        match extensions.get_mut::<Timings>() {
+            Some(timings) => timings.more.push(running),
+            None => extensions.insert(Timings { first: Some(running), more: Vec::new() }),
+        }
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if let Some(running) = span.extensions_mut().get_mut::<Running>() {
+        if let Some(running) = span.extensions_mut().get_mut::<Timings>().and_then(|timings| timings.of(self.id())) {
             running.entered = Some(Instant::now());
         }
     }
 
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if let Some(running) = span.extensions_mut().get_mut::<Running>() {
+        if let Some(running) = span.extensions_mut().get_mut::<Timings>().and_then(|timings| timings.of(self.id())) {
             running.busy += running.entered.take().map_or(Duration::ZERO, |entered| entered.elapsed());
         }
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
-        let running = context.span(&id).and_then(|span| span.extensions_mut().remove::<Running>());
+        let running = context.span(&id).and_then(|span| span.extensions_mut().get_mut::<Timings>()?.take(self.id()));
         if let Some(Running { metrics, start, busy, .. }) = running {
             metrics.active.dec();
             metrics.count.inc();
@@ -216,6 +243,24 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
+
+    #[test]
+    fn two_layers_in_one_subscriber() {
+        let dir = tempfile::tempdir().unwrap();
+        let layer = |name: &str| {
+            let registry = Registry::builder(name).directory(dir.path()).build().unwrap();
+            PcpLayer::new(&registry).unwrap()
+        };
+        let (one, two) = (layer("one"), layer("two"));
+        let counts = [&one, &two].map(|layer| (layer.families.count.clone(), layer.families.active.clone()));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(one).with(two), || {
+            (0..3).for_each(|_| span!(Level::INFO, "both").in_scope(|| info!("inside")));
+        });
+        for (count, active) in counts {
+            let name = format!("{}::both", module_path!());
+            assert_eq!((count.instance(&name).unwrap().get(), active.instance(&name).unwrap().get()), (3, 0));
+        }
+    }
 
     #[test]
     fn events_and_spans() {

@@ -363,7 +363,7 @@ impl<T> Cache<T> {
     /// are loaded, but none after an invalid line 1. [`Cache::write`] then keeps the damaged file as `FILE.damaged`.
     pub fn load(&mut self) -> Result<(), FileError> {
         let Some(path) = self.file.clone() else { return Ok(()) };
-        let bytes = match pmapi::file::read(&path, file::LONGEST) {
+        let bytes = match file::read(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             read => read.map_err(|source| FileError::Io { path: path.clone(), source })?,
         };

@@ -1,5 +1,6 @@
 //! The status of a handle: trace events sent and missed, the connection, and the state flags.
 
+use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::thread;
@@ -79,7 +80,8 @@ impl Shared {
     /// Writes a diagnostic line to standard error if the flag is set.
     pub(crate) fn say(&self, flag: State, text: impl FnOnce() -> String) {
         if self.state().has(flag) {
-            eprintln!("pcp-trace: {}", text());
+            // The descriptor may be closed, or its disk full.
+            _ = writeln!(io::stderr(), "pcp-trace: {}", text());
         }
     }
 

@@ -99,6 +99,6 @@ fn a_file_that_is_no_socket_stays() {
     let file = home.path().join("file");
     fs::write(&file, "precious").unwrap();
     let out = run(home.path(), &["-l", "-", "-u", file.to_str().unwrap()]);
-    assert!(String::from_utf8_lossy(&out.stderr).contains("no socket") && !out.status.success(), "{out:?}");
+    assert!(String::from_utf8_lossy(&out.stderr).contains("not a socket") && !out.status.success(), "{out:?}");
     assert_eq!(fs::read(&file).unwrap(), b"precious");
 }

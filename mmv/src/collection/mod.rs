@@ -179,7 +179,9 @@ impl Collection {
         let look = Look::at(&self.directory, &self.seen);
         let differs = look.as_ref().is_ok_and(|look| self.seen.may_differ(look));
         let goes_on = self.listing.is_some() || self.is_delayed || self.is_unreadable;
-        if valid && !forced && !broken && !goes_on && !differs && look.is_ok() && !self.poll() {
+        // In a directory that changes all the time, too: a passing error of a file must not stay.
+        let found = self.poll();
+        if valid && !forced && !broken && !goes_on && !differs && look.is_ok() && !found {
             return false;
         }
         self.scan(look, forced)

@@ -251,6 +251,7 @@ impl Collection {
         changed: &mut bool,
     ) {
         let mut buffer = Vec::new();
+        let mut open = kept.iter().filter(|source| source.is_open()).count();
         for Wanted { name, stamp, uid, before } in wanted {
             if matches!(&stamp, Err(e) if e.kind() == io::ErrorKind::NotFound) {
                 *changed |= matches!(before, Before::Source(_));
@@ -280,6 +281,9 @@ impl Collection {
                     if !matches!(&before, Before::Source(before) if source.is_known_from(before)) {
                         source.report(&self.prefix);
                     }
+                    // The shares of the users are known only at the end; until then all together have a limit.
+                    source.keep_open(open < self.open);
+                    open += usize::from(source.is_open());
                     source.loaded = self.request;
                     source.since = match &before {
                         Before::Source(before) if before.uid == uid => before.since,

@@ -199,6 +199,10 @@ impl Source {
         }
     }
 
+    pub(super) fn is_open(&self) -> bool {
+        self.handle.is_some()
+    }
+
     pub(super) fn keep_open(&mut self, open: bool) {
         if !open {
             self.handle = None;

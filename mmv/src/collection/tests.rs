@@ -214,3 +214,38 @@ fn a_user_joins_few_files_of_another() {
         assert_eq!(super::users::intruders(&sources), [0; 0]);
     }
 }
+
+#[test]
+fn an_instance_domain_belongs_to_one_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |second, item| Described {
+        is_prefixed: true,
+        cluster: 9,
+        serial: Some(1),
+        second,
+        metrics: vec![(0, item, true)],
+    };
+    write(dir.path(), "a", &of("deux", 1).bytes(1));
+    write(dir.path(), "honest", &of("two", 2).bytes(1));
+    // Which file the domain comes from, with the users of both files, and the requests in which these came.
+    for (users, since, expected) in [
+        ([1, 1], [1, 1], vec![(0, 0), (1, 0)]),
+        ([2, 1], [2, 1], vec![(1, 0)]),
+        ([2, 1], [1, 2], vec![(0, 0)]),
+        ([2, 1], [1, 1], vec![(0, 0)]),
+        ([2, 0], [1, 2], vec![(1, 0)]),
+        ([0, 1], [2, 1], vec![(0, 0)]),
+    ] {
+        let mut sources = load_of_users(dir.path(), &[("a", users[0]), ("honest", users[1])]);
+        sources.iter_mut().zip(since).for_each(|(source, since)| (source.cluster, source.since) = (9, since));
+        let tables = super::tables::Tables::build("mmv", &sources);
+        let parts: Vec<_> = tables.indoms.values().map(|indom| indom.parts.clone()).collect();
+        assert_eq!(parts, [expected], "{users:?} {since:?}");
+        for (source, item) in [(0, 1), (1, 2)] {
+            let item = Item::new(9, item);
+            let owns = parts[0].iter().any(|(owner, _)| *owner == source) || users[source] == 0;
+            assert_eq!(!tables.values(item).unwrap().places.is_empty(), owns, "{users:?} {since:?} {item:?}");
+            assert_eq!(!tables.instances_of(&sources, item).is_empty(), owns || users.contains(&0));
+        }
+    }
+}

@@ -191,6 +191,17 @@ mod tests {
     }
 
     #[test]
+    fn a_time_that_is_too_long_is_no_panic() {
+        let timer: Timer = Registry::builder("test").build().unwrap().timer("timer").register().unwrap();
+        timer.observe(Duration::from_nanos(1500));
+        timer.observe(Duration::MAX);
+        timer.observe(Duration::MAX);
+        let before = timer.get();
+        timer.observe(Duration::from_micros(7));
+        assert_eq!(timer.get().checked_sub(before), Some(Duration::from_micros(7)));
+    }
+
+    #[test]
     fn the_mark_is_a_number_like_any_other() {
         use crate::layout::MARK;
         let registry = Registry::new("test").unwrap();

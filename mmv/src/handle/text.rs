@@ -3,7 +3,6 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use memmap2::MmapMut;
@@ -15,6 +14,7 @@ use crate::map::fork::{self, Forked};
 use crate::map::{Slot, map_range, page_size};
 use crate::model::Kind;
 use crate::names::truncated;
+use crate::registry::write_at;
 use crate::sync::atomic::Ordering::{Relaxed, Release};
 use crate::sync::{Held, Lock};
 
@@ -175,7 +175,7 @@ impl TextList {
             Strings::Copied(file) => {
                 let mut string = [0; STRING_LEN];
                 string.iter_mut().zip(one.now.bytes()).for_each(|(to, from)| *to = from);
-                if file.write_all_at(&string, room.at + place as u64).is_err() {
+                if write_at(file, &string, room.at + place as u64).is_err() {
                     // The value still points to the old text.
                     return;
                 }

@@ -25,9 +25,10 @@ pub struct Timer {
 impl Timer {
     /// Adds a duration.
     pub fn observe(&self, time: Duration) {
-        let nanos = time.as_nanos() as u64;
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        // The sum may wrap around; its remainder is all that matters.
         let before = self.nanos.fetch_add(nanos, Relaxed);
-        let micros = before.wrapping_add(nanos) / 1000 - before / 1000;
+        let micros = nanos / 1000 + (before % 1000 + nanos % 1000) / 1000;
         micros.add_to(self.slot.word());
     }
 

@@ -9,7 +9,8 @@
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -86,18 +87,25 @@ pub(crate) fn count() -> u32 {
 
 /// Registers an object with locks: a fork waits for them, and the child calls [`Forked::forked`].
 pub(crate) fn watch(watcher: Weak<dyn Forked>) {
+    // Before the lock: a fork that does not wait for it would leave it locked in the child. Two threads, or a child, may
+    // register the handlers twice; the second call of each handler does nothing.
+    static WATCHING: AtomicBool = AtomicBool::new(false);
+    if !WATCHING.load(Acquire) {
+        super::pages::at_fork(prepare, parent, child);
+        WATCHING.store(true, Release);
+    }
     let mut watchers = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
     if watchers.len() == watchers.capacity() {
         watchers.retain(|watcher| watcher.strong_count() > 0);
     }
     watchers.push(watcher);
-    static WATCHING: AtomicBool = AtomicBool::new(false);
-    if !WATCHING.swap(true, Relaxed) {
-        super::pages::at_fork(prepare, parent, child);
-    }
 }
 
 extern "C" fn prepare() {
+    if let Some(watchers) = FORKING.take() {
+        FORKING.set(Some(watchers));
+        return;
+    }
     let watchers = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
     let alone = DEPTH.replace(DEPTH.get() + 1) == 0;
     FORKS_NOW.store(true, Relaxed);
@@ -122,8 +130,8 @@ extern "C" fn parent() {
 }
 
 extern "C" fn child() {
-    FORKS.fetch_add(1, Relaxed);
     let Some(watchers) = after() else { return };
+    FORKS.fetch_add(1, Relaxed);
     if QUIET.load(Relaxed) {
         watchers.iter().filter_map(Weak::upgrade).for_each(|watcher| watcher.forked());
     } else {
@@ -132,7 +140,8 @@ extern "C" fn child() {
 }
 
 fn after() -> Option<MutexGuard<'static, Watchers>> {
+    let watchers = FORKING.take().map(ManuallyDrop::into_inner)?;
     DEPTH.set(DEPTH.get() - 1);
     FORKS_NOW.store(false, Relaxed);
-    FORKING.take().map(ManuallyDrop::into_inner)
+    Some(watchers)
 }

@@ -22,6 +22,7 @@ pub use indom::{Family, InDom, InDomBuilder};
 pub use metric::MetricBuilder;
 
 pub(crate) use inner::Inner;
+pub(crate) use publish::write_at;
 
 use crate::format::Flags;
 use crate::handle::{Counter, Gauge, Handle, Text, Timer};

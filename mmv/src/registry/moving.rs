@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::Inner;
 use super::inner::{Phase, State};
+use super::publish::write_at;
 use crate::format::{G2_AT, ValueType};
 use crate::handle::{Number, Room};
 use crate::layout::MARK;
@@ -97,7 +97,7 @@ impl Inner {
             Phase::Idle | Phase::Stopped => None,
         };
         // A generation of 0 makes readers wait while `MARK` stands for values.
-        let tell = |generation: u64, file: &File| _ = file.write_all_at(&generation.to_ne_bytes(), G2_AT);
+        let tell = |generation: u64, file: &File| _ = write_at(file, &generation.to_ne_bytes(), G2_AT);
         if let Some((file, _)) = &published {
             tell(0, file);
         }
@@ -127,7 +127,7 @@ impl Copies {
                     continue;
                 };
                 let words = [now.0.to_ne_bytes(), now.1.to_ne_bytes()];
-                self.file.write_all_at(words.as_flattened(), value_at(value))?;
+                write_at(&self.file, words.as_flattened(), value_at(value))?;
                 *written = Some(now);
             }
         }
@@ -201,7 +201,7 @@ fn mark(chunk: &Chunk, model: &Model, file: &File) {
     each_set(chunk, model, |value, kind| {
         let words = [MARK.to_ne_bytes(), MARK.to_ne_bytes()];
         let len = if kind == Kind::Interval { 2 } else { 1 };
-        _ = file.write_all_at(words.get(..len).unwrap_or_default().as_flattened(), value_at(value));
+        _ = write_at(file, words.get(..len).unwrap_or_default().as_flattened(), value_at(value));
     });
 }
 
@@ -211,7 +211,7 @@ fn restore(chunk: &Chunk, model: &Model, mut now: Old, file: &File) {
         let (word, extra) = now.words(value).unwrap_or_default();
         let words = [word.to_ne_bytes(), extra.to_ne_bytes()];
         let len = if kind == Kind::Interval { 2 } else { 1 };
-        _ = file.write_all_at(words.get(..len).unwrap_or_default().as_flattened(), value_at(value));
+        _ = write_at(file, words.get(..len).unwrap_or_default().as_flattened(), value_at(value));
     });
 }
 

@@ -59,7 +59,7 @@ impl Before {
         let Some(header) = header(file) else { return Before::default() };
         Before {
             owner: header.owner().filter(|process| process_exists(*process)),
-            cluster: u16::try_from(header.cluster).ok(),
+            cluster: u16::try_from(header.cluster).ok().filter(|cluster| trusted && *cluster <= Item::MAX_CLUSTER),
             items: if trusted { items(file, &header).unwrap_or_default() } else { HashMap::new() },
         }
     }

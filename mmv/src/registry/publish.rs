@@ -296,6 +296,15 @@ pub(super) fn check_size(len: u64) -> io::Result<()> {
     if len <= most { Ok(()) } else { Err(io::ErrorKind::FileTooLarge.into()) }
 }
 
+/// Writes to a file at an offset.
+///
+/// # Errors
+/// Errors of write(2); `FileTooLarge` beyond `RLIMIT_FSIZE`.
+pub(crate) fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    check_size(at + bytes.len() as u64)?;
+    file.write_all_at(bytes, at)
+}
+
 pub(super) fn process() -> i32 {
     std::process::id().cast_signed()
 }

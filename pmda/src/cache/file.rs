@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str;
 
+use nix::fcntl::OFlag;
 use pmapi::file::Dir;
 use thiserror::Error;
 
@@ -34,6 +35,20 @@ pub enum FileError {
         /// The defect of that line.
         reason: &'static str,
     },
+}
+
+/// Reads the file. A symbolic link is not followed: root would read, and save for all to see, what a user of the
+/// directory chose.
+///
+/// # Errors
+/// Errors of open(2) and read(2); `ELOOP` for a symbolic link, `FileTooLarge` beyond [`LONGEST`].
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let (dir, name) = Dir::of(path)?;
+    let file = dir.file(name, OFlag::O_RDONLY | OFlag::O_NONBLOCK, 0)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    pmapi::file::read_from(&file, LONGEST)
 }
 
 /// The first line of the file.

@@ -48,6 +48,21 @@ fn numbers_stay_over_restarts() {
 }
 
 #[test]
+fn a_link_in_place_of_the_file_is_not_followed() {
+    let (dir, file, config) = home("");
+    let secret = dir.path().join("secret");
+    fs::write(&secret, "2 0 2147483647\n5 1 secret\n").unwrap();
+    fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink(&secret, &file).unwrap();
+    let mut cache = Cache::open(indom(), &config);
+    assert_eq!(cache.size(), 0);
+    assert!(matches!(cache.load(), Err(FileError::Io { .. })));
+    cache.store("own", ()).unwrap();
+    cache.save().unwrap();
+    assert!(!fs::symlink_metadata(&file).unwrap().is_symlink() && !read(&file).contains("secret"));
+}
+
+#[test]
 fn names_match_up_to_their_first_space() {
     let mut cache = Cache::new(indom());
     let inst = cache.store("1 minute", 1).unwrap();
