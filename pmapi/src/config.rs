@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{env, fs, io};
 
+use nix::unistd::{getegid, geteuid, getgid, getuid};
+
 /// Configuration variables of the installed PCP.
 ///
 /// A variable of the environment wins over `pcp.conf`. Without PCP on the machine the typed accessors return the paths
@@ -28,10 +30,21 @@ pub struct ConfigError {
     pub source: io::Error,
 }
 
+/// Returns the environment; an empty one in a set-uid or set-gid program, whose caller chose it.
+fn environment() -> Vec<(OsString, OsString)> {
+    if is_set_id() { Vec::new() } else { env::vars_os().collect() }
+}
+
+fn is_set_id() -> bool {
+    getuid() != geteuid() || getgid() != getegid()
+}
+
 impl Config {
     /// Loads the environment and `pcp.conf`. A file that cannot be read counts as empty (pmGetOptionalConfig(3)).
+    ///
+    /// A set-uid or set-gid program ignores the environment: its caller could move its files elsewhere.
     pub fn load() -> Config {
-        Self::try_load().unwrap_or_else(|_| Self::new(b"", env::vars_os()))
+        Self::try_load().unwrap_or_else(|_| Self::new(b"", environment()))
     }
 
     /// Loads the environment and `pcp.conf`, which must be readable (pmGetConfig(3)).
@@ -41,7 +54,7 @@ impl Config {
     pub fn try_load() -> Result<Config, ConfigError> {
         let path = Self::path();
         let text = fs::read(&path).map_err(|source| ConfigError { path, source })?;
-        Ok(Self::new(&text, env::vars_os()))
+        Ok(Self::new(&text, environment()))
     }
 
     /// Creates a configuration from the text of a `pcp.conf` and the variables of an environment.
@@ -59,9 +72,10 @@ impl Config {
     /// `/usr/local/etc/pcp.conf` when only that one exists.
     pub fn path() -> PathBuf {
         let (etc, local) = (Path::new("/etc/pcp.conf"), Path::new("/usr/local/etc/pcp.conf"));
-        if let Some(conf) = env::var_os("PCP_CONF") {
+        let given = |name| if is_set_id() { None } else { env::var_os(name) };
+        if let Some(conf) = given("PCP_CONF") {
             conf.into()
-        } else if let Some(dir) = env::var_os("PCP_DIR") {
+        } else if let Some(dir) = given("PCP_DIR") {
             Path::new(&dir).join("etc/pcp.conf")
         } else if !etc.exists() && local.exists() {
             local.into()
