@@ -74,7 +74,7 @@ impl Group {
         self.config = group;
     }
 
-    /// Adopts a configuration and an instance. The group has to be shown again.
+    /// Replaces the configuration and the instance. The caller must publish the group's metrics again.
     pub(crate) fn with(mut self, group: config::Group, inst: Inst) -> Group {
         self.adopt(group);
         Group { inst, shown: None, ..self }

@@ -13,7 +13,7 @@ use trace::protocol::{Data, Kind};
 use tracing::warn;
 
 use crate::fair::{Fair, LeftOut, Room};
-use crate::fields::{self, Come, Fields};
+use crate::fields::{self, Fields, Occurrence};
 use crate::filter::{Filter, Token};
 use crate::limits::{Account, Limits};
 use crate::names::{shown, shown_lines};
@@ -304,7 +304,7 @@ impl Events {
         let fields: Vec<(Item, Cow<'_, str>)> = record
             .fields
             .iter()
-            .map(|(key, value)| match known.item(Come { key, account, now }, names) {
+            .map(|(key, value)| match known.item(Occurrence { key, account, now }, names) {
                 Some(item) => (item, value.into()),
                 None => (FIELD, format!("{key}={value}").into()),
             })

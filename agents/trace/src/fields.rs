@@ -42,7 +42,7 @@ struct Field {
 
 /// Occurrence of a field in an event record.
 #[derive(Clone, Copy)]
-pub(crate) struct Come<'a> {
+pub(crate) struct Occurrence<'a> {
     pub(crate) key: &'a str,
     pub(crate) account: Account,
     /// In seconds since the agent's start.
@@ -71,13 +71,13 @@ impl Fields {
     }
 
     /// The metric of a field. Creates it if the key is new, and the account has room for it.
-    pub(crate) fn item(&self, come: Come<'_>, names: &mut Dynamic) -> Option<Item> {
+    pub(crate) fn item(&self, occurrence: Occurrence<'_>, names: &mut Dynamic) -> Option<Item> {
         let mut known = self.0.borrow_mut();
-        if let Some(field) = known.keys.get_mut(come.key) {
-            field.used = come.now;
+        if let Some(field) = known.keys.get_mut(occurrence.key) {
+            field.used = occurrence.now;
             return field.item;
         }
-        known.insert(come, names)
+        known.insert(occurrence, names)
     }
 
     /// Removes the metrics of fields that were not used since `since`, in seconds since the agent's start.
@@ -90,8 +90,8 @@ impl Fields {
 
 impl Known {
     #[cold]
-    fn insert(&mut self, come: Come<'_>, names: &mut Dynamic) -> Option<Item> {
-        let Come { key, account, now } = come;
+    fn insert(&mut self, occurrence: Occurrence<'_>, names: &mut Dynamic) -> Option<Item> {
+        let Occurrence { key, account, now } = occurrence;
         if key.len() > MAX_KEY {
             return None;
         }
@@ -195,7 +195,8 @@ mod tests {
     #[test]
     fn users_share_the_metrics_of_fields() {
         with(100, |fields, names| {
-            let come = |key: &str, account, now, names: &mut Dynamic| fields.item(Come { key, account, now }, names);
+            let come =
+                |key: &str, account, now, names: &mut Dynamic| fields.item(Occurrence { key, account, now }, names);
             (0..1000).for_each(|n| _ = come(&format!("hostile{n}"), ONE, 1, names));
             assert_eq!((names.len(), fields.left_out()), (100, 900));
             assert!(come("honest", TWO, 1, names).is_some());
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn metrics_are_given_back_and_their_numbers_are_not() {
         with(2, |fields, names| {
-            let come = |key: &str, now, names: &mut Dynamic| fields.item(Come { key, account: ONE, now }, names);
+            let come = |key: &str, now, names: &mut Dynamic| fields.item(Occurrence { key, account: ONE, now }, names);
             let [a, b] = ["a", "b"].map(|key| come(key, 1, names).unwrap());
             assert_eq!((come("c", 2, names), come("b", 3, names)), (None, Some(b)));
             fields.forget(2, names);

@@ -275,7 +275,7 @@ impl Trace {
     }
 }
 
-/// Readable after a SIGHUP.
+/// Descriptor that becomes readable when the process receives SIGHUP.
 static HANGUPS: OnceLock<Hangups> = OnceLock::new();
 
 /// Prepares a process that runs only this agent, before `pmda::main`.

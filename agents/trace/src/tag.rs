@@ -31,6 +31,9 @@ pub(crate) struct Tag {
     pub(crate) count: u64,
     /// Total duration of transactions, in seconds.
     pub(crate) total: f64,
+    /// What `total` is too large to show yet (Kahan's sum): long transactions of one client do not swallow the short ones
+    /// of others.
+    rest: f64,
     /// The last value of an observation or a counter.
     pub(crate) last: f64,
     /// Time of the last value from a file, in nanoseconds of `CLOCK_MONOTONIC`.
@@ -126,8 +129,9 @@ impl Tag {
         let shown = shown(bytes);
         let shown = (shown.as_bytes() != bytes).then(|| shown.into());
         let buckets = VecDeque::new();
-        let (count, total, last, when) = (0, 0.0, 0.0, 0);
-        Tag { number, bytes: bytes.into(), shown, account, active: false, used: 0, count, total, last, when, buckets }
+        let (count, total, rest, last, when) = (0, 0.0, 0.0, 0.0, 0);
+        let bytes = bytes.into();
+        Tag { number, bytes, shown, account, active: false, used: 0, count, total, rest, last, when, buckets }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -137,7 +141,7 @@ impl Tag {
     /// Resets all but the name and its number.
     pub(crate) fn clear(&mut self) {
         self.active = false;
-        (self.count, self.total, self.last, self.when) = (0, 0.0, 0.0, 0);
+        (self.count, self.total, self.rest, self.last, self.when) = (0, 0.0, 0.0, 0.0, 0);
         self.buckets = VecDeque::new();
     }
 
@@ -145,16 +149,23 @@ impl Tag {
     pub(crate) fn add(&mut self, kind: Kind, value: f64, window: &Window) {
         let seconds = if kind == Kind::Transact { value } else { 0.0 };
         self.count = self.count.saturating_add(1);
-        self.total += seconds;
+        self.add_time(seconds);
         self.last = value;
         self.put(Bucket { number: window.now, count: 1, min: seconds, max: seconds, sum: seconds }, window);
+    }
+
+    fn add_time(&mut self, seconds: f64) {
+        let new = seconds + self.rest;
+        let total = self.total + new;
+        self.rest = new - (total - self.total);
+        self.total = total;
     }
 
     /// Counts a [`plausible_change`].
     pub(crate) fn change(&mut self, change: &Change, number: Option<u64>, window: &Window) {
         let Change { count, total, times, last } = *change;
         self.count = self.count.saturating_add(count);
-        self.total += total;
+        self.add_time(total);
         if let Some((when, value)) = last.filter(|(when, _)| *when >= self.when) {
             (self.when, self.last) = (when, value);
         }

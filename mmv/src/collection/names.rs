@@ -19,9 +19,12 @@ pub(super) enum NameError {
     InUse,
     #[error("is an inner node of the name space, or below a metric")]
     Leaf,
-    #[error("is too long, or exceeds the room for names")]
+    #[error("is too long, has over {MOST_COMPONENTS} components, or exceeds the room for names")]
     TooMuch,
 }
+
+/// Most components of a name in a file. Each one is a node, which is looked up when the name is added.
+const MOST_COMPONENTS: usize = 24;
 
 /// The agent's own metrics, without prefix.
 const CONTROL: [&str; 5] = ["control.reload", "control.debug", "control.files", "control.metrics", "control.limits"];
@@ -52,6 +55,10 @@ impl FullName {
     /// Returns the full name of a metric.
     pub(super) fn of(&mut self, name: &[u8]) -> Result<&str, NameError> {
         let name = str::from_utf8(name).ok().filter(|name| are_components(name.as_bytes())).ok_or(NameError::Syntax)?;
+        // A shorter name has fewer components.
+        if name.len() >= 2 * MOST_COMPONENTS && name.split('.').count() > MOST_COMPONENTS {
+            return Err(NameError::TooMuch);
+        }
         self.text.truncate(self.front);
         self.text.push_str(name);
         let own = self.text.get(self.own..).filter(|own| own.starts_with("control"));

@@ -96,7 +96,7 @@ impl Source {
         let texts = heads.iter().map(|head| head.len() + HEAD_COST).sum::<usize>();
         let names = file.metrics().iter().map(|metric| name.len() + 2 * file.name(metric).len()).sum::<usize>();
         let instances = file.indoms().iter().flat_map(Indom::instances);
-        let named = instances.map(|instance| file.instance_name(instance).len()).sum::<usize>();
+        let named = instances.map(|instance| name_cost(file.instance_name(instance))).sum::<usize>();
         let nodes = file.nodes();
         let memory = file.memory(nodes) + (SOURCE_COST + texts + names + named) as u64;
         Ok(Source {
@@ -308,10 +308,18 @@ const HEAD_COST: usize = 160;
 fn values(file: &File) -> u64 {
     let of = |metric: &Metric| {
         let weight = if metric.ty == ValueType::String { TEXT_VALUES } else { 1 };
-        metric.values().len() as u64 * weight
+        // A metric without values takes work, too.
+        metric.values().len().max(1) as u64 * weight
     };
     let instances: usize = file.indoms().iter().map(|indom| 1 + indom.instances().len()).sum();
     file.metrics().iter().map(of).sum::<u64>() + instances as u64 + file.labels().len() as u64 * LABEL_VALUES
+}
+
+/// Returns the memory that a request for instances takes for a name: as text, and in the answer. Each byte that is not
+/// UTF-8 becomes a character of three bytes.
+fn name_cost(name: &[u8]) -> usize {
+    let text = if str::from_utf8(name).is_ok() { name.len() } else { 3 * name.len() };
+    3 * text
 }
 
 fn heads(name: &OsStr, file: &File) -> Vec<Box<str>> {

@@ -140,6 +140,17 @@ fn values_that_make_no_sense_spoil_no_tag() {
 }
 
 #[test]
+fn long_transactions_swallow_no_short_ones() {
+    let mut tags = of_period(5);
+    // More seconds in all than a double can count in hundredths.
+    let change = Change { count: 1 << 30, total: 1.4e16, times: None, last: None };
+    tags.change(TWO, Kind::Transact, b"tag", &change, None);
+    (0..100_000).for_each(|_| _ = tags.add(ONE, &data(Kind::Transact, b"tag", 0.01)));
+    let tag = Tagged::each(tags.of(Kind::Transact)).next().unwrap().1;
+    assert!((tag.total - 1.4e16 - 1000.0).abs() <= 2.0, "{}", tag.total - 1.4e16);
+}
+
+#[test]
 fn what_files_cannot_have_spoils_no_tag() {
     let good = Change { count: 1, total: 2.0, times: Some((2.0, 2.0)), last: None };
     let change = |change: Change| {

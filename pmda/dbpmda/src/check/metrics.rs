@@ -47,7 +47,8 @@ impl<C: Channel> Check<C> {
         self.asker.ask(subject, |out, from| DescReq { pmid: Some(pmid) }.encode(out, from), take)
     }
 
-    /// Finds the metrics below a root of dynamic names. None is not a breach, because they may come and go.
+    /// Finds the metrics below a root of dynamic names. A root without metrics is valid, because dynamic metrics come
+    /// and go.
     fn find_dynamic(&mut self, root: &str) {
         let traverse = Traverse { name: root.as_bytes() };
         let Some(Ok(names)) = self.asker.ask(root, |out, from| traverse.encode(out, from), take_names) else { return };
