@@ -145,7 +145,7 @@ fn long_transactions_swallow_no_short_ones() {
     // More seconds in all than a double can count in hundredths.
     let change = Change { count: 1 << 30, total: 1.4e16, times: None, last: None };
     tags.change(TWO, Kind::Transact, b"tag", &change, None);
-    (0..100_000).for_each(|_| _ = tags.add(ONE, &data(Kind::Transact, b"tag", 0.01)));
+    (0..100_000).for_each(|_| tags.add(ONE, &data(Kind::Transact, b"tag", 0.01)));
     let tag = Tagged::each(tags.of(Kind::Transact)).next().unwrap().1;
     assert!((tag.total - 1.4e16 - 1000.0).abs() <= 2.0, "{}", tag.total - 1.4e16);
 }
