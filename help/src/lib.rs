@@ -51,8 +51,8 @@ impl Target {
         }
     }
 
-    /// Returns the target of a key. Never `None`: all ones is the only word that is not an identifier, and without the
-    /// mark no word is all ones.
+    /// Returns the target of a key. Never `None`: the only word that is not an identifier has all bits set, and a key
+    /// without the bit `INDOM` does not.
     const fn from_key(key: u32) -> Option<Target> {
         if key & Self::INDOM == 0 {
             match PmId::from_word(key) {

@@ -35,7 +35,8 @@ fn environment() -> Vec<(OsString, OsString)> {
     if is_set_id() { Vec::new() } else { env::vars_os().collect() }
 }
 
-fn is_set_id() -> bool {
+/// Returns whether the process is a set-uid or set-gid program, whose caller chose the environment.
+pub fn is_set_id() -> bool {
     getuid() != geteuid() || getgid() != getegid()
 }
 

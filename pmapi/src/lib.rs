@@ -1,4 +1,4 @@
-//! Identifiers, units, values, errors, labels and PDUs of Performance Co-Pilot, for its clients and agents.
+//! Identifiers, units, values, errors and labels of Performance Co-Pilot, for its clients and agents.
 //!
 //! The names are those of PMAPI(3) in Rust's case. Each item's documentation names the C function or macro that it
 //! answers to.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use pmapi::config::is_set_id;
 use thiserror::Error;
 
 use crate::protocol::PORT;
@@ -105,12 +106,13 @@ pub struct EnvError {
 }
 
 impl Options {
-    /// Reads the environment variables of pmdatrace(3). Options without a variable have their defaults.
+    /// Reads the environment variables of pmdatrace(3). Options without a variable have their defaults, and so have all
+    /// options of a set-uid or set-gid program.
     ///
     /// # Errors
     /// [`EnvError`] for a variable whose value is not valid.
     pub fn from_env() -> Result<Options, EnvError> {
-        Self::from_vars(std::env::var_os)
+        Self::from_vars(|name| if is_set_id() { None } else { std::env::var_os(name) })
     }
 
     /// Reads the variables of [`Options::from_env`] from `var` instead of the environment.

@@ -251,7 +251,13 @@ impl Collection {
         changed: &mut bool,
     ) {
         let mut buffer = Vec::new();
-        let mut open = kept.iter().filter(|source| source.is_open()).count();
+        // Which user has how many files is known only at the end, when `open_some` closes files beyond the shares. Until
+        // then twice as many may be open: the limit for all, and an equal share for each user.
+        let mut open: HashMap<u32, usize> = HashMap::new();
+        kept.iter().filter(|source| source.is_open()).for_each(|source| *open.entry(source.uid).or_default() += 1);
+        let mut open_in_all: usize = open.values().sum();
+        wanted.iter().for_each(|file| _ = open.entry(file.uid).or_default());
+        let share = self.open / open.len().max(1);
         for Wanted { name, stamp, uid, before } in wanted {
             if matches!(&stamp, Err(e) if e.kind() == io::ErrorKind::NotFound) {
                 *changed |= matches!(before, Before::Source(_));
@@ -281,9 +287,10 @@ impl Collection {
                     if !matches!(&before, Before::Source(before) if source.is_known_from(before)) {
                         source.report(&self.prefix);
                     }
-                    // The shares of the users are known only at the end; until then all together have a limit.
-                    source.keep_open(open < self.open);
-                    open += usize::from(source.is_open());
+                    let own = open.entry(uid).or_default();
+                    source.keep_open(open_in_all < self.open || *own < share);
+                    *own += usize::from(source.is_open());
+                    open_in_all += usize::from(source.is_open());
                     source.loaded = self.request;
                     source.since = match &before {
                         Before::Source(before) if before.uid == uid => before.since,
