@@ -8,11 +8,10 @@ use std::fs;
 use std::path::Path;
 
 use mmv::{Counter, Family, Gauge, Registry};
+use pcp_collector::{Collector, Local};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::Changes;
 use pmapi::{Atom, Domain, Error, InDom, Item, PmId, Serial};
-use pmda::Local;
-use pmda::collector::Collector;
 use pmda::pmapi::config::Config;
 use pmda_mmv::{Mmv, PmProxy};
 use tempfile::TempDir;
