@@ -14,9 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use child::Child;
-use mmv::reader::File;
 use mmv::recorder::Recorder;
 use mmv::{Counter, CounterWriter, Error, Gauge, Registry, ShardedCounter, Text};
+use mmv_reader::File;
 
 fn registry(dir: &Path) -> Registry {
     Registry::builder("app").directory(dir).flush_every(Duration::ZERO).build().unwrap()

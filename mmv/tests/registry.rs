@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use mmv::format::{Flags, ValueType, Version};
-use mmv::reader::{File, Help};
 use mmv::{Buckets, Counter, CounterWriter, Error, Family, Gauge, Interval, Registry, Semantics, Text, Timer, Units};
+use mmv_reader::{File, Help};
 use nix::sys::stat::{Mode, umask};
 
 fn registry(dir: &Path) -> Registry {

@@ -21,9 +21,8 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{LinkatFlags, UnlinkatFlags, geteuid, linkat, unlinkat};
 
-use crate::format::{Bytes, HEADER_LEN, Header, MAGIC};
+use crate::format::{Bytes, HEADER_LEN, Header, MAGIC, process_exists};
 use crate::names::truncated;
-use crate::reader::process_exists;
 
 /// An open directory.
 pub(super) struct Directory(OwnedFd);

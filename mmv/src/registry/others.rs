@@ -13,11 +13,12 @@ use nix::unistd::geteuid;
 use pmapi::Item;
 
 use super::directory::{Directory, Process, digits, header, temporary_start};
-use crate::format::{Bytes, HEADER_LEN, Header, MAX_METRICS, MetricRecord, STRING_LEN, Section, TOC_LEN, Toc, Version};
+use crate::format::{
+    Bytes, HEADER_LEN, Header, MAX_METRICS, MetricRecord, STRING_LEN, Section, TOC_LEN, Toc, Version, process_exists,
+};
 use crate::ids;
 use crate::map::fork;
 use crate::names::truncated;
-use crate::reader::process_exists;
 
 /// Returns the cluster for a file: its previous one, or one derived from its name that no other file uses.
 pub(super) fn choose_cluster(directory: &Directory, name: &str, before: Option<u16>) -> u16 {

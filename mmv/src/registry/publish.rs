@@ -16,12 +16,11 @@ use super::inner::{Phase, State};
 use super::moving::Copies;
 use super::others::{Before, Claim, choose_cluster, name_of_child, remove_leftovers};
 use crate::Error;
-use crate::format::{Flags, G2_AT};
+use crate::format::{Flags, G2_AT, process_exists};
 use crate::handle::no_value;
 use crate::layout::{Layout, Owner};
 use crate::map::may_map;
 use crate::model::{Kind, Metric};
-use crate::reader::process_exists;
 use std::os::unix::fs::FileExt;
 
 /// The file that readers see.
