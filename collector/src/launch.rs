@@ -1,57 +1,16 @@
 //! Starts agents.
 
-use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pmda::Address;
+
 use crate::isolate::{self, Group};
 use crate::process::reap;
 use crate::{Collector, End, Error, Process, Result, Stream};
-
-/// Address on which an agent listens.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Address {
-    /// An IPv4 port of this host.
-    Inet(u16),
-    /// An IPv6 port of this host.
-    Ipv6(u16),
-    /// A socket in the file system.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Address::Inet(port) => write!(f, "{}:{port}", Ipv4Addr::LOCALHOST),
-            Address::Ipv6(port) => write!(f, "[{}]:{port}", Ipv6Addr::LOCALHOST),
-            Address::Unix(path) => path.display().fmt(f),
-        }
-    }
-}
-
-impl Address {
-    fn connect(&self) -> io::Result<Stream> {
-        let tcp = |ip: IpAddr, port| {
-            let socket = TcpStream::connect(SocketAddr::new(ip, port))?;
-            // While no process listens, a socket may by chance connect to itself.
-            if socket.local_addr()? == socket.peer_addr()? {
-                return Err(ErrorKind::ConnectionRefused.into());
-            }
-            socket.try_into()
-        };
-        match self {
-            Address::Inet(port) => tcp(Ipv4Addr::LOCALHOST.into(), *port),
-            Address::Ipv6(port) => tcp(Ipv6Addr::LOCALHOST.into(), *port),
-            Address::Unix(path) => UnixStream::connect(path)?.try_into(),
-        }
-    }
-}
 
 /// The way to start and reach an agent, like a line of `pmcd.conf`.
 #[derive(Debug)]
@@ -172,7 +131,7 @@ impl Launch {
                 }
             }
             Some(address) => match command {
-                None => match address.connect() {
+                None => match connect(&address) {
                     Ok(stream) => Ok(Process::new(stream, None, None)),
                     Err(source) => Err(Error::Connect { address, source }),
                 },
@@ -230,13 +189,17 @@ fn spawn(mut command: Command) -> Result<Child> {
     command.spawn().map_err(|source| Error::Spawn { program: command.get_program().into(), source })
 }
 
+fn connect(address: &Address) -> io::Result<Stream> {
+    Stream::socket(address.connect()?)
+}
+
 /// Connects to an agent that has just been started, as soon as it listens. It accepts a single connection, so that only
 /// connecting shows whether it listens.
 fn connect_to(mut child: Child, group: Option<Group>, address: Address) -> Result<Process> {
     let end = Instant::now() + Launch::LISTEN;
     let mut pause = Duration::from_millis(2);
     loop {
-        match address.connect() {
+        match connect(&address) {
             Ok(stream) => return Ok(Process::new(stream, Some(child), group)),
             Err(e)
                 if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) && Instant::now() < end =>

@@ -45,8 +45,9 @@ pub use channel::Channel;
 #[cfg(all(target_endian = "little", target_pointer_width = "64"))]
 pub use dso::{LoadError, SharedObject};
 pub use error::{Error, Result};
-pub use launch::{Address, Launch, Starting};
+pub use launch::{Launch, Starting};
 pub use local::Local;
+pub use pmda::Address;
 pub use process::{End, Process};
 pub use reply::{Fetched, LabelTarget, Values};
 pub use session::{Collector, State};

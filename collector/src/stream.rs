@@ -2,9 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -46,6 +44,15 @@ impl Stream {
         Ok(Stream { ends: Some(ends), frames: Frames::new(), limit: u32::MAX })
     }
 
+    /// A channel over a connected socket, as [`Address::connect`](pmda::Address::connect) returns it.
+    ///
+    /// # Errors
+    /// The errors of dup(2) and fcntl(2).
+    pub fn socket(socket: impl Into<OwnedFd>) -> io::Result<Stream> {
+        let socket = socket.into();
+        Stream::new(socket.try_clone()?, socket)
+    }
+
     /// Sets the longest PDU that is accepted, in bytes. By default it may have 2 GiB.
     pub fn set_limit(&mut self, bytes: u32) {
         self.limit = bytes;
@@ -59,27 +66,6 @@ impl Stream {
     /// Drops this many bytes that have arrived, to continue after bytes that are not a PDU.
     pub fn discard(&mut self, bytes: usize) {
         self.frames.discard(bytes);
-    }
-
-    fn socket(fd: OwnedFd) -> io::Result<Stream> {
-        Stream::new(fd.try_clone()?, fd)
-    }
-}
-
-impl TryFrom<UnixStream> for Stream {
-    type Error = io::Error;
-
-    fn try_from(socket: UnixStream) -> io::Result<Stream> {
-        Stream::socket(socket.into())
-    }
-}
-
-impl TryFrom<TcpStream> for Stream {
-    type Error = io::Error;
-
-    fn try_from(socket: TcpStream) -> io::Result<Stream> {
-        socket.set_nodelay(true)?;
-        Stream::socket(socket.into())
     }
 }
 

@@ -88,7 +88,7 @@ pub use indom::Instances;
 pub use labels::Labelled;
 pub use poll::{PollSet, Wake};
 pub use schema::{Indom, Metric, Schema, Setup};
-pub use transport::inet_port;
+pub use transport::{Address, inet_port};
 pub use values::Values;
 pub use watch::Watch;
 

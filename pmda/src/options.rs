@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, CommandFactory a
 use pmapi::debug;
 
 use crate::agent::Agent;
-use crate::transport::Transport;
+use crate::transport::{Address, inet_port};
 
 /// The options of every agent.
 #[derive(Parser, Debug)]
@@ -61,11 +61,11 @@ struct Given {
 #[group(multiple = false)]
 struct TransportOptions {
     /// Wait for pmcd on IPv4 port or service PORT
-    #[arg(short, long, value_name = "PORT")]
-    inet: Option<String>,
+    #[arg(short, long, value_name = "PORT", value_parser = inet_port)]
+    inet: Option<u16>,
     /// Wait for pmcd on IPv6 port or service PORT
-    #[arg(short = '6', long, value_name = "PORT")]
-    ipv6: Option<String>,
+    #[arg(short = '6', long, value_name = "PORT", value_parser = inet_port)]
+    ipv6: Option<u16>,
     /// Wait for pmcd on the unix socket FILE
     #[arg(short, long, value_name = "FILE")]
     unix: Option<PathBuf>,
@@ -85,7 +85,8 @@ pub(crate) struct Options {
     pub(crate) helpfile: Option<PathBuf>,
     pub(crate) log: Option<PathBuf>,
     pub(crate) username: Option<String>,
-    pub(crate) transport: Transport,
+    /// The socket on which the agent waits for pmcd; `None` for a pipe.
+    pub(crate) address: Option<Address>,
     pub(crate) not_ready: bool,
     pub(crate) open_control: bool,
     pub(crate) write_pmda: Option<PathBuf>,
@@ -128,12 +129,8 @@ impl Options {
         let given = Given::from_arg_matches(&matches).map_err(refused)?;
         let mut debug = debug::Debug::default();
         given.debug.into_iter().for_each(|d| debug.merge(d));
-        let transport = match given.transport {
-            TransportOptions { inet: Some(port), .. } => Transport::Inet(port),
-            TransportOptions { ipv6: Some(port), .. } => Transport::Ipv6(port),
-            TransportOptions { unix: Some(path), .. } => Transport::Unix(path),
-            _ => Transport::Pipe,
-        };
+        let TransportOptions { inet, ipv6, unix, .. } = given.transport;
+        let address = inet.map(Address::Inet).or(ipv6.map(Address::Ipv6)).or(unix.map(Address::Unix));
         let operands = matches.try_get_many(OPERANDS).ok().flatten().unwrap_or_default().cloned().collect();
         Ok(Options {
             program,
@@ -143,7 +140,7 @@ impl Options {
             helpfile: given.helpfile,
             log: given.log,
             username: given.username,
-            transport,
+            address,
             not_ready: given.notready,
             open_control: given.open_control,
             write_pmda: given.write_pmda,
@@ -236,12 +233,12 @@ mod tests {
     fn short_and_long_options() {
         let o = parse("/x/pmdasimple -D pdu,libpmda -d 253 -h /h -l x.log -U nobody -i 2078").unwrap();
         assert_eq!((o.program.as_str(), o.domain), ("pmdasimple", Some(253)));
-        assert_eq!(o.transport, Transport::Inet("2078".into()));
+        assert_eq!(o.address, Some(Address::Inet(2078)));
         assert_eq!((o.helpfile, o.username), (Some("/h".into()), Some("nobody".into())));
         let o = parse("pmdasimple --domain=7 --logfile=- --unix /s").unwrap();
-        assert_eq!((o.domain, o.log, o.transport), (Some(7), Some("-".into()), Transport::Unix("/s".into())));
-        assert_eq!(parse("pmdasimple -6 x").unwrap().transport, Transport::Ipv6("x".into()));
-        assert_eq!(parse("pmdasimple -p").unwrap().transport, Transport::Pipe);
+        assert_eq!((o.domain, o.log, o.address), (Some(7), Some("-".into()), Some(Address::Unix("/s".into()))));
+        assert_eq!(parse("pmdasimple -6 80").unwrap().address, Some(Address::Ipv6(80)));
+        assert_eq!(parse("pmdasimple -p").unwrap().address, None);
         assert_eq!(parse("pmdasimple --name other").unwrap().name, Some("other".into()));
         assert_eq!(parse("pmdasimple --dom 9").unwrap().domain, Some(9));
     }

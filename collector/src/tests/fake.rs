@@ -63,6 +63,6 @@ pub(super) fn agent(script: impl FnOnce(&mut Fake) + Send + 'static) -> (Collect
 
 pub(super) fn stream(script: impl FnOnce(&mut Fake) + Send + 'static) -> (Stream, JoinHandle<()>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let mut fake = Fake { stream: theirs.try_into().unwrap(), pdu: Vec::new() };
-    (ours.try_into().unwrap(), thread::spawn(move || script(&mut fake)))
+    let mut fake = Fake { stream: Stream::socket(theirs).unwrap(), pdu: Vec::new() };
+    (Stream::socket(ours).unwrap(), thread::spawn(move || script(&mut fake)))
 }

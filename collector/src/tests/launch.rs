@@ -139,7 +139,7 @@ fn sockets_without_an_agent() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("agent.socket");
     let nobody = Launch::socket(Address::Unix(path.clone())).start().unwrap_err();
-    assert_eq!(nobody.to_string(), format!("{}: No such file or directory (os error 2)", path.display()));
+    assert_eq!(nobody.to_string(), format!("unix socket {}: No such file or directory (os error 2)", path.display()));
     let ended = Launch::socket(Address::Unix(path.clone())).command(shell("exit 1")).start().unwrap_err();
     assert!(matches!(ended, Error::Exited(_)), "{ended}");
 
