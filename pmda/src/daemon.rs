@@ -44,7 +44,7 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let config = Config::load();
     let user = intended_user(&options, &config);
     log::open(&options.program, &file, user);
-    log::subscribe(&options.program, options.debug.clone());
+    log::subscribe(&options.program, options.debug);
     log::panics();
     for operand in &options.operands {
         warn!("ignoring the argument {operand:?}");

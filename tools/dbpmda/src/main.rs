@@ -66,12 +66,17 @@ fn run() -> Result<(), ExitCode> {
     let console = Console::standard();
     let trace = Trace::new(console.clone());
     let mut is_wrong = !args.words.is_empty();
+    let mut options = trace.options();
     for spec in &args.debug {
-        if !trace.change(spec, true) {
-            program.say(format_args!("unrecognized debug flag specification ({spec})"));
-            is_wrong = true;
+        match spec.parse() {
+            Ok(named) => options.set(named),
+            Err(_) => {
+                program.say(format_args!("unrecognized debug flag specification ({spec})"));
+                is_wrong = true;
+            }
         }
     }
+    trace.set_options(options);
     let mut creds_timeout = 3;
     for text in &args.creds_timeout {
         match text.parse::<i32>() {

@@ -327,11 +327,16 @@ impl Meaning for State {
     }
 
     fn debug(&mut self, option: &str) -> bool {
-        match option.strip_prefix('-') {
-            // A large number is negative as an `i32`, so the sign does not clear an option.
-            Some(name) if !name.starts_with(|c: char| c.is_ascii_digit()) => self.trace.change(name, false),
-            _ => self.trace.change(option, true),
+        let mut options = self.trace.options();
+        // A large number is negative as an `i32`, so the sign does not clear an option.
+        let cleared = option.strip_prefix('-').filter(|name| !name.starts_with(|c: char| c.is_ascii_digit()));
+        let Ok(named) = cleared.unwrap_or(option).parse() else { return false };
+        match cleared {
+            Some(_) => options.clear(named),
+            None => options.set(named),
         }
+        self.trace.set_options(options);
+        true
     }
 }
 

@@ -1,5 +1,7 @@
 //! Command `status`.
 
+use pmapi::debug::Debug;
+
 use crate::console::out;
 use crate::session::State;
 
@@ -24,9 +26,9 @@ pub(crate) fn show(state: &State) {
         }
     }
     let options = match state.trace.options() {
-        None => "(all)".to_owned(),
-        Some(none) if none.is_empty() => "(none)".to_owned(),
-        Some(options) => options.join(" "),
+        Debug::ALL => "(all)".to_owned(),
+        Debug::NONE => "(none)".to_owned(),
+        options => options.names().collect::<Vec<_>>().join(" "),
     };
     out!(console, "Debug options:          {options}\n");
     let on_off = |on| if on { "on" } else { "off" };

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use chrono::Local;
 use pcp_pdu::Header;
-use pmapi::debug::OPTIONS as DEBUG;
+use pmapi::debug::Debug;
 
 use crate::console::{Console, err};
 
@@ -18,7 +18,7 @@ pub struct Trace {
 }
 
 struct State {
-    options: [bool; DEBUG.len()],
+    options: Debug,
     recent: Vec<(usize, Recent)>,
     pdus: usize,
 }
@@ -41,77 +41,26 @@ pub(crate) enum Way {
 /// Number of recent PDUs to keep.
 const RECENT: usize = 8;
 
-/// The first `WITH_BITS` options have the bit of their index; this one has bit 30.
-const DESPERATE: &str = "desperate";
-const WITH_BITS: usize = 28;
-
-fn bit(at: usize, name: &str) -> i32 {
-    match at {
-        0..WITH_BITS => 1 << at,
-        _ if name == DESPERATE => 1 << 30,
-        _ => 0,
-    }
-}
-
 impl Trace {
     /// Returns a trace without options.
     pub fn new(console: Console) -> Self {
-        let state = State { options: [false; DEBUG.len()], recent: Vec::new(), pdus: 0 };
+        let state = State { options: Debug::NONE, recent: Vec::new(), pdus: 0 };
         Trace { console, state: Rc::new(RefCell::new(state)) }
     }
 
     /// Returns whether an option is set.
     pub(crate) fn has(&self, option: &str) -> bool {
-        DEBUG.iter().zip(self.state.borrow().options).any(|(name, set)| set && *name == option)
+        self.options().has(option)
     }
 
-    /// Returns the set options in the order of pmdbg(1); `None` if all are set.
-    pub(crate) fn options(&self) -> Option<Vec<&'static str>> {
-        let options = self.state.borrow().options;
-        let set = DEBUG.iter().zip(options).filter(|(_, set)| *set).map(|(name, _)| *name);
-        options.contains(&false).then(|| set.collect())
+    /// Returns the options that are set.
+    pub fn options(&self) -> Debug {
+        self.state.borrow().options
     }
 
-    /// Sets or clears the options in a list with commas (pmSetDebug(3)): names, `all`, or sums of bits, -1 for all.
-    /// Returns `false` and changes nothing if one of them is invalid.
-    pub fn change(&self, spec: &str, to: bool) -> bool {
-        if spec.is_empty() {
-            return true;
-        }
-        let mut options = self.state.borrow().options;
-        // A number includes the bits of the options before it in the list.
-        let mut bits = 0;
-        for word in spec.strip_suffix(',').unwrap_or(spec).split(',') {
-            let number = leading_number(word);
-            match number {
-                Some((number, rest)) => {
-                    bits = if number == -1 { i32::MAX } else { bits | number };
-                    for (at, (name, option)) in DEBUG.iter().zip(&mut options).enumerate() {
-                        if bits & bit(at, name) != 0 {
-                            *option = to;
-                        }
-                    }
-                    if !rest.is_empty() {
-                        return false;
-                    }
-                }
-                None if word.eq_ignore_ascii_case("all") => {
-                    options.fill(to);
-                    bits = i32::MAX;
-                }
-                None => {
-                    let mut known = DEBUG.iter().zip(&mut options).enumerate();
-                    let Some((at, (name, option))) = known.find(|(_, (name, _))| name.eq_ignore_ascii_case(word))
-                    else {
-                        return false;
-                    };
-                    *option = to;
-                    bits |= bit(at, name);
-                }
-            }
-        }
+    /// Replaces the options.
+    pub fn set_options(&self, options: Debug) {
         self.state.borrow_mut().options = options;
-        true
     }
 
     /// Writes a line in the format of pmNotifyErr(3).
@@ -160,19 +109,6 @@ impl Trace {
     }
 }
 
-/// Returns the number at the start of a word, as strtol(3) reads it, and the rest of the word.
-fn leading_number(word: &str) -> Option<(i32, &str)> {
-    let text = word.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
-    let (minus, digits) = match text.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let rest = digits.trim_start_matches(|c: char| c.is_ascii_digit());
-    let digits = digits.strip_suffix(rest).filter(|digits| !digits.is_empty())?;
-    let value = digits.parse::<i64>().unwrap_or(i64::MAX);
-    Some((if minus { value.wrapping_neg() } else { value } as i32, rest))
-}
-
 /// Formats the words of a PDU: the header as numbers, the rest in the host's byte order.
 fn dump(way: Way, fd: i32, header: Header, bytes: &[u8]) -> String {
     let pid = std::process::id();
@@ -192,34 +128,4 @@ fn dump(way: Way, fd: i32, header: Header, bytes: &[u8]) -> String {
     }
     text.push('\n');
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn trace() -> Trace {
-        Trace::new(Console::new(std::io::sink(), std::io::sink()))
-    }
-
-    #[test]
-    fn options() {
-        let trace = trace();
-        assert!(trace.change("1,Fetch", true) && trace.change("1073741824", true));
-        assert_eq!(trace.options().unwrap(), ["pdu", "fetch", "desperate"]);
-        assert!(trace.change("fetch", false) && trace.change("pdu,2", false));
-        assert_eq!(trace.options().unwrap(), ["desperate"]);
-        assert!(trace.change("all", true));
-        assert_eq!(trace.options(), None);
-        assert!(trace.change("all", false) && trace.has("pdu") == trace.has("tls"));
-    }
-
-    #[test]
-    fn an_error_changes_nothing() {
-        let trace = trace();
-        for spec in ["pdu,nothing", "nothing", "1x", "pdu,2x", ","] {
-            assert!(!trace.change(spec, true), "{spec}");
-        }
-        assert_eq!(trace.options().unwrap(), [""; 0]);
-    }
 }

@@ -135,7 +135,7 @@ fn show(out: &mut impl Write, args: &Args, help: &Compiled, names: &Tree) -> io:
     if !args.metrics.is_empty() {
         return Ok(());
     }
-    let traces = !args.pmids && !args.indoms && args.debug.as_ref().is_some_and(|debug| debug.has("appl0"));
+    let traces = !args.pmids && !args.indoms && args.debug.is_some_and(|debug| debug.has("appl0"));
     for target in help.targets() {
         match target {
             _ if traces => trace(target),
