@@ -9,7 +9,6 @@ mod attribute;
 pub mod check;
 mod command;
 mod console;
-mod derived;
 mod fetch;
 mod grammar;
 mod help;

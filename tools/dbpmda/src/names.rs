@@ -3,12 +3,12 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
+use pcp_derive::{Controls, Definitions, Scope, read_files};
 use pmapi::id::OptionWord as _;
-use pmapi::{Domain, OrNull, PmId};
+use pmapi::{Config, Domain, Item, OrNull, PmId};
 use pmns::{Node, Tree};
 
 use crate::console::{Console, err};
-use crate::derived::Derived;
 use crate::trace::Trace;
 
 /// Names of metrics.
@@ -33,8 +33,9 @@ impl Names {
     /// Loads the name space of a file, or the default one. Shows the reason of a failure.
     pub(crate) fn load(file: Option<PathBuf>, console: &Console, trace: &Trace) -> Result<Self, NoNames> {
         let tree = load(file.as_deref(), console, trace)?;
+        let derived = Derived::load(console);
         let (console, trace) = (console.clone(), trace.clone());
-        Ok(Names { tree, derived: Derived::load(), file, chosen: None, console, trace, located: Cell::new(false) })
+        Ok(Names { tree, derived, file, chosen: None, console, trace, located: Cell::new(false) })
     }
 
     /// Replaces the name space by that of a file; if the file is bad, by the first one.
@@ -162,4 +163,42 @@ fn trace_leaves(node: Node<'_>, console: &Console) {
         }
     }
     node.children().filter(|child| child.pmid().is_none()).for_each(|child| trace_leaves(child, console));
+}
+
+/// Derived metrics, which exist for clients but not for agents.
+struct Derived(Definitions);
+
+/// Metrics that libpcp defines itself.
+const ANONYMOUS: [(&str, PmId); 2] = [
+    ("event.flags", PmId::new(Domain::DYNAMIC, Item::new(0, 1))),
+    ("event.missed", PmId::new(Domain::DYNAMIC, Item::new(0, 2))),
+];
+
+impl Derived {
+    /// Loads the definitions of `$PCP_DERIVED_CONFIG`, or else of PCP's configuration. Shows their mistakes.
+    fn load(console: &Console) -> Derived {
+        let config = Config::load();
+        let default = config.var_dir().join("config/derived");
+        let paths = config.var("PCP_DERIVED_CONFIG").unwrap_or(default.as_os_str()).to_string_lossy();
+        let (mut definitions, mut controls) = (Definitions::new(Scope::Global), Controls::default());
+        read_files(&paths, &mut |path, text| {
+            // A file that cannot be read counts as empty, as in libpcp.
+            let text = text.unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let loaded = definitions.load_text(&path.display().to_string(), &text, &mut controls);
+            loaded.messages.iter().for_each(|message| err!(console, "{message}\n"));
+        });
+        Derived(definitions)
+    }
+
+    fn lookup(&self, name: &str) -> Option<PmId> {
+        let anonymous = ANONYMOUS.iter().find(|(known, _)| *known == name);
+        anonymous.map(|(_, pmid)| *pmid).or_else(|| Some(self.0.get(name)?.pmid()))
+    }
+
+    fn name(&self, pmid: PmId) -> Option<&str> {
+        let anonymous = ANONYMOUS.iter().find(|(_, known)| *known == pmid);
+        let defined = || Some(self.0.iter().find(|definition| definition.pmid() == pmid)?.name());
+        anonymous.map(|(name, _)| *name).or_else(defined)
+    }
 }

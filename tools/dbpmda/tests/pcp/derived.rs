@@ -24,3 +24,14 @@ fn derived() {
     );
     shows(&shown, &["511.0.4 (my.sum): "]);
 }
+
+#[test]
+#[ignore = "needs PCP"]
+fn invalid_definitions() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("derived");
+    std::fs::write(&file, "my.good = simple.color\nmy.bad = (\n1x = simple.color\n").unwrap();
+    let sessions = Sessions::c_agent("simple").env("PCP_DERIVED_CONFIG", file.display().to_string());
+    let shown = sessions.same("desc my.good\ndesc my.bad\ndesc 511.0.3");
+    shows(&shown, &["illegal derived metric name (1x)", "Error: Unknown metric name\n"]);
+}
