@@ -2,21 +2,18 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use pcp_collector::{Channel as _, Collector, Error, LoadError, SharedObject, Stream};
+use pcp_collector::{Address, Channel as _, Collector, Error, LoadError, SharedObject, Stream};
 use pcp_pdu::codec::Writer;
 use pcp_pdu::frame::FrameError;
 use pcp_pdu::handshake::{Attr, Flags, encode_creds, encode_error};
 use pcp_pdu::{HEADER, Header, Pdu, PduType};
 
-use crate::command::Address;
 use crate::console::{Console, err};
 use crate::trace::{Trace, Way};
 
@@ -30,8 +27,8 @@ pub(crate) struct Agent {
     /// Whether the agent has received a profile.
     pub(crate) has_profile: bool,
     is_socket: bool,
-    from_fd: i32,
-    to_fd: i32,
+    /// Descriptor from which PDUs are read, for messages.
+    fd: i32,
     trace: Trace,
     child: Option<Child>,
 }
@@ -79,54 +76,34 @@ impl Agent {
                 (from.into(), to.into(), None)
             }
         };
-        Agent::new(from, to, false, program.as_bytes(), trace, child)
+        let fd = from.as_raw_fd();
+        let mut agent = Agent::new(Stream::new(from, to)?, fd, program.as_bytes(), trace);
+        agent.child = child;
+        Ok(agent)
     }
 
     /// Connects to an agent that listens.
     pub(crate) fn connect(address: &Address, name: &[u8], trace: &Trace) -> io::Result<Self> {
-        // As in C, the lower 16 bits are the port.
-        let tcp = |ip: IpAddr, port: i32| -> io::Result<OwnedFd> {
-            let socket = TcpStream::connect((ip, port as u16))?;
-            socket.set_nodelay(true)?;
-            Ok(socket.into())
-        };
-        let socket = match address {
-            Address::Unix(path) => {
-                // A socket address has room for 107 bytes.
-                let path = path.get(..107).unwrap_or(path);
-                UnixStream::connect(OsStr::from_bytes(path))?.into()
-            }
-            Address::Inet(port) => tcp(Ipv4Addr::LOCALHOST.into(), *port)?,
-            Address::Ipv6(port) => tcp(Ipv6Addr::LOCALHOST.into(), *port)?,
-        };
-        let mut agent = Agent::new(socket.try_clone()?, socket, true, name, trace, None)?;
-        agent.from_fd = agent.to_fd;
+        let socket = address.connect()?;
+        let fd = socket.as_raw_fd();
+        let mut agent = Agent::new(Stream::socket(socket)?, fd, name, trace);
+        agent.is_socket = true;
         Ok(agent)
     }
 
-    fn new(
-        from: OwnedFd,
-        to: OwnedFd,
-        is_socket: bool,
-        name: &[u8],
-        trace: &Trace,
-        child: Option<Child>,
-    ) -> io::Result<Self> {
-        let (from_fd, to_fd) = (from.as_raw_fd(), to.as_raw_fd());
-        let mut collector = Collector::new(Stream::new(from, to)?);
+    fn new(stream: Stream, fd: i32, name: &[u8], trace: &Trace) -> Self {
+        let mut collector = Collector::new(stream);
         collector.set_timeout(None);
-        let (name, trace) = (name.to_owned(), trace.clone());
-        Ok(Agent {
+        Agent {
             link: Link::Stream(Box::new(collector)),
-            name,
+            name: name.to_owned(),
             version: None,
             has_profile: false,
-            is_socket,
-            from_fd,
-            to_fd,
-            trace,
-            child,
-        })
+            is_socket: false,
+            fd,
+            trace: trace.clone(),
+            child: None,
+        }
     }
 
     /// Loads an agent from a shared object.
@@ -140,8 +117,7 @@ impl Agent {
             version: Some(version),
             has_profile: false,
             is_socket: false,
-            from_fd: -1,
-            to_fd: -1,
+            fd: -1,
             trace: trace.clone(),
             child: None,
         })
@@ -187,7 +163,7 @@ impl Agent {
                 self.trace.show_recent();
             }
             Err(0) => err!(console, "pmdaversion: expecting PDU_CREDS, got EOF\n"),
-            Err(code) => err!(console, "__pmGetPDU({}): {}\n", self.from_fd, error_text(code)),
+            Err(code) => err!(console, "__pmGetPDU({}): {}\n", self.fd, error_text(code)),
         }
         err!(console, "Warning: no version exchange with PMDA {name} after {seconds} secs\n");
     }
@@ -215,10 +191,10 @@ impl Agent {
             Link::Stream(collector) => collector,
             Link::Shared(object) => return object.send(&bytes, None).map_err(|e| e.code().code()),
         };
-        self.trace.show(Way::Sent, self.to_fd, header, &bytes);
+        self.trace.show(Way::Sent, self.fd, header, &bytes);
         let code = match collector.send_bytes(&bytes) {
             Ok(()) => {
-                self.trace.note(Way::Sent, self.to_fd, header);
+                self.trace.note(Way::Sent, self.fd, header);
                 return Ok(());
             }
             Err(Error::Closed) if !self.is_socket => pmapi::Error::from_errno(Errno::EPIPE as i32),
@@ -248,7 +224,7 @@ impl Agent {
 
     /// Waits for a PDU. The error is a code of libpcp, or 0 at the end of the agent's output.
     pub(crate) fn receive(&mut self) -> Result<Reply, i32> {
-        let fd = self.from_fd;
+        let fd = self.fd;
         let collector = match &mut self.link {
             Link::Stream(collector) => collector,
             Link::Shared(object) => {
@@ -294,7 +270,7 @@ impl Agent {
 
     fn notify_cut_short(&self, have: usize) {
         let Link::Stream(collector) = &self.link else { return };
-        let (fd, bytes) = (self.from_fd, collector.channel().unread());
+        let (fd, bytes) = (self.fd, collector.channel().unread());
         let words = bytes.as_chunks().0;
         let word = |at: usize| words.get(at).map(|word| u32::from_be_bytes(*word));
         let Some(len) = word(0) else {

@@ -1,6 +1,9 @@
 //! Commands of the language.
 
+use pcp_collector::Address;
 use pmapi::{InDom, PmId};
+
+use crate::token::Word;
 
 /// Complete command. Identifiers are as typed: `None` for `PM_ID_NULL` and `PM_INDOM_NULL`, possibly of another domain
 /// than the agent's.
@@ -8,7 +11,7 @@ use pmapi::{InDom, PmId};
 pub(crate) enum Command {
     /// Empty line, or a command that the parser has executed.
     Nothing,
-    Help(Option<Topic>, Form),
+    Help(Option<Word>, Form),
     OpenDso {
         path: Vec<u8>,
         init: String,
@@ -18,7 +21,8 @@ pub(crate) enum Command {
         program: Vec<u8>,
         arguments: Vec<Vec<u8>>,
     },
-    OpenSocket(Address),
+    /// Address, and its name in messages.
+    OpenSocket(Address, Vec<u8>),
     Close,
     Desc(Option<PmId>),
     Fetch(Vec<Option<PmId>>),
@@ -40,14 +44,6 @@ pub(crate) enum Command {
     GetIname(bool),
     Wait(u32),
     Quit,
-}
-
-/// Address of an agent that listens.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Address {
-    Unix(Vec<u8>),
-    Inet(i32),
-    Ipv6(i32),
 }
 
 /// Subject of a help text.
@@ -83,34 +79,6 @@ pub(crate) enum Labels {
     Cluster(Option<PmId>),
     Item(Option<PmId>),
     Instances(Option<InDom>),
-}
-
-/// Command as a topic of `help`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Topic {
-    Attr,
-    Children,
-    Close,
-    Debug,
-    Desc,
-    Fetch,
-    GetDesc,
-    GetIname,
-    Instance,
-    Label,
-    Name,
-    NameSpace,
-    Open,
-    PmId,
-    Profile,
-    Quit,
-    Status,
-    Store,
-    Text,
-    Timer,
-    Traverse,
-    Wait,
-    Watch,
 }
 
 /// Amount of help.

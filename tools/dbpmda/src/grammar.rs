@@ -1,12 +1,16 @@
 //! Parser: turns tokens into commands.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use pcp_collector::Address;
 use pmapi::{InDom, OrNull, PmId};
 
-use crate::attribute;
-use crate::command::{Address, Change, Command, Form, Labels, Subject, Topic, Which};
+use crate::command::{Change, Command, Form, Labels, Subject, Which};
 use crate::scanner::Scanner;
 use crate::source::Source;
 use crate::token::{Token, Word};
+use crate::{attribute, help};
 
 /// Context of the parser. Names and debug options take effect when they are read, so that an error is marked at the
 /// right word.
@@ -40,62 +44,49 @@ impl<M: Meaning> Parser<'_, M> {
     pub(crate) fn command(mut self) -> Parsed<Command> {
         let word = match self.token() {
             Token::Eol => return Ok(Command::Nothing),
-            Token::Word(word) => word,
+            Token::Word(word) if word == Word::Help || help::is_command(word) => word,
             // An unterminated last line does not count.
             _ if self.source.has_ended() => return Ok(Command::Nothing),
             _ => return Err(self.error("Unrecognized command")),
         };
-        match word {
-            Word::Attr => self.attr(),
-            Word::Children => self.name_of(Topic::Children, Command::Children),
-            Word::Close => self.end(Command::Close),
-            Word::Debug => self.debug(),
-            Word::Desc => match self.token() {
-                Token::Eol => usage(Topic::Desc),
-                token => {
-                    let pmid = self.metric(token)?;
-                    self.end(Command::Desc(pmid))
-                }
-            },
-            Word::Fetch => self.fetch(),
-            Word::GetDesc => self.switch(Topic::GetDesc, Command::GetDesc),
-            Word::GetIname => self.switch(Topic::GetIname, Command::GetIname),
-            Word::Help => self.help(),
-            Word::Instance => self.instance(),
-            Word::Label => self.label(),
-            Word::Name => match self.token() {
-                Token::Eol => usage(Topic::Name),
-                Token::Number3(parts) => self.end(Command::Names(pmid(parts))),
-                _ => Err(self.syntax()),
-            },
-            Word::NameSpace => {
-                let token = self.token();
-                let path = self.path(token)?;
-                self.end(Command::NameSpace(path))
+        let first = self.token();
+        match (word, first) {
+            (Word::Help, Token::Eol) => Ok(Command::Help(None, Form::Full)),
+            (Word::Help, Token::Word(word)) if help::is_command(word) => {
+                self.end(Command::Help(Some(word), Form::Full))
             }
-            Word::Open => self.open(),
-            Word::PmId => self.name_of(Topic::PmId, Command::PmId),
-            Word::Profile => self.profile(),
-            Word::Quit => self.end(Command::Quit),
-            Word::Status => self.end(Command::Status),
-            Word::Store => self.store(),
-            Word::Text => self.text(),
-            Word::Timer => self.switch(Topic::Timer, Command::Timer),
-            Word::Traverse => self.name_of(Topic::Traverse, Command::Traverse),
-            Word::Wait => match self.token() {
-                Token::Eol => usage(Topic::Wait),
-                Token::Number(seconds) => self.end(Command::Wait(seconds.cast_unsigned())),
-                _ => Err(self.syntax()),
-            },
-            Word::Watch => match self.token() {
-                Token::Eol => usage(Topic::Watch),
-                token => {
-                    let path = self.path(token)?;
-                    self.end(Command::Watch(path))
-                }
-            },
-            _ if self.source.has_ended() => Ok(Command::Nothing),
-            _ => Err(self.error("Unrecognized command")),
+            (Word::Close, Token::Eol) => Ok(Command::Close),
+            (Word::Quit, Token::Eol) => Ok(Command::Quit),
+            (Word::Status, Token::Eol) => Ok(Command::Status),
+            (Word::NameSpace, token) => self.path_of(token, Command::NameSpace),
+            (Word::Close | Word::Help | Word::Quit | Word::Status, _) => Err(self.syntax()),
+            (word, Token::Eol) => Ok(Command::Help(Some(word), Form::Usage)),
+            (Word::Attr, token) => self.attr(token),
+            (Word::Children, Token::Name(name)) => self.end(Command::Children(name)),
+            (Word::Debug, token) => self.debug(token),
+            (Word::Desc, token) => {
+                let pmid = self.metric(token)?;
+                self.end(Command::Desc(pmid))
+            }
+            (Word::Fetch, token) => self.fetch(token),
+            (Word::GetDesc, Token::Word(Word::On)) => self.end(Command::GetDesc(true)),
+            (Word::GetDesc, Token::Word(Word::Off)) => self.end(Command::GetDesc(false)),
+            (Word::GetIname, Token::Word(Word::On)) => self.end(Command::GetIname(true)),
+            (Word::GetIname, Token::Word(Word::Off)) => self.end(Command::GetIname(false)),
+            (Word::Instance, token) => self.instance(token),
+            (Word::Label, token) => self.label(token),
+            (Word::Name, Token::Number3(parts)) => self.end(Command::Names(pmid(parts))),
+            (Word::Open, token) => self.open(token),
+            (Word::PmId, Token::Name(name)) => self.end(Command::PmId(name)),
+            (Word::Profile, token) => self.profile(token),
+            (Word::Store, token) => self.store(token),
+            (Word::Text, token) => self.text(token),
+            (Word::Timer, Token::Word(Word::On)) => self.end(Command::Timer(true)),
+            (Word::Timer, Token::Word(Word::Off)) => self.end(Command::Timer(false)),
+            (Word::Traverse, Token::Name(name)) => self.end(Command::Traverse(name)),
+            (Word::Wait, Token::Number(seconds)) => self.end(Command::Wait(seconds.cast_unsigned())),
+            (Word::Watch, token) => self.path_of(token, Command::Watch),
+            _ => Err(self.syntax()),
         }
     }
 
@@ -120,11 +111,11 @@ impl<M: Meaning> Parser<'_, M> {
         }
     }
 
-    fn open(&mut self) -> Parsed<Command> {
-        match self.token() {
-            Token::Eol => usage(Topic::Open),
-            Token::Word(Word::Dso) => {
-                let token = self.token();
+    fn open(&mut self, kind: Token) -> Parsed<Command> {
+        let Token::Word(kind @ (Word::Dso | Word::Pipe | Word::Socket)) = kind else { return Err(self.syntax()) };
+        let first = self.token();
+        match (kind, first) {
+            (Word::Dso, token) => {
                 let path = self.path(token)?;
                 let Token::Name(init) = self.token() else { return Err(self.syntax()) };
                 match self.token() {
@@ -133,25 +124,48 @@ impl<M: Meaning> Parser<'_, M> {
                     _ => Err(self.syntax()),
                 }
             }
-            Token::Word(Word::Pipe) => {
-                let token = self.token();
+            (Word::Pipe, token) => {
                 let program = self.path(token)?;
                 Ok(Command::OpenPipe { program, arguments: self.arguments() })
             }
-            Token::Word(Word::Socket) => {
-                let address = match self.token() {
-                    Token::Word(Word::Unix) => {
-                        let token = self.token();
-                        Address::Unix(self.path(token)?)
-                    }
-                    Token::Word(Word::Inet) => Address::Inet(self.port()?),
-                    Token::Word(Word::Ipv6) => Address::Ipv6(self.port()?),
-                    token => Address::Unix(self.path(token)?),
-                };
-                Ok(Command::OpenSocket(address))
+            (_, Token::Word(Word::Inet)) => self.port("inet", Address::Inet),
+            (_, Token::Word(Word::Ipv6)) => self.port("ipv6", Address::Ipv6),
+            (_, Token::Word(Word::Unix)) => {
+                let token = self.token();
+                self.unix(token)
             }
-            _ => Err(self.syntax()),
+            (_, token) => self.unix(token),
         }
+    }
+
+    fn unix(&mut self, token: Token) -> Parsed<Command> {
+        let path = self.path(token)?;
+        // A socket address has room for 107 bytes; as in C, the rest does not count.
+        let socket = OsStr::from_bytes(path.get(..107).unwrap_or(&path)).into();
+        Ok(Command::OpenSocket(Address::Unix(socket), path))
+    }
+
+    fn port(&mut self, kind: &str, address: fn(u16) -> Address) -> Parsed<Command> {
+        let port = match self.token() {
+            Token::Number(port) => port,
+            Token::Quoted(name) => {
+                let name = String::from_utf8_lossy(&name).into_owned();
+                let Some(port) = attribute::service(&name) else {
+                    return Err(self.error(&clip(format!("Failed to map ({name}) to a port number"))));
+                };
+                self.source.warn(&clip(format!("Mapped {name} to port number {port}")));
+                port
+            }
+            _ => return Err(self.syntax()),
+        };
+        // As in C, the lower 16 bits are the port.
+        Ok(Command::OpenSocket(address(port as u16), format!("{kind} port {port}").into_bytes()))
+    }
+
+    /// Parses the rest of a command whose only argument is a path.
+    fn path_of(&mut self, token: Token, command: fn(Vec<u8>) -> Command) -> Parsed<Command> {
+        let path = self.path(token)?;
+        self.end(command(path))
     }
 
     /// Returns the path of a file, relative to the working directory if it has no directory.
@@ -192,26 +206,8 @@ impl<M: Meaning> Parser<'_, M> {
         }
     }
 
-    fn port(&mut self) -> Parsed<i32> {
-        match self.token() {
-            Token::Number(port) => Ok(port),
-            Token::Quoted(name) => {
-                let name = String::from_utf8_lossy(&name).into_owned();
-                let Some(port) = attribute::service(&name) else {
-                    return Err(self.error(&clip(format!("Failed to map ({name}) to a port number"))));
-                };
-                self.source.warn(&clip(format!("Mapped {name} to port number {port}")));
-                Ok(port)
-            }
-            _ => Err(self.syntax()),
-        }
-    }
-
-    fn fetch(&mut self) -> Parsed<Command> {
-        let mut pmids = match self.token() {
-            Token::Eol => return usage(Topic::Fetch),
-            token => vec![self.metric(token)?],
-        };
+    fn fetch(&mut self, first: Token) -> Parsed<Command> {
+        let mut pmids = vec![self.metric(first)?];
         loop {
             let token = match self.token() {
                 Token::Eol => return Ok(Command::Fetch(pmids)),
@@ -222,31 +218,24 @@ impl<M: Meaning> Parser<'_, M> {
         }
     }
 
-    fn store(&mut self) -> Parsed<Command> {
-        let pmid = match self.token() {
-            Token::Eol => return usage(Topic::Store),
-            token => self.metric(token)?,
-        };
+    fn store(&mut self, metric: Token) -> Parsed<Command> {
+        let pmid = self.metric(metric)?;
         match self.token() {
             Token::Quoted(value) => self.end(Command::Store(pmid, value)),
             _ => Err(self.syntax()),
         }
     }
 
-    fn text(&mut self) -> Parsed<Command> {
-        let subject = match self.token() {
-            Token::Eol => return usage(Topic::Text),
+    fn text(&mut self, subject: Token) -> Parsed<Command> {
+        let subject = match subject {
             Token::Word(Word::InDom) => Subject::InDom(self.indom()?),
             token => Subject::Metric(self.metric(token)?),
         };
         self.end(Command::Text(subject))
     }
 
-    fn instance(&mut self) -> Parsed<Command> {
-        let indom = match self.token() {
-            Token::Eol => return usage(Topic::Instance),
-            token => self.indom_of(token)?,
-        };
+    fn instance(&mut self, indom: Token) -> Parsed<Command> {
+        let indom = self.indom_of(indom)?;
         let which = match self.token() {
             Token::Eol => return Ok(Command::Instance(indom, Which::All)),
             Token::Number(number) => Which::Number(number),
@@ -257,11 +246,8 @@ impl<M: Meaning> Parser<'_, M> {
         self.end(Command::Instance(indom, which))
     }
 
-    fn profile(&mut self) -> Parsed<Command> {
-        let indom = match self.token() {
-            Token::Eol => return usage(Topic::Profile),
-            token => self.indom_of(token)?,
-        };
+    fn profile(&mut self, indom: Token) -> Parsed<Command> {
+        let indom = self.indom_of(indom)?;
         let change: fn(i32) -> Change = match self.token() {
             Token::Word(Word::All) => return self.end(Command::Profile(indom, Change::All)),
             Token::Word(Word::None) => return self.end(Command::Profile(indom, Change::None)),
@@ -275,9 +261,8 @@ impl<M: Meaning> Parser<'_, M> {
         }
     }
 
-    fn label(&mut self) -> Parsed<Command> {
-        let labels = match self.token() {
-            Token::Eol => return usage(Topic::Label),
+    fn label(&mut self, subject: Token) -> Parsed<Command> {
+        let labels = match subject {
             Token::Word(Word::Context) => Labels::Context,
             Token::Word(Word::Domain) => Labels::Domain,
             Token::Word(Word::InDom) => Labels::InDom(self.indom()?),
@@ -296,9 +281,8 @@ impl<M: Meaning> Parser<'_, M> {
         self.end(Command::Label(labels))
     }
 
-    fn attr(&mut self) -> Parsed<Command> {
-        let (key, text) = match self.token() {
-            Token::Eol => return usage(Topic::Attr),
+    fn attr(&mut self, name: Token) -> Parsed<Command> {
+        let (key, text) = match name {
             Token::Number(key) => (attribute::name(key).map(|_| key), key.to_string()),
             Token::Quoted(name) => (attribute::key(&name), String::from_utf8_lossy(&name).into_owned()),
             _ => return Err(self.syntax()),
@@ -313,16 +297,12 @@ impl<M: Meaning> Parser<'_, M> {
         }
     }
 
-    fn debug(&mut self) -> Parsed<Command> {
-        let mut token = match self.token() {
-            Token::Eol => return usage(Topic::Debug),
-            Token::Word(all @ (Word::All | Word::None)) => {
-                self.end(Command::Nothing)?;
-                self.meaning.debug(if all == Word::All { "all" } else { "-all" });
-                return Ok(Command::Nothing);
-            }
-            token => token,
-        };
+    fn debug(&mut self, mut token: Token) -> Parsed<Command> {
+        if let Token::Word(all @ (Word::All | Word::None)) = token {
+            self.end(Command::Nothing)?;
+            self.meaning.debug(if all == Word::All { "all" } else { "-all" });
+            return Ok(Command::Nothing);
+        }
         loop {
             let option = match token {
                 Token::Number(bits) => bits.to_string(),
@@ -342,35 +322,6 @@ impl<M: Meaning> Parser<'_, M> {
                 Token::Comma => self.token(),
                 token => token,
             };
-        }
-    }
-
-    fn help(&mut self) -> Parsed<Command> {
-        let topic = match self.token() {
-            Token::Eol => return Ok(Command::Help(None, Form::Full)),
-            Token::Word(word) => Topic::of(word),
-            _ => None,
-        };
-        match topic {
-            Some(topic) => self.end(Command::Help(Some(topic), Form::Full)),
-            None => Err(self.syntax()),
-        }
-    }
-
-    fn switch(&mut self, topic: Topic, command: fn(bool) -> Command) -> Parsed<Command> {
-        match self.token() {
-            Token::Eol => usage(topic),
-            Token::Word(Word::On) => self.end(command(true)),
-            Token::Word(Word::Off) => self.end(command(false)),
-            _ => Err(self.syntax()),
-        }
-    }
-
-    fn name_of(&mut self, topic: Topic, command: fn(String) -> Command) -> Parsed<Command> {
-        match self.token() {
-            Token::Eol => usage(topic),
-            Token::Name(name) => self.end(command(name)),
-            _ => Err(self.syntax()),
         }
     }
 
@@ -410,10 +361,6 @@ impl<M: Meaning> Parser<'_, M> {
     }
 }
 
-fn usage(topic: Topic) -> Parsed<Command> {
-    Ok(Command::Help(Some(topic), Form::Usage))
-}
-
 /// Returns the PMID with the lower bits of each part that fit into its field.
 fn pmid(parts: [i32; 3]) -> Option<PmId> {
     let [domain, cluster, item] = parts.map(i32::cast_unsigned);
@@ -424,35 +371,4 @@ fn pmid(parts: [i32; 3]) -> Option<PmId> {
 fn clip(message: String) -> String {
     let end = message.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 79).last();
     message.get(..end.unwrap_or(0)).unwrap_or_default().to_owned()
-}
-
-impl Topic {
-    fn of(word: Word) -> Option<Topic> {
-        Some(match word {
-            Word::Attr => Topic::Attr,
-            Word::Children => Topic::Children,
-            Word::Close => Topic::Close,
-            Word::Debug => Topic::Debug,
-            Word::Desc => Topic::Desc,
-            Word::Fetch => Topic::Fetch,
-            Word::GetDesc => Topic::GetDesc,
-            Word::GetIname => Topic::GetIname,
-            Word::Instance => Topic::Instance,
-            Word::Label => Topic::Label,
-            Word::Name => Topic::Name,
-            Word::NameSpace => Topic::NameSpace,
-            Word::Open => Topic::Open,
-            Word::PmId => Topic::PmId,
-            Word::Profile => Topic::Profile,
-            Word::Quit => Topic::Quit,
-            Word::Status => Topic::Status,
-            Word::Store => Topic::Store,
-            Word::Text => Topic::Text,
-            Word::Timer => Topic::Timer,
-            Word::Traverse => Topic::Traverse,
-            Word::Wait => Topic::Wait,
-            Word::Watch => Topic::Watch,
-            _ => return None,
-        })
-    }
 }

@@ -7,13 +7,13 @@ use std::process::Command as Process;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use pcp_collector::LoadError;
+use pcp_collector::{Address, LoadError};
 use pcp_pdu::names::{Node, encode_names};
 use pcp_pdu::{Pdu, PduType};
 use pmapi::{InDom, OrNull, PmId};
 
 use crate::agent::{Agent, error_text};
-use crate::command::{Address, Change, Command};
+use crate::command::{Change, Command};
 use crate::console::{Console, err, out};
 use crate::grammar::{Meaning, Parser};
 use crate::names::{Names, NoNames, is_dynamic_root};
@@ -91,7 +91,7 @@ impl Session {
             match command {
                 // These commands do not include the end of the line, so they count even in an unterminated last line.
                 Command::OpenPipe { program, arguments } => self.state.open_pipe(&program, &arguments),
-                Command::OpenSocket(address) => self.state.open_socket(&address),
+                Command::OpenSocket(address, name) => self.state.open_socket(&address, &name),
                 _ if self.source.has_ended() => {}
                 Command::Quit => return Ok(()),
                 command => self.execute(command)?,
@@ -108,7 +108,7 @@ impl Session {
     fn execute(&mut self, command: Command) -> Result<(), NoNames> {
         let Session { source, state, .. } = self;
         match command {
-            Command::Nothing | Command::Quit | Command::OpenPipe { .. } | Command::OpenSocket(_) => {}
+            Command::Nothing | Command::Quit | Command::OpenPipe { .. } | Command::OpenSocket(..) => {}
             Command::Help(topic, form) => help::show(topic, form, &state.console),
             Command::OpenDso { path, init, domain } => state.open_dso(&path, &init, domain),
             Command::Profile(indom, change) => state.change_profile(indom, change, source),
@@ -179,22 +179,17 @@ impl State {
         }
     }
 
-    fn open_socket(&mut self, address: &Address) {
-        let (kind, name) = match address {
-            Address::Unix(path) => ("socket ", path.clone()),
-            Address::Inet(port) => ("", format!("inet port {port}").into_bytes()),
-            Address::Ipv6(port) => ("", format!("ipv6 port {port}").into_bytes()),
-        };
-        let shown = String::from_utf8_lossy(&name);
-        if let Address::Unix(path) = address
-            && let Err(e) = fs::metadata(OsStr::from_bytes(path))
-        {
+    fn open_socket(&mut self, address: &Address, name: &[u8]) {
+        let shown = String::from_utf8_lossy(name);
+        let is_unix = matches!(address, Address::Unix(_));
+        if is_unix && let Err(e) = fs::metadata(OsStr::from_bytes(name)) {
             err!(self.console, "opensocket: {shown}: {}\n", pmapi::Error::from(e));
             return;
         }
         self.agent = None;
-        match Agent::connect(address, &name, &self.trace) {
+        match Agent::connect(address, name, &self.trace) {
             Ok(agent) => {
+                let kind = if is_unix { "socket " } else { "" };
                 out!(self.console, "Connect to PMDA on {kind}{shown}\n");
                 self.opened(agent);
             }

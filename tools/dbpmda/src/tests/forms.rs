@@ -1,7 +1,10 @@
 //! Every form of every command.
 
+use pcp_collector::Address;
+
 use super::parse;
-use crate::command::{Address, Change, Command, Form, Labels, Subject, Topic, Which};
+use crate::command::{Change, Command, Form, Labels, Subject, Which};
+use crate::token::Word;
 
 /// Parses a line with one command.
 fn command(line: &str) -> Command {
@@ -24,10 +27,10 @@ fn opening() {
     let dso = |path: &str, domain| Command::OpenDso { path: path.into(), init: "init".into(), domain };
     assert_eq!(command("open dso /a/b.so init 30"), dso("/a/b.so", 30));
     assert_eq!(command("open dso b.so init"), dso("./b.so", 0));
-    assert_eq!(command("open socket /a"), Command::OpenSocket(Address::Unix("/a".into())));
-    assert_eq!(command("open socket unix a"), Command::OpenSocket(Address::Unix("./a".into())));
-    assert_eq!(command("open socket inet 4321"), Command::OpenSocket(Address::Inet(4321)));
-    assert_eq!(command("open socket ipv6 4321"), Command::OpenSocket(Address::Ipv6(4321)));
+    assert_eq!(command("open socket /a"), Command::OpenSocket(Address::Unix("/a".into()), b"/a".to_vec()));
+    assert_eq!(command("open socket unix a"), Command::OpenSocket(Address::Unix("./a".into()), b"./a".to_vec()));
+    assert_eq!(command("open socket inet 4321"), Command::OpenSocket(Address::Inet(4321), b"inet port 4321".to_vec()));
+    assert_eq!(command("open socket ipv6 4321"), Command::OpenSocket(Address::Ipv6(4321), b"ipv6 port 4321".to_vec()));
     assert_eq!(command("close"), Command::Close);
 }
 
@@ -108,32 +111,32 @@ fn help() {
     assert_eq!(command("help"), Command::Help(None, Form::Full));
     assert_eq!(command("?"), Command::Help(None, Form::Full));
     let with_usage = [
-        ("attr", Topic::Attr),
-        ("children", Topic::Children),
-        ("debug", Topic::Debug),
-        ("desc", Topic::Desc),
-        ("fetch", Topic::Fetch),
-        ("getdesc", Topic::GetDesc),
-        ("getiname", Topic::GetIname),
-        ("instance", Topic::Instance),
-        ("label", Topic::Label),
-        ("name", Topic::Name),
-        ("open", Topic::Open),
-        ("pmid", Topic::PmId),
-        ("profile", Topic::Profile),
-        ("store", Topic::Store),
-        ("text", Topic::Text),
-        ("timer", Topic::Timer),
-        ("traverse", Topic::Traverse),
-        ("wait", Topic::Wait),
-        ("watch", Topic::Watch),
+        ("attr", Word::Attr),
+        ("children", Word::Children),
+        ("debug", Word::Debug),
+        ("desc", Word::Desc),
+        ("fetch", Word::Fetch),
+        ("getdesc", Word::GetDesc),
+        ("getiname", Word::GetIname),
+        ("instance", Word::Instance),
+        ("label", Word::Label),
+        ("name", Word::Name),
+        ("open", Word::Open),
+        ("pmid", Word::PmId),
+        ("profile", Word::Profile),
+        ("store", Word::Store),
+        ("text", Word::Text),
+        ("timer", Word::Timer),
+        ("traverse", Word::Traverse),
+        ("wait", Word::Wait),
+        ("watch", Word::Watch),
     ];
     for (line, topic) in with_usage {
         assert_eq!(command(line), Command::Help(Some(topic), Form::Usage));
         assert_eq!(command(&format!("help {line}")), Command::Help(Some(topic), Form::Full));
     }
     for (line, topic) in
-        [("close", Topic::Close), ("quit", Topic::Quit), ("status", Topic::Status), ("namespace", Topic::NameSpace)]
+        [("close", Word::Close), ("quit", Word::Quit), ("status", Word::Status), ("namespace", Word::NameSpace)]
     {
         assert_eq!(command(&format!("help {line}")), Command::Help(Some(topic), Form::Full));
     }
