@@ -297,23 +297,6 @@ impl Drop for Agent {
     }
 }
 
-/// Returns the function of a shared object that a PDU calls, as named in messages.
-pub(crate) fn function(pdu: PduType) -> &'static str {
-    match pdu {
-        PduType::DESC_REQ => "desc",
-        PduType::FETCH => "fetch",
-        PduType::INSTANCE_REQ => "instance",
-        PduType::TEXT_REQ => "text",
-        PduType::RESULT => "store",
-        PduType::PMNS_IDS => "name",
-        PduType::PMNS_NAMES => "pmid",
-        PduType::PMNS_CHILD | PduType::PMNS_TRAVERSE => "children",
-        PduType::LABEL_REQ => "label",
-        PduType::ATTR => "attribute",
-        _ => "profile",
-    }
-}
-
 fn spawn(command: &mut Command) -> io::Result<(OwnedFd, OwnedFd, Child)> {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     match (child.stdout.take(), child.stdin.take()) {

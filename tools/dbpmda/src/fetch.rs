@@ -11,12 +11,12 @@ use pmapi::{Atom, OrNull, PmId, Type};
 use crate::agent::{Reply, error_text};
 use crate::console::out;
 use crate::number;
-use crate::requests::{Status, Wrong};
+use crate::requests::{Asked, Status, Wrong};
 use crate::session::State;
 use crate::show::{self, RawDesc};
 
 impl State {
-    pub(crate) fn fetch(&mut self, pmids: &[Option<PmId>]) -> Status {
+    pub(crate) fn fetch(&mut self, pmids: &[Option<PmId>]) -> Asked {
         out!(self.console, "PMID(s):");
         for pmid in pmids {
             out!(self.console, " {}", OrNull(*pmid));
@@ -27,7 +27,7 @@ impl State {
             for pmid in pmids {
                 match self.desc_first(*pmid) {
                     Ok(desc) => descs.push(desc),
-                    Err(status) if status < 0 => return status,
+                    Err(status) if status < 0 => return Err(status),
                     // The fetch shows the end of the agent too.
                     Err(_) => descs.push(RawDesc::default()),
                 }
@@ -36,35 +36,24 @@ impl State {
         if self.profile_changed {
             self.trace_call("profile");
         }
-        let status = self.send_profile();
-        if status < 0 {
-            return status;
-        }
+        self.send_profile()?;
         self.trace_call("fetch");
-        let encode = |out: &mut Vec<u8>| encode_fetch(out, 0, 0, pmids.iter().copied());
-        let reply = match self.ask(("__pmSendFetch", Wrong::Number), PduType::RESULT, encode) {
-            Ok(reply) => reply,
-            Err(status) => return status,
-        };
-        let Some(result) = self.result(&reply) else { return self.undecodable("__pmDecodeResult") };
+        let reply = self.ask(PduType::RESULT, |out| encode_fetch(out, 0, 0, pmids.iter().copied()))?;
+        let result = self.result(&reply)?;
         match &*descs {
             [] => self.console.out_bytes(&self.shown(&result, &reply.bytes)),
             descs => self.show_typed(&result, &reply.bytes, descs),
         }
-        0
+        Ok(())
     }
 
     /// Decodes a result. The debug option `pdu` shows it.
-    fn result<'a>(&self, reply: &'a Reply) -> Option<ResultPdu<'a>> {
-        let Some(Pdu::Result(result)) = reply.pdu() else { return None };
-        self.trace_result(&result, &reply.bytes);
-        Some(result)
-    }
-
-    fn trace_result(&self, result: &ResultPdu<'_>, bytes: &[u8]) {
-        if self.trace.has("pdu") && self.interface().is_none() {
-            self.console.err_bytes(&self.shown(result, bytes));
+    fn result<'a>(&self, reply: &'a Reply) -> Asked<ResultPdu<'a>> {
+        let Some(Pdu::Result(result)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeResult")) };
+        if self.pdus().has("pdu") {
+            self.console.err_bytes(&self.shown(&result, &reply.bytes));
         }
+        Ok(result)
     }
 
     /// Shows a result with the types of its metrics; with `getiname`, also with the names of instances.
@@ -106,31 +95,27 @@ impl State {
 
     /// Stores a value for all instances of a metric that the profile includes. The descriptor gives the type, and a
     /// fetch gives the instances.
-    pub(crate) fn store(&mut self, pmid: Option<PmId>, text: &[u8]) -> Status {
+    pub(crate) fn store(&mut self, pmid: Option<PmId>, text: &[u8]) -> Asked {
         const FAILED: Status = pmapi::Error::VALUE.code();
         out!(self.console, "PMID: {}\nGetting description...\n", OrNull(pmid));
         let desc = match self.desc_first(pmid) {
             Ok(desc) => desc,
-            Err(status) if status < 0 => return status,
+            Err(status) if status < 0 => return Err(status),
             Err(_) => RawDesc::default(),
         };
         if self.profile_changed {
             out!(self.console, "Sending Profile...\n");
-            let status = self.send_profile();
-            if status < 0 {
-                return status;
-            }
+            self.send_profile()?;
         }
         out!(self.console, "Getting Result Structure...\n");
         let encode = |out: &mut Vec<u8>| encode_fetch(out, 0, 0, [desc.pmid].into_iter());
-        let Ok(reply) = self.ask(("__pmSendFetch", Wrong::Text), PduType::RESULT, encode) else { return FAILED };
-        let Some(result) = self.result(&reply) else { return self.undecodable("__pmDecodeResult") };
+        let reply = self.ask_with(Wrong::Text, PduType::RESULT, encode).map_err(|_| FAILED)?;
+        let result = self.result(&reply)?;
         if self.trace.has("fetch") {
             self.console.out_bytes(&self.shown(&result, &reply.bytes));
         }
-        let Some(atom) = self.parse(desc.ty, text) else { return FAILED };
-        let set = result.sets().next();
-        let Some(set) = set.filter(|set| self.has_values(pmid, set)) else { return FAILED };
+        let atom = self.parse(desc.ty, text).ok_or(FAILED)?;
+        let set = result.sets().next().filter(|set| self.has_values(pmid, set)).ok_or(FAILED)?;
         let mut writer = ResultWriter::new();
         writer.begin();
         writer.begin_set(set.pmid);
@@ -142,7 +127,7 @@ impl State {
             self.print(old, desc.ty);
             if let Err(code) = writer.push(inst, atom.ty(), atom) {
                 out!(self.console, "\nError: {code}\n");
-                return code.code();
+                return Err(code.code());
             }
             self.console.out_bytes(&[b" -> ", &*Print::new(atom, 1).to_bytes(), b"\n"].concat());
         }
@@ -151,48 +136,29 @@ impl State {
         self.send_result(writer, changes)
     }
 
-    fn send_result(&mut self, mut writer: ResultWriter, changes: Changes) -> Status {
-        if self.interface().is_some() {
-            let encode = |out: &mut Vec<u8>| {
-                let (lists, blocks) = writer.seal(0, changes)?;
-                out.extend_from_slice(lists);
-                out.extend_from_slice(blocks);
-                Ok(())
-            };
-            return self.ask(("", Wrong::Text), PduType::ERROR, encode).map_or_else(|status| status, |_| 0);
-        }
-        out!(self.console, "Sending Result...\n");
+    fn send_result(&mut self, mut writer: ResultWriter, changes: Changes) -> Asked {
         let sealed = writer.seal(0, changes).map(|(lists, blocks)| [lists, blocks].concat());
+        let shared = self.interface().is_some();
+        if !shared {
+            out!(self.console, "Sending Result...\n");
+        }
         if let Ok(bytes) = &sealed
             && let Ok(Some(header)) = Header::parse(bytes)
         {
-            self.result(&Reply { header, bytes: bytes.clone() });
+            let _ = self.result(&Reply { header, bytes: bytes.clone() });
         }
-        let Some(agent) = &mut self.agent else { return pmapi::Error::IPC.code() };
-        let sent = agent.send(|out| {
+        let reply = self.ask(PduType::ERROR, |out| {
             out.extend(sealed?);
             Ok(())
-        });
-        if let Err(code) = sent {
-            out!(self.console, "Error: __pmSendResult() failed: {}\n", error_text(code));
-            return code;
+        })?;
+        if shared {
+            return Ok(());
         }
-        let status = match agent.receive() {
-            Ok(reply) if reply.header.pdu == PduType::ERROR => {
-                let Some(Pdu::Error(error)) = reply.pdu() else { return self.undecodable("__pmDecodeError") };
-                if error.code < 0 {
-                    out!(self.console, "Error PDU: {}\n", error_text(error.code));
-                }
-                return error.code;
-            }
-            Ok(reply) => reply.header.pdu.code(),
-            Err(code) => code,
-        };
-        match status {
-            0 => out!(self.console, "Error: __pmGetPDU() failed: PDU empty, PMDA may have died\n"),
-            _ => out!(self.console, "Error: __pmGetPDU() failed: {}\n", error_text(status)),
+        let Some(Pdu::Error(error)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeError")) };
+        if error.code < 0 {
+            out!(self.console, "Error PDU: {}\n", error_text(error.code));
         }
-        status
+        Err(error.code)
     }
 
     /// Parses a value of a type. Shows the reason of a failure.

@@ -4,7 +4,7 @@
 //! agent and an answer of the wrong type do not count as failures.
 
 use pcp_pdu::handshake::{Attr, Attribute};
-use pcp_pdu::instance::InstanceReq;
+use pcp_pdu::instance::{InstancePdu, InstanceReq};
 use pcp_pdu::label::LabelReq;
 use pcp_pdu::metadata::TextReq;
 use pcp_pdu::names::{Child, Names, Node, Traverse, encode_ids, encode_names};
@@ -13,7 +13,7 @@ use pmapi::id::OptionWord as _;
 use pmapi::label::LabelLevel;
 use pmapi::{InDom, Inst, OrNull, PmId};
 
-use crate::agent::{Reply, error_text, function};
+use crate::agent::{Reply, error_text};
 use crate::attribute;
 use crate::command::{Labels, Subject, Which};
 use crate::console::out;
@@ -23,6 +23,9 @@ use crate::trace_answers as trace;
 
 /// Status of a request as in libpcp: negative after a failure.
 pub(crate) type Status = i32;
+
+/// Outcome of a request. The error has been shown.
+pub(crate) type Asked<T = ()> = Result<T, Status>;
 
 const IPC: Status = pmapi::Error::IPC.code();
 
@@ -37,18 +40,30 @@ pub(crate) enum Wrong {
 
 impl State {
     /// Sends a request and waits for an answer of type `wanted`. Shows any other answer.
-    pub(crate) fn ask(
+    pub(crate) fn ask(&mut self, wanted: PduType, encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result) -> Asked<Reply> {
+        let wrong = if matches!(wanted, PduType::DESC | PduType::RESULT) { Wrong::Number } else { Wrong::Text };
+        self.ask_with(wrong, wanted, encode)
+    }
+
+    /// Like [`State::ask`], with the output for an answer of the wrong type.
+    pub(crate) fn ask_with(
         &mut self,
-        (sender, wrong): (&str, Wrong),
+        wrong: Wrong,
         wanted: PduType,
         encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result,
-    ) -> Result<Reply, Status> {
-        if self.interface().is_some() {
-            return self.call(wanted, encode);
-        }
+    ) -> Asked<Reply> {
         let Some(agent) = &mut self.agent else { return Err(IPC) };
-        if let Err(code) = agent.send(encode) {
-            out!(self.console, "Error: {sender}() failed: {}\n", error_text(code));
+        let mut functions = Functions::of(PduType::PROFILE);
+        let sent = agent.send(|out| {
+            encode(out)?;
+            functions = Header::parse(out)?.map_or(functions, |header| Functions::of(header.pdu));
+            Ok(())
+        });
+        if agent.interface().is_some() {
+            return self.returned(sent, wanted, functions.dso);
+        }
+        if let Err(code) = sent {
+            out!(self.console, "Error: {}() failed: {}\n", functions.sender, error_text(code));
             return Err(code);
         }
         let status = match agent.receive() {
@@ -65,15 +80,9 @@ impl State {
         Err(status)
     }
 
-    /// Calls a shared object for a request. Shows an error or an answer of another type.
-    fn call(&mut self, wanted: PduType, encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result) -> Result<Reply, Status> {
+    /// Returns the result of a call of a shared object. Shows an error or an answer of another type.
+    fn returned(&mut self, sent: Asked, wanted: PduType, function: &str) -> Asked<Reply> {
         let Some(agent) = &mut self.agent else { return Err(IPC) };
-        let mut asked = None;
-        let sent = agent.send(|out| {
-            encode(out)?;
-            asked = Header::parse(out)?.map(|header| header.pdu);
-            Ok(())
-        });
         let code = match sent.and_then(|()| agent.receive()) {
             Ok(reply) => match reply.pdu() {
                 Some(Pdu::Error(e)) if e.code < 0 => e.code,
@@ -82,7 +91,6 @@ impl State {
             },
             Err(code) => code,
         };
-        let function = asked.map_or("profile", function);
         out!(self.console, "Error: DSO {function}() failed: {}\n", error_text(code));
         Err(code)
     }
@@ -95,7 +103,7 @@ impl State {
     }
 
     /// Returns whether the interface of a shared object is too old for a request. Shows an error if it is.
-    fn is_too_old(&self, least: u8, what: &str) -> bool {
+    pub(crate) fn is_too_old(&self, least: u8, what: &str) -> bool {
         let Some(version) = self.interface().filter(|version| *version < least) else { return false };
         out!(self.console, "Error: PMDA Interface {version} does not support {what}\n");
         true
@@ -113,19 +121,14 @@ impl State {
         IPC
     }
 
-    pub(crate) fn show_desc(&mut self, pmid: Option<PmId>) -> Status {
+    pub(crate) fn show_desc(&mut self, pmid: Option<PmId>) -> Asked {
         out!(self.console, "PMID: {}\n", OrNull(pmid));
-        match self.desc(pmid) {
-            Ok(desc) => {
-                desc.print(&self.console);
-                0
-            }
-            Err(status) => status,
-        }
+        self.desc(pmid)?.print(&self.console);
+        Ok(())
     }
 
     /// Requests a descriptor for another request. The debug option `pdu` shows that of a connected agent.
-    pub(crate) fn desc_first(&mut self, pmid: Option<PmId>) -> Result<RawDesc, Status> {
+    pub(crate) fn desc_first(&mut self, pmid: Option<PmId>) -> Asked<RawDesc> {
         let desc = self.desc(pmid)?;
         if self.trace.has("pdu") && self.interface().is_none() {
             desc.print(&self.console);
@@ -134,10 +137,10 @@ impl State {
     }
 
     /// Requests a descriptor. The debug option `pdu` shows that of a shared object.
-    fn desc(&mut self, pmid: Option<PmId>) -> Result<RawDesc, Status> {
+    fn desc(&mut self, pmid: Option<PmId>) -> Asked<RawDesc> {
         self.trace_call("desc");
         let encode = |out: &mut Vec<u8>| pcp_pdu::metadata::DescReq { pmid }.encode(out, 0);
-        let reply = self.ask(("__pmSendDescReq", Wrong::Number), PduType::DESC, encode)?;
+        let reply = self.ask(PduType::DESC, encode)?;
         let desc = RawDesc::decode(&reply.bytes).ok_or_else(|| self.undecodable("__pmDecodeDesc"))?;
         if self.trace.has("pdu") && self.interface().is_some() {
             desc.print(&self.console);
@@ -146,16 +149,16 @@ impl State {
     }
 
     /// Sends the profile if the agent lacks it.
-    pub(crate) fn send_profile(&mut self) -> Status {
-        let sender = if self.interface().is_some() { "DSO profile" } else { "__pmSendProfile" };
-        let Some(agent) = self.agent.as_mut().filter(|_| self.profile_changed) else { return 0 };
+    pub(crate) fn send_profile(&mut self) -> Asked {
+        let Some(agent) = self.agent.as_mut().filter(|_| self.profile_changed) else { return Ok(()) };
         if let Err(code) = agent.send(|out| self.profile.encode(out)) {
+            let sender = if self.interface().is_some() { "DSO profile" } else { "__pmSendProfile" };
             out!(self.console, "Error: {sender}() failed: {}\n", error_text(code));
-            return code;
+            return Err(code);
         }
         agent.has_profile = true;
         self.profile_changed = false;
-        0
+        Ok(())
     }
 
     /// Passes changes of its profile to a shared object. PCP's dbpmda has given it a pointer to the profile.
@@ -166,40 +169,33 @@ impl State {
         }
     }
 
-    pub(crate) fn instance(&mut self, indom: Option<InDom>, which: &Which) -> Status {
+    pub(crate) fn instance(&mut self, indom: Option<InDom>, which: &Which) -> Asked {
         out!(self.console, "pmInDom: {}\n", OrNull(indom));
         let (inst, name) = match which {
             Which::All => (None, None),
             Which::Number(number) => (Inst::from_word(number.cast_unsigned()), None),
             Which::Name(name) => (None, Some(name.as_slice())),
         };
-        let request = InstanceReq { indom, inst, name };
         self.trace_call("instance");
-        let sender = ("__pmSendInstanceReq", Wrong::Text);
-        let reply = match self.ask(sender, PduType::INSTANCE, |out| request.encode(out, 0)) {
-            Ok(reply) => reply,
-            Err(status) => return status,
-        };
-        let Some(Pdu::Instance(instances)) = reply.pdu() else { return self.undecodable("__pmDecodeInstance") };
-        trace::instances(&self.pdus(), &instances);
-        show::instances(&instances, &self.console);
-        0
+        let reply = self.ask(PduType::INSTANCE, |out| InstanceReq { indom, inst, name }.encode(out, 0))?;
+        show::instances(&self.instances(&reply)?, &self.console);
+        Ok(())
     }
 
     /// Requests the name of an instance. Shows a failure.
     pub(crate) fn instance_name(&mut self, indom: Option<InDom>, inst: Option<Inst>) -> Option<Vec<u8>> {
         let request = InstanceReq { indom, inst, name: None };
-        let sender = ("__pmSendInstanceReq", Wrong::Text);
-        let reply = self.ask(sender, PduType::INSTANCE, |out| request.encode(out, 0)).ok()?;
-        let Some(Pdu::Instance(instances)) = reply.pdu() else {
-            self.undecodable("__pmDecodeInstance");
-            return None;
-        };
-        trace::instances(&self.pdus(), &instances);
-        instances.iter().next().map(|(_, name)| until_nul(name).to_owned())
+        let reply = self.ask(PduType::INSTANCE, |out| request.encode(out, 0)).ok()?;
+        self.instances(&reply).ok()?.iter().next().map(|(_, name)| until_nul(name).to_owned())
     }
 
-    pub(crate) fn text(&mut self, subject: Subject) -> Status {
+    fn instances<'a>(&self, reply: &'a Reply) -> Asked<InstancePdu<'a>> {
+        let Some(Pdu::Instance(instances)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeInstance")) };
+        trace::instances(&self.pdus(), &instances);
+        Ok(instances)
+    }
+
+    pub(crate) fn text(&mut self, subject: Subject) -> Asked {
         const ONELINE: i32 = 1;
         const HELP: i32 = 2;
         let (ident, kind) = match subject {
@@ -212,25 +208,23 @@ impl State {
                 (indom.word(), 8)
             }
         };
-        self.show_text(TextReq { ident, bits: kind | ONELINE }, "[<no one line help text specified>]", ("[", "]"));
-        self.show_text(TextReq { ident, bits: kind | HELP }, "<no help text specified>", ("", ""))
+        // The status is that of the second request.
+        let _ =
+            self.show_text(TextReq { ident, bits: kind | ONELINE }, "[<no one line help text specified>]", ["[", "]"]);
+        self.show_text(TextReq { ident, bits: kind | HELP }, "<no help text specified>", ["", ""])
     }
 
-    fn show_text(&mut self, request: TextReq, none: &str, (before, after): (&str, &str)) -> Status {
-        let sender = ("__pmSendTextReq", Wrong::Text);
-        let reply = match self.ask(sender, PduType::TEXT, |out| request.encode(out, 0)) {
-            Ok(reply) => reply,
-            Err(status) => return status,
-        };
-        let Some(Pdu::Text(text)) = reply.pdu() else { return self.undecodable("__pmDecodeText") };
+    fn show_text(&mut self, request: TextReq, none: &str, [before, after]: [&str; 2]) -> Asked {
+        let reply = self.ask(PduType::TEXT, |out| request.encode(out, 0))?;
+        let Some(Pdu::Text(text)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeText")) };
         match until_nul(text.text) {
             [] => out!(self.console, "{none}\n"),
             text => self.console.out_bytes(&[before.as_bytes(), text, after.as_bytes(), b"\n"].concat()),
         }
-        0
+        Ok(())
     }
 
-    pub(crate) fn labels(&mut self, labels: Labels) -> Status {
+    pub(crate) fn labels(&mut self, labels: Labels) -> Asked {
         let (ident, level) = match labels {
             Labels::Context => (u32::MAX, LabelLevel::Context),
             Labels::Domain => (u32::MAX, LabelLevel::Domain),
@@ -252,105 +246,80 @@ impl State {
                 if self.interface().is_some() {
                     self.share_profile();
                 } else {
-                    self.send_profile();
+                    // The request shows the failure too.
+                    let _ = self.send_profile();
                 }
                 (indom.word(), LabelLevel::Instances)
             }
         };
         let request = LabelReq { ident, bits: level.code().cast_signed() };
-        let sender = ("__pmSendLabelReq", Wrong::Text);
-        let reply = match self.ask(sender, PduType::LABEL, |out| request.encode(out, 0)) {
-            Ok(reply) => reply,
-            Err(status) => return status,
-        };
-        let Some(Pdu::Label(labels)) = reply.pdu() else { return self.undecodable("__pmDecodeLabel") };
+        let reply = self.ask(PduType::LABEL, |out| request.encode(out, 0))?;
+        let Some(Pdu::Label(labels)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeLabel")) };
         trace::labels(&self.pdus(), &labels);
         match self.interface() {
             Some(_) if labels.is_empty() => out!(self.console, "Info: DSO label() returns 0\n"),
             _ => show::labels(&labels, &self.console),
         }
-        0
+        Ok(())
     }
 
-    pub(crate) fn names_of(&mut self, pmid: Option<PmId>) -> Status {
-        if self.is_too_old(4, "dynamic metric names") {
-            return 0;
-        }
+    pub(crate) fn names_of(&mut self, pmid: Option<PmId>) -> Asked {
         out!(self.console, "PMID: {}\n", OrNull(pmid));
         trace::ids(&self.pdus(), "__pmSendIDList", &[pmid]);
-        self.show_names(("__pmSendIDList", Wrong::Text), PduType::PMNS_IDS, |out| encode_ids(out, 0, 0, &[pmid]))
+        let reply = self.ask(PduType::PMNS_NAMES, |out| encode_ids(out, 0, 0, &[pmid]))?;
+        self.show_names("name", &self.names_in(&reply)?);
+        Ok(())
     }
 
-    pub(crate) fn pmid_of(&mut self, name: &str) -> Status {
-        if self.is_too_old(4, "dynamic metric names") {
-            return 0;
-        }
+    pub(crate) fn pmid_of(&mut self, name: &str) -> Asked {
         out!(self.console, "Metric: {name}\n");
         trace::names(&self.pdus(), "__pmSendNameList", [(None, name.as_bytes())].into_iter());
         let names = [(Node::Leaf, name.as_bytes())];
-        let encode = |out: &mut Vec<u8>| encode_names(out, 0, false, names);
-        let reply = match self.ask(("__pmSendIDList", Wrong::Text), PduType::PMNS_IDS, encode) {
-            Ok(reply) => reply,
-            Err(status) => return status,
-        };
+        let reply = self.ask(PduType::PMNS_IDS, |out| encode_names(out, 0, false, names))?;
         match reply.pdu() {
             Some(Pdu::Ids(ids)) if ids.pmids().len() == 1 => {
                 let pmid = ids.pmids().next().flatten();
                 trace::ids(&self.pdus(), "__pmDecodeIDList", &[pmid]);
                 out!(self.console, "   {}\n", OrNull(pmid));
-                0
+                Ok(())
             }
-            _ => self.undecodable("__pmDecodeIDList"),
+            _ => Err(self.undecodable("__pmDecodeIDList")),
         }
     }
 
-    pub(crate) fn children(&mut self, name: &str) -> Status {
-        if self.is_too_old(4, "dynamic metric names") {
-            return 0;
-        }
+    pub(crate) fn children(&mut self, name: &str) -> Asked {
         out!(self.console, "Metric: {name}\n");
         trace::name_request(&self.pdus(), name, PduType::PMNS_CHILD, 1);
         let child = Child { with_status: true, name: name.as_bytes() };
-        let reply = self.ask(("__pmSendChildReq", Wrong::Text), PduType::PMNS_NAMES, |out| child.encode(out, 0));
-        let reply = match reply {
-            Ok(reply) => reply,
-            Err(status) => return status,
-        };
-        let Some(Pdu::Names(names)) = reply.pdu() else { return self.undecodable("__pmDecodeNameList") };
-        trace::names(&self.pdus(), "__pmDecodeNameList", names.iter());
+        let reply = self.ask(PduType::PMNS_NAMES, |out| child.encode(out, 0))?;
+        let names = self.names_in(&reply)?;
         self.warn_of_none("children", &names);
         for (node, name) in names.iter() {
             let node = if node == Some(Node::NonLeaf) { "non-leaf" } else { "leaf" };
             out!(self.console, "   {node:>8} {}\n", String::from_utf8_lossy(until_nul(name)));
         }
-        0
+        Ok(())
     }
 
-    pub(crate) fn traverse(&mut self, name: &str) -> Status {
-        if self.is_too_old(4, "dynamic metric names") {
-            return 0;
-        }
+    pub(crate) fn traverse(&mut self, name: &str) -> Asked {
         out!(self.console, "Metric: {name}\n");
         trace::name_request(&self.pdus(), name, PduType::PMNS_TRAVERSE, 0);
         let traverse = Traverse { name: name.as_bytes() };
-        self.show_names(("__pmSendTraversePMNS", Wrong::Text), PduType::PMNS_TRAVERSE, |out| traverse.encode(out, 0))
+        let reply = self.ask(PduType::PMNS_NAMES, |out| traverse.encode(out, 0))?;
+        self.show_names("children", &self.names_in(&reply)?);
+        Ok(())
     }
 
-    fn show_names(
-        &mut self,
-        sender: (&str, Wrong),
-        wanted_by: PduType,
-        encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result,
-    ) -> Status {
-        let reply = match self.ask(sender, PduType::PMNS_NAMES, encode) {
-            Ok(reply) => reply,
-            Err(status) => return status,
-        };
-        let Some(Pdu::Names(names)) = reply.pdu() else { return self.undecodable("__pmDecodeNameList") };
+    fn names_in<'a>(&self, reply: &'a Reply) -> Asked<Names<'a>> {
+        let Some(Pdu::Names(names)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeNameList")) };
         trace::names(&self.pdus(), "__pmDecodeNameList", names.iter());
-        // A shared object returns the kind of each name only for a traversal.
-        self.warn_of_none(if wanted_by == PduType::PMNS_IDS { "name" } else { "children" }, &names);
+        Ok(names)
+    }
+
+    fn show_names(&self, function: &str, names: &Names<'_>) {
+        self.warn_of_none(function, names);
         for (node, name) in names.iter() {
+            // A shared object returns the kind of each name only for a traversal.
             match node.filter(|_| self.interface().is_some()) {
                 Some(Node::NonLeaf) => out!(self.console, "   non-leaf "),
                 Some(Node::Leaf) => out!(self.console, "   {:>8} ", "leaf"),
@@ -358,7 +327,6 @@ impl State {
             }
             out!(self.console, "{}\n", String::from_utf8_lossy(until_nul(name)));
         }
-        0
     }
 
     fn warn_of_none(&self, function: &str, names: &Names<'_>) {
@@ -367,38 +335,56 @@ impl State {
         }
     }
 
-    pub(crate) fn attribute(&mut self, key: i32, value: Option<&[u8]>) -> Status {
-        if self.is_too_old(6, "authentication") {
-            return 0;
-        }
+    pub(crate) fn attribute(&mut self, key: i32, value: Option<&[u8]>) -> Asked {
         let name = attribute::name(key).unwrap_or_default();
         let shown = value.unwrap_or(b"''");
         self.console.out_bytes(&[b"Attribute: ", name.as_bytes(), b"=", shown, b"\n"].concat());
         trace::attribute(&self.pdus(), key, value);
-        let Some(agent) = &mut self.agent else { return IPC };
+        let Some(agent) = &mut self.agent else { return Err(IPC) };
         let shared = agent.interface().is_some();
         let sent = match value {
             _ if shared => agent.attribute(Attr { attribute: Attribute(key), value: value.unwrap_or_default() }),
             Some(value) if value.len() + 1 >= MAX_ATTRIBUTE => Err(IPC),
-            Some(value) => {
-                let attr = Attr { attribute: Attribute(key), value };
-                agent.send(|out| attr.encode(out, 0))
-            }
+            Some(value) => agent.attribute(Attr { attribute: Attribute(key), value }),
             None => agent.send_words(PduType::ATTR, &[key.cast_unsigned()]),
         };
         match sent {
-            Ok(()) => {
-                out!(self.console, "Success\n");
-                0
-            }
+            Ok(()) => out!(self.console, "Success\n"),
             Err(code) => {
                 let sender = if shared { "DSO attribute" } else { "__pmSendAuth" };
                 out!(self.console, "Error: {sender}() failed: {}\n", error_text(code));
-                code
             }
         }
+        sent
     }
 }
 
 /// Largest attribute PDU, in bytes (`LIMIT_AUTH_PDU`).
 const MAX_ATTRIBUTE: usize = 2048;
+
+/// C functions of a request, as named in messages: that which sends its PDU, and that of a shared object.
+#[derive(Clone, Copy)]
+struct Functions {
+    sender: &'static str,
+    dso: &'static str,
+}
+
+impl Functions {
+    fn of(request: PduType) -> Functions {
+        let (sender, dso) = match request {
+            PduType::DESC_REQ => ("__pmSendDescReq", "desc"),
+            PduType::FETCH => ("__pmSendFetch", "fetch"),
+            PduType::INSTANCE_REQ => ("__pmSendInstanceReq", "instance"),
+            PduType::TEXT_REQ => ("__pmSendTextReq", "text"),
+            PduType::RESULT => ("__pmSendResult", "store"),
+            PduType::PMNS_IDS => ("__pmSendIDList", "name"),
+            // As in PCP's dbpmda.
+            PduType::PMNS_NAMES => ("__pmSendIDList", "pmid"),
+            PduType::PMNS_CHILD => ("__pmSendChildReq", "children"),
+            PduType::PMNS_TRAVERSE => ("__pmSendTraversePMNS", "children"),
+            PduType::LABEL_REQ => ("__pmSendLabelReq", "label"),
+            _ => ("__pmSendProfile", "profile"),
+        };
+        Functions { sender, dso }
+    }
+}

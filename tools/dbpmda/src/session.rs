@@ -136,21 +136,24 @@ impl State {
     /// Sends a request to the agent. With `timer on`, shows its duration unless the request failed.
     fn request(&mut self, request: Command) {
         let start = Instant::now();
-        let status = match request {
+        let asked = match request {
             Command::Desc(pmid) => self.show_desc(pmid),
             Command::Fetch(pmids) => self.fetch(&pmids),
             Command::Store(pmid, value) => self.store(pmid, &value),
             Command::Text(subject) => self.text(subject),
             Command::Instance(indom, which) => self.instance(indom, &which),
             Command::Label(labels) => self.labels(labels),
+            Command::Attribute(..) if self.is_too_old(6, "authentication") => Ok(()),
+            Command::Attribute(key, value) => self.attribute(key, value.as_deref()),
+            _ if self.is_too_old(4, "dynamic metric names") => Ok(()),
             Command::Names(pmid) => self.names_of(pmid),
             Command::PmId(name) => self.pmid_of(&name),
             Command::Children(name) => self.children(&name),
             Command::Traverse(name) => self.traverse(&name),
-            Command::Attribute(key, value) => self.attribute(key, value.as_deref()),
             _ => return,
         };
-        if status >= 0 && self.timer {
+        // The end of the agent and an answer of the wrong type are no failures here.
+        if matches!(asked, Ok(()) | Err(0..)) && self.timer {
             out!(self.console, "Timer: {:.6} seconds\n", start.elapsed().as_secs_f64());
         }
     }
