@@ -22,6 +22,7 @@ pub struct Process {
 
 /// The way in which an agent ended after its connection was closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum End {
     /// By itself, with this status.
     Exited(ExitStatus),

@@ -86,6 +86,7 @@ impl<'a> Values<'a> {
 
 /// The object of a label request: the levels of pmLookupLabels(3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum LabelTarget {
     /// The whole context (`PM_LABEL_CONTEXT`).
     Context,

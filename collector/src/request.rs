@@ -238,12 +238,13 @@ impl<C: Channel> Collector<C> {
             PduType::PMNS_CHILD,
             |out, from| child.encode(out, from),
             |names| {
-                let missing = || count(PduType::PMNS_CHILD, "statuses", 0, names.len());
-                let pair = |(node, name): (Option<Node>, &[u8])| match node {
-                    Some(node) => Ok((text(name), node)),
-                    None => Err(missing().err().unwrap_or(Error::Closed)),
-                };
-                names.iter().map(pair).collect()
+                let nodes: Option<Vec<_>> = names.iter().map(|(node, name)| Some((text(name), node?))).collect();
+                nodes.ok_or(Error::Count {
+                    request: PduType::PMNS_CHILD,
+                    what: "statuses",
+                    got: 0,
+                    wanted: names.len(),
+                })
             },
         )
     }

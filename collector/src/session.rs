@@ -200,21 +200,7 @@ impl<C: Channel> Collector<C> {
         }
         self.encode(encode)?;
         let Collector { channel, state, timeout, out, reply, .. } = self;
-        let exchange = || -> Result<T> {
-            channel.send(out, *timeout)?;
-            let header = channel.receive(reply, *timeout)?;
-            match Pdu::decode(header, reply)? {
-                Pdu::Error(e) => match pmapi::Error::from_code(e.code) {
-                    Some(pmapi::Error::PMDANOTREADY) => return Err(Error::NotReady),
-                    Some(pmapi::Error::PMDAREADY) => None,
-                    Some(code) => return Err(Error::Agent(code)),
-                    None => accept(Pdu::Error(e)),
-                },
-                pdu => accept(pdu),
-            }
-            .unwrap_or(Err(Error::Unexpected { request, got: header.pdu }))
-        };
-        let outcome = exchange();
+        let outcome = exchange(channel, out, reply, *timeout, request, accept);
         match &outcome {
             Err(Error::NotReady) => *state = State::NotReady,
             Err(e) if e.is_fatal(request) => {
@@ -287,4 +273,27 @@ impl<C: Channel> Collector<C> {
     pub fn channel_mut(&mut self) -> &mut C {
         &mut self.channel
     }
+}
+
+/// Sends a request, receives the answer, and decodes it.
+fn exchange<'a, C: Channel, T>(
+    channel: &mut C,
+    out: &[u8],
+    reply: &'a mut Vec<u8>,
+    timeout: Option<Duration>,
+    request: PduType,
+    accept: impl FnOnce(Pdu<'a>) -> Option<Result<T>>,
+) -> Result<T> {
+    channel.send(out, timeout)?;
+    let header = channel.receive(reply, timeout)?;
+    let answer = match Pdu::decode(header, reply)? {
+        Pdu::Error(e) => match pmapi::Error::from_code(e.code) {
+            Some(pmapi::Error::PMDANOTREADY) => return Err(Error::NotReady),
+            Some(pmapi::Error::PMDAREADY) => None,
+            Some(code) => return Err(Error::Agent(code)),
+            None => accept(Pdu::Error(e)),
+        },
+        pdu => accept(pdu),
+    };
+    answer.unwrap_or(Err(Error::Unexpected { request, got: header.pdu }))
 }

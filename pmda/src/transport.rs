@@ -23,6 +23,7 @@ use crate::user::{self, Ids};
 /// Address of the socket on which an agent waits for pmcd. An agent without an address talks over standard input and
 /// output, which pmcd has made pipes.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Address {
     /// An IPv4 port of this host (option `-i`, `socket inet` in `pmcd.conf`).
     Inet(u16),

@@ -17,6 +17,15 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Whether several names may have the same PMID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PmIds {
+    /// Each PMID has one name.
+    Unique,
+    /// Names may share a PMID, as in libpcp by default.
+    Shared,
+}
+
 /// The running command.
 pub struct Program {
     name: String,
@@ -91,10 +100,10 @@ impl Program {
     /// # Errors
     ///
     /// The exit code of a failure when it cannot be loaded, after libpcp's messages on stderr.
-    pub fn load(&self, path: Option<&Path>, unique_pmids: bool) -> Result<Tree, ExitCode> {
+    pub fn load(&self, path: Option<&Path>, pmids: PmIds) -> Result<Tree, ExitCode> {
         let default = default_name_space();
-        let loaded = loader(unique_pmids).load(path.unwrap_or(&default));
-        loaded.map_err(|e| self.not_loaded(e, path, unique_pmids))
+        let loaded = loader(pmids).load(path.unwrap_or(&default));
+        loaded.map_err(|e| self.not_loaded(e, path, pmids))
     }
 
     /// Loads the name space of a text as if it were the content of `path`.
@@ -103,13 +112,13 @@ impl Program {
     ///
     /// The exit code of a failure when the text is malformed, after libpcp's messages on stderr.
     pub fn parse(&self, text: Vec<u8>, path: &Path) -> Result<Tree, ExitCode> {
-        loader(false).parse(text, path).map_err(|e| self.not_loaded(e, Some(path), false))
+        loader(PmIds::Shared).parse(text, path).map_err(|e| self.not_loaded(e, Some(path), PmIds::Shared))
     }
 
-    fn not_loaded(&self, error: Error, path: Option<&Path>, unique_pmids: bool) -> ExitCode {
+    fn not_loaded(&self, error: Error, path: Option<&Path>, pmids: PmIds) -> ExitCode {
         print(format_args!("{}", error.diagnostics()));
         let path = path.map_or_else(|| "(null)".into(), |path| path.display().to_string());
-        let dupok = i32::from(!unique_pmids);
+        let dupok = i32::from(pmids == PmIds::Shared);
         let error = pmapi::Error::from(error);
         print(format_args!("{}pmLoadASCIINameSpace({path}, {dupok}): {error}\n", self.load_prefix));
         self.failure()
@@ -120,8 +129,8 @@ impl Program {
 pub const DUPOK_WARNING: &str = "Warning: -d deprecated, duplicate PMNS names allowed by default";
 
 /// Returns a loader that searches libpcp's directory, `$PCP_VAR_DIR/pmns`, for included files.
-pub fn loader(unique_pmids: bool) -> Loader<'static> {
-    Loader::new().include_dir(Config::load().var_dir().join("pmns")).unique_pmids(unique_pmids)
+pub fn loader(pmids: PmIds) -> Loader<'static> {
+    Loader::new().include_dir(Config::load().var_dir().join("pmns")).unique_pmids(pmids == PmIds::Unique)
 }
 
 /// Returns the file of the default name space: `$PMNS_DEFAULT`, or else `$PCP_VAR_DIR/pmns/root`.

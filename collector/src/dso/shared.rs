@@ -97,18 +97,17 @@ impl SharedObject {
     /// [`LoadError::Load`] when the file cannot be loaded, [`LoadError::Entry`] without the function `init`,
     /// [`LoadError::Init`] when it fails, [`LoadError::Interface`] or [`LoadError::Pmapi`] for an unsupported version.
     pub fn open(path: &Path, init: &str, domain: i32) -> std::result::Result<SharedObject, LoadError> {
-        let load = |e: libloading::Error| {
+        // SAFETY: an agent's shared object is built to be loaded by any host that wants its metrics.
+        let library = unsafe { Library::new(path) }.map_err(|e| {
             let reason = e.source().map_or_else(|| e.to_string(), |said| said.to_string());
             LoadError::Load { path: path.into(), reason }
-        };
-        // SAFETY: an agent's shared object is built to be loaded by any host that wants its metrics.
-        let library = unsafe { Library::new(path) }.map_err(load)?;
+        })?;
         let mut interface = Box::new(Interface::challenge(domain));
-        let missing = || LoadError::Entry { path: path.into(), init: init.to_owned() };
         // SAFETY: this is the type of the entry points of agents.
         unsafe {
-            let entry: libloading::Symbol<'_, unsafe extern "C" fn(*mut Interface)> =
-                library.get(init.as_bytes()).map_err(|_| missing())?;
+            let entry: libloading::Symbol<'_, unsafe extern "C" fn(*mut Interface)> = library
+                .get(init.as_bytes())
+                .map_err(|_| LoadError::Entry { path: path.into(), init: init.to_owned() })?;
             entry(&mut *interface);
         }
         if let Some(error) = Error::from_code(interface.status) {
@@ -183,8 +182,8 @@ impl SharedObject {
             Pdu::Result(result) => self.store(&result, out)?,
             Pdu::Names(names) => self.ids(names.iter().map(|(_, name)| name), out)?,
             Pdu::Ids(ids) => self.names(ids.pmids().next().flatten(), out)?,
-            Pdu::Child(child) => self.below(child.name, 0, child.with_status, out)?,
-            Pdu::Traverse(traverse) => self.below(traverse.name, 1, true, out)?,
+            Pdu::Child(child) => self.below(child.name, Below::Children { with_status: child.with_status }, out)?,
+            Pdu::Traverse(traverse) => self.below(traverse.name, Below::All, out)?,
             Pdu::Profile(profile) => {
                 self.profile(&profile)?;
                 return Ok(false);
@@ -365,7 +364,11 @@ impl SharedObject {
         }
     }
 
-    fn below(&mut self, name: &[u8], traverse: c_int, with_status: bool, out: &mut Vec<u8>) -> Result {
+    fn below(&mut self, name: &[u8], below: Below, out: &mut Vec<u8>) -> Result {
+        let (traverse, with_status) = match below {
+            Below::Children { with_status } => (0, with_status),
+            Below::All => (1, true),
+        };
         let function = self.interface.children.filter(|_| self.interface() >= 4).ok_or(Error::NAME)?;
         let name = CString::new(name).map_err(|_| Error::NAME)?;
         let (mut names, mut statuses) = (null_mut(), null_mut());
@@ -407,14 +410,25 @@ unsafe fn index(set: &CLabelSet) -> Vec<RawLabel> {
     let count = if set.labels.is_null() { 0 } else { usize::try_from(set.count).unwrap_or(0) };
     // SAFETY: as the caller says, there are so many.
     let labels = if count == 0 { &[] } else { unsafe { slice::from_raw_parts(set.labels, count) } };
-    let of = |label: &abi::CLabel| RawLabel {
-        name: label.name,
-        name_len: label.name_len,
-        flags: LabelFlags::from_bits(label.flags),
-        value: label.value,
-        value_len: label.value_len,
-    };
-    labels.iter().map(of).collect()
+    labels
+        .iter()
+        .map(|label| RawLabel {
+            name: label.name,
+            name_len: label.name_len,
+            flags: LabelFlags::from_bits(label.flags),
+            value: label.value,
+            value_len: label.value_len,
+        })
+        .collect()
+}
+
+/// Names that a request asks for.
+#[derive(Clone, Copy)]
+enum Below {
+    /// Names one level below, with or without the kind of each.
+    Children { with_status: bool },
+    /// Full names of all metrics.
+    All,
 }
 
 /// Encodes names, and frees them.

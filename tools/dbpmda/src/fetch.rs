@@ -82,7 +82,7 @@ impl State {
     }
 
     fn head(&self, result: &ResultPdu<'_>, bytes: &[u8]) -> String {
-        show::result_head(result, bytes, self.interface().is_some())
+        show::result_head(result, bytes, self.interface())
     }
 
     fn shown(&self, result: &ResultPdu<'_>, bytes: &[u8]) -> Vec<u8> {

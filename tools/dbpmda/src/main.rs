@@ -102,7 +102,13 @@ fn run() -> Result<(), ExitCode> {
     let is_terminal = io::stdin().is_terminal();
     let terminal = if is_terminal { Terminal::new() } else { None };
     let input = terminal.map_or_else(|| Input::stream(io::stdin()), |t| Input::Terminal(Box::new(t)));
-    let mut source = Source::new(console.clone(), input, args.echo_input > 0, args.interactive > 0 || is_terminal);
+    let mut source = Source::new(console.clone(), input);
+    if args.echo_input > 0 {
+        source = source.with_echo();
+    }
+    if args.interactive > 0 || is_terminal {
+        source = source.with_prompts();
+    }
     let options = Options { names: args.namespace.into_iter().next_back(), creds_timeout };
     if args.norc == 0 {
         source = source.with_rc();

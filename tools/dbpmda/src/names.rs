@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use pcp_derive::{Controls, Definitions, Scope, read_files};
+use pcp_tools::PmIds;
 use pmapi::id::OptionWord as _;
 use pmapi::{Config, Domain, Item, OrNull, PmId};
 use pmns::{Node, Tree};
@@ -139,7 +140,7 @@ fn load(file: Option<&Path>, console: &Console, trace: &Trace) -> Result<Tree, N
     let (name, cpp) = file.map_or_else(|| ("(null)".to_owned(), 0), |file| (file.display().to_string(), 1));
     trace.line("pmns", format_args!("load(name={name}, dupok=1, use_cpp={cpp}) lic case=0 fname={path}"));
     trace.line("pmns", format_args!("loadascii(dupok=1, use_cpp={cpp}) fname={path}"));
-    let tree = pcp_tools::loader(false).load(file.unwrap_or(&default)).map_err(|e| {
+    let tree = pcp_tools::loader(PmIds::Shared).load(file.unwrap_or(&default)).map_err(|e| {
         err!(console, "{}", e.diagnostics());
         let code = pmapi::Error::from(e);
         match file {

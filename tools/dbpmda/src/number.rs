@@ -29,51 +29,39 @@ pub(crate) fn parse(text: &[u8], ty: Type) -> Option<Result<(Atom<'_>, bool), Er
     })
 }
 
-/// Returns whether there is a minus sign, the digits, and whether digits are the whole rest of the text.
-fn integer(text: &[u8]) -> (bool, &[u8], bool) {
-    let start = text.trim_ascii_start_c();
-    let (minus, rest) = match start {
-        [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        rest => (false, rest),
+/// Returns the number at the start of a text, and whether it is the whole text.
+fn integer(text: &[u8]) -> (i128, bool) {
+    let start = trim_start(text);
+    let (sign, rest) = match start {
+        [b'-', rest @ ..] => (-1, rest),
+        [b'+', rest @ ..] => (1, rest),
+        rest => (1, rest),
     };
-    let len = rest.iter().take_while(|c| c.is_ascii_digit()).count();
-    let (digits, rest) = rest.split_at(len);
-    (minus, digits, rest.is_empty() && !digits.is_empty())
+    let digits = rest.iter().take_while(|c| c.is_ascii_digit());
+    let value = digits.clone().fold(0_i128, |value, c| value.saturating_mul(10).saturating_add((c - b'0').into()));
+    (sign * value, !rest.is_empty() && digits.count() == rest.len())
 }
 
-trait TrimC {
-    fn trim_ascii_start_c(&self) -> &[u8];
-}
-
-impl TrimC for [u8] {
-    /// Removes white space at the start, as isspace(3) defines it: with the vertical tab.
-    fn trim_ascii_start_c(&self) -> &[u8] {
-        let len = self.iter().take_while(|&&c| matches!(c, b' ' | b'\t'..=b'\r')).count();
-        self.get(len..).unwrap_or_default()
-    }
+/// Removes white space at the start, as isspace(3) defines it: with the vertical tab.
+fn trim_start(text: &[u8]) -> &[u8] {
+    let len = text.iter().take_while(|&&c| matches!(c, b' ' | b'\t'..=b'\r')).count();
+    text.get(len..).unwrap_or_default()
 }
 
 fn signed(text: &[u8]) -> Result<(i64, bool), Error> {
-    let (minus, digits, whole) = integer(text);
-    let value = digits.iter().try_fold(0_i64, |value, &c| {
-        let digit = i64::from(c - b'0');
-        let value = value.checked_mul(10)?;
-        if minus { value.checked_sub(digit) } else { value.checked_add(digit) }
-    });
-    Ok((value.ok_or(RANGE)?, whole))
+    let (value, whole) = integer(text);
+    Ok((value.try_into().map_err(|_| RANGE)?, whole))
 }
 
 fn unsigned(text: &[u8]) -> Result<(u64, bool), Error> {
-    let (minus, digits, whole) = integer(text);
-    let value = digits.iter().try_fold(0_u64, |value, &c| value.checked_mul(10)?.checked_add((c - b'0').into()));
-    let value = value.ok_or(RANGE)?;
-    Ok((if minus { value.wrapping_neg() } else { value }, whole))
+    let (value, whole) = integer(text);
+    let magnitude = u64::try_from(value.unsigned_abs()).map_err(|_| RANGE)?;
+    Ok((if value < 0 { magnitude.wrapping_neg() } else { magnitude }, whole))
 }
 
 fn real(text: &[u8]) -> Result<(f64, bool), Error> {
     // A number is ASCII, so bytes that are not UTF-8 cannot be part of it.
-    let text = String::from_utf8_lossy(text.trim_ascii_start_c());
+    let text = String::from_utf8_lossy(trim_start(text));
     let Some(number) = scan(&text) else { return Ok((0.0, false)) };
     if number.out_of_range { Err(RANGE) } else { Ok((number.value, number.len == text.len())) }
 }

@@ -56,23 +56,17 @@ impl RawDesc {
     }
 }
 
-/// Returns the first line of a result.
-pub(crate) fn result_head(result: &ResultPdu<'_>, bytes: &[u8], shared: bool) -> String {
-    let (seconds, nanoseconds) = (result.seconds, i64::from(result.microseconds) * 1000);
+/// Returns the first line of a result. `interface` is that of a shared object, whose results have microseconds.
+pub(crate) fn result_head(result: &ResultPdu<'_>, bytes: &[u8], interface: Option<u8>) -> String {
+    let (seconds, micros, count) = (result.seconds, result.microseconds, result.len());
     let clock = DateTime::from_timestamp(seconds.into(), 0)
         .map_or_else(String::new, |utc| utc.with_timezone(&Local).format("%H:%M:%S").to_string());
+    let (kind, fraction, shown) = match interface {
+        Some(_) => ("pm", format!("{micros:06}"), format!("{:03}", micros / 1000)),
+        None => ("__pm", format!("{:09}", i64::from(micros) * 1000), format!("{:09}", i64::from(micros) * 1000)),
+    };
     let address = bytes.as_ptr();
-    if shared {
-        let (microseconds, milliseconds) = (result.microseconds, result.microseconds / 1000);
-        return format!(
-            "pmResult dump from {address:p} timestamp: {seconds}.{microseconds:06} {clock}.{milliseconds:03} numpmid: {}\n",
-            result.len()
-        );
-    }
-    format!(
-        "__pmResult dump from {address:p} timestamp: {seconds}.{nanoseconds:09} {clock}.{nanoseconds:09} numpmid: {}\n",
-        result.len()
-    )
+    format!("{kind}Result dump from {address:p} timestamp: {seconds}.{fraction} {clock}.{shown} numpmid: {count}\n")
 }
 
 /// Returns the first line of a value set, and whether values follow.

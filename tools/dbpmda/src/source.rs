@@ -49,20 +49,31 @@ impl Input {
 }
 
 impl Source {
-    /// Returns a source of commands from `input`. `echo` shows the characters of a stream when they are read, and
-    /// `interactive` shows a prompt before each line.
-    pub fn new(console: Console, input: Input, echo: bool, interactive: bool) -> Self {
+    /// Returns a source of commands from `input`, without prompts and echo.
+    pub fn new(console: Console, input: Input) -> Self {
         Source {
             console,
             input,
             after: None,
             prompt: "dbpmda",
-            echo,
-            interactive,
+            echo: false,
+            interactive: false,
             line: Vec::new(),
             number: 0,
             last: b'\n',
         }
+    }
+
+    /// Shows the characters of a stream when they are read.
+    pub fn with_echo(mut self) -> Self {
+        self.echo = true;
+        self
+    }
+
+    /// Shows a prompt before each line.
+    pub fn with_prompts(mut self) -> Self {
+        self.interactive = true;
+        self
     }
 
     /// Makes the source read `.dbpmdarc` in the working directory first, if it exists, with prompts and echo.

@@ -2,7 +2,7 @@
 
 use clap::{ArgAction, Parser};
 use help::{Compiled, Error, Target};
-use pcp_tools::{Debug, Program};
+use pcp_tools::{Debug, PmIds, Program};
 use pmapi::escape::Output;
 use pmns::Tree;
 use std::io::{self, BufWriter, Write};
@@ -83,7 +83,7 @@ fn run(program: &Program) -> Result<(), ExitCode> {
     }
     args.check(program)?;
     let help = open(args.helpfile.as_deref().unwrap_or(Path::new("")), program)?;
-    let names = program.load(args.namespace.as_deref(), false)?;
+    let names = program.load(args.namespace.as_deref(), PmIds::Shared)?;
     let mut out = BufWriter::new(Output::to(io::stdout().lock()));
     let shown =
         if args.exists { show_missing(&mut out, &args, &help, &names) } else { show(&mut out, &args, &help, &names) };

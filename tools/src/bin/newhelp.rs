@@ -3,7 +3,7 @@
 use clap::{ArgAction, Parser};
 use help::source::{self, Raw, Resolver};
 use help::{Entry, Target};
-use pcp_tools::{Debug, Program};
+use pcp_tools::{Debug, PmIds, Program};
 use pmapi::{Domain, PmId};
 use pmns::Tree;
 use std::collections::HashSet;
@@ -81,7 +81,7 @@ fn run(program: &Program) -> Result<ExitCode, ExitCode> {
     if let Some(format) = &args.format {
         program.check_version(format)?;
     }
-    let names = Names(program.load(args.namespace.as_deref(), false)?);
+    let names = Names(program.load(args.namespace.as_deref(), PmIds::Shared)?);
     let Some(base) = args.output.as_ref().or(args.files.first()) else {
         let message = "need either a -o option or a filename argument to name the output file";
         return Err(program.fail(message));

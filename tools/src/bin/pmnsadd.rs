@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use nix::unistd::{AccessFlags, access};
-use pcp_tools::{Order, Program, Update};
+use pcp_tools::{Order, PmIds, Program, Update};
 use pmns::Tree;
 use std::fmt::Display;
 use std::fs;
@@ -70,10 +70,10 @@ fn add(program: &Program, mut update: Update<'_>, name_space: &Path, file: &Path
     Order::Stamp.apply(program, &mut files, 0)?;
     let merged = pcp_tools::merge(program, &files, |input| match input == file {
         true => load_subtree(program, input),
-        false => program.load(Some(input), false),
+        false => program.load(Some(input), PmIds::Shared),
     })?;
     update.write(&pmns::write::root(&merged))?;
-    program.load(Some(&update.path()), false)?;
+    program.load(Some(&update.path()), PmIds::Shared)?;
     update.commit()
 }
 
@@ -83,8 +83,8 @@ fn add(program: &Program, mut update: Update<'_>, name_space: &Path, file: &Path
 /// - blocks without `root`, the first of which is connected with the root here,
 /// - metrics without any block, which belong to the root.
 fn load_subtree(program: &Program, file: &Path) -> Result<Tree, ExitCode> {
-    let cannot_read = |e| tell(program, format_args!("cannot read input file \"{}\": {e}", file.display()));
-    let content = fs::read(file).map_err(cannot_read)?;
+    let content = fs::read(file)
+        .map_err(|e| tell(program, format_args!("cannot read input file \"{}\": {e}", file.display())))?;
     let mut lines = content.split(|b| *b == b'\n');
     if lines.clone().any(|line| line.starts_with(b"root {")) {
         return program.parse(content, file);

@@ -1,7 +1,7 @@
 //! pmnsdel(1): removes subtrees from a name space.
 
 use clap::Parser;
-use pcp_tools::{Debug, Program, Update};
+use pcp_tools::{Debug, PmIds, Program, Update};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -42,7 +42,7 @@ fn run(program: &Program) -> Result<(), ExitCode> {
     }
     let file = args.namespace.unwrap_or_else(pcp_tools::default_name_space);
     let mut update = Update::begin(program, &file)?;
-    let mut tree = program.load(Some(&file), false)?;
+    let mut tree = program.load(Some(&file), PmIds::Shared)?;
     for path in &args.paths {
         if !tree.remove(path) {
             return Err(program.fail(format_args!("Error: metricpath \"{path}\" not defined in the PMNS")));

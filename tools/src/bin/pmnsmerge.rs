@@ -2,7 +2,7 @@
 
 use clap::{ArgAction, Parser};
 use nix::sys::stat::{Mode, umask};
-use pcp_tools::{Debug, Order, Program};
+use pcp_tools::{Debug, Order, PmIds, Program};
 use pmapi::file::{Dir, NewFile};
 use pmns::Tree;
 use std::io::{self, Write as _};
@@ -72,7 +72,11 @@ fn run(program: &Program) -> Result<(), ExitCode> {
     })?;
     let written = new.write_all(pmns::write::root(&merged).as_bytes()).and_then(|()| new.commit());
     written.map_err(|e| cannot_create(program, &out, e))?;
-    program.load(Some(&out), args.nodups).map(|_| ())
+    program.load(Some(&out), pmids(&args)).map(|_| ())
+}
+
+fn pmids(args: &Args) -> PmIds {
+    if args.nodups { PmIds::Unique } else { PmIds::Shared }
 }
 
 fn merge(program: &Program, args: &mut Args) -> Result<Tree, ExitCode> {
@@ -82,7 +86,7 @@ fn merge(program: &Program, args: &mut Args) -> Result<Tree, ExitCode> {
         if args.verbose > 0 {
             println!("{}:", input.display());
         }
-        program.load(Some(input), args.nodups)
+        program.load(Some(input), pmids(args))
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use pcp_collector::{Address, Launch, SharedObject};
-use pcp_tools::Program;
+use pcp_tools::{PmIds, Program};
 use pmapi::escape::Escaped;
 use pmapi::{Domain, PmId};
 
@@ -100,7 +100,7 @@ fn report(findings: &[Finding]) -> ExitCode {
 
 /// Returns the names to check, all of one domain.
 fn names(args: &Args, program: &Program) -> Result<Vec<(String, PmId)>, ExitCode> {
-    let tree = program.load(args.namespace.as_deref(), false)?;
+    let tree = program.load(args.namespace.as_deref(), PmIds::Shared)?;
     let domain = |pmid: PmId| pmid.dynamic_root().unwrap_or(pmid.domain());
     let wanted = match args.domain {
         None => None,

@@ -100,7 +100,7 @@ proptest! {
         let shown = Shown::default();
         let console = Console::new(shown.clone(), shown.clone());
         let input = format!("open socket unix {}\n{REQUESTS}", socket.display());
-        let source = Source::new(console.clone(), Input::stream(Cursor::new(input)), false, false);
+        let source = Source::new(console.clone(), Input::stream(Cursor::new(input)));
         let trace = Trace::new(console.clone());
         let options = Options { names: Some(names), creds_timeout: 5 };
         Session::new(source, console, trace, options).unwrap().run().unwrap();

@@ -61,7 +61,7 @@ fn parse(input: &[u8]) -> (Vec<Option<Command>>, String, Vec<String>) {
     let shown = Shown::default();
     let console = Console::new(shown.clone(), shown.clone());
     let input = Input::stream(Cursor::new(input.to_owned()));
-    let mut source = Source::new(console, input, false, false);
+    let mut source = Source::new(console, input);
     let (mut scanner, mut meaning) = (Scanner::default(), Names::default());
     let mut commands = Vec::new();
     while !source.has_ended() {
