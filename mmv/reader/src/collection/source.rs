@@ -30,8 +30,6 @@ pub(super) struct Source {
     pub loaded: u64,
     /// Number of the request that read the first file of this user with this name.
     pub since: u64,
-    /// Number of records in the file's group, when the file was added to it.
-    pub company: u64,
     /// Whether the file was unchanged when the last request checked it.
     pub is_valid: bool,
     pub file: File,
@@ -107,7 +105,6 @@ impl Source {
             cost: Cost { memory, values: values(&file) + (4 * heads.len() + nodes) as u64 },
             loaded: 0,
             since: 0,
-            company: 0,
             is_valid: true,
             heads,
             far,

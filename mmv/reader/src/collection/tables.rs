@@ -202,13 +202,7 @@ impl Tables {
 
     /// Returns the instances of a metric; none if it is singular.
     pub(super) fn instances_of(&self, sources: &[Source], item: Item) -> &[InstanceEntry] {
-        let find = || {
-            let entry = self.metric(item)?;
-            let indom = self.indoms.get(&entry.desc(sources)?.indom?)?;
-            // Without a walk through the domain of a stranger, who decides how long that takes.
-            let owner = sources.get(indom.parts.first()?.0)?.uid;
-            (owner == 0 || owner == sources.get(entry.source as usize)?.uid).then_some(&*indom.instances)
-        };
+        let find = || Some(&*self.indoms.get(&self.metric(item)?.desc(sources)?.indom?)?.instances);
         find().unwrap_or_default()
     }
 
@@ -258,30 +252,6 @@ struct Builder<'a> {
     values: Vec<(u32, Place)>,
     /// Instances of a source that are left out, because another source has another name for the identifier.
     strangers: HashSet<(Serial, usize, Inst)>,
-    /// The user of each instance domain. Empty if all sources belong to one user.
-    owners: HashMap<Serial, u32>,
-    /// Domains of a source that belong to another user: their instances are left out.
-    foreign: HashSet<(Serial, usize)>,
-}
-
-/// Returns the user of each instance domain: root, or the user whose files have been here longest. An empty map means that
-/// all files belong to one user.
-fn owners(sources: &[Source]) -> HashMap<Serial, u32> {
-    let mut owners: HashMap<Serial, (bool, u64, u32)> = HashMap::new();
-    if sources.windows(2).all(|pair| pair[0].uid == pair[1].uid) {
-        return HashMap::new();
-    }
-    for source in sources {
-        let rank = (source.uid != 0, source.since, source.uid);
-        for indom in source.file.indoms() {
-            let owner = owners.entry(exported_serial(source.cluster, indom.serial)).or_insert(rank);
-            // Of two users of the same request the first file's stays, as with names.
-            if (rank.0, rank.1) < (owner.0, owner.1) {
-                *owner = rank;
-            }
-        }
-    }
-    owners.into_iter().map(|(serial, (_, _, uid))| (serial, uid)).collect()
 }
 
 impl<'a> Builder<'a> {
@@ -295,18 +265,12 @@ impl<'a> Builder<'a> {
             ..Tables::default()
         };
         let values = Vec::with_capacity(values);
-        let owners = owners(sources);
-        Builder { prefix, sources, tables, values, strangers: HashSet::new(), owners, foreign: HashSet::new() }
+        Builder { prefix, sources, tables, values, strangers: HashSet::new() }
     }
 
     fn add_indom(&mut self, source: usize, part: usize, indom: &Indom) {
         let Some(own) = self.sources.get(source) else { return };
         let serial = exported_serial(own.cluster, indom.serial);
-        if self.owners.get(&serial).is_some_and(|owner| own.uid != *owner && own.uid != 0) {
-            own.log(self.prefix, format_args!("instance domain {serial} belongs to another user"));
-            self.foreign.insert((serial, source));
-            return;
-        }
         let entry = self.tables.indoms.entry(serial).or_default();
         entry.parts.push((source, part));
         for instance in indom.instances() {
@@ -355,10 +319,8 @@ impl<'a> Builder<'a> {
         }
         for value in metric.values() {
             let inst = indom.and_then(|_| Inst::from_word(value.instance.cast_unsigned()));
-            let is_stranger = |(indom, inst)| {
-                !self.strangers.is_empty() && self.strangers.contains(&(indom, source as usize, inst))
-                    || !self.foreign.is_empty() && self.foreign.contains(&(indom, source as usize))
-            };
+            let is_stranger =
+                |(indom, inst)| !self.strangers.is_empty() && self.strangers.contains(&(indom, source as usize, inst));
             if inst.is_some() == indom.is_some() && !indom.zip(inst).is_some_and(is_stranger) {
                 self.values.push((index as u32, Place { inst, source, metric: metric_index, index: value.index }));
             }
