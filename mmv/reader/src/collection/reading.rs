@@ -50,7 +50,7 @@ impl Collection {
         tariff: Tariff,
         kept: &mut Vec<Source>,
     ) -> bool {
-        let (mut buffer, mut changed) = (Vec::new(), false);
+        let (mut buffer, mut changed) = (std::mem::take(&mut self.buffer), false);
         let mut handles = Handles::new(kept, &wanted, self.open);
         // Files that have waited longest come first.
         wanted.sort_by_key(Wanted::loaded);
@@ -74,6 +74,9 @@ impl Collection {
                 time = now;
             }
         }
+        buffer.clear();
+        buffer.shrink_to(KEPT_BUFFER);
+        self.buffer = buffer;
         changed
     }
 
@@ -227,6 +230,9 @@ fn load(
     }
     Source::load(directory, name, uid, most, buffer)
 }
+
+/// Most bytes of the buffer for files' contents that stay allocated between requests.
+const KEPT_BUFFER: usize = 1 << 20;
 
 /// Attempts to read a file that is being replaced.
 const REPLACED: usize = 4;

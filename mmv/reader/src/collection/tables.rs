@@ -248,6 +248,8 @@ struct Builder<'a> {
     prefix: &'a str,
     sources: &'a [Source],
     tables: Tables,
+    /// Type and instance domain of each metric.
+    shapes: Vec<(ValueType, Option<Serial>)>,
     /// The values, each with the index of its metric.
     values: Vec<(u32, Place)>,
     /// Instances of a source that are left out, because another source has another name for the identifier.
@@ -264,8 +266,8 @@ impl<'a> Builder<'a> {
             fetched: Vec::with_capacity(metrics),
             ..Tables::default()
         };
-        let values = Vec::with_capacity(values);
-        Builder { prefix, sources, tables, values, strangers: HashSet::new() }
+        let (shapes, values) = (Vec::with_capacity(metrics), Vec::with_capacity(values));
+        Builder { prefix, sources, tables, shapes, values, strangers: HashSet::new() }
     }
 
     fn add_indom(&mut self, source: usize, part: usize, indom: &Indom) {
@@ -316,6 +318,7 @@ impl<'a> Builder<'a> {
             let name = self.tables.names.insert(name, item)?;
             self.tables.set_index(item, index);
             self.tables.metrics.push(Entry { name, item, source, metric: metric_index, last: source });
+            self.shapes.push((desc.ty, indom));
         }
         for value in metric.values() {
             let inst = indom.and_then(|_| Inst::from_word(value.instance.cast_unsigned()));
@@ -331,7 +334,7 @@ impl<'a> Builder<'a> {
     /// Sorts the values by metric and instance. Values of unknown instances are removed, and all but the first of each
     /// instance.
     fn finish(self) -> Tables {
-        let Builder { sources, mut tables, mut values, .. } = self;
+        let Builder { sources, mut tables, shapes, mut values, .. } = self;
         let last: HashMap<u16, u32> = sources.iter().map(|source| source.cluster).zip(0..).collect();
         if !values.is_sorted_by_key(|(metric, _)| *metric) {
             values.sort_by_key(|(metric, _)| *metric);
@@ -339,11 +342,11 @@ impl<'a> Builder<'a> {
         let Tables { metrics, indoms, places, fetched, .. } = &mut tables;
         places.reserve_exact(values.len());
         let mut values = values.into_iter().peekable();
-        for (index, entry) in (0..).zip(&*metrics) {
-            let (start, desc) = (places.len(), entry.desc(sources));
+        for (index, (entry, (ty, indom))) in (0..).zip(metrics.iter().zip(shapes)) {
+            let start = places.len();
             places
                 .extend(std::iter::from_fn(|| values.next_if(|(metric, _)| *metric == index)).map(|(_, place)| place));
-            let wanted = match desc.and_then(|desc| desc.indom).map(|indom| indoms.get(&indom)) {
+            let wanted = match indom.map(|indom| indoms.get(&indom)) {
                 None => {
                     places.truncate(start + 1);
                     1
@@ -363,7 +366,6 @@ impl<'a> Builder<'a> {
                 Some(last) if *last == entry.last => Missing::Inst,
                 _ => Missing::Pmid,
             };
-            let ty = desc.map_or(ValueType::NoSupport, |desc| desc.ty);
             fetched.push(Fetched { ty, start: start as u32, end: places.len() as u32, missing });
         }
         tables
