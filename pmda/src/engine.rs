@@ -34,7 +34,7 @@ use hosts::Readiness;
 /// An agent, together with the state that is needed to answer PDUs.
 ///
 /// [`Engine::handle`] answers a PDU. Hosts move the bytes: a [`Session`](crate::session::Session) over pipes and
-/// sockets, [`Local`](crate::local::Local) within the process. A steady flow of fetch, desc, instance, text and profile
+/// sockets, `Local` of crate `pcp-collector` within the process. A steady flow of fetch, desc, instance, text and profile
 /// requests allocates nothing.
 #[derive(Debug)]
 pub struct Engine<A> {

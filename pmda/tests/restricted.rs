@@ -8,12 +8,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
+use pcp_collector::{Channel, Collector, Launch, Local, SharedObject, Stream};
 use pcp_pdu::handshake::{self, Attr, Attribute, Flags};
 use pmapi::{Atom, Domain, Error, PmId, config::Config};
-use pmda::collector::{self, Channel, Collector, Launch, Stream};
-use pmda::dso::SharedObject;
 use pmda::session::Session;
-use pmda::{Agent, Engine, Local};
+use pmda::{Agent, Engine};
 use stage::{RULE, Stage, example};
 
 fn domain() -> Domain {
@@ -30,7 +29,7 @@ fn stores(agent: &mut Collector<impl Channel>, client: i32, uid: Option<u32>) ->
     }
     match agent.store(PmId::new(domain(), RULE), None, Atom::U32(1)) {
         Ok(()) => true,
-        Err(collector::Error::Agent(Error::PERMISSION)) => false,
+        Err(pcp_collector::Error::Agent(Error::PERMISSION)) => false,
         Err(e) => panic!("{e}"),
     }
 }
