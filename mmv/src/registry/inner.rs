@@ -12,7 +12,8 @@ use hashbrown::{HashMap, HashSet};
 
 use super::Builder;
 use super::others::Claim;
-use super::publish::{Published, check_size, generation, process};
+use super::process::Process;
+use super::publish::{Published, check_size, generation};
 use crate::Error;
 use crate::format::Flags;
 use crate::handle::{Distributions, Handle, Seat, Shared, Texts, no_value};
@@ -31,7 +32,7 @@ pub(crate) struct Inner {
     pub(super) texts: Arc<Texts>,
     pub(super) distributions: Arc<Distributions>,
     /// The process that created the registry, and the generation number of that moment.
-    pub(super) process: i32,
+    pub(super) process: Process,
     pub(super) made: u64,
     state: Lock<State>,
 }
@@ -60,8 +61,8 @@ pub(crate) struct State {
     /// Earliest time of the next automatic attempt to write the file, and the length of that pause.
     pub rest: Option<(Instant, Duration)>,
     pub shared: Shared,
-    /// The flush thread, and the process that it belongs to.
-    pub thread: Option<(i32, Thread)>,
+    /// The flush thread of the process that exports.
+    pub thread: Option<Thread>,
     /// Index of each text, by value.
     texts: HashMap<usize, usize>,
     /// Values whose single handle has been created.
@@ -100,7 +101,7 @@ impl Inner {
             gate: Arc::default(),
             texts: Arc::default(),
             distributions: Arc::default(),
-            process: process(),
+            process: Process::own(),
             made: generation(),
             state: Lock::new(state),
         });

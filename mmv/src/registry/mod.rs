@@ -9,6 +9,7 @@ mod inner;
 mod metric;
 mod moving;
 mod others;
+mod process;
 mod publish;
 
 use std::fmt;
@@ -159,7 +160,8 @@ impl Registry {
     /// A forked child updates its parent's file until it starts the export itself. Until then, its registrations are
     /// invisible, and its end does not remove the file. The child's own file begins with the parent's values of that
     /// moment. Its name is `NAME.pPID` while the parent, or another of its children, exports under the registry's name.
-    /// Otherwise it is the registry's name, as when a daemon has left its parent.
+    /// In another PID namespace than the registry's it is `NAME.pPIDnNAMESPACE`. Otherwise it is the registry's name, as
+    /// when a daemon has left its parent.
     ///
     /// # Errors
     /// * [`Error::Io`] if the file cannot be written
