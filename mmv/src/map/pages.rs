@@ -29,6 +29,7 @@ use nix::sys::mman::MRemapFlags;
 use nix::sys::mman::{self, MapFlags, MsFlags, ProtFlags};
 use nix::unistd::{SysconfVar, sysconf};
 use once_cell::race::OnceBox;
+use pmapi::file::off_stdio;
 
 use super::Gate;
 use crate::format::VALUE_LEN;
@@ -307,7 +308,7 @@ mod system {
 
 /// Creates a nameless file.
 pub(super) fn nameless(len: u64) -> io::Result<File> {
-    let file = create_nameless()?;
+    let file = off_stdio(create_nameless()?)?;
     file.set_len(len)?;
     Ok(file)
 }

@@ -18,6 +18,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{LinkatFlags, UnlinkatFlags, geteuid, linkat, unlinkat};
+use pmapi::file::off_stdio;
 
 use super::process::Process;
 use crate::format::{Bytes, HEADER_LEN, Header, MAGIC};
@@ -88,7 +89,8 @@ impl Directory {
                 break;
             }
         }
-        let (temporary, file) = result.map(|(name, file)| (name, File::from(file)))?;
+        let (temporary, file) = result?;
+        let file = off_stdio(File::from(file)).inspect_err(|_| self.remove(&temporary))?;
         // Readers are other users, whatever the umask of the process is.
         let set_mode = || {
             let right = file.metadata()?.mode() & 0o777 == MODE;

@@ -13,6 +13,7 @@ mod process;
 mod publish;
 
 use std::fmt;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,11 +148,16 @@ impl Registry {
 
     /// Starts the export. Metrics and instances can be registered before and after.
     ///
-    /// On a machine without PCP this logs one warning. The application runs on, and its updates are invisible.
+    /// On a machine without PCP, or without the right to write its directory, this logs one warning. A program without a
+    /// subscriber of `tracing` gets the line on standard error. The application runs on, and its updates are invisible.
     /// [`try_start`](Registry::try_start) returns the error instead.
     pub fn start(&self) {
-        if let Err(e) = self.try_start() {
+        let Err(e) = self.try_start() else { return };
+        if tracing::dispatcher::has_been_set() {
             tracing::warn!(target: "mmv", "metrics are not exported to PCP: {e}");
+        } else {
+            // The descriptor may be closed, or its disk full.
+            _ = writeln!(io::stderr(), "{}: metrics are not exported to PCP: {e}", self.inner().options.name);
         }
     }
 

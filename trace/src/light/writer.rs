@@ -9,6 +9,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pmapi::file::off_stdio;
+
 use super::directory;
 use super::format::{
     MAGIC, MAX_LANES, MAX_RING_LEN, MAX_SUMS, MAX_TAGS, PAGE, PER_BLOCK, SUM_WORDS, SUMS_LEN, TAG_WORDS, TAGS_LEN,
@@ -78,6 +80,7 @@ impl Writer {
         let name = format!("{pid}.{id}.{:x}", now());
         let (path, hidden) = (directory.join(&name), directory.join(format!(".{name}")));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&hidden)?;
+        let file = off_stdio(file).inspect_err(|_| _ = fs::remove_file(&hidden))?;
         let made = Mapping::append(&file, 0, PAGE).and_then(|header| {
             // The lock shows the agent that the process lives. Mode 0600 keeps other users from taking it before.
             file.try_lock()?;
