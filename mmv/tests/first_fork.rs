@@ -18,7 +18,7 @@ static FORKS: AtomicBool = AtomicBool::new(false);
 type Handler = Option<unsafe extern "C" fn()>;
 type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
 
-/// Replaces the function of glibc that pthread_atfork(3) calls: the latest moment without fork handlers.
+/// Replaces the function of glibc that `pthread_atfork(3)` calls, at the latest moment without fork handlers.
 // SAFETY: it has the type of glibc's function, and calls that.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __register_atfork(prepare: Handler, parent: Handler, child: Handler, dso: *mut c_void) -> c_int {
