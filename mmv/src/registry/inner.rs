@@ -116,7 +116,8 @@ impl Inner {
     }
 
     /// Changes the model, allocates value slots for new values, calls `then`, and updates the file. `needs` returns the
-    /// number of values that the change adds: without memory for them, nothing changes.
+    /// number of values that the change adds: without memory for them, nothing changes. A `change` that fails must add
+    /// no values.
     pub(crate) fn change<T, U>(
         self: &Arc<Self>,
         needs: impl FnOnce(&Model) -> usize,
@@ -129,11 +130,10 @@ impl Inner {
         if needed > 0 {
             self.extend(&mut state, values + needed).map_err(no_memory)?;
         }
-        let changed = change(&mut state);
-        // A change that failed halfway may have added values, which need slots too.
+        let changed = change(&mut state)?;
         self.settle(&mut state, values, texts)?;
         state.stale = true;
-        let result = then(&mut state, changed?);
+        let result = then(&mut state, changed);
         let now = state.batches == 0 && !self.options.lazy;
         let error = if now { self.publish_if_stale(&mut state) } else { None };
         let no_thread = self.ensure_thread(&mut state);
