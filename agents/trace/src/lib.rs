@@ -31,6 +31,7 @@ mod shares;
 mod tag;
 mod tags;
 mod turns;
+mod users;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

@@ -13,7 +13,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use pmda::prelude::*;
 
 /// Account that is charged for what a client or a file uses.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Account {
     /// A user of this host.
     User(u32),
