@@ -8,6 +8,8 @@ use std::rc::{Rc, Weak};
 
 use pcp_pdu::handshake::Attribute;
 
+use crate::limits::FixedLimit;
+
 /// A client of pmcd (pmdaGetContext(3)). Two values are equal when they have the same number.
 ///
 /// Agents learn the identity of clients when they ask for it with [`Agent::WANTS`](crate::Agent::WANTS). pmcd knows the
@@ -140,6 +142,8 @@ impl Known {
         // pmcd has far fewer clients. A client that has no entry here has no identity, and may therefore do less.
         if self.0.len() < MOST || self.0.contains_key(&number) {
             self.0.insert(number, who);
+        } else {
+            FixedLimit::Clients.count();
         }
     }
 
@@ -208,6 +212,7 @@ impl<T: 'static> Clients<T> {
     fn make_room(&self, number: i32) {
         let states = self.states.borrow();
         if states.len() >= MOST && !states.contains_key(&number) {
+            FixedLimit::Clients.count();
             let any = states.keys().next().copied();
             drop(states);
             // The state is dropped after the borrow has ended: it may hold a handle to the same states.
@@ -311,6 +316,7 @@ mod tests {
         }
         known.tell(1, ClientAttribute::UserId(8));
         assert_eq!((known.0.len(), clients.len()), (MOST, MOST));
+        assert!(FixedLimit::Clients.exceeded() >= 2 * MOST as u64);
         assert_eq!([1, -1].map(|number| known.client(number).uid()), [Some(8), None]);
         assert_eq!(clients.set(Client::new(-5), 1), None);
         assert_eq!(clients.len(), MOST);

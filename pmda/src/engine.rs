@@ -20,6 +20,7 @@ use crate::client::{Client, ClientAttribute, Known};
 use crate::dynamic::{Dynamic, Version};
 use crate::indom::Instances;
 use crate::labels;
+use crate::limits::FixedLimit;
 use crate::log;
 use crate::names::Names;
 use crate::options;
@@ -209,6 +210,7 @@ impl<A: Agent> Engine<A> {
         match done {
             Ok(()) if self.out.len() > MAX_REPLY => {
                 error!("the answer to a {} PDU is over {MAX_REPLY} bytes", header.pdu);
+                FixedLimit::Pdus.count();
                 self.fail(Error::TOOBIG)
             }
             Ok(()) => Answer::Out,
@@ -263,6 +265,7 @@ impl<A: Agent> Engine<A> {
             // A request may name a large metric any number of times.
             if self.result.len() > MAX_REPLY {
                 error!("the answer to a fetch is over {MAX_REPLY} bytes");
+                FixedLimit::Pdus.count();
                 return Err(Error::TOOBIG);
             }
             self.result.begin_set(pmid);
@@ -311,6 +314,7 @@ impl<A: Agent> Engine<A> {
                 // Clients have not been notified of the changes.
                 self.changes = changes;
                 error!("the answer to a fetch: {e}");
+                FixedLimit::Pdus.count();
                 Err(e)
             }
         }

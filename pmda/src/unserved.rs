@@ -5,6 +5,7 @@ use pmapi::{Error, Inst, PmId};
 use tracing::{debug, error, warn};
 
 use crate::dynamic::Version;
+use crate::limits::FixedLimit;
 
 /// Logs why metrics and instances have no values, in the words of pmdaFetch(3), which PCP's tests expect.
 ///
@@ -28,7 +29,13 @@ impl Unserved {
     }
 
     fn is_new(&mut self, pmid: PmId, inst: Option<Inst>) -> bool {
-        self.unknown.len() < MOST && self.unknown.insert((pmid, inst))
+        if self.unknown.len() < MOST {
+            return self.unknown.insert((pmid, inst));
+        }
+        if !self.unknown.contains(&(pmid, inst)) {
+            FixedLimit::LogLines.count();
+        }
+        false
     }
 
     pub(crate) fn log(&mut self, pmid: PmId, inst: Option<Inst>, e: Error) {
@@ -66,6 +73,8 @@ mod tests {
         are_new(1, true);
         are_new(1, false);
         let insts = (0..2 * MOST as u32).map(Inst::new);
+        let before = FixedLimit::LogLines.exceeded();
         assert_eq!(insts.filter(|inst| unserved.is_new(pmid(2), Some(*inst))).count(), MOST - all.len());
+        assert!(FixedLimit::LogLines.exceeded() >= before + (MOST + all.len()) as u64);
     }
 }

@@ -85,7 +85,8 @@ const CONTROL: &str = "control";
 impl<const DOMAIN: u16> Files<DOMAIN> {
     /// Updates the agent after a check of the files.
     pub(crate) fn take_note(&mut self, changed: bool) {
-        if self.budgets.count(&self.files.take_left_out()) {
+        self.budgets.count(&self.files.take_left_out());
+        if self.budgets.is_any_exceeded() {
             self.show_limits();
         }
         if changed {
