@@ -60,6 +60,15 @@ impl Client {
     pub const fn pid(self) -> Option<u32> {
         self.who.pid
     }
+
+    /// Returns the text that names the client in the field `source` of a [log line](crate::log): its user if pmcd has
+    /// sent it, or else its number.
+    pub fn source(self) -> impl fmt::Display {
+        fmt::from_fn(move |f| match self.uid() {
+            Some(uid) => write!(f, "uid {uid}"),
+            None => write!(f, "client {self}"),
+        })
+    }
 }
 
 impl PartialEq for Client {

@@ -4,6 +4,7 @@ use hashbrown::HashSet;
 use pmapi::{Error, Inst, PmId};
 use tracing::{debug, error, warn};
 
+use crate::client::Client;
 use crate::dynamic::Version;
 use crate::limits::FixedLimit;
 
@@ -38,16 +39,21 @@ impl Unserved {
         false
     }
 
-    pub(crate) fn log(&mut self, pmid: PmId, inst: Option<Inst>, e: Error) {
+    /// Logs why a metric or instance has no value for a client.
+    pub(crate) fn log(&mut self, client: Client, pmid: PmId, inst: Option<Inst>, e: Error) {
         let number = inst.map_or(-1, |inst| i64::from(inst.word()));
         match e {
             Error::PMID | Error::INST if !self.is_new(pmid, inst) => {}
-            Error::PMID => error!("pmdaFetch: PMID {pmid} not handled by fetch callback"),
-            Error::INST => warn!("pmdaFetch: Instance {number} of PMID {pmid} not handled by fetch callback"),
+            Error::PMID => error!(source = %client.source(), "pmdaFetch: PMID {pmid} not handled by fetch callback"),
+            Error::INST => {
+                warn!(source = %client.source(), "pmdaFetch: Instance {number} of PMID {pmid} not handled by fetch callback");
+            }
             Error::VALUE | Error::APPVERSION | Error::PERMISSION | Error::AGAIN | Error::NYI => {
                 debug!(target: "libpmda", "Fetch callback error from metric PMID {pmid}[{number}]: {e}");
             }
-            _ => error!("pmdaFetch: Fetch callback error from metric PMID {pmid}[{number}]: {e}"),
+            _ => {
+                error!(source = %client.source(), "pmdaFetch: Fetch callback error from metric PMID {pmid}[{number}]: {e}");
+            }
         }
     }
 }

@@ -126,7 +126,7 @@ impl Trees {
             for (name, item) in part.metrics() {
                 // The collection accepts only names that a tree accepts.
                 if let Err(e) = tree.insert_dynamic(name, PmId::new(domain, item)) {
-                    tracing::error!("{e}");
+                    tracing::error!(source = "names of files", "{e}");
                 }
             }
             Rc::new(tree)
