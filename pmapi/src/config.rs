@@ -9,6 +9,8 @@ use std::{env, fs, io};
 
 use nix::unistd::{getegid, geteuid, getgid, getuid};
 
+use crate::secure::is_secure;
+
 /// Configuration variables of the installed PCP.
 ///
 /// A variable of the environment wins over `pcp.conf`. Without PCP on the machine the typed accessors return the paths
@@ -30,20 +32,22 @@ pub struct ConfigError {
     pub source: io::Error,
 }
 
-/// Returns the environment; an empty one in a set-uid or set-gid program, whose caller chose it.
+/// Returns the environment; an empty one in a program with more rights than its caller, who chose it.
 fn environment() -> Vec<(OsString, OsString)> {
     if is_set_id() { Vec::new() } else { env::vars_os().collect() }
 }
 
-/// Returns whether the process is a set-uid or set-gid program, whose caller chose the environment.
+/// Returns whether the program has more rights than its caller, who chose the environment: it is set-uid or set-gid, or
+/// has file capabilities (`AT_SECURE` of getauxval(3)).
 pub fn is_set_id() -> bool {
-    getuid() != geteuid() || getgid() != getegid()
+    getuid() != geteuid() || getgid() != getegid() || is_secure()
 }
 
 impl Config {
     /// Loads the environment and `pcp.conf`. A file that cannot be read counts as empty (pmGetOptionalConfig(3)).
     ///
-    /// A set-uid or set-gid program ignores the environment: its caller could move its files elsewhere.
+    /// A program with more rights than its caller ([`is_set_id`]) ignores the environment: the caller could move its
+    /// files elsewhere.
     pub fn load() -> Config {
         Self::try_load().unwrap_or_else(|_| Self::new(b"", environment()))
     }
