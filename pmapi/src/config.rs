@@ -162,6 +162,15 @@ impl Config {
         self.text("PCP_USER", "pcp")
     }
 
+    /// Returns the identifier of [`Config::user`] in `/etc/passwd`. A number stands for itself, for instance in a
+    /// container that has no such user. Never blocks, in contrast to getpwnam(3).
+    pub fn uid(&self) -> Option<u32> {
+        let user = self.user();
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let id = |line: &str| line.strip_prefix(&*user)?.strip_prefix(':')?.split(':').nth(1)?.parse().ok();
+        passwd.lines().find_map(id).or_else(|| user.parse().ok())
+    }
+
     /// Group that daemons and agents run under: `$PCP_GROUP`, by default `pcp`.
     pub fn group(&self) -> String {
         self.text("PCP_GROUP", "pcp")
@@ -203,6 +212,12 @@ mod tests {
         assert_eq!(var("PCP_F"), Some("only"));
         assert_eq!(var("# PCP_A"), None);
         assert_eq!(config(text, &[]).var("PCP_D").unwrap().as_bytes(), b"a=b");
+    }
+
+    #[test]
+    fn users_have_an_identifier_or_are_one() {
+        let uid = |user: &str| config("", &[("PCP_USER", user)]).uid();
+        assert_eq!((uid("root"), uid("4000000000"), uid("roo"), uid("-1")), (Some(0), Some(4_000_000_000), None, None));
     }
 
     #[test]
