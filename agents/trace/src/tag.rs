@@ -56,18 +56,20 @@ pub(crate) struct Window {
     start: Instant,
     pub(crate) period: Duration,
     pub(crate) buckets: u32,
-    /// Number of the current bucket, which is not complete.
+    /// Number of the current bucket, which is not complete, and its end. `None` for an end beyond the range of `Instant`.
     now: u64,
+    end: Option<Instant>,
 }
 
 impl Window {
     pub(crate) fn new(period: Duration, buckets: u32) -> Window {
-        Window { start: Instant::now(), period, buckets, now: 0 }
+        let start = Instant::now();
+        Window { start, period, buckets, now: 0, end: start.checked_add(period / buckets) }
     }
 
     /// Begins a new period.
     pub(crate) fn restart(&mut self) {
-        (self.start, self.now) = (Instant::now(), 0);
+        *self = Window::new(self.period, self.buckets);
     }
 
     /// Length of a bucket.
@@ -76,7 +78,12 @@ impl Window {
     }
 
     pub(crate) fn advance(&mut self, now: Instant) {
-        self.now = self.number(now);
+        if self.end.is_none_or(|end| end <= now) {
+            self.now = self.number(now);
+            let buckets = u32::try_from(self.now + 1).ok();
+            let end = buckets.and_then(|buckets| self.start.checked_add(self.interval().checked_mul(buckets)?));
+            self.end = end;
+        }
     }
 
     pub(crate) fn number(&self, at: Instant) -> u64 {
@@ -86,8 +93,7 @@ impl Window {
 
     /// End of the current bucket.
     pub(crate) fn end_of_bucket(&self) -> Option<Instant> {
-        let buckets = u32::try_from(self.now + 1).ok()?;
-        self.start.checked_add(self.interval().checked_mul(buckets)?)
+        self.end
     }
 }
 
