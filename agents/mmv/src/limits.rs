@@ -23,7 +23,7 @@
 use std::str::FromStr;
 
 use clap::{ArgAction, Args};
-use mmv::collection::{LeftOut, Limit, Limits};
+use mmv_reader::collection::{LeftOut, Limit, Limits};
 use pmda::limits::{Budget, FixedLimit};
 use pmda::pmapi::{Desc, PmId, Semantics};
 use pmda::prelude::*;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use mmv::collection::{Collection, MetricDesc, Part};
+use mmv_reader::collection::{Collection, MetricDesc, Part};
 use pmda::pmapi::{Desc, InDom, PmId};
 use pmda::prelude::*;
 use pmns::Tree;

@@ -1,7 +1,7 @@
 //! Tests of the agent within this process, with the requests of pmcd; they need no PCP.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../mmv/tests/common/raw.rs"]
+#[path = "../../../mmv/reader/tests/common/raw.rs"]
 mod raw;
 
 use std::fs;

@@ -3,7 +3,7 @@
 
 mod scene;
 
-#[path = "../../../mmv/tests/common/raw.rs"]
+#[path = "../../../mmv/reader/tests/common/raw.rs"]
 mod raw;
 
 use std::fs;

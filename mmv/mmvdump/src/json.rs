@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mmv::Semantics;
-use mmv::format::{Flags, ValueRecord, ValueType};
-use mmv::reader::{self, File, Help};
+use mmv_reader::format::{Flags, ValueRecord, ValueType};
+use mmv_reader::{self as reader, File, Help};
+use pmapi::Semantics;
 use pmapi::label::{LabelFlags, LabelLevel};
 use serde::Serialize;
 use serde_json::Value;

@@ -40,8 +40,8 @@ fn main() -> ExitCode {
         let mut out = BufWriter::new(io::stdout().lock());
         let valid = match (options.json, is_terminal) {
             (true, _) => json::dump(&mut out, &file, bytes)?,
-            (false, true) => mmv::dump::dump_to_terminal(&mut out, file.as_os_str().as_bytes(), &bytes)?,
-            (false, false) => mmv::dump::dump(&mut out, file.as_os_str().as_bytes(), &bytes)?,
+            (false, true) => mmv_reader::dump::dump_to_terminal(&mut out, file.as_os_str().as_bytes(), &bytes)?,
+            (false, false) => mmv_reader::dump::dump(&mut out, file.as_os_str().as_bytes(), &bytes)?,
         };
         out.flush()?;
         Ok(valid)
@@ -70,7 +70,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     if metadata.len() == 0 {
         return Err(Errno::EINVAL.into());
     }
-    if metadata.len() > mmv::reader::MAX_LEN {
+    if metadata.len() > mmv_reader::MAX_LEN {
         return Err(Errno::EFBIG.into());
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize);

@@ -67,9 +67,7 @@ impl<'n> InDomBuilder<'n> {
         self
     }
 
-    /// Registers the domain.
-    ///
-    /// If adding an instance fails, the domain stays registered with the instances before it.
+    /// Registers the domain with its instances. After an error there is no such domain, and it can be registered again.
     ///
     /// # Errors
     /// * [`Error::InUse`] for the name or serial number of another domain
@@ -83,9 +81,7 @@ impl<'n> InDomBuilder<'n> {
         let add = |state: &mut State| {
             state.room_for_labels(labels.len())?;
             let help = state.model.help(short, long)?;
-            let index = state.model.add_indom(name, serial, help)?;
-            state.model.reserve_instances(index, instances.len());
-            instances.iter().try_for_each(|(name, id)| state.model.add_instance(index, name, *id).map(drop))?;
+            let index = state.model.add_indom(name, serial, help, &instances)?;
             state.add_labels(labels, Subject::Indom(index))?;
             Ok(index)
         };

@@ -12,7 +12,8 @@ use hashbrown::{HashMap, HashSet};
 
 use super::Builder;
 use super::others::Claim;
-use super::publish::{Published, check_size, generation, process};
+use super::process::Process;
+use super::publish::{Published, check_size, generation};
 use crate::Error;
 use crate::format::Flags;
 use crate::handle::{Distributions, Handle, Seat, Shared, Texts, no_value};
@@ -31,7 +32,7 @@ pub(crate) struct Inner {
     pub(super) texts: Arc<Texts>,
     pub(super) distributions: Arc<Distributions>,
     /// The process that created the registry, and the generation number of that moment.
-    pub(super) process: i32,
+    pub(super) process: Process,
     pub(super) made: u64,
     state: Lock<State>,
 }
@@ -60,8 +61,8 @@ pub(crate) struct State {
     /// Earliest time of the next automatic attempt to write the file, and the length of that pause.
     pub rest: Option<(Instant, Duration)>,
     pub shared: Shared,
-    /// The flush thread, and the process that it belongs to.
-    pub thread: Option<(i32, Thread)>,
+    /// The flush thread of the process that exports.
+    pub thread: Option<Thread>,
     /// Index of each text, by value.
     texts: HashMap<usize, usize>,
     /// Values whose single handle has been created.
@@ -100,7 +101,7 @@ impl Inner {
             gate: Arc::default(),
             texts: Arc::default(),
             distributions: Arc::default(),
-            process: process(),
+            process: Process::own(),
             made: generation(),
             state: Lock::new(state),
         });
@@ -115,7 +116,8 @@ impl Inner {
     }
 
     /// Changes the model, allocates value slots for new values, calls `then`, and updates the file. `needs` returns the
-    /// number of values that the change adds: without memory for them, nothing changes.
+    /// number of values that the change adds: without memory for them, nothing changes. A `change` that fails must add
+    /// no values.
     pub(crate) fn change<T, U>(
         self: &Arc<Self>,
         needs: impl FnOnce(&Model) -> usize,
@@ -128,11 +130,10 @@ impl Inner {
         if needed > 0 {
             self.extend(&mut state, values + needed).map_err(no_memory)?;
         }
-        let changed = change(&mut state);
-        // A change that failed halfway may have added values, which need slots too.
+        let changed = change(&mut state)?;
         self.settle(&mut state, values, texts)?;
         state.stale = true;
-        let result = then(&mut state, changed?);
+        let result = then(&mut state, changed);
         let now = state.batches == 0 && !self.options.lazy;
         let error = if now { self.publish_if_stale(&mut state) } else { None };
         let no_thread = self.ensure_thread(&mut state);

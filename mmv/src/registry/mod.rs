@@ -9,9 +9,11 @@ mod inner;
 mod metric;
 mod moving;
 mod others;
+mod process;
 mod publish;
 
 use std::fmt;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,11 +148,16 @@ impl Registry {
 
     /// Starts the export. Metrics and instances can be registered before and after.
     ///
-    /// On a machine without PCP this logs one warning. The application runs on, and its updates are invisible.
+    /// On a machine without PCP, or without the right to write its directory, this logs one warning. A program without a
+    /// subscriber of `tracing` gets the line on standard error. The application runs on, and its updates are invisible.
     /// [`try_start`](Registry::try_start) returns the error instead.
     pub fn start(&self) {
-        if let Err(e) = self.try_start() {
+        let Err(e) = self.try_start() else { return };
+        if tracing::dispatcher::has_been_set() {
             tracing::warn!(target: "mmv", "metrics are not exported to PCP: {e}");
+        } else {
+            // The descriptor may be closed, or its disk full.
+            _ = writeln!(io::stderr(), "{}: metrics are not exported to PCP: {e}", self.inner().options.name);
         }
     }
 
@@ -159,7 +166,8 @@ impl Registry {
     /// A forked child updates its parent's file until it starts the export itself. Until then, its registrations are
     /// invisible, and its end does not remove the file. The child's own file begins with the parent's values of that
     /// moment. Its name is `NAME.pPID` while the parent, or another of its children, exports under the registry's name.
-    /// Otherwise it is the registry's name, as when a daemon has left its parent.
+    /// In another PID namespace than the registry's it is `NAME.pPIDnNAMESPACE`. Otherwise it is the registry's name, as
+    /// when a daemon has left its parent.
     ///
     /// # Errors
     /// * [`Error::Io`] if the file cannot be written

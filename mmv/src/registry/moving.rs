@@ -40,7 +40,7 @@ impl Inner {
                 files.extend(state.chunks.get(index).map(|chunk| Arc::clone(chunk.file())));
                 state.move_chunk(index, new)?;
             }
-            Ok(self.texts.lock().and_then(|mut texts| texts.exchange(room)))
+            Ok(self.texts.lock().and_then(|mut texts| texts.exchange(room).0))
         });
         match moved {
             Ok(room) => Ok(Places { files, room }),
@@ -57,12 +57,13 @@ impl Inner {
         let mut copies = Copies { file: Arc::clone(file), written: vec![None; state.model.values().len()] };
         let mut texts = self.texts.lock();
         let room = texts.as_ref().map_or(Ok(None), |texts| texts.prepare(file, texts_at, false))?;
-        let room = texts.as_mut().and_then(|texts| texts.exchange(room));
-        let places = Places { files: Vec::new(), room };
-        match copies.write(state) {
-            Ok(()) => Ok((places, copies)),
+        let (room, shown) = texts.as_mut().map_or((None, Ok(())), |texts| texts.exchange(room));
+        match shown.and_then(|()| copies.write(state)) {
+            Ok(()) => Ok((Places { files: Vec::new(), room }, copies)),
             Err(e) => {
-                texts.and_then(|mut texts| texts.exchange(places.room));
+                if let Some(mut texts) = texts {
+                    _ = texts.exchange(room);
+                }
                 Err(e)
             }
         }
@@ -72,10 +73,8 @@ impl Inner {
     pub(super) fn copy_changes(&self, state: &mut State) -> Option<io::Error> {
         let Phase::Exporting(published) = &mut state.phase else { return None };
         let mut copies = published.copies.take()?;
-        if let Some(mut texts) = self.texts.lock() {
-            texts.copy();
-        }
-        let result = copies.write(state);
+        let shown = self.texts.lock().map_or(Ok(()), |mut texts| texts.copy());
+        let result = copies.write(state).and(shown);
         if let Phase::Exporting(published) = &mut state.phase {
             published.copies = Some(copies);
         }
@@ -87,7 +86,7 @@ impl Inner {
     pub(super) fn move_back(&self, state: &mut State, Places { files, room }: Places) {
         self.move_chunks_back(state, &files);
         if let Some(mut texts) = self.texts.lock() {
-            texts.exchange(room);
+            _ = texts.exchange(room);
         }
     }
 

@@ -8,7 +8,7 @@ use std::thread;
 
 use super::agent::Agent;
 use super::format::{BEGIN, END};
-use super::map;
+use super::map::{self, Id};
 use super::reader::Reader;
 use super::ring::Mark;
 use super::writer::{Lane, Writer};
@@ -25,7 +25,7 @@ pub(crate) struct Light {
     agent: Agent,
     ring_len: usize,
     /// The process that created this.
-    pid: u32,
+    process: Id,
     file: Mutex<OfProcess>,
 }
 
@@ -50,7 +50,7 @@ thread_local! {
 impl Drop for Held {
     fn drop(&mut self) {
         // In a forked child the lane is the parent's, and the lock of its file may never be released.
-        if map::pid() == Some(self.writer.pid)
+        if map::id() == Some(self.writer.process)
             && let Some(lane) = self.lane.take()
         {
             self.writer.give_back(lane);
@@ -59,16 +59,16 @@ impl Drop for Held {
 }
 
 impl Light {
-    /// Creates the transport, but no file. `None` where the system does not support it: `map::pid`.
+    /// Creates the transport, but no file. `None` where the system does not support it: `map::id`.
     pub(crate) fn new(agent: Agent, ring_len: usize) -> Option<Light> {
         static IDS: AtomicU32 = AtomicU32::new(1);
         let id = IDS.fetch_add(1, Relaxed);
-        Some(Light { id, agent, ring_len, pid: map::pid()?, file: Mutex::default() })
+        Some(Light { id, agent, ring_len, process: map::id()?, file: Mutex::default() })
     }
 
     /// Whether an agent reads files, and this process has a file with room for a lane. Makes the file.
     pub(crate) fn is_there(&self, shared: &Shared) -> bool {
-        let writer = || self.writer(map::pid()?, shared);
+        let writer = || self.writer(map::id()?, shared);
         let has_room = |writer: Arc<Writer>| writer.lane().map(|lane| writer.give_back(lane)).is_ok();
         match self.agent.check() {
             Ok(()) => writer().is_some_and(has_room),
@@ -112,13 +112,13 @@ impl Light {
         kind: Kind,
         f: impl FnOnce(&Writer, &mut Lane, u32) -> io::Result<T>,
     ) -> Option<T> {
-        let pid = map::pid()?;
+        let own = map::id()?;
         let in_lane = HELD.try_with(|held| {
             let mut held = held.try_borrow_mut().ok()?;
-            let mine = |held: &Held| held.light == self.id && held.writer.pid == pid;
+            let mine = |held: &Held| held.light == self.id && held.writer.process == own;
             let at = match held.iter().position(mine) {
                 Some(at) => at,
-                None => self.attach(&mut held, pid, shared)?,
+                None => self.attach(&mut held, own, shared)?,
             };
             let Held { writer, lane, .. } = held.get_mut(at)?;
             let number = tag.number(kind, writer.id, |name| writer.tag(kind, name)).ok()?;
@@ -129,24 +129,24 @@ impl Light {
 
     /// Obtains a lane for this thread. Returns its index in `held`.
     #[cold]
-    fn attach(&self, held: &mut Vec<Held>, pid: u32, shared: &Shared) -> Option<usize> {
-        held.retain(|held| held.writer.pid == pid && !held.writer.is_ended());
-        let writer = self.writer(pid, shared)?;
+    fn attach(&self, held: &mut Vec<Held>, own: Id, shared: &Shared) -> Option<usize> {
+        held.retain(|held| held.writer.process == own && !held.writer.is_ended());
+        let writer = self.writer(own, shared)?;
         let lane = writer.lane().map_err(|e| shared.down(e.into())).ok()?;
         held.push(Held { light: self.id, writer, lane: Some(lane) });
         Some(held.len() - 1)
     }
 
     /// The file of this process. Makes it if an attempt is due.
-    fn writer(&self, pid: u32, shared: &Shared) -> Option<Arc<Writer>> {
-        let mut file = self.lock(pid)?;
-        if let Some(writer) = file.writer.as_ref().filter(|writer| writer.pid == pid) {
+    fn writer(&self, own: Id, shared: &Shared) -> Option<Arc<Writer>> {
+        let mut file = self.lock(own)?;
+        if let Some(writer) = file.writer.as_ref().filter(|writer| writer.process == own) {
             return Some(Arc::clone(writer));
         }
         if !file.backoff.is_due() {
             return None;
         }
-        match Writer::create(&self.agent, pid, self.ring_len) {
+        match Writer::create(&self.agent, own, self.ring_len) {
             Ok(writer) => {
                 file.backoff.succeeded();
                 shared.up();
@@ -160,8 +160,8 @@ impl Light {
         }
     }
 
-    fn lock(&self, pid: u32) -> Option<MutexGuard<'_, OfProcess>> {
-        if pid == self.pid {
+    fn lock(&self, own: Id) -> Option<MutexGuard<'_, OfProcess>> {
+        if own == self.process {
             return Some(self.file.lock().unwrap_or_else(PoisonError::into_inner));
         }
         // In a forked child the lock may never be released: another thread of the parent held it at the fork.
@@ -178,9 +178,9 @@ impl Light {
     #[cold]
     fn miss(&self, shared: &Shared) {
         shared.add_missed(1);
-        let file = map::pid().and_then(|pid| Some((pid, self.lock(pid)?)));
-        if let Some((pid, file)) = file
-            && let Some(writer) = file.writer.as_ref().filter(|writer| writer.pid == pid)
+        let file = map::id().and_then(|own| Some((own, self.lock(own)?)));
+        if let Some((own, file)) = file
+            && let Some(writer) = file.writer.as_ref().filter(|writer| writer.process == own)
         {
             writer.missed();
         }
@@ -188,7 +188,7 @@ impl Light {
 
     /// The number of trace events in the file, and whether an agent reads it.
     pub(crate) fn status(&self) -> (u64, bool) {
-        let writer = map::pid().and_then(|pid| self.lock(pid)?.writer.clone().filter(|writer| writer.pid == pid));
+        let writer = map::id().and_then(|own| self.lock(own)?.writer.clone().filter(|writer| writer.process == own));
         let Some(writer) = writer else { return (0, false) };
         let mut count = 0;
         let reader = writer.file().map_err(Into::into).and_then(Reader::new);
@@ -199,10 +199,10 @@ impl Light {
 
 impl Drop for Light {
     fn drop(&mut self) {
-        let pid = map::pid();
+        let own = map::id();
         let has_agent = self.agent.is_running();
         let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(writer) = file.writer.as_ref().filter(|writer| pid == Some(writer.pid)) {
+        if let Some(writer) = file.writer.as_ref().filter(|writer| own == Some(writer.process)) {
             writer.end(has_agent);
         }
     }

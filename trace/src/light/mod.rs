@@ -26,7 +26,7 @@ pub use directory::{Directory, base, path};
 pub use fields::Fields;
 pub(crate) use format::{ABORTED, END};
 pub(crate) use handle::Light;
-pub(crate) use map::pid;
+pub(crate) use map::{Id, id};
 pub(crate) use process::since;
 pub use process::{Process, now};
 pub use reader::{Claim, ReadError, Reader};

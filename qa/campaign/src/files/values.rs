@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_file_of_version_1_is_good() {
-        let file = mmv::reader::File::parse(version_1()).unwrap();
+        let file = mmv_reader::File::parse(version_1()).unwrap();
         assert_eq!((file.metrics().len(), file.indoms().len()), (2, 1));
         assert_eq!(file.problems().count(), 0, "{:?}", file.problems());
     }

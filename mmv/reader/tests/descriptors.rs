@@ -5,7 +5,7 @@ use std::fs;
 use std::os::fd::AsRawFd;
 
 use mmv::Registry;
-use mmv::collection::Collection;
+use mmv_reader::collection::Collection;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 #[test]

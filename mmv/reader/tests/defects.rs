@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use mmv::collection::{Collection, Help, Labelled};
-use mmv::reader::{File, Problem, ReadError};
 use mmv::{Counter, Family, Registry};
+use mmv_reader::collection::{Collection, Help, Labelled};
+use mmv_reader::{File, Problem, ReadError};
 use pmapi::{Error, Inst, Item, Serial};
 use raw::{INDOMS, INSTANCES, LABELS, METRICS, MetricV1, Raw, VALUES};
 
@@ -464,7 +464,7 @@ fn the_cases_of_pcps_own_tests() {
             assert_eq!(fetch(&mut collection, item), expected, "{name}");
         }
         let mut text = Vec::new();
-        mmv::dump::dump(&mut text, b"name", &raw.0).unwrap();
+        mmv_reader::dump::dump(&mut text, b"name", &raw.0).unwrap();
     }
 }
 
@@ -473,12 +473,12 @@ fn a_terminal_is_shown_no_control_character() {
     let mut raw = two_metrics();
     raw.put(72, b"a\x1b[2J\nb\xc2\x9b\xff\xc3\xa9\0");
     let mut text = Vec::new();
-    mmv::dump::dump_to_terminal(&mut text, b"na\x1bme", &raw.0).unwrap();
+    mmv_reader::dump::dump_to_terminal(&mut text, b"na\x1bme", &raw.0).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains(r"a\x1b[2J\x0ab\xc2\x9b\xffé") && text.contains(r"na\x1bme"), "{text}");
     assert!(text.lines().all(|line| line.chars().all(|c| !c.is_control())));
     // The other function prints what C prints.
     let mut text = Vec::new();
-    mmv::dump::dump(&mut text, b"na\x1bme", &raw.0).unwrap();
+    mmv_reader::dump::dump(&mut text, b"na\x1bme", &raw.0).unwrap();
     assert!(text.windows(6).any(|bytes| bytes == b"na\x1bme\n") || text.windows(6).any(|bytes| bytes == b"a\x1b[2J\n"));
 }

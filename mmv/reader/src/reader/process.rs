@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::process_exists;
+use crate::format::process_exists;
 
 /// A process that existed when it was first seen.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
-//! Benchmarks of reading files: `cargo bench -p pcp-mmv --bench reading`.
+//! Benchmarks of reading files: `cargo bench -p pcp-mmv-reader --bench reading`.
 #![allow(clippy::unwrap_used)]
 
 use divan::{Bencher, counter::ItemsCount};
-use mmv::collection::Collection;
-use mmv::reader::File;
 use mmv::{Counter, Family, Registry};
+use mmv_reader::File;
+use mmv_reader::collection::Collection;
 use pmapi::Item;
 use tempfile::TempDir;
 

@@ -6,14 +6,14 @@ mod raw;
 
 use std::collections::BTreeMap;
 
-use mmv::reader::{File, Help};
 use mmv::{Counter, Family, Gauge, Registry, Text};
+use mmv_reader::{File, Help};
 use proptest::prelude::*;
 
 /// Reads everything that a file offers.
 fn ask_everything(bytes: &[u8]) {
     let mut text = Vec::new();
-    mmv::dump::dump(&mut text, b"name", bytes).unwrap();
+    mmv_reader::dump::dump(&mut text, b"name", bytes).unwrap();
     let Ok(file) = File::parse(bytes.to_vec()) else { return };
     let mut asked = 0;
     for metric in file.metrics() {

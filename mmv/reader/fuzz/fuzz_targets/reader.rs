@@ -1,11 +1,11 @@
-//! Reads arbitrary bytes as a file: `cargo +nightly fuzz run reader`, from `mmv`.
+//! Reads arbitrary bytes as a file: `cargo +nightly fuzz run reader`, from `mmv/reader`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mmv::reader::{File, Help};
+use mmv_reader::{File, Help};
 
 fuzz_target!(|bytes: &[u8]| {
-    mmv::dump::dump(&mut std::io::sink(), b"name", bytes).expect("a sink takes everything");
+    mmv_reader::dump::dump(&mut std::io::sink(), b"name", bytes).expect("a sink takes everything");
     let Ok(file) = File::parse(bytes.to_vec()) else { return };
     for metric in file.metrics() {
         file.name(metric);

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use mmv::collection::{Collection, Labelled};
 use mmv::{Builder, Counter, Family, Gauge, Registry, Text};
+use mmv_reader::collection::{Collection, Labelled};
 use pmapi::{Error, Inst, Item};
 
 fn builder(dir: &Path, name: &str) -> Builder {

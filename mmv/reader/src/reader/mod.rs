@@ -1,7 +1,4 @@
-//! Reads files of any application, without trusting their contents.
-//!
-//! A file is copied, never mapped, so a process that truncates or replaces it meanwhile cannot harm the reader. Invalid
-//! parts are left out, and listed as [`Problem`]s.
+//! The contents of one file, checked when it is read.
 
 mod contents;
 mod directory;
@@ -18,8 +15,8 @@ use image::Image;
 pub use problem::{Problem, Problems, ReadError};
 pub(crate) use problem::{is_of_system, is_temporary};
 pub(crate) use process::Process;
+pub use source::MAX_LEN;
 pub(crate) use source::peek;
-pub use source::{MAX_LEN, process_exists};
 
 use crate::format::{
     self, Bytes, Header, INDOM_LEN, IndomRecord, InstanceRecord, LABEL_LEN, LabelRecord, MAGIC, MetricRecord, NameAt,

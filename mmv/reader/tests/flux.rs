@@ -6,7 +6,7 @@ mod raw;
 
 use std::fs;
 
-use mmv::collection::Collection;
+use mmv_reader::collection::Collection;
 use pcp_pdu::print::Print;
 use pmapi::Item;
 use raw::{METRICS, MetricV1, Raw, VALUES};

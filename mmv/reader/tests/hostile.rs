@@ -13,9 +13,9 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use mmv::collection::Collection;
-use mmv::reader;
 use mmv::{Counter, Registry};
+use mmv_reader as reader;
+use mmv_reader::collection::Collection;
 use pmapi::{Error, Item};
 use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, STRINGS, VALUES};
 use tracing::field::{Field, Visit};
@@ -421,7 +421,7 @@ fn texts_are_kept_without_the_zeros_behind_them() {
     collection.refresh();
     for (i, text) in (0..).zip(&texts) {
         let item = Item::new(300, i);
-        assert_eq!(collection.help(item, mmv::collection::Help::Short), Ok(text.as_bytes()));
+        assert_eq!(collection.help(item, mmv_reader::collection::Help::Short), Ok(text.as_bytes()));
         assert_eq!(values(&mut collection, item), Ok(vec![i.to_string()]));
     }
 }

@@ -6,13 +6,10 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
 
 use super::{File, Image, Metric, ReadError, check_header};
-use crate::format::{Bytes, Flags, HEADER_LEN, Header, STRING_LEN, VALUE_LEN};
+use crate::format::{Bytes, HEADER_LEN, Header, STRING_LEN, VALUE_LEN};
 
 /// Largest file that is read, in bytes: it has room for more than two million values. Other users can write the
 /// directory, and a sparse file can have any size.
@@ -244,16 +241,4 @@ pub(super) fn read_at(file: &fs::File, bytes: &mut [u8], at: u64) -> io::Result<
         }
     }
     Ok(done)
-}
-
-impl Header {
-    /// Returns the process without which the file is not valid, if it depends on one.
-    pub fn owner(&self) -> Option<i32> {
-        (self.flags.contains(Flags::PROCESS) && self.process != 0).then_some(self.process)
-    }
-}
-
-/// Returns whether there is a process with this identifier.
-pub fn process_exists(process: i32) -> bool {
-    process > 0 && kill(Pid::from_raw(process), None) != Err(Errno::ESRCH)
 }

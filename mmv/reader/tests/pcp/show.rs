@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use mmv::Semantics;
-use mmv::collection::{Collection, Help, Labelled, MetricDesc};
+use mmv_reader::collection::{Collection, Help, Labelled, MetricDesc};
 use pmapi::{Domain, InDom, Inst, LabelSet, PmId};
 
 /// Returns the block of each metric.

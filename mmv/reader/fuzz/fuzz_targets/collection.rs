@@ -1,11 +1,11 @@
-//! Reads arbitrary bytes as two files of a directory: `cargo +nightly fuzz run collection`, from `mmv`.
+//! Reads arbitrary bytes as two files of a directory: `cargo +nightly fuzz run collection`, from `mmv/reader`.
 #![no_main]
 
 use std::cell::RefCell;
 use std::fs;
 
 use libfuzzer_sys::fuzz_target;
-use mmv::collection::{Collection, Help, Labelled, MetricDesc};
+use mmv_reader::collection::{Collection, Help, Labelled, MetricDesc};
 use tempfile::TempDir;
 
 thread_local!(static DIR: RefCell<TempDir> = RefCell::new(tempfile::tempdir().expect("a directory")));

@@ -30,7 +30,8 @@ fn compare(scene: &Scene) {
 fn same_dump(path: &Path) {
     let (theirs, status) = tools::mmvdump(path);
     let mut ours = Vec::new();
-    let valid = mmv::dump::dump(&mut ours, path.as_os_str().as_encoded_bytes(), &fs::read(path).unwrap()).unwrap();
+    let valid =
+        mmv_reader::dump::dump(&mut ours, path.as_os_str().as_encoded_bytes(), &fs::read(path).unwrap()).unwrap();
     assert_eq!(tools::without_clock(&ours), tools::without_clock(&theirs));
     assert_eq!(valid, status, "{path:?}");
 }
@@ -155,7 +156,7 @@ fn a_running_interval_is_seen_running() {
 #[ignore = "needs PCP"]
 fn files_of_other_languages() {
     // The directories of the package pcp-testsuite and of ./check.
-    let suites = ["/var/lib/pcp/testsuite/mmv", concat!(env!("CARGO_MANIFEST_DIR"), "/../target/pcp-testsuite/mmv")];
+    let suites = ["/var/lib/pcp/testsuite/mmv", concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/pcp-testsuite/mmv")];
     let suite = suites.map(Path::new).into_iter().find(|suite| suite.exists()).expect("files of pcp-testsuite");
     let scene = |file: &str| {
         let scene = Scene::new();
