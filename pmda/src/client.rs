@@ -8,6 +8,8 @@ use std::rc::{Rc, Weak};
 
 use pcp_pdu::handshake::Attribute;
 
+use crate::limits::FixedLimit;
+
 /// A client of pmcd (pmdaGetContext(3)). Two values are equal when they have the same number.
 ///
 /// Agents learn the identity of clients when they ask for it with [`Agent::WANTS`](crate::Agent::WANTS). pmcd knows the
@@ -57,6 +59,15 @@ impl Client {
     /// Returns the process ID, if pmcd has sent it.
     pub const fn pid(self) -> Option<u32> {
         self.who.pid
+    }
+
+    /// Returns the text that names the client in the field `source` of a [log line](crate::log): its user if pmcd has
+    /// sent it, or else its number.
+    pub fn source(self) -> impl fmt::Display {
+        fmt::from_fn(move |f| match self.uid() {
+            Some(uid) => write!(f, "uid {uid}"),
+            None => write!(f, "client {self}"),
+        })
     }
 }
 
@@ -140,6 +151,8 @@ impl Known {
         // pmcd has far fewer clients. A client that has no entry here has no identity, and may therefore do less.
         if self.0.len() < MOST || self.0.contains_key(&number) {
             self.0.insert(number, who);
+        } else {
+            FixedLimit::Clients.count();
         }
     }
 
@@ -208,6 +221,7 @@ impl<T: 'static> Clients<T> {
     fn make_room(&self, number: i32) {
         let states = self.states.borrow();
         if states.len() >= MOST && !states.contains_key(&number) {
+            FixedLimit::Clients.count();
             let any = states.keys().next().copied();
             drop(states);
             // The state is dropped after the borrow has ended: it may hold a handle to the same states.
@@ -311,6 +325,7 @@ mod tests {
         }
         known.tell(1, ClientAttribute::UserId(8));
         assert_eq!((known.0.len(), clients.len()), (MOST, MOST));
+        assert!(FixedLimit::Clients.exceeded() >= 2 * MOST as u64);
         assert_eq!([1, -1].map(|number| known.client(number).uid()), [Some(8), None]);
         assert_eq!(clients.set(Client::new(-5), 1), None);
         assert_eq!(clients.len(), MOST);

@@ -99,7 +99,8 @@ const CONTROL: &str = "control";
 impl<const DOMAIN: u16> Files<DOMAIN> {
     /// Updates the agent after a check of the files.
     pub(crate) fn take_note(&mut self, changed: bool) {
-        if self.budgets.count(&self.files.take_left_out()) {
+        self.budgets.count(&self.files.take_left_out());
+        if self.budgets.is_any_exceeded() {
             self.show_limits();
         }
         if changed {
@@ -160,7 +161,7 @@ impl Trees {
             for (name, item) in part.metrics() {
                 // The collection accepts only names that a tree accepts.
                 if let Err(e) = tree.insert_dynamic(name, PmId::new(domain, item)) {
-                    tracing::error!("{e}");
+                    tracing::error!(source = "names of files", "{e}");
                 }
             }
             Rc::new(tree)
