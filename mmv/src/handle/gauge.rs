@@ -54,7 +54,7 @@ impl<T: Number> Gauge<T> {
         self.sub(T::ONE);
     }
 
-    /// Clears the value: the metric has none until the next update. Without [sentinels](crate::Builder::sentinels) the
+    /// Clears the value: the metric has none until the next update. Without [sentinels](crate::RegistryBuilder::sentinels) the
     /// value becomes 0.
     pub fn clear(&self) {
         let word = if self.sentinel { T::NO_VALUE } else { T::ZERO.word() };

@@ -19,7 +19,7 @@ use crate::sync::thread_number;
 /// A counter for many threads that increment it all the time.
 ///
 /// Each thread adds to its own shard. The registry's [`flush`](crate::Registry::flush) sums the shards into the file,
-/// every second unless [`flush_every`](crate::Builder::flush_every) sets another period. No update is lost.
+/// every second unless [`flush_every`](crate::RegistryBuilder::flush_every) sets another period. No update is lost.
 #[derive(Clone)]
 pub struct ShardedCounter<T: Number = u64> {
     shards: Arc<Shards<T>>,

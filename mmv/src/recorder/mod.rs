@@ -38,7 +38,7 @@ use crate::format::MAX_METRICS;
 use crate::map::fork;
 use crate::names::{MAX_TEXT, truncated};
 use crate::sync::Lock;
-use crate::{Builder, Error, Registry, Units};
+use crate::{Error, Registry, RegistryBuilder, Units};
 use facade::{FacadeCounter, FacadeGauge, FacadeHistogram, sorted, units};
 use state::{Handles, Place, State};
 
@@ -90,8 +90,8 @@ impl Recorder {
     /// Creates a recorder with the options of `builder`.
     ///
     /// # Errors
-    /// The errors of [`Builder::build`].
-    pub fn of(builder: Builder) -> Result<Recorder, Error> {
+    /// The errors of [`RegistryBuilder::build`].
+    pub fn of(builder: RegistryBuilder) -> Result<Recorder, Error> {
         // Metrics are registered at their first use, where time may matter.
         let registry = builder.lazy().build()?;
         let recorder = Recorder { registry, limits: LIMITS, state: Arc::default(), setting: Arc::default() };

@@ -9,7 +9,7 @@ use super::Limits;
 use crate::handle::Output;
 use crate::model::{Label, Subject};
 use crate::names::{MAX_TEXT, sanitize, sanitize_instance, truncated};
-use crate::{Counter, Error, Handle, InDom, Quantiles, Registry, Units, ids};
+use crate::{Counter, Error, Handle, InstanceDomain, Quantiles, Registry, Units, ids};
 
 /// Instance of the label sets beyond the limits. Names of other label sets contain an equals sign.
 const OTHER: &str = "other";
@@ -54,7 +54,7 @@ impl<T> Default for Handles<T> {
 
 #[derive(Debug)]
 struct Domain {
-    indom: InDom,
+    indom: InstanceDomain,
     names: Names,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Place<'a> {
     registry: &'a Registry,
     name: String,
     /// The instance, for keys with labels.
-    instance: Option<(InDom, String)>,
+    instance: Option<(InstanceDomain, String)>,
     units: Units,
     help: String,
 }
@@ -146,7 +146,13 @@ impl State {
     }
 
     /// Returns the instance of a label set, or the shared one of the label sets beyond the limits.
-    fn instance(&mut self, registry: &Registry, name: &str, key: &Key, other: bool) -> Result<(InDom, String), Error> {
+    fn instance(
+        &mut self,
+        registry: &Registry,
+        name: &str,
+        key: &Key,
+        other: bool,
+    ) -> Result<(InstanceDomain, String), Error> {
         if !self.domains.contains_key(name) {
             let indom = registry.indom(name).help("labels of the metric").register()?;
             self.domains.insert(name.to_owned(), Domain { indom, names: Names::default() });

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 
-use super::Builder;
+use super::RegistryBuilder;
 use super::others::Claim;
 use super::process::Process;
 use super::publish::{Published, check_size, generation};
@@ -27,7 +27,7 @@ use crate::sync::{Held, Lock};
 const LEAST_VALUES: usize = 120;
 
 pub(crate) struct Inner {
-    pub(super) options: Builder,
+    pub(super) options: RegistryBuilder,
     pub(super) gate: Arc<Gate>,
     pub(super) texts: Arc<Texts>,
     pub(super) distributions: Arc<Distributions>,
@@ -76,7 +76,7 @@ pub(crate) enum Phase {
 }
 
 impl Inner {
-    pub(super) fn new(options: Builder) -> Arc<Inner> {
+    pub(super) fn new(options: RegistryBuilder) -> Arc<Inner> {
         let state = State {
             model: Model::default(),
             chunks: Vec::new(),

@@ -7,7 +7,7 @@ use pmapi::{Semantics, Units};
 use serde::Serialize;
 
 use super::inner::{Inner, State};
-use super::{Family, InDom};
+use super::{Family, InstanceDomain};
 use crate::Error;
 use crate::format::{Flags, MAX_LABELS};
 use crate::handle::Handle;
@@ -111,7 +111,7 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     /// # Errors
     /// [`Error::ForeignInDom`] for a domain of another registry, and the errors of
     /// [`register`](MetricBuilder::register).
-    pub fn over(self, indom: &InDom) -> Result<Family<H>, Error> {
+    pub fn over(self, indom: &InstanceDomain) -> Result<Family<H>, Error> {
         let inner = self.inner;
         if !Arc::ptr_eq(inner, indom.inner()) {
             return Err(Error::ForeignInDom(indom.name()));
