@@ -59,7 +59,7 @@ struct Domain {
 }
 
 /// The metric and instance of a key.
-pub(super) struct Place<'a> {
+pub(super) struct Target<'a> {
     registry: &'a Registry,
     name: String,
     /// The instance, for keys with labels.
@@ -112,20 +112,20 @@ impl State {
         (self.lines <= MAX_LINES).then_some(self.lines == MAX_LINES)
     }
 
-    pub(super) fn place<'a>(
+    pub(super) fn target<'a>(
         &mut self,
         registry: &'a Registry,
         key: &Key,
         units: Units,
         other: bool,
-    ) -> Result<Place<'a>, Error> {
+    ) -> Result<Target<'a>, Error> {
         let name = self.name(key);
         let (units, help) = self.descriptions.get(key.name()).cloned().unwrap_or((units, String::new()));
         let instance = match key.labels().len() {
             0 => None,
             _ => Some(self.instance(registry, &name, key, other)?),
         };
-        Ok(Place { registry, name, instance, units, help })
+        Ok(Target { registry, name, instance, units, help })
     }
 
     /// Returns the PCP name of a key's metric, which no other metric has.
@@ -176,7 +176,7 @@ impl State {
     }
 }
 
-impl Place<'_> {
+impl Target<'_> {
     /// Returns the handle of a part of the metric.
     pub(super) fn handle<H: Handle>(&self, part: &str) -> Result<H, Error> {
         let name = format!("{}{part}", self.name);

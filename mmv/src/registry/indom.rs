@@ -209,7 +209,7 @@ impl<H: Handle> Family<H> {
         let mut state = self.inner.lock()?;
         let instance = state.model.indom(self.indom).instance(name)?;
         let value = state.model.values().find(self.metric, instance)?;
-        let handle = self.inner.seat(&mut state, value);
+        let handle = self.inner.handle(&mut state, value);
         let no_thread = self.inner.ensure_thread(&mut state);
         drop(state);
         self.inner.log_no_thread(no_thread);

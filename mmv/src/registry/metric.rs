@@ -99,11 +99,11 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     /// * the errors of [`Registry::label`](crate::Registry::label) for its labels
     pub fn register(self) -> Result<H, Error> {
         let inner = self.inner;
-        let seat = |state: &mut State, metric: usize| {
+        let handle = |state: &mut State, metric: usize| {
             let value = state.model.values().find(metric, 0).unwrap_or_default();
-            inner.seat(state, value)
+            inner.handle(state, value)
         };
-        self.add(None, seat)?
+        self.add(None, handle)?
     }
 
     /// Registers a metric with a value for each instance of a domain.
