@@ -6,7 +6,7 @@
 //!    reaches the old or the new pages. When that call fails, the old pages stay: the kernel refuses before it unmaps.
 //!    Where several `Pages` move, all of them are mapped at other addresses before the first one moves, so the kernel
 //!    has nothing left to refuse.
-//! 2. The mapping is `offset..offset + len` of a file. `Chunk` ensures that every file contains the values that have
+//! 2. The mapping is `offset..offset + len` of a file. `Segment` ensures that every file contains the values that have
 //!    slots; an access beyond the file's end would raise a signal.
 //! 3. The pages are accessed as `AtomicU64` only; no reference to anything else in them exists.
 //! 4. A `Slot` keeps its pages alive.

@@ -63,8 +63,8 @@ impl Inner {
             remove_leftovers(&directory, &path, &self.options.name);
         }
         let values = state.model.values().len();
-        if let Some(chunk) = state.chunks.last_mut() {
-            chunk.trim(values);
+        if let Some(segment) = state.segments.last_mut() {
+            segment.trim(values);
         }
         let mut tries = 1;
         let owner = loop {
@@ -213,11 +213,11 @@ impl Inner {
             if mapped {
                 Ok((self.move_values(state, &file, len, texts_at)?, None))
             } else {
-                let (places, copies) = self.copy_all(state, &file, texts_at)?;
-                Ok((places, Some(copies)))
+                let (old_files, copies) = self.copy_all(state, &file, texts_at)?;
+                Ok((old_files, Some(copies)))
             }
         });
-        let (places, copies) = match moved {
+        let (old_files, copies) = match moved {
             Ok(moved) => moved,
             Err(e) => {
                 directory.remove(&temporary);
@@ -226,7 +226,7 @@ impl Inner {
         };
         let rename = if contended { Directory::rename_new } else { Directory::rename };
         if let Err(e) = rename(directory, &temporary, &state.file) {
-            self.move_back(state, places);
+            self.move_back(state, old_files);
             directory.remove(&temporary);
             return Err(e);
         }
@@ -246,8 +246,8 @@ impl Inner {
     fn write(&self, state: &State, owner: &Owner, file: &File, mapped: bool) -> io::Result<(u64, u64)> {
         let layout = Layout::new(&state.model, state.capacity());
         check_size(layout.len())?;
-        let seated = if mapped { state.seated() } else { Vec::new() };
-        layout.write(owner, &seated, |metric| self.initial(metric), file)?;
+        let slotted = if mapped { state.slotted() } else { Vec::new() };
+        layout.write(owner, &slotted, |metric| self.initial(metric), file)?;
         Ok((layout.len(), layout.texts_at()))
     }
 
