@@ -63,6 +63,8 @@ enum What {
     Endurance(plan::Endurance),
     /// Counts and traces until it is killed; started by the campaign
     App(faults::App),
+    /// Counts and forks; started by the campaign
+    Forker(applications::Forker),
     /// Runs one job of a campaign; started by the campaign
     Job {
         name: String,
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().what {
         What::Hostile(options) => plan::run(&options),
         What::Endurance(options) => plan::endurance(&options),
+        What::Forker(forker) => applications::run_forker(&forker).map(|()| ExitCode::SUCCESS),
         What::App(app) => faults::run_app(&app).map(|()| ExitCode::SUCCESS),
         What::Job { name, seed, round, seconds, inputs, dir, port, bin } => {
             let pace = match (seconds, inputs) {

@@ -82,6 +82,10 @@ fn planned() -> Vec<Planned> {
             all.push(Planned { name: format!("files:{agent}:{how}"), kind: Kinds::Files, share });
         }
     }
+    for style in ["components", "domains", "flux"] {
+        all.push(Planned { name: format!("files:mmv:pipe:{style}"), kind: Kinds::Files, share: 2.0 });
+    }
+    all.push(Planned { name: "files:thousands".to_owned(), kind: Kinds::Files, share: 2.0 });
     let texts =
         [("config", 3.0), ("cache", 3.0), ("expressions", 3.0), ("help", 1.0), ("names", 2.0), ("settings", 0.2)];
     for (what, share) in texts {
@@ -92,13 +96,16 @@ fn planned() -> Vec<Planned> {
     }
     let faults =
         [("apps", 4.0), ("limits:mmv", 2.0), ("limits:trace", 1.0), ("limits:simple", 1.0), ("limits:derived", 1.0)];
-    for (what, share) in faults.into_iter().chain([("disk", 3.0), ("clock", 2.0), ("pmcd", 4.0)]) {
+    for (what, share) in
+        faults.into_iter().chain([("disk", 2.0), ("disk:btrfs", 1.0), ("links", 2.0), ("clock", 2.0), ("pmcd", 4.0)])
+    {
         all.push(Planned { name: format!("faults:{what}"), kind: Kinds::Faults, share });
     }
-    for what in ["labels", "start"] {
+    for what in ["labels", "start", "forks"] {
         all.push(Planned { name: format!("applications:{what}"), kind: Kinds::Faults, share: 2.0 });
     }
-    all.push(Planned { name: "clients:trace".to_owned(), kind: Kinds::Pdus, share: 12.0 });
+    all.push(Planned { name: "clients:trace".to_owned(), kind: Kinds::Pdus, share: 10.0 });
+    all.push(Planned { name: "clients:trace:tags".to_owned(), kind: Kinds::Pdus, share: 2.0 });
     all
 }
 
@@ -115,8 +122,8 @@ pub(crate) fn run_stage(job: &mut Job) -> Outcome {
         Some("endurance") => endurance::run(job, agent()?),
         Some("faults") => faults::run(job, what, how),
         Some("texts") => texts::run(job, what),
-        Some("clients") => clients::run(job, agent()?),
-        Some("files") => files::run(job, agent()?, host()?),
+        Some("clients") => clients::run(job, agent()?, how),
+        Some("files") => files::run(job, what, how),
         _ => Err(format!("no stage {name}").into()),
     }
 }
