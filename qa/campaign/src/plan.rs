@@ -14,7 +14,7 @@ use clap::Args;
 
 use crate::host::{self, Kind};
 use crate::job::{Job, Order, Pace};
-use crate::procs::Guarded;
+use crate::procs::{Group, Guarded};
 use crate::rng::seed_of;
 use crate::spec::{SPECS, Spec};
 use crate::{Outcome, applications, clients, endurance, faults, files, pdus, texts};
@@ -309,6 +309,9 @@ fn show(sums: &BTreeMap<String, Sum>, took: Duration, skipped: usize) -> ExitCod
 /// Time that a job may need beyond its share until it is killed.
 const GRACE: Duration = Duration::from_secs(60);
 
+/// Limit of the memory of a job with its agents, in bytes: of each address space, and of the cgroup.
+pub(crate) const MEMORY: u64 = 2 << 30;
+
 /// Runs a job as a process of its own. A job that cannot run counts as one failure.
 fn run_job(order: &Order) -> Sum {
     let failed = |what: String| {
@@ -334,6 +337,10 @@ fn try_job(order: &Order) -> Outcome<Sum> {
     command.arg("--dir").arg(&order.dir).args(["--port", &order.port.to_string()]).arg("--bin").arg(&order.bin);
     command.envs(host::environment(order)).stdin(Stdio::null()).stdout(Stdio::piped());
     command.stderr(fs::File::create(&errors)?).env_remove("RUST_BACKTRACE");
+    let group = Group::new(&order.name.replace(':', "-"), MEMORY);
+    if let Some(group) = &group {
+        command.arg("--group").arg(group.path());
+    }
     let mut child = Guarded::spawn(&mut command)?;
     let output = child.0.stdout.take().ok_or("no output")?;
     let pid = child.pid();
@@ -351,7 +358,7 @@ fn try_job(order: &Order) -> Outcome<Sum> {
     });
     let status = child.ends_within(limit);
     let left: Vec<u32> = crate::procs::descendants(pid);
-    drop(child);
+    drop((child, group));
     let sum = reader.join().map_err(|_| "reading a job's output")?;
     let said = || crate::procs::tail(&errors, 4);
     let mut sum = match (status, sum) {

@@ -13,7 +13,7 @@ use pcp_pdu::profile::Profile;
 use pmapi::{Atom, PmId, Type};
 
 use super::values::{get32, get64, put64};
-use super::{HONEST, PROMPT, timed};
+use super::{HONEST, timed};
 use crate::Outcome;
 use crate::host::{self, Host, Kind, Scene};
 use crate::job::Job;
@@ -30,6 +30,8 @@ const LEAST: usize = FILES / 2;
 const STRANGERS: [char; 3] = ['a', 'g', 'z'];
 /// Files that strangers change in each round.
 const CHANGES: usize = 60;
+/// Longest duration of a request. After a change it has the attributes of all files to look at.
+const PROMPT: Duration = Duration::from_millis(500);
 /// Longest time until files are exported for which there is room again.
 const SOON: Duration = Duration::from_secs(10);
 
