@@ -5,7 +5,7 @@ use std::fs::File;
 use std::process::Command;
 
 use pmapi::{Atom, Domain, Item, PmId};
-use pmda::collector::Launch;
+use pcp_collector::Launch;
 
 /// Fetches from an agent whose stderr is on a full disk, with options for its log.
 fn answers(log: &[&str]) {

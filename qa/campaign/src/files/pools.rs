@@ -186,7 +186,7 @@ mod tests {
             };
             let pool = Pool::new(&Job::new(order), style).unwrap();
             for file in &pool.good {
-                let file = mmv::reader::File::parse(file.clone()).unwrap();
+                let file = mmv_reader::File::parse(file.clone()).unwrap();
                 assert_eq!(file.problems().first(), []);
                 assert!(file.metrics().len() >= 3);
             }

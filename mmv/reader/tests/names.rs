@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use mmv::Registry;
-use mmv::collection::{Collection, Limit};
+use mmv_reader::collection::{Collection, Limit};
 use pmapi::Serial;
 use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
 

@@ -9,8 +9,8 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::Path;
 
-use mmv::collection::Collection;
-use mmv::reader::File;
+use mmv_reader::collection::Collection;
+use mmv_reader::File;
 use mmv::{Error, Registry};
 
 const STRANGER: u32 = 2001;
