@@ -102,7 +102,7 @@ pub(crate) fn sanitize(name: &str) -> String {
 }
 
 /// Returns a valid instance name that resembles `name`, and needs no quotes in PCP's tools.
-#[cfg(any(feature = "metrics", feature = "tracing"))]
+#[cfg(any(feature = "metrics", feature = "tracing-layer"))]
 pub(crate) fn sanitize_instance(name: &str) -> String {
     let plain = |c: char| if c.is_control() || c.is_whitespace() || c == ',' { '_' } else { c };
     let name: String = name.chars().map(plain).collect();

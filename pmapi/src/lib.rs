@@ -17,6 +17,7 @@ mod id_text;
 pub mod interval;
 pub mod label;
 pub mod number;
+mod secure;
 pub mod spec;
 pub mod units;
 

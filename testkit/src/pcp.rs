@@ -78,6 +78,18 @@ impl Pcp {
         Path::new(self.config(name))
     }
 
+    /// Returns the directory of PCP's own tests: that of the package pcp-testsuite, or the one that `./check` unpacks.
+    ///
+    /// # Panics
+    /// When there is neither.
+    #[track_caller]
+    pub fn testsuite(&self) -> PathBuf {
+        let installed = self.path("PCP_VAR_DIR").join("testsuite");
+        let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|dir| dir.join("target/pcp-testsuite"));
+        let found = std::iter::once(installed).chain(unpacked).find(|dir| dir.join("225").exists());
+        found.unwrap_or_else(|| panic!("there is no package pcp-testsuite, and ./check has not unpacked it"))
+    }
+
     /// Returns the path of pmcd.
     pub(crate) fn pmcd_binary(&self) -> PathBuf {
         self.path("PCP_BINADM_DIR").join("pmcd")

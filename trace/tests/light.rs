@@ -5,11 +5,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
+use nix::sched::{CloneFlags, clone};
+use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use pcp_trace::light::{Claim, Directory, Process, Reader};
@@ -266,6 +269,39 @@ fn a_child_has_a_file_of_its_own() {
         assert!(!reader.process().is_alive());
     }
     assert_eq!((parents_files, scene.files().len()), (1, 2));
+}
+
+/// Runs `work` as process 1 of a new PID namespace.
+fn as_process_1(work: impl Fn()) {
+    let mut stack = vec![0; 1 << 20];
+    let run = Box::new(|| {
+        let good = catch_unwind(AssertUnwindSafe(|| {
+            assert_eq!(std::process::id(), 1);
+            work();
+        }));
+        isize::from(good.is_err())
+    });
+    // SAFETY: the stack is large enough, and the child exits when the closure returns. It only traces, see above.
+    let child = unsafe { clone(run, &mut stack, CloneFlags::CLONE_NEWPID, Some(Signal::SIGCHLD as i32)) }.unwrap();
+    assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
+}
+
+#[test]
+#[ignore = "needs PCP"] // And root.
+fn process_1_of_each_pid_name_space_has_its_own_file() {
+    as_process_1(|| {
+        let scene = Scene::new();
+        let trace = Trace::new(scene.options());
+        trace.point(&tag("outer"));
+        let mut parent = scene.reader();
+        as_process_1(|| {
+            trace.point(&tag("inner"));
+            assert_eq!((trace.status().sent, trace.status().missed), (1, 0));
+        });
+        trace.point(&tag("outer"));
+        assert_eq!(counts(&mut parent), BTreeMap::from([("outer".to_owned(), 2)]));
+        assert_eq!(scene.files().len(), 2);
+    });
 }
 
 #[test]

@@ -227,7 +227,8 @@ fn a_hundred_thousand_values_in_a_thousand_files() {
     assert!(mmv.pmid("mmv.f501.more").is_ok());
 }
 
-const LIMITS: [&str; 4] = ["files", "memory", "values", "delayed"];
+const LIMITS: [&str; 9] =
+    ["files", "memory", "values", "delayed", "log_lines", "log_debug", "log_cut", "clients", "pdus"];
 
 #[test]
 fn what_limits_leave_out_is_counted() {
@@ -247,7 +248,7 @@ fn what_limits_leave_out_is_counted() {
         assert_eq!(mmv.desc(pmid).unwrap().pmid, pmid);
         assert!(mmv.text(Subject::Metric(pmid), TextKind::Help).is_ok());
     }
-    assert_eq!(mmv.desc(control(14)).unwrap_err().code(), Error::PMID);
+    assert_eq!(mmv.desc(control(19)).unwrap_err().code(), Error::PMID);
     for i in 0..1300 {
         fs::write(files.join(format!("a{i}")), "MMV").unwrap();
     }

@@ -93,5 +93,5 @@ fn files_are_written_without_the_port() {
     let output = agent(dir.path()).args(["-I", &port, "--write-pmda"]).arg(&target).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let pmns = fs::read_to_string(target.join("pmns")).unwrap();
-    assert!(pmns.contains("total_time") && pmns.contains("reset"), "{pmns}");
+    assert!(["total_time", "reset", "log_lines"].iter().all(|name| pmns.contains(name)), "{pmns}");
 }

@@ -1,4 +1,4 @@
-//! The one module with unsafe code: pages of files at addresses of this process, and the registration of fork handlers.
+//! The one module with unsafe code: pages of files at addresses of this process, and what tells forked processes apart.
 //!
 //! # Invariants
 //! 1. From `Pages::new` until its drop, `base..base + len` is mapped shared, readable and writable, by this `Pages`
@@ -6,7 +6,7 @@
 //!    reaches the old or the new pages. When that call fails, the old pages stay: the kernel refuses before it unmaps.
 //!    Where several `Pages` move, all of them are mapped at other addresses before the first one moves, so the kernel
 //!    has nothing left to refuse.
-//! 2. The mapping is `offset..offset + len` of a file. `Chunk` ensures that every file contains the values that have
+//! 2. The mapping is `offset..offset + len` of a file. `Segment` ensures that every file contains the values that have
 //!    slots; an access beyond the file's end would raise a signal.
 //! 3. The pages are accessed as `AtomicU64` only; no reference to anything else in them exists.
 //! 4. A `Slot` keeps its pages alive.
@@ -28,6 +28,8 @@ use nix::errno::Errno;
 use nix::sys::mman::MRemapFlags;
 use nix::sys::mman::{self, MapFlags, MsFlags, ProtFlags};
 use nix::unistd::{SysconfVar, sysconf};
+use once_cell::race::OnceBox;
+use pmapi::file::off_stdio;
 
 use super::Gate;
 use crate::format::VALUE_LEN;
@@ -195,6 +197,28 @@ pub(super) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: 
     _ = unsafe { nix::libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
+/// Returns a word that is zero in each new child, however the child was created. `None` where the system does not support
+/// that. The first call sets the word to `first()`.
+#[inline]
+pub(super) fn wiped_on_fork(first: impl Fn() -> u64) -> Option<&'static AtomicU64> {
+    // Without a lock, which could stay locked in a child. Two threads may both map a page at the first call.
+    static PAGE: OnceBox<Option<MmapMut>> = OnceBox::new();
+    let page = PAGE.get_or_init(|| {
+        let page = MmapOptions::new().len(page_size() as usize).map_anon();
+        let page = page.and_then(|page| system::wipe_on_fork(&page).map(|()| page));
+        if let Ok(page) = &page {
+            word_of(page).store(first(), Relaxed);
+        }
+        Box::new(page.ok())
+    });
+    page.as_ref().map(word_of)
+}
+
+fn word_of(page: &MmapMut) -> &AtomicU64 {
+    // SAFETY: the page is mapped and writable as long as `page` lives, aligned, and accessed as an atomic only.
+    unsafe { &*page.as_ptr().cast::<AtomicU64>() }
+}
+
 /// Returns the size of a page, in bytes.
 pub(crate) fn page_size() -> u64 {
     sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|n| u64::try_from(n).ok()).unwrap_or(4096)
@@ -224,10 +248,21 @@ pub(crate) fn may_map(file: &File) -> io::Result<bool> {
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs::File;
+    use std::io;
     use std::os::fd::AsRawFd;
+    use std::ptr::NonNull;
 
+    use memmap2::MmapMut;
     use nix::libc::{c_int, c_long};
+    use nix::sys::mman::{MmapAdvise, madvise};
     use nix::sys::statfs::{BTRFS_SUPER_MAGIC, FsType, NILFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, fstatfs};
+
+    /// Makes the kernel clear a page in each child (`MADV_WIPEONFORK` of madvise(2)).
+    pub(super) fn wipe_on_fork(page: &MmapMut) -> io::Result<()> {
+        let start = NonNull::new(page.as_ptr().cast_mut().cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the range is this mapping, to which there are no references yet.
+        Ok(unsafe { madvise(start, page.len(), MmapAdvise::MADV_WIPEONFORK) }?)
+    }
 
     const BCACHEFS: FsType = FsType(0xca45_1a4e_u32 as _);
     const ZFS: FsType = FsType(0x2fc1_2fc1);
@@ -265,11 +300,15 @@ mod system {
     pub(super) fn copies_on_write(_: &std::fs::File) -> bool {
         false
     }
+
+    pub(super) fn wipe_on_fork(_: &memmap2::MmapMut) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Creates a nameless file.
 pub(super) fn nameless(len: u64) -> io::Result<File> {
-    let file = create_nameless()?;
+    let file = off_stdio(create_nameless()?)?;
     file.set_len(len)?;
     Ok(file)
 }

@@ -38,9 +38,9 @@ use crate::format::MAX_METRICS;
 use crate::map::fork;
 use crate::names::{MAX_TEXT, truncated};
 use crate::sync::Lock;
-use crate::{Builder, Error, Registry, Units};
+use crate::{Error, Registry, RegistryBuilder, Units};
 use facade::{FacadeCounter, FacadeGauge, FacadeHistogram, sorted, units};
-use state::{Handles, Place, State};
+use state::{Handles, State, Target};
 
 /// A recorder that exports the metrics of the `metrics` facade.
 #[derive(Debug)]
@@ -90,8 +90,8 @@ impl Recorder {
     /// Creates a recorder with the options of `builder`.
     ///
     /// # Errors
-    /// The errors of [`Builder::build`].
-    pub fn of(builder: Builder) -> Result<Recorder, Error> {
+    /// The errors of [`RegistryBuilder::build`].
+    pub fn of(builder: RegistryBuilder) -> Result<Recorder, Error> {
         // Metrics are registered at their first use, where time may matter.
         let registry = builder.lazy().build()?;
         let recorder = Recorder { registry, limits: LIMITS, state: Arc::default(), setting: Arc::default() };
@@ -133,7 +133,7 @@ impl Recorder {
 
     /// Returns the handle of a key: the known one, a new one, or the shared one of keys beyond the limits. A metric
     /// that cannot be exported is logged, and its handle records nothing.
-    fn handle<T: Clone>(&self, key: &Key, kind: Kind<T>, new: impl FnOnce(Place<'_>) -> Result<T, Error>) -> T {
+    fn handle<T: Clone>(&self, key: &Key, kind: Kind<T>, new: impl FnOnce(Target<'_>) -> Result<T, Error>) -> T {
         let key = sorted(key);
         let Some(mut state) = self.state.lock() else { return kind.nothing };
         if let Some(known) = (kind.handles)(&mut state).known.get(&key) {
@@ -148,7 +148,7 @@ impl Recorder {
         });
         let new = match shared.filter(|_| !own) {
             Some(shared) => Ok(shared),
-            None => state.place(&self.registry, &key, kind.units, !own).and_then(new),
+            None => state.target(&self.registry, &key, kind.units, !own).and_then(new),
         };
         let handle = new.as_ref().unwrap_or(&kind.nothing).clone();
         let line = if new.is_err() { state.line() } else { None };

@@ -9,7 +9,7 @@ use super::Limits;
 use crate::handle::Output;
 use crate::model::{Label, Subject};
 use crate::names::{MAX_TEXT, sanitize, sanitize_instance, truncated};
-use crate::{Counter, Error, Handle, InDom, Quantiles, Registry, Units, ids};
+use crate::{Counter, Error, Handle, InstanceDomain, Quantiles, Registry, Units, ids};
 
 /// Instance of the label sets beyond the limits. Names of other label sets contain an equals sign.
 const OTHER: &str = "other";
@@ -54,16 +54,16 @@ impl<T> Default for Handles<T> {
 
 #[derive(Debug)]
 struct Domain {
-    indom: InDom,
+    indom: InstanceDomain,
     names: Names,
 }
 
 /// The metric and instance of a key.
-pub(super) struct Place<'a> {
+pub(super) struct Target<'a> {
     registry: &'a Registry,
     name: String,
     /// The instance, for keys with labels.
-    instance: Option<(InDom, String)>,
+    instance: Option<(InstanceDomain, String)>,
     units: Units,
     help: String,
 }
@@ -112,20 +112,20 @@ impl State {
         (self.lines <= MAX_LINES).then_some(self.lines == MAX_LINES)
     }
 
-    pub(super) fn place<'a>(
+    pub(super) fn target<'a>(
         &mut self,
         registry: &'a Registry,
         key: &Key,
         units: Units,
         other: bool,
-    ) -> Result<Place<'a>, Error> {
+    ) -> Result<Target<'a>, Error> {
         let name = self.name(key);
         let (units, help) = self.descriptions.get(key.name()).cloned().unwrap_or((units, String::new()));
         let instance = match key.labels().len() {
             0 => None,
             _ => Some(self.instance(registry, &name, key, other)?),
         };
-        Ok(Place { registry, name, instance, units, help })
+        Ok(Target { registry, name, instance, units, help })
     }
 
     /// Returns the PCP name of a key's metric, which no other metric has.
@@ -146,7 +146,13 @@ impl State {
     }
 
     /// Returns the instance of a label set, or the shared one of the label sets beyond the limits.
-    fn instance(&mut self, registry: &Registry, name: &str, key: &Key, other: bool) -> Result<(InDom, String), Error> {
+    fn instance(
+        &mut self,
+        registry: &Registry,
+        name: &str,
+        key: &Key,
+        other: bool,
+    ) -> Result<(InstanceDomain, String), Error> {
         if !self.domains.contains_key(name) {
             let indom = registry.indom(name).help("labels of the metric").register()?;
             self.domains.insert(name.to_owned(), Domain { indom, names: Names::default() });
@@ -170,7 +176,7 @@ impl State {
     }
 }
 
-impl Place<'_> {
+impl Target<'_> {
     /// Returns the handle of a part of the metric.
     pub(super) fn handle<H: Handle>(&self, part: &str) -> Result<H, Error> {
         let name = format!("{}{part}", self.name);

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::inner::{Phase, State};
-use super::publish::process;
 use crate::handle::{Output, Quantiles};
 
 const EVERY_SECOND: Duration = Duration::from_secs(1);
@@ -73,9 +72,7 @@ impl Inner {
         let Phase::Exporting(published) = &state.phase else { return None };
         let flushes = || state.shared.has_flushes() || !self.distributions.is_empty();
         let needed = self.options.lazy || self.options.flush_every.is_some() || published.is_copied() || flushes();
-        // A forked child has none of its parent's threads.
-        let running = || state.thread.as_ref().is_some_and(|(owner, _)| *owner == process());
-        if !needed || period.is_zero() || running() || !state.exports() {
+        if !needed || period.is_zero() || state.thread.is_some() || !state.exports() {
             return None;
         }
         let weak = Arc::downgrade(self);
@@ -88,7 +85,7 @@ impl Inner {
             inner.flush(false);
         };
         match thread::Builder::new().name("mmv".into()).spawn(run) {
-            Ok(handle) => state.thread = Some((process(), handle.thread().clone())),
+            Ok(handle) => state.thread = Some(handle.thread().clone()),
             Err(e) => return Some(e).filter(|_| !std::mem::replace(&mut state.warned_of_thread, true)),
         }
         None

@@ -7,7 +7,7 @@ use pmapi::{Semantics, Units};
 use serde::Serialize;
 
 use super::inner::{Inner, State};
-use super::{Family, InDom};
+use super::{Family, InstanceDomain};
 use crate::Error;
 use crate::format::{Flags, MAX_LABELS};
 use crate::handle::Handle;
@@ -99,11 +99,11 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     /// * the errors of [`Registry::label`](crate::Registry::label) for its labels
     pub fn register(self) -> Result<H, Error> {
         let inner = self.inner;
-        let seat = |state: &mut State, metric: usize| {
+        let handle = |state: &mut State, metric: usize| {
             let value = state.model.values().find(metric, 0).unwrap_or_default();
-            inner.seat(state, value)
+            inner.handle(state, value)
         };
-        self.add(None, seat)?
+        self.add(None, handle)?
     }
 
     /// Registers a metric with a value for each instance of a domain.
@@ -111,7 +111,7 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     /// # Errors
     /// [`Error::ForeignInDom`] for a domain of another registry, and the errors of
     /// [`register`](MetricBuilder::register).
-    pub fn over(self, indom: &InDom) -> Result<Family<H>, Error> {
+    pub fn over(self, indom: &InstanceDomain) -> Result<Family<H>, Error> {
         let inner = self.inner;
         if !Arc::ptr_eq(inner, indom.inner()) {
             return Err(Error::ForeignInDom(indom.name()));

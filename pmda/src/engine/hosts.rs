@@ -126,7 +126,7 @@ impl<A: Agent> Engine<A> {
 }
 
 fn reported(panic: &(dyn Any + Send)) -> Error {
-    error!("the agent panicked: {}", panic_message(panic));
+    error!(source = "panics", "the agent panicked: {}", panic_message(panic));
     Error::GENERIC
 }
 

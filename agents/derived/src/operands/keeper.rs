@@ -122,9 +122,15 @@ impl Keeper {
         if let Stage::Starting(starting, until) = &mut self.stage {
             match starting.wait(Some(Duration::ZERO)) {
                 Ok(agent) => {
-                    info!("agent {} has started, process {}", self.name, agent.pid().unwrap_or_default());
+                    info!(
+                        source = self.name,
+                        "agent {} has started, process {}",
+                        self.name,
+                        agent.pid().unwrap_or_default()
+                    );
                     let mut agent = Box::new(agent);
-                    child::introduce(&mut agent).unwrap_or_else(|e| warn!("agent {} knows no client: {e}", self.name));
+                    child::introduce(&mut agent)
+                        .unwrap_or_else(|e| warn!(source = self.name, "agent {} knows no client: {e}", self.name));
                     self.stage = Stage::Up { agent, since: now, ready: false };
                 }
                 Err(pcp_collector::Error::TimedOut(_)) if now < *until => {}
@@ -192,7 +198,7 @@ impl Keeper {
         if matches!(self.stage, Stage::Up { since, .. } if since.elapsed() > Self::LONGEST) {
             self.pause = Self::SHORTEST;
         }
-        warn!("agent {}: {why}; it is started again in {:?}", self.name, self.pause);
+        warn!(source = self.name, "agent {}: {why}; it is started again in {:?}", self.name, self.pause);
         self.failure = why.to_string();
         self.turns += 1;
         self.stage = Stage::Away(Instant::now() + self.pause);
