@@ -107,7 +107,7 @@ pub struct EnvError {
 
 impl Options {
     /// Reads the environment variables of pmdatrace(3). Options without a variable have their defaults, and so have all
-    /// options of a set-uid or set-gid program.
+    /// options of a program with more rights than its caller (set-uid, set-gid, or with file capabilities).
     ///
     /// # Errors
     /// [`EnvError`] for a variable whose value is not valid.

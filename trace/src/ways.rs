@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pmapi::config::Config;
 
-use crate::light::{self, Id, Light};
+use crate::light::{self, Agent, Id, Light};
 use crate::link::Link;
 use crate::options::Transport;
 use crate::queue::Queue;
@@ -100,8 +100,9 @@ impl Way {
         if options.transport == Transport::Tcp || options.transport == Transport::Auto && !options.is_local() {
             return None;
         }
-        let directory = options.directory.clone().unwrap_or_else(|| light::path(&Config::load(), options.port));
-        let light = Light::new(directory, options.ring_len)?;
+        let config = Config::load();
+        let directory = options.directory.clone().unwrap_or_else(|| light::path(&config, options.port));
+        let light = Light::new(Agent::new(directory, &config), options.ring_len)?;
         let is_light = options.transport == Transport::Light || light.is_there(shared);
         self.is_light.store(is_light, Relaxed);
         Some(light)

@@ -7,8 +7,9 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use pcp_collector::{Collector, Launch, Process};
 use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Serial};
-use pmda::collector::{Collector, Launch, Process};
+use pmda::limits::FixedLimit;
 use trace::{Failure, Options, State, Tag, Trace, Transport, protocol};
 
 /// The agent, over a pipe to this test instead of pmcd.
@@ -232,15 +233,33 @@ fn threads_of_both_protocols_are_counted_exactly() {
     served.until(21_000);
 }
 
+/// The value of a metric of limits.
+fn limit(served: &mut Served, item: u16) -> u64 {
+    let pmid = PmId::new(Domain::new(10).unwrap(), Item::new(4, item));
+    match served.agent.value(pmid).unwrap() {
+        Atom::U64(count) => count,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// The metrics of limits for connections, silent clients, names and values.
 fn left_out(served: &mut Served) -> [u64; 4] {
-    [0, 1, 2, 3].map(|item| {
-        let pmid = PmId::new(Domain::new(10).unwrap(), Item::new(4, item));
-        match served.agent.value(pmid).unwrap() {
-            Atom::U64(count) => count,
-            other => panic!("{other:?}"),
-        }
-    })
+    [0, 1, 2, 3].map(|item| limit(served, item))
+}
+
+#[test]
+fn limits_of_the_framework_have_metrics() {
+    let mut served = Served::start(&[]);
+    let of = |limit: FixedLimit| 16 + FixedLimit::ALL.iter().position(|other| *other == limit).unwrap() as u16;
+    assert_eq!((16..21).map(|item| limit(&mut served, item)).collect::<Vec<_>>(), [0; 5]);
+    // The log has a line for each of these filters, with its text, until there are too many.
+    let records = PmId::new(Domain::new(10).unwrap(), Item::new(1, 0));
+    let filter = "x".repeat(1024);
+    for _ in 0..1000 {
+        let stored = served.agent.as_client(1).store(records, None, Atom::from(filter.as_str()));
+        assert!(stored.is_err());
+    }
+    assert!(limit(&mut served, of(FixedLimit::LogLines)) > 0 && limit(&mut served, of(FixedLimit::LogCut)) > 0);
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {

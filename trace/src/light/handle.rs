@@ -2,18 +2,18 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 
-use super::directory::has_agent;
+use super::agent::Agent;
 use super::format::{BEGIN, END};
 use super::map::{self, Id};
 use super::reader::Reader;
 use super::ring::Mark;
 use super::writer::{Lane, Writer};
 use crate::link::{Backoff, Failure};
+use crate::options::State;
 use crate::protocol::Kind;
 use crate::status::Shared;
 use crate::tag::Tag;
@@ -22,7 +22,7 @@ use crate::tag::Tag;
 #[derive(Debug)]
 pub(crate) struct Light {
     id: u32,
-    directory: PathBuf,
+    agent: Agent,
     ring_len: usize,
     /// The process that created this.
     process: Id,
@@ -60,21 +60,23 @@ impl Drop for Held {
 
 impl Light {
     /// Creates the transport, but no file. `None` where the system does not support it: `map::id`.
-    pub(crate) fn new(directory: PathBuf, ring_len: usize) -> Option<Light> {
+    pub(crate) fn new(agent: Agent, ring_len: usize) -> Option<Light> {
         static IDS: AtomicU32 = AtomicU32::new(1);
         let id = IDS.fetch_add(1, Relaxed);
-        Some(Light { id, directory, ring_len, process: map::id()?, file: Mutex::default() })
-    }
-
-    fn has_agent(&self) -> bool {
-        has_agent(&self.directory)
+        Some(Light { id, agent, ring_len, process: map::id()?, file: Mutex::default() })
     }
 
     /// Whether an agent reads files, and this process has a file with room for a lane. Makes the file.
     pub(crate) fn is_there(&self, shared: &Shared) -> bool {
         let writer = || self.writer(map::id()?, shared);
         let has_room = |writer: Arc<Writer>| writer.lane().map(|lane| writer.give_back(lane)).is_ok();
-        self.has_agent() && writer().is_some_and(has_room)
+        match self.agent.check() {
+            Ok(()) => writer().is_some_and(has_room),
+            Err(e) => {
+                shared.say(State::COMMS, || format!("no shared memory: {e}"));
+                false
+            }
+        }
     }
 
     /// Records the beginning of a transaction. Returns its identifier, or 0 if it was not recorded.
@@ -144,7 +146,7 @@ impl Light {
         if !file.backoff.is_due() {
             return None;
         }
-        match Writer::create(&self.directory, own, self.ring_len) {
+        match Writer::create(&self.agent, own, self.ring_len) {
             Ok(writer) => {
                 file.backoff.succeeded();
                 shared.up();
@@ -191,14 +193,14 @@ impl Light {
         let mut count = 0;
         let reader = writer.file().map_err(Into::into).and_then(Reader::new);
         let read = reader.and_then(|mut reader| reader.changes(|_, _, change| count += change.count));
-        (count, read.is_ok() && self.has_agent())
+        (count, read.is_ok() && self.agent.is_running())
     }
 }
 
 impl Drop for Light {
     fn drop(&mut self) {
         let own = map::id();
-        let has_agent = self.has_agent();
+        let has_agent = self.agent.is_running();
         let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = file.writer.as_ref().filter(|writer| own == Some(writer.process)) {
             writer.end(has_agent);

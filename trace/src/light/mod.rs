@@ -8,6 +8,8 @@
 //!
 //! The agent reads files with [`Reader`]. The module [`mod@format`] describes every byte of them.
 
+mod agent;
+mod agent_file;
 mod directory;
 mod fields;
 pub mod format;
@@ -19,6 +21,7 @@ mod ring;
 mod sums;
 mod writer;
 
+pub(crate) use agent::Agent;
 pub use directory::{Directory, base, path};
 pub use fields::Fields;
 pub(crate) use format::{ABORTED, END};

@@ -1,17 +1,18 @@
 //! Writing the file of this process.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pmapi::file::off_stdio;
 
-use super::directory;
+use super::agent::Agent;
 use super::format::{
     MAGIC, MAX_LANES, MAX_RING_LEN, MAX_SUMS, MAX_TAGS, PAGE, PER_BLOCK, SUM_WORDS, SUMS_LEN, TAG_WORDS, TAGS_LEN,
     VERSION, WORD, Words as _, block, header,
@@ -68,9 +69,11 @@ const ID_BITS: u32 = 30;
 
 impl Writer {
     /// Makes the file of this process, if the agent of the directory `agent` runs.
-    pub(crate) fn create(agent: &Path, process: Id, ring_len: usize) -> io::Result<Writer> {
-        let no_agent = || io::Error::new(io::ErrorKind::NotFound, "no agent reads trace files");
-        let directory = directory::files(agent).ok_or_else(no_agent)?;
+    pub(crate) fn create(agent: &Agent, process: Id, ring_len: usize) -> io::Result<Writer> {
+        let directory = agent.files().map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotFound, "no agent reads trace files"),
+            _ => e,
+        })?;
         static IDS: AtomicU32 = AtomicU32::new(1);
         let id = IDS.fetch_add(1, Relaxed);
         let pid = process.pid();
@@ -78,9 +81,10 @@ impl Writer {
         // The time keeps names unique: an earlier program of this process, before an execve, or another copy of this
         // library may have made a file, too.
         let name = format!("{pid}.{id}.{:x}", now());
-        let (path, hidden) = (directory.join(&name), directory.join(format!(".{name}")));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&hidden)?;
-        let file = off_stdio(file).inspect_err(|_| _ = fs::remove_file(&hidden))?;
+        let path = directory.path().join(&name);
+        let (name, hidden) = (OsString::from(&name), OsString::from(format!(".{name}")));
+        let file = directory.new_file(&hidden, 0o600)?;
+        let file = off_stdio(file).inspect_err(|_| _ = directory.remove(&hidden))?;
         let made = Mapping::append(&file, 0, PAGE).and_then(|header| {
             // The lock shows the agent that the process lives. Mode 0600 keeps other users from taking it before.
             file.try_lock()?;
@@ -88,10 +92,10 @@ impl Writer {
             file.set_permissions(Permissions::from_mode(0o640))?;
             let words = [MAGIC, VERSION, pid.into(), start, PAGE as u64];
             header.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
-            fs::rename(&hidden, &path)?;
+            directory.rename(&hidden, &name)?;
             Ok(header)
         });
-        let header = made.inspect_err(|_| _ = fs::remove_file(&hidden))?;
+        let header = made.inspect_err(|_| _ = directory.remove(&hidden))?;
         let grow = Grow {
             file,
             end: PAGE as u64,
