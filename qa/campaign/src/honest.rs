@@ -9,7 +9,7 @@ use mmv::{Counter, Registry};
 use pcp_pdu::Pdu;
 use pcp_pdu::instance::InstanceReq;
 use pmapi::{Inst, Type};
-use trace::{Options, Tag, Trace};
+use trace::{Options, Tag, Trace, Transport};
 
 use crate::Outcome;
 use crate::host::{Host, Scene};
@@ -48,12 +48,12 @@ impl Honest {
         registry.counter("count").help("Known to the campaign").item(FIXED.0).register()?.add(FIXED.1);
         let live = registry.counter("live").item(LIVE).register()?;
         registry.try_start()?;
-        let options = Options { directory: Some(scene.trace()), ..Options::default() };
+        let options = Options::default().directory(scene.trace());
         let flag = || Arc::new(AtomicU64::new(0));
         Ok(Honest {
             registry,
             live,
-            trace: Trace::new(options.light()),
+            trace: Trace::new(options.transport(Transport::SharedMemory)),
             begun: flag(),
             ended: flag(),
             stop: Arc::default(),

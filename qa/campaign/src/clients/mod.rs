@@ -24,8 +24,7 @@ const MARKS: u64 = 4;
 pub(crate) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
     let scene = Scene::new(job)?;
     let mut host = start(job, spec, Kind::Pipe, &scene, None)?;
-    let options =
-        Options { host: "127.0.0.1".into(), port: scene.trace_port, transport: Transport::Tcp, ..Options::default() };
+    let options = Options::default().host("127.0.0.1").port(scene.trace_port).transport(Transport::Tcp);
     let trace = Trace::new(options);
     let tag = Tag::new("honest")?;
     trace.point(&tag);
