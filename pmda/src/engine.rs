@@ -16,22 +16,24 @@ use tracing::{debug, error, warn};
 
 use crate::access::Access;
 use crate::agent::{Agent, Failure, Request, Start};
+use crate::catalog::Version;
 use crate::client::{Client, ClientAttribute, Known};
-use crate::dynamic::{Dynamic, Version};
+use crate::dynamic::Dynamic;
 use crate::indom::Instances;
-use crate::labels;
 use crate::limits::FixedLimit;
 use crate::log;
-use crate::names::Names;
 use crate::options;
 use crate::schema::{Identity, Schema, Served};
 use crate::unserved::Unserved;
 use crate::values::Values;
 
 mod hosts;
+mod labels;
+mod names;
 mod request;
 
 use hosts::Readiness;
+use names::Names;
 
 /// An agent, together with the state that is needed to answer PDUs.
 ///
@@ -440,11 +442,7 @@ fn asks_nothing(pdu: &Pdu<'_>) -> bool {
 const MAX_REPLY: usize = 64 << 20;
 
 /// Returns the instances of a domain: those that the agent supplies, or else those that it has declared or added.
-pub(crate) fn instances<'a, A: Agent>(
-    agent: &'a A,
-    schema: &'a Schema,
-    serial: pmapi::Serial,
-) -> Option<&'a dyn Instances> {
+fn instances<'a, A: Agent>(agent: &'a A, schema: &'a Schema, serial: pmapi::Serial) -> Option<&'a dyn Instances> {
     agent.instances(serial).or_else(|| schema.instances(serial)).or_else(|| agent.dynamic()?.instances(serial))
 }
 

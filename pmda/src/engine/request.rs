@@ -6,7 +6,8 @@ use pmapi::label::LabelLevel;
 use pmapi::{Domain, InDom, Serial};
 
 use crate::agent::Request;
-use crate::labels;
+
+use super::labels;
 
 impl Request {
     /// Returns the request that a PDU makes of an agent with this domain; `None` for a PDU that is not a request, and

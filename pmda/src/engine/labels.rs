@@ -5,41 +5,26 @@ use pcp_pdu::label::{LabelReq, LabelSetRef, encode_label};
 use pcp_pdu::profile::{Profile, Selection};
 use pmapi::config::Config;
 use pmapi::label::{LabelFlags, LabelLevel, LabelSet, RawLabel};
-use pmapi::{Error, InDom, Inst, Item, PmId, Result, Serial};
+use pmapi::{Error, InDom, Inst, PmId, Result};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, Labelled};
 use crate::dynamic::Dynamic;
-use crate::engine::instances;
 use crate::schema::{Labels, Schema};
 
-/// The object that labels belong to. Labels of instances have a request of their own.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Labelled {
-    /// Everything on the host. pmcd does not request these labels from agents.
-    Context,
-    /// The agent with all its metrics.
-    Agent,
-    /// An instance domain.
-    InDom(Serial),
-    /// The metrics of a cluster.
-    Cluster(u16),
-    /// A metric.
-    Item(Item),
-}
+use super::instances;
 
 /// Returns the level of a request.
 ///
 /// # Errors
 /// `PM_ERR_TYPE` for none or several levels.
-pub(crate) fn level(req: LabelReq) -> Result<LabelLevel> {
+pub(super) fn level(req: LabelReq) -> Result<LabelLevel> {
     let flags = i32::from(LabelFlags::COMPOUND.bits() | LabelFlags::OPTIONAL.bits());
     u32::try_from(req.bits & !flags).ok().and_then(LabelLevel::from_code).ok_or(Error::TYPE)
 }
 
 /// Appends the answer (pmdaLabel(3)). Levels other than instances have one set, or none when it would be empty.
 /// Instances have a set each, also without labels.
-pub(crate) fn answer<A: Agent>(
+pub(super) fn answer<A: Agent>(
     agent: &A,
     schema: &Schema,
     profile: &Profile,
