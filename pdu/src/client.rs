@@ -27,7 +27,7 @@ impl<'a> Answer<'a> {
     pub fn decode(header: Header, bytes: &'a [u8]) -> Decoded<Answer<'a>> {
         let mut r = Reader::new(header.pdu, bytes);
         let answer = match header.pdu {
-            PduType::HIGHRES_RESULT => Answer::HighResResult(HighResResult::decode(&mut r, bytes)?),
+            PduType::HIGHRES_RESULT => Answer::HighResResult(HighResResult::decode(&mut r)?),
             PduType::DESCS => Answer::Descs(Descs::decode(&mut r)?),
             PduType::DESC => Answer::Desc(RawDesc::decode(r.bytes(RawDesc::SIZE, "descriptor")?)),
             _ => return Pdu::decode(header, bytes).map(Answer::Pdu),

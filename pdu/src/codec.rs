@@ -73,6 +73,11 @@ impl<'a> Reader<'a> {
         self.pos
     }
 
+    /// Returns the whole PDU, header included, for offsets that count from its start.
+    pub fn whole(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Returns the number of bytes that are left.
     pub fn left(&self) -> usize {
         self.bytes.len() - self.pos
