@@ -3,6 +3,7 @@
 use byteorder::{BigEndian, ByteOrder};
 use thiserror::Error;
 
+use super::frame::MAX_LEN;
 use super::{HEADER, Header, PduType};
 
 /// Error in a PDU: the bytes do not match their PDU type. A peer gets `PM_ERR_IPC`.
@@ -273,9 +274,6 @@ impl<'a> Writer<'a> {
         }
     }
 }
-
-/// Longest PDU that libpcp reads, in bytes.
-pub const MAX_LEN: i32 = i32::MAX - 1024;
 
 /// Returns the padding after `len` bytes, up to a multiple of four.
 pub(super) fn padding(len: usize) -> &'static [u8] {

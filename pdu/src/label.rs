@@ -23,7 +23,7 @@ impl LabelReq {
     /// Appends the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::LABEL_REQ, from);
         w.u32(self.ident).i32(self.bits);
@@ -190,7 +190,7 @@ pub struct LabelSetRef<'a> {
 ///
 /// # Errors
 /// `PM_ERR_TOOBIG` for a set of over 255 labels or 65535 bytes of JSON, and for a PDU over
-/// [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+/// [`MAX_LEN`](super::frame::MAX_LEN) bytes.
 pub fn encode_label(out: &mut Vec<u8>, from: i32, req: LabelReq, sets: &[LabelSetRef<'_>]) -> Result {
     if sets.iter().any(|set| set.labels.is_ok_and(|l| l.len() > MAX_LABELS) || set.json.len() > MAX_JSON) {
         return Err(Error::TOOBIG);
