@@ -6,11 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pcp_derive::{Evaluator, Plan, Values};
+use pcp_derive::{Evaluator, Plan, Values as Column};
 use pmapi::{Error, InDom, Result};
 use pmda::prelude::{Instances, PollSet};
 
-use crate::config::{Group, Operands};
+use crate::config::{GroupConfig, Operands};
 use crate::metrics::{Labels, List, Metrics};
 use crate::operands::agents::{Agents, News, Pool};
 use crate::running::{Figures, Running};
@@ -25,21 +25,20 @@ use crate::running::{Figures, Running};
 /// that the rate is noise. All clients get the same rates, however often each of them fetches.
 #[derive(Debug)]
 pub(crate) struct Direct {
-    group: Group,
+    group: GroupConfig,
     agents: Rc<RefCell<Agents>>,
     interval: Duration,
     /// Longest time that a request may wait for the agents.
     patience: Duration,
     started: Instant,
-    bound: Option<Bound>,
+    bound: Option<Binding>,
     lists: HashMap<InDom, List>,
     figures: Figures,
-    sampled: Option<Instant>,
 }
 
 /// Definitions bound to the metrics of the agents.
 #[derive(Debug)]
-struct Bound {
+struct Binding {
     evaluator: Evaluator,
     metrics: Arc<Metrics>,
     /// Changes of the agents that had been counted at the time of binding.
@@ -63,13 +62,13 @@ impl Direct {
 
     /// Starts the agents that are not in the pool, and waits for them for at most `patience`. Each request also waits
     /// for at most `patience`, which has to be less than pmcd's timeout for this agent.
-    pub(crate) fn new(group: Group, interval: Duration, patience: Duration, pool: &mut Pool) -> Direct {
+    pub(crate) fn new(group: GroupConfig, interval: Duration, patience: Duration, pool: &mut Pool) -> Direct {
         let started = Instant::now();
         let agents = match &group.operands {
             Operands::Agents(specs) => pool.agents(specs),
             Operands::Host(_) => pool.agents(&[]),
         };
-        agents.borrow_mut().settle(started + patience);
+        agents.borrow_mut().wait_for_start(started + patience);
         Direct {
             interval: group.interval.unwrap_or(interval),
             group,
@@ -79,7 +78,6 @@ impl Direct {
             bound: None,
             lists: HashMap::new(),
             figures: Figures::default(),
-            sampled: None,
         }
     }
 
@@ -96,7 +94,7 @@ impl Direct {
         let metrics = match self.bound.take() {
             Some(old) if *old.metrics != metrics => Arc::new(metrics),
             Some(old) if old.news.starts == news.starts && old.evaluator.operands() == evaluator.operands() => {
-                self.bound = Some(Bound { news, again, ..old });
+                self.bound = Some(Binding { news, again, ..old });
                 return;
             }
             Some(old) => old.metrics,
@@ -104,7 +102,7 @@ impl Direct {
         };
         let asked = evaluator.have_history().into_iter().map(|has| has.then_some(None)).collect();
         let (plan, wanted, next, ticked) = (evaluator.plan([]), Vec::new(), Vec::new(), None);
-        self.bound = Some(Bound { evaluator, metrics, news, again, asked, ticked, wanted, plan, next });
+        self.bound = Some(Binding { evaluator, metrics, news, again, asked, ticked, wanted, plan, next });
     }
 
     /// Returns whether the definitions are to be bound again.
@@ -115,7 +113,7 @@ impl Direct {
     }
 }
 
-impl Bound {
+impl Binding {
     /// Decides which definitions to evaluate in a fetch of `places`. Returns whether there are any.
     fn choose(&mut self, places: &mut dyn Iterator<Item = usize>, now: Instant, interval: Duration) -> bool {
         self.next.clear();
@@ -143,7 +141,7 @@ impl Bound {
 }
 
 impl Running for Direct {
-    fn refresh(&mut self) -> Option<&Arc<Metrics>> {
+    fn begin(&mut self, _: Instant) -> Option<&Arc<Metrics>> {
         self.agents.borrow_mut().begin(Instant::now() + self.patience);
         if self.is_stale() {
             self.bind();
@@ -164,7 +162,7 @@ impl Running for Direct {
         self.figures.evaluation = stamp.elapsed();
         self.figures.samples += 1;
         self.figures.errors += u64::from(!complete);
-        self.sampled = Some(stamp);
+        self.figures.sampled = Some(stamp);
     }
 
     fn expect(&self, _: &[usize]) {}
@@ -176,7 +174,7 @@ impl Running for Direct {
         }
     }
 
-    fn values(&self, place: usize) -> Result<&Values> {
+    fn values(&self, place: usize) -> Result<&Column> {
         let bound = self.bound.as_ref().ok_or(Error::AGAIN)?;
         bound.evaluator.values(bound.metrics.good.get(place).ok_or(Error::PMID)?.number)
     }
@@ -197,7 +195,7 @@ impl Running for Direct {
         self.agents.borrow_mut().close();
     }
 
-    fn reload(&mut self, group: Group) {
+    fn reload(&mut self, group: GroupConfig) {
         self.group = group;
         self.bound = None;
     }
@@ -208,7 +206,9 @@ impl Running for Direct {
     }
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
-        self.agents.borrow().due().into_iter().for_each(|due| set.at(due));
+        if let Some(due) = self.agents.borrow().due() {
+            set.at(due);
+        }
     }
 
     fn wake(&mut self) {
@@ -219,8 +219,8 @@ impl Running for Direct {
         self.agents.borrow().problems().map(|(name, why)| (format!("agent {name}"), why.to_owned())).collect()
     }
 
-    fn turns(&self) -> u64 {
-        self.agents.borrow().turns()
+    fn problems_version(&self) -> u64 {
+        self.agents.borrow().problems_version()
     }
 
     fn interval(&self) -> Duration {
@@ -232,6 +232,6 @@ impl Running for Direct {
     }
 
     fn figures(&self) -> Figures {
-        Figures { age: self.sampled.map(|sampled| sampled.elapsed()), ..self.figures }
+        self.figures
     }
 }

@@ -3,24 +3,21 @@
 //! configuration puts them.
 //!
 //! A configuration (`config`) consists of groups of definitions. Each group runs independently of the others
-//! (`running`). Operands come from a pmcd, which a thread of the group's own asks (`host`, `link`, `sampler`, `bound`),
-//! or from agents that are started for the group (`direct`). `show` keeps the metrics in the name space. `control`
-//! exports metrics about the agent itself.
+//! (`running`). Operands come from a pmcd, which a thread of the group's own asks (`sampled`, `sampler`), or from agents
+//! that are started for the group (`direct`). `show` keeps the metrics in the name space. `control` exports metrics about
+//! the agent itself.
 
-mod bound;
 mod check;
 mod config;
 mod control;
-mod demand;
 mod direct;
 mod group;
-mod host;
-mod link;
 mod loading;
 mod metrics;
 mod operands;
 mod options;
 mod running;
+mod sampled;
 mod sampler;
 mod show;
 
@@ -35,16 +32,13 @@ use tracing::{error, info, warn};
 
 pub use check::check;
 use config::{Config, NameSpace, Operands, Problem};
-use control::Control;
+use control::{Control, Effect};
 use group::Group;
 use loading::Loading;
 use metrics::Labels;
 use operands::agents::Pool;
 use options::Options;
 use show::{At, Show};
-
-/// Root of the metrics' names, apart from metrics that the configuration puts elsewhere.
-const ROOT: &str = "derived";
 
 /// SIGHUP of the process. Unset in a shared object, where the signal is pmcd's.
 static HANGUPS: OnceLock<Hangups> = OnceLock::new();
@@ -75,7 +69,7 @@ pub struct Derived {
     /// Whether all groups have been ready at the same time.
     ready: Cell<bool>,
     /// Sum of the versions of the groups' problem lists when `control` was last updated.
-    turns: u64,
+    problems_version: u64,
     /// Number of label changes of all groups when clients were last notified.
     labels: u64,
     loading: Loading,
@@ -83,7 +77,7 @@ pub struct Derived {
 
 impl Agent for Derived {
     const NAME: &'static str = "derived";
-    const DOMAIN: u16 = 404;
+    const DOMAIN: u16 = options::DOMAIN;
     const WANTS: Flags = Flags::AUTHORIZE;
 
     fn options(command: Command) -> Command {
@@ -110,7 +104,7 @@ impl Agent for Derived {
             problems,
             config: Some(config),
             ready: Cell::new(false),
-            turns: 0,
+            problems_version: 0,
             labels: 0,
             loading: Loading::default(),
         })
@@ -149,12 +143,14 @@ impl Agent for Derived {
     }
 
     fn refresh(&mut self, request: Request, _: Client) -> Result {
+        let until = Instant::now() + sampled::PATIENCE;
         if request == Request::Names {
-            let until = Instant::now() + host::PATIENCE;
-            self.groups.iter().for_each(|group| group.running.settle(until));
+            for group in &mut self.groups {
+                group.running.wait_until_bound(until);
+            }
         }
         self.load_if_due();
-        self.take_over();
+        self.begin(until);
         match request {
             Request::Desc(item) => {
                 if let Some(At { group, place }) = self.show.find(item) {
@@ -226,7 +222,7 @@ impl Agent for Derived {
 
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         if item.cluster() == control::CLUSTER {
-            return self.control.fetch(item, &self.groups, out);
+            return self.control.fetch(item, self.groups.iter().map(Group::status), out);
         }
         let At { group, place } = self.show.find(item).ok_or(Error::PMID)?;
         let values = self.groups.get(group).ok_or(Error::PMID)?.running.values(place).map_err(presentable)?;
@@ -238,9 +234,15 @@ impl Agent for Derived {
 
     fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
         // Loads before the reply is sent, because the client usually asks for the new names next.
-        if Control::store(item, inst, value, &mut self.groups)? {
-            self.loading.ask();
-            self.load_if_due();
+        match Control::store(item, inst, value)? {
+            Effect::Reload => {
+                self.loading.ask();
+                self.load_if_due();
+            }
+            Effect::Interval(inst, interval) => {
+                let group = self.groups.iter_mut().find(|group| group.inst() == inst);
+                group.ok_or(Error::INST)?.running.set_interval(interval);
+            }
         }
         Ok(())
     }
@@ -263,12 +265,6 @@ fn presentable(e: Error) -> Error {
         Error::IPC | Error::TIMEOUT | Error::PMDANOTREADY | Error::PMDAREADY => Error::AGAIN,
         e => e,
     }
-}
-
-/// Logs a problem at a place of the configuration, one log line for each line of `text`. A caret below an expression is
-/// a line of its own.
-fn complain(place: &dyn std::fmt::Display, text: &str) {
-    text.lines().for_each(|line| warn!(source = %place, "{line}"));
 }
 
 impl Derived {
@@ -298,7 +294,9 @@ impl Derived {
     /// Adopts a configuration. A group whose name and operands are unchanged keeps running.
     fn run(&mut self, config: Config) {
         let patience = self.patience(&config);
-        config.problems.iter().for_each(|problem| complain(&problem.place, &problem.to_string()));
+        for problem in &config.problems {
+            config::warn_lines(&problem.place, &problem.to_string());
+        }
         let roots = config.roots();
         // A group without definitions would only wait for its operands.
         let groups: Vec<_> = config.groups.into_iter().filter(|group| !group.definitions.is_empty()).collect();
@@ -307,7 +305,7 @@ impl Derived {
         if groups.len() == self.groups.len() && self.groups.iter().zip(&groups).all(|(old, new)| old.is_unchanged(new))
         {
             self.groups.iter_mut().zip(groups).for_each(|(old, new)| old.adopt(new));
-            self.tell_problems();
+            self.list_problems();
             return;
         }
         self.show.add_roots(roots);
@@ -329,24 +327,25 @@ impl Derived {
             }
         }
         self.control.save_groups();
-        self.take_over();
-        self.tell_problems();
+        self.begin(Instant::now() + sampled::PATIENCE);
+        self.list_problems();
     }
 
-    /// Applies pending changes of the groups to the name space and to the list of problems.
-    fn take_over(&mut self) {
-        let mut news = false;
+    /// Begins a request in all groups, and applies their changes to the name space and to the list of problems. The
+    /// request may wait for samplers until `until`.
+    fn begin(&mut self, until: Instant) {
+        let mut changed = false;
         for (number, group) in self.groups.iter_mut().enumerate() {
-            news |= group.take_over(number, &mut self.show);
+            changed |= group.begin(number, &mut self.show, until);
         }
-        let turns = self.groups.iter().map(|group| group.running.turns()).sum();
-        let told = std::mem::replace(&mut self.turns, turns);
-        if news || turns != told {
-            self.tell_problems();
+        let version = self.groups.iter().map(|group| group.running.problems_version()).sum();
+        changed |= std::mem::replace(&mut self.problems_version, version) != version;
+        if changed {
+            self.list_problems();
         }
     }
 
-    fn tell_problems(&mut self) {
+    fn list_problems(&mut self) {
         let name = |problem: &Problem| problem.definition.clone().unwrap_or_else(|| problem.place.to_string());
         let about = |problem: &Problem| (name(problem), problem.to_string());
         let definitions = self.groups.iter().flat_map(Group::problems);

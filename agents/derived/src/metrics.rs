@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use pcp_derive::{Definition, Evaluator, Text, Values};
+use pcp_derive::{Definition, Evaluator, Text, Values as Column};
 use pmapi::{Desc, Inst};
 use pmda::prelude::{Instances, LabelSet};
 
-use crate::config::{Group, Problem};
+use crate::config::{GroupConfig, Problem};
 
 /// Outcome of binding a group's definitions.
 #[derive(PartialEq, Debug, Default)]
@@ -49,7 +49,7 @@ pub(crate) struct Bad {
 
 impl Metrics {
     /// Collects the outcome of binding a group's definitions.
-    pub(crate) fn new(group: &Group, evaluator: &Evaluator) -> Metrics {
+    pub(crate) fn new(group: &GroupConfig, evaluator: &Evaluator) -> Metrics {
         let mut metrics = Metrics::default();
         for (number, definition, desc) in shown(group, evaluator) {
             let name = definition.name();
@@ -72,11 +72,16 @@ impl Metrics {
         }
         metrics
     }
+
+    /// Returns the index among the group's definitions of each metric that is selected, by place.
+    pub(crate) fn numbers<'a>(&'a self, selected: &'a [bool]) -> impl Iterator<Item = usize> + 'a {
+        self.good.iter().zip(selected).filter(|(_, selected)| **selected).map(|(metric, _)| metric.number)
+    }
 }
 
 /// Returns the definitions that a group shows, each with its index and its descriptor or problem.
 pub(crate) fn shown<'a>(
-    group: &'a Group,
+    group: &'a GroupConfig,
     evaluator: &'a Evaluator,
 ) -> impl Iterator<Item = (usize, &'a Definition, Result<Desc, Problem>)> {
     let shown = group.definitions.iter().enumerate().filter(|(_, definition)| group.shows(definition.name()));
@@ -136,7 +141,7 @@ impl List {
     }
 
     /// Returns whether the list contains every instance that `values` has.
-    pub(crate) fn is_of(&self, values: &Values) -> bool {
+    pub(crate) fn is_of(&self, values: &Column) -> bool {
         values.iter().all(|(inst, _)| inst.is_some_and(|inst| self.find(inst).is_some()))
     }
 

@@ -65,7 +65,7 @@ impl Show {
 
     /// Replaces the metrics `old` of a group by `new`. Returns the places of those that cannot be shown, with the
     /// reasons.
-    pub(crate) fn take_over(
+    pub(crate) fn replace(
         &mut self,
         group: (usize, &str),
         old: Option<&Arc<Metrics>>,

@@ -7,7 +7,7 @@ use pcp_client::HostSpec;
 use pcp_derive::{Controls, Definitions, Scope, Setter, read_files};
 use tracing::debug;
 
-use super::{Config, Group, NameSpace, Operands, Place, Problem, toml};
+use super::{Config, GroupConfig, NameSpace, Operands, Place, Problem, toml};
 
 /// Group of definitions that no file assigns to another group.
 pub(super) const DERIVED: &str = "derived";
@@ -68,10 +68,10 @@ impl Loader {
     }
 
     /// Returns the group with a name, and creates it if necessary.
-    pub(super) fn group(&mut self, name: &str) -> &mut Group {
+    pub(super) fn group(&mut self, name: &str) -> &mut GroupConfig {
         let groups = &mut self.config.groups;
         let at = groups.iter().position(|group| group.name == name).unwrap_or_else(|| {
-            groups.push(Group::new(name, &self.host));
+            groups.push(GroupConfig::new(name, &self.host));
             groups.len() - 1
         });
         &mut groups[at]
@@ -92,9 +92,9 @@ impl Loader {
     }
 }
 
-impl Group {
-    fn new(name: &str, host: &HostSpec) -> Group {
-        Group {
+impl GroupConfig {
+    fn new(name: &str, host: &HostSpec) -> GroupConfig {
+        GroupConfig {
             name: name.to_owned(),
             interval: None,
             operands: Operands::Host(host.clone()),

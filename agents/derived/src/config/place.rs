@@ -6,8 +6,7 @@ use pmapi::config::Config;
 use pmapi::{Domain, PmId};
 use pmns::{InsertError, Loader, Tree, dynamic_root};
 
-use super::Problem;
-use crate::ROOT;
+use super::{Problem, ROOT};
 
 /// Name space without this agent's names.
 #[derive(Debug)]

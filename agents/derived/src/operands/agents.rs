@@ -115,7 +115,7 @@ impl Agents {
     }
 
     /// Waits until each agent has started or failed, at most until `until`.
-    pub(crate) fn settle(&mut self, until: Instant) {
+    pub(crate) fn wait_for_start(&mut self, until: Instant) {
         while self.agents.iter().any(|agent| agent.keeper.is_starting()) && Instant::now() < until {
             std::thread::sleep(Keeper::LOOK);
             self.tend();
@@ -138,8 +138,8 @@ impl Agents {
     }
 
     /// Returns the version of [`Agents::problems`], which grows with each change.
-    pub(crate) fn turns(&self) -> u64 {
-        self.agents.iter().map(|agent| agent.keeper.turns()).sum()
+    pub(crate) fn problems_version(&self) -> u64 {
+        self.agents.iter().map(|agent| agent.keeper.problem_version()).sum()
     }
 
     /// Returns when [`Agents::tend`] has to be called next, apart from the call before each request.

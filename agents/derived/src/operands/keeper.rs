@@ -24,7 +24,7 @@ pub(super) struct Keeper {
     /// Reason of the last failure.
     failure: String,
     /// Version of [`Keeper::problem`].
-    turns: u64,
+    problem_version: u64,
 }
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Keeper {
             pause: Self::SHORTEST,
             readied: 0,
             failure: String::new(),
-            turns: 0,
+            problem_version: 0,
         }
     }
 
@@ -93,8 +93,8 @@ impl Keeper {
     }
 
     /// Returns the version of [`Keeper::problem`], which grows with each change.
-    pub(super) fn turns(&self) -> u64 {
-        self.turns
+    pub(super) fn problem_version(&self) -> u64 {
+        self.problem_version
     }
 
     /// Returns when [`Keeper::tend`] has to be called next, apart from the call before each request.
@@ -136,7 +136,7 @@ impl Keeper {
             let settled = agent.settle();
             let was_ready = std::mem::replace(ready, agent.state() == State::Ready);
             self.readied += u64::from(*ready && !was_ready);
-            self.turns += u64::from(*ready != was_ready);
+            self.problem_version += u64::from(*ready != was_ready);
             if let Err(e) = settled {
                 self.fail(&e);
             }
@@ -175,7 +175,7 @@ impl Keeper {
             (Err(_), State::NotReady) => {
                 if let Stage::Up { ready, .. } = &mut self.stage {
                     *ready = false;
-                    self.turns += 1;
+                    self.problem_version += 1;
                 }
                 Err(Error::AGAIN)
             }
@@ -194,7 +194,7 @@ impl Keeper {
         }
         warn!("agent {}: {why}; it is started again in {:?}", self.name, self.pause);
         self.failure = why.to_string();
-        self.turns += 1;
+        self.problem_version += 1;
         self.stage = Stage::Away(Instant::now() + self.pause);
         self.pause = (2 * self.pause).min(Self::LONGEST);
     }

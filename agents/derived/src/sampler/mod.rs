@@ -1,0 +1,363 @@
+//! Sampler: the thread of a group that fetches operands from a pmcd and evaluates them. The agent's own thread must
+//! never wait for pmcd, because pmcd waits for the agent.
+//!
+//! # States of the thread
+//!
+//! ```text
+//!                start, [Apply] with definitions
+//!                               |
+//!                               v
+//!                      +-----------------+   connected, operands looked up, definitions
+//!             +------->|     Unbound     |   bound, first sample published
+//!             |        +-----------------+---------------------------------+
+//!             |             |         ^                                    |
+//!    pause is |        any  |         | other operands, agents restarted:  v
+//!    over     |        error|         | bound again in the same sample  +-----------------+
+//!             |             |         +---------------------------------|      Bound      |--+
+//!             |             v                                           +-----------------+  |
+//!        +-----------------+               error, panic, lost connection       |      ^      |
+//!        |     Failed      |<--------------------------------------------------+      +------+
+//!        +-----------------+                                                  interval is over: Regular
+//!          250 ms to 8 s                                                      [Sample]: Extra
+//! ```
+//!
+//! A sample takes the binding out of the state, and only a complete sample puts it back. So after an error or a panic
+//! there is none, and the definitions are bound anew.
+//!
+//! * A *regular* sample has all metrics that clients want ([`Demand`]). `delta` and `rate` are over two of them. Without
+//!   such metrics one is taken each [`IDLE`], to notice changes.
+//! * An *extra* sample has metrics that clients have requested since. The other metrics keep their values.
+//!
+//! # Messages
+//!
+//! ```text
+//!        agent's thread (Sampled)                                    sampler                         pmcd
+//!
+//!     Demand (atomic times)  ----------------------------------->  chooses metrics
+//!     Settings (mutex)       ----------------------------------->  definitions, interval
+//!     [Sample], [Apply]      --- channel, one of each kind ----->  wakes up
+//!                            <-- Ticket: Begun, Sent, Bound, Done
+//!                            <-- Published (mutex): Arc<Snapshot>
+//!                                                                  ------ lookup, fetch ------>
+//! ```
+//!
+//! | wait | of | for | at most |
+//! |---|---|---|---|
+//! | fetch, instances | agent | `Done`, if values or lists are missing | until 10 ms after the request began ([`PATIENCE`]) |
+//! | names | agent | `Bound`, after a reload | the same, and 1 s after the reload ([`BINDING`]) |
+//! | new names or values | agent | `Sent`, unless a sample is being taken | 2 ms ([`SENDING`]) |
+//! | connection | sampler | pmcd | 5 s, `$PMCD_CONNECT_TIMEOUT` |
+//! | each request | sampler | pmcd | 10 s, `$PMCD_REQUEST_TIMEOUT` |
+//! | next command | sampler | agent | the next sample |
+//!
+//! The agent never waits after a sample has failed: all values are then errors. Nor does it wait when a [`Ticket`] is
+//! dropped. `Sent` puts the sampler's request before the client's next one in pmcd's queue. So a client that looks up a
+//! metric and then fetches it finds values: pmcd answers the sampler in between, and the rest of the sample takes less
+//! than 10 ms.
+//!
+//! [`PATIENCE`]: crate::sampled::PATIENCE
+//! [`BINDING`]: crate::sampled::BINDING
+//! [`SENDING`]: crate::sampled::SENDING
+
+mod binding;
+pub(crate) mod channel;
+pub(crate) mod demand;
+mod lists;
+mod sample;
+pub(crate) mod snapshot;
+
+use std::io::{self, PipeWriter};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::SigSet;
+use pcp_client::HostSpec;
+use pcp_derive::Names;
+use pmapi::{Domain, Error};
+use tracing::{info, warn};
+
+use crate::config::GroupConfig;
+use crate::operands::pmcd::Pmcd;
+use binding::{Binding, Kind};
+use channel::{Command, Shared, Step, Ticket};
+#[cfg(doc)]
+use demand::Demand;
+use lists::Lists;
+use snapshot::Snapshot;
+
+/// Time between samples while clients want no metric: names and agents may have been added.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// Shortest and longest pause after a failed sample. Each further failure doubles the pause.
+const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)];
+
+/// Number of failures after which the agent no longer waits for the first snapshot.
+const FAILURES: u32 = 3;
+
+#[derive(Debug)]
+enum State {
+    /// The next sample connects if necessary, and binds the definitions.
+    Unbound,
+    Bound(Box<Binding>),
+    /// As `Unbound`, but not before this time.
+    Failed(Instant),
+}
+
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    state: State,
+    group: GroupConfig,
+    interval: Duration,
+    pmcd: Pmcd,
+    shared: Arc<Shared>,
+    /// Commands in execution.
+    sample: Option<Ticket>,
+    apply: Option<Ticket>,
+    /// Descriptors of the operands.
+    names: Names,
+    looked_up: Instant,
+    /// Whether descriptors may have changed since they were looked up.
+    stale: bool,
+    lists: Lists,
+    /// Snapshot that is published. Its metrics are those of the binding.
+    latest: Option<Arc<Snapshot>>,
+    /// Previous snapshot, whose memory the next one uses.
+    spare: Option<Arc<Snapshot>>,
+    /// Origin of the times of samples.
+    started: Instant,
+    /// Time of the last regular sample.
+    last: Instant,
+    /// Number of failures since the last complete sample.
+    failures: u32,
+    /// Closed when the agent no longer has to wait for the first snapshot.
+    first: Option<PipeWriter>,
+}
+
+/// The thread and its states.
+impl Sampler {
+    pub(crate) fn new(
+        group: GroupConfig,
+        host: HostSpec,
+        own: Domain,
+        shared: Arc<Shared>,
+        first: PipeWriter,
+    ) -> Sampler {
+        let (interval, now) = (shared.settings().interval, Instant::now());
+        Sampler {
+            state: State::Unbound,
+            group,
+            interval,
+            pmcd: Pmcd::new(host, own),
+            shared,
+            sample: None,
+            apply: None,
+            names: Names::default(),
+            looked_up: now,
+            stale: false,
+            lists: Lists::default(),
+            latest: None,
+            spare: None,
+            started: now,
+            last: now,
+            failures: 0,
+            first: Some(first),
+        }
+    }
+
+    /// Starts the thread. It ends when the sender of the commands is dropped.
+    pub(crate) fn spawn(mut self, commands: Receiver<Command>) -> io::Result<()> {
+        let name = self.group.name.chars().filter(|c| *c != '\0').take(15).collect();
+        thread::Builder::new().name(name).spawn(move || {
+            // In a shared object, signals are for pmcd's own thread.
+            if let Err(e) = SigSet::all().thread_block() {
+                warn!("cannot block signals in a sampler thread: {e}");
+            }
+            self.run(&commands);
+        })?;
+        Ok(())
+    }
+
+    fn run(&mut self, commands: &Receiver<Command>) {
+        loop {
+            let left = self.due().saturating_duration_since(Instant::now());
+            match commands.recv_timeout(left) {
+                Ok(command) => self.begin(command),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            for command in commands.try_iter() {
+                self.begin(command);
+            }
+            if let Some(kind) = self.next() {
+                self.attempt(kind);
+            }
+            (self.sample, self.apply) = (None, None);
+        }
+    }
+
+    fn begin(&mut self, command: Command) {
+        match command {
+            Command::Sample(ticket) => {
+                ticket.report(Step::Begun);
+                self.sample = Some(ticket);
+            }
+            Command::Apply(ticket) => {
+                // Settings that change from now on come with another command.
+                ticket.report(Step::Begun);
+                self.apply = Some(ticket);
+                self.apply_settings();
+            }
+        }
+    }
+
+    fn apply_settings(&mut self) {
+        let (interval, group) = {
+            let mut settings = self.shared.settings();
+            (settings.interval, settings.group.take())
+        };
+        if let (State::Bound(binding), true) = (&mut self.state, self.interval != interval) {
+            // Differences must not be over two samples with another interval between them.
+            binding.forget();
+        }
+        self.interval = interval;
+        if let Some(group) = group {
+            self.group = *group;
+            self.state = State::Unbound;
+        }
+    }
+
+    /// Returns the time of the next sample, if no command comes before.
+    fn due(&self) -> Instant {
+        match &self.state {
+            // At once.
+            State::Unbound => self.started,
+            State::Bound(binding) if binding.is_idle() => self.last + IDLE,
+            State::Bound(_) => self.last + self.interval,
+            State::Failed(until) => *until,
+        }
+    }
+
+    /// Returns the kind of the sample to take now. Regular samples begin at the planned time, or now if the plan is late
+    /// by the interval or more.
+    fn next(&mut self) -> Option<Kind> {
+        let (due, now) = (self.due(), Instant::now());
+        match &self.state {
+            State::Bound(binding) if !binding.is_idle() => {
+                if due <= now {
+                    self.last = if now - due < self.interval { due } else { now };
+                    return Some(Kind::Regular);
+                }
+                self.sample.is_some().then_some(Kind::Extra)
+            }
+            // No metric has history that an early regular sample would disturb.
+            State::Bound(_) if due <= now || self.sample.is_some() => {
+                self.last = now;
+                Some(Kind::Regular)
+            }
+            State::Bound(_) => None,
+            State::Unbound | State::Failed(_) => (due <= now).then_some(Kind::Regular),
+        }
+    }
+
+    /// Takes a sample. Errors are published as `PM_ERR_AGAIN`, because pmcd would take the original codes for failures
+    /// of this agent.
+    fn attempt(&mut self, kind: Kind) {
+        {
+            let mut published = self.shared.published();
+            published.sampling = true;
+            published.figures.samples += 1;
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.sample(kind))).unwrap_or(Err(Error::GENERIC));
+        match outcome {
+            Ok(()) => self.failures = 0,
+            Err(e) => self.fail(e),
+        }
+        let mut published = self.shared.published();
+        published.sampling = false;
+        published.figures.errors += u64::from(outcome.is_err());
+        if published.ready {
+            self.first = None;
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        if self.failures == 0 {
+            info!("group {}: sampling failed and will be tried again: {error}", self.group.name);
+        }
+        if error == Error::GENERIC {
+            // A panic may have left the connection in the middle of a message.
+            self.pmcd.disconnect();
+        }
+        self.names = Names::default();
+        let pause = (PAUSES[0] * (1 << self.failures.min(5))).min(PAUSES[1]);
+        self.state = State::Failed(Instant::now() + pause);
+        self.failures += 1;
+        let mut published = self.shared.published();
+        published.outcome = Err(Error::AGAIN);
+        published.ready |= self.failures >= FAILURES;
+    }
+
+    fn report(&self, step: Step) {
+        for ticket in [&self.sample, &self.apply].into_iter().flatten() {
+            ticket.report(step);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use allocation_counter::measure;
+    use testkit::Pcp;
+
+    use super::*;
+    use crate::config::{Config, NameSpace};
+
+    const CONFIG: &str = "\
+plus = sample.long.one + sample.long.hundred
+bins = sample.bin * 2 - sample.long.ten
+some = matchinst(/bin-[12]00/, sample.bin)
+one = sample.bin[bin-500]
+utilised = rate(sample.milliseconds)
+step = delta(sample.milliseconds)
+speed = rate(sample.bin * instant(sample.milliseconds))
+words = sample.string.hullo
+highest = max(sample.bin) > 800 ? bins : novalue()
+";
+
+    #[test]
+    #[ignore = "needs PCP"]
+    fn a_steady_tick_allocates_nothing() {
+        let pcp = Pcp::required();
+        let sample = pcp.c_agent("sample");
+        let pmcd = pcp.pmcd().pmdas_dir(sample.pmdas_dir()).agent(sample.agent()).start();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("conf"), CONFIG).unwrap();
+        let (host, own) = (pmcd.host().parse().unwrap(), Domain::new(404).unwrap());
+        let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::installed(own));
+        assert_eq!(config.problems, []);
+        let shared = Arc::new(Shared::new(Duration::from_secs(1)));
+        let (_first, until) = io::pipe().unwrap();
+        let mut sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
+        let latest = || shared.published().snapshot.clone().unwrap();
+        sampler.attempt(Kind::Regular);
+        let snapshot = latest();
+        assert_eq!(snapshot.metrics.bad, []);
+        let count = snapshot.slots.len();
+        assert_eq!(count, CONFIG.lines().count());
+        (0..count).for_each(|place| snapshot.demand.ask(place, Duration::from_secs(3600)));
+        drop(snapshot);
+        (0..5).for_each(|_| sampler.attempt(Kind::Regular));
+        let allocated = measure(|| (0..10).for_each(|_| sampler.attempt(Kind::Regular)));
+        assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0));
+        let snapshot = latest();
+        for (slot, metric) in snapshot.slots.iter().zip(&snapshot.metrics.good) {
+            assert!(slot.values.as_ref().is_ok_and(|values| !values.is_empty()), "{}: {slot:?}", metric.name);
+        }
+        let figures = shared.published().figures;
+        assert_eq!((figures.samples, figures.errors), (16, 0));
+    }
+}
