@@ -28,8 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// clap's usage message.
 pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let args: Vec<OsString> = args.into_iter().collect();
-    let is_check = |arg: &OsString| arg.to_str().is_some_and(|arg| arg == "--check" || arg.starts_with("--check="));
-    if !args.iter().any(is_check) {
+    if !args.iter().filter_map(|arg| arg.to_str()).any(|arg| arg == "--check" || arg.starts_with("--check=")) {
         return None;
     }
     let given = options::augment(Command::new("pmdaderived")).get_matches_from(args);
@@ -51,8 +50,8 @@ fn report(given: &ArgMatches) -> Option<ExitCode> {
         false => report.lines.iter().map(|line| format!("{line}\n")).collect(),
     };
     print!("{text}");
-    let is_bad = |line: &Line| matches!(line, Line::Bad(problem) if !problem.is_warning());
-    Some(if report.lines.iter().any(is_bad) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let bad = report.lines.iter().any(|line| matches!(line, Line::Bad(problem) if !problem.is_warning()));
+    Some(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 #[derive(Clone, Copy)]
@@ -92,8 +91,9 @@ impl Report {
             Operands::Host(host) => match metrics_of(host, group) {
                 Ok((mut names, mut live)) => {
                     let evaluator = Evaluator::bind(definitions, &mut names, group.novalue);
-                    let take = |live: &mut Live, operands: &[&Operand]| live.take(operands.iter().copied()).map(drop);
-                    self.definitions(group, evaluator, sampling, &mut live, take);
+                    self.definitions(group, evaluator, sampling, &mut live, |live, operands| {
+                        live.take(operands.iter().copied()).map(drop)
+                    });
                 }
                 Err(e) => {
                     let place = Place { file: host.to_string().into(), line: 0 };
@@ -158,9 +158,9 @@ impl Report {
 fn metrics_of(host: &HostSpec, group: &GroupConfig) -> pmapi::Result<(Names, Live)> {
     let mut context = Context::new(host.clone(), Settings::default())?;
     let own: HashSet<String> = group.definitions.iter().map(|own| group.name_of(own.name())).collect();
-    let is_own = |name: &str| name.split('.').next() == Some(ROOT) || own.contains(name);
     let names = group.definitions.iter().flat_map(|definition| definition.names());
-    let names = Names::lookup(&mut context, names.filter(|name| !is_own(name)))?;
+    let others = names.filter(|name| name.split('.').next() != Some(ROOT) && !own.contains(*name));
+    let names = Names::lookup(&mut context, others)?;
     Ok((names, Live::new(context)))
 }
 
@@ -243,11 +243,13 @@ impl Good {
             None => {}
             Some(Err(e)) => line.push_str(&format!("\tE:Error: {e}")),
             Some(Ok(values)) => {
-                let value = |(instance, value): &(Option<Instance>, String)| match instance {
-                    None => format!("\"\"={value}"),
-                    Some(instance) => format!("{instance}={value}"),
-                };
-                line.extend(["\t{", &values.iter().map(value).collect::<Vec<_>>().join(","), "}"]);
+                let mut separator = "\t{";
+                for (instance, value) in values {
+                    let instance = instance.as_ref().map_or("\"\"".to_owned(), Instance::to_string);
+                    line.extend([separator, &instance, "=", value]);
+                    separator = ",";
+                }
+                line.push_str(if values.is_empty() { "\t{}" } else { "}" });
             }
         }
         line + "\n"

@@ -69,7 +69,9 @@ impl Control {
 
     /// Adds the metrics and their instance domains to the name space.
     pub(crate) fn show(dynamic: &mut Dynamic) -> Start<()> {
-        metrics().iter().try_for_each(|metric| dynamic.insert(metric))?;
+        for metric in metrics() {
+            dynamic.insert(&metric)?;
+        }
         let mut groups = Indom::new(GROUPS);
         groups.help("Groups of definitions", "Each group has its own operands and its own time between samples.");
         dynamic.insert_indom(&groups)?;

@@ -128,9 +128,11 @@ impl Binding {
         if history && self.ticked.is_none_or(|ticked| now.duration_since(ticked) >= interval.mul_f64(0.9)) {
             self.ticked = Some(now);
             let idle = Direct::IDLE.max(10 * interval);
-            let lately = |asked: &Option<Instant>| asked.is_some_and(|asked| now.duration_since(asked) <= idle);
-            let asked = self.asked.iter().enumerate();
-            self.next.extend(asked.filter(|(_, asked)| asked.as_ref().is_some_and(lately)).map(|(number, _)| number));
+            for (number, asked) in self.asked.iter().enumerate() {
+                if asked.flatten().is_some_and(|asked| now.duration_since(asked) <= idle) {
+                    self.next.push(number);
+                }
+            }
         }
         if !self.next.is_empty() && self.next != self.wanted {
             self.plan = self.evaluator.plan(self.next.iter().copied());

@@ -38,6 +38,7 @@ use loading::Loading;
 use metrics::Labels;
 use operands::agents::Pool;
 use options::Options;
+use sampler::channel::PATIENCE;
 use show::{At, Show};
 
 /// SIGHUP of the process. Unset in a shared object, where the signal is pmcd's.
@@ -86,7 +87,9 @@ impl Agent for Derived {
 
     fn new(setup: &mut Setup) -> Start<Self> {
         setup.not_ready();
-        config::READY.iter().for_each(|(name, text)| setup.configuration(name, *text));
+        for (name, text) in config::READY {
+            setup.configuration(name, text);
+        }
         let options = Options::new(setup)?;
         let domain = setup.indom_id(control::GROUPS).domain();
         let config = Config::load(&options.path, &options.host, &NameSpace::installed(domain));
@@ -126,11 +129,15 @@ impl Agent for Derived {
     }
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
-        self.groups.iter().for_each(|group| group.running.sources(set));
+        for group in &self.groups {
+            group.running.sources(set);
+        }
         if let Some(hangups) = HANGUPS.get() {
             set.readable(0, hangups);
         }
-        self.loading.due(Instant::now()).into_iter().for_each(|due| set.at(due));
+        if let Some(due) = self.loading.due(Instant::now()) {
+            set.at(due);
+        }
     }
 
     fn wake(&mut self, _: Wake) {
@@ -139,11 +146,13 @@ impl Agent for Derived {
             self.loading.ask();
         }
         self.load_if_due();
-        self.groups.iter_mut().for_each(|group| group.running.wake());
+        for group in &mut self.groups {
+            group.running.wake();
+        }
     }
 
     fn refresh(&mut self, request: Request, _: Client) -> Result {
-        let until = Instant::now() + sampled::PATIENCE;
+        let until = Instant::now() + PATIENCE;
         if request == Request::Names {
             for group in &mut self.groups {
                 group.running.wait_until_bound(until);
@@ -176,9 +185,13 @@ impl Agent for Derived {
     fn named(&self, items: &mut dyn Iterator<Item = Item>) {
         let mut named: Vec<Vec<usize>> = vec![Vec::new(); self.groups.len()];
         for At { group, place } in items.filter_map(|item| self.show.find(item)) {
-            named.get_mut(group).into_iter().for_each(|named| named.push(place));
+            if let Some(places) = named.get_mut(group) {
+                places.push(place);
+            }
         }
-        self.groups.iter().zip(named).for_each(|(group, places)| group.running.expect(&places));
+        for (group, places) in self.groups.iter().zip(named) {
+            group.running.expect(&places);
+        }
     }
 
     fn prepare(&mut self, items: &mut dyn Iterator<Item = Item>, _: Client) -> Result {
@@ -187,7 +200,9 @@ impl Agent for Derived {
                 group.asked.push(place);
             }
         }
-        self.groups.iter_mut().for_each(Group::prepare);
+        for group in &mut self.groups {
+            group.prepare();
+        }
         Ok(())
     }
 
@@ -216,8 +231,8 @@ impl Agent for Derived {
 
     fn changes(&mut self) -> Changes {
         let labels = self.groups.iter().map(|group| group.running.label_changes()).sum();
-        let told = std::mem::replace(&mut self.labels, labels);
-        if told == labels { Changes::default() } else { Changes::LABELS }
+        let before = std::mem::replace(&mut self.labels, labels);
+        if before == labels { Changes::default() } else { Changes::LABELS }
     }
 
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
@@ -248,13 +263,17 @@ impl Agent for Derived {
     }
 
     fn done(&mut self, _: Request, _: Client) {
-        self.groups.iter_mut().for_each(|group| group.running.done());
+        for group in &mut self.groups {
+            group.running.done();
+        }
     }
 }
 
 impl Drop for Derived {
     fn drop(&mut self) {
-        self.groups.iter_mut().for_each(|group| group.running.close());
+        for group in &mut self.groups {
+            group.running.close();
+        }
     }
 }
 
@@ -304,7 +323,9 @@ impl Derived {
         // Unchanged groups stay as they are, so that clients need not look up their names again.
         if groups.len() == self.groups.len() && self.groups.iter().zip(&groups).all(|(old, new)| old.is_unchanged(new))
         {
-            self.groups.iter_mut().zip(groups).for_each(|(old, new)| old.adopt(new));
+            for (old, new) in self.groups.iter_mut().zip(groups) {
+                old.adopt(new);
+            }
             self.list_problems();
             return;
         }
@@ -327,7 +348,7 @@ impl Derived {
             }
         }
         self.control.save_groups();
-        self.begin(Instant::now() + sampled::PATIENCE);
+        self.begin(Instant::now() + PATIENCE);
         self.list_problems();
     }
 
@@ -346,10 +367,8 @@ impl Derived {
     }
 
     fn list_problems(&mut self) {
-        let name = |problem: &Problem| problem.definition.clone().unwrap_or_else(|| problem.place.to_string());
-        let about = |problem: &Problem| (name(problem), problem.to_string());
-        let definitions = self.groups.iter().flat_map(Group::problems);
-        self.control.set_problems(self.problems.iter().map(about).chain(definitions));
+        let problems = self.problems.iter().map(|problem| (problem.subject(), problem.to_string()));
+        self.control.set_problems(problems.chain(self.groups.iter().flat_map(Group::problems)));
     }
 }
 

@@ -55,8 +55,8 @@ impl Metrics {
             let name = definition.name();
             match desc {
                 Ok(desc) => {
-                    let text = |text| definition.text(text, true);
-                    let (oneline, help) = (text(Text::OneLine), text(Text::Help).unwrap_or_default());
+                    let oneline = definition.text(Text::OneLine, true);
+                    let help = definition.text(Text::Help, true).unwrap_or_default();
                     let shown = group.shown.get(name);
                     metrics.good.push(Metric {
                         name: group.name_of(name),
@@ -114,9 +114,6 @@ pub(crate) struct Labels {
 impl List {
     /// Creates a list without labels. U+FFFD replaces bytes of names that are not UTF-8.
     pub(crate) fn new(instances: impl IntoIterator<Item = (Inst, Vec<u8>)>) -> List {
-        let text = |name: Vec<u8>| {
-            String::from_utf8(name).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
-        };
         let instances: Vec<_> = instances.into_iter().map(|(inst, name)| (inst, text(name))).collect();
         let mut by_number: Vec<u32> = (0..).take(instances.len()).collect();
         by_number.sort_by_key(|place| instances[*place as usize].0.word());
@@ -134,10 +131,10 @@ impl List {
     }
 
     fn find(&self, inst: Inst) -> Option<&str> {
-        let get = |place: &u32| self.instances.get(*place as usize);
-        let number = |place: &u32| get(place).map(|(inst, _)| inst.word());
-        let at = self.by_number.binary_search_by_key(&Some(inst.word()), number).ok()?;
-        get(self.by_number.get(at)?).map(|(_, name)| name.as_str())
+        let instance = |place: &u32| self.instances.get(*place as usize);
+        let number = Some(inst.word());
+        let at = self.by_number.binary_search_by_key(&number, |place| instance(place).map(|(inst, _)| inst.word()));
+        instance(self.by_number.get(at.ok()?)?).map(|(_, name)| name.as_str())
     }
 
     /// Returns whether the list contains every instance that `values` has.
@@ -157,7 +154,9 @@ impl Instances for List {
     }
 
     fn each(&self, f: &mut dyn FnMut(Inst, &str)) {
-        self.instances.iter().for_each(|(inst, name)| f(*inst, name));
+        for (inst, name) in &self.instances {
+            f(*inst, name);
+        }
     }
 
     fn name(&self, inst: Inst) -> Option<&str> {
@@ -166,7 +165,12 @@ impl Instances for List {
 
     fn lookup(&self, name: &str) -> Option<Inst> {
         let exact = self.instances.iter().find(|(_, other)| other == name);
-        let key = || self.instances.iter().find(|(_, other)| other.split(' ').next() == Some(name));
-        exact.or_else(key).map(|(inst, _)| *inst)
+        let found = exact.or_else(|| self.instances.iter().find(|(_, other)| other.split(' ').next() == Some(name)));
+        found.map(|(inst, _)| *inst)
     }
+}
+
+/// Returns a name as text. U+FFFD replaces bytes that are not UTF-8.
+fn text(name: Vec<u8>) -> String {
+    String::from_utf8(name).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }

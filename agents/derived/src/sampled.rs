@@ -15,18 +15,8 @@ use crate::config::GroupConfig;
 use crate::metrics::{Labels, Metrics};
 use crate::running::{Figures, Running};
 use crate::sampler::Sampler;
-use crate::sampler::channel::{Command, Progress, Published, QUEUE, Shared, Step, Ticket};
+use crate::sampler::channel::{BINDING, Command, Progress, Published, QUEUE, SENDING, Shared, Step, Ticket};
 use crate::sampler::snapshot::{Known, Slot};
-
-/// Longest time from the beginning of a request until it no longer waits for samplers. A sample that needs pmcd no more
-/// is complete by then. Any other sample cannot be complete before pmcd has received the reply to this request.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(10);
-
-/// Longest total time that requests wait for new definitions to be bound.
-pub(crate) const BINDING: Duration = Duration::from_secs(1);
-
-/// Longest time that a request waits for the sampler to send its own request.
-pub(crate) const SENDING: Duration = Duration::from_millis(2);
 
 /// Values expire when they are older than the interval by more than this.
 const LATE: Duration = Duration::from_secs(1);

@@ -50,7 +50,9 @@ impl Show {
 
     /// Adds names that metrics may be at or below.
     pub(crate) fn add_roots(&mut self, roots: impl IntoIterator<Item = String>) {
-        roots.into_iter().for_each(|root| self.dynamic.add_root(&root));
+        for root in roots {
+            self.dynamic.add_root(&root);
+        }
     }
 
     /// Returns where the values of a metric are.
@@ -75,22 +77,23 @@ impl Show {
         let mut numbered = HashMap::with_capacity(new.good.len());
         for (place, metric) in new.good.iter().enumerate() {
             match self.number(&metric.name) {
-                Ok(item) => _ = numbered.insert(item, place),
+                Ok(item) => {
+                    numbered.insert(item, place);
+                }
                 Err(e) => failures.push((place, e)),
             }
         }
-        let old = |place: usize| old.and_then(|old| old.good.get(place));
-        let same = |place: usize, now: Option<&usize>| {
-            let both = old(place).zip(now.and_then(|now| new.good.get(*now)));
-            both.is_some_and(|(old, new)| old.looks_like(new))
-        };
-        let of_group = self.metrics.iter().filter(|(_, at)| at.group == group.0);
-        let gone: Vec<Item> =
-            of_group.filter(|(item, at)| !same(at.place, numbered.get(item))).map(|(item, _)| *item).collect();
+        let mut gone = Vec::new();
+        for (item, at) in self.metrics.iter().filter(|(_, at)| at.group == group.0) {
+            let before = old.and_then(|old| old.good.get(at.place));
+            let now = numbered.get(item).and_then(|place: &usize| new.good.get(*place));
+            if !before.zip(now).is_some_and(|(before, now)| before.looks_like(now)) {
+                gone.push(*item);
+            }
+        }
         for item in gone {
             self.metrics.remove(&item);
-            let names: Vec<String> = self.dynamic.names(item).map(str::to_owned).collect();
-            names.iter().for_each(|name| _ = self.dynamic.remove(name));
+            self.hide(item);
         }
         for (item, place) in numbered {
             let shown = match (self.metrics.contains_key(&item), new.good.get(place)) {
@@ -111,10 +114,17 @@ impl Show {
     /// Removes the metrics of all groups.
     pub(crate) fn clear(&mut self) {
         for item in std::mem::take(&mut self.metrics).into_keys() {
-            let names: Vec<String> = self.dynamic.names(item).map(str::to_owned).collect();
-            names.iter().for_each(|name| _ = self.dynamic.remove(name));
+            self.hide(item);
         }
         self.indoms.clear();
+    }
+
+    /// Removes a metric from the name space.
+    fn hide(&mut self, item: Item) {
+        let names: Vec<String> = self.dynamic.names(item).map(str::to_owned).collect();
+        for name in names {
+            self.dynamic.remove(&name);
+        }
     }
 
     fn number(&mut self, name: &str) -> Start<Item> {

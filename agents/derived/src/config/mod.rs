@@ -1,6 +1,7 @@
 //! Configuration: definitions, the sources of their operands, and intervals.
 
 mod load;
+mod loader;
 mod place;
 mod ready;
 mod share;
@@ -119,6 +120,11 @@ impl Problem {
     pub(crate) fn is_warning(&self) -> bool {
         self.text.starts_with("Warning")
     }
+
+    /// Returns what the problem is about: the definition, or the place.
+    pub(crate) fn subject(&self) -> String {
+        self.definition.clone().unwrap_or_else(|| self.place.to_string())
+    }
 }
 
 impl fmt::Display for Problem {
@@ -134,7 +140,9 @@ impl fmt::Display for Problem {
 impl From<Message> for Problem {
     fn from(message: Message) -> Problem {
         let mut text = format!("{}: {}", message.severity, message.text);
-        message.detail.iter().for_each(|line| text.extend(["\n", line]));
+        for line in &message.detail {
+            text.extend(["\n", line]);
+        }
         let place = Place { file: message.file.into(), line: message.line };
         Problem { place, definition: message.metric, text }
     }

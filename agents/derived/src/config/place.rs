@@ -21,8 +21,10 @@ impl NameSpace {
     /// Reads the name space of this host's pmcd: `$PMNS_DEFAULT`, or `pmns/root` in `$PCP_VAR_DIR`. Leaves out the
     /// names of the agent's own domain. Without a readable file, the name space is empty.
     pub(crate) fn installed(own: Domain) -> NameSpace {
-        let default = || Config::load().var_dir().join("pmns/root");
-        let file = std::env::var_os("PMNS_DEFAULT").map_or_else(default, PathBuf::from);
+        let file = match std::env::var_os("PMNS_DEFAULT") {
+            Some(file) => PathBuf::from(file),
+            None => Config::load().var_dir().join("pmns/root"),
+        };
         match Loader::new().load(&file) {
             Ok(names) => NameSpace::new(names, own),
             Err(_) => NameSpace { names: Tree::new(), own, roots: None },
@@ -30,9 +32,11 @@ impl NameSpace {
     }
 
     pub(super) fn new(mut names: Tree, own: Domain) -> NameSpace {
-        let of_own =
-            |node: &pmns::Node<'_>| node.pmid().is_some_and(|pmid| pmid.domain() == own || pmid == dynamic_root(own));
-        let roots: Vec<String> = names.root().leaves().filter(of_own).map(|node| node.path()).collect();
+        let roots: Vec<String> = {
+            let leaves = names.root().leaves().filter_map(|node| Some((node.path(), node.pmid()?)));
+            let own = leaves.filter(|(_, pmid)| pmid.domain() == own || *pmid == dynamic_root(own));
+            own.map(|(name, _)| name).collect()
+        };
         for name in &roots {
             names.remove(name);
         }
@@ -41,9 +45,7 @@ impl NameSpace {
 
     /// Returns whether pmcd is known not to send requests about a name to this agent.
     fn lacks(&self, name: &str) -> bool {
-        let covers =
-            |root: &String| name.strip_prefix(&**root).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        self.roots.as_ref().is_some_and(|roots| !roots.iter().any(covers))
+        self.roots.as_ref().is_some_and(|roots| !roots.iter().any(|root| name == root || is_below(name, root)))
     }
 }
 
@@ -104,7 +106,12 @@ impl super::Config {
 }
 
 fn is_below_root(name: &str) -> bool {
-    name.strip_prefix(ROOT).is_some_and(|rest| rest.starts_with('.'))
+    is_below(name, ROOT)
+}
+
+/// Returns whether a name is that of a node below another name.
+fn is_below(name: &str, node: &str) -> bool {
+    name.strip_prefix(node).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// Names that are not free.

@@ -295,7 +295,7 @@ fn a_damaged_file_is_no_panic() {
                 _ => drop(text.splice(at..at, parts[next(parts.len())].iter().copied())),
             }
         }
-        let mut loader = super::load::Loader::new(&host);
+        let mut loader = super::loader::Loader::new(&host);
         let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
         super::toml::read(&mut loader, &"FILE".into(), &text);
         problems += loader.config.problems.len();

@@ -10,7 +10,7 @@ use pmapi::Domain;
 use pmapi::label::LabelSet;
 use serde_json::Value as Json;
 
-use super::load::{DERIVED, Loader};
+use super::loader::{DERIVED, Loader};
 use super::{AgentSpec, Operands, Place, Problem, Shown};
 
 /// Reads a file. A mistake in one part leaves the other parts in effect.

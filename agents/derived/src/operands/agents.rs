@@ -76,14 +76,16 @@ impl Agents {
     /// Starts agents. In an agent that was itself started for its metrics, refuses to start any.
     pub(crate) fn start(specs: &[AgentSpec]) -> Agents {
         let includes = pmapi::Config::load().var_dir().join("pmns");
-        let names = |spec: &AgentSpec| match &spec.pmns {
-            _ if child::is_nested() => Err("an agent that was started for its metrics starts no others".to_owned()),
-            Some(path) => pmns::Loader::new().include_dir(&includes).load(path).map(Some).map_err(|e| e.to_string()),
-            None => Ok(None),
-        };
         let (mut agents, mut refused) = (Vec::new(), Vec::new());
         for spec in specs {
-            match names(spec) {
+            let names = match &spec.pmns {
+                _ if child::is_nested() => Err("an agent that was started for its metrics starts no others".to_owned()),
+                Some(path) => {
+                    pmns::Loader::new().include_dir(&includes).load(path).map(Some).map_err(|e| e.to_string())
+                }
+                None => Ok(None),
+            };
+            match names {
                 Ok(names) => agents.push(Agent {
                     domain: spec.domain,
                     keeper: Keeper::new(spec.name.clone(), spec.command.clone()),
@@ -105,7 +107,9 @@ impl Agents {
 
     /// Tells all agents to end, without waiting for them.
     pub(crate) fn close(&mut self) {
-        self.agents.iter_mut().for_each(|agent| agent.keeper.close());
+        for agent in &mut self.agents {
+            agent.keeper.close();
+        }
     }
 
     /// Begins a request whose deadline is `until`.

@@ -10,6 +10,16 @@ use super::snapshot::Snapshot;
 use crate::config::GroupConfig;
 use crate::running::Figures;
 
+/// Longest time from the beginning of a request until it no longer waits for samplers. A sample that needs pmcd no more
+/// is complete by then. Any other sample cannot be complete before pmcd has received the reply to this request.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Longest total time that requests wait for new definitions to be bound.
+pub(crate) const BINDING: Duration = Duration::from_secs(1);
+
+/// Longest time that a request waits for the sampler to send its own request.
+pub(crate) const SENDING: Duration = Duration::from_millis(2);
+
 /// Number of commands that may be queued: one of each kind ([`Progress::is_queued`]).
 pub(crate) const QUEUE: usize = 2;
 

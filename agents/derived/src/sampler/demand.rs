@@ -40,6 +40,12 @@ struct Times {
     fetched: AtomicU64,
 }
 
+impl Clone for Times {
+    fn clone(&self) -> Times {
+        Times { until: self.until.load(Relaxed).into(), fetched: self.fetched.load(Relaxed).into() }
+    }
+}
+
 /// Requests of clients about an instance domain.
 #[derive(Debug)]
 struct Asked {
@@ -61,14 +67,16 @@ impl Demand {
     pub(super) fn carried_over(&self, old: &Metrics, new: &Metrics) -> Demand {
         let times: HashMap<&str, &Times> =
             old.good.iter().zip(&self.metrics).map(|(metric, times)| (metric.name.as_str(), times)).collect();
-        let load = |time: &AtomicU64| time.load(Relaxed).into();
-        let same = |times: &&Times| Times { until: load(&times.until), fetched: load(&times.fetched) };
         let mut indoms: Vec<InDom> = new.good.iter().filter_map(|metric| metric.desc.indom).collect();
         indoms.sort_unstable_by_key(|indom| indom.word());
         indoms.dedup();
         Demand {
             start: self.start,
-            metrics: new.good.iter().map(|metric| times.get(&*metric.name).map(same).unwrap_or_default()).collect(),
+            metrics: new
+                .good
+                .iter()
+                .map(|metric| times.get(&*metric.name).copied().cloned().unwrap_or_default())
+                .collect(),
             indoms: indoms.into_iter().map(|indom| self.asked(indom)).collect(),
         }
     }

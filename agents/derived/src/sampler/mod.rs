@@ -55,9 +55,9 @@
 //! metric and then fetches it finds values: pmcd answers the sampler in between, and the rest of the sample takes less
 //! than 10 ms.
 //!
-//! [`PATIENCE`]: crate::sampled::PATIENCE
-//! [`BINDING`]: crate::sampled::BINDING
-//! [`SENDING`]: crate::sampled::SENDING
+//! [`PATIENCE`]: channel::PATIENCE
+//! [`BINDING`]: channel::BINDING
+//! [`SENDING`]: channel::SENDING
 
 mod binding;
 pub(crate) mod channel;
