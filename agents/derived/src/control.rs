@@ -29,6 +29,8 @@ const GOOD: Item = Item::new(CLUSTER, 5);
 const BAD: Item = Item::new(CLUSTER, 6);
 const MESSAGE: Item = Item::new(CLUSTER, 7);
 const RELOAD: Item = Item::new(CLUSTER, 8);
+const LARGE_SAMPLES: Item = Item::new(CLUSTER, 9);
+const LARGE_LISTS: Item = Item::new(CLUSTER, 10);
 
 /// Times between samples that clients may store, in seconds.
 const INTERVALS: std::ops::RangeInclusive<f64> = 0.01..=86400.0;
@@ -132,6 +134,8 @@ impl Control {
                     Some(sampled) => out.put_inst(inst, sampled.elapsed().as_secs_f64())?,
                     None => out.fail_inst(inst, Error::AGAIN),
                 },
+                LARGE_SAMPLES => out.put_inst(inst, figures.large_samples)?,
+                LARGE_LISTS => out.put_inst(inst, figures.large_lists)?,
                 INTERVAL => out.put_inst(inst, interval.as_secs_f64())?,
                 GOOD => out.put_inst(inst, good as u32)?,
                 BAD => out.put_inst(inst, bad as u32)?,
@@ -175,7 +179,7 @@ impl UniqueNames {
     }
 }
 
-fn metrics() -> [Metric; 9] {
+fn metrics() -> [Metric; 11] {
     let metric = |name: &str, item, ty| Metric::new(format!("{ROOT}.control.{name}"), item, ty);
     let of_groups = |name: &str, item, ty| {
         let mut metric = metric(name, item, ty);
@@ -192,6 +196,17 @@ fn metrics() -> [Metric; 9] {
         .counter()
         .units(Units::COUNT)
         .help("Samples that failed", "The group's metrics then have the error \"Try again\" in place of values.");
+    let mut large_samples = of_groups("limits.values", LARGE_SAMPLES, Type::U64);
+    large_samples.counter().units(Units::COUNT).help(
+        "Samples that were too large",
+        "The values would have needed more than 64 MiB. The group's metrics then have errors in place of values.",
+    );
+    let mut large_lists = of_groups("limits.instances", LARGE_LISTS, Type::U64);
+    large_lists.counter().units(Units::COUNT).help(
+        "Instance lists that were too large",
+        "The names and labels of the group's instances would have needed more than 64 MiB. Values of these instances\n\
+         have no names.",
+    );
     let mut evaluation = of_groups("evaluation", EVALUATION, Type::Double);
     evaluation.units(Units::SECONDS).help("Duration of the last evaluation", "Excludes the time to get the operands.");
     let mut age = of_groups("age", AGE, Type::Double);
@@ -216,7 +231,7 @@ fn metrics() -> [Metric; 9] {
         .discrete()
         .restricted()
         .help("Any value stored here reloads the configuration", "SIGHUP does the same. The value is always 0.");
-    [samples, errors, evaluation, age, interval, good, bad, message, reload]
+    [samples, errors, large_samples, large_lists, evaluation, age, interval, good, bad, message, reload]
 }
 
 #[cfg(test)]

@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 use pcp_derive::{Evaluator, Plan, Values as Column};
 use pmapi::{Error, InDom, Result};
 use pmda::prelude::{Instances, PollSet};
+use tracing::warn;
 
 use crate::config::{GroupConfig, Operands};
+use crate::limits::Limits;
 use crate::metrics::{Labels, List, Metrics};
-use crate::operands::agents::{Agents, News, Pool};
+use crate::operands::agents::{Agents, ChangeCounts, Pool};
+use crate::operands::sizes::Sizes;
 use crate::running::{Figures, Running};
 
 /// Group whose operands are metrics of agents that this one has started.
@@ -33,6 +36,9 @@ pub(crate) struct Direct {
     started: Instant,
     bound: Option<Binding>,
     lists: HashMap<InDom, List>,
+    limits: Limits,
+    /// `PM_ERR_TOOBIG` in place of values, if those of the last sample need too much memory.
+    outcome: Result<()>,
     figures: Figures,
 }
 
@@ -42,7 +48,7 @@ struct Binding {
     evaluator: Evaluator,
     metrics: Arc<Metrics>,
     /// Changes of the agents that had been counted at the time of binding.
-    news: News,
+    changes: ChangeCounts,
     /// Earliest time of the next binding.
     again: Instant,
     /// Time of the last request for each definition with history. `None` for definitions without history.
@@ -77,6 +83,8 @@ impl Direct {
             started,
             bound: None,
             lists: HashMap::new(),
+            limits: Limits::default(),
+            outcome: Ok(()),
             figures: Figures::default(),
         }
     }
@@ -86,15 +94,15 @@ impl Direct {
     fn bind(&mut self) {
         let start = Instant::now();
         let mut agents = self.agents.borrow_mut();
-        let news = agents.news();
+        let changes = agents.changes();
         let evaluator = Evaluator::bind(self.group.definitions.iter(), &mut *agents, self.group.novalue);
         let metrics = Metrics::new(&self.group, &evaluator);
         // Rebinding may take at most 1/20 of the time, however often the agents report changes.
         let again = Instant::now() + self.interval.max(20 * start.elapsed());
         let metrics = match self.bound.take() {
             Some(old) if *old.metrics != metrics => Arc::new(metrics),
-            Some(old) if old.news.starts == news.starts && old.evaluator.operands() == evaluator.operands() => {
-                self.bound = Some(Binding { news, again, ..old });
+            Some(old) if old.changes.starts == changes.starts && old.evaluator.operands() == evaluator.operands() => {
+                self.bound = Some(Binding { changes, again, ..old });
                 return;
             }
             Some(old) => old.metrics,
@@ -102,14 +110,14 @@ impl Direct {
         };
         let asked = evaluator.have_history().into_iter().map(|has| has.then_some(None)).collect();
         let (plan, wanted, next, ticked) = (evaluator.plan([]), Vec::new(), Vec::new(), None);
-        self.bound = Some(Binding { evaluator, metrics, news, again, asked, ticked, wanted, plan, next });
+        self.bound = Some(Binding { evaluator, metrics, changes, again, asked, ticked, wanted, plan, next });
     }
 
     /// Returns whether the definitions are to be bound again.
     fn is_stale(&self) -> bool {
         let Some(bound) = &self.bound else { return true };
-        let news = self.agents.borrow().news();
-        news.starts != bound.news.starts || news.changes != bound.news.changes && Instant::now() >= bound.again
+        let changes = self.agents.borrow().changes();
+        changes.starts != bound.changes.starts || changes.names != bound.changes.names && Instant::now() >= bound.again
     }
 }
 
@@ -159,6 +167,17 @@ impl Running for Direct {
         }
         let mut agents = self.agents.borrow_mut();
         let complete = agents.take(bound.evaluator.operands_of(&bound.plan));
+        let mut sizes = Sizes::default();
+        agents.sizes(bound.evaluator.operands_of(&bound.plan), &mut sizes);
+        let descs = bound.next.iter().filter_map(|number| bound.evaluator.desc(*number).ok());
+        let size: usize = descs.map(|desc| sizes.of(&desc)).sum();
+        self.outcome = if size <= self.limits.values { Ok(()) } else { Err(Error::TOOBIG) };
+        if self.outcome.is_err() {
+            let (group, limit) = (&self.group.name, self.limits.values);
+            warn!(source = group, "group {group}: values would need {size} bytes, the limit is {limit}");
+            self.figures.large_samples += 1;
+            return;
+        }
         let stamp = Instant::now();
         bound.evaluator.evaluate(&bound.plan, stamp.duration_since(self.started), &mut *agents);
         self.figures.evaluation = stamp.elapsed();
@@ -171,12 +190,19 @@ impl Running for Direct {
 
     fn expect_instances(&mut self, indom: InDom, labels: bool) {
         // The previous list stays in use while the agent is away.
-        if let Ok(list) = self.agents.borrow_mut().list(indom, labels) {
-            self.lists.insert(indom, list);
+        let Ok(list) = self.agents.borrow_mut().list(indom, labels) else { return };
+        self.lists.remove(&indom);
+        if self.lists.values().map(List::size).sum::<usize>() + list.size() > self.limits.lists {
+            let group = &self.group.name;
+            warn!(source = group, "group {group}: instances of domain {indom} are without names: there are too many");
+            self.figures.large_lists += 1;
+            return;
         }
+        self.lists.insert(indom, list);
     }
 
     fn values(&self, place: usize) -> Result<&Column> {
+        self.outcome?;
         let bound = self.bound.as_ref().ok_or(Error::AGAIN)?;
         bound.evaluator.values(bound.metrics.good.get(place).ok_or(Error::PMID)?.number)
     }
@@ -190,7 +216,7 @@ impl Running for Direct {
     }
 
     fn label_changes(&self) -> u64 {
-        self.agents.borrow().news().labels
+        self.agents.borrow().changes().labels
     }
 
     fn close(&mut self) {

@@ -12,6 +12,7 @@ mod config;
 mod control;
 mod direct;
 mod group;
+mod limits;
 mod loading;
 mod metrics;
 mod operands;

@@ -111,6 +111,13 @@ pub(crate) struct Labels {
     pub(crate) instances: HashMap<Inst, LabelSet>,
 }
 
+impl Labels {
+    fn size(&self) -> usize {
+        let sets = self.instances.values().chain([&self.indom]);
+        sets.flat_map(LabelSet::labels).map(|label| size_of::<LabelSet>() + label.name.len() + label.value.len()).sum()
+    }
+}
+
 impl List {
     /// Creates a list without labels. U+FFFD replaces bytes of names that are not UTF-8.
     pub(crate) fn new(instances: impl IntoIterator<Item = (Inst, Vec<u8>)>) -> List {
@@ -118,6 +125,13 @@ impl List {
         let mut by_number: Vec<u32> = (0..).take(instances.len()).collect();
         by_number.sort_by_key(|place| instances[*place as usize].0.word());
         List { instances, by_number, labels: None }
+    }
+
+    /// Returns the memory that the list needs, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let names: usize = self.instances.iter().map(|(_, name)| name.len()).sum();
+        let each = size_of::<(Inst, String)>() + size_of::<u32>();
+        names + each * self.instances.len() + self.labels.as_ref().map_or(0, Labels::size)
     }
 
     /// Adds labels.

@@ -102,6 +102,10 @@ pub(crate) struct Figures {
     pub(crate) samples: u64,
     /// Samples that failed.
     pub(crate) errors: u64,
+    /// Samples that were not evaluated because of [`Limits::values`](crate::limits::Limits::values).
+    pub(crate) large_samples: u64,
+    /// Instance lists that were left out because of [`Limits::lists`](crate::limits::Limits::lists).
+    pub(crate) large_lists: u64,
     /// Duration of the last evaluation.
     pub(crate) evaluation: Duration,
     /// Time of the last sample.

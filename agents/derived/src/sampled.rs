@@ -67,9 +67,9 @@ impl Sampled {
     }
 
     /// Sends a command, unless the previous one of its kind is still queued. Then waits until the sampler is about to
-    /// send its request to pmcd, so that pmcd handles that request before it sends the next one to this agent. Does not
-    /// wait while the sampler is taking another sample, or has no connection.
-    fn send(&self, progress: &mut Progress, command: impl FnOnce(Ticket) -> Command) {
+    /// send its request to pmcd, so that pmcd handles that request before it sends the next one to this agent. Waits at
+    /// most until `until`, and not at all while the sampler is taking another sample or has no connection.
+    fn send(&self, progress: &mut Progress, command: impl FnOnce(Ticket) -> Command, until: Instant) {
         if progress.is_queued() {
             return;
         }
@@ -82,17 +82,17 @@ impl Sampled {
             !published.sampling && published.outcome.is_ok()
         };
         if waits {
-            progress.wait(Step::Sent, Instant::now() + SENDING);
+            progress.wait(Step::Sent, until.min(Instant::now() + SENDING));
         }
     }
 
     fn ask(&self) {
-        self.send(&mut self.sample.borrow_mut(), Command::Sample);
+        self.send(&mut self.sample.borrow_mut(), Command::Sample, self.until);
     }
 
     fn apply(&mut self) {
         let mut progress = std::mem::take(&mut self.apply);
-        self.send(&mut progress, Command::Apply);
+        self.send(&mut progress, Command::Apply, Instant::now() + SENDING);
         self.apply = progress;
     }
 

@@ -9,6 +9,7 @@ use pmda::prelude::*;
 use tracing::error;
 
 use crate::control;
+use crate::limits;
 use crate::metrics::{self, Metrics};
 
 /// Serials of the caches that persist the numbers of metrics and of instance domains.
@@ -154,18 +155,41 @@ impl Show {
 
     /// Returns the agent's domain that stands for an operands' domain. Each group has domains of its own, because the
     /// instances come from its own pmcd.
-    fn indom(&mut self, operand: InDom, (group, name): (usize, &str)) -> Start<Serial> {
-        let number = self.serials.store(&format!("{name}:{operand}"), ())?.word();
+    fn indom(&mut self, operand: InDom, (group, group_name): (usize, &str)) -> Start<Serial> {
+        let number = domain(&mut self.serials, &format!("{group_name}:{operand}"), limits::DOMAINS)?;
         let serial = Serial::try_new(number + control::SERIALS).filter(|serial| *serial < SERIALS);
         let serial = serial.ok_or("no number is left for an instance domain")?;
         if self.indoms.insert(serial, (group, operand)).is_none() {
             let mut indom = Indom::new(serial);
             indom.help(
                 format!("Instances of domain {operand}"),
-                format!("Instances of the metrics that group {name} refers to."),
+                format!("Instances of the metrics that group {group_name} refers to."),
             );
             self.dynamic.insert_indom(&indom)?;
         }
         Ok(serial)
+    }
+}
+
+/// Returns the number of an instance domain. At most `limit` domains have numbers, because numbers are kept for ever, and
+/// a source of operands could report another domain each time.
+fn domain(numbers: &mut Cache<()>, name: &str, limit: usize) -> Start<u32> {
+    if numbers.size() >= limit && numbers.named(name).is_none() {
+        return Err(format!("there are more than {limit} instance domains").into());
+    }
+    Ok(numbers.store(name, ())?.word())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_domains_is_limited() {
+        let mut numbers = Cache::new(InDom::new(pmapi::Domain::new(404).unwrap(), SERIALS));
+        let mut number = |name| domain(&mut numbers, name, 2).ok();
+        let first = number("g:60.1");
+        assert!(first.is_some() && number("g:60.2").is_some());
+        assert_eq!((number("g:60.3"), number("g:60.1")), (None, first));
     }
 }

@@ -31,7 +31,7 @@ impl NameSpace {
         }
     }
 
-    pub(super) fn new(mut names: Tree, own: Domain) -> NameSpace {
+    pub(crate) fn new(mut names: Tree, own: Domain) -> NameSpace {
         let roots: Vec<String> = {
             let leaves = names.root().leaves().filter_map(|node| Some((node.path(), node.pmid()?)));
             let own = leaves.filter(|(_, pmid)| pmid.domain() == own || *pmid == dynamic_root(own));
@@ -59,35 +59,27 @@ impl super::Config {
         for group in &mut self.groups {
             let names: Vec<String> = group.definitions.iter().map(|definition| definition.name().to_owned()).collect();
             for name in names {
+                // Each definition has a place.
+                let Some(place) = group.place(&name).cloned() else { continue };
                 let own = format!("{ROOT}.{name}");
-                let given = group.shown.get(&name).and_then(|shown| shown.name.clone());
-                let mut candidates = vec![given.unwrap_or_else(|| own.clone()), own];
-                candidates.dedup();
-                let mut result = Err(());
-                for candidate in candidates {
-                    result = taken.take(&candidate).map(|()| candidate).map_err(|why| {
-                        let place = group.place(&name).cloned();
-                        let (definition, text) = (Some(name.clone()), format!("Error: {why}"));
-                        let problem = place.map(|place| Problem { place, definition, text });
-                        self.problems.extend(problem);
-                    });
-                    if result.is_ok() {
-                        break;
-                    }
-                }
-                match result {
-                    Ok(full) => {
-                        if !is_below_root(&full)
-                            && others.lacks(&full)
-                            && let Some(place) = group.place(&name).cloned()
-                        {
-                            let text = format!("Warning: pmcd does not know yet of {full}: Install the agent again");
-                            self.problems.push(Problem { place, definition: Some(name.clone()), text });
+                let mut candidates = vec![own];
+                candidates.extend(group.shown.get(&name).and_then(|shown| shown.name.clone()));
+                let (free, mut texts) = taken.take_last(candidates);
+                match free {
+                    Some(full) => {
+                        if !is_below_root(&full) && others.lacks(&full) {
+                            texts.push(format!("Warning: pmcd does not know yet of {full}: Install the agent again"));
                         }
-                        group.definitions.get_mut(&name).into_iter().for_each(|it| it.set_alias(&full));
-                        group.shown.entry(name).or_default().name = Some(full);
+                        if let Some(definition) = group.definitions.get_mut(&name) {
+                            definition.set_alias(&full);
+                        }
+                        group.shown.entry(name.clone()).or_default().name = Some(full);
                     }
-                    Err(()) => _ = group.definitions.unregister(&name),
+                    None => _ = group.definitions.unregister(&name),
+                }
+                for text in texts {
+                    let place = place.clone();
+                    self.problems.push(Problem { place, definition: Some(name.clone()), text });
                 }
             }
         }
@@ -122,6 +114,19 @@ struct Taken {
 }
 
 impl Taken {
+    /// Reserves the last name that is free. Returns it, and a message about each name after it.
+    fn take_last(&mut self, mut names: Vec<String>) -> (Option<String>, Vec<String>) {
+        names.dedup();
+        let mut texts = Vec::new();
+        while let Some(name) = names.pop() {
+            match self.take(&name) {
+                Ok(()) => return (Some(name), texts),
+                Err(why) => texts.push(format!("Error: {why}")),
+            }
+        }
+        (None, texts)
+    }
+
     /// Reserves a name. If it is not free, returns the reason.
     fn take(&mut self, name: &str) -> Result<(), String> {
         if let Some(node) = self.names.node(name) {

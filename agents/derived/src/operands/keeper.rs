@@ -7,6 +7,7 @@ use pmda::collector::{self, Channel as _, Collector, Launch, Process, Starting, 
 use tracing::{info, warn};
 
 use super::child;
+use crate::limits;
 
 /// Agent that is kept running.
 ///
@@ -48,8 +49,6 @@ impl Keeper {
     const LONGEST: Duration = Duration::from_secs(60);
     /// Longest time until the agent's version arrives.
     const VERSION: Duration = Collector::<Process>::HANDSHAKE_TIMEOUT;
-    /// Longest reply, in bytes.
-    const LONGEST_ANSWER: u32 = 64 << 20;
     /// Time between calls of [`Keeper::tend`] while the agent starts.
     pub(super) const LOOK: Duration = Duration::from_millis(10);
 
@@ -202,7 +201,7 @@ impl Keeper {
     fn launch(&self) -> collector::Result<Starting> {
         let mut command = child::command(&self.command);
         let complaints = child::Complaints::of(&mut command)?;
-        let starting = Launch::pipe(command).limit(Self::LONGEST_ANSWER).isolated().begin()?;
+        let starting = Launch::pipe(command).limit(limits::ANSWER).isolated().begin()?;
         complaints.log(&self.name)?;
         Ok(starting)
     }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pcp_client::Sample;
 use pcp_derive::{Evaluator, Live, Operand, Plan, Values as Column};
 use pmapi::{Error, InDom, Result};
 
 use super::demand::Demand;
 use super::snapshot::Snapshot;
 use crate::metrics::Metrics;
+use crate::operands::sizes::Sizes;
 
 /// Kind of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +36,8 @@ pub(super) struct Binding {
     regular: (Vec<bool>, Plan),
     /// Plan of the last extra sample.
     extra: Plan,
+    /// Kept for its memory.
+    sizes: Sizes,
 }
 
 impl Binding {
@@ -48,6 +52,7 @@ impl Binding {
             kind: Kind::Regular,
             regular: (none, Plan::default()),
             extra: Plan::default(),
+            sizes: Sizes::default(),
         }
     }
 
@@ -90,6 +95,19 @@ impl Binding {
     /// Returns the operands that the sample needs.
     pub(super) fn operands(&self) -> impl Iterator<Item = &Operand> + Clone {
         self.evaluator.operands_of(if self.kind == Kind::Regular { &self.regular.1 } else { &self.extra })
+    }
+
+    /// Returns the memory that the values of the sample need at most, in bytes.
+    pub(super) fn size(&mut self, operands: &Sample) -> usize {
+        let mut sizes = std::mem::take(&mut self.sizes);
+        sizes.clear();
+        for (operand, set) in self.operands().zip(operands.sets()) {
+            sizes.add(operand, &set);
+        }
+        let computed = self.metrics.good.iter().zip(&self.computed).filter(|(_, computed)| **computed);
+        let size = computed.map(|(metric, _)| sizes.of(&metric.desc)).sum();
+        self.sizes = sizes;
+        size
     }
 
     /// Evaluates the sample. `stamp` is the time of the operands' values since the sampler's start.

@@ -152,3 +152,41 @@ impl Shared {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Longer than any stall of a busy machine.
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_step() {
+        let (ticket, mut progress) = Ticket::new();
+        assert!(progress.is_queued());
+        ticket.report(Step::Begun);
+        assert!(!progress.is_queued());
+        // Steps in any order, and as many reports as the sampler makes.
+        ticket.report(Step::Bound);
+        (0..100).for_each(|_| ticket.report(Step::Sent));
+        progress.wait(Step::Bound, later());
+        assert!(progress.has(Step::Bound) && !progress.has(Step::Sent));
+        progress.wait(Step::Sent, later());
+        progress.wait(Step::Done, Instant::now());
+        assert!(progress.has(Step::Sent) && !progress.has(Step::Done));
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_ticket() {
+        let (ticket, mut progress) = Ticket::new();
+        drop(ticket);
+        assert!(!progress.is_queued());
+        progress.wait(Step::Bound, later());
+        assert!(progress.has(Step::Bound) && progress.has(Step::Done));
+        let mut none = Progress::default();
+        none.wait(Step::Sent, later());
+        assert!(!none.is_queued());
+    }
+}

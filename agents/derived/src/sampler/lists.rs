@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use pcp_derive::Values as Column;
 use pmapi::{InDom, Result};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::demand::Demand;
 use super::snapshot::{Known, Slot, find};
+use crate::metrics::List;
 use crate::operands::pmcd::Pmcd;
 
 /// How long cached instance names stay valid while a metric is not sampled.
@@ -22,6 +23,8 @@ pub(super) struct Lists {
     pub(super) known: Vec<Known>,
     /// Number of label changes so far.
     pub(super) label_changes: u64,
+    /// Number of lists that were left out because of the limit.
+    pub(super) too_large: u64,
     /// Domains to ask pmcd for. Kept for its memory.
     asked: Vec<InDom>,
 }
@@ -52,8 +55,9 @@ impl Lists {
 
     /// Asks pmcd for the lists of marked domains and of those that clients have requested.
     ///
-    /// After [`Identity::Changed`] the history of differences must be discarded.
-    pub(super) fn ask(&mut self, pmcd: &mut Pmcd, demand: &Demand, taken: Instant) -> Result<Identity> {
+    /// After [`Identity::Changed`] the history of differences must be discarded. If all lists together are larger than
+    /// `limit` bytes, the new list becomes empty.
+    pub(super) fn ask(&mut self, pmcd: &mut Pmcd, demand: &Demand, taken: Instant, limit: usize) -> Result<Identity> {
         let mut asked = std::mem::take(&mut self.asked);
         asked.extend(demand.take_indoms());
         asked.sort_unstable_by_key(|indom| indom.word());
@@ -62,6 +66,7 @@ impl Lists {
         for indom in asked.drain(..) {
             match pmcd.instances(indom, demand.wants_labels(indom)) {
                 Ok(list) => {
+                    let list = self.limited(list, indom, limit);
                     if self.insert(Known { indom, list: Arc::new(list), taken }) == Identity::Changed {
                         identity = Identity::Changed;
                     }
@@ -72,6 +77,18 @@ impl Lists {
         }
         self.asked = asked;
         Ok(identity)
+    }
+
+    /// Returns the list, or an empty one. An empty list is kept too, so that pmcd is not asked in each sample.
+    fn limited(&mut self, list: List, indom: InDom, limit: usize) -> List {
+        let others = self.known.iter().filter(|known| known.indom != indom);
+        let size = others.map(|known| known.list.size()).sum::<usize>() + list.size();
+        if size <= limit {
+            return list;
+        }
+        warn!("instances of domain {indom} are without names: all names have {size} bytes, the limit is {limit}");
+        self.too_large += 1;
+        List::default()
     }
 
     fn insert(&mut self, known: Known) -> Identity {

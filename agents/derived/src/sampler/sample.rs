@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use pcp_derive::{Evaluator, Names};
 use pcp_pdu::result::Changes;
 use pmapi::{Domain, Error, Item, PmId, Result};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::binding::{Binding, Kind};
 use super::channel::Step;
@@ -81,6 +81,7 @@ impl Sampler {
         if changes.contains(Changes::NAMES) && !self.look_up_again()? {
             return Ok(false);
         }
+        self.check_size(binding)?;
         let start = Instant::now();
         binding.evaluate(taken - self.started, self.pmcd.live()?);
         let evaluation = start.elapsed();
@@ -90,13 +91,27 @@ impl Sampler {
                 self.lists.check(indom, values, before, taken);
             }
         }
-        if self.lists.ask(&mut self.pmcd, &binding.demand, taken)? == Identity::Changed {
+        if self.lists.ask(&mut self.pmcd, &binding.demand, taken, self.limits.lists)? == Identity::Changed {
             self.pmcd.live()?.forget_instances();
             return Ok(false);
         }
         self.stale |= binding.has_other_types();
         self.publish(binding, taken, evaluation);
         Ok(true)
+    }
+
+    /// Refuses a sample whose values would need too much memory.
+    fn check_size(&mut self, binding: &mut Binding) -> Result<()> {
+        let size = binding.size(self.pmcd.live()?.last());
+        if size <= self.limits.values {
+            return Ok(());
+        }
+        if self.failures == 0 {
+            let (group, host, limit) = (&self.group.name, self.pmcd.host(), self.limits.values);
+            warn!("group {group}: values from {host} would need {size} bytes, the limit is {limit}");
+        }
+        self.shared.published().figures.large_samples += 1;
+        Err(Error::TOOBIG)
     }
 
     /// Publishes a sample, in the memory of an old snapshot that the agent's thread uses no more.
@@ -114,6 +129,7 @@ impl Sampler {
         let mut published = self.shared.published();
         (published.outcome, published.ready) = (Ok(()), true);
         published.figures.evaluation = evaluation;
+        published.figures.large_lists = self.lists.too_large;
         if !binding.is_idle() {
             published.figures.sampled = Some(taken);
         }
