@@ -81,8 +81,8 @@ impl Group {
         Group { inst, shown: None, ..self }
     }
 
-    /// Begins a request, which may wait for a sampler until `until`. Shows changed metrics in the name space, and returns
-    /// whether there were any. `number` is the index of the group.
+    /// Begins a request, which may wait for a sampler until `until`. Shows changed metrics in the name space, and
+    /// returns whether there were any. `number` is the index of the group.
     pub(crate) fn begin(&mut self, number: usize, show: &mut Show, until: Instant) -> bool {
         let Some(metrics) = self.running.begin(until) else { return false };
         if self.shown.as_ref().is_some_and(|shown| Arc::ptr_eq(shown, metrics)) {

@@ -3,9 +3,9 @@
 //! configuration puts them.
 //!
 //! A configuration (`config`) consists of groups of definitions. Each group runs independently of the others
-//! (`running`). Operands come from a pmcd, which a thread of the group's own asks (`sampled`, `sampler`), or from agents
-//! that are started for the group (`direct`). `show` keeps the metrics in the name space. `control` exports metrics about
-//! the agent itself.
+//! (`running`). Operands come from a pmcd, which a thread of the group's own asks (`sampled`, `sampler`), or from
+//! agents that are started for the group (`direct`). `show` keeps the metrics in the name space. `control` exports
+//! metrics about the agent itself.
 
 mod check;
 mod config;

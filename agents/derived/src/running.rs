@@ -11,16 +11,15 @@ use pmda::prelude::{Instances, PollSet};
 use crate::config::GroupConfig;
 use crate::metrics::{Labels, Metrics};
 
-/// Running group. A thread of its own samples operands of a pmcd ([`Sampled`](crate::sampled::Sampled)). Operands of agents that
-/// are started for the group are fetched when a client asks ([`Direct`](crate::direct::Direct)). No method waits for
-/// pmcd, because pmcd waits for the agent.
+/// Running group. A thread of its own samples operands of a pmcd (`Sampled`). Operands of agents that are started for the
+/// group are fetched when a client asks (`Direct`). No method waits for pmcd, because pmcd waits for the agent.
 ///
-/// Methods identify a metric by its place: the index in [`Metrics::good`] of the metrics that [`Running::begin`] returned
-/// last.
+/// Methods identify a metric by its place: the index in [`Metrics::good`] of the metrics that [`Running::begin`]
+/// returned last.
 pub(crate) trait Running: Debug {
     /// Begins a request and returns the metrics: the same ones until something about them changes, `None` before the
-    /// definitions are first bound. Values and instances stay the same until [`Running::done`]. The request may wait for
-    /// a sampler until `until`.
+    /// definitions are first bound. Values and instances stay the same until [`Running::done`]. The request may wait
+    /// for a sampler until `until`.
     fn begin(&mut self, until: Instant) -> Option<&Arc<Metrics>>;
 
     /// Waits until definitions that [`Running::reload`] has replaced are bound, at most until `until`. Called before

@@ -171,8 +171,8 @@ impl Show {
     }
 }
 
-/// Returns the number of an instance domain. At most `limit` domains have numbers, because numbers are kept for ever, and
-/// a source of operands could report another domain each time.
+/// Returns the number of an instance domain. At most `limit` domains have numbers, because numbers are kept for ever,
+/// and a source of operands could report another domain each time.
 fn domain(numbers: &mut Cache<()>, name: &str, limit: usize) -> Start<u32> {
     if numbers.size() >= limit && numbers.named(name).is_none() {
         return Err(format!("there are more than {limit} instance domains").into());

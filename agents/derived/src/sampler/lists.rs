@@ -37,8 +37,8 @@ pub(super) enum Identity {
 }
 
 impl Lists {
-    /// Marks the list of a domain for [`Lists::ask`] if it may not be that of the instances in a sample. `before` is the
-    /// metric's value slot in the previous snapshot.
+    /// Marks the list of a domain for [`Lists::ask`] if it may not be that of the instances in a sample. `before` is
+    /// the metric's value slot in the previous snapshot.
     pub(super) fn check(&mut self, indom: InDom, values: &Column, before: Option<&Slot>, taken: Instant) {
         let known = find(&self.known, indom).ok().and_then(|at| self.known.get_mut(at));
         let before = before.filter(|slot| slot.taken.is_some()).and_then(|slot| slot.values.as_ref().ok());
@@ -66,7 +66,7 @@ impl Lists {
         for indom in asked.drain(..) {
             match pmcd.instances(indom, demand.wants_labels(indom)) {
                 Ok(list) => {
-                    let list = self.limited(list, indom, limit);
+                    let list = self.limited(list, indom, pmcd, limit);
                     if self.insert(Known { indom, list: Arc::new(list), taken }) == Identity::Changed {
                         identity = Identity::Changed;
                     }
@@ -80,13 +80,14 @@ impl Lists {
     }
 
     /// Returns the list, or an empty one. An empty list is kept too, so that pmcd is not asked in each sample.
-    fn limited(&mut self, list: List, indom: InDom, limit: usize) -> List {
+    fn limited(&mut self, list: List, indom: InDom, pmcd: &Pmcd, limit: usize) -> List {
         let others = self.known.iter().filter(|known| known.indom != indom);
         let size = others.map(|known| known.list.size()).sum::<usize>() + list.size();
         if size <= limit {
             return list;
         }
-        warn!("instances of domain {indom} are without names: all names have {size} bytes, the limit is {limit}");
+        let source = pmcd.host();
+        warn!(source = %source, "domain {indom}: instances have no names, because {size} bytes are more than {limit}");
         self.too_large += 1;
         List::default()
     }

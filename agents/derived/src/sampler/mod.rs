@@ -4,56 +4,62 @@
 //! # States of the thread
 //!
 //! ```text
-//!                start, [Apply] with definitions
-//!                               |
-//!                               v
-//!                      +-----------------+   connected, operands looked up, definitions
-//!             +------->|     Unbound     |   bound, first sample published
-//!             |        +-----------------+---------------------------------+
-//!             |             |         ^                                    |
-//!    pause is |        any  |         | other operands, agents restarted:  v
-//!    over     |        error|         | bound again in the same sample  +-----------------+
-//!             |             |         +---------------------------------|      Bound      |--+
-//!             |             v                                           +-----------------+  |
-//!        +-----------------+               error, panic, lost connection       |      ^      |
-//!        |     Failed      |<--------------------------------------------------+      +------+
-//!        +-----------------+                                                  interval is over: Regular
-//!          250 ms to 8 s                                                      [Sample]: Extra
+//!               start, Apply with definitions
+//!                              |
+//!                              v                               interval is over: regular sample,
+//!   pause is over       +-------------+   bound    +-----------+   Sample: extra sample
+//!  ,------------------->|   Unbound   |----------->|   Bound   |---.
+//!  |                    +-------------+            +-----------+   |
+//!  |                       |       ^                 |    |   ^    |
+//!  |                 error |       '-----------------'    |   '----'
+//!  |                       v      other operands, agents  |
+//!  |  +-----------------------+   restarted: bound again  | error, panic,
+//!  '--| Failed, 250 ms to 8 s |   in the same sample      | lost connection
+//!     +-----------------------+<--------------------------'
 //! ```
 //!
-//! A sample takes the binding out of the state, and only a complete sample puts it back. So after an error or a panic
-//! there is none, and the definitions are bound anew.
+//! * `Unbound`: the next sample connects if there is no connection, looks up the operands, and binds the definitions.
+//! * `Bound`: samples are taken. A sample takes the binding out of the state, and only a complete one puts it back. So
+//!   none is left after an error or a panic.
+//! * `Failed`: `Unbound` after a pause, which doubles with each failure. Until then values are errors, and commands
+//!   fail at once.
 //!
-//! * A *regular* sample has all metrics that clients want ([`Demand`]). `delta` and `rate` are over two of them. Without
-//!   such metrics one is taken each [`IDLE`], to notice changes.
-//! * An *extra* sample has metrics that clients have requested since. The other metrics keep their values.
+//! A *regular* sample has all metrics that clients want ([`Demand`]). `delta` and `rate` are over two regular samples.
+//! If clients want no metrics, one is taken each [`IDLE`], to notice changes. An *extra* sample has metrics that
+//! clients have begun to want since. The other metrics keep their values and their history.
 //!
 //! # Messages
 //!
 //! ```text
-//!        agent's thread (Sampled)                                    sampler                         pmcd
+//!  agent's thread (Sampled)                       sampler                    pmcd
 //!
-//!     Demand (atomic times)  ----------------------------------->  chooses metrics
-//!     Settings (mutex)       ----------------------------------->  definitions, interval
-//!     [Sample], [Apply]      --- channel, one of each kind ----->  wakes up
-//!                            <-- Ticket: Begun, Sent, Bound, Done
-//!                            <-- Published (mutex): Arc<Snapshot>
-//!                                                                  ------ lookup, fetch ------>
+//!  Demand: atomic times       ----------------->  which metrics to sample
+//!  Settings, under a mutex    ----------------->  definitions, interval
+//!  Sample, Apply: a channel,  ----------------->  wakes up
+//!    at most one of each kind
+//!                             <-----------------  Ticket: Begun, Sent, Bound, Done
+//!                                                 lookup, fetch -------------->
+//!                                                               <--------------
+//!                             <-----------------  Published, under a mutex:
+//!                                                   Arc<Snapshot>, outcome
 //! ```
 //!
-//! | wait | of | for | at most |
-//! |---|---|---|---|
-//! | fetch, instances | agent | `Done`, if values or lists are missing | until 10 ms after the request began ([`PATIENCE`]) |
-//! | names | agent | `Bound`, after a reload | the same, and 1 s after the reload ([`BINDING`]) |
-//! | lookup of names, reload | agent | `Sent`, unless a sample is being taken | 2 ms for each group ([`SENDING`]); lookups also until 10 ms after the request began |
-//! | connection | sampler | pmcd | 5 s, `$PMCD_CONNECT_TIMEOUT` |
-//! | each request | sampler | pmcd | 10 s, `$PMCD_REQUEST_TIMEOUT` |
-//! | next command | sampler | agent | the next sample |
+//! | who waits | for what | at most |
+//! |---|---|---|
+//! | fetch or instances | `Done`, if values or lists are missing | 10 ms after the request began ([`PATIENCE`]) |
+//! | lookup of names | `Bound`, after a reload | the same; in all, 1 s after the reload ([`BINDING`]) |
+//! | lookup of names | `Sent`, if values are missing | 2 ms ([`SENDING`]), and 10 ms after the request began |
+//! | reload | `Sent` | 2 ms for each group |
+//! | sampler | connection | 5 s, or `$PMCD_CONNECT_TIMEOUT` |
+//! | sampler | answer of pmcd | 10 s for each request, or `$PMCD_REQUEST_TIMEOUT` |
+//! | sampler | command | until the next sample is due |
 //!
-//! The agent never waits after a sample has failed: all values are then errors. Nor does it wait when a [`Ticket`] is
-//! dropped. `Sent` puts the sampler's request before the client's next one in pmcd's queue. So a client that looks up a
-//! metric and then fetches it finds values: pmcd answers the sampler in between, and the rest of the sample takes less
-//! than 10 ms.
+//! The agent does not wait while values are errors because of a failure, nor for a [`Ticket`] that the sampler has
+//! dropped. A mutex is held to exchange a few words.
+//!
+//! `Sent` puts the sampler's request before the client's next one in pmcd's queue. So a client that looks up a metric
+//! and then fetches it finds values: pmcd answers the sampler in between, and the rest of the sample takes less than
+//! 10 ms.
 //!
 //! [`PATIENCE`]: channel::PATIENCE
 //! [`BINDING`]: channel::BINDING
@@ -243,8 +249,8 @@ impl Sampler {
         }
     }
 
-    /// Returns the kind of the sample to take now. Regular samples begin at the planned time, or now if the plan is late
-    /// by the interval or more.
+    /// Returns the kind of the sample to take now. Regular samples begin at the planned time, or now if the plan is
+    /// late by the interval or more.
     fn next(&mut self) -> Option<Kind> {
         let (due, now) = (self.due(), Instant::now());
         match &self.state {

@@ -34,7 +34,7 @@ const PMCD: PmId = match Domain::new(2) {
 /// Notifications that agents have been added, restarted or dropped.
 const AGENTS: Changes = Changes(Changes::AGENT_ADDED.0 | Changes::AGENT_RESTARTED.0 | Changes::AGENT_DROPPED.0);
 
-/// A sample.
+/// Samples.
 impl Sampler {
     /// Takes a sample and publishes it. Binds the definitions if they are not bound, or if their operands have changed.
     pub(super) fn sample(&mut self, mut kind: Kind) -> Result<()> {
@@ -108,7 +108,7 @@ impl Sampler {
         }
         if self.failures == 0 {
             let (group, host, limit) = (&self.group.name, self.pmcd.host(), self.limits.values);
-            warn!("group {group}: values from {host} would need {size} bytes, the limit is {limit}");
+            warn!(source = %host, "group {group}: values from {host} would need {size} bytes, the limit is {limit}");
         }
         self.shared.published().figures.large_samples += 1;
         Err(Error::TOOBIG)
@@ -157,7 +157,7 @@ impl Sampler {
     }
 }
 
-/// Binding.
+/// Binding of the definitions.
 impl Sampler {
     /// Looks up all operands again. Returns whether their descriptors are the same as before.
     fn look_up_again(&mut self) -> Result<bool> {
@@ -209,7 +209,8 @@ impl Sampler {
         demand
     }
 
-    /// Publishes new metrics, with the values of those that stay. The first metrics are published with their values.
+    /// Publishes new metrics, with the values of those that stay. The first metrics are published with the first sample
+    /// instead.
     fn announce(&mut self, metrics: &Arc<Metrics>, demand: &Arc<Demand>) {
         let (good, bad) = (metrics.good.len(), metrics.bad.len());
         info!("group {}: {good} definitions are metrics, {bad} are not", self.group.name);
