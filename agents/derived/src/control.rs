@@ -103,7 +103,7 @@ impl Control {
         self.messages.clear();
         for (number, (about, message)) in (0..).zip(problems) {
             let inst = Inst::new(number);
-            let name = names.take(about);
+            let name = names.unique(about);
             list.push((inst, name.into_bytes()));
             self.messages.push((inst, message));
         }
@@ -168,7 +168,7 @@ struct UniqueNames {
 
 impl UniqueNames {
     /// Returns the name, with a number appended if it is in use.
-    fn take(&mut self, about: String) -> String {
+    fn unique(&mut self, about: String) -> String {
         let mut name = about.clone();
         while !self.used.insert(name.clone()) {
             let last = self.numbers.entry(about.clone()).or_insert(1);
@@ -243,10 +243,10 @@ mod tests {
     fn any_number_of_problems_of_one_line_have_names_of_their_own() {
         let mut names = UniqueNames::default();
         assert_eq!(
-            ["a", "a#2", "a", "a", "b"].map(|name| names.take(name.to_owned())),
+            ["a", "a#2", "a", "a", "b"].map(|name| names.unique(name.to_owned())),
             ["a", "a#2", "a#3", "a#4", "b"]
         );
-        let last = (0..200_000).map(|_| names.take("file:7".to_owned())).last();
+        let last = (0..200_000).map(|_| names.unique("file:7".to_owned())).last();
         assert_eq!(last.as_deref(), Some("file:7#200000"));
     }
 }

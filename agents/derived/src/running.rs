@@ -11,8 +11,8 @@ use pmda::prelude::{Instances, PollSet};
 use crate::config::GroupConfig;
 use crate::metrics::{Labels, Metrics};
 
-/// Running group. A thread of its own samples operands of a pmcd (`Sampled`). Operands of agents that are started for the
-/// group are fetched when a client asks (`Direct`). No method waits for pmcd, because pmcd waits for the agent.
+/// Running group. A thread of its own samples operands of a pmcd (`Sampled`). Operands of agents that are started for
+/// the group are fetched when a client asks (`Direct`). No method waits for pmcd, because pmcd waits for the agent.
 ///
 /// Methods identify a metric by its place: the index in [`Metrics::good`] of the metrics that [`Running::begin`]
 /// returned last.

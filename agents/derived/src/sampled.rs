@@ -176,7 +176,7 @@ impl Running for Sampled {
     }
 
     fn reload(&mut self, group: GroupConfig) {
-        self.shared.settings().group = Some(Box::new(group));
+        self.shared.orders().group = Some(Box::new(group));
         self.bound_by = Instant::now() + BINDING;
         self.apply();
     }
@@ -198,7 +198,7 @@ impl Running for Sampled {
     fn set_interval(&mut self, interval: Duration) {
         if self.interval != interval {
             self.interval = interval;
-            self.shared.settings().interval = interval;
+            self.shared.orders().interval = interval;
             self.apply();
         }
     }

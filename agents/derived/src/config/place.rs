@@ -55,7 +55,7 @@ impl super::Config {
     pub(super) fn set_names(&mut self, others: &NameSpace) {
         let mut taken = Taken { names: others.names.clone(), root: dynamic_root(others.own) };
         // Reserved for the metrics about the agent itself.
-        let _ = taken.take(&format!("{ROOT}.control"));
+        let _ = taken.reserve(&format!("{ROOT}.control"));
         for group in &mut self.groups {
             let names: Vec<String> = group.definitions.iter().map(|definition| definition.name().to_owned()).collect();
             for name in names {
@@ -64,7 +64,7 @@ impl super::Config {
                 let own = format!("{ROOT}.{name}");
                 let mut candidates = vec![own];
                 candidates.extend(group.shown.get(&name).and_then(|shown| shown.name.clone()));
-                let (free, mut texts) = taken.take_last(candidates);
+                let (free, mut texts) = taken.reserve_last(candidates);
                 match free {
                     Some(full) => {
                         if !is_below_root(&full) && others.lacks(&full) {
@@ -115,11 +115,11 @@ struct Taken {
 
 impl Taken {
     /// Reserves the last name that is free. Returns it, and a message about each name after it.
-    fn take_last(&mut self, mut names: Vec<String>) -> (Option<String>, Vec<String>) {
+    fn reserve_last(&mut self, mut names: Vec<String>) -> (Option<String>, Vec<String>) {
         names.dedup();
         let mut texts = Vec::new();
         while let Some(name) = names.pop() {
-            match self.take(&name) {
+            match self.reserve(&name) {
                 Ok(()) => return (Some(name), texts),
                 Err(why) => texts.push(format!("Error: {why}")),
             }
@@ -128,7 +128,7 @@ impl Taken {
     }
 
     /// Reserves a name. If it is not free, returns the reason.
-    fn take(&mut self, name: &str) -> Result<(), String> {
+    fn reserve(&mut self, name: &str) -> Result<(), String> {
         if let Some(node) = self.names.node(name) {
             return Err(match node.pmid() {
                 None => format!("{name} has other metrics below it"),

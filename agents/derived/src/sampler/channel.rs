@@ -1,4 +1,4 @@
-//! What the agent's thread and a sampler share: commands with their progress, settings, and what the sampler publishes.
+//! What the agent's thread and a sampler share: commands with their progress, orders, and what the sampler publishes.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ pub(crate) const QUEUE: usize = 2;
 pub(crate) enum Command {
     /// Sample metrics that clients want and that have no values.
     Sample(Ticket),
-    /// Apply [`Settings`] that have changed.
+    /// Apply changed [`Orders`].
     Apply(Ticket),
 }
 
@@ -108,7 +108,7 @@ impl Default for Progress {
 #[derive(Debug)]
 pub(crate) struct Shared {
     published: Mutex<Published>,
-    settings: Mutex<Settings>,
+    orders: Mutex<Orders>,
 }
 
 /// State that the sampler publishes.
@@ -124,9 +124,9 @@ pub(crate) struct Published {
     pub(crate) figures: Figures,
 }
 
-/// Settings that the agent changes.
+/// What the agent has ordered.
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct Orders {
     pub(crate) interval: Duration,
     /// Configuration that the sampler has not adopted yet.
     pub(crate) group: Option<Box<GroupConfig>>,
@@ -141,15 +141,15 @@ impl Shared {
             ready: false,
             figures: Figures::default(),
         };
-        Shared { published: Mutex::new(published), settings: Mutex::new(Settings { interval, group: None }) }
+        Shared { published: Mutex::new(published), orders: Mutex::new(Orders { interval, group: None }) }
     }
 
     pub(crate) fn published(&self) -> MutexGuard<'_, Published> {
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn settings(&self) -> MutexGuard<'_, Settings> {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 
 use super::demand::Demand;
 use super::snapshot::{Known, Slot, find};
-use crate::metrics::List;
+use crate::metrics::{Labels, List};
 use crate::operands::pmcd::Pmcd;
 
 /// How long cached instance names stay valid while a metric is not sampled.
@@ -20,7 +20,9 @@ const LASTING: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     /// Lists sorted by domain.
-    pub(super) known: Vec<Known>,
+    known: Vec<Known>,
+    /// Memory of all lists, in bytes.
+    size: usize,
     /// Number of label changes so far.
     pub(super) label_changes: u64,
     /// Number of lists that were left out because of the limit.
@@ -37,13 +39,23 @@ pub(super) enum Identity {
 }
 
 impl Lists {
+    /// Returns the lists, sorted by domain.
+    pub(super) fn known(&self) -> &Vec<Known> {
+        &self.known
+    }
+
+    /// Removes all lists.
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+        self.size = 0;
+    }
+
     /// Marks the list of a domain for [`Lists::ask`] if it may not be that of the instances in a sample. `before` is
     /// the metric's value slot in the previous snapshot.
     pub(super) fn check(&mut self, indom: InDom, values: &Column, before: Option<&Slot>, taken: Instant) {
         let known = find(&self.known, indom).ok().and_then(|at| self.known.get_mut(at));
-        let before = before.filter(|slot| slot.taken.is_some()).and_then(|slot| slot.values.as_ref().ok());
-        let valid = known.filter(|known| match before {
-            Some(before) => before.same_instances(values),
+        let valid = known.filter(|known| match before.filter(|slot| slot.taken.is_some()) {
+            Some(slot) => slot.values.as_ref().is_ok_and(|before| before.same_instances(values)),
             None => known.taken.elapsed() <= LASTING && known.list.is_of(values),
         });
         match valid {
@@ -81,22 +93,24 @@ impl Lists {
 
     /// Returns the list, or an empty one. An empty list is kept too, so that pmcd is not asked in each sample.
     fn limited(&mut self, list: List, indom: InDom, pmcd: &Pmcd, limit: usize) -> List {
-        let others = self.known.iter().filter(|known| known.indom != indom);
-        let size = others.map(|known| known.list.size()).sum::<usize>() + list.size();
+        let old = find(&self.known, indom).ok().and_then(|at| self.known.get(at)).map_or(0, |old| old.list.size());
+        let size = self.size - old + list.size();
         if size <= limit {
             return list;
         }
         let source = pmcd.host();
         warn!(source = %source, "domain {indom}: instances have no names, because {size} bytes are more than {limit}");
         self.too_large += 1;
-        List::default()
+        List::default().labelled(Labels::default())
     }
 
     fn insert(&mut self, known: Known) -> Identity {
+        self.size += known.list.size();
         match find(&self.known, known.indom) {
             Ok(at) => {
                 let old = std::mem::replace(&mut self.known[at], known);
                 let new = &self.known[at];
+                self.size -= old.list.size();
                 self.label_changes += u64::from(new.list.labels() != old.list.labels());
                 if new.list.renames(&old.list) { Identity::Changed } else { Identity::Same }
             }

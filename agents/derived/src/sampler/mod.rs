@@ -34,7 +34,7 @@
 //!  agent's thread (Sampled)                       sampler                    pmcd
 //!
 //!  Demand: atomic times       ----------------->  which metrics to sample
-//!  Settings, under a mutex    ----------------->  definitions, interval
+//!  Orders, under a mutex      ----------------->  definitions, interval
 //!  Sample, Apply: a channel,  ----------------->  wakes up
 //!    at most one of each kind
 //!                             <-----------------  Ticket: Begun, Sent, Bound, Done
@@ -153,7 +153,7 @@ impl Sampler {
         shared: Arc<Shared>,
         first: PipeWriter,
     ) -> Sampler {
-        let (interval, now) = (shared.settings().interval, Instant::now());
+        let (interval, now) = (shared.orders().interval, Instant::now());
         Sampler {
             state: State::Unbound,
             group,
@@ -214,18 +214,18 @@ impl Sampler {
                 self.sample = Some(ticket);
             }
             Command::Apply(ticket) => {
-                // Settings that change from now on come with another command.
+                // Orders that change from now on come with another command.
                 ticket.report(Step::Begun);
                 self.apply = Some(ticket);
-                self.apply_settings();
+                self.apply_orders();
             }
         }
     }
 
-    fn apply_settings(&mut self) {
+    fn apply_orders(&mut self) {
         let (interval, group) = {
-            let mut settings = self.shared.settings();
-            (settings.interval, settings.group.take())
+            let mut orders = self.shared.orders();
+            (orders.interval, orders.group.take())
         };
         if let (State::Bound(binding), true) = (&mut self.state, self.interval != interval) {
             // Differences must not be over two samples with another interval between them.

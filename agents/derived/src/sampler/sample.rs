@@ -54,7 +54,7 @@ impl Sampler {
                     Box::new(self.bind()?)
                 }
             };
-            if !self.take(&mut binding, kind)? {
+            if !self.try_sample(&mut binding, kind)? {
                 continue;
             }
             // Not before the sample is published, because a client may wait for its values.
@@ -70,7 +70,7 @@ impl Sampler {
 
     /// Fetches operands, and evaluates and publishes the sample. Returns false, and publishes nothing, if the
     /// definitions have to be bound again.
-    fn take(&mut self, binding: &mut Binding, kind: Kind) -> Result<bool> {
+    fn try_sample(&mut self, binding: &mut Binding, kind: Kind) -> Result<bool> {
         binding.choose(kind, self.latest.as_deref());
         let (taken, changes) = self.fetch(binding)?;
         if changes.0 & AGENTS.0 != 0 {
@@ -122,7 +122,7 @@ impl Sampler {
         }
         if let Some(to) = Arc::get_mut(&mut snapshot) {
             binding.write(to, self.latest.as_deref(), taken);
-            to.lists.clone_from(&self.lists.known);
+            to.lists.clone_from(self.lists.known());
             to.label_changes = self.lists.label_changes;
         }
         self.latest = Some(Arc::clone(&snapshot));
@@ -178,7 +178,7 @@ impl Sampler {
     /// Binds the definitions, and publishes their metrics before the first sample.
     fn bind(&mut self) -> Result<Binding> {
         self.look_up()?;
-        self.lists.known.clear();
+        self.lists.clear();
         self.last = Instant::now();
         let operands = &mut self.pmcd.operands(&mut self.names);
         let evaluator = Evaluator::bind(&self.group.definitions, operands, self.group.novalue);
