@@ -1,7 +1,7 @@
 //! Memory that the values of metrics need, known before they are computed.
 //!
-//! A source decides how many values there are, and several values may be the same bytes of its answer. So the values of
-//! a sample may need much more memory than the answer.
+//! A source decides how many values there are, and many definitions may refer to the same operand. So the values of a
+//! sample may need much more memory than the source's answer.
 
 use pcp_derive::Operand;
 use pcp_pdu::result::{RawValue, ValueSet};

@@ -71,6 +71,9 @@ pub(crate) mod demand;
 mod lists;
 mod sample;
 pub(crate) mod snapshot;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests;
 
 use std::io::{self, PipeWriter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -313,143 +316,5 @@ impl Sampler {
         for ticket in [&self.sample, &self.apply].into_iter().flatten() {
             ticket.report(step);
         }
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic)]
-mod tests {
-    use std::io::Read as _;
-
-    use allocation_counter::measure;
-    use testkit::Pcp;
-
-    use super::*;
-    use crate::config::{Config, NameSpace};
-
-    const CONFIG: &str = "\
-plus = sample.long.one + sample.long.hundred
-bins = sample.bin * 2 - sample.long.ten
-some = matchinst(/bin-[12]00/, sample.bin)
-one = sample.bin[bin-500]
-utilised = rate(sample.milliseconds)
-step = delta(sample.milliseconds)
-speed = rate(sample.bin * instant(sample.milliseconds))
-words = sample.string.hullo
-highest = max(sample.bin) > 800 ? bins : novalue()
-";
-
-    /// A sampler without a pmcd gives up each command at once, and ends when its commands do.
-    #[test]
-    fn without_a_pmcd_no_command_is_waited_for() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("conf"), "one = sample.long.one\n").unwrap();
-        let host = format!("unix://{}/none", dir.path().display()).parse().unwrap();
-        let own = Domain::new(404).unwrap();
-        let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::new(pmns::Tree::new(), own));
-        let shared = Arc::new(Shared::new(Duration::from_secs(3600)));
-        let (mut first, until) = io::pipe().unwrap();
-        let sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
-        let (commands, receiver) = std::sync::mpsc::sync_channel(channel::QUEUE);
-        sampler.spawn(receiver).unwrap();
-        for command in [Command::Sample, Command::Apply] {
-            let (ticket, mut progress) = Ticket::new();
-            commands.send(command(ticket)).unwrap();
-            let end = Instant::now() + Duration::from_secs(60);
-            progress.wait(Step::Done, end);
-            assert!(Instant::now() < end);
-        }
-        // After some failures the agent no longer waits for the first snapshot.
-        assert_eq!(first.read(&mut [0]).unwrap(), 0);
-        let published = shared.published().clone();
-        assert_eq!((published.outcome, published.ready), (Err(Error::AGAIN), true));
-        assert!(published.figures.errors >= FAILURES.into());
-        drop(commands);
-        let end = Instant::now() + Duration::from_secs(60);
-        while Arc::strong_count(&shared) > 1 {
-            assert!(Instant::now() < end, "the thread does not end");
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Sampler that the test calls, over a pmcd with agent `sample`.
-    struct Scene {
-        sampler: Sampler,
-        shared: Arc<Shared>,
-        _pmcd: testkit::Pmcd,
-        _first: io::PipeReader,
-    }
-
-    impl Scene {
-        fn new(definitions: &str) -> Scene {
-            let pcp = Pcp::required();
-            let sample = pcp.c_agent("sample");
-            let pmcd = pcp.pmcd().pmdas_dir(sample.pmdas_dir()).agent(sample.agent()).start();
-            let dir = tempfile::tempdir().unwrap();
-            std::fs::write(dir.path().join("conf"), definitions).unwrap();
-            let (host, own) = (pmcd.host().parse().unwrap(), Domain::new(404).unwrap());
-            let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::installed(own));
-            assert_eq!(config.problems, []);
-            let shared = Arc::new(Shared::new(Duration::from_secs(1)));
-            let (first, until) = io::pipe().unwrap();
-            let sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
-            Scene { sampler, shared, _pmcd: pmcd, _first: first }
-        }
-
-        fn sample(&mut self) -> channel::Published {
-            self.sampler.attempt(Kind::Regular);
-            self.shared.published().clone()
-        }
-    }
-
-    #[test]
-    #[ignore = "needs PCP"]
-    fn a_steady_tick_allocates_nothing() {
-        let mut scene = Scene::new(CONFIG);
-        let snapshot = scene.sample().snapshot.unwrap();
-        assert_eq!(snapshot.metrics.bad, []);
-        let count = snapshot.slots.len();
-        assert_eq!(count, CONFIG.lines().count());
-        (0..count).for_each(|place| snapshot.demand.ask(place, Duration::from_secs(3600)));
-        drop(snapshot);
-        (0..5).for_each(|_| scene.sampler.attempt(Kind::Regular));
-        let allocated = measure(|| (0..10).for_each(|_| scene.sampler.attempt(Kind::Regular)));
-        assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0));
-        let published = scene.shared.published().clone();
-        let snapshot = published.snapshot.unwrap();
-        for (slot, metric) in snapshot.slots.iter().zip(&snapshot.metrics.good) {
-            assert!(slot.values.as_ref().is_ok_and(|values| !values.is_empty()), "{}: {slot:?}", metric.name);
-        }
-        assert_eq!((published.figures.samples, published.figures.errors), (16, 0));
-    }
-
-    /// The only value has 12 bytes, and 16 bytes for the value itself and its instance.
-    #[test]
-    #[ignore = "needs PCP"]
-    fn a_sample_has_limited_memory() {
-        let mut scene = Scene::new("words = sample.string.hullo\n");
-        scene.sampler.limits.values = 20;
-        let refused = scene.sample();
-        assert_eq!((refused.outcome, refused.figures.large_samples), (Err(Error::AGAIN), 1));
-        scene.sampler.limits.values = 30;
-        let taken = scene.sample();
-        assert_eq!((taken.outcome, taken.figures.large_samples), (Ok(()), 1));
-    }
-
-    #[test]
-    #[ignore = "needs PCP"]
-    fn instance_lists_have_limited_memory() {
-        let mut scene = Scene::new("bins = sample.bin\ncolours = sample.colour\n");
-        // Room for the smaller one of the two lists.
-        scene.sampler.limits.lists = 300;
-        let published = scene.sample();
-        let snapshot = published.snapshot.unwrap();
-        let lengths: Vec<usize> =
-            snapshot.lists.iter().map(|known| pmda::indom::Instances::len(&*known.list)).collect();
-        assert_eq!(lengths, [3, 0]);
-        assert_eq!(published.figures.large_lists, 1);
-        // The list that has been left out is not asked for again.
-        assert_eq!(scene.sample().figures.large_lists, 1);
-        assert!(snapshot.slots.iter().all(|slot| slot.values.as_ref().is_ok_and(|values| !values.is_empty())));
     }
 }

@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::operands::pmcd::Connected;
 
 /// Number of times that the definitions are bound in one sample. With more changes than that, the sample fails.
-const BINDINGS: u32 = 5;
+pub(super) const BINDINGS: u32 = 5;
 
 /// Time between lookups of the operands of invalid definitions, while pmcd reports no changes.
 const AGAIN: Duration = Duration::from_secs(10);
