@@ -121,9 +121,11 @@ impl Keeper {
         if let Stage::Starting(starting, until) = &mut self.stage {
             match starting.wait(Some(Duration::ZERO)) {
                 Ok(agent) => {
-                    info!("agent {} has started, process {}", self.name, agent.pid().unwrap_or_default());
+                    let (name, pid) = (&self.name, agent.pid().unwrap_or_default());
+                    info!(source = name, "agent {name} has started, process {pid}");
                     let mut agent = Box::new(agent);
-                    child::introduce(&mut agent).unwrap_or_else(|e| warn!("agent {} knows no client: {e}", self.name));
+                    child::introduce(&mut agent)
+                        .unwrap_or_else(|e| warn!(source = name, "agent {name} knows no client: {e}"));
                     self.stage = Stage::Up { agent, since: now, ready: false };
                 }
                 Err(collector::Error::TimedOut(_)) if now < *until => {}
@@ -191,7 +193,8 @@ impl Keeper {
         if matches!(self.stage, Stage::Up { since, .. } if since.elapsed() > Self::LONGEST) {
             self.pause = Self::SHORTEST;
         }
-        warn!("agent {}: {why}; it is started again in {:?}", self.name, self.pause);
+        let (name, pause) = (&self.name, self.pause);
+        warn!(source = name, "agent {name}: {why}; it is started again in {pause:?}");
         self.failure = why.to_string();
         self.problem_version += 1;
         self.stage = Stage::Away(Instant::now() + self.pause);

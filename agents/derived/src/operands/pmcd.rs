@@ -45,7 +45,7 @@ impl Pmcd {
         self.live = None;
         let settings = Settings { longest_answer: limits::ANSWER, ..Settings::default() };
         self.live = Some(Live::new(Context::new(self.host.clone(), settings)?));
-        info!("connected to {}", self.host);
+        info!(source = %self.host, "connected to {}", self.host);
         Ok(Connected::Anew)
     }
 

@@ -161,14 +161,15 @@ mod tests {
 
     /// Creates one metric for each number, in the instance domain of that number.
     fn metrics(numbers: &[u32]) -> Metrics {
-        let metric = |number: &u32| {
-            let pmid = PmId::new(Domain::new(510).unwrap(), Item::new(0, 1));
-            let (ty, semantics, units) = (Type::U32, Semantics::Instant, Units::NONE);
-            let desc = Desc { pmid, ty, indom: Some(indom(*number)), semantics, units };
-            let (name, oneline, help) = (format!("derived.m{number}"), String::new(), String::new());
-            Metric { name, desc, oneline, help, labels: Vec::new(), number: *number as usize }
-        };
-        Metrics { good: numbers.iter().map(metric).collect(), bad: Vec::new() }
+        Metrics { good: numbers.iter().map(|number| metric(*number)).collect(), bad: Vec::new() }
+    }
+
+    fn metric(number: u32) -> Metric {
+        let pmid = PmId::new(Domain::new(510).unwrap(), Item::new(0, 1));
+        let (ty, semantics, units) = (Type::U32, Semantics::Instant, Units::NONE);
+        let desc = Desc { pmid, ty, indom: Some(indom(number)), semantics, units };
+        let (name, oneline, help) = (format!("derived.m{number}"), String::new(), String::new());
+        Metric { name, desc, oneline, help, labels: Vec::new(), number: number as usize }
     }
 
     fn wanted(demand: &Demand) -> Vec<bool> {

@@ -297,7 +297,8 @@ impl Sampler {
 
     fn fail(&mut self, error: Error) {
         if self.failures == 0 {
-            info!("group {}: sampling failed and will be tried again: {error}", self.group.name);
+            let group = &self.group.name;
+            info!(source = group, "group {group}: sampling failed and will be tried again: {error}");
         }
         if error == Error::GENERIC {
             // A panic may have left the connection in the middle of a message.

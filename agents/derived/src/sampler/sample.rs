@@ -212,8 +212,8 @@ impl Sampler {
     /// Publishes new metrics, with the values of those that stay. The first metrics are published with the first sample
     /// instead.
     fn announce(&mut self, metrics: &Arc<Metrics>, demand: &Arc<Demand>) {
-        let (good, bad) = (metrics.good.len(), metrics.bad.len());
-        info!("group {}: {good} definitions are metrics, {bad} are not", self.group.name);
+        let (group, good, bad) = (&self.group.name, metrics.good.len(), metrics.bad.len());
+        info!(source = group, "group {group}: {good} definitions are metrics, {bad} are not");
         for bad in &metrics.bad {
             config::warn_lines(&bad.name, &bad.message);
         }
