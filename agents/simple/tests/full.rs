@@ -4,8 +4,8 @@
 use std::fs::File;
 use std::process::Command;
 
-use pmapi::{Atom, Domain, Item, PmId};
 use pcp_collector::Launch;
+use pmapi::{Atom, Domain, Item, PmId};
 
 /// Fetches from an agent whose stderr is on a full disk, with options for its log.
 fn answers(log: &[&str]) {

@@ -9,9 +9,9 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::Path;
 
-use mmv_reader::collection::Collection;
-use mmv_reader::File;
 use mmv::{Error, Registry};
+use mmv_reader::File;
+use mmv_reader::collection::Collection;
 
 const STRANGER: u32 = 2001;
 const HONEST: u32 = 2002;
