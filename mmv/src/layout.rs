@@ -269,7 +269,7 @@ impl<'a> Layout<'a> {
     fn write_labels(&self, owner: &Owner, out: &mut Sink<'_>) -> io::Result<()> {
         for label in self.model.labels() {
             let (identity, internal) = label.subject.numbers(self.model, owner.cluster);
-            out.put(&label.flags().to_ne_bytes())?;
+            out.put(&label.code().to_ne_bytes())?;
             out.put(&identity.to_ne_bytes())?;
             out.put(&internal.to_ne_bytes())?;
             out.put_padded::<PAYLOAD_LEN>(&label.json)?;

@@ -20,7 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // Shared memory if the agent on this host supports it, otherwise asynchronous TCP.
-    let trace = Trace::new(Options { state: State::ASYNC, ..Options::from_env()? });
+    let trace = Trace::new(Options::from_env()?.state(State::ASYNC));
     tracing_subscriber::registry().with(TraceLayer::new(trace)).init();
 
     let app = Router::new().route("/items/{id}", get(item));

@@ -5,7 +5,7 @@
 //! use tracing_subscriber::layer::SubscriberExt;
 //!
 //! // Asynchronous: without the shared-memory transport no span waits for the agent either.
-//! let trace = Trace::new(Options { state: State::ASYNC, ..Options::from_env()? });
+//! let trace = Trace::new(Options::from_env()?.state(State::ASYNC));
 //! let subscriber = tracing_subscriber::registry().with(TraceLayer::new(trace));
 //! # _ = subscriber;
 //! # Ok::<(), pcp_trace::EnvError>(())

@@ -103,7 +103,7 @@ impl Way {
         let config = Config::load();
         let directory = options.directory.clone().unwrap_or_else(|| light::path(&config, options.port));
         let light = Light::new(Agent::new(directory, &config), options.ring_len)?;
-        let is_light = options.transport == Transport::Light || light.is_there(shared);
+        let is_light = options.transport == Transport::SharedMemory || light.is_there(shared);
         self.is_light.store(is_light, Relaxed);
         Some(light)
     }

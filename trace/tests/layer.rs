@@ -26,7 +26,7 @@ fn agent() -> (Pmcd, u16) {
 #[ignore = "needs PCP"]
 fn spans_are_transactions_and_events_points() {
     let (pmcd, port) = agent();
-    let trace = Trace::new(Options { host: "127.0.0.1".into(), port, state: State::ASYNC, ..Options::default() });
+    let trace = Trace::new(Options::default().host("127.0.0.1").port(port).state(State::ASYNC));
     let subscriber = tracing_subscriber::registry().with(TraceLayer::new(trace.clone()));
     tracing::subscriber::with_default(subscriber, || {
         for id in 0..20 {

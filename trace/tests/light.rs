@@ -17,7 +17,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use pcp_trace::light::{Claim, Directory, Process, Reader};
 use pcp_trace::protocol::Kind;
-use pcp_trace::{Fields, Options, State, Tag, Trace, Transport};
+use pcp_trace::{Fields, Options, State, StateError, Tag, Trace, Transport};
 
 /// A running agent's directories, and options for it.
 struct Scene {
@@ -32,7 +32,7 @@ impl Scene {
     }
 
     fn options(&self) -> Options {
-        Options { directory: Some(self.directory.path().to_owned()), ..Options::default() }.light()
+        Options::default().directory(self.directory.path()).transport(Transport::SharedMemory)
     }
 
     fn files(&self) -> Vec<PathBuf> {
@@ -143,7 +143,7 @@ fn threads_are_counted_exactly_while_they_are_read() {
     const EACH: u64 = 50_000;
     let scene = Scene::new();
     // A small ring, so that records are missed.
-    let trace = Trace::new(Options { ring_len: 8192, ..scene.options() });
+    let trace = Trace::new(scene.options().ring_len(8192));
     let tags: Vec<Tag> = (0..100).map(|n| tag(&format!("tag {n}"))).collect();
     trace.point(&tags[0]);
     let mut reader = scene.reader();
@@ -182,8 +182,8 @@ fn without_an_agent_nothing_is_made_and_everything_missed() {
         if there {
             fs::create_dir(&path).unwrap();
         }
-        let options = Options { directory: Some(path.clone()), reconnect: vec![Duration::ZERO], ..Options::default() };
-        let trace = Trace::new(options.light());
+        let options = Options::default().directory(path.clone()).reconnect([Duration::ZERO]);
+        let trace = Trace::new(options.transport(Transport::SharedMemory));
         (0..10).for_each(|_| trace.point(&tag("tag")));
         trace.begin(&tag("tag")).end();
         assert_eq!((trace.status().sent, trace.status().missed, trace.status().connected), (0, 11, false));
@@ -205,14 +205,14 @@ fn without_an_agent_nothing_is_made_and_everything_missed() {
 #[test]
 fn the_way_is_found() {
     let scene = Scene::new();
-    let auto = Options { transport: Transport::Auto, port: 1, ..scene.options() };
+    let auto = scene.options().transport(Transport::Auto).port(1);
     for (options, light) in [
         (auto.clone(), true),
-        (Options { host: "127.0.0.1".into(), ..auto.clone() }, true),
-        (Options { host: "192.0.2.1".into(), connect_timeout: Duration::from_millis(1), ..auto.clone() }, false),
-        (Options { transport: Transport::Tcp, ..auto.clone() }, false),
-        (Options { directory: Some("/nonexistent".into()), ..auto.clone() }, false),
-        (Options { state: State::NOAGENT, ..auto }, false),
+        (auto.clone().host("127.0.0.1"), true),
+        (auto.clone().host("192.0.2.1").connect_timeout(Duration::from_millis(1)), false),
+        (auto.clone().transport(Transport::Tcp), false),
+        (auto.clone().directory("/nonexistent"), false),
+        (auto.state(State::NOAGENT), false),
     ] {
         let what = format!("{options:?}");
         let trace = Trace::new(options);
@@ -223,6 +223,21 @@ fn the_way_is_found() {
         // The agent would remove the files of ended handles.
         scene.files().iter().for_each(|file| fs::remove_file(file).unwrap());
     }
+}
+
+#[test]
+fn the_asynchronous_protocol_is_refused_while_shared_memory_is_in_use() {
+    let scene = Scene::new();
+    let trace = Trace::new(scene.options());
+    assert_eq!(trace.set_state(State::COMMS), Ok(State::empty()));
+    trace.point(&tag("tag"));
+    assert_eq!(trace.set_state(State::ASYNC), Err(StateError::SharedMemory));
+    assert_eq!(trace.set_state(State::empty()), Ok(State::COMMS));
+    // The flag may be set before: it applies if TCP is used instead.
+    let trace = Trace::new(scene.options().state(State::ASYNC));
+    trace.point(&tag("tag"));
+    assert_eq!(trace.set_state(State::empty()), Ok(State::ASYNC));
+    assert_eq!(trace.set_state(State::ASYNC), Ok(State::empty()));
 }
 
 #[test]
@@ -335,7 +350,7 @@ fn what_has_no_room_is_missed() {
 #[test]
 fn a_long_ring_is_read_to_the_last_record() {
     let scene = Scene::new();
-    let trace = Trace::new(Options { ring_len: 4 << 20, ..scene.options() });
+    let trace = Trace::new(scene.options().ring_len(4 << 20));
     let (point, fields) = (tag("point"), Fields::new().with("text", "x".repeat(300)));
     trace.point(&point);
     let mut reader = scene.reader();

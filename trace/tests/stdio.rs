@@ -38,7 +38,7 @@ fn trace_without_stdio(options: &Options) {
 fn no_file_or_connection_has_the_descriptor_of_a_closed_standard_error() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path().join("4323"), dir.path()).unwrap();
-    trace_without_stdio(&Options { directory: Some(directory.path().to_owned()), ..Options::default() }.light());
+    trace_without_stdio(&Options::default().directory(directory.path()).transport(Transport::SharedMemory));
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -54,6 +54,6 @@ fn no_file_or_connection_has_the_descriptor_of_a_closed_standard_error() {
             }
         }
     });
-    trace_without_stdio(&Options { host: "127.0.0.1".into(), port, transport: Transport::Tcp, ..Options::default() });
+    trace_without_stdio(&Options::default().host("127.0.0.1").port(port).transport(Transport::Tcp));
     agent.join().unwrap();
 }

@@ -11,7 +11,7 @@ use pmapi::{Semantics, Units};
 use super::{FromSlot, SlotContext};
 use crate::format::{STRING_LEN, ValueType};
 use crate::map::fork::{self, Forked};
-use crate::map::{Slot, map_range, page_size};
+use crate::map::{Access, Slot, map_range, page_size};
 use crate::model::Kind;
 use crate::names::truncated;
 use crate::registry::write_at;
@@ -192,12 +192,12 @@ impl TextList {
     }
 
     /// Prepares the buffers at an offset of a file for [`TextList::exchange`]. Returns `None` if there are no texts.
-    pub(crate) fn prepare(&self, file: &Arc<File>, at: u64, mapped: bool) -> io::Result<Option<Room>> {
+    pub(crate) fn prepare(&self, file: &Arc<File>, at: u64, access: Access) -> io::Result<Option<Room>> {
         let texts = self.list.len();
         if texts == 0 {
             return Ok(None);
         }
-        let strings = if mapped {
+        let strings = if access == Access::Mapped {
             let skew = (at % page_size()) as usize;
             Strings::Mapped(map_range(file, at - skew as u64, skew + 2 * texts * STRING_LEN)?, skew)
         } else {

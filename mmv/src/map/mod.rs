@@ -33,10 +33,26 @@ pub(crate) use gate::Gate;
 pub(crate) use pages::Slot;
 #[cfg(not(mmv_loom))]
 use pages::{Pages, Prepared as PreparedPages};
-pub(crate) use pages::{map_range, may_map, page_size};
+pub(crate) use pages::{access, map_range, page_size};
 
 use crate::format::VALUE_LEN;
 use crate::layout::VALUES_AT;
+
+/// How values get into a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// The file is mapped behind their addresses.
+    Mapped,
+    /// A flush writes them.
+    Copied,
+}
+
+/// How many segments move to a file together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moving {
+    One,
+    Several,
+}
 
 /// A segment of addresses, with slots for a range of values.
 #[derive(Debug)]
@@ -86,13 +102,13 @@ impl Segment {
         self.capacity = self.capacity.min(end.saturating_sub(self.first).max(self.slotted));
     }
 
-    /// Prepares the move to a file of length `len`. The file must contain all values of the segment, and [`may_map`] must
-    /// allow mapping it. The kernel refuses here or not at all, unless this is the only segment that moves (`alone`).
-    pub(crate) fn prepare(&self, file: &Arc<File>, len: u64, alone: bool) -> io::Result<Prepared> {
+    /// Prepares the move to a file of length `len`. The file must contain all values of the segment, and [`access`] must
+    /// allow mapping it. The kernel refuses here or not at all, unless this is the only segment that moves.
+    pub(crate) fn prepare(&self, file: &Arc<File>, len: u64, moving: Moving) -> io::Result<Prepared> {
         if len < value_at(self.range().end) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(Prepared { pages: self.pages.prepare(file, alone)?, file: Arc::clone(file) })
+        Ok(Prepared { pages: self.pages.prepare(file, moving)?, file: Arc::clone(file) })
     }
 
     /// Maps a file in place of the present one, and returns the old memory. Updates continue meanwhile: they reach the
@@ -209,10 +225,10 @@ mod tests {
         let slot = segment.slot(300);
         slot.word().store(11, Relaxed);
         let file = Arc::new(tempfile::tempfile().unwrap());
-        assert!(segment.prepare(&file, 0, false).is_err(), "the file is too short");
+        assert!(segment.prepare(&file, 0, Moving::Several).is_err(), "the file is too short");
         file.set_len(value_at(segment.range().end)).unwrap();
         file.write_all_at(&22u64.to_ne_bytes(), value_at(300)).unwrap();
-        let prepared = segment.prepare(&file, value_at(segment.range().end), false).unwrap();
+        let prepared = segment.prepare(&file, value_at(segment.range().end), Moving::Several).unwrap();
         let mut old = segment.move_to(prepared).unwrap();
         assert_eq!(old.words(300).unwrap(), (11, 0));
         assert!(old.words(301).is_err(), "it was not in use");

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use metrics::Key;
+use pmapi::label::LabelFlags;
 
 use super::Limits;
 use crate::handle::Output;
@@ -56,6 +57,14 @@ impl<T> Default for Handles<T> {
 struct Domain {
     indom: InstanceDomain,
     names: Names,
+}
+
+/// The instance of a label set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Instance {
+    Own,
+    /// That of all label sets beyond the limits.
+    Other,
 }
 
 /// The metric and instance of a key.
@@ -117,13 +126,13 @@ impl State {
         registry: &'a Registry,
         key: &Key,
         units: Units,
-        other: bool,
+        kind: Instance,
     ) -> Result<Target<'a>, Error> {
         let name = self.name(key);
         let (units, help) = self.descriptions.get(key.name()).cloned().unwrap_or((units, String::new()));
         let instance = match key.labels().len() {
             0 => None,
-            _ => Some(self.instance(registry, &name, key, other)?),
+            _ => Some(self.instance(registry, &name, key, kind)?),
         };
         Ok(Target { registry, name, instance, units, help })
     }
@@ -151,7 +160,7 @@ impl State {
         registry: &Registry,
         name: &str,
         key: &Key,
-        other: bool,
+        kind: Instance,
     ) -> Result<(InstanceDomain, String), Error> {
         if !self.domains.contains_key(name) {
             let indom = registry.indom(name).help("labels of the metric").register()?;
@@ -160,7 +169,7 @@ impl State {
         let Some(Domain { indom, names }) = self.domains.get_mut(name) else {
             return Err(Error::InUse { what: "instance domain", name: name.to_owned() });
         };
-        if other {
+        if kind == Instance::Other {
             return Ok((indom.clone(), OTHER.to_owned()));
         }
         let labels: Vec<(&str, &str)> = key.labels().map(|label| (label.key(), label.value())).collect();
@@ -169,7 +178,7 @@ impl State {
         // Without room for labels, the instance's name still contains them.
         let label = |(name, value): &(&str, &str)| {
             let name = sanitize(name).replace('.', "_");
-            Label::new(Subject::Registry, false, &name, value)
+            Label::new(Subject::Registry, LabelFlags::NONE, &name, value)
         };
         _ = indom.label_instance_all(&instance, labels.iter().map(label).collect());
         Ok((indom.clone(), instance))

@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use pmapi::label::LabelFlags;
 use serde::Serialize;
 
 use super::Inner;
@@ -63,7 +64,7 @@ impl<'n> InstanceDomainBuilder<'n> {
     /// Adds a label to the domain (`mmv_stats_add_indom_label(3)`).
     pub fn label(mut self, name: &str, value: impl Serialize) -> Self {
         // The domain's number is not known yet: `add_labels` sets the subject.
-        self.labels.push(Label::new(Subject::Registry, false, name, value));
+        self.labels.push(Label::new(Subject::Registry, LabelFlags::NONE, name, value));
         self
     }
 
@@ -123,7 +124,7 @@ impl InstanceDomain {
     /// # Errors
     /// The errors of [`Registry::label`](crate::Registry::label) and [`InstanceDomain::add`].
     pub fn label_instance(&self, instance: &str, name: &str, value: impl Serialize) -> Result<(), Error> {
-        self.label_instance_all(instance, vec![Label::new(Subject::Registry, false, name, value)])
+        self.label_instance_all(instance, vec![Label::new(Subject::Registry, LabelFlags::NONE, name, value)])
     }
 
     /// Adds several labels to an instance, or none of them after an error. PCP's agent shows only the first of several

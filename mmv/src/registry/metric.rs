@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use pmapi::label::LabelFlags;
 use pmapi::{Semantics, Units};
 use serde::Serialize;
 
@@ -72,17 +73,17 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
 
     /// Adds a label to the metric (`mmv_stats_add_metric_label(3)`).
     pub fn label(self, name: &str, value: impl Serialize) -> Self {
-        self.add_label(false, name, value)
+        self.add_label(LabelFlags::NONE, name, value)
     }
 
     /// Adds an optional label to the metric: one that does not identify it (`mmv_stats_add_metric_label(3)`).
     pub fn note(self, name: &str, value: impl Serialize) -> Self {
-        self.add_label(true, name, value)
+        self.add_label(LabelFlags::OPTIONAL, name, value)
     }
 
-    fn add_label(mut self, optional: bool, name: &str, value: impl Serialize) -> Self {
+    fn add_label(mut self, flags: LabelFlags, name: &str, value: impl Serialize) -> Self {
         // The metric's number is not known yet: `add_labels` sets the subject.
-        self.labels.push(Label::new(Subject::Registry, optional, name, value));
+        self.labels.push(Label::new(Subject::Registry, flags, name, value));
         self
     }
 

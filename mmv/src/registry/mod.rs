@@ -18,6 +18,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pmapi::label::LabelFlags;
+
 pub use batch::Batch;
 pub use histogram::HistogramBuilder;
 pub use indom::{Family, InstanceDomain, InstanceDomainBuilder};
@@ -25,6 +27,8 @@ pub use metric::MetricBuilder;
 
 pub(crate) use inner::Inner;
 pub(crate) use publish::write_at;
+
+use flush::Attempt;
 
 use crate::format::Flags;
 use crate::handle::{Counter, Gauge, Handle, Text, Timer};
@@ -142,7 +146,7 @@ impl Registry {
     /// * [`Error::TooManyLabels`] if the registry has 255 labels
     /// * [`Error::Forked`] in a child that was forked during a registration by another thread
     pub fn label(&self, name: &str, value: impl serde::Serialize) -> Result<(), Error> {
-        let label = Label::new(Subject::Registry, false, name, value)?;
+        let label = Label::new(Subject::Registry, LabelFlags::NONE, name, value)?;
         self.inner().change(|_| 0, |state| state.model.add_label(label), |_, ()| ())
     }
 
@@ -192,7 +196,7 @@ impl Registry {
 
     /// Writes sharded counters, quantiles and lazy registrations to the file, and writes a removed file again.
     pub fn flush(&self) {
-        self.inner().flush(true);
+        self.inner().flush(Attempt::Now);
     }
 
     /// Ends the export (`mmv_stats_stop(3)`), and removes the file unless it is [persistent](RegistryBuilder::persistent).
@@ -284,7 +288,7 @@ impl RegistryBuilder {
     /// # Errors
     /// [`Error::Range`] for a cluster outside of 1 to 4095, and the errors of [`Registry::new`].
     pub fn build(self) -> Result<Registry, Error> {
-        check_file(&self.name, !self.flags.contains(Flags::NO_PREFIX))?;
+        check_file(&self.name, self.flags)?;
         if let Some(number) = self.cluster.filter(|c| *c == 0 || *c > pmapi::Item::MAX_CLUSTER) {
             let max = pmapi::Item::MAX_CLUSTER.into();
             return Err(Error::Range { what: "cluster", number: number.into(), min: 1, max });

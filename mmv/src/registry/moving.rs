@@ -10,7 +10,7 @@ use super::publish::write_at;
 use crate::format::{G2_AT, ValueType};
 use crate::handle::{Number, Room};
 use crate::layout::MARK;
-use crate::map::{Old, Prepared, Segment, Word, value_at};
+use crate::map::{Access, Moving, Old, Prepared, Segment, Word, value_at};
 use crate::model::{Kind, Model};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -30,10 +30,10 @@ impl Inner {
         len: u64,
         texts_at: u64,
     ) -> io::Result<OldFiles> {
-        let alone = state.segments.len() == 1;
+        let moving = if state.segments.len() == 1 { Moving::One } else { Moving::Several };
         let prepared =
-            state.segments.iter().map(|segment| segment.prepare(file, len, alone)).collect::<io::Result<Vec<_>>>()?;
-        let room = self.texts.lock().map_or(Ok(None), |texts| texts.prepare(file, texts_at, true))?;
+            state.segments.iter().map(|segment| segment.prepare(file, len, moving)).collect::<io::Result<Vec<_>>>()?;
+        let room = self.texts.lock().map_or(Ok(None), |texts| texts.prepare(file, texts_at, Access::Mapped))?;
         let mut files = Vec::with_capacity(prepared.len());
         let moved = self.gate.while_moving(|| {
             for (index, new) in prepared.into_iter().enumerate() {
@@ -56,7 +56,7 @@ impl Inner {
     pub(super) fn copy_all(&self, state: &State, file: &Arc<File>, texts_at: u64) -> io::Result<(OldFiles, Copies)> {
         let mut copies = Copies { file: Arc::clone(file), written: vec![None; state.model.values().len()] };
         let mut texts = self.texts.lock();
-        let room = texts.as_ref().map_or(Ok(None), |texts| texts.prepare(file, texts_at, false))?;
+        let room = texts.as_ref().map_or(Ok(None), |texts| texts.prepare(file, texts_at, Access::Copied))?;
         let (room, shown) = texts.as_mut().map_or((None, Ok(())), |texts| texts.exchange(room));
         match shown.and_then(|()| copies.write(state)) {
             Ok(()) => Ok((OldFiles { files: Vec::new(), room }, copies)),
@@ -148,7 +148,7 @@ impl State {
     fn move_segment_back(&mut self, index: usize, file: &Arc<File>) -> io::Result<()> {
         let State { segments, model, .. } = self;
         let Some(segment) = segments.get_mut(index) else { return Ok(()) };
-        let new = segment.prepare(file, file.metadata()?.len(), false)?;
+        let new = segment.prepare(file, file.metadata()?.len(), Moving::Several)?;
         mark(segment, model, file);
         // Read before the mapping changes, because updates go to this file afterwards.
         let mut base = segment.contents(file);

@@ -9,7 +9,7 @@ use mmv::{Counter, Family, Registry};
 use pcp_pdu::Pdu;
 use pcp_pdu::instance::InstanceReq;
 use pmapi::{InDom, Inst, Type};
-use trace::{Options, Tag, Trace};
+use trace::{Options, Tag, Trace, Transport};
 
 use crate::Outcome;
 use crate::host::{Host, Scene};
@@ -55,12 +55,12 @@ impl Honest {
             family.instance(name)?.add(value);
         }
         registry.try_start()?;
-        let options = Options { directory: Some(scene.trace()), ..Options::default() };
+        let options = Options::default().directory(scene.trace());
         let flag = || Arc::new(AtomicU64::new(0));
         Ok(Honest {
             registry,
             live,
-            trace: Trace::new(options.light()),
+            trace: Trace::new(options.transport(Transport::SharedMemory)),
             begun: flag(),
             ended: flag(),
             stop: Arc::default(),

@@ -28,8 +28,7 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec, how: &str) -> Outcome {
     }
     let scene = Scene::new(job)?;
     let mut host = start(job, spec, Kind::Pipe, &scene, None)?;
-    let options =
-        Options { host: "127.0.0.1".into(), port: scene.trace_port, transport: Transport::Tcp, ..Options::default() };
+    let options = Options::default().host("127.0.0.1").port(scene.trace_port).transport(Transport::Tcp);
     let trace = Trace::new(options);
     let tag = Tag::new("honest")?;
     trace.point(&tag);

@@ -39,8 +39,7 @@ const YEAR: f64 = 366.0 * 24.0 * 3600.0;
 pub(super) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
     let scene = Scene::new(job)?;
     let mut host = start(job, spec, Kind::Pipe, &scene, None)?;
-    let options =
-        Options { host: "127.0.0.1".into(), port: scene.trace_port, transport: Transport::Tcp, ..Options::default() };
+    let options = Options::default().host("127.0.0.1").port(scene.trace_port).transport(Transport::Tcp);
     let trace = Trace::new(options);
     let strangers = Strangers::new(scene.trace_port);
     while let Some((round, mut rng)) = job.next_round() {
