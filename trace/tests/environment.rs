@@ -89,7 +89,7 @@ const TRACES: &str = "TRACES_ON_A_FULL_DISK";
 #[test]
 fn diagnostics_on_a_full_disk_are_lost_and_nothing_else() {
     if std::env::var_os(TRACES).is_some() {
-        let options = Options { port: 1, state: State::API | State::COMMS | State::PDU, ..Options::default() };
+        let options = Options::default().port(1).state(State::API | State::COMMS | State::PDU);
         let (trace, tag) = (Trace::new(options), Tag::new("point").unwrap());
         (0..100).for_each(|_| trace.point(&tag));
         assert_eq!(trace.status().missed, 100);

@@ -11,21 +11,21 @@ use tracing::warn;
 use crate::access::Spec;
 use crate::limits::Setting;
 
-/// Usage message of PCP's agent, which PCP's tests expect.
+/// Usage message. Its lines have the order of those of PCP's agent, so that `qa/run` can exchange them.
 pub(crate) const USAGE: &str = "\
 Usage: pmdatrace [options]
 
 Options:
-  -D debug    set debug options, see pmdbg(1)
-  -d domain   use domain (numeric) for metrics domain of PMDA
-  -l logfile  write log into logfile rather than using default file
-  -A access   host based access control
-  -I port     expect programs to connect on given inet port (number/name)
-  -M username user account to run under (default \"pcp\")
-  -N buckets  number of historical data buffers maintained
-  -T period   time over which samples are considered (default 60 seconds)
-  -U units    export observation values using the given units
-  -V units    export counter values using the given units
+  -D debug    debugging options, as pmdbg(1) lists them
+  -d domain   number of the domain of the metrics
+  -l logfile  file of the log, instead of trace.log
+  -A access   hosts that may connect, and their number of clients
+  -I port     TCP port for applications: a number, or the name of a service
+  -M username user account of the agent (default \"pcp\")
+  -N buckets  number of parts of the period
+  -T period   time that averages and totals cover (60 seconds by default)
+  -U units    units of observations: six numbers, with commas between
+  -V units    units of counters: six numbers, with commas between
 ";
 
 /// Options of this agent: those of PCP's agent, and `--limit`.
