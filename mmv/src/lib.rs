@@ -18,16 +18,12 @@
 //!
 //! * [`Registry`]: metrics, instance domains and labels, registered before or after the start
 //! * [`Handle`]: updates a value, from any thread; [`CounterWriter`], [`GaugeWriter`] and [`Interval`] from one owner
-//! * [`reader`], [`dump`]: the contents of any application's file
-//! * [`collection`]: all files of a directory, as PCP's agent exports them
+//! * [`mod@format`]: the records of a file; crate `pcp-mmv-reader` reads the files of any application
 //!
-//! Features: `metrics` adds a recorder for the `metrics` facade, `tracing` a layer for `tracing-subscriber`. With
+//! Features: `metrics` adds a recorder for the `metrics` facade, `tracing-layer` a layer for `tracing-subscriber`. With
 //! either, a program that is instrumented already exports to PCP.
 
-pub mod collection;
-pub mod dump;
 pub mod format;
-pub mod reader;
 
 mod error;
 mod handle;
@@ -39,7 +35,7 @@ mod names;
 mod registry;
 mod sync;
 
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-layer")]
 pub mod layer;
 #[cfg(feature = "metrics")]
 pub mod recorder;
@@ -55,4 +51,6 @@ pub use handle::{
     Text, Timer,
 };
 pub use pmapi::{Semantics, Units};
-pub use registry::{Batch, Builder, Family, HistogramBuilder, InDom, InDomBuilder, MetricBuilder, Registry};
+pub use registry::{
+    Batch, Family, HistogramBuilder, InstanceDomain, InstanceDomainBuilder, MetricBuilder, Registry, RegistryBuilder,
+};

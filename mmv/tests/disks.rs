@@ -15,6 +15,8 @@ use std::path::Path;
 use all::{All, as_nobody, open_dir, read, registry, word};
 use child::Child;
 use mmv::{Counter, Error, Family, Registry};
+use mmv_reader::File;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 
 /// Returns a directory on a new file system of `size` MiB, which disappears with this process's mount name space.
@@ -89,6 +91,7 @@ fn count_on_full_disk(dir: &Path, disk: &Path) -> bool {
     fs::remove_file(disk.join("filler")).unwrap();
     sync();
     registry.flush();
+    assert_eq!(text(&read(dir), "text"), "11");
     all.check(&read(dir), 13);
     assert_eq!(word(&read(dir), "later11"), 0);
     at_once
@@ -112,6 +115,41 @@ fn a_full_disk_stops_no_application() {
                 std::mem::forget((over, disk));
             }
         }
+    });
+}
+
+/// Returns the text of a metric's first value.
+fn text(file: &File, name: &str) -> String {
+    let metric = file.metrics().iter().find(|m| file.name(m) == name.as_bytes()).unwrap();
+    let value = file.value(metric.values()[0].index).unwrap();
+    String::from_utf8(file.string(&value).unwrap().to_vec()).unwrap()
+}
+
+#[test]
+#[ignore = "needs PCP"] // And root, in a copy of the machine.
+fn a_limit_of_file_size_ends_no_application_whose_file_is_not_mapped() {
+    in_name_space(|| {
+        let Some(disk) = mounted("btrfs", 110) else {
+            eprintln!("btrfs: not tried, as this machine cannot make such a disk");
+            return;
+        };
+        let registry = registry(disk.path());
+        let all = All::new(&registry);
+        registry.try_start().unwrap();
+        all.update(0);
+        registry.flush();
+        let (soft, hard) = getrlimit(Resource::RLIMIT_FSIZE).unwrap();
+        setrlimit(Resource::RLIMIT_FSIZE, 100, hard).unwrap();
+        all.update(1);
+        assert!(matches!(registry.counter("later").register(), Err(Error::Io { .. })));
+        registry.flush();
+        let file = read(disk.path());
+        assert_eq!((word(&file, "counter"), text(&file, "text")), (1, "0".to_owned()));
+        setrlimit(Resource::RLIMIT_FSIZE, soft, hard).unwrap();
+        registry.flush();
+        assert_eq!(text(&read(disk.path()), "text"), "1");
+        all.check(&read(disk.path()), 2);
+        std::mem::forget(disk);
     });
 }
 

@@ -14,9 +14,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use child::Child;
-use mmv::reader::File;
+use mmv::format::{Flags, HEADER_LEN, Header, MAGIC};
 use mmv::recorder::Recorder;
 use mmv::{Counter, CounterWriter, Error, Gauge, Registry, ShardedCounter, Text};
+use mmv_reader::File;
+use nix::sched::{CloneFlags, clone, unshare};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitStatus, waitpid};
 
 fn registry(dir: &Path) -> Registry {
     Registry::builder("app").directory(dir).flush_every(Duration::ZERO).build().unwrap()
@@ -275,4 +279,79 @@ fn nothing_is_locked_in_a_child() {
     });
     registry.stop();
     assert_eq!(names(dir.path()), [""; 0]);
+}
+
+/// Runs `work` as process 1 of a new PID namespace.
+fn as_process_1(work: impl FnOnce()) {
+    unshare(CloneFlags::CLONE_NEWPID).unwrap();
+    Child::new(|| {
+        assert_eq!(std::process::id(), 1);
+        work();
+    })
+    .ends();
+}
+
+/// Runs `work` as process 1 of a new PID namespace, created by a call that runs no fork handlers.
+fn as_process_1_by_clone(mut work: impl FnMut()) {
+    let mut stack = vec![0; 1 << 20];
+    let run = Box::new(|| {
+        let good = catch_unwind(AssertUnwindSafe(|| {
+            assert_eq!(std::process::id(), 1);
+            work();
+        }));
+        isize::from(good.is_err())
+    });
+    // SAFETY: the process has one thread, and the stack is large enough. The child exits when the closure returns.
+    let child = unsafe { clone(run, &mut stack, CloneFlags::CLONE_NEWPID, Some(Signal::SIGCHLD as i32)) }.unwrap();
+    assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
+}
+
+/// Returns the beginning of a file of a process.
+fn header_of(process: i32) -> [u8; HEADER_LEN] {
+    let (version, tocs, cluster, flags) = (1, 2, 7, Flags::PROCESS);
+    Header { magic: MAGIC, version, g1: 1, g2: 1, tocs, flags, process, cluster }.bytes()
+}
+
+/// What process 1 of a name space does with the registry of its parent, which is process 1 of another one.
+fn add_beside_the_parent(dir: &Path, registry: &Registry, counter: &Counter) {
+    registry.counter("unseen").register().unwrap();
+    registry.flush();
+    assert!(!words(dir.join("app")).contains_key("unseen"));
+    registry.try_start().unwrap();
+    let path = registry.path().unwrap();
+    assert_ne!(path, dir.join("app"));
+    counter.add(10);
+    assert_eq!((words(&path)["counter"], words(dir.join("app"))["counter"]), (11, 1));
+    registry.stop();
+    assert!(!path.exists());
+}
+
+#[test]
+#[ignore = "needs PCP"] // And root.
+fn process_1_of_each_pid_name_space_has_its_own_file() {
+    Child::new(|| {
+        as_process_1(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let (dir, registry) = (dir.path(), registry(dir.path()));
+            let go = dir.join("go");
+            let sibling = Child::new(|| wait_for(|| go.exists()));
+            let siblings_file = dir.join(format!("app.p{}", sibling.process()));
+            fs::write(&siblings_file, header_of(sibling.process())).unwrap();
+            let counter = registry.counter("counter").register().unwrap();
+            registry.try_start().unwrap();
+            counter.inc();
+            as_process_1_by_clone(|| add_beside_the_parent(dir, &registry, &counter));
+            as_process_1(|| add_beside_the_parent(dir, &registry, &counter));
+            assert_eq!(words(dir.join("app"))["counter"], 1);
+            registry.flush();
+            assert!(words(dir.join("app")).len() == 1);
+            assert!(
+                siblings_file.exists(),
+                "its process runs, although process 1 of the inner name spaces cannot see it"
+            );
+            fs::write(&go, "").unwrap();
+            sibling.ends();
+        });
+    })
+    .ends();
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 
-use mmv::reader::{File, ReadError};
 use mmv::{Counter, CounterWriter, Family, Gauge, GaugeWriter, Registry, ShardedCounter, Text, Timer};
+use mmv_reader::{File, ReadError};
 
 const UPDATES: u64 = 60_000;
 

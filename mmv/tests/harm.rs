@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use all::{All, as_nobody, open_dir, read, registry, word};
 use child::Child;
-use mmv::reader::File;
 use mmv::recorder::Recorder;
 use mmv::{Counter, Error, Family, Registry, ShardedCounter};
+use mmv_reader::File;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::mman::{MapFlags, MlockAllFlags, ProtFlags, mlockall, mmap_anonymous, munmap};
 use nix::sys::resource::{Resource, setrlimit};

@@ -134,7 +134,7 @@ fn a_directory_that_goes_is_one_line() {
         // The directory exists again.
         std::fs::create_dir(&files).unwrap();
         registry.counter("last").register().unwrap();
-        let file = mmv::reader::File::open(files.join("shop")).unwrap();
+        let file = mmv_reader::File::open(files.join("shop")).unwrap();
         assert_eq!((file.metrics().len(), file.value(0).unwrap().word), (12, 10));
     });
     let expected = "WARN: shop: new metrics are not exported to PCP: No such file or directory (os error 2)";

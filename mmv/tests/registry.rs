@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use mmv::format::{Flags, ValueType, Version};
-use mmv::reader::{File, Help};
 use mmv::{Buckets, Counter, CounterWriter, Error, Family, Gauge, Interval, Registry, Semantics, Text, Timer, Units};
+use mmv_reader::{File, Help};
 use nix::sys::stat::{Mode, umask};
 
 fn registry(dir: &Path) -> Registry {
@@ -66,6 +66,24 @@ fn what_the_agent_would_skip_is_an_error() {
     assert!(matches!(Registry::builder("a").cluster(0).build(), Err(Error::Range { .. })));
     let control = Registry::builder("a").no_prefix().build().unwrap();
     assert!(matches!(control.counter("control.files").register(), Err(Error::Name { .. })));
+}
+
+#[test]
+fn an_instance_domain_is_registered_with_all_its_instances_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    let long = "i".repeat(100);
+    registry.try_start().unwrap();
+    assert!(matches!(registry.indom("i").serial(5).instances([&*long, "a", ""]).register(), Err(Error::Name { .. })));
+    assert!(matches!(registry.indom("i").instances(["a", "a"]).register(), Err(Error::InUse { .. })));
+    let numbered = [(1, "a"), (1 << 31, "b")];
+    assert!(matches!(registry.indom("i").numbered(numbered).register(), Err(Error::Range { .. })));
+    let indom = registry.indom("i").serial(5).instances(["a", "b"]).register().unwrap();
+    assert_eq!(indom.names(), ["a", "b"]);
+    let file = read(dir.path());
+    assert_eq!((file.indoms().len(), file.indoms()[0].serial), (1, 5));
+    // The failed registration's long name would need version 2.
+    assert_eq!(file.version(), Version::V1);
 }
 
 #[test]

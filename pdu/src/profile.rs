@@ -79,7 +79,16 @@ pub struct Profile {
     entries: Vec<Entry>,
     /// Listed instances of all entries, sorted within each.
     insts: Vec<u32>,
+    /// Positions of the entries, sorted by domain and position, so that a client with thousands of entries does not
+    /// slow down each metric. Empty for up to [`FEW`] entries, among which a walk is faster.
+    index: Vec<usize>,
 }
+
+/// Entries and listed instances that are found by a walk.
+const FEW: usize = 8;
+
+/// Entries and listed instances whose memory is kept however few are used.
+const KEPT: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
@@ -111,6 +120,30 @@ impl Profile {
         for (indom, state, insts) in pdu.entries() {
             self.push(indom, state, insts);
         }
+        self.order();
+        // One large profile must not keep its memory for ever.
+        give_back(&mut self.entries);
+        give_back(&mut self.insts);
+        give_back(&mut self.index);
+    }
+
+    /// Rebuilds the index.
+    fn order(&mut self) {
+        self.index.clear();
+        if self.entries.len() > FEW {
+            self.index.extend(0..self.entries.len());
+            self.index.sort_unstable_by_key(|&at| (self.entries[at].indom, at));
+        }
+    }
+
+    /// Returns the first entry of a domain.
+    fn find(&self, indom: InDom) -> Option<&Entry> {
+        let word = indom.word();
+        if self.index.is_empty() {
+            return self.entries.iter().find(|entry| entry.indom == word);
+        }
+        let first = self.index.partition_point(|&at| self.entries[at].indom < word);
+        self.index.get(first).map(|&at| &self.entries[at]).filter(|entry| entry.indom == word)
     }
 
     fn push(&mut self, indom: u32, state: State, insts: impl Iterator<Item = u32>) {
@@ -134,6 +167,7 @@ impl Profile {
     pub fn set(&mut self, indom: InDom, state: State, listed: &[Inst]) {
         self.entries.retain(|e| e.indom != indom.word());
         self.push(indom.word(), state, listed.iter().map(|inst| inst.word()));
+        self.order();
     }
 
     /// Includes instances of a domain; an empty list includes all of them (pmAddProfile(3)).
@@ -155,8 +189,8 @@ impl Profile {
         if insts.is_empty() {
             return self.set(indom, to, insts);
         }
-        let entry = self.entries.iter().find(|e| e.indom == indom.word());
-        let (state, old) = entry.map_or((State::Exclude, &[][..]), |e| (e.state, &self.insts[e.start..e.end]));
+        let (state, old) =
+            self.find(indom).map_or((State::Exclude, &[][..]), |e| (e.state, &self.insts[e.start..e.end]));
         let old = old.iter().filter_map(|word| Inst::from_word(*word));
         let list: Vec<Inst> = if state == to {
             // The instances must not be in the list of exceptions.
@@ -170,7 +204,7 @@ impl Profile {
 
     /// Returns the included instances of a domain. As in libpcp, the first of several entries for a domain applies.
     pub fn selection(&self, indom: InDom) -> Selection<'_> {
-        match self.entries.iter().find(|e| e.indom == indom.word()) {
+        match self.find(indom) {
             Some(e) => Selection { state: e.state, listed: &self.insts[e.start..e.end] },
             None => Selection { state: self.state, listed: &[] },
         }
@@ -201,6 +235,13 @@ impl Profile {
     }
 }
 
+/// Frees most of a buffer's memory when little of it is used.
+fn give_back<T>(buffer: &mut Vec<T>) {
+    if buffer.capacity() > KEPT && buffer.len() < buffer.capacity() / 16 {
+        buffer.shrink_to(KEPT);
+    }
+}
+
 impl<'a> Selection<'a> {
     /// Selection of every instance.
     pub const ALL: Selection<'static> = Selection { state: State::Include, listed: &[] };
@@ -209,7 +250,7 @@ impl<'a> Selection<'a> {
     pub fn includes(self, inst: Inst) -> bool {
         let listed = match self.listed {
             [] => false,
-            few if few.len() <= 8 => few.contains(&inst.word()),
+            few if few.len() <= FEW => few.contains(&inst.word()),
             many => many.binary_search(&inst.word()).is_ok(),
         };
         listed == (self.state == State::Exclude)
@@ -256,6 +297,55 @@ mod tests {
         assert!(profile.selection(indom(1)).named().is_none());
         assert!(!Profile::new(State::Exclude).includes(indom(0), Inst::new(1)));
         assert_eq!(Profile::new(State::Exclude).selection(indom(0)).named().unwrap().len(), 0);
+    }
+
+    /// Returns a profile that was received with these entries: a domain's serial and its one listed instance.
+    fn received(entries: impl ExactSizeIterator<Item = (u32, u32)> + Clone) -> Profile {
+        let mut bytes = Vec::new();
+        let mut w = Writer::new(&mut bytes, PduType::PROFILE, 1);
+        w.i32(1).u32(0).count(entries.len()).u32(0);
+        entries.clone().for_each(|(serial, _)| _ = w.u32(indom(serial).word()).u32(1).u32(1).u32(0));
+        entries.for_each(|(_, inst)| _ = w.u32(inst));
+        w.finish().unwrap();
+        let mut profile = Profile::default();
+        profile.assign(&ProfilePdu::decode(&mut Reader::new(PduType::PROFILE, &bytes)).unwrap());
+        profile
+    }
+
+    #[test]
+    fn the_first_of_any_number_of_entries_for_a_domain_applies() {
+        for count in [1, FEW, FEW + 1, 4000] {
+            // Each domain has two entries, in an order that is not sorted.
+            let serial = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % 4_000_000;
+            let profile = received((0..2 * count).map(|i| (serial(i % count), i as u32)));
+            // A walk through thousands of entries for each metric would take milliseconds.
+            assert_eq!(profile.index.len(), if count * 2 > FEW { count * 2 } else { 0 });
+            for i in 0..count {
+                let named: Vec<Inst> = profile.selection(indom(serial(i))).named().unwrap().collect();
+                assert_eq!(named, [Inst::new(i as u32)], "{i} of {count}");
+            }
+            assert!(profile.selection(indom(4_000_001)).is_all());
+        }
+    }
+
+    #[test]
+    fn entries_that_are_changed_are_found() {
+        let mut profile = received((0..100).map(|i| (i, 1)));
+        profile.set(indom(50), State::Exclude, &[Inst::new(2)]);
+        profile.set(indom(200), State::Include, &[]);
+        let named = |serial| profile.selection(indom(serial)).named().map(|all| all.collect::<Vec<_>>());
+        assert_eq!([49, 50].map(named), [1, 2].map(|inst| Some(vec![Inst::new(inst)])));
+        assert!(profile.selection(indom(200)).is_all());
+    }
+
+    #[test]
+    fn memory_of_a_large_profile_is_given_back() {
+        let mut profile = received((0..100_000).map(|i| (i, i)));
+        let mut bytes = Vec::new();
+        Profile::default().encode(&mut bytes, 1, 1).unwrap();
+        profile.assign(&ProfilePdu::decode(&mut Reader::new(PduType::PROFILE, &bytes)).unwrap());
+        let kept = [profile.entries.capacity(), profile.insts.capacity(), profile.index.capacity()];
+        assert!(kept.into_iter().all(|kept| kept <= KEPT), "{kept:?}");
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::{env, fs, io};
 
 use nix::unistd::{getegid, geteuid, getgid, getuid};
 
+use crate::secure::is_secure;
+
 /// Configuration variables of the installed PCP.
 ///
 /// A variable of the environment wins over `pcp.conf`. Without PCP on the machine the typed accessors return the paths
@@ -30,20 +32,22 @@ pub struct ConfigError {
     pub source: io::Error,
 }
 
-/// Returns the environment; an empty one in a set-uid or set-gid program, whose caller chose it.
+/// Returns the environment; an empty one in a program with more rights than its caller, who chose it.
 fn environment() -> Vec<(OsString, OsString)> {
     if is_set_id() { Vec::new() } else { env::vars_os().collect() }
 }
 
-/// Returns whether the process is a set-uid or set-gid program, whose caller chose the environment.
+/// Returns whether the program has more rights than its caller, who chose the environment: it is set-uid or set-gid, or
+/// has file capabilities (`AT_SECURE` of getauxval(3)).
 pub fn is_set_id() -> bool {
-    getuid() != geteuid() || getgid() != getegid()
+    getuid() != geteuid() || getgid() != getegid() || is_secure()
 }
 
 impl Config {
     /// Loads the environment and `pcp.conf`. A file that cannot be read counts as empty (pmGetOptionalConfig(3)).
     ///
-    /// A set-uid or set-gid program ignores the environment: its caller could move its files elsewhere.
+    /// A program with more rights than its caller ([`is_set_id`]) ignores the environment: the caller could move its
+    /// files elsewhere.
     pub fn load() -> Config {
         Self::try_load().unwrap_or_else(|_| Self::new(b"", environment()))
     }
@@ -158,6 +162,15 @@ impl Config {
         self.text("PCP_USER", "pcp")
     }
 
+    /// Returns the identifier of [`Config::user`] in `/etc/passwd`. A number stands for itself, for instance in a
+    /// container that has no such user. Never blocks, in contrast to getpwnam(3).
+    pub fn uid(&self) -> Option<u32> {
+        let user = self.user();
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let id = |line: &str| line.strip_prefix(&*user)?.strip_prefix(':')?.split(':').nth(1)?.parse().ok();
+        passwd.lines().find_map(id).or_else(|| user.parse().ok())
+    }
+
     /// Group that daemons and agents run under: `$PCP_GROUP`, by default `pcp`.
     pub fn group(&self) -> String {
         self.text("PCP_GROUP", "pcp")
@@ -199,6 +212,12 @@ mod tests {
         assert_eq!(var("PCP_F"), Some("only"));
         assert_eq!(var("# PCP_A"), None);
         assert_eq!(config(text, &[]).var("PCP_D").unwrap().as_bytes(), b"a=b");
+    }
+
+    #[test]
+    fn users_have_an_identifier_or_are_one() {
+        let uid = |user: &str| config("", &[("PCP_USER", user)]).uid();
+        assert_eq!((uid("root"), uid("4000000000"), uid("roo"), uid("-1")), (Some(0), Some(4_000_000_000), None, None));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! answers to.
 
 pub mod atom;
+pub mod backoff;
 pub mod cnum;
 pub mod config;
 pub mod debug;
@@ -16,6 +17,7 @@ mod id_text;
 pub mod interval;
 pub mod label;
 pub mod number;
+mod secure;
 pub mod spec;
 pub mod types;
 pub mod units;

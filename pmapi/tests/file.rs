@@ -128,6 +128,46 @@ fn root_does_not_follow_a_link_of_another_user() {
 }
 
 #[test]
+fn directories_that_every_user_can_change_are_not_trusted() {
+    let parent = tempfile::tempdir().unwrap();
+    let (public, link) = (parent.path().join("public"), parent.path().join("link"));
+    let dir = public.join("dir");
+    fs::create_dir_all(&dir).unwrap();
+    symlink(&dir, &link).unwrap();
+    let is_trusted = |path: &Path, mode: u32| {
+        fs::set_permissions(&public, fs::Permissions::from_mode(mode)).unwrap();
+        Dir::open_trusted(path, |_| true).map(|_| ()).map_err(|e| e.kind())
+    };
+    for path in [&dir, &link] {
+        for mode in [0o755, 0o775, 0o1777] {
+            assert_eq!(is_trusted(path, mode), Ok(()), "{mode:o}");
+        }
+        assert_eq!(is_trusted(path, 0o777), Err(io::ErrorKind::PermissionDenied));
+    }
+    assert_eq!(is_trusted(&public, 0o777), Err(io::ErrorKind::PermissionDenied));
+    assert_eq!(is_trusted(&public.join("missing"), 0o755), Err(io::ErrorKind::NotFound));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn directories_and_links_of_strangers_are_not_trusted() {
+    let parent = tempfile::tempdir().unwrap();
+    let (above, link) = (parent.path().join("above"), parent.path().join("link"));
+    let dir = above.join("dir");
+    fs::create_dir_all(&dir).unwrap();
+    symlink(&dir, &link).unwrap();
+    let chown = |path: &Path, uid| std::os::unix::fs::lchown(path, Some(uid), None).unwrap();
+    for (changed, opened) in [(&above, &dir), (&dir, &dir), (&link, &link), (&above, &link)] {
+        assert!(Dir::open_trusted(opened, |uid| uid == 0).is_ok());
+        chown(changed, 65534);
+        let refused = Dir::open_trusted(opened, |uid| uid == 0).unwrap_err();
+        assert!(refused.kind() == io::ErrorKind::PermissionDenied && refused.to_string().contains("user 65534"));
+        assert!(Dir::open_trusted(opened, |uid| [0, 65534].contains(&uid)).is_ok());
+        chown(changed, 0);
+    }
+}
+
+#[test]
 fn only_regular_files_of_bounded_size_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let [path, fifo] = ["file", "fifo"].map(|name| dir.path().join(name));

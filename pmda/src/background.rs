@@ -141,7 +141,7 @@ fn read<T>(
         let started = Instant::now();
         // The source is responsible for the state that a panic leaves behind.
         publish(catch_unwind(AssertUnwindSafe(&mut source)).unwrap_or_else(|panic| {
-            error!("a source panicked: {}", panic_message(&*panic));
+            error!(source = "panics", "a source panicked: {}", panic_message(&*panic));
             Err(Error::GENERIC)
         }));
         match asked.recv_timeout(period.saturating_sub(started.elapsed())) {
@@ -163,7 +163,7 @@ fn publish<T>(latest: &Mutex<Latest<T>>, outcome: Result<T>) {
     // The old snapshot may be large. It is freed after the lock.
     drop(to);
     if let Some(e) = failed.filter(|e| before.as_ref().err() != Some(e)) {
-        warn!("a source failed: {e}");
+        warn!(source = "a source", "a source failed: {e}");
     }
 }
 

@@ -9,7 +9,7 @@ use pcp_pdu::metadata::{DescPdu, DescReq, Fetch, Subject, Text, TextKind, TextRe
 use pcp_pdu::profile::{Profile, Selection};
 use pcp_pdu::result::{Changes, ResultPdu, ValueSet};
 use pcp_pdu::result_writer::ResultWriter;
-use pcp_pdu::{FROM_AGENT, Header, Pdu};
+use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
 use pmapi::config::Config;
 use pmapi::{Error, InDom, PmId, Result, Type};
 use tracing::{debug, error, warn};
@@ -20,6 +20,7 @@ use crate::client::{Client, ClientAttribute, Known};
 use crate::dynamic::{Dynamic, Version};
 use crate::indom::Instances;
 use crate::labels;
+use crate::limits::FixedLimit;
 use crate::log;
 use crate::names::Names;
 use crate::options;
@@ -34,7 +35,7 @@ use hosts::Readiness;
 /// An agent, together with the state that is needed to answer PDUs.
 ///
 /// [`Engine::handle`] answers a PDU. Hosts move the bytes: a [`Session`](crate::session::Session) over pipes and
-/// sockets, [`Local`](crate::local::Local) within the process. A steady flow of fetch, desc, instance, text and profile
+/// sockets, `Local` of crate `pcp-collector` within the process. A steady flow of fetch, desc, instance, text and profile
 /// requests allocates nothing.
 #[derive(Debug)]
 pub struct Engine<A> {
@@ -162,16 +163,19 @@ impl<A: Agent> Engine<A> {
 
     fn answer(&mut self, header: Header, bytes: &[u8]) -> Answer {
         let client = self.known.client(header.from);
+        if header.pdu != PduType::ATTR {
+            self.known.end_series();
+        }
         let pdu = match Pdu::decode(header, bytes) {
             Ok(pdu) => pdu,
             Err(e) => {
-                error!("{e}");
+                error!(source = %client.source(), "{e}");
                 return if hosts::is_request(header.pdu) { self.fail(Error::IPC) } else { Answer::None };
             }
         };
         debug!(target: "libpmda", "received {} PDU from client {client}", header.pdu);
         if asks_nothing(&pdu) {
-            error!("invalid {} PDU: an empty request, or more than one name or PMID", header.pdu);
+            error!(source = %client.source(), "invalid {} PDU: an empty request, or more than one name or PMID", header.pdu);
             return self.fail(Error::IPC);
         }
         if let Err(e) = self.before(&pdu, client) {
@@ -202,13 +206,14 @@ impl<A: Agent> Engine<A> {
             }
             Pdu::Names(_) | Pdu::Ids(_) | Pdu::Child(_) | Pdu::Traverse(_) => self.names(client, pdu),
             Pdu::Desc(_) | Pdu::Instance(_) | Pdu::Text(_) | Pdu::Creds(_) | Pdu::Label(_) => {
-                error!("unexpected {} PDU", header.pdu);
+                error!(source = %client.source(), "unexpected {} PDU", header.pdu);
                 return Answer::None;
             }
         };
         match done {
             Ok(()) if self.out.len() > MAX_REPLY => {
-                error!("the answer to a {} PDU is over {MAX_REPLY} bytes", header.pdu);
+                error!(source = %client.source(), "the answer to a {} PDU is over {MAX_REPLY} bytes", header.pdu);
+                FixedLimit::Pdus.count();
                 self.fail(Error::TOOBIG)
             }
             Ok(()) => Answer::Out,
@@ -233,9 +238,9 @@ impl<A: Agent> Engine<A> {
 
     fn attribute(&mut self, client: Client, attr: handshake::Attr<'_>) {
         let attribute = ClientAttribute::decode(attr.attribute, attr.value);
-        self.known.tell(client.number(), attribute);
+        self.known.tell(client.number(), attr.attribute, attribute);
         if let Err(e) = self.agent.attribute(self.known.client(client.number()), attribute) {
-            warn!("failed to set attribute {}: {e}", attr.attribute.0);
+            warn!(source = %client.source(), "failed to set attribute {}: {e}", attr.attribute.0);
         }
     }
 
@@ -247,8 +252,8 @@ impl<A: Agent> Engine<A> {
                 self.schema.ends.forget(Some(client.number()));
                 self.agent.close(client);
             }
-            Err(e) => error!("unexpected error PDU from pmcd: {e}"),
-            Ok(()) => error!("unexpected error PDU from pmcd: no error"),
+            Err(e) => error!(source = %client.source(), "unexpected error PDU from pmcd: {e}"),
+            Ok(()) => error!(source = %client.source(), "unexpected error PDU from pmcd: no error"),
         }
     }
 
@@ -262,7 +267,8 @@ impl<A: Agent> Engine<A> {
         for pmid in fetch.pmids() {
             // A request may name a large metric any number of times.
             if self.result.len() > MAX_REPLY {
-                error!("the answer to a fetch is over {MAX_REPLY} bytes");
+                error!(source = %client.source(), "the answer to a fetch is over {MAX_REPLY} bytes");
+                FixedLimit::Pdus.count();
                 return Err(Error::TOOBIG);
             }
             self.result.begin_set(pmid);
@@ -293,13 +299,13 @@ impl<A: Agent> Engine<A> {
                         None => self.result.end_set(missing),
                         Some(inst) => {
                             let of = inst.map(|inst| format!(" instance {inst} has")).unwrap_or_default();
-                            error!("metric {}:{of} several values", metric.desc.pmid);
+                            error!(source = %client.source(), "metric {}:{of} several values", metric.desc.pmid);
                             self.result.fail_set(Error::INST);
                         }
                     }
                 }
                 Err(e) => {
-                    self.unserved.log(metric.desc.pmid, None, e);
+                    self.unserved.log(client, metric.desc.pmid, None, e);
                     self.result.fail_set(e);
                 }
             }
@@ -310,7 +316,8 @@ impl<A: Agent> Engine<A> {
             Err(e) => {
                 // Clients have not been notified of the changes.
                 self.changes = changes;
-                error!("the answer to a fetch: {e}");
+                error!(source = %client.source(), "the answer to a fetch: {e}");
+                FixedLimit::Pdus.count();
                 Err(e)
             }
         }

@@ -276,7 +276,7 @@ impl Queue {
         self.count += 1;
         self.bytes += size as u64;
         if size > self.limit {
-            warn!("event of {size} bytes dropped: the queue holds {} bytes", self.limit);
+            warn!(source = "events", "event of {size} bytes dropped: the queue holds {} bytes", self.limit);
             return Err(Error::TOOBIG);
         }
         if !self.keeps && !self.readers.values().any(Reader::reads) {

@@ -2,7 +2,8 @@
 //! users that are charged.
 //!
 //! The agent defines its limits. A [`Budget`] counts what one limit has left out, and logs it once for each source.
-//! [`Accounts`] finds the user that is charged for a process or a file.
+//! [`Accounts`] finds the user that is charged for a process or a file. The limits of the framework itself, with their
+//! counters, are in [`FixedLimit`].
 //!
 //! ```
 //! use pmda::limits::Budget;
@@ -21,8 +22,10 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 
 mod accounts;
+mod fixed;
 
 pub use accounts::Accounts;
+pub use fixed::FixedLimit;
 
 /// Counter of what a limit has left out, in total and for each source.
 ///

@@ -13,6 +13,7 @@ use tracing::{debug, error, warn};
 
 use crate::agent::Agent;
 use crate::engine::{Engine, Reply};
+use crate::limits::FixedLimit;
 use crate::log;
 use crate::poll::{Pmcd, Poll};
 
@@ -160,7 +161,10 @@ impl<R: Read, W: Write> Session<R, W> {
         self.frames.filled(n);
         while self.step(engine)? {}
         match Header::parse(self.frames.unread())? {
-            Some(header) if header.len > LONGEST => Err(FrameError::TooLong(header.len.cast_signed()).into()),
+            Some(header) if header.len > LONGEST => {
+                FixedLimit::Pdus.count();
+                Err(FrameError::TooLong(header.len.cast_signed()).into())
+            }
             _ => Ok(true),
         }
     }
@@ -179,7 +183,7 @@ impl<R: Read, W: Write> Session<R, W> {
                     Some((handshake::VERSION, flags)) => {
                         // Only dbpmda(1) lacks the flag. It has no clients.
                         if !flags.contains(Flags::AUTHORIZE) {
-                            engine.access_mut().trust_collector();
+                            engine.trust_collector();
                         }
                         Ok(true)
                     }
@@ -284,7 +288,9 @@ mod tests {
         let domain = pmapi::Domain::new(400).unwrap();
         let mut engine = Engine::<None>::new(domain, pmapi::Config::new(b"", [])).unwrap();
         let mut session = Session::open(&input[..], Vec::new(), Flags::default()).unwrap();
+        let before = FixedLimit::Pdus.exceeded();
         let ended = session.run(&mut engine);
+        assert!(FixedLimit::Pdus.exceeded() > before);
         assert!(matches!(ended, Err(SessionError::Frame(FrameError::TooLong(_)))), "{ended:?}");
     }
 

@@ -4,7 +4,9 @@ use hashbrown::HashSet;
 use pmapi::{Error, Inst, PmId};
 use tracing::{debug, error, warn};
 
+use crate::client::Client;
 use crate::dynamic::Version;
+use crate::limits::FixedLimit;
 
 /// Logs why metrics and instances have no values, in the words of pmdaFetch(3), which PCP's tests expect.
 ///
@@ -28,19 +30,30 @@ impl Unserved {
     }
 
     fn is_new(&mut self, pmid: PmId, inst: Option<Inst>) -> bool {
-        self.unknown.len() < MOST && self.unknown.insert((pmid, inst))
+        if self.unknown.len() < MOST {
+            return self.unknown.insert((pmid, inst));
+        }
+        if !self.unknown.contains(&(pmid, inst)) {
+            FixedLimit::LogLines.count();
+        }
+        false
     }
 
-    pub(crate) fn log(&mut self, pmid: PmId, inst: Option<Inst>, e: Error) {
+    /// Logs why a metric or instance has no value for a client.
+    pub(crate) fn log(&mut self, client: Client, pmid: PmId, inst: Option<Inst>, e: Error) {
         let number = inst.map_or(-1, |inst| i64::from(inst.word()));
         match e {
             Error::PMID | Error::INST if !self.is_new(pmid, inst) => {}
-            Error::PMID => error!("pmdaFetch: PMID {pmid} not handled by fetch callback"),
-            Error::INST => warn!("pmdaFetch: Instance {number} of PMID {pmid} not handled by fetch callback"),
+            Error::PMID => error!(source = %client.source(), "pmdaFetch: PMID {pmid} not handled by fetch callback"),
+            Error::INST => {
+                warn!(source = %client.source(), "pmdaFetch: Instance {number} of PMID {pmid} not handled by fetch callback");
+            }
             Error::VALUE | Error::APPVERSION | Error::PERMISSION | Error::AGAIN | Error::NYI => {
                 debug!(target: "libpmda", "Fetch callback error from metric PMID {pmid}[{number}]: {e}");
             }
-            _ => error!("pmdaFetch: Fetch callback error from metric PMID {pmid}[{number}]: {e}"),
+            _ => {
+                error!(source = %client.source(), "pmdaFetch: Fetch callback error from metric PMID {pmid}[{number}]: {e}");
+            }
         }
     }
 }
@@ -66,6 +79,8 @@ mod tests {
         are_new(1, true);
         are_new(1, false);
         let insts = (0..2 * MOST as u32).map(Inst::new);
+        let before = FixedLimit::LogLines.exceeded();
         assert_eq!(insts.filter(|inst| unserved.is_new(pmid(2), Some(*inst))).count(), MOST - all.len());
+        assert!(FixedLimit::LogLines.exceeded() >= before + (MOST + all.len()) as u64);
     }
 }

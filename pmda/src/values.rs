@@ -127,7 +127,7 @@ impl<'a> Values<'a> {
     /// only when no instance has a value.
     pub fn fail_inst(&mut self, inst: Inst, error: Error) {
         if self.selection.includes(inst) {
-            self.unserved.log(self.desc.pmid, Some(inst), error);
+            self.unserved.log(self.client, self.desc.pmid, Some(inst), error);
             self.missing = Err(error);
         }
     }

@@ -4,9 +4,9 @@
 
 use std::cell::RefCell;
 
+use pcp_collector::{Collector, Local};
 use pmapi::PmId;
-use pmda::Local;
-use pmda::collector::Collector;
+use pmda::limits::FixedLimit;
 use pmda::prelude::*;
 
 #[derive(Debug)]
@@ -84,4 +84,31 @@ fn the_metrics_of_a_fetch() {
     agent.channel_mut().engine_mut().agent_mut().fetched = 0;
     assert!(agent.fetch(&[pmids[0]; 4]).is_err());
     assert_eq!(agent.channel().engine().agent().fetched, 0);
+}
+
+/// An agent with one large value.
+struct Large(String);
+
+impl Agent for Large {
+    const NAME: &'static str = "large";
+    const DOMAIN: u16 = 401;
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        setup.metric("large.text", DECLARED, Type::String);
+        Ok(Large("x".repeat(12 << 20)))
+    }
+
+    fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+        out.put(&self.0)
+    }
+}
+
+#[test]
+fn a_fetch_of_too_much_is_refused_and_counted() {
+    let mut agent = Local::<Large>::collector().unwrap();
+    let text = agent.metric("large.text").unwrap();
+    assert!(agent.fetch(&[text; 2]).is_ok());
+    let before = FixedLimit::Pdus.exceeded();
+    assert_eq!(agent.fetch(&[text; 100]).unwrap_err().code(), Error::TOOBIG);
+    assert!(FixedLimit::Pdus.exceeded() > before);
 }

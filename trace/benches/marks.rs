@@ -7,7 +7,7 @@ use std::path::Path;
 
 use divan::Bencher;
 use pcp_trace::light::{Directory, now};
-use pcp_trace::{Fields, Options, Tag, Trace};
+use pcp_trace::{Fields, Options, Tag, Trace, Transport};
 
 fn main() {
     divan::main();
@@ -19,8 +19,8 @@ fn traced<R>(f: impl FnOnce(&Trace, &Tag) -> R) -> R {
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let dir = tempfile::tempdir_in(parent).expect("a directory");
     let directory = Directory::open(dir.path().join("4323"), dir.path()).expect("a directory for files");
-    let options = Options { directory: Some(directory.path().to_owned()), ..Options::default() };
-    let trace = Trace::new(options.light());
+    let options = Options::default().directory(directory.path());
+    let trace = Trace::new(options.transport(Transport::SharedMemory));
     let tag = Tag::new("a tag").expect("a tag");
     trace.point(&tag);
     assert_eq!(trace.status().sent, 1);

@@ -40,7 +40,7 @@
 //! A forked child opens a connection or a file of its own. It uses neither the parent's socket nor its queue. Its
 //! [`Status`] continues from the parent's.
 //!
-//! The feature `tracing` adds the module `layer`, which traces spans and events of the crate `tracing`.
+//! The feature `tracing-layer` adds the module `layer`, which traces spans and events of the crate `tracing`.
 //!
 //! | in C | here |
 //! |---|---|
@@ -49,7 +49,7 @@
 //! | `pmtracestate` | [`Trace::set_state`] |
 //! | `pmtraceerrstr` | [`Status::failure`] |
 
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-layer")]
 pub mod layer;
 pub mod light;
 mod link;
@@ -66,8 +66,8 @@ use std::time::Duration;
 
 pub use light::Fields;
 pub use link::Failure;
-pub use options::{EnvError, Options, State, Transport};
-pub use status::{Status, TooLate};
+pub use options::{EnvError, Options, State, Transport, UnknownTransport};
+pub use status::{StateError, Status};
 pub use tag::{Tag, TagError};
 pub use transaction::Transaction;
 
@@ -145,21 +145,34 @@ impl Trace {
     /// [`State::ASYNC`] must be set before the first trace event. Clearing it later has no effect.
     ///
     /// # Errors
-    /// [`TooLate`] when `state` has [`State::ASYNC`] and the synchronous TCP transport is already in use.
-    pub fn set_state(&self, state: State) -> Result<State, TooLate> {
-        self.0.shared.set_state(state)
+    /// - [`StateError::TooLate`] when `state` adds [`State::ASYNC`] and the synchronous TCP transport is in use.
+    /// - [`StateError::SharedMemory`] when `state` adds [`State::ASYNC`] and shared memory is in use. It never waits for
+    ///   the agent, and is not left again.
+    ///
+    /// The flags are unchanged then.
+    pub fn set_state(&self, state: State) -> Result<State, StateError> {
+        let shared = &self.0.shared;
+        if state.contains(State::ASYNC) && !shared.is_asynchronous() && self.in_use().is_some() {
+            return Err(StateError::SharedMemory);
+        }
+        shared.set_state(state)
     }
 
     /// Returns how many trace events were sent and missed, and the state of the connection.
     pub fn status(&self) -> Status {
         let mut status = self.0.shared.status();
-        let ways = &self.0.ways;
-        if let Some(light) = ways.light().or_else(|| ways.used()?.found()) {
+        if let Some(light) = self.in_use() {
             let (sent, connected) = light.status();
             status.sent += sent;
             status.connected = connected;
         }
         status
+    }
+
+    /// The shared-memory transport, if this process already uses it.
+    fn in_use(&self) -> Option<&Light> {
+        let ways = &self.0.ways;
+        ways.light().or_else(|| ways.used()?.found())
     }
 
     /// Waits until the asynchronous transport has sent or missed all queued trace events. Returns false when `timeout`
@@ -175,7 +188,7 @@ impl Trace {
     fn mark(&self, kind: Kind, tag: &Tag, value: f64, mark: Mark<'_>) {
         let shared = &*self.0.shared;
         shared.say(State::API, || format!("{kind:?} {tag} {value}"));
-        if shared.state().has(State::NOAGENT) {
+        if shared.state().contains(State::NOAGENT) {
             return;
         }
         if let Some(light) = self.light().or_else(|| self.send(kind, tag, value)) {
@@ -191,7 +204,7 @@ impl Trace {
             let took = Duration::from_nanos(mark.value);
             if counts { format!("transaction {tag} ends: {took:?}") } else { format!("transaction {tag} is aborted") }
         });
-        if shared.state().has(State::NOAGENT) {
+        if shared.state().contains(State::NOAGENT) {
             return;
         }
         let send = || if counts { self.send(Kind::Transact, tag, mark.value as f64 / 1e9) } else { None };

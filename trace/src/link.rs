@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pmapi::file::off_stdio;
 use thiserror::Error;
 
 use crate::options::{Options, State};
@@ -66,7 +67,8 @@ pub(crate) fn connect(options: &Options) -> Result<TcpStream, Failure> {
     let mut failure = Failure::from(io::Error::from(io::ErrorKind::HostUnreachable));
     for address in (options.host.as_str(), options.port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, at_least(options.connect_timeout)) {
-            Ok(mut stream) => {
+            Ok(stream) => {
+                let mut stream = off_stdio(stream)?;
                 stream.set_nodelay(true)?;
                 stream.set_read_timeout(Some(at_least(options.request_timeout)))?;
                 stream.set_write_timeout(Some(at_least(options.request_timeout)))?;

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::net::IpAddr;
-use std::ops::{BitOr, BitOrAssign};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use bitflags::bitflags;
 use pmapi::config::is_set_id;
 use thiserror::Error;
 
@@ -18,12 +18,14 @@ const RECONNECT: [u64; 5] = [5, 10, 20, 40, 80];
 /// Options of a [`Trace`](crate::Trace): the agent's address, the transport, timeouts and state flags.
 ///
 /// ```
-/// let options = pcp_trace::Options { port: 4399, ..pcp_trace::Options::from_env()? };
-/// let trace = pcp_trace::Trace::new(options);
+/// use pcp_trace::{Options, State, Trace};
+///
+/// let trace = Trace::new(Options::from_env()?.port(4399).state(State::ASYNC));
 /// # _ = trace;
 /// # Ok::<(), pcp_trace::EnvError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// Host name or address of the agent (`PCP_TRACE_HOST`). Default: `localhost`.
     pub host: String,
@@ -38,7 +40,7 @@ pub struct Options {
     pub reconnect: Vec<Duration>,
     /// Initial state flags. Setting the variable `PCP_TRACE_NOAGENT` adds [`State::NOAGENT`].
     pub state: State,
-    /// Transport (`PCP_TRACE_TRANSPORT`: `auto`, `light` or `tcp`). Default: `auto`.
+    /// Transport (`PCP_TRACE_TRANSPORT`: `auto`, `shared-memory` or `tcp`). Default: `auto`.
     pub transport: Transport,
     /// The agent's directory, for the shared-memory transport. Default: `$PCP_RUN_DIR/trace/PORT`.
     pub directory: Option<PathBuf>,
@@ -50,6 +52,7 @@ pub struct Options {
 
 /// Transport of trace events to the agent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
 pub enum Transport {
     /// Shared memory if the agent runs on this host and supports it, otherwise TCP.
     ///
@@ -59,20 +62,25 @@ pub enum Transport {
     Auto,
     /// Shared memory, in a mapped file (module [`light`](crate::light)). Trace events are missed while no agent on this
     /// host supports it.
-    Light,
+    SharedMemory,
     /// TCP, synchronous or asynchronous ([`State::ASYNC`]).
     Tcp,
 }
 
-impl FromStr for Transport {
-    type Err = ();
+/// Error of parsing a [`Transport`].
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("unknown transport {0:?}: auto, shared-memory or tcp is expected")]
+pub struct UnknownTransport(pub String);
 
-    fn from_str(text: &str) -> Result<Transport, ()> {
+impl FromStr for Transport {
+    type Err = UnknownTransport;
+
+    fn from_str(text: &str) -> Result<Transport, UnknownTransport> {
         match text {
             "auto" => Ok(Transport::Auto),
-            "light" => Ok(Transport::Light),
+            "shared-memory" => Ok(Transport::SharedMemory),
             "tcp" => Ok(Transport::Tcp),
-            _ => Err(()),
+            _ => Err(UnknownTransport(text.to_owned())),
         }
     }
 }
@@ -85,7 +93,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(3),
             request_timeout: Duration::from_secs(10),
             reconnect: RECONNECT.map(Duration::from_secs).to_vec(),
-            state: State::NONE,
+            state: State::empty(),
             transport: Transport::Auto,
             directory: None,
             ring_len: 128 << 10,
@@ -107,7 +115,7 @@ pub struct EnvError {
 
 impl Options {
     /// Reads the environment variables of pmdatrace(3). Options without a variable have their defaults, and so have all
-    /// options of a set-uid or set-gid program.
+    /// options of a program with more rights than its caller (set-uid, set-gid, or with file capabilities).
     ///
     /// # Errors
     /// [`EnvError`] for a variable whose value is not valid.
@@ -138,8 +146,8 @@ impl Options {
             options.reconnect = delays(&value).ok_or_else(error)?;
         }
         if let Some(value) = text("PCP_TRACE_TRANSPORT") {
-            let error = || parse_error("PCP_TRACE_TRANSPORT", &value, "auto, light or tcp");
-            options.transport = value.parse().map_err(|()| error())?;
+            let error = |_| parse_error("PCP_TRACE_TRANSPORT", &value, "auto, shared-memory or tcp");
+            options.transport = value.parse().map_err(error)?;
         }
         if var("PCP_TRACE_NOAGENT").is_some() {
             options.state |= State::NOAGENT;
@@ -149,10 +157,49 @@ impl Options {
 }
 
 impl Options {
-    /// Selects [`Transport::Light`].
-    pub fn light(mut self) -> Options {
-        self.transport = Transport::Light;
-        self
+    /// Sets the [host](Options::host) of the agent.
+    pub fn host(self, host: impl Into<String>) -> Options {
+        Options { host: host.into(), ..self }
+    }
+
+    /// Sets the [TCP port](Options::port) of the agent.
+    pub fn port(self, port: u16) -> Options {
+        Options { port, ..self }
+    }
+
+    /// Sets the [timeout of connecting](Options::connect_timeout).
+    pub fn connect_timeout(self, connect_timeout: Duration) -> Options {
+        Options { connect_timeout, ..self }
+    }
+
+    /// Sets the [timeout of the agent's answer](Options::request_timeout).
+    pub fn request_timeout(self, request_timeout: Duration) -> Options {
+        Options { request_timeout, ..self }
+    }
+
+    /// Sets the [delays between attempts to connect](Options::reconnect).
+    pub fn reconnect(self, reconnect: impl Into<Vec<Duration>>) -> Options {
+        Options { reconnect: reconnect.into(), ..self }
+    }
+
+    /// Sets the [initial state flags](Options::state).
+    pub fn state(self, state: State) -> Options {
+        Options { state, ..self }
+    }
+
+    /// Sets the [transport](Options::transport).
+    pub fn transport(self, transport: Transport) -> Options {
+        Options { transport, ..self }
+    }
+
+    /// Sets the [agent's directory](Options::directory).
+    pub fn directory(self, directory: impl Into<PathBuf>) -> Options {
+        Options { directory: Some(directory.into()), ..self }
+    }
+
+    /// Sets the [size of each thread's ring](Options::ring_len), in bytes.
+    pub fn ring_len(self, ring_len: usize) -> Options {
+        Options { ring_len, ..self }
     }
 
     /// Interval of checks for the shared-memory transport while TCP is in use.
@@ -184,43 +231,23 @@ fn delays(text: &str) -> Option<Vec<Duration>> {
     words.map(|word| word.trim_start().parse().ok().filter(|n| *n > 0).map(Duration::from_secs)).collect()
 }
 
-/// State flags (pmtracestate(3)). Diagnostics go to standard error.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct State(pub u32);
-
-impl State {
-    /// No flags: the synchronous protocol without diagnostics.
-    pub const NONE: State = State(0);
-    /// Shows calls of this library.
-    pub const API: State = State(1);
-    /// Shows connections made and broken.
-    pub const COMMS: State = State(2);
-    /// Shows PDUs that are sent.
-    pub const PDU: State = State(4);
-    /// Shows how much the asynchronous protocol sends at a time.
-    pub const PDUBUF: State = State(8);
-    /// Traces nothing: calls return at once, and nothing is counted as missed.
-    pub const NOAGENT: State = State(16);
-    /// Asynchronous protocol: trace events are queued and sent together. The agent does not acknowledge them.
-    pub const ASYNC: State = State(32);
-
-    /// Returns whether all flags of `other` are set.
-    pub const fn has(self, other: State) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl BitOr for State {
-    type Output = State;
-
-    fn bitor(self, other: State) -> State {
-        State(self.0 | other.0)
-    }
-}
-
-impl BitOrAssign for State {
-    fn bitor_assign(&mut self, other: State) {
-        self.0 |= other.0;
+bitflags! {
+    /// State flags (pmtracestate(3)). Without flags, TCP is synchronous, and there are no diagnostics.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct State: u32 {
+        /// Shows calls of this library on standard error.
+        const API = 1;
+        /// Shows connections made and broken on standard error.
+        const COMMS = 2;
+        /// Shows PDUs that are sent on standard error.
+        const PDU = 4;
+        /// Shows how much the asynchronous protocol sends at a time, on standard error.
+        const PDUBUF = 8;
+        /// Traces nothing: calls return at once, and nothing is counted as missed.
+        const NOAGENT = 16;
+        /// Asynchronous protocol over TCP: trace events are queued and sent together. The agent does not acknowledge
+        /// them. Shared memory ignores the flag, because it never waits for the agent.
+        const ASYNC = 32;
     }
 }
 
@@ -230,6 +257,15 @@ mod tests {
 
     fn with(vars: &[(&'static str, &str)]) -> Result<Options, EnvError> {
         Options::from_vars(|name| vars.iter().find(|var| var.0 == name).map(|var| var.1.into()))
+    }
+
+    #[test]
+    fn transports_have_names() {
+        let parse = |text: &str| text.parse::<Transport>().map_err(|e| e.to_string());
+        let all = [Transport::Auto, Transport::SharedMemory, Transport::Tcp];
+        assert_eq!(["auto", "shared-memory", "tcp"].map(parse), all.map(Ok));
+        let expected = "unknown transport \"heavy\": auto, shared-memory or tcp is expected";
+        assert_eq!(parse("heavy"), Err(expected.to_owned()));
     }
 
     #[test]

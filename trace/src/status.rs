@@ -23,10 +23,17 @@ pub struct Status {
     pub failure: Option<Failure>,
 }
 
-/// Error of [`Trace::set_state`](crate::Trace::set_state): [`State::ASYNC`] was set too late.
+/// Error of [`Trace::set_state`](crate::Trace::set_state): [`State::ASYNC`] would have no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("the asynchronous protocol must be chosen before the first trace event")]
-pub struct TooLate;
+#[non_exhaustive]
+pub enum StateError {
+    /// The synchronous protocol is in use.
+    #[error("the asynchronous protocol must be selected before the first trace event")]
+    TooLate,
+    /// Shared memory is in use, which never waits for the agent.
+    #[error("the asynchronous protocol is one of TCP, and shared memory is in use")]
+    SharedMemory,
+}
 
 /// State that all parts of a [`Trace`](crate::Trace) share.
 #[derive(Debug)]
@@ -44,8 +51,8 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(options: Options) -> Shared {
         Shared {
-            state: options.state.0.into(),
-            asynchronous: options.state.has(State::ASYNC).into(),
+            state: options.state.bits().into(),
+            asynchronous: options.state.contains(State::ASYNC).into(),
             options,
             used: false.into(),
             connected: false.into(),
@@ -55,18 +62,23 @@ impl Shared {
         }
     }
 
-    pub(crate) fn set_state(&self, state: State) -> Result<State, TooLate> {
-        if state.has(State::ASYNC) && !self.asynchronous.load(Relaxed) {
+    pub(crate) fn set_state(&self, state: State) -> Result<State, StateError> {
+        if state.contains(State::ASYNC) && !self.is_asynchronous() {
             if self.used.load(Relaxed) {
-                return Err(TooLate);
+                return Err(StateError::TooLate);
             }
             self.asynchronous.store(true, Relaxed);
         }
-        Ok(State(self.state.swap(state.0, Relaxed)))
+        Ok(State::from_bits_retain(self.state.swap(state.bits(), Relaxed)))
+    }
+
+    /// Whether TCP is asynchronous, or will be.
+    pub(crate) fn is_asynchronous(&self) -> bool {
+        self.asynchronous.load(Relaxed)
     }
 
     pub(crate) fn state(&self) -> State {
-        State(self.state.load(Relaxed))
+        State::from_bits_retain(self.state.load(Relaxed))
     }
 
     /// Fixes the TCP protocol at its first use. Returns whether it is asynchronous.
@@ -74,12 +86,12 @@ impl Shared {
         if !self.used.load(Relaxed) {
             self.used.store(true, Relaxed);
         }
-        self.asynchronous.load(Relaxed)
+        self.is_asynchronous()
     }
 
     /// Writes a diagnostic line to standard error if the flag is set.
     pub(crate) fn say(&self, flag: State, text: impl FnOnce() -> String) {
-        if self.state().has(flag) {
+        if self.state().contains(flag) {
             // The descriptor may be closed, or its disk full.
             _ = writeln!(io::stderr(), "pcp-trace: {}", text());
         }

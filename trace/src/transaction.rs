@@ -33,7 +33,7 @@ impl Trace {
         let shared = &self.0.shared;
         shared.say(State::API, || format!("transaction {tag} begins"));
         let start = light::now();
-        let light = if shared.state().has(State::NOAGENT) { None } else { self.light() };
+        let light = if shared.state().contains(State::NOAGENT) { None } else { self.light() };
         Span { start, id: light.map_or(0, |light| light.begin(shared, tag, start, parent)), parent }
     }
 
@@ -49,7 +49,7 @@ impl Trace {
     }
 
     /// Whether trace events have event records with fields: the shared-memory transport is in use.
-    #[cfg(feature = "tracing")]
+    #[cfg(feature = "tracing-layer")]
     pub(crate) fn has_records(&self) -> bool {
         self.light().is_some()
     }

@@ -1,13 +1,13 @@
 //! The transports of each process that uses a handle: a forked child has its own.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use pmapi::config::Config;
 
-use crate::light::{self, Light};
+use crate::light::{self, Agent, Id, Light};
 use crate::link::Link;
 use crate::options::Transport;
 use crate::queue::Queue;
@@ -28,8 +28,8 @@ pub(crate) struct Ways([Way; DEPTH]);
 /// The transports of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
-    /// The process identifier, or 0 while the entry is free.
-    pid: AtomicU32,
+    /// The process, or 0 while the entry is free.
+    id: AtomicU64,
     /// Initialized by the first trace event. `None` where TCP is the only transport.
     light: OnceLock<Option<Light>>,
     /// The shared-memory transport is in use. It is never left again.
@@ -38,10 +38,10 @@ pub(crate) struct Way {
     queue: OnceLock<Arc<Queue>>,
 }
 
-/// The identifier of this process.
+/// This process.
 #[inline]
-fn pid() -> u32 {
-    light::pid().unwrap_or_else(std::process::id)
+fn id() -> Id {
+    light::id().unwrap_or_default()
 }
 
 impl Ways {
@@ -59,25 +59,25 @@ impl Ways {
     /// The identifier and the transports of this process. `None` when [`DEPTH`] ancestors have traced.
     #[inline]
     pub(crate) fn own(&self) -> Option<(u32, &Way)> {
-        let pid = pid();
+        let id = id();
         let first = &self.0[0];
-        if first.pid.load(Relaxed) == pid {
-            return Some((pid, first));
+        if first.id.load(Relaxed) == id.word() {
+            return Some((id.pid(), first));
         }
-        self.claim(pid).map(|way| (pid, way))
+        self.claim(id).map(|way| (id.pid(), way))
     }
 
     /// The transports of this process, if it has traced.
     pub(crate) fn used(&self) -> Option<&Way> {
-        let pid = pid();
-        self.0.iter().find(|way| way.pid.load(Relaxed) == pid)
+        let id = id().word();
+        self.0.iter().find(|way| way.id.load(Relaxed) == id)
     }
 
     #[cold]
-    fn claim(&self, pid: u32) -> Option<&Way> {
+    fn claim(&self, id: Id) -> Option<&Way> {
         for (at, way) in self.0.iter().enumerate() {
-            match way.pid.compare_exchange(0, pid, Relaxed, Relaxed) {
-                Err(other) if other != pid => continue,
+            match way.id.compare_exchange(0, id.word(), Relaxed, Relaxed) {
+                Err(other) if other != id.word() => continue,
                 Err(_) => {}
                 // The agent would count the parent's connection as open as long as the child keeps it.
                 Ok(_) => self.0[..at].iter().for_each(Way::abandon),
@@ -100,9 +100,10 @@ impl Way {
         if options.transport == Transport::Tcp || options.transport == Transport::Auto && !options.is_local() {
             return None;
         }
-        let directory = options.directory.clone().unwrap_or_else(|| light::path(&Config::load(), options.port));
-        let light = Light::new(directory, options.ring_len)?;
-        let is_light = options.transport == Transport::Light || light.is_there(shared);
+        let config = Config::load();
+        let directory = options.directory.clone().unwrap_or_else(|| light::path(&config, options.port));
+        let light = Light::new(Agent::new(directory, &config), options.ring_len)?;
+        let is_light = options.transport == Transport::SharedMemory || light.is_there(shared);
         self.is_light.store(is_light, Relaxed);
         Some(light)
     }
@@ -159,8 +160,8 @@ impl Drop for Ways {
             queue.flush(LINGER);
             queue.close();
         }
-        let pid = pid();
-        for way in self.0.iter_mut().filter(|way| way.pid.load(Relaxed) != pid) {
+        let id = id().word();
+        for way in self.0.iter_mut().filter(|way| way.id.load(Relaxed) != id) {
             // The rest is forgotten, because dropping it may need a lock that another thread held at the fork.
             let link = way.link.get_mut().unwrap_or_else(PoisonError::into_inner);
             link.abandon();

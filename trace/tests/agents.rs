@@ -8,14 +8,14 @@ use std::thread;
 use std::time::Duration;
 
 use pcp_trace::protocol::{self, Pdu};
-use pcp_trace::{Failure, Options, State, Tag, TooLate, Trace};
+use pcp_trace::{Failure, Options, State, StateError, Tag, Trace};
 
 fn tag() -> Tag {
     Tag::new("tag").unwrap()
 }
 
 fn options(listener: &TcpListener) -> Options {
-    Options { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port(), ..Options::default() }
+    Options::default().host("127.0.0.1").port(listener.local_addr().unwrap().port())
 }
 
 fn listener() -> TcpListener {
@@ -45,8 +45,8 @@ fn serve(stream: &mut TcpStream, points: usize) {
 #[test]
 fn without_an_agent_everything_is_missed() {
     let closed = options(&listener());
-    for state in [State::NONE, State::ASYNC] {
-        let trace = Trace::new(Options { state, ..closed.clone() });
+    for state in [State::empty(), State::ASYNC] {
+        let trace = Trace::new(closed.clone().state(state));
         (0..1000).for_each(|_| trace.point(&tag()));
         assert!(trace.flush(Duration::from_secs(20)));
         let status = trace.status();
@@ -58,7 +58,7 @@ fn without_an_agent_everything_is_missed() {
 #[test]
 fn noagent_does_nothing() {
     let listener = listener();
-    let trace = Trace::new(Options { state: State::NOAGENT, ..options(&listener) });
+    let trace = Trace::new(options(&listener).state(State::NOAGENT));
     trace.point(&tag());
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err());
@@ -68,15 +68,15 @@ fn noagent_does_nothing() {
 #[test]
 fn the_protocol_is_chosen_once() {
     let trace = Trace::new(options(&listener()));
-    assert_eq!(trace.set_state(State::ASYNC), Ok(State::NONE));
-    assert_eq!(trace.set_state(State::NONE), Ok(State::ASYNC));
+    assert_eq!(trace.set_state(State::ASYNC), Ok(State::empty()));
+    assert_eq!(trace.set_state(State::empty()), Ok(State::ASYNC));
     trace.point(&tag());
-    assert_eq!(trace.set_state(State::ASYNC), Ok(State::NONE));
+    assert_eq!(trace.set_state(State::ASYNC), Ok(State::empty()));
     let closed = options(&listener());
     let trace = Trace::new(closed);
     trace.point(&tag());
-    assert_eq!(trace.set_state(State::ASYNC), Err(TooLate));
-    assert_eq!(trace.set_state(State::API), Ok(State::NONE));
+    assert_eq!(trace.set_state(State::ASYNC), Err(StateError::TooLate));
+    assert_eq!(trace.set_state(State::API), Ok(State::empty()));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn an_agent_that_closes_loses_nothing_when_it_is_back() {
 #[test]
 fn an_agent_that_does_not_answer_is_left() {
     let listener = listener();
-    let trace = Trace::new(Options { request_timeout: Duration::from_millis(20), ..options(&listener) });
+    let trace = Trace::new(options(&listener).request_timeout(Duration::from_millis(20)));
     thread::scope(|scope| {
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {
@@ -128,7 +128,7 @@ fn nonsense_ends_the_connection() {
 #[test]
 fn what_does_not_fit_is_missed() {
     let listener = listener();
-    let trace = Trace::new(Options { state: State::ASYNC, ..options(&listener) });
+    let trace = Trace::new(options(&listener).state(State::ASYNC));
     let long = Tag::new(&"x".repeat(254)).unwrap();
     // The greeting never comes, so nothing can be sent.
     (0..10_000).for_each(|_| trace.point(&long));
@@ -161,7 +161,7 @@ fn stranger(listener: TcpListener, with: impl Fn(&mut TcpStream) + Send + Sync +
 fn a_stranger_that_never_acknowledges_costs_a_time_out_for_each_attempt() {
     let timeout = Duration::from_millis(200);
     let listener = listener();
-    let trace = Trace::new(Options { request_timeout: timeout, ..options(&listener) });
+    let trace = Trace::new(options(&listener).request_timeout(timeout));
     stranger(listener, |stream| {
         stream.write_all(&protocol::encode_ack(protocol::VERSION, 1)).unwrap();
         std::mem::forget(stream.try_clone().unwrap());
@@ -174,7 +174,7 @@ fn a_stranger_that_never_acknowledges_costs_a_time_out_for_each_attempt() {
 #[test]
 fn a_stranger_that_drips_its_answer_costs_no_more_than_the_time_out() {
     let listener = listener();
-    let trace = Trace::new(Options { request_timeout: Duration::from_millis(100), ..options(&listener) });
+    let trace = Trace::new(options(&listener).request_timeout(Duration::from_millis(100)));
     stranger(listener, |stream| {
         stream.write_all(&protocol::encode_ack(protocol::VERSION, 1)).unwrap();
         let ack = protocol::encode_ack(pcp_trace::protocol::Kind::Point as i32, 1);
@@ -191,10 +191,10 @@ fn a_stranger_that_drips_its_answer_costs_no_more_than_the_time_out() {
 
 #[test]
 fn a_stranger_that_greets_and_closes_is_not_asked_all_the_time() {
-    for state in [State::NONE, State::ASYNC] {
+    for state in [State::empty(), State::ASYNC] {
         let listener = listener();
         let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let trace = Trace::new(Options { state, ..options(&listener) });
+        let trace = Trace::new(options(&listener).state(state));
         let connections = count.clone();
         stranger(listener, move |stream| {
             connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -212,7 +212,7 @@ fn a_stranger_that_greets_and_closes_is_not_asked_all_the_time() {
 #[test]
 fn an_asynchronous_application_waits_for_no_stranger() {
     let listener = listener();
-    let trace = Trace::new(Options { state: State::ASYNC, ..options(&listener) });
+    let trace = Trace::new(options(&listener).state(State::ASYNC));
     // The server greets, sends data that no client expects, and reads nothing.
     stranger(listener, |stream| {
         let _ = stream.write_all(&protocol::encode_ack(protocol::VERSION, 1));
@@ -232,7 +232,7 @@ fn an_asynchronous_application_waits_for_no_stranger() {
 #[test]
 fn an_agent_that_closes_between_two_marks_loses_none_of_an_asynchronous_client() {
     let listener = listener();
-    let trace = Trace::new(Options { state: State::ASYNC, ..options(&listener) });
+    let trace = Trace::new(options(&listener).state(State::ASYNC));
     thread::scope(|scope| {
         let (closed, is_closed) = std::sync::mpsc::channel();
         scope.spawn(move || {
@@ -255,9 +255,16 @@ fn an_agent_that_closes_between_two_marks_loses_none_of_an_asynchronous_client()
 #[test]
 fn delays_that_are_for_ever_are_no_panic() {
     let closed = options(&listener());
-    for state in [State::NONE, State::ASYNC] {
+    for state in [State::empty(), State::ASYNC] {
         let (connect_timeout, request_timeout, reconnect) = (Duration::MAX, Duration::MAX, vec![Duration::MAX]);
-        let trace = Trace::new(Options { state, connect_timeout, request_timeout, reconnect, ..closed.clone() });
+        let trace = Trace::new(
+            closed
+                .clone()
+                .state(state)
+                .connect_timeout(connect_timeout)
+                .request_timeout(request_timeout)
+                .reconnect(reconnect),
+        );
         (0..10).for_each(|_| trace.point(&tag()));
         assert!(trace.flush(Duration::from_secs(20)));
         assert_eq!(trace.status().missed, 10);

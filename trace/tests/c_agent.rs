@@ -18,7 +18,7 @@ fn agent(args: &[&str]) -> (Pmcd, Options) {
     let pmcd = pcp.pmcd().pmdas_dir(c.pmdas_dir()).agent(agent).start();
     // The agent has shaken hands with pmcd before it listens. It listens when it answers a fetch.
     pmcd.run("pminfo", ["-f", "trace.control.port"]).ok();
-    (pmcd, Options { host: "127.0.0.1".into(), port, ..Options::default() })
+    (pmcd, Options::default().host("127.0.0.1").port(port))
 }
 
 fn value(pmcd: &Pmcd, metric: &str, instance: &str) -> Option<f64> {
@@ -66,7 +66,7 @@ fn both_protocols_are_counted() {
     assert_eq!((status.sent, status.missed), (18, 0));
 
     pmcd.run("pmstore", ["trace.control.reset", "1"]).ok();
-    let trace = Trace::new(Options { state: State::ASYNC, ..options });
+    let trace = Trace::new(options.state(State::ASYNC));
     trace_all(&trace);
     assert!(trace.flush(Duration::from_secs(20)));
     assert_eq!((trace.status().sent, trace.status().missed), (18, 0));
@@ -81,8 +81,8 @@ fn both_protocols_are_counted() {
 #[ignore = "needs PCP"]
 fn threads_are_counted_exactly() {
     let (pmcd, options) = agent(&[]);
-    for (state, tag) in [(State::NONE, "sync"), (State::ASYNC, "async")] {
-        let trace = Trace::new(Options { state, ..options.clone() });
+    for (state, tag) in [(State::empty(), "sync"), (State::ASYNC, "async")] {
+        let trace = Trace::new(options.clone().state(state));
         let tag_of = Tag::new(tag).unwrap();
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -102,8 +102,8 @@ fn threads_are_counted_exactly() {
 #[ignore = "needs PCP"]
 fn an_agent_that_comes_back_is_found() {
     let (mut pmcd, options) = agent(&[]);
-    let options = Options { reconnect: vec![Duration::from_millis(50)], ..options };
-    let asynchronous = Options { state: State::ASYNC, ..options.clone() };
+    let options = options.reconnect([Duration::from_millis(50)]);
+    let asynchronous = options.clone().state(State::ASYNC);
     let tag = Tag::new("here").unwrap();
     for trace in [Trace::new(options), Trace::new(asynchronous)] {
         trace.point(&tag);

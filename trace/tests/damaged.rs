@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use pcp_trace::light::{Directory, ReadError, Reader, now};
-use pcp_trace::{Fields, Options, Tag, Trace};
+use pcp_trace::{Fields, Options, Tag, Trace, Transport};
 use proptest::prelude::*;
 
 const PAGE: u64 = 4096;
@@ -17,8 +17,8 @@ const PAGE: u64 = 4096;
 static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path().join("4323"), dir.path()).unwrap();
-    let options = Options { directory: Some(directory.path().to_owned()), ring_len: 8192, ..Options::default() };
-    let trace = Trace::new(options.light());
+    let options = Options::default().directory(directory.path()).ring_len(8192);
+    let trace = Trace::new(options.transport(Transport::SharedMemory));
     for n in 0..70 {
         let tag = Tag::new(&format!("tag {n}")).unwrap();
         trace.point_with(&tag, &Fields::new().with("number", n).with("text", "x".repeat(n)));

@@ -29,7 +29,7 @@ fn agent() -> (Options, Receiver<HashMap<u32, u64>>) {
         }
     });
     let transport = Transport::Tcp;
-    (Options { host: "127.0.0.1".into(), port, transport, ..Options::default() }, counts)
+    (Options::default().host("127.0.0.1").port(port).transport(transport), counts)
 }
 
 fn serve(mut stream: TcpStream) -> HashMap<u32, u64> {
@@ -81,9 +81,9 @@ fn wait(child: Pid) -> Option<bool> {
 
 #[test]
 fn a_child_has_a_connection_of_its_own() {
-    for state in [State::NONE, State::ASYNC] {
+    for state in [State::empty(), State::ASYNC] {
         let (options, counts) = agent();
-        let trace = Trace::new(Options { state, ..options });
+        let trace = Trace::new(options.state(state));
         let tag = Tag::new("tag").unwrap();
         (0..100).for_each(|_| trace.point(&tag));
         let sent = |trace: &Trace, points| {
@@ -122,10 +122,9 @@ fn a_child_has_a_connection_of_its_own() {
 fn what_other_threads_do_at_a_fork_stops_no_child() {
     let (options, _counts) = agent();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let [sync, asynchronous] =
-        [State::NONE, State::ASYNC].map(|state| Trace::new(Options { state, ..options.clone() }));
+    let [sync, asynchronous] = [State::empty(), State::ASYNC].map(|state| Trace::new(options.clone().state(state)));
     // This handle waits for a greeting that never comes, and holds its locks meanwhile.
-    let waiting = Trace::new(Options { port: silent.local_addr().unwrap().port(), ..options });
+    let waiting = Trace::new(options.port(silent.local_addr().unwrap().port()));
     let (tag, other) = (Tag::new("tag").unwrap(), Tag::new("other").unwrap());
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

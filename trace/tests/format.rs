@@ -6,14 +6,14 @@ use std::fs;
 use std::time::Duration;
 
 use pcp_trace::light::{Directory, Process, now};
-use pcp_trace::{Fields, Options, Tag, Trace};
+use pcp_trace::{Fields, Options, Tag, Trace, Transport};
 
 #[test]
 fn every_word_is_where_it_is_said_to_be() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path().join("4323"), dir.path()).unwrap();
-    let options = Options { directory: Some(directory.path().to_owned()), ring_len: 8192, ..Options::default() };
-    let trace = Trace::new(options.light());
+    let options = Options::default().directory(directory.path()).ring_len(8192);
+    let trace = Trace::new(options.transport(Transport::SharedMemory));
     let [size, work] = ["size", "work"].map(|name| Tag::new(name).unwrap());
     let before = now();
     trace.observe(&size, 2.5);

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pcp_trace::light::Directory;
-use pcp_trace::{Options, Tag, Trace};
+use pcp_trace::{Options, Tag, Trace, Transport};
 
 use common::serve;
 
@@ -36,7 +36,7 @@ fn small_file_system(test: &str) -> Option<PathBuf> {
 fn a_mark_without_room_is_missed_until_there_is_some() {
     let Some(small) = small_file_system("a_mark_without_room_is_missed_until_there_is_some") else { return };
     let directory = Directory::open(small.join("4323"), &small).unwrap();
-    let trace = Trace::new(Options { directory: Some(directory.path().to_owned()), ..Options::default() }.light());
+    let trace = Trace::new(Options::default().directory(directory.path()).transport(Transport::SharedMemory));
     let tag = Tag::new("tag").unwrap();
     trace.point(&tag);
     let other = small.join("other");
@@ -67,8 +67,8 @@ fn without_room_for_a_thread_marks_go_over_tcp_until_there_is_some() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let agent = std::thread::spawn(move || serve(listener.accept().unwrap().0));
-    let (directory, reconnect) = (Some(directory.path().to_owned()), vec![Duration::from_millis(10)]);
-    let trace = Trace::new(Options { port, directory, reconnect, ..Options::default() });
+    let (directory, reconnect) = (directory.path(), [Duration::from_millis(10)]);
+    let trace = Trace::new(Options::default().port(port).directory(directory).reconnect(reconnect));
     let tag = Tag::new("tag").unwrap();
     (0..100).for_each(|_| trace.point(&tag));
     assert_eq!((trace.status().sent, trace.status().missed), (100, 0));

@@ -5,16 +5,19 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
+use nix::sched::{CloneFlags, clone};
+use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use pcp_trace::light::{Claim, Directory, Process, Reader};
 use pcp_trace::protocol::Kind;
-use pcp_trace::{Fields, Options, State, Tag, Trace, Transport};
+use pcp_trace::{Fields, Options, State, StateError, Tag, Trace, Transport};
 
 /// A running agent's directories, and options for it.
 struct Scene {
@@ -29,7 +32,7 @@ impl Scene {
     }
 
     fn options(&self) -> Options {
-        Options { directory: Some(self.directory.path().to_owned()), ..Options::default() }.light()
+        Options::default().directory(self.directory.path()).transport(Transport::SharedMemory)
     }
 
     fn files(&self) -> Vec<PathBuf> {
@@ -140,7 +143,7 @@ fn threads_are_counted_exactly_while_they_are_read() {
     const EACH: u64 = 50_000;
     let scene = Scene::new();
     // A small ring, so that records are missed.
-    let trace = Trace::new(Options { ring_len: 8192, ..scene.options() });
+    let trace = Trace::new(scene.options().ring_len(8192));
     let tags: Vec<Tag> = (0..100).map(|n| tag(&format!("tag {n}"))).collect();
     trace.point(&tags[0]);
     let mut reader = scene.reader();
@@ -179,8 +182,8 @@ fn without_an_agent_nothing_is_made_and_everything_missed() {
         if there {
             fs::create_dir(&path).unwrap();
         }
-        let options = Options { directory: Some(path.clone()), reconnect: vec![Duration::ZERO], ..Options::default() };
-        let trace = Trace::new(options.light());
+        let options = Options::default().directory(path.clone()).reconnect([Duration::ZERO]);
+        let trace = Trace::new(options.transport(Transport::SharedMemory));
         (0..10).for_each(|_| trace.point(&tag("tag")));
         trace.begin(&tag("tag")).end();
         assert_eq!((trace.status().sent, trace.status().missed, trace.status().connected), (0, 11, false));
@@ -202,14 +205,14 @@ fn without_an_agent_nothing_is_made_and_everything_missed() {
 #[test]
 fn the_way_is_found() {
     let scene = Scene::new();
-    let auto = Options { transport: Transport::Auto, port: 1, ..scene.options() };
+    let auto = scene.options().transport(Transport::Auto).port(1);
     for (options, light) in [
         (auto.clone(), true),
-        (Options { host: "127.0.0.1".into(), ..auto.clone() }, true),
-        (Options { host: "192.0.2.1".into(), connect_timeout: Duration::from_millis(1), ..auto.clone() }, false),
-        (Options { transport: Transport::Tcp, ..auto.clone() }, false),
-        (Options { directory: Some("/nonexistent".into()), ..auto.clone() }, false),
-        (Options { state: State::NOAGENT, ..auto }, false),
+        (auto.clone().host("127.0.0.1"), true),
+        (auto.clone().host("192.0.2.1").connect_timeout(Duration::from_millis(1)), false),
+        (auto.clone().transport(Transport::Tcp), false),
+        (auto.clone().directory("/nonexistent"), false),
+        (auto.state(State::NOAGENT), false),
     ] {
         let what = format!("{options:?}");
         let trace = Trace::new(options);
@@ -220,6 +223,21 @@ fn the_way_is_found() {
         // The agent would remove the files of ended handles.
         scene.files().iter().for_each(|file| fs::remove_file(file).unwrap());
     }
+}
+
+#[test]
+fn the_asynchronous_protocol_is_refused_while_shared_memory_is_in_use() {
+    let scene = Scene::new();
+    let trace = Trace::new(scene.options());
+    assert_eq!(trace.set_state(State::COMMS), Ok(State::empty()));
+    trace.point(&tag("tag"));
+    assert_eq!(trace.set_state(State::ASYNC), Err(StateError::SharedMemory));
+    assert_eq!(trace.set_state(State::empty()), Ok(State::COMMS));
+    // The flag may be set before: it applies if TCP is used instead.
+    let trace = Trace::new(scene.options().state(State::ASYNC));
+    trace.point(&tag("tag"));
+    assert_eq!(trace.set_state(State::empty()), Ok(State::ASYNC));
+    assert_eq!(trace.set_state(State::ASYNC), Ok(State::empty()));
 }
 
 #[test]
@@ -268,6 +286,39 @@ fn a_child_has_a_file_of_its_own() {
     assert_eq!((parents_files, scene.files().len()), (1, 2));
 }
 
+/// Runs `work` as process 1 of a new PID namespace.
+fn as_process_1(work: impl Fn()) {
+    let mut stack = vec![0; 1 << 20];
+    let run = Box::new(|| {
+        let good = catch_unwind(AssertUnwindSafe(|| {
+            assert_eq!(std::process::id(), 1);
+            work();
+        }));
+        isize::from(good.is_err())
+    });
+    // SAFETY: the stack is large enough, and the child exits when the closure returns. It only traces, see above.
+    let child = unsafe { clone(run, &mut stack, CloneFlags::CLONE_NEWPID, Some(Signal::SIGCHLD as i32)) }.unwrap();
+    assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
+}
+
+#[test]
+#[ignore = "needs PCP"] // And root.
+fn process_1_of_each_pid_name_space_has_its_own_file() {
+    as_process_1(|| {
+        let scene = Scene::new();
+        let trace = Trace::new(scene.options());
+        trace.point(&tag("outer"));
+        let mut parent = scene.reader();
+        as_process_1(|| {
+            trace.point(&tag("inner"));
+            assert_eq!((trace.status().sent, trace.status().missed), (1, 0));
+        });
+        trace.point(&tag("outer"));
+        assert_eq!(counts(&mut parent), BTreeMap::from([("outer".to_owned(), 2)]));
+        assert_eq!(scene.files().len(), 2);
+    });
+}
+
 #[test]
 fn what_has_no_room_is_missed() {
     let scene = Scene::new();
@@ -299,7 +350,7 @@ fn what_has_no_room_is_missed() {
 #[test]
 fn a_long_ring_is_read_to_the_last_record() {
     let scene = Scene::new();
-    let trace = Trace::new(Options { ring_len: 4 << 20, ..scene.options() });
+    let trace = Trace::new(scene.options().ring_len(4 << 20));
     let (point, fields) = (tag("point"), Fields::new().with("text", "x".repeat(300)));
     trace.point(&point);
     let mut reader = scene.reader();

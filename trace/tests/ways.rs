@@ -53,12 +53,12 @@ fn mark(trace: &Trace, enough: impl Fn() -> bool) -> u64 {
 
 #[test]
 fn an_agent_that_comes_later_is_used_the_light_way() {
-    for state in [State::NONE, State::ASYNC] {
+    for state in [State::empty(), State::ASYNC] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("4323");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let reconnect = vec![Duration::from_millis(10), Duration::from_secs(3600)];
-        let trace = Trace::new(Options { port, directory: Some(path.clone()), state, reconnect, ..Options::default() });
+        let trace = Trace::new(Options::default().port(port).directory(path.clone()).state(state).reconnect(reconnect));
         let before = mark(&trace, || trace.status().missed > 0);
         assert_eq!((trace.status().sent, trace.status().missed), (0, before));
         let directory = Directory::open(path, dir.path()).unwrap();
@@ -74,14 +74,14 @@ fn an_agent_that_comes_later_is_used_the_light_way() {
 
 #[test]
 fn a_connection_is_left_for_the_light_way_and_each_mark_counts_once() {
-    for state in [State::NONE, State::ASYNC] {
+    for state in [State::empty(), State::ASYNC] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("4323");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let agent = thread::spawn(move || serve(listener.accept().unwrap().0));
         let reconnect = vec![Duration::from_millis(10)];
-        let trace = Trace::new(Options { port, directory: Some(path.clone()), state, reconnect, ..Options::default() });
+        let trace = Trace::new(Options::default().port(port).directory(path.clone()).state(state).reconnect(reconnect));
         let before = mark(&trace, || trace.status().sent > 1000);
         let directory = Directory::open(path, dir.path()).unwrap();
         let files = || fs::read_dir(directory.files()).unwrap().count();

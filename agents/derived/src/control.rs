@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use pmda::limits::FixedLimit;
 use pmda::prelude::*;
 use tracing::error;
 
@@ -27,6 +28,8 @@ const GOOD: Item = Item::new(CLUSTER, 5);
 const BAD: Item = Item::new(CLUSTER, 6);
 const MESSAGE: Item = Item::new(CLUSTER, 7);
 const RELOAD: Item = Item::new(CLUSTER, 8);
+/// The first of the metrics `derived.control.limits`, one for each limit of the framework.
+const LIMITS: u16 = 16;
 
 /// Times between samples that clients may store, in seconds.
 const INTERVALS: std::ops::RangeInclusive<f64> = 0.01..=86400.0;
@@ -47,6 +50,9 @@ impl Control {
     /// Adds the metrics and their instance domains to the name space.
     pub(crate) fn show(dynamic: &mut Dynamic) -> Start<()> {
         metrics().iter().try_for_each(|metric| dynamic.insert(metric))?;
+        for (item, limit) in (LIMITS..).zip(FixedLimit::ALL) {
+            dynamic.insert(&Metric::of_limit(*limit, "derived.control.limits", Item::new(CLUSTER, item)))?;
+        }
         let mut groups = Indom::new(GROUPS);
         groups.help("Groups of definitions", "Each group has its own operands and its own time between samples.");
         dynamic.insert_indom(&groups)?;
@@ -96,6 +102,10 @@ impl Control {
             MESSAGE => return self.messages.iter().try_for_each(|(inst, message)| out.put_inst(*inst, message)),
             RELOAD => return out.put(0u32),
             _ => {}
+        }
+        if let Some(limit) = item.item().checked_sub(LIMITS) {
+            let limit = FixedLimit::ALL.get(usize::from(limit)).ok_or(Error::PMID)?;
+            return out.put(limit.exceeded());
         }
         for group in groups {
             let (inst, figures) = (group.inst, group.running.figures());

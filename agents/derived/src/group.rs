@@ -91,7 +91,7 @@ impl Group {
         self.hidden.clear();
         for (place, e) in failures {
             let name = metrics.good.get(place).map_or_else(String::new, |metric| metric.name.clone());
-            warn!("metric {name} is not shown: {e}");
+            warn!(source = self.name, "metric {name} is not shown: {e}");
             self.hidden.push((name, e.to_string()));
         }
         self.shown = Some(Arc::clone(metrics));

@@ -169,7 +169,10 @@ impl Sampler {
             Ok(()) => self.failures = 0,
             Err(e) => {
                 if self.failures == 0 {
-                    info!("group {}: sampling failed and will be tried again: {e}", self.group.name);
+                    info!(
+                        source = self.group.name,
+                        "group {}: sampling failed and will be tried again: {e}", self.group.name
+                    );
                 }
                 self.link.counters.errors.fetch_add(1, Relaxed);
                 self.bound = None;
@@ -295,7 +298,10 @@ impl Sampler {
             Some(same) if *same.metrics == metrics => (Arc::clone(&same.metrics), Arc::clone(&same.demand)),
             old => {
                 let (good, bad) = (metrics.good.len(), metrics.bad.len());
-                info!("group {}: {good} definitions are metrics, {bad} are not", self.group.name);
+                info!(
+                    source = self.group.name,
+                    "group {}: {good} definitions are metrics, {bad} are not", self.group.name
+                );
                 metrics.bad.iter().for_each(|bad| crate::complain(&bad.name, &bad.message));
                 let demand = match old {
                     Some(old) => old.demand.carried_over(&old.metrics, &metrics),

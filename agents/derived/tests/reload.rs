@@ -93,6 +93,24 @@ fn what_is_wrong_is_told_and_the_rest_goes_on() {
 
 #[test]
 #[ignore = "needs PCP"]
+fn dropped_log_lines_are_counted_by_a_metric() {
+    let scene = Scene::new(&format!("{CONFIG}{BAD}"));
+    let pmcd = scene.start(&["-t", "100msec"]);
+    until(&pmcd, "pminfo", &["-f", "derived.two"], "value 2");
+    let dropped = || pmcd.run("pminfo", ["-f", "derived.control.limits.log_lines"]).ok();
+    assert!(dropped().contains("value 0\n"), "{}", dropped());
+    // A reload logs the same problems about the same places.
+    for _ in 0..200 {
+        pmcd.run("pmstore", ["derived.control.reload", "1"]).ok();
+        if !dropped().contains("value 0\n") {
+            break;
+        }
+    }
+    assert!(!dropped().contains("value 0\n"), "{}", dropped());
+}
+
+#[test]
+#[ignore = "needs PCP"]
 fn names_are_there_when_a_store_has_been_answered() {
     let scene = Scene::new(CONFIG);
     let pmcd = scene.start(&["-t", "100msec"]);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use clap::{Args as _, FromArgMatches as _};
 use domain::Domain;
 use limits::{Budgets, Options};
-use mmv::collection::{Collection, Help, Labelled as Owner};
+use mmv_reader::collection::{Collection, Help, Labelled as Owner};
 use names::Trees;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use pmda::limits::Accounts;

@@ -11,19 +11,20 @@
 //! | `user-memory` | 44 | MiB for the files of a user | `memory` |
 //! | `memory` | 176 | MiB for all files | `memory` |
 //! | `file-memory` | 8 | MiB of data in a file, without holes | `memory` |
-//! | `user-values` | 160000 | values of a user; a text counts as 8, a label as 40, an instance as 1 | `values` |
-//! | `values` | 640000 | values in all | `values` |
-//! | `user-work` | 6000 | microseconds per request for changes of a user's files; more are delayed | `delayed` |
+//! | `user-values` | 120000 | values of a user; a text counts as 8, a label as 40, an instance as 1 | `values` |
+//! | `values` | 480000 | values in all | `values` |
+//! | `user-work` | 6000 | microseconds of processor time per request for changes of a user's files; more are delayed | `delayed` |
 //! | `names` | 6144 | names of the directory that one request reads; the next requests continue | |
 //!
-//! The last quarter of each limit for all users is reserved for users who have less than an eighth. The log has up to 8
-//! lines about the contents of a file.
+//! When all users together have used up a limit, a user who has less gets room from the user who has most. The log has
+//! up to 8 lines about the contents of a file. The limits of the framework ([`FixedLimit`]) are constants, with metrics
+//! `mmv.control.limits.log_lines`, `log_debug`, `log_cut`, `clients` and `pdus`.
 
 use std::str::FromStr;
 
 use clap::{ArgAction, Args};
-use mmv::collection::{LeftOut, Limit, Limits};
-use pmda::limits::Budget;
+use mmv_reader::collection::{LeftOut, Limit, Limits};
+use pmda::limits::{Budget, FixedLimit};
 use pmda::pmapi::{Desc, PmId, Semantics};
 use pmda::prelude::*;
 
@@ -101,7 +102,7 @@ const METRICS: [(Limit, &str, &str); 4] = [
     ),
 ];
 
-/// Item of the first metric.
+/// Item of the first metric. The limits of the framework follow those of the agent.
 const FIRST: u16 = 10;
 
 fn index_of(limit: Limit) -> usize {
@@ -124,28 +125,45 @@ impl Budgets {
         ])
     }
 
-    /// Counts files that were left out, and returns whether there were any.
-    pub(crate) fn count(&mut self, all: &[LeftOut]) -> bool {
+    /// Counts files that were left out.
+    pub(crate) fn count(&mut self, all: &[LeftOut]) {
         for LeftOut { uid, limit, count } in all {
             self.0[index_of(*limit)].leave_out(&format_args!("uid {uid}"), *count);
         }
-        !all.is_empty()
+    }
+
+    /// Returns whether anything was left out, by a limit of the agent or of the framework.
+    pub(crate) fn is_any_exceeded(&self) -> bool {
+        self.0.iter().any(|budget| budget.left_out() > 0) || FixedLimit::ALL.iter().any(|limit| limit.exceeded() > 0)
     }
 
     /// Returns the value of a metric.
     pub(crate) fn value(&self, item: Item) -> Option<u64> {
-        Some(self.0.get(index(item)?)?.left_out())
+        let index = index(item)?;
+        self.0.get(index).map(Budget::left_out).or_else(|| fixed(index).map(FixedLimit::exceeded))
     }
+}
+
+/// Returns the limit of the framework whose metric has this index.
+fn fixed(index: usize) -> Option<FixedLimit> {
+    FixedLimit::ALL.get(index.checked_sub(METRICS.len())?).copied()
 }
 
 /// Returns the metrics, with their full names.
 pub(crate) fn metrics(prefix: &str) -> impl Iterator<Item = Metric> {
-    METRICS.into_iter().enumerate().map(move |(index, (_, last, help))| {
-        let mut metric = Metric::new(format!("{prefix}.{NODE}.{last}"), item(index), Type::U64);
-        metric.counter().units(Units::COUNT).help("Files that a limit has left out or delayed", help);
-        metric
+    let node = format!("{prefix}.{NODE}");
+    (0..COUNT).filter_map(move |index| match METRICS.get(index) {
+        Some((_, last, help)) => {
+            let mut metric = Metric::new(format!("{node}.{last}"), item(index), Type::U64);
+            metric.counter().units(Units::COUNT).help("Files that a limit has left out or delayed", *help);
+            Some(metric)
+        }
+        None => Some(Metric::of_limit(fixed(index)?, &node, item(index))),
     })
 }
+
+/// Number of metrics.
+const COUNT: usize = METRICS.len() + FixedLimit::ALL.len();
 
 /// The node above the metrics, without prefix.
 pub(crate) const NODE: &str = "control.limits";
@@ -158,13 +176,14 @@ pub(crate) fn desc(pmid: PmId) -> Option<Desc> {
 
 /// Returns the help text of a metric.
 pub(crate) fn text(item: Item) -> Option<&'static str> {
-    METRICS.get(index(item)?).map(|metric| metric.2)
+    let index = index(item)?;
+    METRICS.get(index).map(|metric| metric.2).or_else(|| fixed(index).map(FixedLimit::help))
 }
 
 /// Returns the index of the metric with this item.
 pub(crate) fn index(item: Item) -> Option<usize> {
     let index = usize::from(item.item().checked_sub(FIRST)?);
-    (item.cluster() == CLUSTER && index < METRICS.len()).then_some(index)
+    (item.cluster() == CLUSTER && index < COUNT).then_some(index)
 }
 
 /// Returns the item of the metric with this index.

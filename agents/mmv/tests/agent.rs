@@ -1,18 +1,17 @@
 //! Tests of the agent within this process, with the requests of pmcd; they need no PCP.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../mmv/tests/common/raw.rs"]
+#[path = "../../../mmv/reader/tests/common/raw.rs"]
 mod raw;
 
 use std::fs;
 use std::path::Path;
 
 use mmv::{Counter, Family, Gauge, Registry};
+use pcp_collector::{Collector, Local};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::Changes;
 use pmapi::{Atom, Domain, Error, InDom, Item, PmId, Serial};
-use pmda::Local;
-use pmda::collector::Collector;
 use pmda::pmapi::config::Config;
 use pmda_mmv::{Mmv, PmProxy};
 use tempfile::TempDir;
@@ -88,7 +87,7 @@ fn only_the_controls_can_be_stored() {
     // One bit for each of the options of -D.
     mmv.store(control(1), None, Atom::I32(1 << 11)).unwrap();
     assert_eq!(mmv.value(control(1)).unwrap(), Atom::I32(1 << 11));
-    assert_eq!(pmda::log::debug_options().names(), ["appl0"]);
+    assert_eq!(pmda::log::debug_options().to_string(), "appl0");
     assert_eq!(mmv.value(control(2)).unwrap(), Atom::I32(1));
     assert_eq!(mmv.desc(control(3)).unwrap_err().code(), Error::PMID);
 
@@ -228,7 +227,8 @@ fn a_hundred_thousand_values_in_a_thousand_files() {
     assert!(mmv.pmid("mmv.f501.more").is_ok());
 }
 
-const LIMITS: [&str; 4] = ["files", "memory", "values", "delayed"];
+const LIMITS: [&str; 9] =
+    ["files", "memory", "values", "delayed", "log_lines", "log_debug", "log_cut", "clients", "pdus"];
 
 #[test]
 fn what_limits_leave_out_is_counted() {
@@ -248,7 +248,7 @@ fn what_limits_leave_out_is_counted() {
         assert_eq!(mmv.desc(pmid).unwrap().pmid, pmid);
         assert!(mmv.text(Subject::Metric(pmid), TextKind::Help).is_ok());
     }
-    assert_eq!(mmv.desc(control(14)).unwrap_err().code(), Error::PMID);
+    assert_eq!(mmv.desc(control(19)).unwrap_err().code(), Error::PMID);
     for i in 0..1300 {
         fs::write(files.join(format!("a{i}")), "MMV").unwrap();
     }

@@ -3,7 +3,7 @@
 
 mod scene;
 
-#[path = "../../../mmv/tests/common/raw.rs"]
+#[path = "../../../mmv/reader/tests/common/raw.rs"]
 mod raw;
 
 use std::fs;
@@ -93,4 +93,24 @@ fn what_has_no_value_is_in_the_log_as_under_c() {
         log.iter().filter(|line| line.contains("PMID 70.7.1 not")).count()
     };
     assert_eq!((fetched(&object), fetched(&built("pmda_mmv"))), (15, 3));
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn dropped_lines_are_counted_by_a_metric() {
+    let scene = Scene::new();
+    for number in 0..50 {
+        let instances = [(1, "one"), (2, "two")];
+        let mut bad = file(1, instances);
+        bad.i32(36, 100 + number);
+        fs::write(scene.files().join(format!("f{number}")), bad.0).unwrap();
+    }
+    let pmcd = scene.under(scene.ours());
+    let dropped = pmcd.run("pminfo", ["-f", "mmv.control.limits.log_lines"]).ok();
+    assert!(dropped.contains("value ") && !dropped.contains("value 0\n"), "{dropped}");
+    // Now it is listed as well.
+    assert!(pmcd.run("pminfo", ["mmv.control"]).ok().contains("mmv.control.limits.log_lines"));
+    let text = pmcd.run("pminfo", ["-dT", "mmv.control.limits.clients"]).ok();
+    assert!(text.contains("64-bit unsigned int") && text.contains("there were too many clients"), "{text}");
+    assert!(pmcd.log("mmv").matches("invalid item 1024").count() < 50);
 }

@@ -133,7 +133,7 @@ impl Agent for Showcase {
             bins::CLUSTER => self.bins.store(item, inst, value),
             many::CLUSTER => self.many.store(item, value),
             written::CLUSTER => self.written.store(item, value),
-            names::CLUSTER => self.names.store(item, value),
+            names::CLUSTER => self.names.store(item, value, client),
             failures::CLUSTER => self.failures.store(item, value),
             source::CLUSTER => self.source.store(item, value),
             readiness::CLUSTER => self.readiness.store(value),

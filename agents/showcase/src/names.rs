@@ -3,6 +3,7 @@
 //! In C: pmdaDynamicPMNS(3), pmdaTreeInsert(3), and `PMDA_EXT_NAMES_CHANGE` to notify clients.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 
 use pmda::prelude::*;
 use tracing::warn;
@@ -40,7 +41,7 @@ impl Names {
         count.help("Metrics below showcase.dynamic", "One of them, showcase.dynamic.first, exists from the start.");
         let (added, removed) = (String::new(), String::new());
         let mut names = Names { dynamic: setup.dynamic([ROOT]), fetches: HashMap::new(), added, removed };
-        names.add("first")?;
+        names.add("first", &"the start")?;
         Ok(names)
     }
 
@@ -61,19 +62,20 @@ impl Names {
         }
     }
 
-    pub(crate) fn store(&mut self, item: Item, value: Atom<'_>) -> Result {
+    pub(crate) fn store(&mut self, item: Item, value: Atom<'_>, client: Client) -> Result {
         let Atom::String(name) = value else { return Err(Error::PERMISSION) };
         let name = std::str::from_utf8(name).map_err(|_| Error::BADSTORE)?;
-        if item == ADD { self.add(name) } else { self.remove(name) }
+        if item == ADD { self.add(name, &client.source()) } else { self.remove(name) }
     }
 
-    fn add(&mut self, name: &str) -> Result {
+    /// Adds a metric. `by` names the client in the log.
+    fn add(&mut self, name: &str, by: &dyn Display) -> Result {
         let mut items = (0..=Item::MAX_ITEM).map(|item| Item::new(DYNAMIC, item));
         let free = items.find(|item| !self.fetches.contains_key(item)).ok_or(Error::TOOBIG)?;
         let mut metric = Metric::new(format!("{ROOT}.{name}"), free, Type::U64);
         metric.counter().units(Units::COUNT).help("Fetches of this metric", "Added by a client, or at the start.");
         self.dynamic.insert(&metric).map_err(|mistake| {
-            warn!("showcase.names.add refuses a name: {mistake}");
+            warn!(source = %by, "showcase.names.add refuses a name: {mistake}");
             Error::BADSTORE
         })?;
         self.fetches.insert(free, 0);

@@ -80,9 +80,9 @@ enum Library {
 
 impl Library {
     fn rust(protocol: &str, port: u16) -> Library {
-        let state = if protocol == "async" { State::ASYNC } else { State::NONE };
+        let state = if protocol == "async" { State::ASYNC } else { State::empty() };
         let transport = Transport::Tcp;
-        let trace = Trace::new(Options { host: "127.0.0.1".into(), port, state, transport, ..Options::default() });
+        let trace = Trace::new(Options::default().host("127.0.0.1").port(port).state(state).transport(transport));
         Library::Rust { trace, tag: Tag::new("a point").unwrap() }
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use pcp_pdu::event::{EventFlags, Layout, records};
 use pmapi::{Atom, Inst};
-use trace::{Options, Tag, Trace};
+use trace::{Options, Tag, Trace, Transport};
 
 use common::{Agent, C_AGENT, Marker, ROUNDS, cpu, is_bench, median, peer, pmid, told_to};
 
@@ -48,7 +48,7 @@ fn light(directory: &Path) -> Marker {
 }
 
 fn mark(directory: PathBuf) {
-    let trace = Trace::new(Options { directory: Some(directory), ..Options::default() }.light());
+    let trace = Trace::new(Options::default().directory(directory).transport(Transport::SharedMemory));
     let tag = Tag::new("a point").unwrap();
     for line in std::io::stdin().lines() {
         let points: u64 = line.unwrap().parse().unwrap();

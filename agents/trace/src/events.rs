@@ -324,7 +324,7 @@ impl Events {
         let params = params.chain(fields.iter().map(|(item, value)| (*item, value.as_ref().into())));
         self.lose(time, record.missed);
         if let Err(e) = self.queue.push(time, flags, params) {
-            warn!("event record dropped: {e}");
+            warn!(source = %record.account, "event record dropped: {e}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Budgets that accounts share fairly.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -17,7 +18,8 @@ pub(crate) struct Fair {
     each: usize,
     used: usize,
     accounts: HashMap<Account, usize>,
-    largest: Option<(Account, usize)>,
+    /// The account that uses most, and how much. `None` while unknown.
+    largest: Cell<Option<(Account, usize)>>,
 }
 
 /// Whether an account can use more of a budget.
@@ -34,7 +36,7 @@ pub(crate) enum Room {
 impl Fair {
     /// Creates a budget with limits for all accounts together and for each.
     pub(crate) fn new(limit: usize, each: usize) -> Fair {
-        Fair { limit, each, used: 0, accounts: HashMap::new(), largest: None }
+        Fair { limit, each, used: 0, accounts: HashMap::new(), largest: Cell::new(None) }
     }
 
     pub(crate) fn of(&self, account: Account) -> usize {
@@ -47,6 +49,11 @@ impl Fair {
         self.accounts.len()
     }
 
+    /// Whether the limit of each account allows one to use `more`.
+    pub(crate) fn has_own_room(&self, account: Account, more: usize) -> bool {
+        self.of(account).saturating_add(more) <= self.each
+    }
+
     /// Whether an account can use `more` of the budget.
     pub(crate) fn room(&self, account: Account, more: usize) -> Room {
         let own = self.of(account).saturating_add(more);
@@ -56,19 +63,28 @@ impl Fair {
         if self.used.saturating_add(more) <= self.limit {
             return Room::Free;
         }
-        match self.largest {
+        match self.largest() {
             // At least a quarter of the difference at a time, because finding what gives way is costly.
             Some((largest, most)) if most > own => Room::From(largest, more.max((most - own) / 4)),
             _ => Room::None,
         }
     }
 
+    fn largest(&self) -> Option<(Account, usize)> {
+        if self.largest.get().is_none() {
+            let largest = self.accounts.iter().max_by_key(|(_, own)| **own);
+            self.largest.set(largest.map(|(account, own)| (*account, *own)));
+        }
+        self.largest.get()
+    }
+
     pub(crate) fn add(&mut self, account: Account, more: usize) {
         let own = self.accounts.entry(account).or_default();
         *own += more;
         self.used += more;
-        if self.largest.is_none_or(|(largest, most)| *own > most || largest == account) {
-            self.largest = Some((account, *own));
+        // An unknown one stays unknown: other accounts may use more than this one.
+        if self.largest.get().is_some_and(|(largest, most)| *own > most || largest == account) {
+            self.largest.set(Some((account, *own)));
         }
     }
 
@@ -80,8 +96,8 @@ impl Fair {
         if *own == 0 {
             self.accounts.remove(&account);
         }
-        if self.largest.is_some_and(|(largest, _)| largest == account) {
-            self.largest = self.accounts.iter().max_by_key(|(_, own)| **own).map(|(account, own)| (*account, *own));
+        if self.largest.get().is_some_and(|(largest, _)| largest == account) {
+            self.largest.set(None);
         }
     }
 }

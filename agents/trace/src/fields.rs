@@ -6,9 +6,10 @@ use std::rc::Rc;
 
 use pmda::prelude::*;
 
-use crate::fair::{Fair, LeftOut, Room};
+use crate::fair::{LeftOut, Room};
 use crate::limits::{Account, Limits};
 use crate::names::shown;
+use crate::users::{NameBudget, ROUNDS, Users};
 
 /// Cluster of the first fields.
 pub(crate) const CLUSTER: u16 = 2;
@@ -25,7 +26,7 @@ pub(crate) struct Fields(Rc<RefCell<Known>>);
 struct Known {
     prefix: String,
     keys: HashMap<Box<str>, Field>,
-    used: Fair,
+    budget: NameBudget,
     left_out: LeftOut,
     /// Metrics created so far. A PMID is never reused, because archives may have it for another field.
     number: u32,
@@ -35,9 +36,7 @@ struct Known {
 struct Field {
     /// `None` if another key has the same metric name.
     item: Option<Item>,
-    account: Account,
-    /// Last use, in seconds since the agent's start.
-    used: u32,
+    users: Users,
 }
 
 /// Occurrence of a field in an event record.
@@ -56,8 +55,8 @@ pub(crate) fn is_own(item: Item) -> bool {
 impl Fields {
     pub(crate) fn new(prefix: String, limits: &Limits) -> Fields {
         let left_out = LeftOut::new(format_args!("metrics of fields, at most {} in all", limits.fields));
-        let used = Fair::new(limits.fields, limits.fields);
-        Fields(Rc::new(RefCell::new(Known { prefix, keys: HashMap::new(), used, left_out, number: 0 })))
+        let budget = NameBudget::new(limits.fields, limits.fields);
+        Fields(Rc::new(RefCell::new(Known { prefix, keys: HashMap::new(), budget, left_out, number: 0 })))
     }
 
     /// The metric of a key, if there is one.
@@ -73,18 +72,21 @@ impl Fields {
     /// The metric of a field. Creates it if the key is new, and the account has room for it.
     pub(crate) fn item(&self, occurrence: Occurrence<'_>, names: &mut Dynamic) -> Option<Item> {
         let mut known = self.0.borrow_mut();
-        if let Some(field) = known.keys.get_mut(occurrence.key) {
-            field.used = occurrence.now;
-            return field.item;
+        let Some(field) = known.keys.get_mut(occurrence.key) else { return known.insert(occurrence, names) };
+        let item = field.item;
+        if !field.users.renew(occurrence.account, occurrence.now) {
+            known.add_user(occurrence);
         }
-        known.insert(occurrence, names)
+        item
     }
 
     /// Removes the metrics of fields that were not used since `since`, in seconds since the agent's start.
     pub(crate) fn forget(&self, since: u32, names: &mut Dynamic) {
         let mut known = self.0.borrow_mut();
         known.left_out.flush();
-        known.retain(names, |_, field| field.used >= since);
+        let Known { keys, budget, .. } = &mut *known;
+        keys.values_mut().for_each(|field| _ = budget.forget_before(since, &mut field.users, 1));
+        known.retain(names, |_, field| field.users.last_use() >= since);
     }
 }
 
@@ -95,10 +97,11 @@ impl Known {
         if key.len() > MAX_KEY {
             return None;
         }
-        if let Room::From(largest, count) = self.used.room(account, 1) {
+        for _ in 0..ROUNDS {
+            let Room::From(largest, count) = self.budget.room(account, 1) else { break };
             self.give_back(largest, count, names);
         }
-        if self.used.room(account, 1) != Room::Free {
+        if self.budget.room(account, 1) != Room::Free {
             self.left_out.add(account, 1);
             return None;
         }
@@ -111,27 +114,37 @@ impl Known {
             names.insert(&metric).is_ok()
         });
         self.number += u32::from(item.is_some());
-        self.used.add(account, 1);
-        self.keys.insert(key.into(), Field { item, account, used: now });
+        self.budget.add(account, 1);
+        self.keys.insert(key.into(), Field { item, users: Users::new(account, now) });
         item
     }
 
-    /// Removes the `count` metrics of an account that were unused for longest.
+    /// Remembers that an account uses a field for which another one is charged.
+    #[cold]
+    fn add_user(&mut self, Occurrence { key, account, now }: Occurrence<'_>) {
+        let Known { keys, budget, .. } = self;
+        if let Room::From(largest, count) = budget.room_for_use(account) {
+            budget.forget_uses(largest, count, keys.values_mut().map(|field| &mut field.users));
+        }
+        if let Some(field) = keys.get_mut(key) {
+            budget.add_use(&mut field.users, account, now);
+        }
+    }
+
+    /// Removes metrics of an account until `count` are free.
     fn give_back(&mut self, account: Account, count: usize, names: &mut Dynamic) {
-        let of_account = self.keys.iter().filter(|(_, field)| field.account == account);
-        let mut oldest: Vec<(u32, Box<str>)> = of_account.map(|(key, field)| (field.used, key.clone())).collect();
-        oldest.sort_unstable();
-        oldest.truncate(count);
-        self.left_out.add(account, oldest.len() as u64);
-        self.retain(names, |key, _| oldest.iter().all(|(_, old)| **old != *key));
+        let keys = self.keys.iter_mut().map(|(key, field)| (key.clone(), 1, &mut field.users));
+        let gone = self.budget.give_back(account, count, keys);
+        self.left_out.add(account, gone.len() as u64);
+        self.retain(names, |key, _| gone.iter().all(|gone| **gone != *key));
     }
 
     fn retain(&mut self, names: &mut Dynamic, stays: impl Fn(&str, &Field) -> bool) {
-        let Known { keys, used, .. } = self;
+        let Known { keys, budget, .. } = self;
         keys.retain(|key, field| {
             let stays = stays(key, field);
             if !stays {
-                used.remove(field.account, 1);
+                budget.remove(&field.users, 1);
                 let name = field.item.and_then(|item| names.names(item).next().map(str::to_owned));
                 name.into_iter().for_each(|name| _ = names.remove(&name));
             }
@@ -188,7 +201,7 @@ mod tests {
 
     fn with(limit: usize, test: impl FnOnce(&Fields, &mut Dynamic)) {
         let limits = Limits { fields: limit, ..Limits::default() };
-        let mut agent = pmda::Local::<Own>::new().unwrap();
+        let mut agent = pcp_collector::Local::<Own>::new().unwrap();
         test(&Fields::new("own.field".into(), &limits), &mut agent.engine_mut().agent_mut().names);
     }
 
@@ -203,6 +216,28 @@ mod tests {
             // Both keys have the same metric name: the second one gets no metric.
             assert!(come("honest?", TWO, 1, names).is_some() && come("honest!", TWO, 1, names).is_none());
             assert!((70..=100).contains(&names.len()), "{}", names.len());
+        });
+    }
+
+    #[test]
+    fn metrics_that_another_account_introduced_stay() {
+        with(100, |fields, names| {
+            let come =
+                |key: &str, account, now, names: &mut Dynamic| fields.item(Occurrence { key, account, now }, names);
+            let user = come("user", ONE, 1, names);
+            assert_eq!(come("user", TWO, 1, names), user);
+            (0..1000).for_each(|n| _ = come(&format!("hostile{n}"), ONE, 2, names));
+            for host in 1..10 {
+                let account = Account::Host([10, 0, 0, host].into());
+                (0..100).for_each(|n| _ = come(&format!("host{host}_{n}"), account, 3, names));
+            }
+            assert_eq!(fields.find("user"), user);
+            // The account that introduced it no longer uses it.
+            assert_eq!(come("user", TWO, 9, names), user);
+            fields.forget(9, names);
+            assert_eq!((fields.find("user"), names.len()), (user, 1));
+            fields.forget(10, names);
+            assert_eq!((names.len(), fields.0.borrow().budget.accounts()), (0, 0));
         });
     }
 

@@ -31,6 +31,7 @@ mod shares;
 mod tag;
 mod tags;
 mod turns;
+mod users;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -71,8 +72,7 @@ pub struct Trace {
 /// Keys of the event sources that the agent waits for.
 const PROMPT: usize = 0;
 const LATER: usize = 1;
-const HANGUP: usize = 2;
-const FILES: usize = 3;
+const FILES: usize = 2;
 
 impl Agent for Trace {
     const NAME: &'static str = "trace";
@@ -105,7 +105,7 @@ impl Agent for Trace {
             let reason = e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_owned());
             format!("bind({}): {reason}", self.port)
         };
-        self.server = Some(Server::open(self.port, access, self.limits.clone()).map_err(failed)?);
+        self.server = Some(Server::open(self.port, access, self.limits.clone(), HANGUPS.get()).map_err(failed)?);
         self.tags.reset();
         if own {
             let processes = Processes::open(self.directory.clone(), self.base.clone(), &self.limits);
@@ -174,16 +174,12 @@ impl Agent for Trace {
         if let Some(due) = server.due() {
             set.at(due);
         }
-        if let Some(hangup) = HANGUPS.get() {
-            set.readable(HANGUP, hangup);
-        }
         if let Some(processes) = &self.processes {
-            if let Some(watch) = processes.watch() {
+            let now = Instant::now();
+            if let Some(watch) = processes.watch(now) {
                 set.readable(FILES, watch);
             }
-            if let Some(due) = processes.due(&self.events, &self.tags) {
-                set.at(due);
-            }
+            set.at(processes.due(now, &self.events, &self.tags));
         }
     }
 
@@ -193,12 +189,11 @@ impl Agent for Trace {
                 .serve(|server, counts, now| server.serve_prompt(now, &mut |account, data| counts.add(account, data))),
             Wake::Readable(LATER) => self
                 .serve(|server, counts, now| server.serve_later(now, &mut |account, data| counts.add(account, data))),
-            Wake::Readable(HANGUP) => self.show_clients(),
             Wake::Readable(FILES) => self.go_on(),
             Wake::Time => {
                 let now = Instant::now();
                 self.serve(|server, counts, now| server.serve_due(now, &mut |account, data| counts.add(account, data)));
-                let due = self.processes.as_ref().and_then(|processes| processes.due(&self.events, &self.tags));
+                let due = self.processes.as_ref().map(|processes| processes.due(now, &self.events, &self.tags));
                 if due.is_some_and(|due| due <= now) {
                     self.go_on();
                 }
@@ -264,13 +259,6 @@ impl Trace {
         tags.set_now(Instant::now());
         if let Some(processes) = processes {
             processes.go_on(tags, events);
-        }
-    }
-
-    fn show_clients(&self) {
-        HANGUPS.get().map(Hangups::take);
-        if let Some(server) = &self.server {
-            server.show();
         }
     }
 }

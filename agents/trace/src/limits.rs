@@ -1,7 +1,7 @@
 //! The budgets of the agent: how much clients, users and hosts may use, each and together.
 //!
 //! `README.md` has a table of the budgets, [`Limits`] has their defaults. Accounts share them fairly:
-//! [`Fair`](crate::fair::Fair).
+//! [`Fair`](crate::fair::Fair). The framework has limits of its own: [`FixedLimit`].
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
+use pmda::limits::FixedLimit;
 use pmda::prelude::*;
 
 /// Account that is charged for what a client or a file uses.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Account {
     /// A user of this host.
     User(u32),
@@ -158,42 +159,51 @@ pub(crate) type Counts = [u64; METRICS.len()];
 
 const CLUSTER: u16 = 4;
 
+/// Item of the first metric of the framework's limits.
+const FIXED: u16 = 16;
+
 /// The metrics below `control.limits`: name, one-line help, and help text.
 const METRICS: [(&str, &str, &str); 6] = [
     (
         "connections",
-        "Connections that were not taken, or closed for others",
-        "Of a user or host that has as many as it may have. When there are as many as there may be in all, the account\n\
-         that has most of them gives some to those that have fewer.",
+        "Connections that were refused, or closed for another account",
+        "A user or host had as many connections as it may have. Or there were as many as the agent may have, and the\n\
+         account with most connections lost one to an account with fewer.",
     ),
     (
         "silent",
-        "Connections that were closed because nothing came",
-        "Of hosts that have gone, and slow or idle clients.",
+        "Connections that were closed after a time limit",
+        "Connections of hosts that have vanished, of clients that sent an incomplete PDU, and of idle clients.",
     ),
     (
         "names",
-        "Marks that were not counted because their tags are new",
-        "Of a user or host that has brought as many names as it may; and names that it had to give to others.",
+        "Trace events that were not counted because their tags were new, and removed tags",
+        "A user or host had introduced as many tags as it may, or lost tags to an account with fewer.",
     ),
     (
         "values",
-        "Marks that were not counted because their values make no sense",
-        "Values that are not finite, transactions that took longer than a year, and what no process can have counted.",
+        "Trace events that were not counted because their values were invalid",
+        "Values that are not finite, transactions longer than 366 days, and impossible numbers in files of processes.",
     ),
-    ("filters", "Filters of event records that were refused", "Of a user that has set as many as it may."),
+    ("filters", "Filters of event records that were refused", "A user had set as many filters as it may."),
     (
         "fields",
         "Fields of event records without a metric of their own",
-        "Of a user that has brought as many keys as it may. They are in trace.event.param.field.",
+        "A user or host had introduced as many fields as it may. Their values are in trace.event.param.field.",
     ),
 ];
 
 pub(crate) fn declare(setup: &mut Setup) {
-    let prefix = setup.name().to_owned();
-    for ((name, oneline, text), item) in METRICS.into_iter().zip(0..) {
-        let metric = setup.metric(format!("{prefix}.control.limits.{name}"), Item::new(CLUSTER, item), Type::U64);
+    let prefix = format!("{}.control.limits", setup.name());
+    let mut limit = |item, name: &str, oneline, text| {
+        let metric = setup.metric(format!("{prefix}.{name}"), Item::new(CLUSTER, item), Type::U64);
         metric.counter().units(Units::COUNT).help(oneline, text);
+    };
+    for (item, (name, oneline, text)) in (0..).zip(METRICS) {
+        limit(item, name, oneline, text);
+    }
+    for (item, fixed) in (FIXED..).zip(FixedLimit::ALL) {
+        limit(item, fixed.name(), "What a limit of the framework has left out", fixed.help());
     }
 }
 
@@ -202,7 +212,11 @@ pub(crate) fn is_own(item: Item) -> bool {
 }
 
 pub(crate) fn fetch(item: Item, counts: Counts, out: &mut Values<'_>) -> Result {
-    out.put(*counts.get(usize::from(item.item())).ok_or(Error::PMID)?)
+    let fixed = item.item().checked_sub(FIXED).and_then(|at| FixedLimit::ALL.get(usize::from(at)));
+    match fixed {
+        Some(fixed) => out.put(fixed.exceeded()),
+        None => out.put(*counts.get(usize::from(item.item())).ok_or(Error::PMID)?),
+    }
 }
 
 #[cfg(test)]

@@ -100,14 +100,14 @@ impl Processes {
     }
 
     /// Readable when there is a new file. `None` while looking for new files is suspended.
-    pub(crate) fn watch(&self) -> Option<&Inotify> {
-        self.search.watch(Instant::now())
+    pub(crate) fn watch(&self, now: Instant) -> Option<&Inotify> {
+        self.search.watch(now)
     }
 
     /// When `go_on` is due next.
-    pub(crate) fn due(&self, events: &Events, tags: &Tags) -> Option<Instant> {
-        let search = self.search.due(Instant::now());
-        Some(search.map_or(self.regularly(events, tags), |search| search.min(self.regularly(events, tags))))
+    pub(crate) fn due(&self, now: Instant, events: &Events, tags: &Tags) -> Instant {
+        let regularly = self.regularly(events, tags);
+        self.search.due(now).map_or(regularly, |search| search.min(regularly))
     }
 
     /// When files are due to be read: at the latest at the end of a bucket.

@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::sockopt::{KeepAlive, RcvBuf, TcpKeepCount, TcpKeepIdle, TcpKeepInterval, TcpUserTimeout};
 use nix::sys::socket::{Backlog, listen, setsockopt};
+use pmda::Hangups;
 use trace::Failure;
 use trace::protocol::{self, Data};
 use tracing::{debug, info, warn};
@@ -41,15 +42,20 @@ const KEEP_ALIVE: [u32; 3] = [60, 15, 4];
 const SHOWN: usize = 100;
 /// Epoll data of the listening socket. A client's epoll data is its index.
 const LISTENER: u64 = u64::MAX;
+/// Epoll data of SIGHUP.
+const HANGUP: u64 = u64::MAX - 1;
 
 /// The listening socket and the clients.
 #[derive(Debug)]
 pub(crate) struct Server {
     listener: TcpListener,
-    /// Polls the listening socket, and clients that wait for acknowledgements.
+    /// Polls the listening socket, SIGHUP, and clients that wait for acknowledgements.
     prompt: Epoll,
     /// Polls asynchronous clients.
     later: Epoll,
+    /// Number of asynchronous clients.
+    asynchronous: usize,
+    hangups: Option<&'static Hangups>,
     /// End of the pause of asynchronous clients.
     resting: Option<Instant>,
     access: Access,
@@ -84,18 +90,29 @@ enum Served {
 }
 
 impl Server {
-    pub(crate) fn open(port: u16, access: Access, limits: Limits) -> io::Result<Server> {
+    /// Listens on a port. `hangups` reports SIGHUP, which lists the clients in the log.
+    pub(crate) fn open(
+        port: u16,
+        access: Access,
+        limits: Limits,
+        hangups: Option<&'static Hangups>,
+    ) -> io::Result<Server> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
         listener.set_nonblocking(true)?;
         listen(&listener, Backlog::new(BACKLOG).unwrap_or(Backlog::MAXCONN))?;
         set_options(&listener)?;
         let prompt = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         prompt.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
+        if let Some(hangups) = hangups {
+            prompt.add(hangups, EpollEvent::new(EpollFlags::EPOLLIN, HANGUP))?;
+        }
         let start = Instant::now();
         Ok(Server {
             listener,
             prompt,
             later: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+            asynchronous: 0,
+            hangups,
             resting: None,
             access,
             peers: Peers::new(),
@@ -123,9 +140,10 @@ impl Server {
         &self.prompt.0
     }
 
-    /// Readable when asynchronous clients have sent something. `None` during their pause.
+    /// Readable when asynchronous clients have sent something. `None` during their pause, and if there are none: each
+    /// descriptor makes polling slower.
     pub(crate) fn later(&self) -> Option<&OwnedFd> {
-        self.resting.is_none().then_some(&self.later.0)
+        (self.asynchronous > 0 && self.resting.is_none()).then_some(&self.later.0)
     }
 
     /// When `serve_due` is due next.
@@ -208,6 +226,10 @@ impl Server {
             let account = match event.data() {
                 LISTENER => {
                     self.accept();
+                    None
+                }
+                HANGUP => {
+                    self.show();
                     None
                 }
                 place => {
@@ -333,6 +355,8 @@ impl Server {
         let mut turn = Turn { buffer, acks, pid: *pid, now: *now, limits };
         let done = client.turn(&mut turn, add);
         let (after, due) = (client.waits(), client.due);
+        self.asynchronous += usize::from(after == Waits::ForLater);
+        self.asynchronous -= usize::from(before == Waits::ForLater);
         self.look = self.look.min(due);
         let moved = match done {
             Ok(_) if before != after => self.wait_for(place, before, after).and(done),
@@ -420,6 +444,7 @@ impl Server {
             Left::Silent => debug!("client {}: silent too long", client.host),
             Left::GaveWay => debug!("client {}: closed to make room for another account", client.host),
         }
+        self.asynchronous -= usize::from(client.waits() == Waits::ForLater);
         self.access.disconnect(client.host);
         self.shares.disconnect(client.account);
         self.free.push(place);
@@ -431,7 +456,8 @@ impl Server {
     }
 
     /// Lists the clients in the log.
-    pub(crate) fn show(&self) {
+    fn show(&self) {
+        self.hangups.map(Hangups::take);
         info!("{} connected clients", self.connections());
         for client in self.clients.iter().flatten().take(SHOWN) {
             info!("{} {}", if client.asynchronous { "async" } else { "sync " }, client.host);

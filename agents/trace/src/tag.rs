@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use trace::light::Change;
 use trace::protocol::Kind;
 
-use crate::limits::Account;
 use crate::names::shown;
+use crate::users::Users;
 
 /// Longest duration of a transaction, in seconds: 366 days. A longer one would make the total of all clients useless.
 const LONGEST: f64 = 366.0 * 24.0 * 3600.0;
@@ -22,12 +22,9 @@ pub(crate) struct Tag {
     pub(crate) bytes: Box<[u8]>,
     /// The exported name, if it differs from `bytes`.
     shown: Option<Box<str>>,
-    /// The account that has introduced the name.
-    pub(crate) account: Account,
+    pub(crate) users: Users,
     /// Whether the tag has had a trace event since the last reset.
     pub(crate) active: bool,
-    /// When the last trace event was counted, in seconds since the agent's start.
-    pub(crate) used: u32,
     pub(crate) count: u64,
     /// Total duration of transactions, in seconds.
     pub(crate) total: f64,
@@ -59,18 +56,20 @@ pub(crate) struct Window {
     start: Instant,
     pub(crate) period: Duration,
     pub(crate) buckets: u32,
-    /// Number of the current bucket, which is not complete.
+    /// Number of the current bucket, which is not complete, and its end. `None` for an end beyond the range of `Instant`.
     now: u64,
+    end: Option<Instant>,
 }
 
 impl Window {
     pub(crate) fn new(period: Duration, buckets: u32) -> Window {
-        Window { start: Instant::now(), period, buckets, now: 0 }
+        let start = Instant::now();
+        Window { start, period, buckets, now: 0, end: start.checked_add(period / buckets) }
     }
 
     /// Begins a new period.
     pub(crate) fn restart(&mut self) {
-        (self.start, self.now) = (Instant::now(), 0);
+        *self = Window::new(self.period, self.buckets);
     }
 
     /// Length of a bucket.
@@ -79,7 +78,12 @@ impl Window {
     }
 
     pub(crate) fn advance(&mut self, now: Instant) {
-        self.now = self.number(now);
+        if self.end.is_none_or(|end| end <= now) {
+            self.now = self.number(now);
+            let buckets = u32::try_from(self.now + 1).ok();
+            let end = buckets.and_then(|buckets| self.start.checked_add(self.interval().checked_mul(buckets)?));
+            self.end = end;
+        }
     }
 
     pub(crate) fn number(&self, at: Instant) -> u64 {
@@ -89,8 +93,7 @@ impl Window {
 
     /// End of the current bucket.
     pub(crate) fn end_of_bucket(&self) -> Option<Instant> {
-        let buckets = u32::try_from(self.now + 1).ok()?;
-        self.start.checked_add(self.interval().checked_mul(buckets)?)
+        self.end
     }
 }
 
@@ -125,13 +128,13 @@ pub(crate) fn plausible_change(kind: Kind, change: &Change, now: u64, is_first: 
 }
 
 impl Tag {
-    pub(crate) fn new(number: u32, bytes: &[u8], account: Account) -> Tag {
+    pub(crate) fn new(number: u32, bytes: &[u8], users: Users) -> Tag {
         let shown = shown(bytes);
         let shown = (shown.as_bytes() != bytes).then(|| shown.into());
         let buckets = VecDeque::new();
         let (count, total, rest, last, when) = (0, 0.0, 0.0, 0.0, 0);
         let bytes = bytes.into();
-        Tag { number, bytes, shown, account, active: false, used: 0, count, total, rest, last, when, buckets }
+        Tag { number, bytes, shown, users, active: false, count, total, rest, last, when, buckets }
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -12,10 +12,11 @@ use pmda::prelude::*;
 use trace::light::Change;
 use trace::protocol::{Data, Kind};
 
-use crate::fair::{Fair, LeftOut, Room};
+use crate::fair::{LeftOut, Room};
 use crate::limits::{Account, Limits};
 pub(crate) use crate::tag::{Bucket, Tag, Window};
 use crate::tag::{plausible, plausible_change};
+use crate::users::{NameBudget, ROUNDS, Users};
 
 /// The tags of all kinds.
 #[derive(Debug)]
@@ -23,9 +24,9 @@ pub(crate) struct Tags {
     kinds: [Tagged; 4],
     window: Window,
     limits: Limits,
-    /// Bytes of names of each account.
-    used: Fair,
-    /// Number of names of each account without a trace event since a reset.
+    /// Bytes of names.
+    budget: NameBudget,
+    /// Number of names without a trace event since a reset, by the account that is charged.
     dormant: HashMap<Account, usize>,
     start: Instant,
     /// Seconds since the start, the end of the current second, and when unused names were last removed.
@@ -58,7 +59,7 @@ impl Tags {
         Tags {
             kinds: Default::default(),
             window,
-            used: Fair::new(limits.names.saturating_mul(SHORT), limits.names_each.saturating_mul(SHORT)),
+            budget: NameBudget::new(limits.names.saturating_mul(SHORT), limits.names_each.saturating_mul(SHORT)),
             dormant: HashMap::new(),
             start,
             now: 0,
@@ -88,9 +89,19 @@ impl Tags {
         let rest = (forget / 8).clamp(Duration::from_secs(1), Duration::from_secs(600));
         if u64::from(self.now - self.swept.min(self.now)) >= rest.as_secs() {
             self.swept = self.now;
-            let now = self.now;
-            self.forget(|tag| u64::from(now.saturating_sub(tag.used)) > forget.as_secs());
+            self.forget_before(self.now.saturating_sub(u32::try_from(forget.as_secs()).unwrap_or(u32::MAX)));
         }
+    }
+
+    /// Removes names that were not used since the time `since`, in seconds since the start.
+    fn forget_before(&mut self, since: u32) {
+        let Tags { kinds, budget, .. } = self;
+        for tag in kinds.iter_mut().flat_map(|tagged| &mut tagged.tags) {
+            let cost = cost(tag);
+            budget.forget_before(since, &mut tag.users, cost);
+        }
+        self.remove(|_, tag| tag.users.last_use() < since);
+        self.count_dormant();
     }
 
     pub(crate) fn of(&self, kind: Kind) -> &Tagged {
@@ -104,13 +115,7 @@ impl Tags {
     }
 
     fn of_mut(&mut self, kind: Kind) -> &mut Tagged {
-        let [transact, point, observe, counter] = &mut self.kinds;
-        match kind {
-            Kind::Transact => transact,
-            Kind::Point => point,
-            Kind::Observe => observe,
-            Kind::Counter => counter,
-        }
+        of_mut(&mut self.kinds, kind)
     }
 
     /// Counts a trace event of a TCP client.
@@ -145,9 +150,10 @@ impl Tags {
             self.activate(kind, place);
         }
         let now = self.now;
-        let tag = self.of_mut(kind).tags.get_mut(place)?;
-        tag.used = now;
-        Some(tag)
+        if !self.of_mut(kind).tags.get_mut(place)?.users.renew(account, now) {
+            self.add_user(account, kind, place);
+        }
+        self.of_mut(kind).tags.get_mut(place)
     }
 
     /// Makes a tag active at its first trace event, or its first one after a reset.
@@ -157,7 +163,7 @@ impl Tags {
         let Some(tag) = tagged.tags.get_mut(place) else { return };
         tag.active = true;
         tagged.active += 1;
-        let account = tag.account;
+        let account = tag.users.charged();
         self.wake(account);
     }
 
@@ -170,66 +176,72 @@ impl Tags {
         }
     }
 
+    /// Remembers that an account uses a tag for which another one is charged.
+    #[cold]
+    fn add_user(&mut self, account: Account, kind: Kind, place: usize) {
+        let (now, Tags { kinds, budget, .. }) = (self.now, &mut *self);
+        if let Room::From(largest, count) = budget.room_for_use(account) {
+            let tags = kinds.iter_mut().flat_map(|tagged| &mut tagged.tags);
+            budget.forget_uses(largest, count, tags.map(|tag| &mut tag.users));
+        }
+        if let Some(tag) = of_mut(kinds, kind).tags.get_mut(place) {
+            budget.add_use(&mut tag.users, account, now);
+        }
+    }
+
     /// Adds a name, if its account has room for it. Returns the index of the tag.
     #[cold]
     fn insert(&mut self, account: Account, kind: Kind, name: &[u8]) -> Option<usize> {
-        let tag = Tag::new(0, name, account);
+        let tag = Tag::new(0, name, Users::new(account, self.now));
         let cost = cost(&tag);
-        let mut room = self.used.room(account, cost);
+        let mut room = self.budget.room(account, cost);
         if room != Room::Free && self.dormant.contains_key(&account) {
             // Names of the same account from before a reset give way first.
-            self.forget(|tag| tag.account == account && !tag.active);
-            room = self.used.room(account, cost);
+            self.give_back(account, cost.max(self.budget.of(account) / 4), |tag| !tag.active);
+            room = self.budget.room(account, cost);
         }
-        if let Room::From(largest, bytes) = room {
-            self.give_back(largest, bytes);
-            room = self.used.room(account, cost);
+        for _ in 0..ROUNDS {
+            let Room::From(largest, bytes) = room else { break };
+            let gone = self.give_back(largest, bytes, |_| true);
+            self.names.add(largest, gone);
+            room = self.budget.room(account, cost);
         }
         if room != Room::Free {
             self.names.add(account, 1);
             return None;
         }
         let place = self.of_mut(kind).push(tag)?;
-        self.used.add(account, cost);
+        self.budget.add(account, cost);
         *self.dormant.entry(account).or_default() += 1;
         Some(place)
     }
 
-    /// Removes names of an account that were unused for longest, until `bytes` are free.
-    fn give_back(&mut self, account: Account, bytes: usize) {
-        let of_account = |tag: &&Tag| tag.account == account;
-        let tags = self.kinds.iter().zip(0..).flat_map(|(tagged, kind)| tagged.tags.iter().map(move |tag| (kind, tag)));
-        let mut oldest: Vec<_> = tags
-            .filter(|(_, tag)| of_account(tag))
-            .map(|(kind, tag)| (tag.used, kind, tag.number, cost(tag)))
-            .collect();
-        oldest.sort_unstable();
-        let mut found = 0;
-        let enough = oldest.iter().take_while(|(_, _, _, cost)| {
-            let goes = found < bytes;
-            found += cost;
-            goes
+    /// Removes names of an account for which `may_go` returns true, until `bytes` are free. Returns their number.
+    fn give_back(&mut self, account: Account, bytes: usize, may_go: impl Fn(&Tag) -> bool) -> u64 {
+        let Tags { kinds, budget, .. } = self;
+        let tags = kinds.iter_mut().zip(0..).flat_map(|(tagged, kind)| tagged.tags.iter_mut().map(move |t| (kind, t)));
+        let names = tags.filter(|(_, tag)| may_go(tag)).map(|(kind, tag)| {
+            let cost = cost(tag);
+            ((kind, tag.number), cost, &mut tag.users)
         });
-        let gone: HashSet<(usize, u32)> = enough.map(|(_, kind, number, _)| (*kind, *number)).collect();
-        self.forget_of_kind(|kind, tag| gone.contains(&(kind, tag.number)));
-        self.names.add(account, gone.len() as u64);
-    }
-
-    fn forget(&mut self, goes: impl Fn(&Tag) -> bool) {
-        self.forget_of_kind(|_, tag| goes(tag));
+        let gone: HashSet<(usize, u32)> = budget.give_back(account, bytes, names).into_iter().collect();
+        self.remove(|kind, tag| gone.contains(&(kind, tag.number)));
+        self.count_dormant();
+        gone.len() as u64
     }
 
     /// Removes tags for which `goes` returns true. Its arguments are the index of the kind, and the tag.
-    fn forget_of_kind(&mut self, goes: impl Fn(usize, &Tag) -> bool) {
-        let mut gone = Vec::new();
-        for (kind, tagged) in self.kinds.iter_mut().enumerate() {
-            tagged.remove(|tag| goes(kind, tag), |tag| gone.push((tag.account, cost(tag), tag.active)));
+    fn remove(&mut self, goes: impl Fn(usize, &Tag) -> bool) {
+        let Tags { kinds, budget, .. } = self;
+        for (kind, tagged) in kinds.iter_mut().enumerate() {
+            tagged.remove(|tag| goes(kind, tag), |tag| budget.remove(&tag.users, cost(tag)));
         }
-        for (account, cost, active) in gone {
-            self.used.remove(account, cost);
-            if !active {
-                self.wake(account);
-            }
+    }
+
+    fn count_dormant(&mut self) {
+        self.dormant.clear();
+        for tag in self.kinds.iter().flat_map(|tagged| &tagged.tags).filter(|tag| !tag.active) {
+            *self.dormant.entry(tag.users.charged()).or_default() += 1;
         }
     }
 
@@ -240,10 +252,17 @@ impl Tags {
             tagged.active = 0;
             tagged.tags.iter_mut().for_each(Tag::clear);
         }
-        self.dormant.clear();
-        for tag in self.kinds.iter().flat_map(|tagged| &tagged.tags) {
-            *self.dormant.entry(tag.account).or_default() += 1;
-        }
+        self.count_dormant();
+    }
+}
+
+fn of_mut(kinds: &mut [Tagged; 4], kind: Kind) -> &mut Tagged {
+    let [transact, point, observe, counter] = kinds;
+    match kind {
+        Kind::Transact => transact,
+        Kind::Point => point,
+        Kind::Observe => observe,
+        Kind::Counter => counter,
     }
 }
 

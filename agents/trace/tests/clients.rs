@@ -7,8 +7,9 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use pcp_collector::{Collector, Launch, Process};
 use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Serial};
-use pmda::collector::{Collector, Launch, Process};
+use pmda::limits::FixedLimit;
 use trace::{Failure, Options, State, Tag, Trace, Transport, protocol};
 
 /// The agent, over a pipe to this test instead of pmcd.
@@ -54,7 +55,7 @@ impl Served {
 
     fn trace(&self, state: State) -> Trace {
         let transport = Transport::Tcp;
-        Trace::new(Options { host: "127.0.0.1".into(), port: self.port, state, transport, ..Options::default() })
+        Trace::new(Options::default().host("127.0.0.1").port(self.port).state(state).transport(transport))
     }
 
     /// The count of points of the only tag.
@@ -119,7 +120,7 @@ fn slow_and_silent_clients_are_not_waited_for() {
     let mut served = Served::start(&[]);
     let _silent = served.connect();
     let mut slow = served.connect();
-    let trace = served.trace(State::NONE);
+    let trace = served.trace(State::empty());
     let tag = Tag::new("tag").unwrap();
     let pdu = point(b"tag", false);
     for byte in &pdu {
@@ -149,7 +150,7 @@ fn a_client_that_takes_no_answers_is_stopped_and_goes_on_later() {
         }
     }
     // The agent serves others meanwhile.
-    let trace = served.trace(State::NONE);
+    let trace = served.trace(State::empty());
     trace.transact(&Tag::new("other").unwrap(), Duration::from_secs(1));
     assert_eq!(trace.status().sent, 1);
     assert!(served.points() < written as u64 / 28);
@@ -196,7 +197,7 @@ fn hostile_clients_are_left() {
 fn connection_limits_hold_and_are_given_back() {
     let served = Served::start(&["-A", "disallow:*", "-A", "allow:localhost:2"]);
     let tag = Tag::new("tag").unwrap();
-    let traces = [0; 3].map(|_| served.trace(State::NONE));
+    let traces = [0; 3].map(|_| served.trace(State::empty()));
     traces.iter().for_each(|trace| trace.point(&tag));
     let refused: Vec<bool> =
         traces.iter().map(|trace| matches!(trace.status().failure, Some(Failure::ConnLimit))).collect();
@@ -204,14 +205,14 @@ fn connection_limits_hold_and_are_given_back() {
     drop(traces);
     // The agent notices the closed connections when it reads from them.
     loop {
-        let trace = served.trace(State::NONE);
+        let trace = served.trace(State::empty());
         trace.point(&tag);
         if trace.status().sent == 1 {
             break;
         }
     }
     let served = Served::start(&["-A", "disallow:127.*"]);
-    let trace = served.trace(State::NONE);
+    let trace = served.trace(State::empty());
     trace.point(&tag);
     assert!(matches!(trace.status().failure, Some(Failure::Permission)), "{:?}", trace.status());
 }
@@ -220,7 +221,7 @@ fn connection_limits_hold_and_are_given_back() {
 fn threads_of_both_protocols_are_counted_exactly() {
     let mut served = Served::start(&[]);
     let tag = Tag::new("tag").unwrap();
-    let [sync, asynchronous] = [State::NONE, State::ASYNC].map(|state| served.trace(state));
+    let [sync, asynchronous] = [State::empty(), State::ASYNC].map(|state| served.trace(state));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| (0..500).for_each(|_| sync.point(&tag)));
@@ -232,15 +233,33 @@ fn threads_of_both_protocols_are_counted_exactly() {
     served.until(21_000);
 }
 
+/// The value of a metric of limits.
+fn limit(served: &mut Served, item: u16) -> u64 {
+    let pmid = PmId::new(Domain::new(10).unwrap(), Item::new(4, item));
+    match served.agent.value(pmid).unwrap() {
+        Atom::U64(count) => count,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// The metrics of limits for connections, silent clients, names and values.
 fn left_out(served: &mut Served) -> [u64; 4] {
-    [0, 1, 2, 3].map(|item| {
-        let pmid = PmId::new(Domain::new(10).unwrap(), Item::new(4, item));
-        match served.agent.value(pmid).unwrap() {
-            Atom::U64(count) => count,
-            other => panic!("{other:?}"),
-        }
-    })
+    [0, 1, 2, 3].map(|item| limit(served, item))
+}
+
+#[test]
+fn limits_of_the_framework_have_metrics() {
+    let mut served = Served::start(&[]);
+    let of = |limit: FixedLimit| 16 + FixedLimit::ALL.iter().position(|other| *other == limit).unwrap() as u16;
+    assert_eq!((16..21).map(|item| limit(&mut served, item)).collect::<Vec<_>>(), [0; 5]);
+    // The log has a line for each of these filters, with its text, until there are too many.
+    let records = PmId::new(Domain::new(10).unwrap(), Item::new(1, 0));
+    let filter = "x".repeat(1024);
+    for _ in 0..1000 {
+        let stored = served.agent.as_client(1).store(records, None, Atom::from(filter.as_str()));
+        assert!(stored.is_err());
+    }
+    assert!(limit(&mut served, of(FixedLimit::LogLines)) > 0 && limit(&mut served, of(FixedLimit::LogCut)) > 0);
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
@@ -255,13 +274,13 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 fn connections_have_a_limit_and_are_given_back() {
     let mut served = Served::start(&["--limit", "connections=20"]);
     let clients: Vec<TcpStream> = (0..20).map(|_| served.connect()).collect();
-    let trace = served.trace(State::NONE);
+    let trace = served.trace(State::empty());
     trace.point(&Tag::new("tag").unwrap());
     assert!(matches!(trace.status().failure, Some(Failure::ConnLimit)), "{:?}", trace.status());
     assert_eq!(left_out(&mut served), [1, 0, 0, 0]);
     drop(clients);
     until("a connection", || {
-        let trace = served.trace(State::NONE);
+        let trace = served.trace(State::empty());
         trace.point(&Tag::new("tag").unwrap());
         trace.status().sent == 1
     });
@@ -366,7 +385,7 @@ fn values_of_strangers_spoil_no_tag() {
         stranger.write_all(&pdu).unwrap();
         stranger.read_exact(&mut [0; 16]).unwrap();
     }
-    let trace = served.trace(State::NONE);
+    let trace = served.trace(State::empty());
     trace.transact(&Tag::new("work").unwrap(), Duration::from_secs(2));
     assert_eq!(trace.status().sent, 1);
     let total = served.agent.values(pmid(5)).unwrap().get(Inst::new(1));
@@ -395,7 +414,7 @@ fn names_have_a_limit_and_an_answer_too() {
 #[test]
 fn applications_do_not_wait_for_a_pmcd_that_hangs() {
     let mut served = Served::start(&[]);
-    let trace = served.trace(State::NONE);
+    let trace = served.trace(State::empty());
     let tag = Tag::new("tag").unwrap();
     trace.point(&tag);
     let many = vec![pmid(14); 100_000];

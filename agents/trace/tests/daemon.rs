@@ -7,8 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use pcp_collector::{Collector, End, Launch, Process};
 use pmapi::{Atom, Domain, Item, PmId};
-use pmda::collector::{Collector, End, Launch, Process};
 
 fn agent(dir: &Path) -> Command {
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
@@ -93,5 +93,5 @@ fn files_are_written_without_the_port() {
     let output = agent(dir.path()).args(["-I", &port, "--write-pmda"]).arg(&target).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let pmns = fs::read_to_string(target.join("pmns")).unwrap();
-    assert!(pmns.contains("total_time") && pmns.contains("reset"), "{pmns}");
+    assert!(["total_time", "reset", "log_lines"].iter().all(|name| pmns.contains(name)), "{pmns}");
 }

@@ -9,8 +9,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use testkit::{Agent, Pcp, Pmcd};
-use trace::layer::PcpLayer;
-use trace::{Options, State, Trace};
+use trace::layer::TraceLayer;
+use trace::{Options, State, Trace, Transport};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 /// Starts a pmcd with the agent and the agent's own pmns. Returns it with options for an application.
@@ -25,8 +25,8 @@ fn start() -> (Pmcd, Options) {
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
     let pmcd = pcp.pmcd().agent(agent.args(["-M", &user, "-I", &port.to_string()])).start();
     pmcd.run("pminfo", ["-f", "trace.control.port"]).ok();
-    let directory = Some(pmcd.dir().join(format!("run/trace/{port}")));
-    (pmcd, Options { port, directory, state: State::ASYNC, ..Options::default() })
+    let directory = pmcd.dir().join(format!("run/trace/{port}"));
+    (pmcd, Options::default().port(port).directory(directory).state(State::ASYNC))
 }
 
 fn serve(id: u32) {
@@ -43,7 +43,7 @@ fn serve(id: u32) {
 fn pminfo_and_pmval_show_what_a_service_does() {
     let (pmcd, options) = start();
     let trace = Trace::new(options);
-    let subscriber = tracing_subscriber::registry().with(PcpLayer::new(trace.clone()));
+    let subscriber = tracing_subscriber::registry().with(TraceLayer::new(trace.clone()));
     tracing::subscriber::with_default(subscriber, || (9..=10).for_each(serve));
     assert_eq!((trace.status().sent, trace.status().missed), (5, 0));
     assert!(trace.status().connected);
@@ -93,7 +93,7 @@ fn pminfo_and_pmval_show_what_a_service_does() {
 #[ignore = "needs PCP"]
 fn pminfo_shows_how_many_were_missed() {
     let (pmcd, options) = start();
-    let trace = Trace::new(Options { ring_len: 4096, ..options }.light());
+    let trace = Trace::new(options.ring_len(4096).transport(Transport::SharedMemory));
     let tag = trace::Tag::new("tag").unwrap();
     trace.point(&tag);
     pmcd.run("pminfo", ["-f", "trace.point.count"]).ok();

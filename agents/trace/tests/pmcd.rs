@@ -273,8 +273,9 @@ fn as_a_shared_object_it_serves_clients_when_pmcd_asks() {
         scope.spawn(|| traced.pmtrace(&["-q", "point"]));
         traced.until("trace.point.count", "\"point\"] value 1");
     });
-    let directory = Some(traced.pmcd.dir().join(format!("run/trace/{port}")));
-    let trace = trace::Trace::new(trace::Options { directory, ..trace::Options::default() }.light());
+    let directory = traced.pmcd.dir().join(format!("run/trace/{port}"));
+    let trace =
+        trace::Trace::new(trace::Options::default().directory(directory).transport(trace::Transport::SharedMemory));
     trace.point(&trace::Tag::new("point").unwrap());
     assert_eq!(trace.status().sent, 1);
     traced.until("trace.point.count", "\"point\"] value 2");

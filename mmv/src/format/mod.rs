@@ -7,10 +7,13 @@ use std::fmt;
 
 use pmapi::{Error, Semantics, Type};
 
+mod bytes;
+mod owner;
 mod record;
 
-pub use record::{Bytes, Header, IndomRecord, InstanceRecord, LabelRecord, MetricRecord, NameAt, Toc, ValueRecord};
-pub(crate) use record::{Extent, Sparse};
+pub use bytes::{Bytes, Extent, Sparse};
+pub use owner::process_exists;
+pub use record::{Header, IndomRecord, InstanceRecord, LabelRecord, MetricRecord, NameAt, Toc, ValueRecord};
 
 /// The first bytes of every file.
 pub const MAGIC: [u8; 4] = *b"MMV\0";
@@ -214,12 +217,15 @@ impl ValueType {
 }
 
 /// Returns the semantics of a code. In a file, 0 is a counter.
-pub(crate) const fn semantics(code: i32) -> Result<Semantics, Error> {
+///
+/// # Errors
+/// [`Error::CONV`] for an unknown code.
+pub const fn semantics(code: i32) -> Result<Semantics, Error> {
     if code == 0 { Ok(Semantics::Counter) } else { Semantics::from_code(code) }
 }
 
 /// Returns whether a metric with this serial number of an instance domain has a single value.
-pub(crate) const fn is_singular(indom: u32) -> bool {
+pub const fn is_singular(indom: u32) -> bool {
     indom == 0 || indom == u32::MAX
 }
 

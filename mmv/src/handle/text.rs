@@ -8,10 +8,10 @@ use std::sync::Arc;
 use memmap2::MmapMut;
 use pmapi::{Semantics, Units};
 
-use super::{Seat, Seated};
+use super::{FromSlot, SlotContext};
 use crate::format::{STRING_LEN, ValueType};
 use crate::map::fork::{self, Forked};
-use crate::map::{Slot, map_range, page_size};
+use crate::map::{Access, Slot, map_range, page_size};
 use crate::model::Kind;
 use crate::names::truncated;
 use crate::registry::write_at;
@@ -47,18 +47,18 @@ impl Text {
     }
 }
 
-impl Seated for Text {
+impl FromSlot for Text {
     const TYPE: ValueType = ValueType::String;
     const KIND: Kind = Kind::Text;
     const SEMANTICS: Semantics = Semantics::Instant;
     const UNITS: Units = Units::NONE;
 
-    fn seated(seat: Seat<'_>) -> Self {
-        let index = seat.text;
-        if let Some(mut texts) = seat.texts.lock() {
-            texts.seat(index, seat.slot);
+    fn from_slot(context: SlotContext<'_>) -> Self {
+        let index = context.text;
+        if let Some(mut texts) = context.texts.lock() {
+            texts.set_slot(index, context.slot);
         }
-        Text { texts: Arc::clone(seat.texts), index }
+        Text { texts: Arc::clone(context.texts), index }
     }
 }
 
@@ -124,7 +124,7 @@ impl TextList {
         self.list.resize_with(count.max(self.list.len()), One::default);
     }
 
-    fn seat(&mut self, index: usize, slot: Slot) {
+    fn set_slot(&mut self, index: usize, slot: Slot) {
         if let Some(text) = self.list.get_mut(index) {
             text.slot = Some(slot);
         }
@@ -139,29 +139,35 @@ impl TextList {
             one.stale = true;
         } else {
             one.second = !one.second;
-            self.show(index);
+            // Writing to mapped memory does not fail.
+            _ = self.show(index);
         }
     }
 
-    /// Writes the changed texts to a file that is not mapped.
-    pub(crate) fn copy(&mut self) {
-        if let Some(Room { strings: Strings::Copied(_), .. }) = self.room {
-            for index in 0..self.list.len() {
-                let Some(one) = self.list.get_mut(index) else { return };
-                if std::mem::take(&mut one.stale) {
-                    one.second = !one.second;
-                    self.show(index);
-                }
+    /// Writes the changed texts to a file that is not mapped. Those that fail are written the next time.
+    pub(crate) fn copy(&mut self) -> io::Result<()> {
+        let Some(Room { strings: Strings::Copied(_), .. }) = self.room else { return Ok(()) };
+        let mut result = Ok(());
+        for index in 0..self.list.len() {
+            let Some(one) = self.list.get_mut(index).filter(|one| one.stale) else { continue };
+            one.second = !one.second;
+            let shown = self.show(index);
+            if let Some(one) = self.list.get_mut(index) {
+                one.stale = shown.is_err();
+                // Readers still see the other buffer.
+                one.second ^= shown.is_err();
             }
+            result = result.and(shown);
         }
+        result
     }
 
-    /// Writes the present text to the file, and points the value to it.
+    /// Writes the present text to the file, and points the value to it. After an error, the value points to the old text.
     #[inline]
-    fn show(&mut self, index: usize) {
-        let (Some(one), Some(room)) = (self.list.get(index), &mut self.room) else { return };
+    fn show(&mut self, index: usize) -> io::Result<()> {
+        let (Some(one), Some(room)) = (self.list.get(index), &mut self.room) else { return Ok(()) };
         if index >= room.texts || room.forks != fork::count() {
-            return;
+            return Ok(());
         }
         let place = (2 * index + usize::from(one.second)) * STRING_LEN;
         match &mut room.strings {
@@ -175,25 +181,23 @@ impl TextList {
             Strings::Copied(file) => {
                 let mut string = [0; STRING_LEN];
                 string.iter_mut().zip(one.now.bytes()).for_each(|(to, from)| *to = from);
-                if write_at(file, &string, room.at + place as u64).is_err() {
-                    // The value still points to the old text.
-                    return;
-                }
+                write_at(file, &string, room.at + place as u64)?;
             }
         }
         if let Some(slot) = &one.slot {
             slot.word().store(one.now.len() as u64, Relaxed);
             slot.extra().store(room.at + place as u64, Release);
         }
+        Ok(())
     }
 
     /// Prepares the buffers at an offset of a file for [`TextList::exchange`]. Returns `None` if there are no texts.
-    pub(crate) fn prepare(&self, file: &Arc<File>, at: u64, mapped: bool) -> io::Result<Option<Room>> {
+    pub(crate) fn prepare(&self, file: &Arc<File>, at: u64, access: Access) -> io::Result<Option<Room>> {
         let texts = self.list.len();
         if texts == 0 {
             return Ok(None);
         }
-        let strings = if mapped {
+        let strings = if access == Access::Mapped {
             let skew = (at % page_size()) as usize;
             Strings::Mapped(map_range(file, at - skew as u64, skew + 2 * texts * STRING_LEN)?, skew)
         } else {
@@ -202,16 +206,21 @@ impl TextList {
         Ok(Some(Room { strings, at, texts, forks: fork::count() }))
     }
 
-    /// Writes all texts to other buffers, and returns the old ones.
-    pub(crate) fn exchange(&mut self, room: Option<Room>) -> Option<Room> {
+    /// Writes all texts to other buffers. Returns the old ones, and whether all texts could be written.
+    pub(crate) fn exchange(&mut self, room: Option<Room>) -> (Option<Room>, io::Result<()>) {
         let old = std::mem::replace(&mut self.room, room);
+        let mut result = Ok(());
         for index in 0..self.list.len() {
             if let Some(one) = self.list.get_mut(index) {
                 one.second = false;
             }
-            self.show(index);
+            let shown = self.show(index);
+            if let Some(one) = self.list.get_mut(index) {
+                one.stale = shown.is_err();
+            }
+            result = result.and(shown);
         }
-        old
+        (old, result)
     }
 }
 

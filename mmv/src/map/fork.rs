@@ -5,15 +5,18 @@
 //! holds a lock of this crate. Children that call `exec` at once (`posix_spawn`, `vfork`) do not wait.
 //!
 //! A thread that writes a file may hold a lock for long if the disk is slow. After a second the process is forked
-//! nevertheless. The child is *torn* then: it does without whatever it finds locked.
+//! nevertheless. The child is *torn* then: it does without whatever it finds locked. So does a child of clone(2), which
+//! calls no fork handlers.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use super::pages::{at_fork, wiped_on_fork};
 
 /// An object with locks.
 pub(crate) trait Forked: Send + Sync {
@@ -77,12 +80,30 @@ impl Drop for Inside {
 /// Returns whether locks may be held by threads that do not exist in this process.
 #[inline]
 pub(crate) fn is_torn() -> bool {
+    count();
     TORN.load(Relaxed)
 }
 
 /// Returns the number of forks between the first process and this one.
+#[inline]
 pub(crate) fn count() -> u32 {
-    FORKS.load(Relaxed)
+    let forks = || FORKS.load(Relaxed);
+    match wiped_on_fork(|| u64::from(forks()) + 1) {
+        None => forks(),
+        Some(word) => match word.load(Relaxed) {
+            0 => count_clone(word),
+            next => (next - 1) as u32,
+        },
+    }
+}
+
+/// Counts this process, which no fork handler has counted. The word is one more than the number of forks.
+#[cold]
+fn count_clone(word: &AtomicU64) -> u32 {
+    TORN.store(true, Relaxed);
+    let next = u64::from(FORKS.fetch_add(1, Relaxed)) + 2;
+    let next = word.compare_exchange(0, next, Relaxed, Relaxed).map_or_else(|other| other, |_| next);
+    (next - 1) as u32
 }
 
 /// Registers an object with locks: a fork waits for them, and the child calls [`Forked::forked`].
@@ -91,7 +112,7 @@ pub(crate) fn watch(watcher: Weak<dyn Forked>) {
     // register the handlers twice; the second call of each handler does nothing.
     static WATCHING: AtomicBool = AtomicBool::new(false);
     if !WATCHING.load(Acquire) {
-        super::pages::at_fork(prepare, parent, child);
+        at_fork(prepare, parent, child);
         WATCHING.store(true, Release);
     }
     let mut watchers = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,7 +152,10 @@ extern "C" fn parent() {
 
 extern "C" fn child() {
     let Some(watchers) = after() else { return };
-    FORKS.fetch_add(1, Relaxed);
+    let next = u64::from(FORKS.fetch_add(1, Relaxed)) + 2;
+    if let Some(word) = wiped_on_fork(|| next) {
+        word.store(next, Relaxed);
+    }
     if QUIET.load(Relaxed) {
         watchers.iter().filter_map(Weak::upgrade).for_each(|watcher| watcher.forked());
     } else {

@@ -1,4 +1,4 @@
-//! The one module with unsafe code: pages of files at addresses of this process, and the registration of fork handlers.
+//! The one module with unsafe code: pages of files at addresses of this process, and what tells forked processes apart.
 //!
 //! # Invariants
 //! 1. From `Pages::new` until its drop, `base..base + len` is mapped shared, readable and writable, by this `Pages`
@@ -6,7 +6,7 @@
 //!    reaches the old or the new pages. When that call fails, the old pages stay: the kernel refuses before it unmaps.
 //!    Where several `Pages` move, all of them are mapped at other addresses before the first one moves, so the kernel
 //!    has nothing left to refuse.
-//! 2. The mapping is `offset..offset + len` of a file. `Chunk` ensures that every file contains the values that have
+//! 2. The mapping is `offset..offset + len` of a file. `Segment` ensures that every file contains the values that have
 //!    slots; an access beyond the file's end would raise a signal.
 //! 3. The pages are accessed as `AtomicU64` only; no reference to anything else in them exists.
 //! 4. A `Slot` keeps its pages alive.
@@ -28,8 +28,10 @@ use nix::errno::Errno;
 use nix::sys::mman::MRemapFlags;
 use nix::sys::mman::{self, MapFlags, MsFlags, ProtFlags};
 use nix::unistd::{SysconfVar, sysconf};
+use once_cell::race::OnceBox;
+use pmapi::file::off_stdio;
 
-use super::Gate;
+use super::{Access, Gate, Moving};
 use crate::format::VALUE_LEN;
 
 /// Addresses at which a part of a file is mapped.
@@ -56,10 +58,10 @@ impl Pages {
         Ok((Pages { base, len, offset: range.start, gate }, file))
     }
 
-    /// Prepares [`Pages::replace`] by mapping a file at other addresses; [`may_map`] must allow that. Pages that move
-    /// `alone` are not mapped in advance: if the kernel refuses later, no other pages have to move back.
-    pub(super) fn prepare(&self, file: &Arc<File>, alone: bool) -> io::Result<Prepared> {
-        let elsewhere = cfg!(target_os = "linux") && !alone;
+    /// Prepares [`Pages::replace`] by mapping a file at other addresses; [`access`] must allow that. The only
+    /// pages that move are not mapped in advance: if the kernel refuses later, no other pages have to move back.
+    pub(super) fn prepare(&self, file: &Arc<File>, moving: Moving) -> io::Result<Prepared> {
+        let elsewhere = cfg!(target_os = "linux") && moving == Moving::Several;
         let base = elsewhere.then(|| map(None, self.len, MapFlags::MAP_SHARED, file, self.offset)).transpose()?;
         Ok(Prepared { base, len: self.len, offset: self.offset, file: Arc::clone(file) })
     }
@@ -195,39 +197,72 @@ pub(super) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: 
     _ = unsafe { nix::libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
+/// Returns a word that is zero in each new child, however the child was created. `None` where the system does not support
+/// that. The first call sets the word to `first()`.
+#[inline]
+pub(super) fn wiped_on_fork(first: impl Fn() -> u64) -> Option<&'static AtomicU64> {
+    // Without a lock, which could stay locked in a child. Two threads may both map a page at the first call.
+    static PAGE: OnceBox<Option<MmapMut>> = OnceBox::new();
+    let page = PAGE.get_or_init(|| {
+        let page = MmapOptions::new().len(page_size() as usize).map_anon();
+        let page = page.and_then(|page| system::wipe_on_fork(&page).map(|()| page));
+        if let Ok(page) = &page {
+            word_of(page).store(first(), Relaxed);
+        }
+        Box::new(page.ok())
+    });
+    page.as_ref().map(word_of)
+}
+
+fn word_of(page: &MmapMut) -> &AtomicU64 {
+    // SAFETY: the page is mapped and writable as long as `page` lives, aligned, and accessed as an atomic only.
+    unsafe { &*page.as_ptr().cast::<AtomicU64>() }
+}
+
 /// Returns the size of a page, in bytes.
 pub(crate) fn page_size() -> u64 {
     sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|n| u64::try_from(n).ok()).unwrap_or(4096)
 }
 
-/// Returns whether a new file may be mapped: its file system must support that, and must not copy on write. On one that
-/// copies, each store may need room on the disk, and ends the process when the disk is full (SIGBUS).
-pub(crate) fn may_map(file: &File) -> io::Result<bool> {
+/// Returns how values get into a new file. It is mapped if its file system supports that and does not copy on write. On
+/// one that copies, each store may need room on the disk, and ends the process when the disk is full (SIGBUS).
+pub(crate) fn access(file: &File) -> io::Result<Access> {
     static GOOD: AtomicU64 = AtomicU64::new(u64::MAX);
     let device = file.metadata()?.dev();
     if GOOD.load(Relaxed) != device {
         if system::copies_on_write(file) {
-            return Ok(false);
+            return Ok(Access::Copied);
         }
         let len = page_size() as usize;
         match map(None, len, MapFlags::MAP_SHARED, file, 0) {
             Ok(base) => unmap(base, len),
             // Other errors may be temporary.
-            Err(e) if e.raw_os_error() == Some(Errno::ENODEV as i32) => return Ok(false),
+            Err(e) if e.raw_os_error() == Some(Errno::ENODEV as i32) => return Ok(Access::Copied),
             Err(e) => return Err(e),
         }
         GOOD.store(device, Relaxed);
     }
-    Ok(true)
+    Ok(Access::Mapped)
 }
 
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs::File;
+    use std::io;
     use std::os::fd::AsRawFd;
+    use std::ptr::NonNull;
 
+    use memmap2::MmapMut;
     use nix::libc::{c_int, c_long};
+    use nix::sys::mman::{MmapAdvise, madvise};
     use nix::sys::statfs::{BTRFS_SUPER_MAGIC, FsType, NILFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, fstatfs};
+
+    /// Makes the kernel clear a page in each child (`MADV_WIPEONFORK` of madvise(2)).
+    pub(super) fn wipe_on_fork(page: &MmapMut) -> io::Result<()> {
+        let start = NonNull::new(page.as_ptr().cast_mut().cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the range is this mapping, to which there are no references yet.
+        Ok(unsafe { madvise(start, page.len(), MmapAdvise::MADV_WIPEONFORK) }?)
+    }
 
     const BCACHEFS: FsType = FsType(0xca45_1a4e_u32 as _);
     const ZFS: FsType = FsType(0x2fc1_2fc1);
@@ -265,11 +300,15 @@ mod system {
     pub(super) fn copies_on_write(_: &std::fs::File) -> bool {
         false
     }
+
+    pub(super) fn wipe_on_fork(_: &memmap2::MmapMut) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Creates a nameless file.
 pub(super) fn nameless(len: u64) -> io::Result<File> {
-    let file = create_nameless()?;
+    let file = off_stdio(create_nameless()?)?;
     file.set_len(len)?;
     Ok(file)
 }

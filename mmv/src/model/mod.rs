@@ -107,6 +107,32 @@ impl Indom {
         self.instances[instance]
     }
 
+    /// Reserves memory for `count` more instances.
+    fn reserve(&mut self, count: usize) {
+        self.instances.reserve(count);
+        self.ids.reserve(count);
+    }
+
+    /// Adds an instance and returns its index. `id` is the identifier that the registration chose.
+    fn add(&mut self, name: &str, id: Option<u32>) -> Result<usize, Error> {
+        check_instance(name)?;
+        let max = i32::MAX as u32;
+        if let Some(number) = id {
+            if number > max {
+                return Err(Error::Range { what: "instance", number, min: 0, max });
+            }
+            if self.ids.contains(&(number as i32)) {
+                return Err(Error::InUse { what: "instance", name: number.to_string() });
+            }
+        }
+        let id = id.unwrap_or_else(|| self.free_id(name));
+        let Some(index) = self.instances.insert(name, id as i32) else {
+            return Err(Error::InUse { what: "instance", name: name.to_owned() });
+        };
+        self.ids.insert(id as i32);
+        Ok(index)
+    }
+
     /// Returns a free identifier, derived from the name, or the highest free one if too many names lead to the same
     /// one. Each of the highest identifiers is checked once for all names together.
     fn free_id(&mut self, name: &str) -> u32 {
@@ -302,8 +328,15 @@ impl Model {
         self.texts += usize::from(self.metrics[index].kind == Kind::Text);
     }
 
-    /// Adds an instance domain and returns its index. `serial` is the serial number that the registration chose.
-    pub(crate) fn add_indom(&mut self, name: &str, serial: Option<u32>, help: Help) -> Result<usize, Error> {
+    /// Adds an instance domain with its instances, or nothing after an error. Returns its index. `serial` and the numbers
+    /// of the instances are those that the registration chose.
+    pub(crate) fn add_indom(
+        &mut self,
+        name: &str,
+        serial: Option<u32>,
+        help: Help,
+        instances: &[(&str, Option<u32>)],
+    ) -> Result<usize, Error> {
         if self.indoms.contains(name) {
             return Err(Error::InUse { what: "instance domain", name: name.to_owned() });
         }
@@ -322,37 +355,21 @@ impl Model {
             1 + ids::probe(ids::hash(name), MAX_SERIAL.into(), |serial| self.serials.contains(&(1 + serial as u32)))
                 as u32
         });
+        let mut indom = Indom { serial, help, ..Indom::default() };
+        indom.reserve(instances.len());
+        instances.iter().try_for_each(|(name, id)| indom.add(name, *id).map(drop))?;
+        let longest = instances.iter().map(|(name, _)| name.len()).max();
+        self.longest_name = self.longest_name.max(longest.unwrap_or_default());
         self.serials.insert(serial);
-        self.indoms.insert(name, Indom { serial, help, ..Indom::default() });
+        self.indoms.insert(name, indom);
         Ok(self.indoms.len() - 1)
-    }
-
-    /// Reserves memory for `count` more instances.
-    pub(crate) fn reserve_instances(&mut self, indom: usize, count: usize) {
-        let indom = &mut self.indoms[indom];
-        indom.instances.reserve(count);
-        indom.ids.reserve(count);
     }
 
     /// Adds an instance, with a value for each metric over its domain, and returns its index. `id` is the identifier
     /// that the registration chose.
     pub(crate) fn add_instance(&mut self, indom: usize, name: &str, id: Option<u32>) -> Result<usize, Error> {
-        check_instance(name)?;
         let domain = &mut self.indoms[indom];
-        let max = i32::MAX as u32;
-        if let Some(number) = id {
-            if number > max {
-                return Err(Error::Range { what: "instance", number, min: 0, max });
-            }
-            if domain.ids.contains(&(number as i32)) {
-                return Err(Error::InUse { what: "instance", name: number.to_string() });
-            }
-        }
-        let id = id.unwrap_or_else(|| domain.free_id(name));
-        let Some(index) = domain.instances.insert(name, id as i32) else {
-            return Err(Error::InUse { what: "instance", name: name.to_owned() });
-        };
-        domain.ids.insert(id as i32);
+        let index = domain.add(name, id)?;
         self.longest_name = self.longest_name.max(name.len());
         let metrics = std::mem::take(&mut domain.metrics);
         metrics.iter().for_each(|metric| self.add_value(*metric, index));
@@ -411,7 +428,7 @@ mod tests {
     #[test]
     fn an_instance_whose_identifiers_are_taken_gets_a_high_one() {
         let mut model = Model::default();
-        let indom = model.add_indom("indom", None, Help::default()).unwrap();
+        let indom = model.add_indom("indom", None, Help::default(), &[]).unwrap();
         let max = i32::MAX as u32;
         // Names can be chosen so that thousands lead to the same identifier: here the neighbours are taken by number.
         for name in ["a", "b", "c"] {

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use metrics::{counter, describe_counter, describe_histogram, gauge, histogram, with_local_recorder};
+use mmv_reader::collection::{Collection, Help};
 
 use super::state::QUANTILES;
 use super::*;
-use crate::collection::{Collection, Help};
 
 /// Returns values by metric and instance, and help texts by metric.
 fn seen(dir: &Path) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
@@ -92,7 +92,7 @@ fn labels_are_labels() {
         counter!("c", "tier" => "web", "2nd" => "x\"y").increment(1);
     });
     recorder.registry().flush();
-    let file = crate::reader::File::open(dir.path().join("test")).unwrap();
+    let file = mmv_reader::File::open(dir.path().join("test")).unwrap();
     let labels: Vec<_> = file.labels().iter().map(|label| (file.payload(label), label.flags)).collect();
     assert_eq!(labels, [(&br#"{"m2nd":"x\"y"}"#[..], 32), (&br#"{"tier":"web"}"#[..], 32)]);
 }

@@ -4,15 +4,13 @@
 //! replaced meanwhile. No entry is followed, waited for, or read beyond the length that a registry would have written.
 
 use std::ffi::CStr;
-use std::fmt;
-use std::fs::{self, File, Permissions};
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::dir::{Dir, Type};
@@ -20,13 +18,22 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{LinkatFlags, UnlinkatFlags, geteuid, linkat, unlinkat};
+use pmapi::file::off_stdio;
 
+use super::process::Process;
 use crate::format::{Bytes, HEADER_LEN, Header, MAGIC};
 use crate::names::truncated;
-use crate::reader::process_exists;
 
 /// An open directory.
 pub(super) struct Directory(OwnedFd);
+
+/// What a rename does to a file that has the new name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Existing {
+    Replaced,
+    /// The rename fails.
+    Kept,
+}
 
 /// All users may read a file, and its owner may write it.
 const MODE: u32 = 0o644;
@@ -90,7 +97,8 @@ impl Directory {
                 break;
             }
         }
-        let (temporary, file) = result.map(|(name, file)| (name, File::from(file)))?;
+        let (temporary, file) = result?;
+        let file = off_stdio(File::from(file)).inspect_err(|_| self.remove(&temporary))?;
         // Readers are other users, whatever the umask of the process is.
         let set_mode = || {
             let right = file.metadata()?.mode() & 0o777 == MODE;
@@ -114,15 +122,15 @@ impl Directory {
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
 
-    /// Renames a file, and replaces an existing file of the new name.
-    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        Ok(renameat(&self.0, from, &self.0, to)?)
-    }
-
-    /// Renames a file. Fails if the new name exists.
-    pub(super) fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
-        linkat(&self.0, from, &self.0, to, LinkatFlags::empty())?;
-        self.remove(from);
+    /// Renames a file.
+    pub(super) fn rename(&self, from: &str, to: &str, existing: Existing) -> io::Result<()> {
+        match existing {
+            Existing::Replaced => renameat(&self.0, from, &self.0, to)?,
+            Existing::Kept => {
+                linkat(&self.0, from, &self.0, to, LinkatFlags::empty())?;
+                self.remove(from);
+            }
+        }
         Ok(())
     }
 
@@ -165,45 +173,6 @@ impl Directory {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let Ok(mut dir) = Dir::openat(&self.0, ".", flags, Mode::empty()) else { return };
         dir.iter().take(MOST_NAMES).flatten().for_each(|entry| each(entry.file_name(), entry.file_type()));
-    }
-}
-
-/// A process, as temporary names contain it. Processes in different PID namespaces can have the same number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Process {
-    number: u32,
-    /// Inode of the PID namespace.
-    space: u64,
-}
-
-impl Process {
-    pub(super) fn own() -> Process {
-        // Threads may race: they store the same values, and the number last.
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        static SPACE: AtomicU64 = AtomicU64::new(0);
-        let number = std::process::id();
-        if NUMBER.load(Acquire) != number {
-            SPACE.store(fs::metadata("/proc/self/ns/pid").map_or(0, |space| space.ino()), Relaxed);
-            NUMBER.store(number, Release);
-        }
-        Process { number, space: SPACE.load(Relaxed) }
-    }
-
-    /// Parses the text `number.space`.
-    pub(super) fn parse(text: &str) -> Option<Process> {
-        let (number, space) = text.split_once('.')?;
-        Some(Process { number: digits(number)?, space: digits(space)? })
-    }
-
-    /// Returns whether the process has certainly ended.
-    pub(super) fn is_gone(self) -> bool {
-        self.space == Self::own().space && !process_exists(self.number.cast_signed())
-    }
-}
-
-impl fmt::Display for Process {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.number, self.space)
     }
 }
 

@@ -7,21 +7,27 @@ use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::inner::{Phase, State};
-use super::publish::process;
 use crate::handle::{Output, Quantiles};
 
 const EVERY_SECOND: Duration = Duration::from_secs(1);
 
+/// When a flush writes a file after failures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Attempt {
+    Now,
+    /// After an ever longer pause.
+    WhenDue,
+}
+
 impl Inner {
     /// Flushes values, and publishes lazy registrations, earlier failures to publish, and files that were removed.
-    /// After failures, the next attempt is made after an ever longer pause, unless `now` is set.
-    pub(super) fn flush(&self, now: bool) {
+    pub(super) fn flush(&self, attempt: Attempt) {
         self.flush_values();
         let Some(mut state) = self.lock() else { return };
         let not_copied = if state.exports() { self.copy_changes(&mut state) } else { None };
         self.look_for_file(&mut state);
         let rests = state.rest.is_some_and(|(until, _)| Instant::now() < until);
-        let error = if now || !rests { self.publish_in_time(&mut state) } else { None };
+        let error = if attempt == Attempt::Now || !rests { self.publish_in_time(&mut state) } else { None };
         drop(state);
         self.log(error);
         if let Some(e) = not_copied {
@@ -73,9 +79,7 @@ impl Inner {
         let Phase::Exporting(published) = &state.phase else { return None };
         let flushes = || state.shared.has_flushes() || !self.distributions.is_empty();
         let needed = self.options.lazy || self.options.flush_every.is_some() || published.is_copied() || flushes();
-        // A forked child has none of its parent's threads.
-        let running = || state.thread.as_ref().is_some_and(|(owner, _)| *owner == process());
-        if !needed || period.is_zero() || running() || !state.exports() {
+        if !needed || period.is_zero() || state.thread.is_some() || !state.exports() {
             return None;
         }
         let weak = Arc::downgrade(self);
@@ -85,10 +89,10 @@ impl Inner {
             if !inner.lock().is_some_and(|state| state.exports()) {
                 return;
             }
-            inner.flush(false);
+            inner.flush(Attempt::WhenDue);
         };
         match thread::Builder::new().name("mmv".into()).spawn(run) {
-            Ok(handle) => state.thread = Some((process(), handle.thread().clone())),
+            Ok(handle) => state.thread = Some(handle.thread().clone()),
             Err(e) => return Some(e).filter(|_| !std::mem::replace(&mut state.warned_of_thread, true)),
         }
         None

@@ -12,12 +12,14 @@ use hashbrown::{HashMap, HashSet};
 use nix::unistd::geteuid;
 use pmapi::Item;
 
-use super::directory::{Directory, Process, digits, header, temporary_start};
-use crate::format::{Bytes, HEADER_LEN, Header, MAX_METRICS, MetricRecord, STRING_LEN, Section, TOC_LEN, Toc, Version};
+use super::directory::{Directory, digits, header, temporary_start};
+use super::process::Process;
+use crate::format::{
+    Bytes, HEADER_LEN, Header, MAX_METRICS, MetricRecord, STRING_LEN, Section, TOC_LEN, Toc, Version, process_exists,
+};
 use crate::ids;
 use crate::map::fork;
 use crate::names::truncated;
-use crate::reader::process_exists;
 
 /// Returns the cluster for a file: its previous one, or one derived from its name that no other file uses.
 pub(super) fn choose_cluster(directory: &Directory, name: &str, before: Option<u16>) -> u16 {
@@ -92,24 +94,22 @@ fn items(file: &File, header: &Header) -> Option<HashMap<Box<str>, u16>> {
 }
 
 /// Returns the name for the file of a forked child, which its metrics have as a prefix.
-pub(super) fn name_of_child(name: &str, process: u32) -> String {
-    let ending = format!(".p{process}");
+pub(super) fn name_of_child(name: &str, ending: &str) -> String {
     format!("{}{ending}", truncated(name, 255 - ending.len()).trim_end_matches('.'))
 }
 
 /// Removes leftovers of ended processes of this user: temporary files for this file, and files of forked children.
 pub(super) fn remove_leftovers(directory: &Directory, path: &Path, name: &str) {
     let start = temporary_start(name);
-    let child = name_of_child(name, 0);
-    let child = child.trim_end_matches('0');
+    let child = name_of_child(name, ".p");
+    let own = Process::own();
     for left in candidates(directory, path) {
         let temporary = || {
             let (process, count) = left.strip_prefix(&*start)?.rsplit_once('.')?;
-            digits::<u32>(count)?;
-            Process::parse(process).filter(|process| process.is_gone())
+            digits::<u32>(count).filter(|_| own.knows_gone(process))
         };
         let child = || {
-            let process = digits(left.strip_prefix(child)?).filter(|process| !process_exists(*process))?;
+            let process = digits(left.strip_prefix(&*child)?).filter(|process| !process_exists(*process))?;
             let owner = header(&directory.read(&left).ok()?)?.owner();
             owner.filter(|owner| *owner == process)
         };
@@ -143,12 +143,12 @@ fn candidates(directory: &Directory, path: &Path) -> Vec<String> {
 /// Reserves a file for one registry of this process. Two registries with one file would replace each other's file at
 /// each registration. The child of a fork can claim the files of its parent.
 #[derive(Debug)]
-pub(super) struct Claim(u32, PathBuf);
+pub(super) struct Claim(Process, PathBuf);
 
 impl Claim {
     /// Claims a file. Returns `None` if another registry of the process has it.
     pub(super) fn new(path: &Path) -> Option<Claim> {
-        let (process, path) = (std::process::id(), path.to_owned());
+        let (process, path) = (Process::own(), path.to_owned());
         claimed().is_none_or(|mut claimed| claimed.insert((process, path.clone()))).then(|| Claim(process, path))
     }
 }
@@ -163,8 +163,8 @@ impl Drop for Claim {
 
 /// Locks the set of claims. Returns `None` in a forked child if a thread of the parent held the lock at the fork: it is
 /// never released there.
-fn claimed() -> Option<MutexGuard<'static, BTreeSet<(u32, PathBuf)>>> {
-    static CLAIMED: Mutex<BTreeSet<(u32, PathBuf)>> = Mutex::new(BTreeSet::new());
+fn claimed() -> Option<MutexGuard<'static, BTreeSet<(Process, PathBuf)>>> {
+    static CLAIMED: Mutex<BTreeSet<(Process, PathBuf)>> = Mutex::new(BTreeSet::new());
     if fork::count() == 0 {
         return Some(CLAIMED.lock().unwrap_or_else(PoisonError::into_inner));
     }

@@ -11,17 +11,17 @@ use once_cell::race::OnceBox;
 use pmapi::Config;
 
 use super::Inner;
-use super::directory::{Directory, header};
+use super::directory::{Directory, Existing, header};
 use super::inner::{Phase, State};
 use super::moving::Copies;
 use super::others::{Before, Claim, choose_cluster, name_of_child, remove_leftovers};
+use super::process::Process;
 use crate::Error;
-use crate::format::{Flags, G2_AT};
+use crate::format::{Flags, G2_AT, process_exists};
 use crate::handle::no_value;
 use crate::layout::{Layout, Owner};
-use crate::map::may_map;
+use crate::map::{Access, access};
 use crate::model::{Kind, Metric};
-use crate::reader::process_exists;
 use std::os::unix::fs::FileExt;
 
 /// The file that readers see.
@@ -30,7 +30,7 @@ pub(crate) struct Published {
     file: Arc<File>,
     generation: u64,
     /// The process that wrote the file. In a forked child it is the parent.
-    process: i32,
+    process: Process,
     /// The values written so far, if the file is not mapped.
     pub(super) copies: Option<Copies>,
 }
@@ -38,8 +38,8 @@ pub(crate) struct Published {
 /// The name under which the file is written.
 struct Target {
     name: String,
-    /// Whether another process may take the name first.
-    contended: bool,
+    /// Kept if another process may have taken the name first.
+    existing: Existing,
 }
 
 /// The longest pause between attempts to write a file.
@@ -50,24 +50,30 @@ const TRIES: usize = 8;
 impl Inner {
     pub(super) fn start(self: &Arc<Self>) -> Result<(), Error> {
         let mut state = self.lock().ok_or(Error::TORN)?;
-        let process = process();
-        if matches!(&state.phase, Phase::Exporting(published) if published.process == process) {
+        let process = Process::own();
+        if state.exported_by(process) {
             return Ok(());
         }
+        // Only the parent has this thread.
+        state.thread = None;
         let path = self.directory();
         let io_error = |name: &str, source| Error::Io { path: path.join(name), source };
         let directory = Directory::open(&path).map_err(|e| io_error(&self.options.name, e))?;
-        remove_leftovers(&directory, &path, &self.options.name);
+        if process.is_beside(self.process) {
+            remove_leftovers(&directory, &path, &self.options.name);
+        }
         let values = state.model.values().len();
-        if let Some(chunk) = state.chunks.last_mut() {
-            chunk.trim(values);
+        if let Some(segment) = state.segments.last_mut() {
+            segment.trim(values);
         }
         let mut tries = 1;
         let owner = loop {
             let target = self.target(&state, &directory, process)?;
             match self.start_as(&mut state, &directory, &target) {
                 Err(Error::Io { source, .. })
-                    if target.contended && source.kind() == io::ErrorKind::AlreadyExists && tries < TRIES =>
+                    if target.existing == Existing::Kept
+                        && source.kind() == io::ErrorKind::AlreadyExists
+                        && tries < TRIES =>
                 {
                     tries += 1;
                 }
@@ -77,7 +83,7 @@ impl Inner {
         let no_thread = self.ensure_thread(&mut state);
         drop(state);
         self.log_no_thread(no_thread);
-        if let Some(other) = owner.filter(|owner| *owner != process) {
+        if let Some(other) = owner.filter(|owner| *owner != process.number()) {
             let name = &self.options.name;
             tracing::warn!(target: "mmv", "{name}: replaced the file of process {other}, which is still running");
         }
@@ -96,7 +102,7 @@ impl Inner {
         let own_cluster = self.options.cluster.filter(|_| target.name == self.options.name);
         state.cluster = own_cluster.unwrap_or_else(|| choose_cluster(directory, &target.name, cluster));
         state.file.clone_from(&target.name);
-        if let Err(source) = self.publish(state, directory, target.contended) {
+        if let Err(source) = self.publish(state, directory, target.existing) {
             state.claim = None;
             return Err(Error::Io { path, source });
         }
@@ -105,26 +111,27 @@ impl Inner {
 
     /// Returns the name under which this process exports: the registry's own, unless the parent or a sibling of this
     /// process exports under it.
-    fn target(&self, state: &State, directory: &Directory, process: i32) -> Result<Target, Error> {
+    fn target(&self, state: &State, directory: &Directory, process: Process) -> Result<Target, Error> {
         let name = &self.options.name;
         if self.process == process {
-            return Ok(Target { name: name.clone(), contended: false });
+            return Ok(Target { name: name.clone(), existing: Existing::Replaced });
         }
-        let lives = |process| !self.options.has(Flags::PROCESS) || process_exists(process);
+        let lives = |parent| !self.options.has(Flags::PROCESS) || process.sees(parent);
         let parents = matches!(&state.phase, Phase::Exporting(published) if lives(published.process));
-        if !parents && self.is_free(directory) {
-            return Ok(Target { name: name.clone(), contended: true });
+        if !parents && self.is_free(directory, process) {
+            return Ok(Target { name: name.clone(), existing: Existing::Kept });
         }
         if self.options.has(Flags::NO_PREFIX) {
             return Err(Error::Forked("its metrics would have the names of its parent's, as they have no prefix"));
         }
-        Ok(Target { name: name_of_child(name, process.cast_unsigned()), contended: false })
+        Ok(Target { name: name_of_child(name, &process.ending(self.process)), existing: Existing::Replaced })
     }
 
     /// Returns whether no other child of the process that created the registry has its name. A file left by an earlier
-    /// process is removed. Only the process that locks the file may remove it, and only while the name leads to it. No
-    /// process thus removes the new file of a faster sibling.
-    fn is_free(&self, directory: &Directory) -> bool {
+    /// process is removed, but not in another PID namespace, where processes that run may seem to have ended. Only the
+    /// process that locks the file may remove it, and only while the name leads to it. No process thus removes the new
+    /// file of a faster sibling.
+    fn is_free(&self, directory: &Directory, process: Process) -> bool {
         let name = &self.options.name;
         let file = match directory.read(name) {
             Ok(file) => file,
@@ -132,7 +139,10 @@ impl Inner {
         };
         let is_left = header(&file)
             .is_some_and(|header| header.owner().map_or(header.g1 < self.made, |owner| !process_exists(owner)));
-        let removes = is_left && file.try_lock().is_ok() && directory.leads_to(name, &file) == Some(true);
+        let removes = process.is_beside(self.process)
+            && is_left
+            && file.try_lock().is_ok()
+            && directory.leads_to(name, &file) == Some(true);
         if removes {
             directory.remove(name);
         }
@@ -162,7 +172,8 @@ impl Inner {
         if !state.stale || !state.exports() {
             return None;
         }
-        let published = Directory::open(&self.directory()).and_then(|directory| self.publish(state, &directory, false));
+        let published = Directory::open(&self.directory())
+            .and_then(|directory| self.publish(state, &directory, Existing::Replaced));
         let error = published.err()?;
         let rest = state.rest.map_or(Duration::from_secs(1), |(_, rest)| LONGEST_REST.min(2 * rest));
         state.rest = Some((Instant::now() + rest, rest));
@@ -189,36 +200,36 @@ impl Inner {
 
     /// Writes a new file, moves all values to it, and renames it over the present one. After an error, nothing has
     /// changed.
-    fn publish(&self, state: &mut State, directory: &Directory, contended: bool) -> io::Result<()> {
+    fn publish(&self, state: &mut State, directory: &Directory, existing: Existing) -> io::Result<()> {
         state.model.assign_items(&state.before);
         let last = match &state.phase {
             Phase::Exporting(published) => published.generation,
             Phase::Idle | Phase::Stopped => 0,
         };
         let generation = generation().max(last + 1);
-        let process = process();
-        let owner = Owner { generation, flags: self.options.flags, process, cluster: state.cluster };
+        let process = Process::own();
+        let owner = Owner { generation, flags: self.options.flags, process: process.number(), cluster: state.cluster };
         let (temporary, file) = directory.create(&self.options.name)?;
         let file = Arc::new(file);
-        let moved = may_map(&file).and_then(|mapped| {
-            let (len, texts_at) = self.write(state, &owner, &file, mapped)?;
-            if mapped {
-                Ok((self.move_values(state, &file, len, texts_at)?, None))
-            } else {
-                let (places, copies) = self.copy_all(state, &file, texts_at)?;
-                Ok((places, Some(copies)))
+        let moved = access(&file).and_then(|access| {
+            let (len, texts_at) = self.write(state, &owner, &file, access)?;
+            match access {
+                Access::Mapped => Ok((self.move_values(state, &file, len, texts_at)?, None)),
+                Access::Copied => {
+                    let (old_files, copies) = self.copy_all(state, &file, texts_at)?;
+                    Ok((old_files, Some(copies)))
+                }
             }
         });
-        let (places, copies) = match moved {
+        let (old_files, copies) = match moved {
             Ok(moved) => moved,
             Err(e) => {
                 directory.remove(&temporary);
                 return Err(e);
             }
         };
-        let rename = if contended { Directory::rename_new } else { Directory::rename };
-        if let Err(e) = rename(directory, &temporary, &state.file) {
-            self.move_back(state, places);
+        if let Err(e) = directory.rename(&temporary, &state.file, existing) {
+            self.move_back(state, old_files);
             directory.remove(&temporary);
             return Err(e);
         }
@@ -235,11 +246,11 @@ impl Inner {
     }
 
     /// Writes a file. Returns its length, and the offset of the text buffers.
-    fn write(&self, state: &State, owner: &Owner, file: &File, mapped: bool) -> io::Result<(u64, u64)> {
+    fn write(&self, state: &State, owner: &Owner, file: &File, access: Access) -> io::Result<(u64, u64)> {
         let layout = Layout::new(&state.model, state.capacity());
         check_size(layout.len())?;
-        let seated = if mapped { state.seated() } else { Vec::new() };
-        layout.write(owner, &seated, |metric| self.initial(metric), file)?;
+        let slotted = if access == Access::Mapped { state.slotted() } else { Vec::new() };
+        layout.write(owner, &slotted, |metric| self.initial(metric), file)?;
         Ok((layout.len(), layout.texts_at()))
     }
 
@@ -252,10 +263,10 @@ impl Inner {
     pub(super) fn stop(&self) {
         self.flush_last();
         let Some(mut state) = self.lock() else { return };
-        if let Some((_, thread)) = state.thread.take().filter(|(owner, _)| *owner == process()) {
+        let exports = state.exports();
+        if let Some(thread) = state.thread.take().filter(|_| exports) {
             thread.unpark();
         }
-        let exports = state.exports();
         if let Phase::Exporting(published) = std::mem::replace(&mut state.phase, Phase::Stopped)
             && exports
             && self.options.has(Flags::PROCESS)
@@ -286,7 +297,11 @@ impl Published {
 impl State {
     /// Returns whether this process exports, as opposed to a process that it was forked from.
     pub(super) fn exports(&self) -> bool {
-        matches!(&self.phase, Phase::Exporting(published) if published.process == process())
+        self.exported_by(Process::own())
+    }
+
+    fn exported_by(&self, process: Process) -> bool {
+        matches!(&self.phase, Phase::Exporting(published) if published.process == process)
     }
 }
 
@@ -303,10 +318,6 @@ pub(super) fn check_size(len: u64) -> io::Result<()> {
 pub(crate) fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     check_size(at + bytes.len() as u64)?;
     file.write_all_at(bytes, at)
-}
-
-pub(super) fn process() -> i32 {
-    std::process::id().cast_signed()
 }
 
 /// Returns a generation number as C's library does: seconds in the upper half, microseconds in the lower.

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use mmv::reader::File;
 use mmv::{Counter, CounterWriter, Gauge, GaugeWriter, Interval, Registry, ShardedCounter, Text, Timer};
+use mmv_reader::File;
 use nix::unistd::{Uid, setresuid};
 
 pub(crate) fn registry(dir: &Path) -> Registry {

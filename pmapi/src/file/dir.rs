@@ -1,6 +1,7 @@
 //! Open directories, whose files are accessed by descriptor.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,6 +37,24 @@ impl Dir {
     /// Errors of [`Dir::open`] and mkdir(2).
     pub fn create(path: &Path) -> io::Result<Dir> {
         Self::walk(path, true)
+    }
+
+    /// Opens a directory whose contents only some users can have chosen: those for which `trusts` returns true.
+    ///
+    /// The directory, each one above it, and each symbolic link on the way must belong to such a user. Every user may
+    /// write to a directory only if its sticky bit protects the files of others; then the files of the directory need a
+    /// check of their own. A directory's group may write to it: the owner has chosen the group.
+    ///
+    /// # Errors
+    /// Errors of open(2); `PermissionDenied`, with a reason, for a directory or a link that is not trusted.
+    pub fn open_trusted(path: &Path, trusts: impl Fn(u32) -> bool) -> io::Result<Dir> {
+        let check = |name: &OsStr, stat: &FileStat| match stat.st_mode & 0o1002 {
+            _ if !trusts(stat.st_uid) => Err(refused(path, name, format_args!("belongs to user {}", stat.st_uid))),
+            0o0002 => Err(refused(path, name, format_args!("can be changed by every user"))),
+            _ => Ok(()),
+        };
+        let fd = walk::open_checked(&std::path::absolute(path)?, false, &trusts, check)?;
+        Ok(Dir { fd: Arc::new(fd), path: path.to_owned() })
     }
 
     fn walk(path: &Path, create: bool) -> io::Result<Dir> {
@@ -149,6 +168,11 @@ impl Dir {
             synced => Ok(synced?),
         }
     }
+}
+
+fn refused(path: &Path, name: &OsStr, why: fmt::Arguments<'_>) -> io::Error {
+    let text = format!("{}: the directory {} {why}", path.display(), name.display());
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
 impl AsFd for Dir {

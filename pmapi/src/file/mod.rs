@@ -11,10 +11,12 @@
 
 mod dir;
 mod new;
+mod stdio;
 mod walk;
 
 pub use dir::Dir;
 pub use new::NewFile;
+pub use stdio::off_stdio;
 pub use walk::is_trusted;
 
 use std::fs::File;

@@ -27,8 +27,23 @@ pub(super) fn kind(stat: &FileStat) -> SFlag {
 /// Opens a directory for reading and syncing, or with `O_PATH` if the process may only search it. `create` makes
 /// missing directories.
 pub(super) fn open(path: &Path, create: bool, trusts: impl Fn(u32) -> bool) -> io::Result<OwnedFd> {
-    let start = if path.is_absolute() { "/" } else { "." };
-    let mut at = fcntl::open(start, PLACE | OFlag::O_DIRECTORY, Mode::empty())?;
+    open_checked(path, create, trusts, |_, _| Ok(()))
+}
+
+/// Opens a directory as [`open`] does. Calls `check` for the directory where the path begins, each one on the way, and
+/// the last one, with its name and status. Its error ends the walk.
+pub(super) fn open_checked(
+    path: &Path,
+    create: bool,
+    trusts: impl Fn(u32) -> bool,
+    check: impl Fn(&OsStr, &FileStat) -> io::Result<()>,
+) -> io::Result<OwnedFd> {
+    let begin = |start: &str| {
+        let opened = fcntl::open(start, PLACE | OFlag::O_DIRECTORY, Mode::empty())?;
+        check(OsStr::new(start), &fstat(&opened)?)?;
+        io::Result::Ok(opened)
+    };
+    let mut at = begin(if path.is_absolute() { "/" } else { "." })?;
     let mut links = 0;
     let mut rest = names(path);
     while let Some(name) = rest.pop() {
@@ -44,7 +59,10 @@ pub(super) fn open(path: &Path, create: bool, trusts: impl Fn(u32) -> bool) -> i
         };
         let stat = fstat(&next)?;
         match kind(&stat) {
-            SFlag::S_IFDIR => at = next,
+            SFlag::S_IFDIR => {
+                check(&name, &stat)?;
+                at = next;
+            }
             SFlag::S_IFLNK => {
                 links += 1;
                 if links > LINKS {
@@ -52,7 +70,7 @@ pub(super) fn open(path: &Path, create: bool, trusts: impl Fn(u32) -> bool) -> i
                 }
                 let target = follow(&next, &stat, &name, &trusts)?;
                 if target.as_bytes().starts_with(b"/") {
-                    at = fcntl::open("/", PLACE | OFlag::O_DIRECTORY, Mode::empty())?;
+                    at = begin("/")?;
                 }
                 rest.append(&mut names(Path::new(&target)));
             }
@@ -80,7 +98,7 @@ fn names(path: &Path) -> Vec<OsString> {
 fn follow(link: &OwnedFd, stat: &FileStat, name: &OsStr, trusts: impl Fn(u32) -> bool) -> io::Result<OsString> {
     if !trusts(stat.st_uid) {
         let (name, owner) = (name.display(), Uid::from_raw(stat.st_uid));
-        let refusal = format!("{name} is a symbolic link of user {owner}, which root does not follow");
+        let refusal = format!("{name} is a symbolic link of user {owner}, which is not followed");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, refusal));
     }
     Ok(fcntl::readlinkat(link, "")?)

@@ -12,7 +12,7 @@ use tracing_subscriber::layer::{Context, Layer};
 
 use super::limit::Limit;
 use super::{debug_options, local_time, shows};
-use crate::limits::Cut;
+use crate::limits::{Cut, FixedLimit};
 
 /// Longest text of a line after its severity, in bytes. A line that is cut ends with a mark.
 const LONGEST: usize = 1024;
@@ -83,6 +83,8 @@ impl Lines {
         };
         if !admitted {
             self.0.left_out.store(true, Ordering::Relaxed);
+            let is_debug = *place.level() >= Level::DEBUG;
+            if is_debug { FixedLimit::LogDebug } else { FixedLimit::LogLines }.count();
         }
         admitted
     }
@@ -97,7 +99,7 @@ impl Lines {
 
 impl<S: Subscriber> Layer<S> for Lines {
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        shows(&debug_options(), metadata)
+        shows(debug_options(), metadata)
     }
 
     fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
@@ -165,6 +167,7 @@ fn text(event: &Event<'_>, longest: usize) -> String {
     event.record(&mut text);
     if text.cut {
         text.text.push_str(" ... (cut)");
+        FixedLimit::LogCut.count();
     }
     text.text
 }
@@ -258,6 +261,7 @@ mod tests {
         let texts = texts(&lines);
         assert!(texts[0].len() <= LONGEST + 30 && texts[0].ends_with(" ... (cut)"), "{}", texts[0]);
         assert!(texts[1].len() > LONGEST && texts[1].len() <= LONGEST_OF_CRITICAL + 30);
+        assert!(FixedLimit::LogCut.exceeded() >= 2);
     }
 
     #[test]
@@ -283,6 +287,7 @@ mod tests {
         assert!(rest[1].contains("too many log lines: left out 49"), "{rest:?}");
         assert!(rest[1].contains("lines.rs:") && rest[1].contains(" about uid "), "{rest:?}");
         assert_eq!(rest.len(), 2);
+        assert!(FixedLimit::LogLines.exceeded() >= 4_900);
     }
 
     #[test]
@@ -292,5 +297,6 @@ mod tests {
             (0..10_000).for_each(|_| debug!("{}", "x".repeat(500)));
         });
         assert!((256..2000).contains(&lines.len()), "{}", lines.len());
+        assert!(FixedLimit::LogDebug.exceeded() >= 8_000);
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Mistake, Served};
 use crate::indom::Fixed;
+use crate::limits::FixedLimit;
 
 /// Labels, or the reason why they are invalid.
 pub(super) type Labels = Result<LabelSet, String>;
@@ -66,6 +67,14 @@ impl Metric {
             parameter: false,
             labels: Ok(LabelSet::new()),
         }
+    }
+
+    /// Creates the metric of a limit of the framework, whose value is [`FixedLimit::exceeded`]. Its name is that of
+    /// the limit below `prefix`, such as `AGENT.control.limits`.
+    pub fn of_limit(limit: FixedLimit, prefix: &str, item: Item) -> Metric {
+        let mut metric = Metric::new(format!("{prefix}.{}", limit.name()), item, Type::U64);
+        metric.counter().units(Units::COUNT).help("What a limit of the framework has left out", limit.help());
+        metric
     }
 
     /// Sets the instance domain. Without one the metric is singular.

@@ -10,7 +10,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -21,12 +21,8 @@ use nix::sys::stat::{Mode, fchmod, mkdirat};
 use nix::unistd::{Gid, UnlinkatFlags, fchown, getegid, geteuid, mkdtemp, unlinkat};
 use pmapi::config::Config;
 
-use system::{is_locked, lock};
+use super::agent_file::{AGENT, is_locked, lock, read_path};
 
-/// Name of the file that names the directory of files.
-const AGENT: &str = "agent";
-/// Longest path of a directory, in bytes.
-const MAX_PATH: u64 = 4096;
 /// Mode of the directory of files: world-writable, sticky, and set-group-ID, so that files inherit its group.
 const FOR_FILES: u32 = 0o3777;
 
@@ -39,31 +35,6 @@ pub fn path(config: &Config, port: u16) -> PathBuf {
 pub fn base(config: &Config) -> PathBuf {
     let set = config.var("PCP_TRACE_DIR").filter(|value| !value.is_empty());
     set.unwrap_or(OsStr::new("/dev/shm")).into()
-}
-
-/// Returns the directory of files, if an agent runs.
-pub(crate) fn files(path: &Path) -> Option<PathBuf> {
-    let agent = open_agent(path).filter(is_locked)?;
-    read_path(&agent)
-}
-
-pub(crate) fn has_agent(path: &Path) -> bool {
-    open_agent(path).is_some_and(|agent| is_locked(&agent))
-}
-
-fn open_agent(path: &Path) -> Option<File> {
-    let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
-    OpenOptions::new().read(true).custom_flags(flags.bits()).open(path.join(AGENT)).ok()
-}
-
-fn read_path(mut agent: &File) -> Option<PathBuf> {
-    let mut path = Vec::new();
-    if !agent.metadata().ok()?.is_file() {
-        return None;
-    }
-    Read::take(&mut agent, MAX_PATH).read_to_end(&mut path).ok()?;
-    let path = PathBuf::from(OsStr::from_bytes(&path));
-    path.is_absolute().then_some(path)
 }
 
 /// The directories of a running agent. Processes can trace to it until this is dropped.
@@ -239,50 +210,23 @@ fn announce(directory: &OwnedFd, files: &Path) -> io::Result<File> {
     Ok(agent)
 }
 
-/// Locks of open file descriptions (fcntl(2)). A process can query them without taking one, and a write lock requires a
-/// descriptor that is open for writing.
-#[cfg(target_os = "linux")]
-mod system {
-    use std::fs::File;
-    use std::io;
-
-    use nix::fcntl::{FcntlArg, fcntl};
-    use nix::libc::{F_RDLCK, F_UNLCK, F_WRLCK, SEEK_SET, flock};
-
-    fn whole(kind: i32) -> flock {
-        flock { l_type: kind as i16, l_whence: SEEK_SET as i16, l_start: 0, l_len: 0, l_pid: 0 }
-    }
-
-    pub(super) fn lock(file: &File) -> io::Result<()> {
-        fcntl(file, FcntlArg::F_OFD_SETLK(&whole(F_WRLCK)))?;
-        Ok(())
-    }
-
-    /// Whether another descriptor holds a write lock. Read locks, which every user can take, do not count.
-    pub(super) fn is_locked(file: &File) -> bool {
-        let mut found = whole(F_RDLCK);
-        fcntl(file, FcntlArg::F_OFD_GETLK(&mut found)).is_ok() && found.l_type != F_UNLCK as i16
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod system {
-    use std::fs::File;
-    use std::io;
-
-    pub(super) fn lock(_: &File) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(super) fn is_locked(_: &File) -> bool {
-        false
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::agent::Agent;
     use super::*;
     use std::os::unix::fs::symlink;
+
+    fn agent_of(path: &Path) -> Agent {
+        Agent::new(path.to_owned(), &Config::default())
+    }
+
+    fn has_agent(path: &Path) -> bool {
+        agent_of(path).is_running()
+    }
+
+    fn files(path: &Path) -> Option<PathBuf> {
+        Some(agent_of(path).files().ok()?.path().to_owned())
+    }
 
     #[test]
     fn an_agent_is_there_while_it_holds_the_directory() {
@@ -385,7 +329,7 @@ mod tests {
     fn any_number_that_look_see_no_agent_where_there_is_none() {
         let run = tempfile::tempdir().unwrap();
         fs::write(run.path().join(AGENT), "/tmp").unwrap();
-        let look = || (0..20_000).filter(|_| has_agent(run.path())).count();
+        let look = || (0..5_000).filter(|_| has_agent(run.path())).count();
         let seen = std::thread::scope(|scope| [0; 4].map(|_| scope.spawn(look)).map(|thread| thread.join().unwrap()));
         assert_eq!(seen, [0; 4]);
     }

@@ -4,7 +4,9 @@
 //! The agent's directory is `$PCP_RUN_DIR/trace/PORT/` (mode 0755), with the agent's TCP port. Its file `agent`
 //! contains the path of the directory of files, without a newline. While it runs, the agent holds a write lock on
 //! `agent` (`F_OFD_SETLK` of fcntl(2)), which only the agent's user can take. A process queries with `F_OFD_GETLK`, for
-//! a read lock, whether it is held.
+//! a read lock, whether it is held. It trusts root, PCP's user and its own user. `agent` must be a regular file that
+//! belongs to one of them, and that others cannot write to. So must both directories, and all directories above them,
+//! unless they are sticky. The directory of files must be sticky, and belong to root or the owner of `agent`.
 //!
 //! The directory of files is `/dev/shm/pcp-trace-PORT.XXXXXX` (mode 3777, of the agent's group). `PCP_TRACE_DIR` in
 //! the agent's environment or in `pcp.conf` replaces `/dev/shm`. A process makes one file there:

@@ -2,18 +2,18 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 
-use super::directory::has_agent;
+use super::agent::Agent;
 use super::format::{BEGIN, END};
-use super::map;
+use super::map::{self, Id};
 use super::reader::Reader;
 use super::ring::Mark;
 use super::writer::{Lane, Writer};
 use crate::link::{Backoff, Failure};
+use crate::options::State;
 use crate::protocol::Kind;
 use crate::status::Shared;
 use crate::tag::Tag;
@@ -22,10 +22,10 @@ use crate::tag::Tag;
 #[derive(Debug)]
 pub(crate) struct Light {
     id: u32,
-    directory: PathBuf,
+    agent: Agent,
     ring_len: usize,
     /// The process that created this.
-    pid: u32,
+    process: Id,
     file: Mutex<OfProcess>,
 }
 
@@ -50,7 +50,7 @@ thread_local! {
 impl Drop for Held {
     fn drop(&mut self) {
         // In a forked child the lane is the parent's, and the lock of its file may never be released.
-        if map::pid() == Some(self.writer.pid)
+        if map::id() == Some(self.writer.process)
             && let Some(lane) = self.lane.take()
         {
             self.writer.give_back(lane);
@@ -59,22 +59,24 @@ impl Drop for Held {
 }
 
 impl Light {
-    /// Creates the transport, but no file. `None` where the system does not support it: `map::pid`.
-    pub(crate) fn new(directory: PathBuf, ring_len: usize) -> Option<Light> {
+    /// Creates the transport, but no file. `None` where the system does not support it: `map::id`.
+    pub(crate) fn new(agent: Agent, ring_len: usize) -> Option<Light> {
         static IDS: AtomicU32 = AtomicU32::new(1);
         let id = IDS.fetch_add(1, Relaxed);
-        Some(Light { id, directory, ring_len, pid: map::pid()?, file: Mutex::default() })
-    }
-
-    fn has_agent(&self) -> bool {
-        has_agent(&self.directory)
+        Some(Light { id, agent, ring_len, process: map::id()?, file: Mutex::default() })
     }
 
     /// Whether an agent reads files, and this process has a file with room for a lane. Makes the file.
     pub(crate) fn is_there(&self, shared: &Shared) -> bool {
-        let writer = || self.writer(map::pid()?, shared);
+        let writer = || self.writer(map::id()?, shared);
         let has_room = |writer: Arc<Writer>| writer.lane().map(|lane| writer.give_back(lane)).is_ok();
-        self.has_agent() && writer().is_some_and(has_room)
+        match self.agent.check() {
+            Ok(()) => writer().is_some_and(has_room),
+            Err(e) => {
+                shared.say(State::COMMS, || format!("no shared memory: {e}"));
+                false
+            }
+        }
     }
 
     /// Records the beginning of a transaction. Returns its identifier, or 0 if it was not recorded.
@@ -110,13 +112,13 @@ impl Light {
         kind: Kind,
         f: impl FnOnce(&Writer, &mut Lane, u32) -> io::Result<T>,
     ) -> Option<T> {
-        let pid = map::pid()?;
+        let own = map::id()?;
         let in_lane = HELD.try_with(|held| {
             let mut held = held.try_borrow_mut().ok()?;
-            let mine = |held: &Held| held.light == self.id && held.writer.pid == pid;
+            let mine = |held: &Held| held.light == self.id && held.writer.process == own;
             let at = match held.iter().position(mine) {
                 Some(at) => at,
-                None => self.attach(&mut held, pid, shared)?,
+                None => self.attach(&mut held, own, shared)?,
             };
             let Held { writer, lane, .. } = held.get_mut(at)?;
             let number = tag.number(kind, writer.id, |name| writer.tag(kind, name)).ok()?;
@@ -127,24 +129,24 @@ impl Light {
 
     /// Obtains a lane for this thread. Returns its index in `held`.
     #[cold]
-    fn attach(&self, held: &mut Vec<Held>, pid: u32, shared: &Shared) -> Option<usize> {
-        held.retain(|held| held.writer.pid == pid && !held.writer.is_ended());
-        let writer = self.writer(pid, shared)?;
+    fn attach(&self, held: &mut Vec<Held>, own: Id, shared: &Shared) -> Option<usize> {
+        held.retain(|held| held.writer.process == own && !held.writer.is_ended());
+        let writer = self.writer(own, shared)?;
         let lane = writer.lane().map_err(|e| shared.down(e.into())).ok()?;
         held.push(Held { light: self.id, writer, lane: Some(lane) });
         Some(held.len() - 1)
     }
 
     /// The file of this process. Makes it if an attempt is due.
-    fn writer(&self, pid: u32, shared: &Shared) -> Option<Arc<Writer>> {
-        let mut file = self.lock(pid)?;
-        if let Some(writer) = file.writer.as_ref().filter(|writer| writer.pid == pid) {
+    fn writer(&self, own: Id, shared: &Shared) -> Option<Arc<Writer>> {
+        let mut file = self.lock(own)?;
+        if let Some(writer) = file.writer.as_ref().filter(|writer| writer.process == own) {
             return Some(Arc::clone(writer));
         }
         if !file.backoff.is_due() {
             return None;
         }
-        match Writer::create(&self.directory, pid, self.ring_len) {
+        match Writer::create(&self.agent, own, self.ring_len) {
             Ok(writer) => {
                 file.backoff.succeeded();
                 shared.up();
@@ -158,8 +160,8 @@ impl Light {
         }
     }
 
-    fn lock(&self, pid: u32) -> Option<MutexGuard<'_, OfProcess>> {
-        if pid == self.pid {
+    fn lock(&self, own: Id) -> Option<MutexGuard<'_, OfProcess>> {
+        if own == self.process {
             return Some(self.file.lock().unwrap_or_else(PoisonError::into_inner));
         }
         // In a forked child the lock may never be released: another thread of the parent held it at the fork.
@@ -176,9 +178,9 @@ impl Light {
     #[cold]
     fn miss(&self, shared: &Shared) {
         shared.add_missed(1);
-        let file = map::pid().and_then(|pid| Some((pid, self.lock(pid)?)));
-        if let Some((pid, file)) = file
-            && let Some(writer) = file.writer.as_ref().filter(|writer| writer.pid == pid)
+        let file = map::id().and_then(|own| Some((own, self.lock(own)?)));
+        if let Some((own, file)) = file
+            && let Some(writer) = file.writer.as_ref().filter(|writer| writer.process == own)
         {
             writer.missed();
         }
@@ -186,21 +188,21 @@ impl Light {
 
     /// The number of trace events in the file, and whether an agent reads it.
     pub(crate) fn status(&self) -> (u64, bool) {
-        let writer = map::pid().and_then(|pid| self.lock(pid)?.writer.clone().filter(|writer| writer.pid == pid));
+        let writer = map::id().and_then(|own| self.lock(own)?.writer.clone().filter(|writer| writer.process == own));
         let Some(writer) = writer else { return (0, false) };
         let mut count = 0;
         let reader = writer.file().map_err(Into::into).and_then(Reader::new);
         let read = reader.and_then(|mut reader| reader.changes(|_, _, change| count += change.count));
-        (count, read.is_ok() && self.has_agent())
+        (count, read.is_ok() && self.agent.is_running())
     }
 }
 
 impl Drop for Light {
     fn drop(&mut self) {
-        let pid = map::pid();
-        let has_agent = self.has_agent();
+        let own = map::id();
+        let has_agent = self.agent.is_running();
         let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(writer) = file.writer.as_ref().filter(|writer| pid == Some(writer.pid)) {
+        if let Some(writer) = file.writer.as_ref().filter(|writer| own == Some(writer.process)) {
             writer.end(has_agent);
         }
     }

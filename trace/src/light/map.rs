@@ -10,7 +10,7 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::format::{PAGE, WORD};
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
@@ -38,23 +38,52 @@ impl Mapping {
 /// A page that has zeros in a forked child (`MADV_WIPEONFORK` of madvise(2)).
 struct Wiped(MmapMut);
 
-/// The identifier of this process. It is cached, with one system call in each forked child.
+/// A process among those that have a copy of the same memory. Its PID alone does not tell a child from its ancestors:
+/// they can be in other PID namespaces, or have ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Id(u64);
+
+impl Id {
+    /// The process with this number of copies of its memory before it.
+    fn new(copies: u32) -> Id {
+        Id(u64::from(copies) << 32 | u64::from(std::process::id()))
+    }
+
+    pub(crate) fn pid(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// A number that identifies the process; not 0.
+    pub(crate) fn word(self) -> u64 {
+        self.0
+    }
+}
+
+impl Default for Id {
+    /// This process, where the system cannot wipe pages.
+    fn default() -> Id {
+        Id::new(0)
+    }
+}
+
+/// This process. It is cached, with one system call in each forked child.
 ///
 /// `None` where the system cannot wipe pages (other systems than Linux 4.14 and later). They have no shared-memory
 /// transport.
 #[inline]
-pub(crate) fn pid() -> Option<u32> {
+pub(crate) fn id() -> Option<Id> {
     // `OnceBox` has no lock, so that two threads may both map a page at the first call. A forked child would wait for
     // ever for a lock that another thread held at the fork.
     static PAGE: OnceBox<Option<Wiped>> = OnceBox::new();
     let word = PAGE.get_or_init(|| Box::new(Wiped::new().ok())).as_ref()?.word();
     match word.load(Relaxed) {
         0 => {
-            let pid = std::process::id();
-            word.store(pid.into(), Relaxed);
-            Some(pid)
+            static COPIES: AtomicU32 = AtomicU32::new(0);
+            let Id(new) = Id::new(COPIES.fetch_add(1, Relaxed));
+            // Another thread may be first.
+            Some(Id(word.compare_exchange(0, new, Relaxed, Relaxed).err().unwrap_or(new)))
         }
-        pid => Some(pid as u32),
+        id => Some(Id(id)),
     }
 }
 

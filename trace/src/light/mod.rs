@@ -8,6 +8,8 @@
 //!
 //! The agent reads files with [`Reader`]. The module [`mod@format`] describes every byte of them.
 
+mod agent;
+mod agent_file;
 mod directory;
 mod fields;
 pub mod format;
@@ -19,11 +21,12 @@ mod ring;
 mod sums;
 mod writer;
 
+pub(crate) use agent::Agent;
 pub use directory::{Directory, base, path};
 pub use fields::Fields;
 pub(crate) use format::{ABORTED, END};
 pub(crate) use handle::Light;
-pub(crate) use map::pid;
+pub(crate) use map::{Id, id};
 pub(crate) use process::since;
 pub use process::{Process, now};
 pub use reader::{Claim, ReadError, Reader};

@@ -1,20 +1,23 @@
 //! Writing the file of this process.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::directory;
+use pmapi::file::off_stdio;
+
+use super::agent::Agent;
 use super::format::{
     MAGIC, MAX_LANES, MAX_RING_LEN, MAX_SUMS, MAX_TAGS, PAGE, PER_BLOCK, SUM_WORDS, SUMS_LEN, TAG_WORDS, TAGS_LEN,
     VERSION, WORD, Words as _, block, header,
 };
-use super::map::Mapping;
+use super::map::{Id, Mapping};
 use super::process::{Process, now};
 use super::ring::{Mark, Producer, room};
 use super::sums;
@@ -25,7 +28,7 @@ use crate::protocol::Kind;
 pub(crate) struct Writer {
     /// Identifier of the file, unique in the process; not 0.
     pub(crate) id: u32,
-    pub(crate) pid: u32,
+    pub(crate) process: Id,
     header: Mapping,
     path: PathBuf,
     ring_len: usize,
@@ -66,28 +69,33 @@ const ID_BITS: u32 = 30;
 
 impl Writer {
     /// Makes the file of this process, if the agent of the directory `agent` runs.
-    pub(crate) fn create(agent: &Path, pid: u32, ring_len: usize) -> io::Result<Writer> {
-        let no_agent = || io::Error::new(io::ErrorKind::NotFound, "no agent reads trace files");
-        let directory = directory::files(agent).ok_or_else(no_agent)?;
+    pub(crate) fn create(agent: &Agent, process: Id, ring_len: usize) -> io::Result<Writer> {
+        let directory = agent.files().map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotFound, "no agent reads trace files"),
+            _ => e,
+        })?;
         static IDS: AtomicU32 = AtomicU32::new(1);
         let id = IDS.fetch_add(1, Relaxed);
-        let process = Process::find(pid).ok_or(io::ErrorKind::NotFound)?;
+        let pid = process.pid();
+        let start = Process::find(pid).ok_or(io::ErrorKind::NotFound)?.start;
         // The time keeps names unique: an earlier program of this process, before an execve, or another copy of this
         // library may have made a file, too.
         let name = format!("{pid}.{id}.{:x}", now());
-        let (path, hidden) = (directory.join(&name), directory.join(format!(".{name}")));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&hidden)?;
+        let path = directory.path().join(&name);
+        let (name, hidden) = (OsString::from(&name), OsString::from(format!(".{name}")));
+        let file = directory.new_file(&hidden, 0o600)?;
+        let file = off_stdio(file).inspect_err(|_| _ = directory.remove(&hidden))?;
         let made = Mapping::append(&file, 0, PAGE).and_then(|header| {
             // The lock shows the agent that the process lives. Mode 0600 keeps other users from taking it before.
             file.try_lock()?;
             // The file has the directory's group, which is the agent's. The umask does not apply to this mode.
             file.set_permissions(Permissions::from_mode(0o640))?;
-            let words = [MAGIC, VERSION, pid.into(), process.start, PAGE as u64];
+            let words = [MAGIC, VERSION, pid.into(), start, PAGE as u64];
             header.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
-            fs::rename(&hidden, &path)?;
+            directory.rename(&hidden, &name)?;
             Ok(header)
         });
-        let header = made.inspect_err(|_| _ = fs::remove_file(&hidden))?;
+        let header = made.inspect_err(|_| _ = directory.remove(&hidden))?;
         let grow = Grow {
             file,
             end: PAGE as u64,
@@ -99,7 +107,7 @@ impl Writer {
             free: Vec::new(),
         };
         let ring_len = ring_len.clamp(PAGE, MAX_RING_LEN as usize).next_multiple_of(PAGE);
-        Ok(Writer { id, pid, header, path, ring_len, grow: Mutex::new(grow) })
+        Ok(Writer { id, process, header, path, ring_len, grow: Mutex::new(grow) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Grow> {

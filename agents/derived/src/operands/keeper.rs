@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use pcp_collector::{Channel as _, Collector, Launch, Process, Starting, State};
 use pmapi::{Error, Result};
-use pmda::collector::{self, Channel as _, Collector, Launch, Process, Starting, State};
 use tracing::{info, warn};
 
 use super::child;
@@ -122,13 +122,19 @@ impl Keeper {
         if let Stage::Starting(starting, until) = &mut self.stage {
             match starting.wait(Some(Duration::ZERO)) {
                 Ok(agent) => {
-                    info!("agent {} has started, process {}", self.name, agent.pid().unwrap_or_default());
+                    info!(
+                        source = self.name,
+                        "agent {} has started, process {}",
+                        self.name,
+                        agent.pid().unwrap_or_default()
+                    );
                     let mut agent = Box::new(agent);
-                    child::introduce(&mut agent).unwrap_or_else(|e| warn!("agent {} knows no client: {e}", self.name));
+                    child::introduce(&mut agent)
+                        .unwrap_or_else(|e| warn!(source = self.name, "agent {} knows no client: {e}", self.name));
                     self.stage = Stage::Up { agent, since: now, ready: false };
                 }
-                Err(collector::Error::TimedOut(_)) if now < *until => {}
-                Err(collector::Error::TimedOut(_)) => self.fail(&collector::Error::TimedOut(Self::VERSION)),
+                Err(pcp_collector::Error::TimedOut(_)) if now < *until => {}
+                Err(pcp_collector::Error::TimedOut(_)) => self.fail(&pcp_collector::Error::TimedOut(Self::VERSION)),
                 Err(e) => self.fail(&e),
             }
         }
@@ -157,7 +163,7 @@ impl Keeper {
     pub(super) fn ask<T>(
         &mut self,
         until: Instant,
-        request: impl FnOnce(&mut Collector<Process>) -> collector::Result<T>,
+        request: impl FnOnce(&mut Collector<Process>) -> pcp_collector::Result<T>,
     ) -> Result<T> {
         let Stage::Up { agent, ready: true, .. } = &mut self.stage else { return Err(Error::AGAIN) };
         // No agent could answer any more, so the agent is not at fault.
@@ -188,18 +194,18 @@ impl Keeper {
     }
 
     /// Ends the agent, and schedules its restart. After a long run without failures the pause is short again.
-    fn fail(&mut self, why: &collector::Error) {
+    fn fail(&mut self, why: &pcp_collector::Error) {
         if matches!(self.stage, Stage::Up { since, .. } if since.elapsed() > Self::LONGEST) {
             self.pause = Self::SHORTEST;
         }
-        warn!("agent {}: {why}; it is started again in {:?}", self.name, self.pause);
+        warn!(source = self.name, "agent {}: {why}; it is started again in {:?}", self.name, self.pause);
         self.failure = why.to_string();
         self.turns += 1;
         self.stage = Stage::Away(Instant::now() + self.pause);
         self.pause = (2 * self.pause).min(Self::LONGEST);
     }
 
-    fn launch(&self) -> collector::Result<Starting> {
+    fn launch(&self) -> pcp_collector::Result<Starting> {
         let mut command = child::command(&self.command);
         let complaints = child::Complaints::of(&mut command)?;
         let starting = Launch::pipe(command).limit(Self::LONGEST_ANSWER).isolated().begin()?;

@@ -43,7 +43,7 @@ impl Pmcd {
         }
         self.live = None;
         self.live = Some(Live::new(Context::new(self.host.clone(), Settings::default())?));
-        info!("connected to {}", self.host);
+        info!(source = %self.host, "connected to {}", self.host);
         Ok(Connected::Anew)
     }
 

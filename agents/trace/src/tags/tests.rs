@@ -225,6 +225,105 @@ fn what_has_not_come_for_longest_gives_way() {
     assert_eq!(left, ["a", "c", "d", "e"]);
 }
 
+fn host(number: u8) -> Account {
+    Account::Host([10, 0, 0, number].into())
+}
+
+fn points(tags: &mut Tags, account: Account, names: impl Iterator<Item = String>) {
+    names.for_each(|name| tags.add(account, &data(Kind::Point, name.as_bytes(), -1.0)));
+}
+
+/// Number, name and count of each point tag that begins with `prefix`.
+fn counts(tags: &Tags, prefix: &str) -> Vec<(u32, String, u64)> {
+    let all = Tagged::each(tags.of(Kind::Point)).map(|(inst, tag)| (inst.word(), tag.name().to_owned(), tag.count));
+    all.filter(|(_, name, _)| name.starts_with(prefix)).collect()
+}
+
+/// A hostile host that guesses the tags of applications, and uses them all the time, cannot make them lose any.
+#[test]
+fn tags_of_applications_stay_when_the_host_that_introduced_them_gives_back() {
+    let limits = Limits { names: 100, ..Limits::default() };
+    let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
+    let applications = [2, 3, 4].map(Account::User);
+    let own = |of: Account| (0..5).map(move |n| format!("own {of} {n}"));
+    let all = || applications.into_iter().flat_map(own);
+    points(&mut tags, ONE, all());
+    applications.iter().for_each(|account| points(&mut tags, *account, own(*account)));
+    points(&mut tags, ONE, all().chain((0..85).map(|n| format!("many {n}"))));
+    assert_eq!(tags.budget.of(ONE), 100 * SHORT);
+    // Each of them gets its share of the names.
+    for n in 0..10 {
+        at(&mut tags, 2 + u64::from(n));
+        points(&mut tags, host(n), (0..100).map(|name| format!("host {n} {name}")));
+        points(&mut tags, ONE, (0..100).map(|name| format!("more {n} {name}")));
+    }
+    let expected: Vec<_> = all().zip(1..).map(|(name, number)| (number, name, 3)).collect();
+    assert_eq!(counts(&tags, "own"), expected);
+    // Applications are charged for no more than they use, and still get their share.
+    let charges = applications.map(|account| tags.budget.of(account) / SHORT);
+    assert!(tags.budget.of(ONE) < 10 * SHORT && charges.iter().all(|own| *own <= 5), "{charges:?}");
+    points(&mut tags, TWO, std::iter::once("own new".to_owned()));
+    assert_eq!(counts(&tags, "own new").len(), 1);
+}
+
+/// Hosts that use each other's tags do not keep the whole budget.
+#[test]
+fn shared_tags_of_several_hosts_leave_others_their_share() {
+    let limits = Limits { names: 100, ..Limits::default() };
+    let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
+    for n in 0..10 {
+        points(&mut tags, host(n), (0..100).map(|name| format!("many {name}")));
+    }
+    points(&mut tags, ONE, (0..4).map(|name| format!("own {name}")));
+    assert_eq!((counts(&tags, "own").len(), tags.budget.of(ONE)), (4, 4 * SHORT));
+    assert!(counts(&tags, "many").len() >= 80);
+    for n in 20..30 {
+        points(&mut tags, host(n), (0..100).map(|name| format!("host {n} {name}")));
+    }
+    assert_eq!(counts(&tags, "own").len(), 4);
+}
+
+#[test]
+fn tags_without_other_users_give_way_first() {
+    let limits = Limits { names: 120, ..Limits::default() };
+    let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
+    let shared = || (0..40).map(|name| format!("shared {name}"));
+    points(&mut tags, ONE, shared());
+    points(&mut tags, TWO, shared().chain((0..40).map(|name| format!("own {name}"))));
+    at(&mut tags, 9);
+    points(&mut tags, ONE, (0..40).map(|name| format!("many {name}")));
+    points(&mut tags, host(1), (0..10).map(|name| format!("host {name}")));
+    assert_eq!(["shared", "own", "host"].map(|prefix| counts(&tags, prefix).len()), [40, 40, 10]);
+}
+
+#[test]
+fn another_user_is_charged_when_the_first_one_no_longer_uses_a_tag() {
+    let limits = Limits { names: 2, forget_time: Duration::from_secs(100), ..Limits::default() };
+    let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
+    let shared = || std::iter::once("shared".to_owned());
+    [ONE, host(0), TWO, host(1)].into_iter().for_each(|account| points(&mut tags, account, shared()));
+    at(&mut tags, 90);
+    points(&mut tags, TWO, shared());
+    at(&mut tags, 150);
+    assert_eq!((counts(&tags, ""), tags.budget.of(ONE)), (vec![(1, "shared".to_owned(), 5)], 0));
+    assert_eq!((tags.budget.of(TWO), tags.budget.accounts()), (SHORT, 1));
+    at(&mut tags, 300);
+    assert_eq!((counts(&tags, ""), tags.budget.accounts()), (vec![], 0));
+}
+
+#[test]
+fn a_tag_that_all_its_users_have_no_room_for_is_removed() {
+    let limits = Limits { names: 10, names_each: 2, forget_time: Duration::from_secs(100), ..Limits::default() };
+    let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
+    points(&mut tags, ONE, ["a".to_owned(), "b".to_owned()].into_iter());
+    points(&mut tags, TWO, ["c".to_owned(), "d".to_owned()].into_iter());
+    at(&mut tags, 60);
+    points(&mut tags, TWO, "abcd".chars().map(String::from));
+    at(&mut tags, 120);
+    assert_eq!(counts(&tags, "").iter().map(|(number, ..)| *number).collect::<Vec<_>>(), [3, 4]);
+    assert_eq!((tags.budget.of(ONE), tags.budget.of(TWO), tags.budget.accounts()), (0, 2 * SHORT, 1));
+}
+
 #[test]
 fn bytes_of_names_have_a_limit() {
     let limits = Limits { names: 100, ..Limits::default() };
@@ -257,9 +356,9 @@ fn names_are_given_back_and_numbers_are_not() {
     tags.reset();
     assert_eq!(mark(&mut tags, "c"), "3 c");
     assert_eq!(mark(&mut tags, "a"), "3 c, 4 a");
-    assert_eq!((tags.used.of(ONE), tags.dormant.len()), (2 * SHORT, 0));
+    assert_eq!((tags.budget.of(ONE), tags.dormant.len()), (2 * SHORT, 0));
     at(&mut tags, 1000);
     assert_eq!(names(tags.of(Kind::Point)), []);
-    assert_eq!((tags.used.accounts(), tags.dormant.len()), (0, 0));
+    assert_eq!((tags.budget.accounts(), tags.dormant.len()), (0, 0));
     assert_eq!(mark(&mut tags, "b"), "5 b");
 }

@@ -10,7 +10,7 @@ use crate::scene::*;
 fn both_transports_count_together() {
     let mut served = Served::start(&["-T", "4", "-N", "4"]);
     let light = Trace::new(served.options());
-    let tcp = Trace::new(Options { transport: Transport::Tcp, ..served.options() });
+    let tcp = Trace::new(served.options().transport(Transport::Tcp));
     for trace in [&light, &tcp, &light] {
         trace.point(&tag("point"));
         trace.transact(&tag("work"), Duration::from_millis(250));
@@ -39,15 +39,15 @@ fn both_transports_count_together() {
 /// Options for an application that starts before the agent, and a function that starts the agent.
 fn before_the_agent(state: State) -> (Options, impl FnOnce() -> Served) {
     let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
-    let directory = Some(dir.path().join(format!("trace/{port}")));
+    let directory = dir.path().join(format!("trace/{port}"));
     let reconnect = vec![Duration::from_millis(10)];
-    let options = Options { port, directory, state, reconnect, ..Options::default() };
+    let options = Options::default().port(port).directory(directory).state(state).reconnect(reconnect);
     (options, move || Served { agent: start(dir.path(), port, &[]), port, dir })
 }
 
 #[test]
 fn an_application_that_was_there_first_comes_the_light_way() {
-    for state in [State::NONE, State::ASYNC] {
+    for state in [State::empty(), State::ASYNC] {
         let (options, agent) = before_the_agent(state);
         let (trace, point) = (Trace::new(options), tag("point"));
         trace.point(&point);
@@ -72,7 +72,7 @@ fn an_application_that_was_there_first_comes_the_light_way() {
 #[ignore = "needs PCP"]
 fn after_pcps_agent_comes_this_one_and_each_mark_is_counted_once() {
     let binary = testkit::Pcp::required().path("PCP_PMDAS_DIR").join("trace/pmdatrace");
-    let (options, agent) = before_the_agent(State::NONE);
+    let (options, agent) = before_the_agent(State::empty());
     let dir = tempfile::tempdir().unwrap();
     let theirs = start_binary(&binary, dir.path(), options.port, &["-d", "10"]);
     let mut theirs = Served { agent: theirs, port: options.port, dir };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pmapi::{Atom, Error, Item};
-use trace::{Options, Trace, Transport};
+use trace::{Trace, Transport};
 
 use crate::scene::*;
 
@@ -98,7 +98,7 @@ fn who_is_slow_misses_records_and_is_told() {
 #[test]
 fn over_tcp_records_are_for_those_who_read() {
     let mut served = Served::start(&[]);
-    let trace = Trace::new(Options { transport: Transport::Tcp, ..served.options() });
+    let trace = Trace::new(served.options().transport(Transport::Tcp));
     trace.point(&tag("before"));
     assert!(served.records(1).0.is_empty());
     trace.transact(&tag("work"), Duration::from_millis(5));

@@ -8,11 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::unistd::{User, geteuid};
+use pcp_collector::{Collector, Launch, Process};
 use pcp_pdu::event::{EventFlags, Layout, records};
 use pcp_pdu::handshake::Attribute;
 use pmapi::{Atom, Domain, InDom, Item, PmId, Serial};
-use pmda::collector::{Collector, Launch, Process};
-use trace::{Options, Tag, Trace};
+use trace::{Options, Tag, Trace, Transport};
 
 /// The agent, over a pipe to this test instead of pmcd.
 pub(crate) struct Served {
@@ -53,12 +53,12 @@ impl Served {
     }
 
     pub(crate) fn options(&self) -> Options {
-        let directory = Some(self.directory());
-        Options { host: "127.0.0.1".into(), port: self.port, directory, ..Options::default() }
+        let directory = self.directory();
+        Options::default().host("127.0.0.1").port(self.port).directory(directory)
     }
 
     pub(crate) fn light(&self) -> Trace {
-        Trace::new(self.options().light())
+        Trace::new(self.options().transport(Transport::SharedMemory))
     }
 
     /// The directory of files.
@@ -197,7 +197,7 @@ impl Drop for Marker {
 #[test]
 fn marker() {
     let (Some(directory), Ok(name)) = (std::env::var_os("MARKER"), std::env::var("MARKER_TAG")) else { return };
-    let trace = Trace::new(Options { directory: Some(directory.into()), ..Options::default() }.light());
+    let trace = Trace::new(Options::default().directory(directory).transport(Transport::SharedMemory));
     let tag = tag(&name);
     for line in std::io::stdin().lines() {
         let line = line.unwrap();

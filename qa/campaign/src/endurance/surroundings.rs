@@ -98,15 +98,13 @@ impl Surroundings {
             }
             return Ok(());
         }
-        let options = Options {
-            host: "127.0.0.1".into(),
-            port: self.scene.trace_port,
-            directory: Some(self.scene.trace()),
-            ring_len: 4096,
-            ..Options::default()
-        };
-        let transport = if rng.one_in(2) { Transport::Tcp } else { Transport::Light };
-        let trace = Trace::new(Options { transport, ..options });
+        let options = Options::default()
+            .host("127.0.0.1")
+            .port(self.scene.trace_port)
+            .directory(self.scene.trace())
+            .ring_len(4096);
+        let transport = if rng.one_in(2) { Transport::Tcp } else { Transport::SharedMemory };
+        let trace = Trace::new(options.transport(transport));
         for n in 0..rng.below(20) {
             let tag = Tag::new(&format!("passing{}", n + rng.below(30)))?;
             trace.point(&tag);

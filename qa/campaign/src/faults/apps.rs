@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mmv::Registry;
-use trace::{Options, Tag, Trace};
+use trace::{Options, Tag, Trace, Transport};
 
 use crate::Outcome;
 use crate::honest::Honest;
@@ -39,8 +39,8 @@ pub(crate) fn run_app(app: &App) -> Outcome {
     let rows = registry.indom("rows").register()?;
     let family = registry.counter("rows").over(&rows)?;
     registry.try_start()?;
-    let options = Options { directory: Some(app.trace.clone()), ring_len: 4096, ..Options::default() };
-    let trace = Trace::new(options.light());
+    let options = Options::default().directory(app.trace.clone()).ring_len(4096);
+    let trace = Trace::new(options.transport(Transport::SharedMemory));
     for n in 0..app.metrics {
         registry.counter(&format!("metric{n}")).register()?.add(n.into());
         family.instance(&format!("row {n}"))?.inc();

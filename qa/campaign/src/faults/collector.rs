@@ -53,8 +53,7 @@ pub(super) fn run(job: &mut Job) -> Outcome {
         sleep(Duration::from_millis(5));
     }
     honest.mark()?;
-    let options =
-        Options { host: "127.0.0.1".into(), port: scene.trace_port, transport: Transport::Tcp, ..Options::default() };
+    let options = Options::default().host("127.0.0.1").port(scene.trace_port).transport(Transport::Tcp);
     let marks = Trace::new(options);
     let tag = Tag::new("synchronous")?;
     let mut client = Client::new(&pmcd)?;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use trace::light::{Directory, Process};
-use trace::{Fields, Options, Tag, Trace};
+use trace::{Fields, Options, Tag, Trace, Transport};
 
 use super::Format;
 use crate::Outcome;
@@ -44,8 +44,8 @@ impl Marks {
         let path = base.join("run/1");
         // A process only writes if an agent has created the directory.
         let agent = Directory::open(path.clone(), &base)?;
-        let options = Options { directory: Some(path.clone()), ring_len: PAGE, ..Options::default() };
-        let trace = Trace::new(options.light());
+        let options = Options::default().directory(path.clone()).ring_len(PAGE);
+        let trace = Trace::new(options.transport(Transport::SharedMemory));
         let tags: Vec<Tag> = ["s0", "s1", "s2", "s3"].iter().map(|name| Tag::new(name)).collect::<Result<_, _>>()?;
         let mut fields = Fields::new();
         fields.add("who", "a stranger");

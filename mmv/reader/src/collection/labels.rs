@@ -1,0 +1,118 @@
+//! Labels of files.
+
+use std::cell::OnceCell;
+
+use hashbrown::HashMap;
+use pmapi::label::{LabelFlags, LabelLevel, LabelSet};
+use pmapi::{Inst, Item, Serial};
+
+use super::Collection;
+use super::source::Source;
+use super::tables::exported_serial;
+use crate::reader::Label;
+
+/// Subject of labels.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Labelled {
+    /// All metrics of a cluster.
+    Cluster(u16),
+    /// A metric.
+    Item(Item),
+    /// An instance domain.
+    InDom(Serial),
+    /// An instance.
+    Instance(Serial, Inst),
+}
+
+/// The labels of a group's files.
+#[derive(Debug, Default)]
+pub(super) struct LabelTable(HashMap<Labelled, Labels>);
+
+/// The labels of a subject, which are merged at the first access.
+#[derive(Debug, Default)]
+struct Labels {
+    /// Index of the source, and of the label there.
+    parts: Vec<(u32, u32)>,
+    set: OnceCell<LabelSet>,
+}
+
+/// Most labels per subject that are merged, from all files: twice as many as a set can hold. Further ones are left out.
+const MOST: usize = 512;
+
+impl Collection {
+    /// Returns the labels of a subject, or `None` if it has none.
+    pub fn labels(&self, of: Labelled) -> Option<&LabelSet> {
+        let number = match of {
+            Labelled::Cluster(cluster) => self.groups.of_cluster(cluster),
+            Labelled::Item(item) => self.groups.of_item(&self.prefix, item),
+            Labelled::InDom(serial) | Labelled::Instance(serial, _) => self.groups.of_indom(&self.prefix, serial),
+        };
+        let group = self.groups.get(number?)?;
+        let labels = group.tables(&self.prefix).labels.0.get(&of)?;
+        Some(labels.set.get_or_init(|| labels.merge(&self.prefix, &group.sources))).filter(|set| !set.is_empty())
+    }
+}
+
+impl LabelTable {
+    pub(super) fn build(sources: &[Source]) -> LabelTable {
+        let mut table = LabelTable::default();
+        for (number, source) in (0..).zip(sources) {
+            for (index, label) in (0..).zip(source.file.labels()) {
+                for subject in subjects(source, label) {
+                    let parts = &mut table.0.entry(subject).or_default().parts;
+                    if parts.len() < MOST {
+                        parts.push((number, index));
+                    }
+                }
+            }
+        }
+        table
+    }
+}
+
+impl Labels {
+    fn merge(&self, prefix: &str, sources: &[Source]) -> LabelSet {
+        let mut all = LabelSet::new();
+        for (number, index) in &self.parts {
+            let Some(source) = sources.get(*number as usize) else { continue };
+            let Some(label) = source.file.labels().get(*index as usize) else { continue };
+            let optional = label.flags & u32::from(LabelFlags::OPTIONAL.bits()) != 0;
+            let flags = if optional { LabelFlags::OPTIONAL } else { LabelFlags::NONE };
+            match str::from_utf8(source.file.payload(label)).ok().and_then(|json| parse(json, flags)) {
+                None => source.log(prefix, format_args!("a label is left out: it is not a JSON object")),
+                Some(set) => {
+                    if let Err(e) = all.merge(&set) {
+                        source.log(prefix, format_args!("{e}"));
+                    }
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Parses labels as PCP's agent shows them. Merging a set writes nested names in full into the text.
+fn parse(json: &str, flags: LabelFlags) -> Option<LabelSet> {
+    let mut set = LabelSet::parse_flagged(json, flags).ok()?;
+    set.merge(&set.clone()).ok()?;
+    Some(set)
+}
+
+/// Returns the subjects of a label: one, unless its flags name several levels.
+fn subjects(source: &Source, label: &Label) -> impl Iterator<Item = Labelled> {
+    let cluster = source.cluster;
+    let item = u16::try_from(label.identity).ok().and_then(|item| Item::try_new(cluster, item));
+    let serial = exported_serial(cluster, label.identity);
+    let inst = Inst::from_word(label.instance.cast_unsigned());
+    let wanted = source.file.header().cluster.cast_unsigned();
+    let own = label.identity == wanted || label.identity == u32::from(cluster);
+    [
+        (LabelLevel::Cluster, own.then_some(Labelled::Cluster(cluster))),
+        (LabelLevel::Item, item.map(Labelled::Item)),
+        (LabelLevel::InDom, Some(Labelled::InDom(serial))),
+        (LabelLevel::Instances, inst.map(|inst| Labelled::Instance(serial, inst))),
+    ]
+    .into_iter()
+    .filter(|(level, _)| label.flags & level.code() != 0)
+    .filter_map(|(_, subject)| subject)
+}

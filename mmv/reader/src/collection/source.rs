@@ -1,0 +1,334 @@
+//! An exported file of the directory.
+
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+use std::{fmt, fs, io};
+
+use hashbrown::HashSet;
+use pmapi::label::LabelLevel;
+
+use super::group::{class_of_cluster, class_of_indom};
+use super::limits::Cost;
+use super::names::{FullName, head};
+use super::tables::exported_serial;
+use crate::format::{Flags, STRING_LEN, VALUE_LEN, ValueRecord, ValueType, Version};
+use crate::reader::{self, Directory, File, Identity, Metric, Problem, Process, ReadError, Stamp};
+
+/// A file and its parsed contents.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub name: OsString,
+    pub identity: Identity,
+    /// Attributes of the file when it was read.
+    pub seen: Stamp,
+    /// The user who is charged for the file.
+    pub uid: u32,
+    pub cost: Cost,
+    /// Number of the request that read the file.
+    pub loaded: u64,
+    /// Number of the request that read the first file of this user with this name.
+    pub since: u64,
+    /// Whether the file was unchanged when the last request checked it.
+    pub is_valid: bool,
+    pub file: File,
+    /// The cluster of its metrics.
+    pub cluster: u16,
+    /// A unique number for these contents with this cluster, or 0 if none has been assigned.
+    pub stamp: u64,
+    /// The first components of its metric names, without prefix.
+    heads: Vec<Box<str>>,
+    /// The serial numbers of its instance domains that may clash with those of other clusters.
+    far: Vec<u32>,
+    directory: Arc<Directory>,
+    handle: Option<fs::File>,
+    process: Option<Process>,
+    /// The values that the present request has read.
+    fresh: Fresh,
+    /// Number of values that the present request has read, counting repetitions.
+    reread: u32,
+    /// Whether a read of the file has failed.
+    broken: bool,
+    /// Number of log lines about the file's contents.
+    logged: Cell<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fresh {
+    Nothing,
+    Metric(usize),
+    All,
+}
+
+/// Files with at most this many values have all of them read when one is fetched.
+const FEW_VALUES: u32 = 4096;
+
+/// Most log lines about the contents of a file.
+const LINES: u32 = 8;
+
+/// Weight of a string value in [`Cost::values`]: reading it takes a system call.
+const TEXT_VALUES: u64 = 8;
+
+/// Weight of a label in [`Cost::values`]: it is parsed.
+const LABEL_VALUES: u64 = 40;
+
+impl Source {
+    /// Opens and reads a file of at most `most` bytes. `uid` is the user to charge; `buffer` is scratch space.
+    pub(super) fn load(
+        directory: &Arc<Directory>,
+        name: &OsStr,
+        uid: u32,
+        most: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Source, ReadError> {
+        let handle = directory.read(name)?;
+        let metadata = handle.metadata()?;
+        let seen = Stamp::new(&metadata);
+        let file = File::read_lean(&handle, &metadata, most, buffer)?;
+        let process = match file.header().owner() {
+            Some(owner) => Some(Process::find(owner).ok_or(ReadError::Owner(owner))?),
+            None => None,
+        };
+        let (heads, far) = (heads(name, &file), far_indoms(&file));
+        let texts = heads.iter().map(|head| head.len() + HEAD_COST).sum::<usize>();
+        let names = file.metrics().iter().map(|metric| name.len() + 2 * file.name(metric).len()).sum::<usize>();
+        let nodes = file.nodes();
+        let memory = file.memory(nodes) + (SOURCE_COST + texts + names) as u64;
+        Ok(Source {
+            name: name.to_owned(),
+            identity: seen.identity,
+            seen,
+            uid,
+            cost: Cost { memory, values: values(&file) + (4 * heads.len() + nodes) as u64 },
+            loaded: 0,
+            since: 0,
+            is_valid: true,
+            heads,
+            far,
+            file,
+            cluster: 0,
+            stamp: 0,
+            directory: Arc::clone(directory),
+            handle: Some(handle),
+            process,
+            fresh: Fresh::Nothing,
+            reread: 0,
+            broken: false,
+            logged: Cell::new(0),
+        })
+    }
+
+    /// Logs a line about the contents of the file, unless there were too many.
+    pub(super) fn log(&self, prefix: &str, text: fmt::Arguments<'_>) {
+        let (file, uid, logged) = (self.name.display(), self.uid, self.logged.get());
+        self.logged.set(logged.saturating_add(1));
+        match logged.cmp(&LINES) {
+            Ordering::Less => tracing::error!(source = %format_args!("uid {uid}"), "{prefix}: {file}: {text}"),
+            Ordering::Equal => {
+                tracing::error!(source = %format_args!("uid {uid}"), "{prefix}: {file}: more problems are not logged");
+            }
+            Ordering::Greater => {}
+        }
+    }
+
+    /// Returns whether the log already has this file's problems from its predecessor, and adopts its count of log lines
+    /// then.
+    pub(super) fn is_known_from(&self, before: &Source) -> bool {
+        let (now, then) = (self.file.problems(), before.file.problems());
+        if now.first() == then.first() {
+            self.logged.set(before.logged.get());
+        }
+        now.first() == then.first()
+    }
+
+    pub(super) fn set_cluster(&mut self, cluster: u16) {
+        if self.cluster != cluster {
+            (self.cluster, self.stamp) = (cluster, 0);
+        }
+    }
+
+    /// Returns the classes of its cluster and its instance domains.
+    pub(super) fn classes(&self) -> impl Iterator<Item = u16> {
+        let far = self.far.iter().map(|serial| class_of_indom(exported_serial(self.cluster, *serial)));
+        std::iter::once(class_of_cluster(self.cluster)).chain(far)
+    }
+
+    /// Returns the first components of its metric names, without prefix.
+    pub(super) fn heads(&self) -> impl Iterator<Item = &str> {
+        self.heads.iter().map(|head| &**head)
+    }
+
+    /// Logs the parts that are left out.
+    pub(super) fn report(&self, prefix: &str) {
+        let (file, problems) = (self.name.display(), self.file.problems());
+        let mut names = FullName::new(prefix, self).ok();
+        for problem in problems.first().iter().take(LINES as usize) {
+            let Problem::Item { index, item } = *problem else {
+                self.log(prefix, format_args!("{problem}"));
+                continue;
+            };
+            match names.as_mut().and_then(|names| names.of(self.file.record_name(index)).ok()) {
+                // The C agent's text, which PCP's tests look for.
+                Some(name) => {
+                    let (kind, uid) = (if self.file.version() == Version::V1 { "" } else { "2" }, self.uid);
+                    tracing::warn!(
+                        source = %format_args!("uid {uid}"),
+                        "MMV: verify_metric_item{kind}: invalid item {item} ({name}) in {file}, ignored"
+                    );
+                }
+                None => self.log(prefix, format_args!("{problem}")),
+            }
+        }
+        let more = problems.count().saturating_sub(LINES.into());
+        if more > 0 {
+            self.logged.set(LINES);
+            self.log(prefix, format_args!("{more} more problems"));
+        }
+    }
+
+    /// Sets the directory through which the file is opened.
+    pub(super) fn set_directory(&mut self, directory: &Arc<Directory>) {
+        if !Arc::ptr_eq(&self.directory, directory) {
+            self.directory = Arc::clone(directory);
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.handle.is_some()
+    }
+
+    pub(super) fn keep_open(&mut self, open: bool) {
+        if !open {
+            self.handle = None;
+        }
+    }
+
+    /// Prepares the file for a request. Returns whether it is still the file that was read, and may be shown. When that
+    /// cannot be determined, the last result holds. `buffer` is scratch space.
+    pub(super) fn begin(&mut self, buffer: &mut Vec<u8>) -> bool {
+        let front = match &self.handle {
+            Some(handle) => self.file.reread_front(handle, buffer),
+            None => self.reopen().and_then(|handle| self.file.reread_front(&handle, buffer)),
+        };
+        self.fresh = if front.as_ref().is_ok_and(|(_, all)| *all) { Fresh::All } else { Fresh::Nothing };
+        self.reread = 0;
+        let generation = self.file.header().g1;
+        self.is_valid = match front {
+            Ok(((g1, g2), _)) => {
+                g1 == generation && g2 == generation && self.process.as_mut().is_none_or(Process::lives)
+            }
+            Err(e) => self.is_valid && reader::is_temporary(&e),
+        };
+        self.is_valid
+    }
+
+    /// Returns whether a read has failed since the last call.
+    pub(super) fn take_broken(&mut self) -> bool {
+        std::mem::take(&mut self.broken)
+    }
+
+    /// Calls `work` with the open file.
+    fn with_handle<T>(&self, work: impl FnOnce(&fs::File) -> io::Result<T>) -> io::Result<T> {
+        match &self.handle {
+            Some(handle) => work(handle),
+            None => work(&self.reopen()?),
+        }
+    }
+
+    fn reopen(&self) -> io::Result<fs::File> {
+        let handle = self.directory.read(&self.name)?;
+        if Stamp::new(&handle.metadata()?).identity == self.identity {
+            Ok(handle)
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        }
+    }
+
+    /// Marks the file for a check by the next request, after a failed read.
+    pub(super) fn set_broken(&mut self) {
+        self.broken = true;
+    }
+
+    /// Reads a metric's present values, unless this request has read them already.
+    #[inline]
+    pub(super) fn reread(&mut self, metric: usize) -> io::Result<()> {
+        let is_fresh = self.fresh == Fresh::All || self.fresh == Fresh::Metric(metric);
+        if is_fresh { Ok(()) } else { self.reread_metric(metric) }
+    }
+
+    #[inline(never)]
+    fn reread_metric(&mut self, metric: usize) -> io::Result<()> {
+        let opened;
+        let handle = match &self.handle {
+            Some(handle) => handle,
+            None => {
+                opened = self.reopen()?;
+                &opened
+            }
+        };
+        // A request that has read as many values as there are reads all of them.
+        let all = self.file.value_count();
+        if all <= FEW_VALUES || u64::from(self.reread) * VALUE_LEN as u64 >= self.file.data_len() {
+            self.file.reread_values(handle, 0, all)?;
+            self.fresh = Fresh::All;
+        } else {
+            let count = self.file.reread_metric(handle, metric)?;
+            self.reread = self.reread.saturating_add(count);
+            self.fresh = Fresh::Metric(metric);
+        }
+        Ok(())
+    }
+
+    /// Reads the present string of a value.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the string is outside of the file as it was read. Only the application can correct that.
+    pub(super) fn reread_string(&self, value: &ValueRecord, buffer: &mut Vec<u8>) -> io::Result<()> {
+        let at = u64::try_from(value.extra).ok();
+        let is_inside = |at: &u64| at.checked_add(STRING_LEN as u64).is_some_and(|end| end <= self.identity.len);
+        let at = at
+            .filter(is_inside)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its text is not in the file"))?;
+        self.with_handle(|handle| self.file.reread_string(handle, at, buffer))
+    }
+}
+
+/// Memory per file, beside that of its contents, in bytes.
+const SOURCE_COST: usize = 2048;
+/// Memory per first component of names, in bytes.
+const HEAD_COST: usize = 160;
+
+/// Returns the weighted number of values of a file, as for [`Limits::user_values`](super::Limits::user_values).
+fn values(file: &File) -> u64 {
+    let of = |metric: &Metric| {
+        let weight = if metric.ty == ValueType::String { TEXT_VALUES } else { 1 };
+        // A metric without values takes work, too.
+        metric.values().len().max(1) as u64 * weight
+    };
+    let instances: usize = file.indoms().iter().map(|indom| 1 + indom.instances().len()).sum();
+    file.metrics().iter().map(of).sum::<u64>() + instances as u64 + file.labels().len() as u64 * LABEL_VALUES
+}
+
+fn heads(name: &OsStr, file: &File) -> Vec<Box<str>> {
+    if !file.header().flags.contains(Flags::NO_PREFIX) {
+        return name.to_str().map(|name| head(name).into()).into_iter().collect();
+    }
+    let names = file.metrics().iter().filter_map(|metric| str::from_utf8(file.name(metric)).ok());
+    let heads: HashSet<&str> = names.map(head).collect();
+    heads.into_iter().map(Box::from).collect()
+}
+
+fn far_indoms(file: &File) -> Vec<u32> {
+    let of_labels = LabelLevel::InDom.code() | LabelLevel::Instances.code();
+    let labels = file.labels().iter().filter(|label| label.flags & of_labels != 0).map(|label| label.identity);
+    let metrics = file.metrics().iter().filter_map(|metric| metric.indom);
+    let all = file.indoms().iter().map(|indom| indom.serial).chain(metrics).chain(labels);
+    let mut far: Vec<u32> = all.filter(|serial| *serial >= NEAR).collect();
+    far.sort_unstable();
+    far.dedup();
+    far
+}
+
+/// Instance domains with lower serial numbers are in the class of the file's cluster.
+const NEAR: u32 = 1 << 11;

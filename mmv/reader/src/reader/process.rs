@@ -1,0 +1,62 @@
+//! Processes that files depend on.
+
+use std::fs;
+
+use crate::format::process_exists;
+
+/// A process that existed when it was first seen.
+#[derive(Debug)]
+pub(crate) struct Process {
+    id: i32,
+    /// Start time in clock ticks since boot: `None` before the first check of it, 0 if it cannot be read.
+    start: Option<u64>,
+    /// Number of checks so far.
+    looks: u32,
+}
+
+/// Checks between those of the start time, which tells whether another process has the identifier, and is slow to read.
+const LOOKS: u32 = 64;
+
+impl Process {
+    /// Returns the process with this identifier, if it exists.
+    pub(crate) fn find(id: i32) -> Option<Process> {
+        process_exists(id).then(|| Process { id, start: None, looks: id.cast_unsigned() })
+    }
+
+    /// Returns whether the process still exists. Another process with the same identifier does not count.
+    pub(crate) fn lives(&mut self) -> bool {
+        self.looks = self.looks.wrapping_add(1);
+        process_exists(self.id) && (!self.looks.is_multiple_of(LOOKS) || self.is_same(start(self.id)))
+    }
+
+    fn is_same(&mut self, now: Option<u64>) -> bool {
+        let before = *self.start.get_or_insert(now.unwrap_or_default());
+        now.is_none_or(|now| now == before || before == 0)
+    }
+}
+
+/// Returns the start time of a process, in clock ticks since boot.
+fn start(id: i32) -> Option<u64> {
+    let stat = fs::read(format!("/proc/{id}/stat")).ok()?;
+    // The name of the program may contain any character.
+    let behind = stat.iter().rposition(|byte| *byte == b')')?;
+    str::from_utf8(stat.get(behind + 1..)?).ok()?.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_process_with_the_same_identifier_is_not_the_same() {
+        let own = std::process::id() as i32;
+        let mut process = Process::find(own).unwrap();
+        assert!((0..3 * LOOKS).all(|_| process.lives()));
+        assert!(process.start.is_some_and(|start| start > 0));
+        // As if an earlier process had had the identifier.
+        process.start = process.start.map(|start| start - 1);
+        assert!(!(0..LOOKS).all(|_| process.lives()));
+        process.start = Some(0);
+        assert!((0..LOOKS).all(|_| process.lives()), "where starts are not to be seen the identifier counts");
+    }
+}

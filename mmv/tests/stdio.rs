@@ -1,0 +1,88 @@
+//! Applications that have closed standard input, output and error, or that cannot write to them.
+#![cfg(target_os = "linux")]
+#![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
+
+#[path = "common/all.rs"]
+mod all;
+#[path = "common/child.rs"]
+mod child;
+
+use std::fs;
+use std::path::Path;
+
+use all::{All, read, registry};
+use child::Child;
+use mmv::Registry;
+use nix::unistd::{close, dup2_stderr};
+
+/// Asserts that standard input, output and error are closed.
+fn assert_closed() {
+    for fd in 0..3 {
+        // SAFETY: the call reads the flags of a descriptor, if it is open.
+        assert_eq!(unsafe { nix::libc::fcntl(fd, nix::libc::F_GETFD) }, -1, "descriptor {fd} is open");
+    }
+}
+
+#[test]
+fn no_file_has_the_descriptor_of_a_closed_standard_error() {
+    let dir = tempfile::tempdir().unwrap();
+    Child::new(|| {
+        (0..3).for_each(|fd| close(fd).unwrap());
+        let registry = registry(dir.path());
+        let all = All::new(&registry);
+        assert_closed();
+        registry.try_start().unwrap();
+        assert_closed();
+        all.update(0);
+        registry.counter("later").register().unwrap();
+        registry.flush();
+        assert_closed();
+        all.check(&read(dir.path()), 1);
+    })
+    .ends();
+}
+
+/// Starts an export that fails.
+fn start_in(missing: &Path) {
+    let registry = Registry::builder("shop").directory(missing).build().unwrap();
+    let sales = registry.counter("sales").register().unwrap();
+    registry.start();
+    sales.inc();
+    registry.counter("more").register().unwrap();
+    registry.flush();
+    assert_eq!(sales.get(), 1);
+}
+
+#[test]
+fn a_program_without_a_log_is_told_on_standard_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (missing, told) = (dir.path().join("missing"), dir.path().join("told"));
+    Child::new(|| {
+        dup2_stderr(fs::File::create(&told).unwrap()).unwrap();
+        start_in(&missing);
+    })
+    .ends();
+    let path = missing.join("shop");
+    let line = format!("shop: metrics are not exported to PCP: {path:?}: No such file or directory (os error 2)\n");
+    assert_eq!(fs::read_to_string(&told).unwrap(), line);
+}
+
+#[test]
+fn a_standard_error_that_takes_nothing_stops_no_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    for path in ["/dev/full", "/dev/null"] {
+        Child::new(|| {
+            // A full disk, and a descriptor that cannot be written.
+            dup2_stderr(fs::File::options().read(path == "/dev/null").write(path == "/dev/full").open(path).unwrap())
+                .unwrap();
+            start_in(&missing);
+        })
+        .ends();
+    }
+    Child::new(|| {
+        close(2).unwrap();
+        start_in(&missing);
+    })
+    .ends();
+}

@@ -1,0 +1,44 @@
+//! A program with more rights than its caller does not use the caller's environment.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, exit};
+
+use pmapi::Config;
+use pmapi::config::is_set_id;
+
+const TEST: &str = "a_program_with_file_capabilities_ignores_the_environment";
+const VARIABLE: &str = "PCP_TMP_DIR";
+/// Exit codes of the program: it uses the environment, or ignores it.
+const USES: i32 = 40;
+const IGNORES: i32 = 41;
+
+/// Runs a copy of this program as an unprivileged user, and returns its exit code.
+fn run(program: &Path) -> Option<i32> {
+    let mut command = Command::new(program);
+    command.args(["--exact", "--include-ignored", TEST]).env(VARIABLE, "/strange").uid(65534).gid(65534);
+    command.output().unwrap().status.code()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_program_with_file_capabilities_ignores_the_environment() {
+    if std::env::var_os(VARIABLE).as_deref() == Some(OsStr::new("/strange")) {
+        let is_ignored = Config::load().var(VARIABLE) != Some(OsStr::new("/strange"));
+        assert_eq!(is_ignored, is_set_id());
+        exit(if is_ignored { IGNORES } else { USES });
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let program = dir.path().join("program");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    assert_eq!(run(&program), Some(USES));
+    let granted = Command::new("setcap").arg("cap_net_bind_service=ep").arg(&program).status().unwrap();
+    assert!(granted.success());
+    assert_eq!(run(&program), Some(IGNORES));
+}
