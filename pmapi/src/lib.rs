@@ -15,6 +15,7 @@ pub mod id;
 mod id_text;
 pub mod interval;
 pub mod label;
+pub mod names;
 pub mod number;
 pub mod spec;
 pub mod units;

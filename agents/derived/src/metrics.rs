@@ -158,10 +158,4 @@ impl Instances for List {
     fn name(&self, inst: Inst) -> Option<&str> {
         self.find(inst)
     }
-
-    fn lookup(&self, name: &str) -> Option<Inst> {
-        let exact = self.instances.iter().find(|(_, other)| other == name);
-        let key = || self.instances.iter().find(|(_, other)| other.split(' ').next() == Some(name));
-        exact.or_else(key).map(|(inst, _)| *inst)
-    }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use pmapi::config::Config;
+use pmapi::names::is_at_or_below;
 use pmapi::{Domain, PmId};
 use pmns::{InsertError, Loader, Tree, dynamic_root};
 
@@ -42,9 +43,7 @@ impl NameSpace {
 
     /// Returns whether pmcd is known not to send requests about a name to this agent.
     fn lacks(&self, name: &str) -> bool {
-        let covers =
-            |root: &String| name.strip_prefix(&**root).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        self.roots.as_ref().is_some_and(|roots| !roots.iter().any(covers))
+        self.roots.as_ref().is_some_and(|roots| !roots.iter().any(|root| is_at_or_below(name, root)))
     }
 }
 
