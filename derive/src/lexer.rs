@@ -193,7 +193,4 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Whether isspace(3) holds for a byte in the C locale.
-pub(crate) fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t'..=b'\r')
-}
+pub(crate) use pmapi::cnum::is_space;

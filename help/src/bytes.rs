@@ -1,9 +1,7 @@
 //! Functions on byte strings that match those of C.
 
-/// Whether C's `isspace` holds in the C locale. Unlike `is_ascii_whitespace`, that includes the vertical tab.
-pub(crate) const fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t'..=b'\r')
-}
+// Unlike `is_ascii_whitespace`, it holds for the vertical tab.
+pub(crate) use pmapi::cnum::is_space;
 
 /// Returns `bytes` without leading white space.
 pub(crate) fn trim_space_start(bytes: &[u8]) -> &[u8] {

@@ -157,7 +157,7 @@ fn exponent_len(text: &str, mantissa: usize, mark: u8) -> usize {
 }
 
 /// Returns whether C's isspace(3) accepts a byte in the C locale.
-pub fn is_space(b: u8) -> bool {
+pub const fn is_space(b: u8) -> bool {
     matches!(b, b' ' | b'\t'..=b'\r')
 }
 

@@ -16,6 +16,7 @@ pub mod id;
 mod id_text;
 pub mod interval;
 pub mod label;
+pub mod names;
 pub mod number;
 mod secure;
 pub mod spec;

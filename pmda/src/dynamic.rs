@@ -8,6 +8,7 @@ use help::Target;
 use pcp_pdu::handshake::Flags;
 use pcp_pdu::metadata::TextKind;
 use pmapi::label::LabelSet;
+use pmapi::names::{is_at_or_below, strip_node};
 use pmapi::{Domain, Item, PmId, Serial};
 use pmns::{InsertError, Node, Tree};
 
@@ -383,20 +384,15 @@ impl Help {
 impl Scope {
     /// Returns the name with the agent's name in PCP in place of its own.
     fn full_name<'a>(&self, name: &'a str) -> Cow<'a, str> {
-        match name.strip_prefix(self.own_name) {
-            Some(rest) if self.name != self.own_name && (rest.is_empty() || rest.starts_with('.')) => {
-                Cow::Owned(format!("{}{rest}", self.name))
-            }
+        match strip_node(name, self.own_name) {
+            Some(rest) if self.name != self.own_name => Cow::Owned(format!("{}{rest}", self.name)),
             _ => Cow::Borrowed(name),
         }
     }
 
     /// Returns whether a full name is at or below one of the roots.
     fn covers(&self, name: &str) -> bool {
-        self.roots.iter().any(|root| {
-            let rest = name.strip_prefix(&*self.full_name(root));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        })
+        self.roots.iter().any(|root| is_at_or_below(name, &self.full_name(root)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Instances of a domain.
 
 use pmapi::Inst;
+use pmapi::names::instance_key;
 
 /// The active instances of a domain.
 pub trait Instances {
@@ -19,13 +20,20 @@ pub trait Instances {
     fn name(&self, inst: Inst) -> Option<&str>;
 
     /// Finds an active instance by its name. A name without a space also matches an instance whose name continues after
-    /// a space: `"1"` finds `"1 minute"`.
-    fn lookup(&self, name: &str) -> Option<Inst>;
-}
-
-/// Returns the part of an instance's name that identifies it: up to the first space.
-pub(crate) fn key(name: &str) -> &str {
-    name.split(' ').next().unwrap_or_default()
+    /// a space: `"1"` finds `"1 minute"`. A whole name comes first.
+    ///
+    /// The default walks through all instances.
+    fn lookup(&self, name: &str) -> Option<Inst> {
+        let (mut whole, mut begins) = (None, None);
+        self.each(&mut |inst, full| {
+            if full == name {
+                whole.get_or_insert(inst);
+            } else if instance_key(full) == name {
+                begins.get_or_insert(inst);
+            }
+        });
+        whole.or(begins)
+    }
 }
 
 /// A fixed list of instances, known from the start.
@@ -73,7 +81,7 @@ impl Fixed {
             places.windows(2).filter(|two| key(two[0]) == key(two[1])).map(|two| two[1]).collect()
         }
         let number = |at| self.get(at).map(|(number, _)| number);
-        let name = |at| self.get(at).map(|(_, name)| key(name));
+        let name = |at| self.get(at).map(|(_, name)| instance_key(name));
         let mut places = repeated(self.numbers.len(), number);
         places.extend(repeated(self.numbers.len(), name));
         places.sort_unstable();
@@ -96,11 +104,6 @@ impl Instances for Fixed {
 
     fn name(&self, inst: Inst) -> Option<&str> {
         self.iter().find(|(number, _)| *number == inst.word()).map(|(_, name)| name)
-    }
-
-    fn lookup(&self, name: &str) -> Option<Inst> {
-        let matches = |full: &str| full == name || (!name.contains(' ') && key(full) == name);
-        self.iter().find(|(_, full)| matches(full)).and_then(|(number, _)| Inst::from_word(number))
     }
 }
 

@@ -176,12 +176,6 @@ impl Instances for List {
     fn name(&self, inst: Inst) -> Option<&str> {
         self.find(inst)
     }
-
-    fn lookup(&self, name: &str) -> Option<Inst> {
-        let exact = self.instances.iter().find(|(_, other)| other == name);
-        let found = exact.or_else(|| self.instances.iter().find(|(_, other)| other.split(' ').next() == Some(name)));
-        found.map(|(inst, _)| *inst)
-    }
 }
 
 /// Returns a name as text. U+FFFD replaces bytes that are not UTF-8.

@@ -32,12 +32,6 @@ impl Instances for Domain {
     fn name(&self, inst: Inst) -> Option<&str> {
         self.0.iter().find(|(other, _)| *other == inst).map(|(_, name)| &**name)
     }
-
-    fn lookup(&self, name: &str) -> Option<Inst> {
-        let begins = |full: &str| full.split(' ').next() == Some(name);
-        let matches = |full: &str| full == name || begins(full);
-        self.0.iter().find(|(_, full)| matches(full)).map(|(inst, _)| *inst)
-    }
 }
 
 #[cfg(test)]

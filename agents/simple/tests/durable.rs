@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use pcp_collector::Launch;
 use pmapi::{Domain, InDom, Serial};
-use pmda::collector::Launch;
 
 #[test]
 #[ignore = "needs PCP"] // And a C compiler.

@@ -127,7 +127,7 @@ impl<T> Table<T> {
 
     /// Returns the part of a name that identifies it.
     pub(super) fn key<'n>(&self, name: &'n str) -> &'n str {
-        if self.whole_names { name } else { crate::indom::key(name) }
+        if self.whole_names { name } else { pmapi::names::instance_key(name) }
     }
 
     /// Returns whether names may be any strings.
@@ -247,7 +247,7 @@ impl<T> Table<T> {
         let Some(entry) = self.entries.get(at) else { return };
         let whole = self.whole_names;
         let hash = |e: Entry<'_>| {
-            let key = if whole { e.name } else { crate::indom::key(e.name) };
+            let key = if whole { e.name } else { pmapi::names::instance_key(e.name) };
             self.hasher.hash_one(key)
         };
         let rehash = |&at: &u32| self.entries.get(at as usize).map_or(0, hash);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use pmapi::names::is_at_or_below;
 use pmapi::{Inst, Item, Serial};
 use thiserror::Error;
 
@@ -83,8 +84,7 @@ impl Declarations {
             }
             mistakes.extend(check_help(&m.name, &m.oneline, &m.text).err());
             for root in &self.dynamic {
-                let within = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|r| r.is_empty() || r.starts_with('.'));
-                if within(&m.name, root) || within(root, &m.name) {
+                if is_at_or_below(&m.name, root) || is_at_or_below(root, &m.name) {
                     mistakes.push(Mistake::Static(m.name.clone(), root.clone()));
                 }
             }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use pcp_pdu::handshake::Flags;
 use pmapi::label::LabelSet;
+use pmapi::names::strip_node;
 use pmapi::{Domain, Item, PmId, Serial};
 
 use crate::client::Ends;
@@ -164,9 +165,7 @@ impl Declarations {
     /// Replaces the agent's own name by its name in PCP, in the names of the metrics.
     fn rename(&mut self) {
         for name in self.metrics.iter_mut().map(|m| &mut m.name).chain(&mut self.dynamic) {
-            if let Some(rest) = name.strip_prefix(self.own_name)
-                && (rest.is_empty() || rest.starts_with('.'))
-            {
+            if let Some(rest) = strip_node(name, self.own_name) {
                 *name = format!("{}{rest}", self.name);
             }
         }

@@ -168,10 +168,7 @@ fn find(text: &[u8], what: &[u8; 2]) -> Option<usize> {
     memchr::memchr_iter(what[0], text).find(|at| text.get(at + 1) == Some(&what[1]))
 }
 
-/// Whether C's `isspace` holds in the C locale.
-pub(crate) const fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t'..=b'\r')
-}
+pub(crate) use pmapi::cnum::is_space;
 
 /// Whether C's `isblank` holds in the C locale.
 const fn is_blank(byte: u8) -> bool {

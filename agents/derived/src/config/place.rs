@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use pmapi::config::Config;
+use pmapi::names::is_at_or_below;
 use pmapi::{Domain, PmId};
 use pmns::{InsertError, Loader, Tree, dynamic_root};
 
@@ -45,7 +46,7 @@ impl NameSpace {
 
     /// Returns whether pmcd is known not to send requests about a name to this agent.
     fn lacks(&self, name: &str) -> bool {
-        self.roots.as_ref().is_some_and(|roots| !roots.iter().any(|root| name == root || is_below(name, root)))
+        self.roots.as_ref().is_some_and(|roots| !roots.iter().any(|root| is_at_or_below(name, root)))
     }
 }
 

@@ -4,6 +4,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use pmapi::Item;
+use pmapi::names::is_at_or_below;
 
 use super::source::Source;
 use crate::format::Flags;
@@ -79,10 +80,6 @@ fn are_components(name: &[u8]) -> bool {
 /// Returns whether a name without prefix is one of the agent's own, below one, or their common node.
 fn is_reserved(own: &str) -> bool {
     own == "control" || CONTROL.iter().any(|control| is_at_or_below(own, control))
-}
-
-fn is_at_or_below(name: &str, node: &str) -> bool {
-    name.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Returns the first component of a name without prefix.
