@@ -57,7 +57,7 @@ pub(crate) struct Events {
     /// Records that wait to be sorted by time, of all processes and clients.
     pending: Vec<Pending>,
     missed: u64,
-    turns: Turns,
+    shares: QueueShares,
     start: Instant,
     forget_time: Duration,
     /// When unused fields were last removed, in seconds since the start.
@@ -66,14 +66,14 @@ pub(crate) struct Events {
 
 /// Bytes that accounts have put into the queue in the current second. If there are several, each has an equal share.
 #[derive(Debug, Default)]
-struct Turns {
+struct QueueShares {
     second: u32,
     spent: HashMap<Account, usize>,
     /// Number of accounts in the previous second.
     before: usize,
 }
 
-impl Turns {
+impl QueueShares {
     /// Charges an account for `size` bytes in the queue, if its share has room. A single account has no limit.
     fn take(&mut self, second: u32, account: Account, size: usize) -> bool {
         if second != self.second {
@@ -106,70 +106,94 @@ struct Pending {
     fields: Vec<(String, String)>,
 }
 
+/// Help text of the metrics with records.
+const RECORDS_HELP: &str = "\
+    Each client gets each record once (pminfo -x, pmval, pmevent). Over shared memory, a transaction has a record of\n\
+    its beginning and one of its end. Over TCP it has one record. A client selects records by a filter (pmval -x):\n\
+    conditions with semicolons between, such as tag=look up; kind=transact; longer=0.01 (seconds); process=77;\n\
+    user=7 (a field). With ~ instead of = a regular expression follows. An empty filter selects all records.";
+
+/// A metric about records: name below `event`, item, type, units, one-line help, and help text.
+type About = (&'static str, Item, Type, Units, &'static str, &'static str);
+
+const ABOUT: [About; 4] = [
+    ("memory", MEMORY, Type::U64, Units::BYTES, "Memory of the records that wait for clients", "At most 4 MiB."),
+    (
+        "clients",
+        CLIENTS,
+        Type::U32,
+        Units::COUNT,
+        "Clients that read records",
+        "A client counts from its first fetch on.",
+    ),
+    (
+        "count",
+        COUNT,
+        Type::U64,
+        Units::COUNT,
+        "Records so far",
+        "Includes records that no client has read. Over TCP there are records only while a client reads them.",
+    ),
+    (
+        "missed",
+        MISSED,
+        Type::U64,
+        Units::COUNT,
+        "Records that the agent has not read",
+        "They were overwritten before, or there were too many. Their trace events are counted all the same. Each client\n\
+         gets the number with the next record.",
+    ),
+];
+
+/// A parameter of records: name below `event.param`, item, type, units, and help.
+type Param = (&'static str, Item, Type, Units, &'static str);
+
+const PARAMS: [Param; 8] = [
+    ("tag", TAG, Type::String, Units::NONE, "Tag"),
+    ("kind", KIND, Type::String, Units::NONE, "Kind: transact, point, observe or counter"),
+    ("duration", DURATION, Type::U64, Units::NANOSECONDS, "Duration of a transaction that has ended"),
+    ("value", VALUE, Type::Double, Units::NONE, "Value of an observation or a counter"),
+    ("id", ID, Type::U64, Units::NONE, "Identifier of a transaction"),
+    ("parent", PARENT, Type::U64, Units::NONE, "Identifier of the parent transaction"),
+    ("process", PROCESS, Type::U32, Units::NONE, "Process that has traced the event"),
+    ("field", FIELD, Type::String, Units::NONE, "Key and value of a field without a metric of its own"),
+];
+
+/// Declares the metrics.
+fn declare(setup: &mut Setup) {
+    let prefix = format!("{}.event", setup.name());
+    for (name, item, ty, clock) in [
+        ("records", RECORDS, Type::Event, "microseconds"),
+        ("highres_records", HIGHRES_RECORDS, Type::HighResEvent, "nanoseconds"),
+    ] {
+        let oneline = format!("Event records of trace events, with times in {clock}");
+        setup.metric(format!("{prefix}.{name}"), item, ty).storable().help(oneline, RECORDS_HELP);
+    }
+    for (name, item, ty, units, oneline, text) in ABOUT {
+        let metric = setup.metric(format!("{prefix}.{name}"), item, ty).units(units).help(oneline, text);
+        if matches!(item, COUNT | MISSED) {
+            metric.counter();
+        }
+    }
+    for (name, item, ty, units, oneline) in PARAMS {
+        let metric = setup.metric(format!("{prefix}.param.{name}"), item, ty).parameter().units(units);
+        metric.help(oneline, "A parameter of event records, without a value outside of these.");
+    }
+}
+
 impl Events {
     pub(crate) fn new(setup: &mut Setup, limits: &Limits) -> Events {
-        let prefix = setup.name().to_owned();
-        for (name, item, ty, clock) in [
-            ("records", RECORDS, Type::Event, "microseconds"),
-            ("highres_records", HIGHRES_RECORDS, Type::HighResEvent, "nanoseconds"),
-        ] {
-            setup.metric(format!("{prefix}.event.{name}"), item, ty).storable().help(
-                format!("What applications mark, as it comes, with times in {clock}"),
-                "Each client sees each record once: pminfo -x, pmval, pmevent. A transaction of the light transport has a\n\
-                 record when it begins and one when it ends; others have one that says both. A client leaves itself a\n\
-                 part of them with a filter (pmval -x): conditions with semicolons between, such as tag=look up;\n\
-                 kind=transact; longer=0.01 (seconds); process=77; user=7, the last for a field. With ~ in the place of\n\
-                 = a regular expression follows. An empty one takes the filter away.",
-            );
-        }
-        let mut own = |name, item, ty, units, oneline, text| {
-            setup.metric(format!("{prefix}.event.{name}"), item, ty).units(units).help(oneline, text);
-        };
-        own("memory", MEMORY, Type::U64, Units::BYTES, "Memory of the records that wait for clients", "At most 4 MiB.");
-        own("clients", CLIENTS, Type::U32, Units::COUNT, "Clients that read records", "From their first fetch on.");
-        let mut counter = |name, item, oneline, text| {
-            setup
-                .metric(format!("{prefix}.event.{name}"), item, Type::U64)
-                .counter()
-                .units(Units::COUNT)
-                .help(oneline, text);
-        };
-        counter(
-            "count",
-            COUNT,
-            "Records so far",
-            "With those that nobody was there to read. Applications that trace over TCP have records only while a\n\
-             client reads them.",
-        );
-        counter(
-            "missed",
-            MISSED,
-            "Records that the agent has not read",
-            "They were overwritten before, or there were too many while no client reads. The counts and times of tags\n\
-             have them all the same. Clients are told with the records that follow.",
-        );
-        let mut param = |name, item, ty, units, oneline| {
-            let metric = setup.metric(format!("{prefix}.event.param.{name}"), item, ty).parameter();
-            metric.units(units).help(oneline, "A parameter of event records: it has a value there only.");
-        };
-        param("tag", TAG, Type::String, Units::NONE, "Tag");
-        param("kind", KIND, Type::String, Units::NONE, "transact, point, observe or counter");
-        param("duration", DURATION, Type::U64, Units::NANOSECONDS, "Duration of a transaction that has ended");
-        param("value", VALUE, Type::Double, Units::NONE, "Value of an observation or a counter");
-        param("id", ID, Type::U64, Units::NONE, "Identifier of a transaction");
-        param("parent", PARENT, Type::U64, Units::NONE, "Identifier of the transaction that it is a part of");
-        param("process", PROCESS, Type::U32, Units::NONE, "Process that has marked it");
-        param("field", FIELD, Type::String, Units::NONE, "Key and value of a field for which there is no metric");
-        let names = setup.dynamic([format!("{prefix}.event.field")]);
+        declare(setup);
+        let fields = format!("{}.event.field", setup.name());
         Events {
+            names: setup.dynamic([fields.clone()]),
             queue: setup.event_queue(MEMORY_LIMIT).keeping(),
-            names,
-            fields: Fields::new(format!("{prefix}.event.field"), limits),
+            fields: Fields::new(fields, limits),
             filters: Rc::new(RefCell::new(Fair::new(limits.filters, limits.filters))),
             refused: LeftOut::new(format_args!("filters of event records, at most {} in all", limits.filters)),
             pending: Vec::new(),
             missed: 0,
-            turns: Turns::default(),
+            shares: QueueShares::default(),
             start: Instant::now(),
             forget_time: limits.forget_time,
             swept: 0,
@@ -275,7 +299,7 @@ impl Events {
             // A file may have any time, but no record may be in the future.
             let time = wall.checked_sub(Duration::from_nanos(clock.saturating_sub(record.time)));
             let time = time.unwrap_or(wall).into();
-            if self.turns.take(second, record.account, record.size()) {
+            if self.shares.take(second, record.account, record.size()) {
                 self.push(time, &record, second);
             } else {
                 self.lose(time, 1);
@@ -397,7 +421,7 @@ mod tests {
     #[test]
     fn who_puts_much_into_the_queue_takes_no_room_from_others() {
         let [one, two] = [1, 2].map(Account::User);
-        let mut turns = Turns::default();
+        let mut turns = QueueShares::default();
         // A single account has no limit.
         assert!((0..10).all(|_| turns.take(1, one, MEMORY_LIMIT)));
         assert!(turns.take(1, two, MEMORY_LIMIT / 4));

@@ -13,43 +13,50 @@ const LEFT_OUT_FILES: Item = Item::new(CLUSTER, 3);
 const LEFT_OUT_BAD: Item = Item::new(CLUSTER, 4);
 const LEFT_OUT_MEMORY: Item = Item::new(CLUSTER, 5);
 
-pub(crate) fn declare(setup: &mut Setup) {
-    let prefix = setup.name().to_owned();
-    let processes = setup.metric(format!("{prefix}.light.processes"), PROCESSES, Type::U32).units(Units::COUNT);
-    processes.help(
-        "Processes that trace over the light transport",
-        "Their files are in a directory that $PCP_RUN_DIR/trace/PORT/agent names.",
-    );
-    let threads = setup.metric(format!("{prefix}.light.threads"), THREADS, Type::U32).units(Units::COUNT);
-    threads.help("Threads of these", "As many of each process as have marked something at the same time.");
-    let missed = setup.metric(format!("{prefix}.light.missed"), MISSED, Type::U64).counter().units(Units::COUNT);
-    missed.help(
-        "What was marked, and is not counted",
-        "A process had no room for it in its file: it has too many threads or tags, or the disk is full.",
-    );
-    let mut limit = |name, item, oneline, text| {
-        let metric = setup.metric(format!("{prefix}.control.limits.{name}"), item, Type::U64).counter();
-        metric.units(Units::COUNT).help(oneline, text);
-    };
-    limit(
-        "files",
+/// A counter: name, item, one-line help, and help text.
+type Counter = (&'static str, Item, &'static str, &'static str);
+
+const COUNTERS: [Counter; 4] = [
+    (
+        "light.missed",
+        MISSED,
+        "Trace events that are lost, because a file had no room",
+        "A process has too many threads or tags, or the disk is full.",
+    ),
+    (
+        "control.limits.files",
         LEFT_OUT_FILES,
-        "Files of processes for which there was no room",
-        "A user had more files than the limits files and files-each allow: some are not read. The log says which user.",
-    );
-    limit(
-        "bad_files",
+        "Files of processes that are not read",
+        "A user has more files than the limits files and files-each allow. The log has the user.",
+    ),
+    (
+        "control.limits.bad_files",
         LEFT_OUT_BAD,
-        "Files that are left alone",
-        "They are no files of processes that trace, are damaged, or name a process of another user. The log says which.",
-    );
-    limit(
-        "memory",
+        "Files that are ignored",
+        "They are not trace files, are damaged, or name a process of another user. The log has their names.",
+    ),
+    (
+        "control.limits.memory",
         LEFT_OUT_MEMORY,
         "Tags, and sums of tags, for which there was no memory",
-        "A file has more of them than the limits memory, memory-each and file-memory allow: those do not count until\n\
-         there is room. The log says whose file.",
+        "A file has more of them than the limits memory, memory-each and file-memory allow. They are counted once\n\
+         there is room. The log has the user.",
+    ),
+];
+
+pub(crate) fn declare(setup: &mut Setup) {
+    let prefix = setup.name().to_owned();
+    setup.metric(format!("{prefix}.light.processes"), PROCESSES, Type::U32).units(Units::COUNT).help(
+        "Processes that trace over shared memory",
+        "The file $PCP_RUN_DIR/trace/PORT/agent names the directory of their files.",
     );
+    setup.metric(format!("{prefix}.light.threads"), THREADS, Type::U32).units(Units::COUNT).help(
+        "Threads that trace over shared memory",
+        "The sum of the largest number of threads of each process that have traced at the same time.",
+    );
+    for (name, item, oneline, text) in COUNTERS {
+        setup.metric(format!("{prefix}.{name}"), item, Type::U64).counter().units(Units::COUNT).help(oneline, text);
+    }
 }
 
 pub(crate) fn is_own(item: Item) -> bool {

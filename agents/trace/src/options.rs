@@ -11,21 +11,23 @@ use tracing::warn;
 use crate::access::Spec;
 use crate::limits::Setting;
 
-/// Usage message of PCP's agent, which PCP's tests expect.
+/// Usage message.
 pub(crate) const USAGE: &str = "\
 Usage: pmdatrace [options]
 
 Options:
-  -D debug    set debug options, see pmdbg(1)
-  -d domain   use domain (numeric) for metrics domain of PMDA
-  -l logfile  write log into logfile rather than using default file
-  -A access   host based access control
-  -I port     expect programs to connect on given inet port (number/name)
-  -M username user account to run under (default \"pcp\")
-  -N buckets  number of historical data buffers maintained
-  -T period   time over which samples are considered (default 60 seconds)
-  -U units    export observation values using the given units
-  -V units    export counter values using the given units
+  -A access    which hosts may connect: allow:HOST:MAXIMUM or disallow:HOST, may be repeated
+  -D debug     debug options of pmdbg(1), separated by commas
+  -d domain    domain number of the metrics
+  -I port      TCP port for applications, a number or a service (default 4323)
+  -l logfile   log file, or - for standard error
+  -M username  user that the agent changes to (default \"pcp\")
+  -N buckets   number of buckets in the period (default 5)
+  -T period    period of rates and times (default 60 seconds)
+  -U units     units of observations: dimensions and scales, six numbers with commas between
+  -V units     units of counters, in the same form
+  --limit NAME=NUMBER
+               changes a limit on what clients may use, may be repeated
 ";
 
 /// Options of this agent: those of PCP's agent, and `--limit`.
