@@ -29,9 +29,11 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::light::Fields;
 use crate::protocol::MAX_TAG;
+use crate::tag::Tag;
+use crate::trace::Trace;
 use crate::transaction::Span;
-use crate::{Fields, Tag, Trace};
 
 /// Layer that traces spans as transactions and events as points.
 ///

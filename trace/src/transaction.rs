@@ -3,10 +3,11 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::light::{self, ABORTED, END, Mark};
+use crate::light::{self, ABORTED, END, Fields, Mark};
 use crate::options::State;
 use crate::protocol::Kind;
-use crate::{Fields, Tag, Trace};
+use crate::tag::Tag;
+use crate::trace::Trace;
 
 /// Transaction in progress. Dropping it without [`end`](Transaction::end) aborts it: it is not counted.
 #[derive(Debug)]
@@ -28,6 +29,11 @@ pub(crate) struct Span {
 }
 
 impl Trace {
+    /// Begins a transaction (pmtracebegin(3)). Any number of transactions with the same tag may be in progress.
+    pub fn begin<'a>(&'a self, tag: &'a Tag) -> Transaction<'a> {
+        Transaction::begin(self, tag, 0)
+    }
+
     /// Begins a transaction within the transaction `parent`, or 0.
     pub(crate) fn start(&self, tag: &Tag, parent: u64) -> Span {
         let shared = &self.0.shared;

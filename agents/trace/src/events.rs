@@ -13,27 +13,14 @@ use trace::protocol::{Data, Kind};
 use tracing::warn;
 
 use crate::fair::{Fair, LeftOut, Room};
-use crate::fields::{self, Fields, Occurrence};
+use crate::fields::{Fields, Occurrence};
 use crate::filter::{Filter, Token};
 use crate::limits::{Account, Limits};
 use crate::names::{shown, shown_lines};
-
-const CLUSTER: u16 = 1;
-
-const RECORDS: Item = Item::new(CLUSTER, 0);
-const COUNT: Item = Item::new(CLUSTER, 1);
-const MISSED: Item = Item::new(CLUSTER, 2);
-const MEMORY: Item = Item::new(CLUSTER, 3);
-const CLIENTS: Item = Item::new(CLUSTER, 4);
-const HIGHRES_RECORDS: Item = Item::new(CLUSTER, 5);
-pub(crate) const TAG: Item = Item::new(CLUSTER, 10);
-pub(crate) const KIND: Item = Item::new(CLUSTER, 11);
-pub(crate) const DURATION: Item = Item::new(CLUSTER, 12);
-const VALUE: Item = Item::new(CLUSTER, 13);
-const ID: Item = Item::new(CLUSTER, 14);
-const PARENT: Item = Item::new(CLUSTER, 15);
-pub(crate) const PROCESS: Item = Item::new(CLUSTER, 16);
-const FIELD: Item = Item::new(CLUSTER, 17);
+use crate::records::{
+    self, CLIENTS, COUNT, DURATION, FIELD, HIGHRES_RECORDS, ID, KIND, MEMORY, MISSED, PARENT, PROCESS, RECORDS, TAG,
+    VALUE, kind_name,
+};
 
 /// Most bytes of records that wait for clients. Beyond it the oldest are dropped.
 const MEMORY_LIMIT: usize = 4 << 20;
@@ -106,84 +93,9 @@ struct Pending {
     fields: Vec<(String, String)>,
 }
 
-/// Help text of the metrics with records.
-const RECORDS_HELP: &str = "\
-    Each client gets each record once (pminfo -x, pmval, pmevent). Over shared memory, a transaction has a record of\n\
-    its beginning and one of its end. Over TCP it has one record. A client selects records by a filter (pmval -x):\n\
-    conditions with semicolons between, such as tag=look up; kind=transact; longer=0.01 (seconds); process=77;\n\
-    user=7 (a field). With ~ instead of = a regular expression follows. An empty filter selects all records.";
-
-/// A metric about records: name below `event`, item, type, units, one-line help, and help text.
-type About = (&'static str, Item, Type, Units, &'static str, &'static str);
-
-const ABOUT: [About; 4] = [
-    ("memory", MEMORY, Type::U64, Units::BYTES, "Memory of the records that wait for clients", "At most 4 MiB."),
-    (
-        "clients",
-        CLIENTS,
-        Type::U32,
-        Units::COUNT,
-        "Clients that read records",
-        "A client counts from its first fetch on.",
-    ),
-    (
-        "count",
-        COUNT,
-        Type::U64,
-        Units::COUNT,
-        "Records so far",
-        "Includes records that no client has read. Over TCP there are records only while a client reads them.",
-    ),
-    (
-        "missed",
-        MISSED,
-        Type::U64,
-        Units::COUNT,
-        "Records that the agent has not read",
-        "They were overwritten before, or there were too many. Their trace events are counted all the same. Each client\n\
-         gets the number with the next record.",
-    ),
-];
-
-/// A parameter of records: name below `event.param`, item, type, units, and help.
-type Param = (&'static str, Item, Type, Units, &'static str);
-
-const PARAMS: [Param; 8] = [
-    ("tag", TAG, Type::String, Units::NONE, "Tag"),
-    ("kind", KIND, Type::String, Units::NONE, "Kind: transact, point, observe or counter"),
-    ("duration", DURATION, Type::U64, Units::NANOSECONDS, "Duration of a transaction that has ended"),
-    ("value", VALUE, Type::Double, Units::NONE, "Value of an observation or a counter"),
-    ("id", ID, Type::U64, Units::NONE, "Identifier of a transaction"),
-    ("parent", PARENT, Type::U64, Units::NONE, "Identifier of the parent transaction"),
-    ("process", PROCESS, Type::U32, Units::NONE, "Process that has traced the event"),
-    ("field", FIELD, Type::String, Units::NONE, "Key and value of a field without a metric of its own"),
-];
-
-/// Declares the metrics.
-fn declare(setup: &mut Setup) {
-    let prefix = format!("{}.event", setup.name());
-    for (name, item, ty, clock) in [
-        ("records", RECORDS, Type::Event, "microseconds"),
-        ("highres_records", HIGHRES_RECORDS, Type::HighResEvent, "nanoseconds"),
-    ] {
-        let oneline = format!("Event records of trace events, with times in {clock}");
-        setup.metric(format!("{prefix}.{name}"), item, ty).storable().help(oneline, RECORDS_HELP);
-    }
-    for (name, item, ty, units, oneline, text) in ABOUT {
-        let metric = setup.metric(format!("{prefix}.{name}"), item, ty).units(units).help(oneline, text);
-        if matches!(item, COUNT | MISSED) {
-            metric.counter();
-        }
-    }
-    for (name, item, ty, units, oneline) in PARAMS {
-        let metric = setup.metric(format!("{prefix}.param.{name}"), item, ty).parameter().units(units);
-        metric.help(oneline, "A parameter of event records, without a value outside of these.");
-    }
-}
-
 impl Events {
     pub(crate) fn new(setup: &mut Setup, limits: &Limits) -> Events {
-        declare(setup);
+        records::declare(setup);
         let fields = format!("{}.event.field", setup.name());
         Events {
             names: setup.dynamic([fields.clone()]),
@@ -202,10 +114,6 @@ impl Events {
 
     pub(crate) fn names(&self) -> &Dynamic {
         &self.names
-    }
-
-    pub(crate) fn is_own(item: Item) -> bool {
-        item.cluster() == CLUSTER || fields::is_own(item)
     }
 
     pub(crate) fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
@@ -353,16 +261,6 @@ impl Events {
     }
 }
 
-/// The name of a kind, as in names of metrics.
-pub(crate) const fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Transact => "transact",
-        Kind::Point => "point",
-        Kind::Observe => "observe",
-        Kind::Counter => "counter",
-    }
-}
-
 impl Pending {
     fn new(account: Account, process: u32, kind: Kind, tag: &[u8], record: &Record<'_>) -> Pending {
         let flags = match (record.begin, record.end) {
@@ -421,14 +319,14 @@ mod tests {
     #[test]
     fn who_puts_much_into_the_queue_takes_no_room_from_others() {
         let [one, two] = [1, 2].map(Account::User);
-        let mut turns = QueueShares::default();
+        let mut shares = QueueShares::default();
         // A single account has no limit.
-        assert!((0..10).all(|_| turns.take(1, one, MEMORY_LIMIT)));
-        assert!(turns.take(1, two, MEMORY_LIMIT / 4));
-        assert!(!turns.take(1, one, 1) && turns.take(1, two, MEMORY_LIMIT / 4) && !turns.take(1, two, 1));
+        assert!((0..10).all(|_| shares.take(1, one, MEMORY_LIMIT)));
+        assert!(shares.take(1, two, MEMORY_LIMIT / 4));
+        assert!(!shares.take(1, one, 1) && shares.take(1, two, MEMORY_LIMIT / 4) && !shares.take(1, two, 1));
         // In the next second room is kept for the accounts of this one.
-        assert!(turns.take(2, one, MEMORY_LIMIT / 2) && !turns.take(2, one, 1));
-        assert!(turns.take(2, two, MEMORY_LIMIT / 2));
-        assert!((0..10).all(|_| turns.take(9, one, MEMORY_LIMIT)));
+        assert!(shares.take(2, one, MEMORY_LIMIT / 2) && !shares.take(2, one, 1));
+        assert!(shares.take(2, two, MEMORY_LIMIT / 2));
+        assert!((0..10).all(|_| shares.take(9, one, MEMORY_LIMIT)));
     }
 }

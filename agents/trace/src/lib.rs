@@ -25,12 +25,13 @@ mod options;
 mod owners;
 mod peers;
 mod processes;
+mod records;
+mod rounds;
 mod search;
 mod server;
 mod shares;
 mod tag;
 mod tags;
-mod turns;
 mod users;
 
 use std::path::PathBuf;
@@ -141,14 +142,14 @@ impl Agent for Trace {
         match item {
             _ if light::is_own(item) => light::fetch(item, self.processes.as_ref(), out),
             _ if limits::is_own(item) => limits::fetch(item, self.left_out(), out),
-            _ if Events::is_own(item) => self.events.fetch(item, out),
+            _ if records::is_own(item) => self.events.fetch(item, out),
             _ => metrics::fetch(item, &self.tags, self.port, out),
         }
     }
 
     fn store(&mut self, item: Item, _: Option<Inst>, value: Atom<'_>, client: Client) -> Result {
         match (item, value) {
-            _ if Events::is_own(item) => self.events.store(item, value, client),
+            _ if records::is_own(item) => self.events.store(item, value, client),
             (metrics::RESET, _) => {
                 self.tags.reset();
                 info!("PMDA reset");

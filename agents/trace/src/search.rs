@@ -20,7 +20,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use trace::light::Directory;
 use tracing::{debug, info, warn};
 
-use crate::turns::{AT_ONCE, processor_time};
+use crate::rounds::{AT_ONCE, processor_time};
 
 /// Time without a change after which a hidden or ignored file is removed.
 pub(crate) const STALE: Duration = Duration::from_secs(60);
