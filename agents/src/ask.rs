@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use pcp_collector::{Collector, End, Error, Process, State};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::{Changes, ValueSet};
 use pmapi::{Desc, InDom, Inst, PmId};
-use pmda::collector::{Collector, End, Error, Process, State};
 
 use crate::model::{Metric, Reading, Readings, Value, clean};
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pcp_collector::{End, Error, Launch};
 use pmapi::Domain;
-use pmda::collector::{End, Error, Launch};
 
 use crate::ask::Asked;
 use crate::model::{Board, Metric, Readings, clean};

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use mmv::{Counter, Gauge, Registry};
 use nix::unistd::{User, geteuid};
+use pcp_collector::{Collector, LabelTarget, Launch, Process};
 use pcp_pdu::Header;
 use pcp_pdu::metadata::encode_fetch;
 use pcp_pdu::result::ValueSet;
 use pmapi::{Atom, Config, Domain, Error, InDom, Inst, PmId, Serial, Type};
-use pmda::collector::{Collector, LabelTarget, Launch, Process};
 use pmda::schema::Identity;
 use pmda::{Agent as _, Engine, Reply};
 use tempfile::TempDir;

@@ -36,7 +36,7 @@ mod names;
 mod settings;
 mod texts;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use fetch::{InstValue, Sample};
 pub use host::HostSpec;
@@ -48,6 +48,7 @@ use channel::Channel;
 use pcp_pdu::client::Answer;
 use pcp_pdu::handshake::Flags;
 use pcp_pdu::profile::Profile;
+use pmapi::backoff::Backoff;
 use pmapi::spec::SpecError;
 use pmapi::{Error, Result};
 
@@ -61,14 +62,7 @@ pub struct Context {
     profile: Profile,
     /// Whether pmcd has received the current profile.
     profile_sent: bool,
-    retry: Option<Retry>,
-}
-
-/// State after a failed attempt to reconnect.
-#[derive(Clone, Copy, Debug)]
-struct Retry {
-    failures: usize,
-    not_before: Instant,
+    backoff: Backoff,
 }
 
 /// Failure to connect to pmcd.
@@ -109,7 +103,15 @@ impl Context {
     pub fn new(host: HostSpec, settings: Settings) -> Result<Context> {
         let (channel, features) = connect::connect_pmcd(&host, &settings)?;
         let profile = Profile::default();
-        Ok(Context { spec: host, settings, channel, features, profile, profile_sent: false, retry: None })
+        Ok(Context {
+            spec: host,
+            settings,
+            channel,
+            features,
+            profile,
+            profile_sent: false,
+            backoff: Backoff::default(),
+        })
     }
 
     /// Connects again, whether or not the connection is broken (pmReconnectContext(3)). The profile stays.
@@ -118,21 +120,19 @@ impl Context {
     /// `-ETIMEDOUT` when the attempt fails, or comes too soon after a failed one.
     pub fn reconnect(&mut self) -> Result {
         const TIMED_OUT: Error = Error::from_errno(nix::errno::Errno::ETIMEDOUT as i32);
-        if !self.retry_in().is_zero() {
+        if !self.backoff.is_due() {
             return Err(TIMED_OUT);
         }
         match connect::connect_pmcd(&self.spec, &self.settings) {
             Ok((channel, features)) => {
                 (self.channel, self.features) = (channel, features);
-                (self.profile_sent, self.retry) = (false, None);
+                self.profile_sent = false;
+                self.backoff.succeeded();
                 Ok(())
             }
             Err(_) => {
                 self.channel.close();
-                let failures = self.retry.map_or(0, |retry| retry.failures) + 1;
-                let steps = &self.settings.reconnect;
-                let pause = steps.get(failures - 1).or(steps.last()).copied().unwrap_or_default();
-                self.retry = Some(Retry { failures, not_before: settings::after(pause) });
+                self.backoff.failed(&self.settings.reconnect);
                 Err(TIMED_OUT)
             }
         }
@@ -140,7 +140,7 @@ impl Context {
 
     /// Returns the time to wait before [`Context::reconnect`] makes its next attempt.
     pub fn retry_in(&self) -> Duration {
-        self.retry.map_or(Duration::ZERO, |retry| retry.not_before.saturating_duration_since(Instant::now()))
+        self.backoff.wait()
     }
 
     /// Returns whether the connection is open, as far as the last request has shown.

@@ -77,6 +77,8 @@
 //!   around only for a counter of type `32`.
 //! * `delta` and `rate` begin anew after an error or a sample without values. Without time between two samples there is
 //!   no rate.
+//! * `delta` and `rate` of a selected instance, `metric[instance]`, have values; in libpcp they never have.
+//! * A constant whose type is not a number, from `meta=`, has no value but an error.
 //! * `matchinst` asks for the name of an instance once, and again only after the instance was absent from a sample.
 //!   `[instance]` looks its instance up by name again when the instance is gone.
 //!

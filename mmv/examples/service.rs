@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Exports the metrics of the facade …
     let exported = mmv::recorder::Recorder::new("shop")?.install()?;
     // … and counts spans and events.
-    let layer = mmv::layer::PcpLayer::new(exported.registry())?;
+    let layer = mmv::layer::MmvLayer::new(exported.registry())?;
     tracing_subscriber::registry().with(layer).init();
 
     describe_counter!("http_requests_total", "Requests served");

@@ -5,7 +5,7 @@
 //!
 //! # fn main() -> Result<(), mmv::Error> {
 //! let pcp = mmv::Registry::new("shop")?;
-//! let subscriber = tracing_subscriber::registry().with(mmv::layer::PcpLayer::new(&pcp)?);
+//! let subscriber = tracing_subscriber::registry().with(mmv::layer::MmvLayer::new(&pcp)?);
 //! pcp.start();
 //! # _ = subscriber;
 //! # Ok(())
@@ -37,7 +37,7 @@ use crate::{Counter, Error, Family, Gauge, Registry, Timer, Units};
 
 /// A layer that counts events by level, and times spans.
 #[derive(Debug)]
-pub struct PcpLayer {
+pub struct MmvLayer {
     levels: [Counter; LEVELS.len()],
     families: Families,
     spans: Arc<Spans>,
@@ -100,13 +100,13 @@ impl Timings {
     }
 }
 
-impl PcpLayer {
+impl MmvLayer {
     /// Creates a layer whose metrics belong to this registry.
     ///
     /// # Errors
     /// [`Error::InUse`] if the registry has such a layer already, and the errors of
     /// [`MetricBuilder::over`](crate::MetricBuilder::over).
-    pub fn new(registry: &Registry) -> Result<PcpLayer, Error> {
+    pub fn new(registry: &Registry) -> Result<MmvLayer, Error> {
         let _batch = registry.batch();
         let indom = registry.indom("tracing.levels").help("levels of events");
         let indom = indom.numbered((0..).zip(LEVELS.map(|(_, name)| name))).register()?;
@@ -125,7 +125,7 @@ impl PcpLayer {
         };
         let known = Arc::<Spans>::default();
         fork::watch(Arc::downgrade(&known) as _);
-        Ok(PcpLayer { levels: [a?, b?, c?, d?, e?], families, spans: known })
+        Ok(MmvLayer { levels: [a?, b?, c?, d?, e?], families, spans: known })
     }
 
     /// Returns a number that no other layer of this process has.
@@ -191,7 +191,7 @@ impl Families {
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PcpLayer {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for MmvLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let level = event.metadata().level();
         for ((known, _), counter) in LEVELS.iter().zip(&self.levels) {
@@ -249,7 +249,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let layer = |name: &str| {
             let registry = Registry::builder(name).directory(dir.path()).build().unwrap();
-            PcpLayer::new(&registry).unwrap()
+            MmvLayer::new(&registry).unwrap()
         };
         let (one, two) = (layer("one"), layer("two"));
         let counts = [&one, &two].map(|layer| (layer.families.count.clone(), layer.families.active.clone()));
@@ -266,7 +266,7 @@ mod tests {
     fn events_and_spans() {
         let dir = tempfile::tempdir().unwrap();
         let registry = Registry::builder("test").directory(dir.path()).build().unwrap();
-        let layer = PcpLayer::new(&registry).unwrap();
+        let layer = MmvLayer::new(&registry).unwrap();
         let levels = layer.levels.clone();
         let families = layer.families.count.clone();
         let times = layer.families.time.clone();

@@ -46,17 +46,17 @@ pub(crate) struct Layout<'a> {
     model: &'a Model,
     version: Version,
     strings: Strings<'a>,
-    values: Place,
-    indoms: Place,
-    instances: Place,
-    metrics: Place,
-    texts: Place,
-    labels: Place,
+    values: Table,
+    indoms: Table,
+    instances: Table,
+    metrics: Table,
+    texts: Table,
+    labels: Table,
 }
 
 /// Offset of a section, and the number of its records.
 #[derive(Clone, Copy)]
-struct Place {
+struct Table {
     at: u64,
     count: usize,
 }
@@ -87,14 +87,14 @@ impl<'a> Layout<'a> {
         let mut section = |count: usize, size: usize| {
             let at = end;
             end += (count * size) as u64;
-            Place { at, count }
+            Table { at, count }
         };
         let indoms = section(model.indoms().len(), INDOM_LEN);
         let instances = section(model.indoms().map(|(_, d)| d.instances().len()).sum(), version.instance_len());
         let metrics = section(model.metrics().len(), version.metric_len());
         let texts = section(2 * model.texts() + strings.list.len(), STRING_LEN);
         let labels = section(model.labels().len(), LABEL_LEN);
-        let values = Place { at: VALUES_AT, count: model.values().len() };
+        let values = Table { at: VALUES_AT, count: model.values().len() };
         strings.at = texts.at + (2 * model.texts() * STRING_LEN) as u64;
         Layout { model, version, strings, values, indoms, instances, metrics, texts, labels }
     }
@@ -109,19 +109,19 @@ impl<'a> Layout<'a> {
         self.texts.at
     }
 
-    /// Writes the file. Values in the ranges `seated` may have handles, and get the word that their [`Kind`] requires
+    /// Writes the file. Values in the ranges `slotted` may have handles, and get the word that their [`Kind`] requires
     /// for a move. The others get the word that `initial` returns.
     pub(crate) fn write(
         &self,
         owner: &Owner,
-        seated: &[Range<usize>],
+        slotted: &[Range<usize>],
         initial: impl Fn(&Metric) -> u64,
         file: &File,
     ) -> io::Result<()> {
         let mut out = Sink { file, buffer: [0; FULL], len: 0, done: 0 };
         self.write_head(owner, &mut out)?;
         out.pad_to(self.values.at)?;
-        self.write_values(seated, initial, &mut out)?;
+        self.write_values(slotted, initial, &mut out)?;
         out.pad_to(self.indoms.at)?;
         self.write_indoms(&mut out)?;
         self.write_instances(&mut out)?;
@@ -143,7 +143,7 @@ impl<'a> Layout<'a> {
             (Section::Strings, self.texts),
             (Section::Labels, self.labels),
         ];
-        let needed = |section: &&(Section, Place)| match section.0 {
+        let needed = |section: &&(Section, Table)| match section.0 {
             // The agent requires at least these two sections.
             Section::Metrics | Section::Values => true,
             // C's mmvdump complains about a section without entries.
@@ -160,8 +160,8 @@ impl<'a> Layout<'a> {
             cluster: owner.cluster.into(),
         };
         out.put(&header.bytes())?;
-        for (section, place) in sections.iter().filter(needed) {
-            let toc = Toc { section: *section as u32, count: place.count as i32, offset: place.at };
+        for (section, table) in sections.iter().filter(needed) {
+            let toc = Toc { section: *section as u32, count: table.count as i32, offset: table.at };
             out.put(&toc.bytes())?;
         }
         Ok(())
@@ -169,14 +169,14 @@ impl<'a> Layout<'a> {
 
     fn write_values(
         &self,
-        seated: &[Range<usize>],
+        slotted: &[Range<usize>],
         initial: impl Fn(&Metric) -> u64,
         out: &mut Sink<'_>,
     ) -> io::Result<()> {
         let firsts = self.first_instances();
         let instance_len = self.version.instance_len() as u64;
         let mut texts = (self.texts.at..).step_by(2 * STRING_LEN);
-        let mut parts = Parts { others: seated.iter(), other: 0..0 };
+        let mut parts = Parts { others: slotted.iter(), other: 0..0 };
         for run in self.model.values().all() {
             let metric = self.model.metric(run.metric);
             let metric_at = self.metrics.at + (run.metric * self.version.metric_len()) as u64;
@@ -186,11 +186,11 @@ impl<'a> Layout<'a> {
             });
             let (mut at, end) = (run.first, run.first + run.count);
             while at < end {
-                let (until, seated) = parts.part(at, end);
+                let (until, slotted) = parts.part(at, end);
                 let (word, mut extra) = match metric.kind {
-                    Kind::Added | Kind::Text if seated => (0, 0),
-                    Kind::Set | Kind::Counted if seated => (MARK, 0),
-                    Kind::Interval if seated => (MARK, MARK),
+                    Kind::Added | Kind::Text if slotted => (0, 0),
+                    Kind::Set | Kind::Counted if slotted => (MARK, 0),
+                    Kind::Interval if slotted => (MARK, MARK),
                     _ => (initial(metric), 0),
                 };
                 out.put_all(until - at, || {
@@ -269,7 +269,7 @@ impl<'a> Layout<'a> {
     fn write_labels(&self, owner: &Owner, out: &mut Sink<'_>) -> io::Result<()> {
         for label in self.model.labels() {
             let (identity, internal) = label.subject.numbers(self.model, owner.cluster);
-            out.put(&label.flags().to_ne_bytes())?;
+            out.put(&label.code().to_ne_bytes())?;
             out.put(&identity.to_ne_bytes())?;
             out.put(&internal.to_ne_bytes())?;
             out.put_padded::<PAYLOAD_LEN>(&label.json)?;
@@ -411,9 +411,9 @@ mod tests {
 
     #[test]
     fn parts() {
-        let seated = [0..3, 5..5, 7..9];
+        let slotted = [0..3, 5..5, 7..9];
         let parts = |starts: &[usize], end| {
-            let mut parts = Parts { others: seated.iter(), other: 0..0 };
+            let mut parts = Parts { others: slotted.iter(), other: 0..0 };
             starts.iter().map(|at| parts.part(*at, end)).collect::<Vec<_>>()
         };
         assert_eq!(parts(&[0, 3, 5, 7, 9], 10), [(3, true), (5, false), (7, false), (9, true), (10, false)]);

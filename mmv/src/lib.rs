@@ -20,7 +20,7 @@
 //! * [`Handle`]: updates a value, from any thread; [`CounterWriter`], [`GaugeWriter`] and [`Interval`] from one owner
 //! * [`mod@format`]: the records of a file; crate `pcp-mmv-reader` reads the files of any application
 //!
-//! Features: `metrics` adds a recorder for the `metrics` facade, `tracing` a layer for `tracing-subscriber`. With
+//! Features: `metrics` adds a recorder for the `metrics` facade, `tracing-layer` a layer for `tracing-subscriber`. With
 //! either, a program that is instrumented already exports to PCP.
 
 pub mod format;
@@ -35,7 +35,7 @@ mod names;
 mod registry;
 mod sync;
 
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-layer")]
 pub mod layer;
 #[cfg(feature = "metrics")]
 pub mod recorder;
@@ -51,4 +51,6 @@ pub use handle::{
     Text, Timer,
 };
 pub use pmapi::{Semantics, Units};
-pub use registry::{Batch, Builder, Family, HistogramBuilder, InDom, InDomBuilder, MetricBuilder, Registry};
+pub use registry::{
+    Batch, Family, HistogramBuilder, InstanceDomain, InstanceDomainBuilder, MetricBuilder, Registry, RegistryBuilder,
+};

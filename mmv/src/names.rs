@@ -1,7 +1,7 @@
 //! Rules for names: registration refuses what PCP's agent would silently skip.
 
 use crate::Error;
-use crate::format::{NAME_LEN, STRING_LEN};
+use crate::format::{Flags, NAME_LEN, STRING_LEN};
 
 /// Longest metric or instance name, and longest help text, in bytes.
 pub(crate) const MAX_TEXT: usize = STRING_LEN - 1;
@@ -15,8 +15,8 @@ pub(crate) fn check_metric(name: &str) -> Result<(), Error> {
     check_components("metric", name)
 }
 
-/// Checks a file's name, which becomes part of the metrics' names if they are `prefixed`.
-pub(crate) fn check_file(name: &str, prefixed: bool) -> Result<(), Error> {
+/// Checks the name of a file with these flags. It becomes part of the metrics' names unless they have no prefix.
+pub(crate) fn check_file(name: &str, flags: Flags) -> Result<(), Error> {
     let refuse = |reason| Err(Error::Name { what: "file", name: name.to_owned(), reason });
     if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
         return refuse("must be a file name that does not begin with a dot");
@@ -25,7 +25,7 @@ pub(crate) fn check_file(name: &str, prefixed: bool) -> Result<(), Error> {
         return refuse("is reserved for the agent");
     }
     check_length("file", name)?;
-    if prefixed { check_components("file", name) } else { Ok(()) }
+    if flags.contains(Flags::NO_PREFIX) { Ok(()) } else { check_components("file", name) }
 }
 
 /// Checks an instance's name: any characters but control characters, and no space at the start, since PCP matches a
@@ -102,7 +102,7 @@ pub(crate) fn sanitize(name: &str) -> String {
 }
 
 /// Returns a valid instance name that resembles `name`, and needs no quotes in PCP's tools.
-#[cfg(any(feature = "metrics", feature = "tracing"))]
+#[cfg(any(feature = "metrics", feature = "tracing-layer"))]
 pub(crate) fn sanitize_instance(name: &str) -> String {
     let plain = |c: char| if c.is_control() || c.is_whitespace() || c == ',' { '_' } else { c };
     let name: String = name.chars().map(plain).collect();
@@ -132,13 +132,13 @@ mod tests {
     #[test]
     fn files() {
         for good in ["acme", "acme.web", "a_1"] {
-            assert!(check_file(good, true).is_ok(), "{good}");
+            assert!(check_file(good, Flags::PROCESS).is_ok(), "{good}");
         }
         for bad in ["", ".hidden", "a/b", "client-123", "control", "control.x", "1"] {
-            assert!(check_file(bad, true).is_err(), "{bad}");
+            assert!(check_file(bad, Flags::PROCESS).is_err(), "{bad}");
         }
-        assert!(check_file("client-123", false).is_ok());
-        assert!(check_file("a/b", false).is_err());
+        assert!(check_file("client-123", Flags::NO_PREFIX).is_ok());
+        assert!(check_file("a/b", Flags::NO_PREFIX).is_err());
     }
 
     #[test]

@@ -30,6 +30,14 @@ pub fn is_plain(c: char) -> bool {
     }
 }
 
+/// Returns whether a character acts on a terminal: control characters, separators of lines and paragraphs, and
+/// characters that change the direction of text or have no width. Unlike with [`is_plain`], other unusual characters,
+/// such as spaces, do not: they may stand in exported names.
+pub fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
 /// Displays the inner value with every character escaped that is not [plain](is_plain).
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<T>(pub T);
@@ -153,8 +161,12 @@ mod tests {
             assert!(!is_plain(c), "{c:?}");
         }
         for c in "aZ~ é\"\\'ß漢字🦀\u{301}".chars() {
-            assert!(is_plain(c), "{c:?}");
+            assert!(is_plain(c) && !is_control(c), "{c:?}");
         }
+        for c in "\0\x1b\n\u{9b}\u{200d}\u{2028}\u{202e}\u{2066}\u{feff}".chars() {
+            assert!(is_control(c), "{c:?}");
+        }
+        assert!("\u{a0}\u{3000}\u{e000}".chars().all(|c| !is_control(c)));
     }
 
     #[test]

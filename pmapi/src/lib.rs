@@ -4,6 +4,7 @@
 //! answers to.
 
 pub mod atom;
+pub mod backoff;
 pub mod cnum;
 pub mod config;
 pub mod debug;

@@ -25,7 +25,7 @@ pub type Start<T> = std::result::Result<T, Failure>;
 ///
 /// An agent declares its metrics in [`Agent::new`] and supplies their values in [`Agent::fetch`]; all other methods
 /// have defaults. The engine answers pmcd's requests from the declarations and these methods. An agent behaves alike as
-/// a daemon ([`main`](crate::main)) and in the same process ([`Local`](crate::local::Local)).
+/// a daemon ([`main`](crate::main)) and in the same process (`Local` of crate `pcp-collector`).
 ///
 /// pmcd drops an agent that answers a request with `PM_ERR_IPC`, `PM_ERR_TIMEOUT` or `EPIPE`. When a method returns one
 /// of these as the answer to a request, the engine sends `PM_ERR_AGAIN` instead.

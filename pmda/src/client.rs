@@ -130,38 +130,60 @@ impl<'a> ClientAttribute<'a> {
 const MOST: usize = 65_536;
 
 /// The attributes of all clients, as far as pmcd has sent them.
+///
+/// pmcd sends all attributes of a client together, when the client connects and again when one of them changes. It
+/// skips the end of a client while it waits for the agent. The first attribute of a series therefore replaces all
+/// earlier ones: they may be those of another client that had the same number.
 #[derive(Default, Debug)]
-pub(crate) struct Known(HashMap<i32, Who>);
+pub(crate) struct Known {
+    clients: HashMap<i32, Who>,
+    /// The client whose attributes are arriving, and a bit for each attribute of this series.
+    series: Option<(i32, u32)>,
+}
 
 impl Known {
     pub(crate) fn client(&self, number: i32) -> Client {
         // Most agents do not ask for attributes.
-        let who = if self.0.is_empty() { None } else { self.0.get(&number).copied() };
+        let who = if self.clients.is_empty() { None } else { self.clients.get(&number).copied() };
         Client { number, who: who.unwrap_or_default() }
     }
 
-    pub(crate) fn tell(&mut self, number: i32, attribute: ClientAttribute<'_>) {
-        let mut who = self.0.get(&number).copied().unwrap_or_default();
-        match attribute {
+    /// Records an attribute. `decoded` is its value.
+    pub(crate) fn tell(&mut self, number: i32, attribute: Attribute, decoded: ClientAttribute<'_>) {
+        let bit = u32::try_from(attribute.0).ok().and_then(|code| 1u32.checked_shl(code)).unwrap_or_default();
+        match &mut self.series {
+            Some((client, received)) if *client == number && *received & bit == 0 => *received |= bit,
+            _ => {
+                self.series = Some((number, bit));
+                self.clients.remove(&number);
+            }
+        }
+        let mut who = self.clients.get(&number).copied().unwrap_or_default();
+        match decoded {
             ClientAttribute::UserId(uid) => who.uid = Some(uid),
             ClientAttribute::GroupId(gid) => who.gid = Some(gid),
             ClientAttribute::ProcessId(pid) => who.pid = Some(pid),
             _ => return,
         }
         // pmcd has far fewer clients. A client that has no entry here has no identity, and may therefore do less.
-        if self.0.len() < MOST || self.0.contains_key(&number) {
-            self.0.insert(number, who);
+        if self.clients.len() < MOST || self.clients.contains_key(&number) {
+            self.clients.insert(number, who);
         } else {
             FixedLimit::Clients.count();
         }
     }
 
+    /// Ends a series of attributes: another PDU has arrived.
+    pub(crate) fn end_series(&mut self) {
+        self.series = None;
+    }
+
     pub(crate) fn forget(&mut self, number: i32) {
-        self.0.remove(&number);
+        self.clients.remove(&number);
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.clients.clear();
     }
 }
 
@@ -320,11 +342,11 @@ mod tests {
         let mut known = Known::default();
         let clients = Clients::<u8>::new(&mut Ends::default());
         for number in 0..2 * MOST as i32 {
-            known.tell(number, ClientAttribute::UserId(7));
+            known.tell(number, Attribute::USERID, ClientAttribute::UserId(7));
             *clients.of(Client::new(number)) += 1;
         }
-        known.tell(1, ClientAttribute::UserId(8));
-        assert_eq!((known.0.len(), clients.len()), (MOST, MOST));
+        known.tell(1, Attribute::USERID, ClientAttribute::UserId(8));
+        assert_eq!((known.clients.len(), clients.len()), (MOST, MOST));
         assert!(FixedLimit::Clients.exceeded() >= 2 * MOST as u64);
         assert_eq!([1, -1].map(|number| known.client(number).uid()), [Some(8), None]);
         assert_eq!(clients.set(Client::new(-5), 1), None);

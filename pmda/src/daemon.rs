@@ -44,7 +44,7 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let config = Config::load();
     let user = intended_user(&options, &config);
     log::open(&options.program, &file, user);
-    log::subscribe(&options.program, options.debug.clone());
+    log::subscribe(&options.program, options.debug);
     log::panics();
     for operand in &options.operands {
         warn!("ignoring the argument {operand:?}");
@@ -75,12 +75,18 @@ fn identity<A: Agent>(options: &Options) -> Start<Identity> {
 /// Sockets are created before the change of user. The version is sent before the agent opens its source, because pmcd
 /// waits for it. Where looking up users takes time, a pipe gets the version even before that.
 fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::Ids>) -> Start<()> {
-    let bound = options.transport.bind(&config, user).map_err(|e| format!("{}: {e}", options.transport))?;
+    let bound = match &options.address {
+        Some(address) => address.bind(&config, user).map_err(|e| format!("{address}: {e}"))?,
+        None => Bound::Pipe,
+    };
     let waits = matches!(bound, Bound::Pipe) && !user::is_quick();
     if !waits {
         become_user(options, &config)?;
     }
-    let connection = bound.accept(&config).map_err(|e| format!("{}: {e}", options.transport))?;
+    let connection = bound.accept(&config).map_err(|e| match &options.address {
+        Some(address) => format!("{address}: {e}"),
+        None => format!("pipe: {e}"),
+    })?;
     let mut session = Session::open(connection.input, connection.output, A::WANTS)?;
     if waits {
         become_user(options, &config)?;

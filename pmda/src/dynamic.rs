@@ -41,7 +41,7 @@ use crate::schema::{ByPmid, Indom, Metric, Mistake, Served, check_help};
 /// #         out.put(1u64)
 /// #     }
 /// # }
-/// # assert_eq!(pmda::Local::<Files>::collector()?.pmid("files.open.log")?.item(), Item::new(1, 0));
+/// # assert_eq!(pcp_collector::Local::<Files>::collector()?.pmid("files.open.log")?.item(), Item::new(1, 0));
 /// # Ok::<(), pmda::Failure>(())
 /// ```
 ///

@@ -9,7 +9,7 @@ use pcp_pdu::metadata::{DescPdu, DescReq, Fetch, Subject, Text, TextKind, TextRe
 use pcp_pdu::profile::{Profile, Selection};
 use pcp_pdu::result::{Changes, ResultPdu, ValueSet};
 use pcp_pdu::result_writer::ResultWriter;
-use pcp_pdu::{FROM_AGENT, Header, Pdu};
+use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
 use pmapi::config::Config;
 use pmapi::{Error, InDom, PmId, Result, Type};
 use tracing::{debug, error, warn};
@@ -35,7 +35,7 @@ use hosts::Readiness;
 /// An agent, together with the state that is needed to answer PDUs.
 ///
 /// [`Engine::handle`] answers a PDU. Hosts move the bytes: a [`Session`](crate::session::Session) over pipes and
-/// sockets, [`Local`](crate::local::Local) within the process. A steady flow of fetch, desc, instance, text and profile
+/// sockets, `Local` of crate `pcp-collector` within the process. A steady flow of fetch, desc, instance, text and profile
 /// requests allocates nothing.
 #[derive(Debug)]
 pub struct Engine<A> {
@@ -163,6 +163,9 @@ impl<A: Agent> Engine<A> {
 
     fn answer(&mut self, header: Header, bytes: &[u8]) -> Answer {
         let client = self.known.client(header.from);
+        if header.pdu != PduType::ATTR {
+            self.known.end_series();
+        }
         let pdu = match Pdu::decode(header, bytes) {
             Ok(pdu) => pdu,
             Err(e) => {
@@ -235,7 +238,7 @@ impl<A: Agent> Engine<A> {
 
     fn attribute(&mut self, client: Client, attr: handshake::Attr<'_>) {
         let attribute = ClientAttribute::decode(attr.attribute, attr.value);
-        self.known.tell(client.number(), attribute);
+        self.known.tell(client.number(), attr.attribute, attribute);
         if let Err(e) = self.agent.attribute(self.known.client(client.number()), attribute) {
             warn!(source = %client.source(), "failed to set attribute {}: {e}", attr.attribute.0);
         }

@@ -28,15 +28,15 @@
 //! # if false {
 //! pmda::main::<Uptime>(); // the daemon
 //! # }
-//! let mut uptime = pmda::Local::<Uptime>::collector()?; // the same agent, in a test
+//! let mut uptime = pcp_collector::Local::<Uptime>::collector()?; // the same agent, in a test
 //! let up = uptime.metric("uptime.agent")?;
 //! assert!(matches!(uptime.value(up)?, Atom::Double(seconds) if seconds < 60.0));
 //! # Ok::<(), pmda::Failure>(())
 //! ```
 //!
 //! [`c_api`] maps each name of C's `pmda.h` to its counterpart here, and [`log`] describes log lines and debug options.
-//! [`collector`] is the other side of the connection: it sends the requests that dbpmda(1) and pmcd(1) send to an
-//! agent.
+//! Crate `pcp-collector` is the other side of the connection: it sends the requests that dbpmda(1) and pmcd(1) send to
+//! an agent.
 
 mod access;
 pub mod agent;
@@ -46,7 +46,6 @@ pub mod c_api {}
 pub mod cache;
 pub mod catalog;
 pub mod client;
-pub mod collector;
 mod daemon;
 #[cfg(all(target_endian = "little", target_pointer_width = "64"))]
 pub mod dso;
@@ -58,7 +57,6 @@ mod hangups;
 pub mod indom;
 mod labels;
 pub mod limits;
-pub mod local;
 pub mod log;
 mod log_file;
 mod names;
@@ -88,10 +86,9 @@ pub use event::{Event, EventQueue};
 pub use hangups::Hangups;
 pub use indom::Instances;
 pub use labels::Labelled;
-pub use local::Local;
 pub use poll::{PollSet, Wake};
 pub use schema::{Indom, Metric, Schema, Setup};
-pub use transport::inet_port;
+pub use transport::{Address, inet_port};
 pub use values::Values;
 pub use watch::Watch;
 

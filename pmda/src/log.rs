@@ -50,7 +50,7 @@ static OPTIONS_SET: RwLock<Debug> = RwLock::new(Debug::NONE);
 
 /// Returns the debug options that are set (pmGetDebug(3)).
 pub fn debug_options() -> Debug {
-    OPTIONS_SET.read().unwrap_or_else(PoisonError::into_inner).clone()
+    *OPTIONS_SET.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Replaces the debug options (pmClearDebug(3), pmSetDebug(3)). Their output is limited from now on, since a client may
@@ -71,7 +71,7 @@ fn set(options: Debug) {
 
 /// Returns whether these debug options show a message. Each option is the target of the DEBUG and TRACE messages that
 /// it shows. An agent's own messages, whose target is a module, belong to `appl0`.
-fn shows(options: &Debug, metadata: &Metadata<'_>) -> bool {
+fn shows(options: Debug, metadata: &Metadata<'_>) -> bool {
     if *metadata.level() <= Level::INFO {
         return true;
     }

@@ -183,7 +183,7 @@ impl<R: Read, W: Write> Session<R, W> {
                     Some((handshake::VERSION, flags)) => {
                         // Only dbpmda(1) lacks the flag. It has no clients.
                         if !flags.contains(Flags::AUTHORIZE) {
-                            engine.access_mut().trust_collector();
+                            engine.trust_collector();
                         }
                         Ok(true)
                     }

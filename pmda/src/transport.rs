@@ -1,12 +1,12 @@
-//! The transports between an agent and pmcd: pipe, inet, ipv6 or unix socket.
+//! The connection between an agent and pmcd: a pipe, or an inet, ipv6 or unix socket.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{AtFlags, renameat};
@@ -20,32 +20,30 @@ use crate::log_file::as_user;
 use crate::peer;
 use crate::user::{self, Ids};
 
-/// A transport between an agent and pmcd.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Transport {
-    /// Standard input and output, which pmcd has made pipes (`-p`).
-    #[default]
-    Pipe,
-    /// A TCP port on 127.0.0.1, by its number or its name in `/etc/services` (`-i`).
-    Inet(String),
-    /// A TCP port on `::1` (`-6`).
-    Ipv6(String),
-    /// A socket in the file system (`-u`).
+/// Address of the socket on which an agent waits for pmcd. An agent without an address talks over standard input and
+/// output, which pmcd has made pipes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Address {
+    /// An IPv4 port of this host (option `-i`, `socket inet` in `pmcd.conf`).
+    Inet(u16),
+    /// An IPv6 port of this host (option `-6`, `socket ipv6`).
+    Ipv6(u16),
+    /// A socket in the file system (option `-u`, `socket unix`).
     Unix(PathBuf),
 }
 
-impl fmt::Display for Transport {
+impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Transport::Pipe => f.write_str("pipe"),
-            Transport::Inet(port) => write!(f, "inet port {port}"),
-            Transport::Ipv6(port) => write!(f, "ipv6 port {port}"),
-            Transport::Unix(path) => write!(f, "unix socket {}", path.display()),
+            Address::Inet(port) => write!(f, "inet port {port}"),
+            Address::Ipv6(port) => write!(f, "ipv6 port {port}"),
+            Address::Unix(path) => write!(f, "unix socket {}", path.display()),
         }
     }
 }
 
-/// A transport that is ready for pmcd to connect.
+/// The agent's end, ready for pmcd to connect.
 #[derive(Debug)]
 pub(crate) enum Bound {
     Pipe,
@@ -60,17 +58,37 @@ pub(crate) struct Connection {
     pub(crate) output: File,
 }
 
-impl Transport {
+impl Address {
     /// Binds and listens on the socket. `user` is the user that the process will change to.
     pub(crate) fn bind(&self, config: &Config, user: Option<Ids>) -> io::Result<Bound> {
-        let tcp = |name: &str, at: fn(u16) -> SocketAddr| inet_port(name).and_then(|p| TcpListener::bind(at(p)));
         Ok(match self {
-            Transport::Pipe => Bound::Pipe,
-            Transport::Inet(name) => Bound::Tcp(tcp(name, |port| (Ipv4Addr::LOCALHOST, port).into())?),
-            Transport::Ipv6(name) => Bound::Tcp(tcp(name, |port| (Ipv6Addr::LOCALHOST, port).into())?),
-            Transport::Unix(path) => Bound::Unix(unix(path, config, user)?),
+            Address::Inet(port) => Bound::Tcp(TcpListener::bind((Ipv4Addr::LOCALHOST, *port))?),
+            Address::Ipv6(port) => Bound::Tcp(TcpListener::bind((Ipv6Addr::LOCALHOST, *port))?),
+            Address::Unix(path) => Bound::Unix(unix(path, config, user)?),
         })
     }
+
+    /// Connects to the agent, as pmcd does.
+    ///
+    /// # Errors
+    /// The error of connect(2): `ECONNREFUSED` or `ENOENT` while no agent listens.
+    pub fn connect(&self) -> io::Result<OwnedFd> {
+        match self {
+            Address::Inet(port) => connect_tcp(Ipv4Addr::LOCALHOST.into(), *port),
+            Address::Ipv6(port) => connect_tcp(Ipv6Addr::LOCALHOST.into(), *port),
+            Address::Unix(path) => Ok(UnixStream::connect(path)?.into()),
+        }
+    }
+}
+
+fn connect_tcp(host: IpAddr, port: u16) -> io::Result<OwnedFd> {
+    let socket = TcpStream::connect((host, port))?;
+    // While no process listens, a socket may by chance connect to itself.
+    if socket.local_addr()? == socket.peer_addr()? {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    socket.set_nodelay(true)?;
+    Ok(socket.into())
 }
 
 impl Bound {
@@ -212,7 +230,7 @@ mod tests {
 
     #[test]
     fn answers_do_not_wait_for_each_other() {
-        let bound = Transport::Inet("0".into()).bind(&Config::new(b"", []), None).unwrap();
+        let bound = Address::Inet(0).bind(&Config::new(b"", []), None).unwrap();
         let Bound::Tcp(listener) = &bound else { panic!("{bound:?}") };
         let _pmcd = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let connection = bound.accept(&Config::new(b"", [])).unwrap();

@@ -10,16 +10,15 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 
+use pcp_collector::{Channel, Collector, LabelTarget, Launch, Local, SharedObject, Stream};
 use pcp_pdu::handshake::{Attribute, Flags};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::names::Node;
 use pcp_pdu::profile::{Profile, State};
 use pcp_pdu::result::Changes;
 use pmapi::{Atom, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units, config::Config};
-use pmda::collector::{self, Channel, Collector, LabelTarget, Launch, Stream};
-use pmda::dso::SharedObject;
 use pmda::session::Session;
-use pmda::{Agent, Engine, Local};
+use pmda::{Agent, Engine};
 use zoo::{CACHED, FAILING, FIXED, GUEST, GUESTS, LEVEL, MANY, MISFIT, PARTLY, STORED, TYPES, Zoo};
 
 fn domain() -> Domain {
@@ -34,9 +33,9 @@ fn indom(serial: Serial) -> InDom {
     InDom::new(domain(), serial)
 }
 
-fn refused<T: std::fmt::Debug>(result: collector::Result<T>) -> Error {
+fn refused<T: std::fmt::Debug>(result: pcp_collector::Result<T>) -> Error {
     match result {
-        Err(collector::Error::Agent(e)) => e,
+        Err(pcp_collector::Error::Agent(e)) => e,
         other => panic!("not refused: {other:?}"),
     }
 }

@@ -9,14 +9,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
+use pcp_collector::{Channel, Collector, LabelTarget, Launch, Local, SharedObject, State, Stream};
 use pcp_pdu::event::{self, EventFlags, Layout};
 use pcp_pdu::handshake::{Attr, Attribute};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pmapi::{Atom, Domain, Error, InDom, Inst, Item, PmId, Type, config::Config};
-use pmda::collector::{self, Channel, Collector, LabelTarget, Launch, State, Stream};
-use pmda::dso::SharedObject;
 use pmda::session::Session;
-use pmda::{Agent, Engine, Local};
+use pmda::{Agent, Engine};
 use stage::*;
 
 fn domain() -> Domain {
@@ -27,9 +26,9 @@ fn pmid(item: Item) -> PmId {
     PmId::new(domain(), item)
 }
 
-fn refused<T: std::fmt::Debug>(result: collector::Result<T>) -> Error {
+fn refused<T: std::fmt::Debug>(result: pcp_collector::Result<T>) -> Error {
     match result {
-        Err(collector::Error::Agent(e)) => e,
+        Err(pcp_collector::Error::Agent(e)) => e,
         other => panic!("not refused: {other:?}"),
     }
 }
@@ -323,9 +322,9 @@ fn an_agent_that_is_not_ready_says_so_and_when_it_is() {
     assert_eq!(agent.value(pmid(VISITS)).unwrap(), Atom::U32(1));
     agent.store(pmid(NOT_READY), None, Atom::U32(50)).unwrap();
     // pmcd ignores this error in answers about names.
-    assert!(matches!(agent.children("stage"), Err(collector::Error::Agent(Error::AGAIN))));
+    assert!(matches!(agent.children("stage"), Err(pcp_collector::Error::Agent(Error::AGAIN))));
     assert_eq!(agent.state(), State::Ready);
-    assert!(matches!(agent.value(pmid(UID)), Err(collector::Error::NotReady)));
+    assert!(matches!(agent.value(pmid(UID)), Err(pcp_collector::Error::NotReady)));
     assert_eq!(agent.state(), State::NotReady);
     assert!(agent.wait_ready(None).unwrap());
     // pmcd did not report which clients came and went meanwhile, so that no client is known.

@@ -77,7 +77,7 @@ impl Agent for Files {
 
 #[test]
 fn a_mistake_in_a_dynamic_metric_changes_nothing() {
-    let mut local = pmda::Local::<Files>::new().unwrap();
+    let mut local = pcp_collector::Local::<Files>::new().unwrap();
     let dynamic = &mut local.engine_mut().agent_mut().dynamic;
     let metric = |name: &str, item: u16| Metric::new(name, Item::new(0, item), Type::U32);
     dynamic.insert(&metric("dynamic.files.a.b", 1)).unwrap();

@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use pcp_collector::Local;
 use pmapi::{Domain, PmId};
+use pmda::Client;
 use pmda::prelude::*;
-use pmda::{Client, Local};
 
 struct Reader {
     prepared: Vec<Item>,

@@ -4,9 +4,8 @@
 
 use std::cell::RefCell;
 
+use pcp_collector::{Collector, Local};
 use pmapi::PmId;
-use pmda::Local;
-use pmda::collector::Collector;
 use pmda::limits::FixedLimit;
 use pmda::prelude::*;
 

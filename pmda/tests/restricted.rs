@@ -8,12 +8,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
+use pcp_collector::{Channel, Collector, Launch, Local, SharedObject, Stream};
 use pcp_pdu::handshake::{self, Attr, Attribute, Flags};
 use pmapi::{Atom, Domain, Error, PmId, config::Config};
-use pmda::collector::{self, Channel, Collector, Launch, Stream};
-use pmda::dso::SharedObject;
 use pmda::session::Session;
-use pmda::{Agent, Engine, Local};
+use pmda::{Agent, Engine};
 use stage::{RULE, Stage, example};
 
 fn domain() -> Domain {
@@ -30,7 +29,7 @@ fn stores(agent: &mut Collector<impl Channel>, client: i32, uid: Option<u32>) ->
     }
     match agent.store(PmId::new(domain(), RULE), None, Atom::U32(1)) {
         Ok(()) => true,
-        Err(collector::Error::Agent(Error::PERMISSION)) => false,
+        Err(pcp_collector::Error::Agent(Error::PERMISSION)) => false,
         Err(e) => panic!("{e}"),
     }
 }
@@ -47,6 +46,33 @@ fn rule(agent: &mut Collector<impl Channel>, unknown: bool) {
     // Another client gets the number of an administrator that has disconnected.
     agent.send_raw(|out, _| handshake::encode_error(out, 2, Err(Error::NOTCONN))).unwrap();
     assert_eq!(stores(agent, 2, None), unknown);
+    attributes_arrive_together(agent, unknown);
+}
+
+/// Checks that the attributes of a client do not apply to the next one with the same number, even if pmcd has not
+/// reported the end of the first: it does not while the agent is busy or not ready.
+fn attributes_arrive_together(agent: &mut Collector<impl Channel>, unknown: bool) {
+    use Attribute as A;
+    let may_store = |agent: &mut Collector<_>, series: &[(i32, Attribute, &str)]| {
+        for (client, attribute, value) in series {
+            let attr = Attr { attribute: *attribute, value: value.as_bytes() };
+            agent.as_client(*client).send_raw(|out, from| attr.encode(out, from)).unwrap();
+        }
+        stores(agent, 6, None)
+    };
+    assert!(may_store(agent, &[(6, A::USERID, "0"), (6, A::GROUPID, "0"), (6, A::PROCESSID, "1")]));
+    // Requests of a client do not end its identity.
+    assert!(stores(agent, 6, None));
+    // The next client has authenticated, but has no user on this host.
+    assert_eq!(may_store(agent, &[(6, A::USERNAME, "guest")]), unknown);
+    assert!(may_store(agent, &[(6, A::GROUPID, "0"), (6, A::USERID, "0")]));
+    assert!(!may_store(agent, &[(6, A::USERID, "54321")]));
+    // Another client's attributes arrive in between.
+    let series = [(6, A::USERID, "0"), (7, A::USERID, "0"), (6, A::GROUPID, "100")];
+    assert_eq!(may_store(agent, &series), unknown);
+    // A series has each attribute once.
+    let series = [(6, A::USERID, "0"), (6, A::USERNAME, "root"), (6, A::USERNAME, "guest")];
+    assert_eq!(may_store(agent, &series), unknown);
 }
 
 fn process() -> Command {

@@ -12,13 +12,13 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use pcp_collector::{Channel, Collector, Local, State, Stream};
 use pcp_pdu::Pdu;
 use pcp_pdu::metadata::DescReq;
 use pmapi::{Domain, PmId, config::Config};
-use pmda::collector::{self, Channel, Collector, State, Stream};
 use pmda::prelude::*;
 use pmda::session::Session;
-use pmda::{Engine, Local, pmapi};
+use pmda::{Engine, pmapi};
 
 const SLOW: Item = Item::new(0, 0);
 const LINES: Item = Item::new(0, 1);
@@ -233,7 +233,7 @@ fn pmcd_is_told_when_the_first_snapshot_is_there() {
     std::fs::write(dir.path().join("waits"), "").unwrap();
     let (feed, config) = feed(&dir);
     let (thread, mut agent) = start(config);
-    assert!(matches!(agent.fetch(&[pmid(SLOW)]), Err(collector::Error::NotReady)));
+    assert!(matches!(agent.fetch(&[pmid(SLOW)]), Err(pcp_collector::Error::NotReady)));
     agent.settle().unwrap();
     assert_eq!(agent.state(), State::NotReady);
     feed.send(Ok(5)).unwrap();

@@ -6,7 +6,7 @@ mod stage;
 
 use std::process::Command;
 
-use pmda::collector::Launch;
+use pcp_collector::Launch;
 
 /// Returns user, group and supplementary groups of an agent, effective and saved.
 fn identity(mut command: Command, user: &str) -> [Vec<u32>; 3] {
@@ -93,7 +93,7 @@ fn strangers_who_connect_before_pmcd_are_refused() {
         let output = stranger.args(["--reuid=54321", "--clear-groups", "bash", "-c", &script]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0", "{output:?}");
     }
-    let pmcd = Launch::socket(pmda::collector::Address::Inet(port)).start().unwrap();
+    let pmcd = Launch::socket(pcp_collector::Address::Inet(port)).start().unwrap();
     drop(pmcd);
     assert!(agent.wait().unwrap().success());
     let log = std::fs::read_to_string(log).unwrap();

@@ -1,7 +1,6 @@
 //! The performance metrics name space, PMNS(5): names of metrics in a tree, each with its PMID.
 //!
 //! [`Tree`] is a name space, [`Loader`] reads one from files, [`mod@write`] turns it into text again.
-//! [`cli`] has what the commands pmnsmerge, pmnsadd, pmnsdel, newhelp and chkhelp share.
 //!
 //! ```
 //! use pmapi::{Domain, Item, PmId};
@@ -15,7 +14,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod cli;
 mod cpp;
 mod diagnose;
 mod error;

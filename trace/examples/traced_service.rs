@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::routing::get;
-use pcp_trace::{Options, State, Trace, layer::PcpLayer};
+use pcp_trace::{Options, State, Trace, layer::TraceLayer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tracing::Instrument;
@@ -21,7 +21,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 async fn main() -> Result<(), Box<dyn Error>> {
     // Shared memory if the agent on this host supports it, otherwise asynchronous TCP.
     let trace = Trace::new(Options::from_env()?.state(State::ASYNC));
-    tracing_subscriber::registry().with(PcpLayer::new(trace)).init();
+    tracing_subscriber::registry().with(TraceLayer::new(trace)).init();
 
     let app = Router::new().route("/items/{id}", get(item));
     let listener = TcpListener::bind("127.0.0.1:0").await?;

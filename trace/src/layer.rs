@@ -1,12 +1,12 @@
 //! A layer for `tracing-subscriber`: spans are transactions, events are points.
 //!
 //! ```
-//! use pcp_trace::{Options, State, Trace, layer::PcpLayer};
+//! use pcp_trace::{Options, State, Trace, layer::TraceLayer};
 //! use tracing_subscriber::layer::SubscriberExt;
 //!
 //! // Asynchronous: without the shared-memory transport no span waits for the agent either.
 //! let trace = Trace::new(Options::from_env()?.state(State::ASYNC));
-//! let subscriber = tracing_subscriber::registry().with(PcpLayer::new(trace));
+//! let subscriber = tracing_subscriber::registry().with(TraceLayer::new(trace));
 //! # _ = subscriber;
 //! # Ok::<(), pcp_trace::EnvError>(())
 //! ```
@@ -39,7 +39,7 @@ use crate::transaction::Span;
 ///
 /// Its [`Trace`] should use shared memory or asynchronous TCP, so that no span waits for the agent. A subscriber should
 /// have one such layer: with several, only one of them traces each span.
-pub struct PcpLayer {
+pub struct TraceLayer {
     trace: Trace,
     /// Tags by callsite; `None` where the name is no valid tag.
     tags: RwLock<HashMap<Identifier, Option<Tag>>>,
@@ -62,10 +62,10 @@ impl Visit for Fields {
     }
 }
 
-impl PcpLayer {
+impl TraceLayer {
     /// Creates a layer that traces with this handle.
-    pub fn new(trace: Trace) -> PcpLayer {
-        PcpLayer { trace, tags: RwLock::default() }
+    pub fn new(trace: Trace) -> TraceLayer {
+        TraceLayer { trace, tags: RwLock::default() }
     }
 
     fn tag(&self, metadata: &Metadata<'_>) -> Option<Tag> {
@@ -90,13 +90,13 @@ fn tag_of(metadata: &Metadata<'_>) -> Option<Tag> {
     Tag::new(name.get(..name.floor_char_boundary(MAX_TAG))?).ok()
 }
 
-impl fmt::Debug for PcpLayer {
+impl fmt::Debug for TraceLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PcpLayer").field("trace", &self.trace).finish_non_exhaustive()
+        f.debug_struct("TraceLayer").field("trace", &self.trace).finish_non_exhaustive()
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for PcpLayer {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let (Some(span), Some(tag)) = (context.span(id), self.tag(attributes.metadata())) else { return };
         let parent = span.parent().map_or(0, |parent| number(parent.extensions().get()));

@@ -40,7 +40,7 @@
 //! A forked child opens a connection or a file of its own. It uses neither the parent's socket nor its queue. Its
 //! [`Status`] continues from the parent's.
 //!
-//! The feature `tracing` adds the module `layer`, which traces spans and events of the crate `tracing`.
+//! The feature `tracing-layer` adds the module `layer`, which traces spans and events of the crate `tracing`.
 //!
 //! | in C | here |
 //! |---|---|
@@ -50,7 +50,7 @@
 //! | `pmtraceerrstr` | [`Status::failure`] |
 
 mod failure;
-#[cfg(feature = "tracing")]
+#[cfg(feature = "tracing-layer")]
 pub mod layer;
 pub mod light;
 mod link;

@@ -55,7 +55,7 @@ impl Trace {
     }
 
     /// Whether trace events have event records with fields: the shared-memory transport is in use.
-    #[cfg(feature = "tracing")]
+    #[cfg(feature = "tracing-layer")]
     pub(crate) fn has_records(&self) -> bool {
         self.light().is_some()
     }

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pcp_trace::{Options, State, Trace, layer::PcpLayer};
+use pcp_trace::{Options, State, Trace, layer::TraceLayer};
 use testkit::{Pcp, Pmcd};
 use tracing_subscriber::layer::SubscriberExt as _;
 
@@ -27,7 +27,7 @@ fn agent() -> (Pmcd, u16) {
 fn spans_are_transactions_and_events_points() {
     let (pmcd, port) = agent();
     let trace = Trace::new(Options::default().host("127.0.0.1").port(port).state(State::ASYNC));
-    let subscriber = tracing_subscriber::registry().with(PcpLayer::new(trace.clone()));
+    let subscriber = tracing_subscriber::registry().with(TraceLayer::new(trace.clone()));
     tracing::subscriber::with_default(subscriber, || {
         for id in 0..20 {
             let span = tracing::info_span!("look up", id);

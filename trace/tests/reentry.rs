@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use pcp_trace::light::{Directory, Reader};
-use pcp_trace::{Options, Trace, Transport, layer::PcpLayer};
+use pcp_trace::{Options, Trace, Transport, layer::TraceLayer};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -25,7 +25,7 @@ fn what_is_recorded_may_trace() {
     let directory = Directory::open(dir.path().join("4323"), dir.path()).unwrap();
     let trace = Trace::new(Options::default().directory(directory.path()).transport(Transport::SharedMemory));
     // Two layers must not fail either.
-    let layers = [0; 2].map(|_| PcpLayer::new(trace.clone()));
+    let layers = [0; 2].map(|_| TraceLayer::new(trace.clone()));
     // Only a global subscriber receives spans and events that are created inside of it.
     tracing_subscriber::registry().with(Vec::from(layers)).init();
     {

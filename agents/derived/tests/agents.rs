@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, geteuid};
+use pcp_collector::{Collector, End, Launch, Process};
 use pcp_pdu::handshake::{Flags, encode_creds};
 use pmapi::{Atom, Error};
-use pmda::collector::{Collector, End, Launch, Process};
 use tempfile::TempDir;
 
 /// Script that is started in place of an agent. It runs a good agent, or, while the file `bad` exists, fails as `$1`

@@ -74,7 +74,7 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
         match item {
             RELOAD => self.files.set_reload(value),
             DEBUG => {
-                // The number has one bit for each of the first 32 options.
+                // The number has a bit for each of the older options.
                 let options = value.to_string().parse().map_err(|_| Error::BADSTORE)?;
                 pmda::log::set_debug_options(options);
                 self.debug = value;

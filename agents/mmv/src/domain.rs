@@ -1,5 +1,6 @@
 //! Instance domains of exported metrics.
 
+use pmda::pmapi::escape::{Escaped, is_control};
 use pmda::prelude::*;
 
 /// The instances of a domain, in the order of the files. Unlike in a [`Cache`](pmda::Cache), names may occur more than
@@ -9,8 +10,14 @@ pub(crate) struct Domain(Vec<(Inst, Box<str>)>);
 
 impl Domain {
     pub(crate) fn new<'a>(instances: impl Iterator<Item = (Inst, &'a [u8])>) -> Domain {
-        Domain(instances.map(|(inst, name)| (inst, String::from_utf8_lossy(name).into())).collect())
+        Domain(instances.map(|(inst, name)| (inst, shown(&String::from_utf8_lossy(name)))).collect())
     }
+}
+
+/// Returns the exported name of an instance. PCP's tools print names as they are, so that characters of a file that act
+/// on a terminal are escaped here.
+fn shown(name: &str) -> Box<str> {
+    if name.chars().any(is_control) { Escaped(name).to_string().into() } else { name.into() }
 }
 
 impl Instances for Domain {
@@ -30,5 +37,19 @@ impl Instances for Domain {
         let begins = |full: &str| full.split(' ').next() == Some(name);
         let matches = |full: &str| full == name || begins(full);
         self.0.iter().find(|(_, full)| matches(full)).map(|(inst, _)| *inst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_control_characters_are_escaped() {
+        let names = ["1 minute", "a\u{a0}b", "x\x1b[2J", "y\u{202e}z", "\\"];
+        let domain = Domain::new((0..).map(Inst::new).zip(names.map(str::as_bytes)));
+        let shown: Vec<&str> = (0..5).filter_map(|inst| domain.name(Inst::new(inst))).collect();
+        assert_eq!(shown, ["1 minute", "a\u{a0}b", r"x\u{1b}[2J", r"y\u{202e}z", "\\"]);
+        assert_eq!(domain.lookup(r"x\u{1b}[2J"), Some(Inst::new(2)));
     }
 }

@@ -11,13 +11,13 @@
 //! | `user-memory` | 44 | MiB for the files of a user | `memory` |
 //! | `memory` | 176 | MiB for all files | `memory` |
 //! | `file-memory` | 8 | MiB of data in a file, without holes | `memory` |
-//! | `user-values` | 160000 | values of a user; a text counts as 8, a label as 40, an instance as 1 | `values` |
-//! | `values` | 640000 | values in all | `values` |
-//! | `user-work` | 6000 | microseconds per request for changes of a user's files; more are delayed | `delayed` |
+//! | `user-values` | 120000 | values of a user; a text counts as 8, a label as 40, an instance as 1 | `values` |
+//! | `values` | 480000 | values in all | `values` |
+//! | `user-work` | 6000 | microseconds of processor time per request for changes of a user's files; more are delayed | `delayed` |
 //! | `names` | 6144 | names of the directory that one request reads; the next requests continue | |
 //!
-//! The last quarter of each limit for all users is reserved for users who have less than an eighth. The log has up to 8
-//! lines about the contents of a file. The limits of the framework ([`FixedLimit`]) are constants, with metrics
+//! When all users together have used up a limit, a user who has less gets room from the user who has most. The log has
+//! up to 8 lines about the contents of a file. The limits of the framework ([`FixedLimit`]) are constants, with metrics
 //! `mmv.control.limits.log_lines`, `log_debug`, `log_cut`, `clients` and `pdus`.
 
 use std::str::FromStr;

@@ -44,15 +44,29 @@ impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
             all.for_each(|last| give(last, true));
             return Some(());
         }
+        let mut seen = Seen::default();
         if name == self.prefix {
-            for (head, _) in self.files.heads().rev().filter(|(head, _)| *head != CONTROL) {
-                give(head, self.files.item(&format!("{name}.{head}")).is_ok());
+            for (head, part) in self.files.heads().rev().filter(|(head, _)| *head != CONTROL) {
+                if seen.is_first(part, head) {
+                    give(head, self.files.item(&format!("{name}.{head}")).is_ok());
+                }
             }
             return Some(());
         }
-        let tree = self.trees.of(self.files.part(name)?, self.domain);
-        tree.node(name)?.children().rev().for_each(|node| give(node.name(), node.pmid().is_some()));
-        Some(())
+        let mut found = None;
+        for part in self.files.parts(name) {
+            let tree = self.trees.of(part, self.domain);
+            let Some(node) = tree.node(name) else { continue };
+            found = Some(());
+            for child in node.children().rev() {
+                let is_leaf = child.pmid().is_some();
+                let is_hidden = is_leaf && !part.is_alone() && !part.exports(&format!("{name}.{}", child.name()));
+                if !is_hidden && seen.is_first(part, child.name()) {
+                    give(child.name(), is_leaf);
+                }
+            }
+        }
+        found
     }
 
     fn traverse(&self, name: &str, give: &mut dyn FnMut(&str)) -> Option<()> {
@@ -61,19 +75,19 @@ impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
             return Some(());
         }
         if name != self.prefix {
-            self.trees.of(self.files.part(name)?, self.domain).node(name)?.each_name(give);
-            return Some(());
+            let parts = self.files.parts(name).map(|part| self.traverse_part(part, name, give));
+            return parts.fold(None, Option::or);
         }
         // The node `control` was registered first, so it comes last here.
         let control = self.files.heads().filter(|(head, _)| *head == CONTROL);
         let others = self.files.heads().rev().filter(|(head, _)| *head != CONTROL);
         for (head, part) in others.chain(control) {
             if part.is_in_order() {
-                part.metrics().rev().for_each(|(name, _)| give(name));
-                continue;
+                let names = part.metrics().rev().map(|(name, _)| name);
+                names.filter(|name| part.exports(name)).for_each(&mut *give);
+            } else {
+                self.traverse_part(part, &format!("{name}.{head}"), give);
             }
-            let tree = self.trees.of(part, self.domain);
-            tree.node(&format!("{name}.{head}"))?.each_name(give);
         }
         Some(())
     }
@@ -97,6 +111,16 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
         }
     }
 
+    /// Gives the exported names of a part that are at or below a name, if there is such a node.
+    fn traverse_part(&self, part: Part<'_>, name: &str, give: &mut dyn FnMut(&str)) -> Option<()> {
+        self.trees.of(part, self.domain).node(name)?.each_name(&mut |name| {
+            if part.exports(name) {
+                give(name);
+            }
+        });
+        Some(())
+    }
+
     /// Returns whether a name is the node above the limits' metrics, while these are not listed.
     fn is_limits(&self, name: &str) -> bool {
         !self.limits.is_empty()
@@ -105,6 +129,17 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
 
     fn item(&self, pmid: PmId) -> Option<Item> {
         (pmid.domain() == self.domain).then(|| pmid.item())
+    }
+}
+
+/// Components that were given, of parts that share components with others.
+#[derive(Default)]
+struct Seen(HashSet<String>);
+
+impl Seen {
+    /// Returns whether no other part has given a component.
+    fn is_first(&mut self, part: Part<'_>, component: &str) -> bool {
+        part.is_alone() || self.0.insert(component.to_owned())
     }
 }
 

@@ -15,7 +15,7 @@ use testkit::Pmcd;
 fn example(scene: &Scene, name: &str, file: &str, args: &[&str]) -> Application {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).args(["build", "--quiet", "--offline"]);
-    cargo.args(["--package", "pcp-mmv", "--features", "metrics,tracing", "--example", name]);
+    cargo.args(["--package", "pcp-mmv", "--features", "metrics,tracing-layer", "--example", name]);
     assert!(cargo.status().unwrap().success());
     // The test is `target/debug/deps/NAME`.
     let test = std::env::current_exe().unwrap();

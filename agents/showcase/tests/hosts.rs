@@ -7,14 +7,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use dbpmda::check::{Limits, check};
+use pcp_collector::{Channel, Collector, LabelTarget, Launch, Local, SharedObject};
 use pcp_pdu::event;
 use pcp_pdu::handshake::Attribute;
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::Changes;
 use pmapi::{Atom, Domain, Error, InDom, Inst, PmId, Serial, Type};
-use pmda::collector::{self, Channel, Collector, LabelTarget, Launch};
-use pmda::dso::SharedObject;
-use pmda::{Agent as _, Local, Schema};
+use pmda::{Agent as _, Schema};
 use pmda_showcase::Showcase;
 use testkit::built;
 
@@ -65,7 +64,7 @@ impl<C: Channel> Asker<C> {
         let pmid = self.pmid(name);
         match self.agent.store(pmid, inst.map(Inst::new), value) {
             Ok(()) => Ok(()),
-            Err(collector::Error::Agent(e)) => Err(e),
+            Err(pcp_collector::Error::Agent(e)) => Err(e),
             Err(e) => panic!("{e}"),
         }
     }
@@ -271,7 +270,7 @@ fn names(agent: &mut Asker<impl Channel>) {
     agent.store("names.remove", Atom::from("disk")).unwrap();
     assert_eq!(agent.value("names.remove"), Atom::from("disk"));
     assert_eq!(agent.value("names.count"), Atom::U32(1));
-    assert!(matches!(agent.agent.desc(pmid), Err(collector::Error::Agent(Error::PMID))));
+    assert!(matches!(agent.agent.desc(pmid), Err(pcp_collector::Error::Agent(Error::PMID))));
 }
 
 fn failures(agent: &mut Asker<impl Channel>) {
@@ -293,7 +292,7 @@ fn source(agent: &mut Asker<impl Channel>) {
     let pmid = agent.pmid("source.readings");
     let readings = |agent: &mut Asker<_>| match agent.agent.value(pmid) {
         Ok(Atom::U64(n)) => Ok(n),
-        Err(collector::Error::Agent(e)) => Err(e),
+        Err(pcp_collector::Error::Agent(e)) => Err(e),
         other => panic!("{other:?}"),
     };
     let wait = |agent: &mut Asker<_>, for_: &dyn Fn(Result<u64, Error>) -> bool| {

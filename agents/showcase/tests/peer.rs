@@ -5,11 +5,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use pcp_collector::{Collector, Launch, Process};
 use pcp_pdu::instance::InstanceReq;
 use pcp_pdu::metadata::{self, DescReq};
 use pcp_pdu::profile::{Profile, State};
 use pmapi::{Domain, InDom, Inst, Item, PmId, Serial};
-use pmda::collector::{Collector, Launch, Process};
 use tempfile::TempDir;
 use testkit::Pcp;
 

@@ -8,8 +8,8 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 use std::path::Path;
 use std::process::{Command, Output};
 
+use pcp_collector::{Address, Collector, End, Launch, Process};
 use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Serial};
-use pmda::collector::{Address, Collector, End, Launch, Process};
 
 fn agent(dir: &Path) -> Command {
     fs::create_dir_all(dir.join("simple")).unwrap();
@@ -181,7 +181,7 @@ fn the_times_are_those_of_the_process() {
 
     let dir = tempfile::tempdir().unwrap();
     let config = pmapi::Config::new(b"", [("PCP_VAR_DIR".into(), dir.path().into())]);
-    let local = pmda::Local::<pmda_simple::Simple>::with(Domain::new(253).unwrap(), config).unwrap();
+    let local = pcp_collector::Local::<pmda_simple::Simple>::with(Domain::new(253).unwrap(), config).unwrap();
     let mut simple = Collector::new(local);
     let [user, sys] = ["simple.time.user", "simple.time.sys"].map(|name| simple.metric(name).unwrap());
     let used = || {

@@ -201,7 +201,7 @@ mod tests {
 
     fn with(limit: usize, test: impl FnOnce(&Fields, &mut Dynamic)) {
         let limits = Limits { fields: limit, ..Limits::default() };
-        let mut agent = pmda::Local::<Own>::new().unwrap();
+        let mut agent = pcp_collector::Local::<Own>::new().unwrap();
         test(&Fields::new("own.field".into(), &limits), &mut agent.engine_mut().agent_mut().names);
     }
 

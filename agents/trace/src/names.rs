@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use pmda::pmapi::escape::is_control;
+
 /// Returns the name under which a tag is exported: its text, with some bytes escaped as `\xHH`.
 ///
 /// These are bytes that are not UTF-8, and characters that act on a terminal: control characters, changes of direction,
@@ -37,8 +39,7 @@ fn is_in_lines(c: char, rest: &str) -> bool {
 fn is_fit_char(c: char, rest: &str) -> bool {
     match c {
         '\\' => !begins_sequence(rest.as_bytes()),
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => false,
-        _ => !c.is_control(),
+        _ => !is_control(c),
     }
 }
 

@@ -7,8 +7,8 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use pcp_collector::{Collector, Launch, Process};
 use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Serial};
-use pmda::collector::{Collector, Launch, Process};
 use pmda::limits::FixedLimit;
 use trace::{Failure, Options, State, Tag, Trace, Transport, protocol};
 

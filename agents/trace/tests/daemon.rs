@@ -7,8 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use pcp_collector::{Collector, End, Launch, Process};
 use pmapi::{Atom, Domain, Item, PmId};
-use pmda::collector::{Collector, End, Launch, Process};
 
 fn agent(dir: &Path) -> Command {
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;

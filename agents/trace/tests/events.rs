@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use testkit::{Agent, Pcp, Pmcd};
-use trace::layer::PcpLayer;
+use trace::layer::TraceLayer;
 use trace::{Options, State, Trace, Transport};
 use tracing_subscriber::layer::SubscriberExt as _;
 
@@ -43,7 +43,7 @@ fn serve(id: u32) {
 fn pminfo_and_pmval_show_what_a_service_does() {
     let (pmcd, options) = start();
     let trace = Trace::new(options);
-    let subscriber = tracing_subscriber::registry().with(PcpLayer::new(trace.clone()));
+    let subscriber = tracing_subscriber::registry().with(TraceLayer::new(trace.clone()));
     tracing::subscriber::with_default(subscriber, || (9..=10).for_each(serve));
     assert_eq!((trace.status().sent, trace.status().missed), (5, 0));
     assert!(trace.status().connected);

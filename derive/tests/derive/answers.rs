@@ -1,11 +1,14 @@
 //! Output of `data/derive/oracle.c`: descriptors, instances and values of operands, and libpcp's results for
 //! definitions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use pcp_derive::{Load, Metadata, Missing, Operand, Source};
 use pmapi::{Atom, Desc, Error, InDom, Inst, PmId, Semantics, Type, Units};
+
+/// Domain of the agent in libpcp's local context.
+const LOCAL: u16 = 250;
 
 /// Answers of one run.
 #[derive(Default)]
@@ -13,7 +16,15 @@ pub(crate) struct Answers {
     pub(crate) operands: HashMap<String, Result<Desc, Missing>>,
     pub(crate) instances: HashMap<InDom, Vec<(Inst, String)>>,
     pub(crate) definitions: HashMap<String, Outcome>,
+    /// Names and expressions of the definitions in a recording.
+    pub(crate) asked: Vec<(String, String)>,
+    /// Definitions in a recording whose values were not recorded.
+    pub(crate) varying: BTreeSet<String>,
+    /// Semantic errors of definitions.
+    pub(crate) errors: HashMap<String, String>,
     pub(crate) samples: Vec<Sample>,
+    /// Index of the sample that the next values belong to.
+    current: usize,
 }
 
 /// libpcp's result of binding a definition.
@@ -55,6 +66,24 @@ impl Answers {
         text.lines().for_each(|line| self.line(line));
     }
 
+    /// Adds the semantic errors on libpcp's standard error.
+    pub(crate) fn add_messages(&mut self, text: &str) {
+        let error = |line: &str| {
+            let (name, error) = line.strip_prefix("Semantic error: derived metric ")?.split_once(": ")?;
+            Some((name.to_owned(), error.to_owned()))
+        };
+        self.errors.extend(text.lines().filter_map(error));
+    }
+
+    /// Continues the sample of this time, or begins it.
+    fn sample(&mut self, stamp: Duration) {
+        let found = self.samples.iter().position(|sample| sample.stamp == stamp);
+        self.current = found.unwrap_or(self.samples.len());
+        if found.is_none() {
+            self.samples.push(Sample { stamp, ..Sample::default() });
+        }
+    }
+
     fn line(&mut self, line: &str) {
         let words: Vec<&str> = line.split('\t').collect();
         match words[..] {
@@ -83,14 +112,20 @@ impl Answers {
                 self.definitions.insert(name.to_owned(), Outcome::Bound { ty, indom, semantics, units });
             }
             ["S", seconds, nanoseconds] => {
-                let stamp = Duration::new(seconds.parse().unwrap(), nanoseconds.parse().unwrap());
-                self.samples.push(Sample { stamp, ..Sample::default() });
+                self.sample(Duration::new(seconds.parse().unwrap(), nanoseconds.parse().unwrap()));
             }
+            ["Q", name, ..] => {
+                let expr = line.splitn(3, '\t').last().unwrap();
+                self.asked.push((name.to_owned(), expr.to_owned()));
+            }
+            ["K", _] => (),
+            ["W", name] => drop(self.varying.insert(name.to_owned())),
+            ["C", name, error] => drop(self.errors.insert(name.to_owned(), error.to_owned())),
             ["V", name, number, ref values @ ..] => {
-                self.samples.last_mut().unwrap().operands.insert(name.to_owned(), column(number, values));
+                self.samples[self.current].operands.insert(name.to_owned(), column(number, values));
             }
             ["R", name, number, ref values @ ..] => {
-                self.samples.last_mut().unwrap().results.insert(name.to_owned(), column(number, values));
+                self.samples[self.current].results.insert(name.to_owned(), column(number, values));
             }
             _ => panic!("{line:?}"),
         }
@@ -189,14 +224,14 @@ impl Source for Fetched<'_> {
 
     fn instance_id(&mut self, indom: InDom, name: &str) -> Result<Inst, Error> {
         let instances = self.answers.instances.get(&indom).ok_or(Error::INDOM)?;
-        // Agents accept different texts as the name of an instance.
+        // Agents accept different texts as the name of an instance: libpcp_pmda also the first word of a name. The sample
+        // agent compares only first words, and accepts an empty name for any.
+        let first = |text: &str| text.split(' ').next().map(str::to_owned);
+        let is_sample = indom.domain().get() != LOCAL;
         let is_named = |full: &str| {
-            // The sample agent compares only the first word of a name.
-            let first = |text: &str| text.split(' ').next().map(str::to_owned);
             full == name
                 || first(full).as_deref() == Some(name)
-                || first(name).as_deref() == Some(full)
-                || name.is_empty()
+                || is_sample && (first(name).as_deref() == Some(full) || name.is_empty())
         };
         instances.iter().find(|(_, full)| is_named(full)).map(|(inst, _)| *inst).ok_or(Error::INST)
     }

@@ -22,19 +22,11 @@ impl std::fmt::Display for Difference {
 }
 
 /// Returns the number of definitions without a syntax error, and all differences from libpcp's answers. `expressions`
-/// has names and expressions, `errors` is libpcp's standard error.
-pub(crate) fn differences(
-    expressions: &[(String, String)],
-    answers: &Answers,
-    errors: &str,
-) -> (usize, Vec<Difference>) {
-    let errors = errors
-        .lines()
-        .filter_map(|line| line.strip_prefix("Semantic error: derived metric ")?.split_once(": "))
-        .collect();
+/// has names and expressions.
+pub(crate) fn differences(expressions: &[(String, String)], answers: &Answers) -> (usize, Vec<Difference>) {
     let mut differences = Differences { expressions, answers, found: Vec::new() };
     let definitions = differences.syntax();
-    differences.semantics(&definitions, &errors);
+    differences.semantics(&definitions);
     differences.values(&definitions);
     (definitions.len(), differences.found)
 }
@@ -76,7 +68,7 @@ impl Differences<'_> {
         definitions
     }
 
-    fn semantics(&mut self, definitions: &[(String, Definition)], errors: &HashMap<&str, &str>) {
+    fn semantics(&mut self, definitions: &[(String, Definition)]) {
         let mut metadata = self.answers;
         let evaluator = Evaluator::bind(definitions.iter().map(|(_, definition)| definition), &mut metadata, false);
         for (number, (expr, definition)) in definitions.iter().enumerate() {
@@ -88,8 +80,8 @@ impl Differences<'_> {
                 Err(error) => panic!("{error:?}"),
             };
             let theirs = match self.answers.definitions.get(definition.name()) {
-                Some(Outcome::Unbound) => match errors.get(definition.name()) {
-                    Some(error) => (*error).to_owned(),
+                Some(Outcome::Unbound) => match self.answers.errors.get(definition.name()) {
+                    Some(error) => error.clone(),
                     // libpcp 6.0.3 does not always print a reason.
                     None if evaluator.desc(number).is_err() => continue,
                     None => String::new(),
@@ -130,7 +122,7 @@ impl Differences<'_> {
                 if different[number] || evaluator.desc(number).is_err() {
                     continue;
                 }
-                let theirs = &sample.results[definition.name()];
+                let Some(theirs) = sample.results.get(definition.name()) else { continue };
                 let ours = evaluator.values(number).map(|values| {
                     let word = |inst: Option<pmapi::Inst>| inst.map_or(u32::MAX, pmapi::Inst::word);
                     values.iter().map(|(inst, atom)| (word(inst), printed(atom))).collect()

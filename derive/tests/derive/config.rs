@@ -3,8 +3,8 @@
 use pcp_derive::{Control, Controls, Definitions, Evaluator, Scope, Setter, Text};
 use pmapi::{Error, PmId};
 
+use crate::answers::Answers;
 use crate::live::Stage;
-use crate::recorded;
 
 const CONFIG: &str = r#"# a comment \
  that goes on
@@ -124,7 +124,7 @@ fn reports() {
     assert_eq!(error, format!("Error: pmAddDerivedMetric(\"a\", ...): {expected}"));
 
     one.register("x", "no.such + 1").unwrap();
-    let answers = recorded::answers();
+    let answers = Answers::default();
     let evaluator = Evaluator::bind([one.get("x").unwrap()], &mut &answers, false);
     let error = evaluator.desc(0).unwrap_err().unwrap().report("x", "no.such + 1");
     assert_eq!(error, "Semantic Error: pmAddDerivedMetric(\"x\", ...)\nno.such + 1\n^\nUnknown operand metric\n");
@@ -190,7 +190,7 @@ fn a_removed_definition_leaves_the_others() {
     assert_eq!(definitions.get("c").unwrap().name(), "c");
     definitions.register("b", "4").unwrap();
     assert_eq!(definitions.get("b").unwrap().pmid().to_string(), "511.0.6");
-    let answers = recorded::answers();
+    let answers = Answers::default();
     let evaluator = Evaluator::bind(&definitions, &mut &answers, false);
     assert_eq!((evaluator.len(), evaluator.find("b")), (3, Some(2)));
 }

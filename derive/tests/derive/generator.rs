@@ -144,7 +144,7 @@ impl Random {
     }
 
     /// Changes a token of the expression, which mostly makes it invalid.
-    fn spoil(&mut self, expr: &str) -> String {
+    pub(crate) fn spoil(&mut self, expr: &str) -> String {
         let tokens = tokens::split(expr);
         let other = self.of(&tokens::all());
         let at = self.next(tokens.len());

@@ -7,12 +7,104 @@ use std::process::{Command, Stdio};
 use testkit::{Agent, Pcp, Pmcd};
 
 use crate::answers::Answers;
-use crate::recorded;
+
+/// The oracle, compiled in a directory of its own, and the place of the metrics.
+pub(crate) struct Oracle {
+    dir: tempfile::TempDir,
+    place: String,
+}
+
+/// libpcp's answers about definitions.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub(crate) answers: Answers,
+    /// Expressions that crashed libpcp.
+    pub(crate) deadly: Vec<String>,
+}
+
+impl Oracle {
+    /// Compiles the oracle for the metrics of a pmcd or of an agent.
+    pub(crate) fn new(dir: tempfile::TempDir, place: String) -> Oracle {
+        compile(&data("oracle.c"), &dir.path().join("oracle"), &[]);
+        Oracle { dir, place }
+    }
+
+    /// Returns the oracle's answers and its standard error; `None` if libpcp crashed.
+    pub(crate) fn ask(&self, requests: &str, samples: u32, batch: usize) -> Option<(String, String)> {
+        let errors = self.dir.path().join("errors");
+        // Some expressions make libpcp loop for ever. The limit is one of CPU time, because the machine may be busy.
+        let mut oracle = Command::new("prlimit")
+            .arg("--cpu=5:5")
+            .arg(self.dir.path().join("oracle"))
+            .args([&self.place, &samples.to_string(), &batch.to_string()])
+            .env("PCP_DERIVED_CONFIG", "")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&errors).unwrap())
+            .spawn()
+            .unwrap();
+        let mut input = oracle.stdin.take().unwrap();
+        let requests = requests.to_owned();
+        let writer = std::thread::spawn(move || input.write_all(requests.as_bytes()));
+        let output = oracle.wait_with_output().unwrap();
+        let _ = writer.join();
+        let errors = String::from_utf8_lossy(&std::fs::read(errors).unwrap()).into_owned();
+        assert!(!errors.contains("pmNewContext") && output.status.code() != Some(1), "{errors}");
+        output.status.success().then(|| (String::from_utf8_lossy(&output.stdout).into_owned(), errors))
+    }
+
+    /// Whether the installed libpcp is newer than 6.0.3.
+    pub(crate) fn is_newer(&self) -> bool {
+        let (text, _) = self.ask("define\tx\t1 ? 2 : novalue()\n", 1, 1).unwrap();
+        !text.starts_with('E')
+    }
+
+    /// Asks about definitions, given as names and expressions, and about the operands that they use. `samples` is the
+    /// number of samples of each definition.
+    pub(crate) fn ask_about<S: AsRef<str>>(
+        &self,
+        expressions: &[(String, String)],
+        operands: &[S],
+        samples: impl Fn(&str) -> u32,
+    ) -> Asked {
+        let mut asked = Asked::default();
+        let mut ask = |definitions: &[&(String, String)]| {
+            let requests: String = definitions.iter().map(|(name, expr)| format!("define\t{name}\t{expr}\n")).collect();
+            let used = operands.iter().map(AsRef::as_ref).filter(|name| requests.contains(name));
+            let operands: String = used.map(|name| format!("operand\t{name}\n")).collect();
+            let answer = self.ask(&format!("{operands}{requests}"), samples(&requests), BATCH);
+            if let Some((text, messages)) = &answer {
+                asked.answers.add(text);
+                asked.answers.add_messages(messages);
+            }
+            answer.is_some()
+        };
+        // Some expressions crash libpcp; after a crash the oracle gets each definition of the batch alone.
+        let mut deadly = Vec::new();
+        for definitions in batches(expressions) {
+            if !ask(&definitions) {
+                deadly.extend(definitions.iter().filter(|definition| !ask(&[definition])).map(|pair| pair.1.clone()));
+            }
+        }
+        asked.deadly = deadly;
+        asked
+    }
+}
+
+/// Definitions that the oracle gets at once.
+const BATCH: usize = 100;
+
+/// Groups definitions for the oracle. Those are alone after which the parser may mix others up.
+pub(crate) fn batches(definitions: &[(String, String)]) -> Vec<Vec<&(String, String)>> {
+    let is_alone = |expr: &str| expr.contains("matchinst") || expr.contains(")[");
+    let (alone, together): (Vec<_>, Vec<_>) = definitions.iter().partition(|(_, expr)| is_alone(expr));
+    together.chunks(BATCH).chain(alone.chunks(1)).map(<[_]>::to_vec).collect()
+}
 
 /// pmcd with PCP's agents sample (as a process and as a shared object), linux and proc.
 pub(crate) struct Stage {
     pmcd: Pmcd,
-    dir: tempfile::TempDir,
+    pub(crate) oracle: Oracle,
 }
 
 impl Stage {
@@ -31,79 +123,9 @@ impl Stage {
         let agents = [sample.agent(), sampledso, system("linux", 60), system("proc", 3)];
         let pmcd = agents.into_iter().fold(pcp.pmcd().pmdas_dir(sample.pmdas_dir()), |pmcd, agent| pmcd.agent(agent));
         let pmcd = pmcd.start();
-        let dir = tempfile::tempdir().unwrap();
-        compile(&data("oracle.c"), &dir.path().join("oracle"), &[]);
-        Stage { pmcd, dir }
+        let oracle = Oracle::new(tempfile::tempdir().unwrap(), pmcd.host());
+        Stage { pmcd, oracle }
     }
-
-    /// Returns the oracle's answers and its standard error; `None` if libpcp crashed.
-    pub(crate) fn ask(&self, requests: &str, samples: u32, batch: u32) -> Option<(String, String)> {
-        ask(self.dir.path(), &self.pmcd.host(), requests, samples, batch)
-    }
-}
-
-/// libpcp's answers about definitions.
-#[derive(Default)]
-pub(crate) struct Asked {
-    pub(crate) answers: Answers,
-    /// Standard error of the oracle.
-    pub(crate) errors: String,
-    /// Expressions that crashed libpcp.
-    pub(crate) deadly: Vec<String>,
-}
-
-impl Stage {
-    /// Asks about definitions, given as names and expressions, and about the operands that they use.
-    pub(crate) fn ask_about(&self, expressions: &[(String, String)], operands: &[&str]) -> Asked {
-        const BATCH: usize = 100;
-        let mut asked = Asked::default();
-        let mut ask = |definitions: &[&(String, String)]| {
-            let requests: String = definitions.iter().map(|(name, expr)| format!("define\t{name}\t{expr}\n")).collect();
-            let used = operands.iter().filter(|name| requests.contains(**name));
-            let operands: String = used.map(|name| format!("operand\t{name}\n")).collect();
-            let samples = if requests.contains("delta(") || requests.contains("rate(") { 3 } else { 1 };
-            let answer = self.ask(&format!("{operands}{requests}"), samples, BATCH as u32);
-            if let Some((text, messages)) = &answer {
-                asked.answers.add(text);
-                asked.errors += messages;
-            }
-            answer.is_some()
-        };
-        let (alone, together): (Vec<_>, Vec<_>) =
-            expressions.iter().partition(|(_, expr)| expr.contains("matchinst") || expr.contains(")["));
-        // Some expressions crash libpcp; after a crash the oracle gets each definition of the batch alone.
-        let mut deadly = Vec::new();
-        for definitions in together.chunks(BATCH).chain(alone.chunks(1)) {
-            if !ask(definitions) {
-                deadly.extend(definitions.iter().filter(|definition| !ask(&[definition])).map(|pair| pair.1.clone()));
-            }
-        }
-        asked.deadly = deadly;
-        asked
-    }
-}
-
-/// Runs the oracle in `dir` for the metrics of a pmcd or of an agent.
-pub(crate) fn ask(dir: &Path, place: &str, requests: &str, samples: u32, batch: u32) -> Option<(String, String)> {
-    let errors = dir.join("errors");
-    let mut oracle = Command::new("timeout")
-        .args(["-s", "KILL", "5"])
-        .arg(dir.join("oracle"))
-        .args([place, &samples.to_string(), &batch.to_string()])
-        .env("PCP_DERIVED_CONFIG", "")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(std::fs::File::create(&errors).unwrap())
-        .spawn()
-        .unwrap();
-    let mut input = oracle.stdin.take().unwrap();
-    let requests = requests.to_owned();
-    let writer = std::thread::spawn(move || input.write_all(requests.as_bytes()));
-    let output = oracle.wait_with_output().unwrap();
-    let _ = writer.join();
-    let errors = String::from_utf8_lossy(&std::fs::read(errors).unwrap()).into_owned();
-    assert!(!errors.contains("pmNewContext") && output.status.code() != Some(1), "{errors}");
-    output.status.success().then(|| (String::from_utf8_lossy(&output.stdout).into_owned(), errors))
 }
 
 /// Compiles a program that uses libpcp.
@@ -135,22 +157,4 @@ pub(crate) struct Answer {
 
 pub(crate) fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/derive").join(name)
-}
-
-/// The descriptors, instances and values in `operands.tsv` are those of PCP's agents. With `$DERIVE_RECORD` set, the
-/// test rewrites the file.
-#[test]
-#[ignore = "needs PCP"]
-fn recorded_operands_are_those_of_the_agents() {
-    let requests: String = recorded::names().iter().map(|name| format!("operand\t{name}\n")).collect();
-    let (text, _) = Stage::new().ask(&requests, 1, 1).unwrap();
-    if std::env::var_os("DERIVE_RECORD").is_some() {
-        std::fs::write(data("operands.tsv"), &text).unwrap();
-    }
-    let (live, recorded) = (Answers::parse(&text), recorded::answers());
-    for (name, recorded) in &recorded.operands {
-        if name.starts_with("sample") {
-            assert_eq!(live.operands.get(name), Some(recorded), "{name}");
-        }
-    }
 }

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use mmv::{Builder, Counter, Family, Gauge, Registry, Text};
+use mmv::{Counter, Family, Gauge, Registry, RegistryBuilder, Text};
 use mmv_reader::collection::{Collection, Labelled};
 use pmapi::{Error, Inst, Item};
 
-fn builder(dir: &Path, name: &str) -> Builder {
+fn builder(dir: &Path, name: &str) -> RegistryBuilder {
     Registry::builder(name).directory(dir).persistent()
 }
 

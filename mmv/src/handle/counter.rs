@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use pmapi::{Semantics, Units};
 
-use super::{Number, Seat, Seated};
+use super::{FromSlot, Number, SlotContext};
 use crate::format::ValueType;
 use crate::layout::MARK;
 use crate::map::{Slot, Word};
@@ -36,18 +36,18 @@ impl<T: Number> Counter<T> {
 
     /// Returns the count.
     pub fn get(&self) -> T {
-        self.slot.gate().settled(|| T::from_word(self.slot.word().load(Relaxed)))
+        self.slot.gate().read_unmoved(|| T::from_word(self.slot.word().load(Relaxed)))
     }
 }
 
-impl<T: Number> Seated for Counter<T> {
+impl<T: Number> FromSlot for Counter<T> {
     const TYPE: ValueType = T::TYPE;
     const KIND: Kind = Kind::Added;
     const SEMANTICS: Semantics = Semantics::Counter;
     const UNITS: Units = Units::COUNT;
 
-    fn seated(seat: Seat<'_>) -> Self {
-        Counter { slot: seat.slot, number: PhantomData }
+    fn from_slot(context: SlotContext<'_>) -> Self {
+        Counter { slot: context.slot, number: PhantomData }
     }
 }
 
@@ -92,7 +92,7 @@ impl<T: Number> CounterWriter<T> {
 
     /// Returns the count.
     pub fn get(&self) -> T {
-        self.slot.gate().settled(|| T::from_word(self.slot.word().load(Relaxed)))
+        self.slot.gate().read_unmoved(|| T::from_word(self.slot.word().load(Relaxed)))
     }
 }
 
@@ -130,15 +130,15 @@ fn put_mark(slot: &Slot, place: &Word) {
     place.store(MARK, Relaxed);
 }
 
-impl<T: Number> Seated for CounterWriter<T> {
+impl<T: Number> FromSlot for CounterWriter<T> {
     const TYPE: ValueType = T::TYPE;
     const KIND: Kind = Kind::Counted;
     const SEMANTICS: Semantics = Semantics::Counter;
     const UNITS: Units = Units::COUNT;
     const UNIQUE: bool = true;
 
-    fn seated(seat: Seat<'_>) -> Self {
-        CounterWriter { slot: seat.slot, number: PhantomData }
+    fn from_slot(context: SlotContext<'_>) -> Self {
+        CounterWriter { slot: context.slot, number: PhantomData }
     }
 }
 

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use pmapi::{Semantics, Units};
 
 use super::counter::{put, update_alone};
-use super::{Number, Seat, Seated};
+use super::{FromSlot, Number, SlotContext};
 use crate::format::ValueType;
 use crate::layout::MARK;
 use crate::map::Slot;
@@ -54,7 +54,7 @@ impl<T: Number> Gauge<T> {
         self.sub(T::ONE);
     }
 
-    /// Clears the value: the metric has none until the next update. Without [sentinels](crate::Builder::sentinels) the
+    /// Clears the value: the metric has none until the next update. Without [sentinels](crate::RegistryBuilder::sentinels) the
     /// value becomes 0.
     pub fn clear(&self) {
         let word = if self.sentinel { T::NO_VALUE } else { T::ZERO.word() };
@@ -63,7 +63,7 @@ impl<T: Number> Gauge<T> {
 
     /// Returns the value, or 0 when it is cleared.
     pub fn get(&self) -> T {
-        self.value_of(self.slot.gate().settled(|| self.slot.word().load(Relaxed)))
+        self.value_of(self.slot.gate().read_unmoved(|| self.slot.word().load(Relaxed)))
     }
 
     fn value_of(&self, word: u64) -> T {
@@ -100,14 +100,14 @@ impl<T: Number> Gauge<T> {
     }
 }
 
-impl<T: Number> Seated for Gauge<T> {
+impl<T: Number> FromSlot for Gauge<T> {
     const TYPE: ValueType = T::TYPE;
     const KIND: Kind = Kind::Set;
     const SEMANTICS: Semantics = Semantics::Instant;
     const UNITS: Units = Units::NONE;
 
-    fn seated(seat: Seat<'_>) -> Self {
-        Gauge { slot: seat.slot, sentinel: seat.sentinel, number: PhantomData }
+    fn from_slot(context: SlotContext<'_>) -> Self {
+        Gauge { slot: context.slot, sentinel: context.sentinel, number: PhantomData }
     }
 }
 
@@ -152,15 +152,15 @@ impl<T: Number> GaugeWriter<T> {
     }
 }
 
-impl<T: Number> Seated for GaugeWriter<T> {
+impl<T: Number> FromSlot for GaugeWriter<T> {
     const TYPE: ValueType = T::TYPE;
     const KIND: Kind = Kind::Set;
     const SEMANTICS: Semantics = Semantics::Instant;
     const UNITS: Units = Units::NONE;
     const UNIQUE: bool = true;
 
-    fn seated(seat: Seat<'_>) -> Self {
-        GaugeWriter { gauge: Gauge::seated(seat) }
+    fn from_slot(context: SlotContext<'_>) -> Self {
+        GaugeWriter { gauge: Gauge::from_slot(context) }
     }
 }
 

@@ -37,12 +37,12 @@ use crate::model::Kind;
 ///
 /// A handle stays valid when its registry is stopped or dropped, or its file is removed. Its updates are then
 /// invisible.
-pub trait Handle: Seated {}
+pub trait Handle: FromSlot {}
 
-impl<H: Seated> Handle for H {}
+impl<H: FromSlot> Handle for H {}
 
 /// The part of [`Handle`] that only this crate can implement.
-pub trait Seated: Sized + Send + Sync + 'static {
+pub trait FromSlot: Sized + Send + Sync + 'static {
     /// Type of the value in the file.
     const TYPE: ValueType;
     /// The way in which the value is updated.
@@ -54,13 +54,13 @@ pub trait Seated: Sized + Send + Sync + 'static {
     /// Whether a value has only one handle.
     const UNIQUE: bool = false;
 
-    /// Creates a handle of the value in `seat`.
-    fn seated(seat: Seat<'_>) -> Self;
+    /// Creates a handle of the value with this slot.
+    fn from_slot(context: SlotContext<'_>) -> Self;
 }
 
 /// The value slot for which a registry creates a handle, and the state that its handles share.
 #[derive(Debug)]
-pub struct Seat<'a> {
+pub struct SlotContext<'a> {
     pub(crate) slot: Slot,
     pub(crate) value: usize,
     /// Index of the text among the registry's texts, for text values.
@@ -70,19 +70,19 @@ pub struct Seat<'a> {
     pub(crate) shared: &'a mut Shared,
 }
 
-impl Seat<'_> {
+impl SlotContext<'_> {
     /// Returns the state that all handles of this value share; the first handle creates it.
-    fn companion<T: Send + Sync + 'static>(&mut self, new: impl FnOnce() -> T) -> Arc<T> {
-        self.shared.companion(self.value, new).0
+    fn state<T: Send + Sync + 'static>(&mut self, new: impl FnOnce() -> T) -> Arc<T> {
+        self.shared.state(self.value, new).0
     }
 
     /// Returns the shared state of this value's handles, and registers it for flushing.
-    fn flushed_companion<T: Flush + 'static>(&mut self, new: impl FnOnce() -> T) -> Arc<T> {
-        let (companion, is_new) = self.shared.companion(self.value, new);
+    fn flushed_state<T: Flush + 'static>(&mut self, new: impl FnOnce() -> T) -> Arc<T> {
+        let (state, is_new) = self.shared.state(self.value, new);
         if is_new {
-            self.shared.add_flush(&companion);
+            self.shared.add_flush(&state);
         }
-        companion
+        state
     }
 }
 
@@ -98,18 +98,18 @@ pub(crate) trait Flush: Send + Sync {
 /// State of handles that belongs to the registry, by value.
 #[derive(Default)]
 pub(crate) struct Shared {
-    companions: HashMap<usize, Arc<dyn Any + Send + Sync>>,
+    states: HashMap<usize, Arc<dyn Any + Send + Sync>>,
     flushes: Vec<Weak<dyn Flush>>,
 }
 
 impl Shared {
-    fn companion<T: Send + Sync + 'static>(&mut self, value: usize, new: impl FnOnce() -> T) -> (Arc<T>, bool) {
-        if let Some(Ok(companion)) = self.companions.get(&value).cloned().map(Arc::downcast) {
-            return (companion, false);
+    fn state<T: Send + Sync + 'static>(&mut self, value: usize, new: impl FnOnce() -> T) -> (Arc<T>, bool) {
+        if let Some(Ok(state)) = self.states.get(&value).cloned().map(Arc::downcast) {
+            return (state, false);
         }
-        let companion = Arc::new(new());
-        self.companions.insert(value, Arc::clone(&companion) as _);
-        (companion, true)
+        let state = Arc::new(new());
+        self.states.insert(value, Arc::clone(&state) as _);
+        (state, true)
     }
 
     pub(crate) fn add_flush<T: Flush + 'static>(&mut self, what: &Arc<T>) {

@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 
 use pmapi::{Semantics, Units};
 
-use super::{Flush, Number, Seat, Seated};
+use super::{Flush, FromSlot, Number, SlotContext};
 use crate::format::ValueType;
 use crate::map::fork::is_torn;
 use crate::map::{Slot, Word};
@@ -19,7 +19,7 @@ use crate::sync::thread_number;
 /// A counter for many threads that increment it all the time.
 ///
 /// Each thread adds to its own shard. The registry's [`flush`](crate::Registry::flush) sums the shards into the file,
-/// every second unless [`flush_every`](crate::Builder::flush_every) sets another period. No update is lost.
+/// every second unless [`flush_every`](crate::RegistryBuilder::flush_every) sets another period. No update is lost.
 #[derive(Clone)]
 pub struct ShardedCounter<T: Number = u64> {
     shards: Arc<Shards<T>>,
@@ -42,20 +42,20 @@ impl<T: Number> ShardedCounter<T> {
     pub fn get(&self) -> T {
         self.shards.flush();
         let slot = &self.shards.slot;
-        slot.gate().settled(|| T::from_word(slot.word().load(Relaxed)))
+        slot.gate().read_unmoved(|| T::from_word(slot.word().load(Relaxed)))
     }
 }
 
-impl<T: Number> Seated for ShardedCounter<T> {
+impl<T: Number> FromSlot for ShardedCounter<T> {
     const TYPE: ValueType = T::TYPE;
     const KIND: Kind = Kind::Added;
     const SEMANTICS: Semantics = Semantics::Counter;
     const UNITS: Units = Units::COUNT;
 
-    fn seated(mut seat: Seat<'_>) -> Self {
-        let slot = seat.slot.clone();
-        let new = || Shards { places: places(), slot, number: PhantomData::<T> };
-        ShardedCounter { shards: seat.flushed_companion(new) }
+    fn from_slot(mut context: SlotContext<'_>) -> Self {
+        let slot = context.slot.clone();
+        let new = || Shards { shards: shards(), slot, number: PhantomData::<T> };
+        ShardedCounter { shards: context.flushed_state(new) }
     }
 }
 
@@ -66,7 +66,7 @@ impl<T: Number> fmt::Debug for ShardedCounter<T> {
 }
 
 struct Shards<T> {
-    places: Box<[Place]>,
+    shards: Box<[Shard]>,
     slot: Slot,
     number: PhantomData<T>,
 }
@@ -74,11 +74,11 @@ struct Shards<T> {
 /// A shard. It takes two cache lines, because some processors fetch them in pairs.
 #[derive(Default)]
 #[repr(align(128))]
-struct Place(Word);
+struct Shard(Word);
 
 /// Returns a power of two of shards, at least one for each processor (at most 128).
-fn places() -> Box<[Place]> {
-    (0..shard_count()).map(|_| Place::default()).collect()
+fn shards() -> Box<[Shard]> {
+    (0..shard_count()).map(|_| Shard::default()).collect()
 }
 
 pub(super) fn shard_count() -> usize {
@@ -97,8 +97,8 @@ impl<T: Number> Shards<T> {
     #[inline]
     fn own(&self) -> &Word {
         // The number of shards is a power of two.
-        match self.places.get(thread_number() & (self.places.len() - 1)) {
-            Some(place) => &place.0,
+        match self.shards.get(thread_number() & (self.shards.len() - 1)) {
+            Some(shard) => &shard.0,
             None => self.slot.word(),
         }
     }
@@ -112,8 +112,8 @@ impl<T: Number> Flush for Shards<T> {
         }
         // While the gate is held, readers do not see a sum that lacks the count taken from a shard.
         let _held = self.slot.gate().hold();
-        for place in &self.places {
-            let word = place.0.swap(T::ZERO.word(), Relaxed);
+        for shard in &self.shards {
+            let word = shard.0.swap(T::ZERO.word(), Relaxed);
             if word != T::ZERO.word() {
                 T::from_word(word).add_to(self.slot.word());
             }
@@ -122,7 +122,7 @@ impl<T: Number> Flush for Shards<T> {
 
     fn forget(&self) {
         // A write would copy the page that the child shares with its parent.
-        let pending = self.places.iter().filter(|place| place.0.load(Relaxed) != T::ZERO.word());
-        pending.for_each(|place| place.0.store(T::ZERO.word(), Relaxed));
+        let pending = self.shards.iter().filter(|shard| shard.0.load(Relaxed) != T::ZERO.word());
+        pending.for_each(|shard| shard.0.store(T::ZERO.word(), Relaxed));
     }
 }

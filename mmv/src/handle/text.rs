@@ -8,10 +8,10 @@ use std::sync::Arc;
 use memmap2::MmapMut;
 use pmapi::{Semantics, Units};
 
-use super::{Seat, Seated};
+use super::{FromSlot, SlotContext};
 use crate::format::{STRING_LEN, ValueType};
 use crate::map::fork::{self, Forked};
-use crate::map::{Slot, map_range, page_size};
+use crate::map::{Access, Slot, map_range, page_size};
 use crate::model::Kind;
 use crate::names::truncated;
 use crate::registry::write_at;
@@ -47,18 +47,18 @@ impl Text {
     }
 }
 
-impl Seated for Text {
+impl FromSlot for Text {
     const TYPE: ValueType = ValueType::String;
     const KIND: Kind = Kind::Text;
     const SEMANTICS: Semantics = Semantics::Instant;
     const UNITS: Units = Units::NONE;
 
-    fn seated(seat: Seat<'_>) -> Self {
-        let index = seat.text;
-        if let Some(mut texts) = seat.texts.lock() {
-            texts.seat(index, seat.slot);
+    fn from_slot(context: SlotContext<'_>) -> Self {
+        let index = context.text;
+        if let Some(mut texts) = context.texts.lock() {
+            texts.set_slot(index, context.slot);
         }
-        Text { texts: Arc::clone(seat.texts), index }
+        Text { texts: Arc::clone(context.texts), index }
     }
 }
 
@@ -124,7 +124,7 @@ impl TextList {
         self.list.resize_with(count.max(self.list.len()), One::default);
     }
 
-    fn seat(&mut self, index: usize, slot: Slot) {
+    fn set_slot(&mut self, index: usize, slot: Slot) {
         if let Some(text) = self.list.get_mut(index) {
             text.slot = Some(slot);
         }
@@ -192,12 +192,12 @@ impl TextList {
     }
 
     /// Prepares the buffers at an offset of a file for [`TextList::exchange`]. Returns `None` if there are no texts.
-    pub(crate) fn prepare(&self, file: &Arc<File>, at: u64, mapped: bool) -> io::Result<Option<Room>> {
+    pub(crate) fn prepare(&self, file: &Arc<File>, at: u64, access: Access) -> io::Result<Option<Room>> {
         let texts = self.list.len();
         if texts == 0 {
             return Ok(None);
         }
-        let strings = if mapped {
+        let strings = if access == Access::Mapped {
             let skew = (at % page_size()) as usize;
             Strings::Mapped(map_range(file, at - skew as u64, skew + 2 * texts * STRING_LEN)?, skew)
         } else {

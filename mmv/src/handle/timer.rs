@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use pmapi::{Semantics, Units};
 
 use super::counter::put;
-use super::{Number, Seat, Seated};
+use super::{FromSlot, Number, SlotContext};
 use crate::format::ValueType;
 use crate::map::Slot;
 use crate::model::Kind;
@@ -45,18 +45,18 @@ impl Timer {
 
     /// Returns the accumulated time, in whole microseconds.
     pub fn get(&self) -> Duration {
-        Duration::from_micros(self.slot.gate().settled(|| self.slot.word().load(Relaxed)))
+        Duration::from_micros(self.slot.gate().read_unmoved(|| self.slot.word().load(Relaxed)))
     }
 }
 
-impl Seated for Timer {
+impl FromSlot for Timer {
     const TYPE: ValueType = ValueType::Elapsed;
     const KIND: Kind = Kind::Added;
     const SEMANTICS: Semantics = Semantics::Counter;
     const UNITS: Units = Units::MICROSECONDS;
 
-    fn seated(mut seat: Seat<'_>) -> Self {
-        Timer { nanos: seat.companion(AtomicU64::default), slot: seat.slot }
+    fn from_slot(mut context: SlotContext<'_>) -> Self {
+        Timer { nanos: context.state(AtomicU64::default), slot: context.slot }
     }
 }
 
@@ -116,15 +116,15 @@ impl Interval {
     }
 }
 
-impl Seated for Interval {
+impl FromSlot for Interval {
     const TYPE: ValueType = ValueType::Elapsed;
     const KIND: Kind = Kind::Interval;
     const SEMANTICS: Semantics = Semantics::Counter;
     const UNITS: Units = Units::MICROSECONDS;
     const UNIQUE: bool = true;
 
-    fn seated(seat: Seat<'_>) -> Self {
-        Interval { slot: seat.slot, total: 0, running: None }
+    fn from_slot(context: SlotContext<'_>) -> Self {
+        Interval { slot: context.slot, total: 0, running: None }
     }
 }
 

@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Gate;
 use super::pages::nameless;
+use super::{Gate, Moving};
 use crate::format::VALUE_LEN;
 use crate::sync::atomic::{AtomicU64, Ordering, Ordering::AcqRel};
 
@@ -65,7 +65,7 @@ impl Pages {
         Ok((Pages { cells, offset, file: Mutex::new(file.try_clone()?), gate }, file))
     }
 
-    pub(super) fn prepare(&self, file: &Arc<File>, _: bool) -> io::Result<Prepared> {
+    pub(super) fn prepare(&self, file: &Arc<File>, _: Moving) -> io::Result<Prepared> {
         Ok(Prepared(Arc::clone(file)))
     }
 

@@ -24,7 +24,7 @@ impl Gate {
         self.lock.is_quiet()
     }
 
-    /// Runs `f`, which may move chunks and transfer their values.
+    /// Runs `f`, which may move segments and transfer their values.
     pub(crate) fn while_moving<T>(&self, f: impl FnOnce() -> T) -> T {
         let _held = self.hold();
         self.moves.fetch_add(1, Ordering::SeqCst);
@@ -34,7 +34,7 @@ impl Gate {
     }
 
     /// Reads a value while no value moves: `read` is repeated if its result may be wrong.
-    pub(crate) fn settled<T>(&self, read: impl Fn() -> T) -> T {
+    pub(crate) fn read_unmoved<T>(&self, read: impl Fn() -> T) -> T {
         let before = self.moves.load(Ordering::SeqCst);
         if before.is_multiple_of(2) {
             let result = read();

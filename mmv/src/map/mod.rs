@@ -1,6 +1,6 @@
 //! Mapped memory.
 //!
-//! A [`Chunk`] is a segment of addresses, with a value slot for each of a range of values. The addresses never change,
+//! A [`Segment`] is a segment of addresses, with a value slot for each of a range of values. The addresses never change,
 //! but the mapping behind them does: first memory of this process, then the file, then the larger file that replaces
 //! it. A [`Slot`] is the address of one value. Handles hold slots, so an update is one instruction and involves no
 //! file.
@@ -33,14 +33,30 @@ pub(crate) use gate::Gate;
 pub(crate) use pages::Slot;
 #[cfg(not(mmv_loom))]
 use pages::{Pages, Prepared as PreparedPages};
-pub(crate) use pages::{map_range, may_map, page_size};
+pub(crate) use pages::{access, map_range, page_size};
 
 use crate::format::VALUE_LEN;
 use crate::layout::VALUES_AT;
 
+/// How values get into a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// The file is mapped behind their addresses.
+    Mapped,
+    /// A flush writes them.
+    Copied,
+}
+
+/// How many segments move to a file together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moving {
+    One,
+    Several,
+}
+
 /// A segment of addresses, with slots for a range of values.
 #[derive(Debug)]
-pub(crate) struct Chunk {
+pub(crate) struct Segment {
     pages: Arc<Pages>,
     /// The mapped file, which has all values up to the capacity.
     file: Arc<File>,
@@ -55,20 +71,20 @@ pub(crate) const fn value_at(index: usize) -> u64 {
     VALUES_AT + (index * VALUE_LEN) as u64
 }
 
-impl Chunk {
+impl Segment {
     /// Allocates slots for at least `at_least` values from `first` on, over memory of this process.
     pub(crate) fn new(
         first: usize,
         at_least: usize,
         gate: Arc<Gate>,
         check_size: impl FnOnce(u64) -> io::Result<()>,
-    ) -> io::Result<Chunk> {
+    ) -> io::Result<Segment> {
         let page = page_size();
         let end = value_at(first + at_least).next_multiple_of(page);
         check_size(end)?;
         let (pages, file) = Pages::new(value_at(first) / page * page..end, gate)?;
         let capacity = usize::try_from(end - value_at(first)).map_err(io::Error::other)? / VALUE_LEN;
-        Ok(Chunk { pages: Arc::new(pages), file: Arc::new(file), first, capacity, slotted: 0 })
+        Ok(Segment { pages: Arc::new(pages), file: Arc::new(file), first, capacity, slotted: 0 })
     }
 
     /// Returns the values that have addresses.
@@ -86,13 +102,13 @@ impl Chunk {
         self.capacity = self.capacity.min(end.saturating_sub(self.first).max(self.slotted));
     }
 
-    /// Prepares the move to a file of length `len`. The file must contain all values of the chunk, and [`may_map`] must
-    /// allow mapping it. The kernel refuses here or not at all, unless this is the only chunk that moves (`alone`).
-    pub(crate) fn prepare(&self, file: &Arc<File>, len: u64, alone: bool) -> io::Result<Prepared> {
+    /// Prepares the move to a file of length `len`. The file must contain all values of the segment, and [`access`] must
+    /// allow mapping it. The kernel refuses here or not at all, unless this is the only segment that moves.
+    pub(crate) fn prepare(&self, file: &Arc<File>, len: u64, moving: Moving) -> io::Result<Prepared> {
         if len < value_at(self.range().end) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(Prepared { pages: self.pages.prepare(file, alone)?, file: Arc::clone(file) })
+        Ok(Prepared { pages: self.pages.prepare(file, moving)?, file: Arc::clone(file) })
     }
 
     /// Maps a file in place of the present one, and returns the old memory. Updates continue meanwhile: they reach the
@@ -127,19 +143,19 @@ impl Chunk {
         Slot::new(&self.pages, value_at(index))
     }
 
-    /// A value outside of the chunk has no room in the mapped file.
+    /// A value outside of the segment has no room in the mapped file.
     fn check(&self, index: usize) {
-        assert!(self.range().contains(&index), "value {index} is in another chunk");
+        assert!(self.range().contains(&index), "value {index} is in another segment");
     }
 }
 
-/// A file to be mapped behind a chunk's addresses.
+/// A file to be mapped behind a segment's addresses.
 pub(crate) struct Prepared {
     pages: PreparedPages,
     file: Arc<File>,
 }
 
-/// Values of a file, read in blocks: memory that was mapped behind a chunk's addresses.
+/// Values of a file, read in blocks: memory that was mapped behind a segment's addresses.
 pub(crate) struct Old {
     file: Arc<File>,
     /// Whether the file may contain other bytes than zeros.
@@ -183,10 +199,10 @@ mod tests {
 
     #[test]
     fn slots_do_not_overlap() {
-        let mut chunk = Chunk::new(7, 200, Arc::default(), |_| Ok(())).unwrap();
-        assert!(chunk.range().len() >= 200);
-        let slots: Vec<Slot> = chunk.range().map(|i| chunk.slot(i)).collect();
-        drop(chunk);
+        let mut segment = Segment::new(7, 200, Arc::default(), |_| Ok(())).unwrap();
+        assert!(segment.range().len() >= 200);
+        let slots: Vec<Slot> = segment.range().map(|i| segment.slot(i)).collect();
+        drop(segment);
         for (slot, i) in slots.iter().zip(0..) {
             slot.word().store(i, Relaxed);
             slot.extra().store(!i, Relaxed);
@@ -197,23 +213,23 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "another chunk")]
+    #[should_panic(expected = "another segment")]
     fn slot_of_another_chunk() {
-        let mut chunk = Chunk::new(0, 1, Arc::default(), |_| Ok(())).unwrap();
-        chunk.slot(chunk.range().end);
+        let mut segment = Segment::new(0, 1, Arc::default(), |_| Ok(())).unwrap();
+        segment.slot(segment.range().end);
     }
 
     #[test]
     fn addresses_outlive_their_memory() {
-        let mut chunk = Chunk::new(300, 1, Arc::default(), |_| Ok(())).unwrap();
-        let slot = chunk.slot(300);
+        let mut segment = Segment::new(300, 1, Arc::default(), |_| Ok(())).unwrap();
+        let slot = segment.slot(300);
         slot.word().store(11, Relaxed);
         let file = Arc::new(tempfile::tempfile().unwrap());
-        assert!(chunk.prepare(&file, 0, false).is_err(), "the file is too short");
-        file.set_len(value_at(chunk.range().end)).unwrap();
+        assert!(segment.prepare(&file, 0, Moving::Several).is_err(), "the file is too short");
+        file.set_len(value_at(segment.range().end)).unwrap();
         file.write_all_at(&22u64.to_ne_bytes(), value_at(300)).unwrap();
-        let prepared = chunk.prepare(&file, value_at(chunk.range().end), false).unwrap();
-        let mut old = chunk.move_to(prepared).unwrap();
+        let prepared = segment.prepare(&file, value_at(segment.range().end), Moving::Several).unwrap();
+        let mut old = segment.move_to(prepared).unwrap();
         assert_eq!(old.words(300).unwrap(), (11, 0));
         assert!(old.words(301).is_err(), "it was not in use");
         assert_eq!(slot.word().load(Relaxed), 22);

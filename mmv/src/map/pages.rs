@@ -6,7 +6,7 @@
 //!    reaches the old or the new pages. When that call fails, the old pages stay: the kernel refuses before it unmaps.
 //!    Where several `Pages` move, all of them are mapped at other addresses before the first one moves, so the kernel
 //!    has nothing left to refuse.
-//! 2. The mapping is `offset..offset + len` of a file. `Chunk` ensures that every file contains the values that have
+//! 2. The mapping is `offset..offset + len` of a file. `Segment` ensures that every file contains the values that have
 //!    slots; an access beyond the file's end would raise a signal.
 //! 3. The pages are accessed as `AtomicU64` only; no reference to anything else in them exists.
 //! 4. A `Slot` keeps its pages alive.
@@ -31,7 +31,7 @@ use nix::unistd::{SysconfVar, sysconf};
 use once_cell::race::OnceBox;
 use pmapi::file::off_stdio;
 
-use super::Gate;
+use super::{Access, Gate, Moving};
 use crate::format::VALUE_LEN;
 
 /// Addresses at which a part of a file is mapped.
@@ -58,10 +58,10 @@ impl Pages {
         Ok((Pages { base, len, offset: range.start, gate }, file))
     }
 
-    /// Prepares [`Pages::replace`] by mapping a file at other addresses; [`may_map`] must allow that. Pages that move
-    /// `alone` are not mapped in advance: if the kernel refuses later, no other pages have to move back.
-    pub(super) fn prepare(&self, file: &Arc<File>, alone: bool) -> io::Result<Prepared> {
-        let elsewhere = cfg!(target_os = "linux") && !alone;
+    /// Prepares [`Pages::replace`] by mapping a file at other addresses; [`access`] must allow that. The only
+    /// pages that move are not mapped in advance: if the kernel refuses later, no other pages have to move back.
+    pub(super) fn prepare(&self, file: &Arc<File>, moving: Moving) -> io::Result<Prepared> {
+        let elsewhere = cfg!(target_os = "linux") && moving == Moving::Several;
         let base = elsewhere.then(|| map(None, self.len, MapFlags::MAP_SHARED, file, self.offset)).transpose()?;
         Ok(Prepared { base, len: self.len, offset: self.offset, file: Arc::clone(file) })
     }
@@ -224,25 +224,25 @@ pub(crate) fn page_size() -> u64 {
     sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|n| u64::try_from(n).ok()).unwrap_or(4096)
 }
 
-/// Returns whether a new file may be mapped: its file system must support that, and must not copy on write. On one that
-/// copies, each store may need room on the disk, and ends the process when the disk is full (SIGBUS).
-pub(crate) fn may_map(file: &File) -> io::Result<bool> {
+/// Returns how values get into a new file. It is mapped if its file system supports that and does not copy on write. On
+/// one that copies, each store may need room on the disk, and ends the process when the disk is full (SIGBUS).
+pub(crate) fn access(file: &File) -> io::Result<Access> {
     static GOOD: AtomicU64 = AtomicU64::new(u64::MAX);
     let device = file.metadata()?.dev();
     if GOOD.load(Relaxed) != device {
         if system::copies_on_write(file) {
-            return Ok(false);
+            return Ok(Access::Copied);
         }
         let len = page_size() as usize;
         match map(None, len, MapFlags::MAP_SHARED, file, 0) {
             Ok(base) => unmap(base, len),
             // Other errors may be temporary.
-            Err(e) if e.raw_os_error() == Some(Errno::ENODEV as i32) => return Ok(false),
+            Err(e) if e.raw_os_error() == Some(Errno::ENODEV as i32) => return Ok(Access::Copied),
             Err(e) => return Err(e),
         }
         GOOD.store(device, Relaxed);
     }
-    Ok(true)
+    Ok(Access::Mapped)
 }
 
 #[cfg(target_os = "linux")]

@@ -34,27 +34,29 @@ impl Subject {
 #[derive(Debug)]
 pub(crate) struct Label {
     pub subject: Subject,
-    pub optional: bool,
+    /// Flags besides the level.
+    pub flags: LabelFlags,
     pub json: Box<str>,
 }
 
 impl Label {
-    pub(crate) fn new(subject: Subject, optional: bool, name: &str, value: impl Serialize) -> Result<Label, Error> {
+    pub(crate) fn new(subject: Subject, flags: LabelFlags, name: &str, value: impl Serialize) -> Result<Label, Error> {
         let mut set = LabelSet::new();
         set.insert(name, value).map_err(|source| Error::Label { name: name.to_owned(), source })?;
         if set.json().len() >= PAYLOAD_LEN {
             return Err(Error::TooLong { what: "label", text: set.json().to_owned(), max: PAYLOAD_LEN - 1 });
         }
-        Ok(Label { subject, optional, json: set.json().into() })
+        Ok(Label { subject, flags, json: set.json().into() })
     }
 
-    pub(crate) fn flags(&self) -> u32 {
+    /// Returns the flags as the file contains them.
+    pub(crate) fn code(&self) -> u32 {
         let level = match self.subject {
             Subject::Registry => LabelLevel::Cluster,
             Subject::Metric(_) => LabelLevel::Item,
             Subject::Indom(_) => LabelLevel::InDom,
             Subject::Instance(..) => LabelLevel::Instances,
         };
-        level.code() | if self.optional { LabelFlags::OPTIONAL.bits().into() } else { 0 }
+        level.code() | u32::from(self.flags.bits())
     }
 }

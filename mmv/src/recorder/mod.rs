@@ -38,9 +38,9 @@ use crate::format::MAX_METRICS;
 use crate::map::fork;
 use crate::names::{MAX_TEXT, truncated};
 use crate::sync::Lock;
-use crate::{Builder, Error, Registry, Units};
+use crate::{Error, Registry, RegistryBuilder, Units};
 use facade::{FacadeCounter, FacadeGauge, FacadeHistogram, sorted, units};
-use state::{Handles, Place, State};
+use state::{Handles, Instance, State, Target};
 
 /// A recorder that exports the metrics of the `metrics` facade.
 #[derive(Debug)]
@@ -90,8 +90,8 @@ impl Recorder {
     /// Creates a recorder with the options of `builder`.
     ///
     /// # Errors
-    /// The errors of [`Builder::build`].
-    pub fn of(builder: Builder) -> Result<Recorder, Error> {
+    /// The errors of [`RegistryBuilder::build`].
+    pub fn of(builder: RegistryBuilder) -> Result<Recorder, Error> {
         // Metrics are registered at their first use, where time may matter.
         let registry = builder.lazy().build()?;
         let recorder = Recorder { registry, limits: LIMITS, state: Arc::default(), setting: Arc::default() };
@@ -133,7 +133,7 @@ impl Recorder {
 
     /// Returns the handle of a key: the known one, a new one, or the shared one of keys beyond the limits. A metric
     /// that cannot be exported is logged, and its handle records nothing.
-    fn handle<T: Clone>(&self, key: &Key, kind: Kind<T>, new: impl FnOnce(Place<'_>) -> Result<T, Error>) -> T {
+    fn handle<T: Clone>(&self, key: &Key, kind: Kind<T>, new: impl FnOnce(Target<'_>) -> Result<T, Error>) -> T {
         let key = sorted(key);
         let Some(mut state) = self.state.lock() else { return kind.nothing };
         if let Some(known) = (kind.handles)(&mut state).known.get(&key) {
@@ -148,7 +148,10 @@ impl Recorder {
         });
         let new = match shared.filter(|_| !own) {
             Some(shared) => Ok(shared),
-            None => state.place(&self.registry, &key, kind.units, !own).and_then(new),
+            None => {
+                let instance = if own { Instance::Own } else { Instance::Other };
+                state.target(&self.registry, &key, kind.units, instance).and_then(new)
+            }
         };
         let handle = new.as_ref().unwrap_or(&kind.nothing).clone();
         let line = if new.is_err() { state.line() } else { None };
@@ -205,8 +208,8 @@ impl metrics::Recorder for Recorder {
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> metrics::Counter {
         let nothing = metrics::Counter::noop();
         let kind = Kind { handles: |state| &mut state.counters, units: Units::COUNT, nothing, shared: true };
-        self.handle(key, kind, |place| {
-            let (counter, setting) = (place.handle("")?, Arc::clone(&self.setting));
+        self.handle(key, kind, |target| {
+            let (counter, setting) = (target.handle("")?, Arc::clone(&self.setting));
             Ok(metrics::Counter::from_arc(Arc::new(FacadeCounter { counter, setting })))
         })
     }
@@ -215,12 +218,14 @@ impl metrics::Recorder for Recorder {
         let nothing = metrics::Gauge::noop();
         // A gauge shared by many label sets would have a meaningless value.
         let kind = Kind { handles: |state| &mut state.gauges, units: Units::NONE, nothing, shared: false };
-        self.handle(key, kind, |place| Ok(metrics::Gauge::from_arc(Arc::new(FacadeGauge(place.handle("")?)))))
+        self.handle(key, kind, |target| Ok(metrics::Gauge::from_arc(Arc::new(FacadeGauge(target.handle("")?)))))
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> metrics::Histogram {
         let nothing = metrics::Histogram::noop();
         let kind = Kind { handles: |state| &mut state.histograms, units: Units::NONE, nothing, shared: true };
-        self.handle(key, kind, |place| Ok(metrics::Histogram::from_arc(Arc::new(FacadeHistogram(place.histogram()?)))))
+        self.handle(key, kind, |target| {
+            Ok(metrics::Histogram::from_arc(Arc::new(FacadeHistogram(target.histogram()?))))
+        })
     }
 }

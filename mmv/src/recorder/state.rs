@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use metrics::Key;
+use pmapi::label::LabelFlags;
 
 use super::Limits;
 use crate::handle::Output;
 use crate::model::{Label, Subject};
 use crate::names::{MAX_TEXT, sanitize, sanitize_instance, truncated};
-use crate::{Counter, Error, Handle, InDom, Quantiles, Registry, Units, ids};
+use crate::{Counter, Error, Handle, InstanceDomain, Quantiles, Registry, Units, ids};
 
 /// Instance of the label sets beyond the limits. Names of other label sets contain an equals sign.
 const OTHER: &str = "other";
@@ -54,16 +55,24 @@ impl<T> Default for Handles<T> {
 
 #[derive(Debug)]
 struct Domain {
-    indom: InDom,
+    indom: InstanceDomain,
     names: Names,
 }
 
+/// The instance of a label set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Instance {
+    Own,
+    /// That of all label sets beyond the limits.
+    Other,
+}
+
 /// The metric and instance of a key.
-pub(super) struct Place<'a> {
+pub(super) struct Target<'a> {
     registry: &'a Registry,
     name: String,
     /// The instance, for keys with labels.
-    instance: Option<(InDom, String)>,
+    instance: Option<(InstanceDomain, String)>,
     units: Units,
     help: String,
 }
@@ -112,20 +121,20 @@ impl State {
         (self.lines <= MAX_LINES).then_some(self.lines == MAX_LINES)
     }
 
-    pub(super) fn place<'a>(
+    pub(super) fn target<'a>(
         &mut self,
         registry: &'a Registry,
         key: &Key,
         units: Units,
-        other: bool,
-    ) -> Result<Place<'a>, Error> {
+        kind: Instance,
+    ) -> Result<Target<'a>, Error> {
         let name = self.name(key);
         let (units, help) = self.descriptions.get(key.name()).cloned().unwrap_or((units, String::new()));
         let instance = match key.labels().len() {
             0 => None,
-            _ => Some(self.instance(registry, &name, key, other)?),
+            _ => Some(self.instance(registry, &name, key, kind)?),
         };
-        Ok(Place { registry, name, instance, units, help })
+        Ok(Target { registry, name, instance, units, help })
     }
 
     /// Returns the PCP name of a key's metric, which no other metric has.
@@ -146,7 +155,13 @@ impl State {
     }
 
     /// Returns the instance of a label set, or the shared one of the label sets beyond the limits.
-    fn instance(&mut self, registry: &Registry, name: &str, key: &Key, other: bool) -> Result<(InDom, String), Error> {
+    fn instance(
+        &mut self,
+        registry: &Registry,
+        name: &str,
+        key: &Key,
+        kind: Instance,
+    ) -> Result<(InstanceDomain, String), Error> {
         if !self.domains.contains_key(name) {
             let indom = registry.indom(name).help("labels of the metric").register()?;
             self.domains.insert(name.to_owned(), Domain { indom, names: Names::default() });
@@ -154,7 +169,7 @@ impl State {
         let Some(Domain { indom, names }) = self.domains.get_mut(name) else {
             return Err(Error::InUse { what: "instance domain", name: name.to_owned() });
         };
-        if other {
+        if kind == Instance::Other {
             return Ok((indom.clone(), OTHER.to_owned()));
         }
         let labels: Vec<(&str, &str)> = key.labels().map(|label| (label.key(), label.value())).collect();
@@ -163,14 +178,14 @@ impl State {
         // Without room for labels, the instance's name still contains them.
         let label = |(name, value): &(&str, &str)| {
             let name = sanitize(name).replace('.', "_");
-            Label::new(Subject::Registry, false, &name, value)
+            Label::new(Subject::Registry, LabelFlags::NONE, &name, value)
         };
         _ = indom.label_instance_all(&instance, labels.iter().map(label).collect());
         Ok((indom.clone(), instance))
     }
 }
 
-impl Place<'_> {
+impl Target<'_> {
     /// Returns the handle of a part of the metric.
     pub(super) fn handle<H: Handle>(&self, part: &str) -> Result<H, Error> {
         let name = format!("{}{part}", self.name);

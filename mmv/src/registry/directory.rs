@@ -27,6 +27,14 @@ use crate::names::truncated;
 /// An open directory.
 pub(super) struct Directory(OwnedFd);
 
+/// What a rename does to a file that has the new name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Existing {
+    Replaced,
+    /// The rename fails.
+    Kept,
+}
+
 /// All users may read a file, and its owner may write it.
 const MODE: u32 = 0o644;
 /// The most names that are read: more than honest applications have, and few enough to take some milliseconds.
@@ -114,15 +122,15 @@ impl Directory {
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
 
-    /// Renames a file, and replaces an existing file of the new name.
-    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        Ok(renameat(&self.0, from, &self.0, to)?)
-    }
-
-    /// Renames a file. Fails if the new name exists.
-    pub(super) fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
-        linkat(&self.0, from, &self.0, to, LinkatFlags::empty())?;
-        self.remove(from);
+    /// Renames a file.
+    pub(super) fn rename(&self, from: &str, to: &str, existing: Existing) -> io::Result<()> {
+        match existing {
+            Existing::Replaced => renameat(&self.0, from, &self.0, to)?,
+            Existing::Kept => {
+                linkat(&self.0, from, &self.0, to, LinkatFlags::empty())?;
+                self.remove(from);
+            }
+        }
         Ok(())
     }
 

@@ -11,16 +11,23 @@ use crate::handle::{Output, Quantiles};
 
 const EVERY_SECOND: Duration = Duration::from_secs(1);
 
+/// When a flush writes a file after failures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Attempt {
+    Now,
+    /// After an ever longer pause.
+    WhenDue,
+}
+
 impl Inner {
     /// Flushes values, and publishes lazy registrations, earlier failures to publish, and files that were removed.
-    /// After failures, the next attempt is made after an ever longer pause, unless `now` is set.
-    pub(super) fn flush(&self, now: bool) {
+    pub(super) fn flush(&self, attempt: Attempt) {
         self.flush_values();
         let Some(mut state) = self.lock() else { return };
         let not_copied = if state.exports() { self.copy_changes(&mut state) } else { None };
         self.look_for_file(&mut state);
         let rests = state.rest.is_some_and(|(until, _)| Instant::now() < until);
-        let error = if now || !rests { self.publish_in_time(&mut state) } else { None };
+        let error = if attempt == Attempt::Now || !rests { self.publish_in_time(&mut state) } else { None };
         drop(state);
         self.log(error);
         if let Some(e) = not_copied {
@@ -82,7 +89,7 @@ impl Inner {
             if !inner.lock().is_some_and(|state| state.exports()) {
                 return;
             }
-            inner.flush(false);
+            inner.flush(Attempt::WhenDue);
         };
         match thread::Builder::new().name("mmv".into()).spawn(run) {
             Ok(handle) => state.thread = Some(handle.thread().clone()),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use pmapi::label::LabelFlags;
 use serde::Serialize;
 
 use super::Inner;
@@ -16,7 +17,7 @@ use crate::model::{Label, Model, Subject};
 /// Builder of an instance domain (`mmv_stats_add_indom(3)`).
 #[derive(Debug)]
 #[must_use = "an instance domain exists once it is registered"]
-pub struct InDomBuilder<'n> {
+pub struct InstanceDomainBuilder<'n> {
     inner: &'n Arc<Inner>,
     name: &'n str,
     serial: Option<u32>,
@@ -25,9 +26,9 @@ pub struct InDomBuilder<'n> {
     labels: Vec<Result<Label, Error>>,
 }
 
-impl<'n> InDomBuilder<'n> {
-    pub(super) fn new(inner: &'n Arc<Inner>, name: &'n str) -> InDomBuilder<'n> {
-        InDomBuilder { inner, name, serial: None, help: [""; 2], instances: Vec::new(), labels: Vec::new() }
+impl<'n> InstanceDomainBuilder<'n> {
+    pub(super) fn new(inner: &'n Arc<Inner>, name: &'n str) -> InstanceDomainBuilder<'n> {
+        InstanceDomainBuilder { inner, name, serial: None, help: [""; 2], instances: Vec::new(), labels: Vec::new() }
     }
 
     /// Sets the serial number, 1 to 2047. The default is derived from the name.
@@ -63,7 +64,7 @@ impl<'n> InDomBuilder<'n> {
     /// Adds a label to the domain (`mmv_stats_add_indom_label(3)`).
     pub fn label(mut self, name: &str, value: impl Serialize) -> Self {
         // The domain's number is not known yet: `add_labels` sets the subject.
-        self.labels.push(Label::new(Subject::Registry, false, name, value));
+        self.labels.push(Label::new(Subject::Registry, LabelFlags::NONE, name, value));
         self
     }
 
@@ -73,10 +74,10 @@ impl<'n> InDomBuilder<'n> {
     /// * [`Error::InUse`] for the name or serial number of another domain
     /// * [`Error::Range`] for a serial number outside of 1 to 2047, or after 2,047 domains
     /// * [`Error::Name`] for help text with a NUL byte, [`Error::TooLong`] for help text over 255 bytes
-    /// * the errors of [`InDom::add_numbered`] for its instances and of [`Registry::label`](crate::Registry::label) for
+    /// * the errors of [`InstanceDomain::add_numbered`] for its instances and of [`Registry::label`](crate::Registry::label) for
     ///   its labels
-    pub fn register(self) -> Result<InDom, Error> {
-        let InDomBuilder { inner, name, serial, help: [short, long], instances, labels } = self;
+    pub fn register(self) -> Result<InstanceDomain, Error> {
+        let InstanceDomainBuilder { inner, name, serial, help: [short, long], instances, labels } = self;
         let labels = all(labels)?;
         let add = |state: &mut State| {
             state.room_for_labels(labels.len())?;
@@ -85,18 +86,18 @@ impl<'n> InDomBuilder<'n> {
             state.add_labels(labels, Subject::Indom(index))?;
             Ok(index)
         };
-        inner.change(|_| 0, add, |_, index| InDom { inner: Arc::clone(inner), index })
+        inner.change(|_| 0, add, |_, index| InstanceDomain { inner: Arc::clone(inner), index })
     }
 }
 
 /// A registered instance domain. A metric over it has a value for each of its instances.
 #[derive(Clone, Debug)]
-pub struct InDom {
+pub struct InstanceDomain {
     inner: Arc<Inner>,
     index: usize,
 }
 
-impl InDom {
+impl InstanceDomain {
     /// Adds an instance, and a value for it to every metric over the domain (`mmv_stats_add_instance(3)`). The
     /// identifier is derived from the name.
     ///
@@ -113,7 +114,7 @@ impl InDom {
     ///
     /// # Errors
     /// [`Error::Range`] for a larger identifier, [`Error::InUse`] for that of another instance, and the errors of
-    /// [`InDom::add`].
+    /// [`InstanceDomain::add`].
     pub fn add_numbered(&self, id: u32, instance: &str) -> Result<(), Error> {
         self.change(|state| state.model.add_instance(self.index, instance, Some(id)).map(drop))
     }
@@ -121,9 +122,9 @@ impl InDom {
     /// Adds a label to an instance (`mmv_stats_add_instance_label(3)`). An instance that does not exist is added.
     ///
     /// # Errors
-    /// The errors of [`Registry::label`](crate::Registry::label) and [`InDom::add`].
+    /// The errors of [`Registry::label`](crate::Registry::label) and [`InstanceDomain::add`].
     pub fn label_instance(&self, instance: &str, name: &str, value: impl Serialize) -> Result<(), Error> {
-        self.label_instance_all(instance, vec![Label::new(Subject::Registry, false, name, value)])
+        self.label_instance_all(instance, vec![Label::new(Subject::Registry, LabelFlags::NONE, name, value)])
     }
 
     /// Adds several labels to an instance, or none of them after an error. PCP's agent shows only the first of several
@@ -184,13 +185,13 @@ impl<H: Handle> Family<H> {
     /// Returns the handle for an instance. An instance that does not exist is added to the domain.
     ///
     /// # Errors
-    /// The errors of [`InDom::add`], and [`Error::InUse`] for a second handle of a value with a single writer.
+    /// The errors of [`InstanceDomain::add`], and [`Error::InUse`] for a second handle of a value with a single writer.
     pub fn instance(&self, name: &str) -> Result<H, Error> {
         let state = self.inner.lock().ok_or(Error::TORN)?;
         let is_new = state.model.indom(self.indom).instance(name).is_none();
         drop(state);
         if is_new {
-            let indom = InDom { inner: Arc::clone(&self.inner), index: self.indom };
+            let indom = InstanceDomain { inner: Arc::clone(&self.inner), index: self.indom };
             match indom.add(name) {
                 // Another thread has added it meanwhile.
                 Ok(()) | Err(Error::InUse { .. }) => {}
@@ -209,7 +210,7 @@ impl<H: Handle> Family<H> {
         let mut state = self.inner.lock()?;
         let instance = state.model.indom(self.indom).instance(name)?;
         let value = state.model.values().find(self.metric, instance)?;
-        let handle = self.inner.seat(&mut state, value);
+        let handle = self.inner.handle(&mut state, value);
         let no_thread = self.inner.ensure_thread(&mut state);
         drop(state);
         self.inner.log_no_thread(no_thread);

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 
-use super::Builder;
+use super::RegistryBuilder;
 use super::others::Claim;
 use super::process::Process;
 use super::publish::{Published, check_size, generation};
 use crate::Error;
 use crate::format::Flags;
-use crate::handle::{Distributions, Handle, Seat, Shared, Texts, no_value};
+use crate::handle::{Distributions, Handle, Shared, SlotContext, Texts, no_value};
 use crate::map::fork::{self, Forked};
-use crate::map::{Chunk, Gate};
+use crate::map::{Gate, Segment};
 use crate::model::{Kind, Model};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Held, Lock};
@@ -27,7 +27,7 @@ use crate::sync::{Held, Lock};
 const LEAST_VALUES: usize = 120;
 
 pub(crate) struct Inner {
-    pub(super) options: Builder,
+    pub(super) options: RegistryBuilder,
     pub(super) gate: Arc<Gate>,
     pub(super) texts: Arc<Texts>,
     pub(super) distributions: Arc<Distributions>,
@@ -39,7 +39,7 @@ pub(crate) struct Inner {
 
 pub(crate) struct State {
     pub model: Model,
-    pub chunks: Vec<Chunk>,
+    pub segments: Vec<Segment>,
     pub phase: Phase,
     /// Reserves the file for this registry, from the start to the stop.
     pub(super) claim: Option<Claim>,
@@ -76,10 +76,10 @@ pub(crate) enum Phase {
 }
 
 impl Inner {
-    pub(super) fn new(options: Builder) -> Arc<Inner> {
+    pub(super) fn new(options: RegistryBuilder) -> Arc<Inner> {
         let state = State {
             model: Model::default(),
-            chunks: Vec::new(),
+            segments: Vec::new(),
             phase: Phase::Idle,
             claim: None,
             file: String::new(),
@@ -131,7 +131,7 @@ impl Inner {
             self.extend(&mut state, values + needed).map_err(no_memory)?;
         }
         let changed = change(&mut state)?;
-        self.settle(&mut state, values, texts)?;
+        self.allocate_slots(&mut state, values, texts)?;
         state.stale = true;
         let result = then(&mut state, changed);
         let now = state.batches == 0 && !self.options.lazy;
@@ -144,7 +144,7 @@ impl Inner {
     }
 
     /// Allocates value slots for the values from `first` on.
-    fn settle(&self, state: &mut State, first: usize, texts: usize) -> Result<(), Error> {
+    fn allocate_slots(&self, state: &mut State, first: usize, texts: usize) -> Result<(), Error> {
         let values = state.model.values().len();
         if values == first {
             return Ok(());
@@ -166,8 +166,8 @@ impl Inner {
             // Slots left over at the start are given up; later ones take room in the file.
             let least = if matches!(state.phase, Phase::Idle) { 32 * LEAST_VALUES } else { LEAST_VALUES };
             let more = (values - capacity).max(capacity / 2).max(least);
-            let chunk = Chunk::new(capacity, more, Arc::clone(&self.gate), check_size)?;
-            state.chunks.push(chunk);
+            let segment = Segment::new(capacity, more, Arc::clone(&self.gate), check_size)?;
+            state.segments.push(segment);
         }
         Ok(())
     }
@@ -187,23 +187,23 @@ impl Inner {
     }
 
     /// Creates the handle of a value.
-    pub(crate) fn seat<H: Handle>(&self, state: &mut State, value: usize) -> Result<H, Error> {
+    pub(crate) fn handle<H: Handle>(&self, state: &mut State, value: usize) -> Result<H, Error> {
         if H::UNIQUE && !state.taken.insert(value) {
             return Err(Error::InUse { what: "the only writer of value", name: value.to_string() });
         }
-        let chunk = state.chunks.partition_point(|chunk| chunk.range().end <= value);
-        let Some(chunk) = state.chunks.get_mut(chunk) else {
+        let segment = state.segments.partition_point(|segment| segment.range().end <= value);
+        let Some(segment) = state.segments.get_mut(segment) else {
             return Err(no_memory(io::ErrorKind::OutOfMemory.into()));
         };
-        let seat = Seat {
-            slot: chunk.slot(value),
+        let context = SlotContext {
+            slot: segment.slot(value),
             value,
             text: state.texts.get(&value).copied().unwrap_or(usize::MAX),
             sentinel: self.options.has(Flags::SENTINEL),
             texts: &self.texts,
             shared: &mut state.shared,
         };
-        Ok(H::seated(seat))
+        Ok(H::from_slot(context))
     }
 
     /// Returns another handle of a metric without instances.
@@ -212,7 +212,7 @@ impl Inner {
         let (index, metric) = state.model.find_metric(name)?;
         let value = state.model.values().find(index, 0)?;
         let same = metric.ty == H::TYPE && metric.kind == H::KIND && metric.indom().is_none();
-        if same && !H::UNIQUE { self.seat(&mut state, value).ok() } else { None }
+        if same && !H::UNIQUE { self.handle(&mut state, value).ok() } else { None }
     }
 
     pub(super) fn end_batch(self: &Arc<Self>) {
@@ -245,21 +245,21 @@ fn no_memory(source: io::Error) -> Error {
 impl State {
     /// Returns the number of values that have slots.
     pub(crate) fn capacity(&self) -> usize {
-        self.chunks.last().map_or(0, |chunk| chunk.range().end)
+        self.segments.last().map_or(0, |segment| segment.range().end)
     }
 
     /// Returns the ranges of values that may have handles.
-    pub(crate) fn seated(&self) -> Vec<Range<usize>> {
-        self.chunks.iter().map(Chunk::slotted).collect()
+    pub(crate) fn slotted(&self) -> Vec<Range<usize>> {
+        self.segments.iter().map(Segment::slotted).collect()
     }
 
     fn set_no_value(&self, first: usize) {
         let values = self.model.values();
-        for chunk in &self.chunks {
-            let range = chunk.range().start.max(first)..chunk.range().end.min(values.len());
+        for segment in &self.segments {
+            let range = segment.range().start.max(first)..segment.range().end.min(values.len());
             for run in values.within(range).filter(|run| self.model.metric(run.metric).kind == Kind::Set) {
                 let none = no_value(self.model.metric(run.metric).ty);
-                (run.first..run.first + run.count).for_each(|value| chunk.words(value).0.store(none, Relaxed));
+                (run.first..run.first + run.count).for_each(|value| segment.words(value).0.store(none, Relaxed));
             }
         }
     }

@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use pmapi::label::LabelFlags;
 use pmapi::{Semantics, Units};
 use serde::Serialize;
 
 use super::inner::{Inner, State};
-use super::{Family, InDom};
+use super::{Family, InstanceDomain};
 use crate::Error;
 use crate::format::{Flags, MAX_LABELS};
 use crate::handle::Handle;
@@ -72,17 +73,17 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
 
     /// Adds a label to the metric (`mmv_stats_add_metric_label(3)`).
     pub fn label(self, name: &str, value: impl Serialize) -> Self {
-        self.add_label(false, name, value)
+        self.add_label(LabelFlags::NONE, name, value)
     }
 
     /// Adds an optional label to the metric: one that does not identify it (`mmv_stats_add_metric_label(3)`).
     pub fn note(self, name: &str, value: impl Serialize) -> Self {
-        self.add_label(true, name, value)
+        self.add_label(LabelFlags::OPTIONAL, name, value)
     }
 
-    fn add_label(mut self, optional: bool, name: &str, value: impl Serialize) -> Self {
+    fn add_label(mut self, flags: LabelFlags, name: &str, value: impl Serialize) -> Self {
         // The metric's number is not known yet: `add_labels` sets the subject.
-        self.labels.push(Label::new(Subject::Registry, optional, name, value));
+        self.labels.push(Label::new(Subject::Registry, flags, name, value));
         self
     }
 
@@ -99,11 +100,11 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     /// * the errors of [`Registry::label`](crate::Registry::label) for its labels
     pub fn register(self) -> Result<H, Error> {
         let inner = self.inner;
-        let seat = |state: &mut State, metric: usize| {
+        let handle = |state: &mut State, metric: usize| {
             let value = state.model.values().find(metric, 0).unwrap_or_default();
-            inner.seat(state, value)
+            inner.handle(state, value)
         };
-        self.add(None, seat)?
+        self.add(None, handle)?
     }
 
     /// Registers a metric with a value for each instance of a domain.
@@ -111,7 +112,7 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     /// # Errors
     /// [`Error::ForeignInDom`] for a domain of another registry, and the errors of
     /// [`register`](MetricBuilder::register).
-    pub fn over(self, indom: &InDom) -> Result<Family<H>, Error> {
+    pub fn over(self, indom: &InstanceDomain) -> Result<Family<H>, Error> {
         let inner = self.inner;
         if !Arc::ptr_eq(inner, indom.inner()) {
             return Err(Error::ForeignInDom(indom.name()));

@@ -18,13 +18,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pmapi::label::LabelFlags;
+
 pub use batch::Batch;
 pub use histogram::HistogramBuilder;
-pub use indom::{Family, InDom, InDomBuilder};
+pub use indom::{Family, InstanceDomain, InstanceDomainBuilder};
 pub use metric::MetricBuilder;
 
 pub(crate) use inner::Inner;
 pub(crate) use publish::write_at;
+
+use flush::Attempt;
 
 use crate::format::Flags;
 use crate::handle::{Counter, Gauge, Handle, Text, Timer};
@@ -35,7 +39,7 @@ use crate::{Error, format};
 /// The metrics of an application, exported through one file (`mmv_stats_registry(3)`).
 ///
 /// Clones share one registry. Dropping the last one removes the file, unless the registry is
-/// [persistent](Builder::persistent). Handles stay valid, but their updates are invisible then.
+/// [persistent](RegistryBuilder::persistent). Handles stay valid, but their updates are invisible then.
 ///
 /// ```
 /// # fn main() -> Result<(), mmv::Error> {
@@ -72,8 +76,8 @@ impl Registry {
     }
 
     /// Creates a builder of a registry with options.
-    pub fn builder(name: &str) -> Builder {
-        Builder {
+    pub fn builder(name: &str) -> RegistryBuilder {
+        RegistryBuilder {
             name: name.to_owned(),
             directory: None,
             cluster: None,
@@ -114,8 +118,8 @@ impl Registry {
     }
 
     /// Begins the registration of an instance domain.
-    pub fn indom<'n>(&'n self, name: &'n str) -> InDomBuilder<'n> {
-        InDomBuilder::new(self.inner(), name)
+    pub fn indom<'n>(&'n self, name: &'n str) -> InstanceDomainBuilder<'n> {
+        InstanceDomainBuilder::new(self.inner(), name)
     }
 
     /// Returns another handle of a registered metric (`mmv_lookup_value_desc(3)`). Returns `None` if there is no such
@@ -142,7 +146,7 @@ impl Registry {
     /// * [`Error::TooManyLabels`] if the registry has 255 labels
     /// * [`Error::Forked`] in a child that was forked during a registration by another thread
     pub fn label(&self, name: &str, value: impl serde::Serialize) -> Result<(), Error> {
-        let label = Label::new(Subject::Registry, false, name, value)?;
+        let label = Label::new(Subject::Registry, LabelFlags::NONE, name, value)?;
         self.inner().change(|_| 0, |state| state.model.add_label(label), |_, ()| ())
     }
 
@@ -172,7 +176,7 @@ impl Registry {
     /// # Errors
     /// * [`Error::Io`] if the file cannot be written
     /// * [`Error::InUse`] while another registry of the process exports under the same name
-    /// * [`Error::Forked`] in a child of a process that exports [without prefix](Builder::no_prefix), as the names of
+    /// * [`Error::Forked`] in a child of a process that exports [without prefix](RegistryBuilder::no_prefix), as the names of
     ///   their metrics would clash
     /// * [`Error::Forked`] in a child that was forked during a registration by another thread
     pub fn try_start(&self) -> Result<(), Error> {
@@ -192,10 +196,10 @@ impl Registry {
 
     /// Writes sharded counters, quantiles and lazy registrations to the file, and writes a removed file again.
     pub fn flush(&self) {
-        self.inner().flush(true);
+        self.inner().flush(Attempt::Now);
     }
 
-    /// Ends the export (`mmv_stats_stop(3)`), and removes the file unless it is [persistent](Builder::persistent).
+    /// Ends the export (`mmv_stats_stop(3)`), and removes the file unless it is [persistent](RegistryBuilder::persistent).
     pub fn stop(&self) {
         self.inner().stop();
     }
@@ -213,7 +217,7 @@ impl fmt::Debug for Registry {
 
 /// Builder of a [`Registry`] with options.
 #[derive(Clone, Debug)]
-pub struct Builder {
+pub struct RegistryBuilder {
     pub(crate) name: String,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) cluster: Option<u16>,
@@ -222,10 +226,10 @@ pub struct Builder {
     pub(crate) lazy: bool,
 }
 
-impl Builder {
+impl RegistryBuilder {
     /// Sets the directory of the file; the default is `$PCP_TMP_DIR/mmv`.
     #[must_use]
-    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Builder {
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> RegistryBuilder {
         self.directory = Some(directory.into());
         self
     }
@@ -233,14 +237,14 @@ impl Builder {
     /// Sets the cluster of the metrics' identifiers, 1 to 4095. The default is derived from the name, and avoids the
     /// clusters of other files.
     #[must_use]
-    pub fn cluster(mut self, cluster: u16) -> Builder {
+    pub fn cluster(mut self, cluster: u16) -> RegistryBuilder {
         self.cluster = Some(cluster);
         self
     }
 
     /// Names metrics `mmv.…`, without the registry's name (`MMV_FLAG_NOPREFIX`).
     #[must_use]
-    pub fn no_prefix(mut self) -> Builder {
+    pub fn no_prefix(mut self) -> RegistryBuilder {
         self.flags = self.flags.with(Flags::NO_PREFIX);
         self
     }
@@ -248,7 +252,7 @@ impl Builder {
     /// Keeps the file, with its last values, after the process has ended (without `MMV_FLAG_PROCESS`). Processes in
     /// containers need this, since their identifiers mean something else to PCP.
     #[must_use]
-    pub fn persistent(mut self) -> Builder {
+    pub fn persistent(mut self) -> RegistryBuilder {
         self.flags = Flags::from_bits(self.flags.bits() & !Flags::PROCESS.bits());
         self
     }
@@ -258,7 +262,7 @@ impl Builder {
     /// The file marks them with NaN, the empty text, or all bits set for integers (-1 or the largest number). An
     /// application cannot export these as values then. The agent of PCP 6.0 shows NaN nevertheless.
     #[must_use]
-    pub fn sentinels(mut self) -> Builder {
+    pub fn sentinels(mut self) -> RegistryBuilder {
         self.flags = self.flags.with(Flags::SENTINEL);
         self
     }
@@ -266,7 +270,7 @@ impl Builder {
     /// Sets the period of the flush thread, which writes sharded counters and quantiles to the file, and all values on
     /// file systems that copy on write. The default is a second; with zero, only [`Registry::flush`] writes them.
     #[must_use]
-    pub fn flush_every(mut self, period: Duration) -> Builder {
+    pub fn flush_every(mut self, period: Duration) -> RegistryBuilder {
         self.flush_every = Some(period);
         self
     }
@@ -274,7 +278,7 @@ impl Builder {
     /// Leaves registrations during the export to the next flush. This keeps registrations on performance-critical paths
     /// short.
     #[must_use]
-    pub fn lazy(mut self) -> Builder {
+    pub fn lazy(mut self) -> RegistryBuilder {
         self.lazy = true;
         self
     }
@@ -284,7 +288,7 @@ impl Builder {
     /// # Errors
     /// [`Error::Range`] for a cluster outside of 1 to 4095, and the errors of [`Registry::new`].
     pub fn build(self) -> Result<Registry, Error> {
-        check_file(&self.name, !self.flags.contains(Flags::NO_PREFIX))?;
+        check_file(&self.name, self.flags)?;
         if let Some(number) = self.cluster.filter(|c| *c == 0 || *c > pmapi::Item::MAX_CLUSTER) {
             let max = pmapi::Item::MAX_CLUSTER.into();
             return Err(Error::Range { what: "cluster", number: number.into(), min: 1, max });

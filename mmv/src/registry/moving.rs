@@ -10,13 +10,13 @@ use super::publish::write_at;
 use crate::format::{G2_AT, ValueType};
 use crate::handle::{Number, Room};
 use crate::layout::MARK;
-use crate::map::{Chunk, Old, Prepared, Word, value_at};
+use crate::map::{Access, Moving, Old, Prepared, Segment, Word, value_at};
 use crate::model::{Kind, Model};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// The files that values were in before a move.
-pub(super) struct Places {
-    /// The file that was mapped behind each chunk.
+pub(super) struct OldFiles {
+    /// The file that was mapped behind each segment.
     files: Vec<Arc<File>>,
     room: Option<Room>,
 }
@@ -29,37 +29,37 @@ impl Inner {
         file: &Arc<File>,
         len: u64,
         texts_at: u64,
-    ) -> io::Result<Places> {
-        let alone = state.chunks.len() == 1;
+    ) -> io::Result<OldFiles> {
+        let moving = if state.segments.len() == 1 { Moving::One } else { Moving::Several };
         let prepared =
-            state.chunks.iter().map(|chunk| chunk.prepare(file, len, alone)).collect::<io::Result<Vec<_>>>()?;
-        let room = self.texts.lock().map_or(Ok(None), |texts| texts.prepare(file, texts_at, true))?;
+            state.segments.iter().map(|segment| segment.prepare(file, len, moving)).collect::<io::Result<Vec<_>>>()?;
+        let room = self.texts.lock().map_or(Ok(None), |texts| texts.prepare(file, texts_at, Access::Mapped))?;
         let mut files = Vec::with_capacity(prepared.len());
         let moved = self.gate.while_moving(|| {
             for (index, new) in prepared.into_iter().enumerate() {
-                files.extend(state.chunks.get(index).map(|chunk| Arc::clone(chunk.file())));
-                state.move_chunk(index, new)?;
+                files.extend(state.segments.get(index).map(|segment| Arc::clone(segment.file())));
+                state.move_segment(index, new)?;
             }
             Ok(self.texts.lock().and_then(|mut texts| texts.exchange(room).0))
         });
         match moved {
-            Ok(room) => Ok(Places { files, room }),
+            Ok(room) => Ok(OldFiles { files, room }),
             Err(e) => {
                 files.pop();
-                self.move_chunks_back(state, &files);
+                self.move_segments_back(state, &files);
                 Err(e)
             }
         }
     }
 
     /// Writes all values to a file that must not be mapped; their memory stays where it is.
-    pub(super) fn copy_all(&self, state: &State, file: &Arc<File>, texts_at: u64) -> io::Result<(Places, Copies)> {
+    pub(super) fn copy_all(&self, state: &State, file: &Arc<File>, texts_at: u64) -> io::Result<(OldFiles, Copies)> {
         let mut copies = Copies { file: Arc::clone(file), written: vec![None; state.model.values().len()] };
         let mut texts = self.texts.lock();
-        let room = texts.as_ref().map_or(Ok(None), |texts| texts.prepare(file, texts_at, false))?;
+        let room = texts.as_ref().map_or(Ok(None), |texts| texts.prepare(file, texts_at, Access::Copied))?;
         let (room, shown) = texts.as_mut().map_or((None, Ok(())), |texts| texts.exchange(room));
         match shown.and_then(|()| copies.write(state)) {
-            Ok(()) => Ok((Places { files: Vec::new(), room }, copies)),
+            Ok(()) => Ok((OldFiles { files: Vec::new(), room }, copies)),
             Err(e) => {
                 if let Some(mut texts) = texts {
                     _ = texts.exchange(room);
@@ -83,14 +83,14 @@ impl Inner {
     }
 
     /// Moves all values back. Those that the kernel refuses to map again stay in the new file.
-    pub(super) fn move_back(&self, state: &mut State, Places { files, room }: Places) {
-        self.move_chunks_back(state, &files);
+    pub(super) fn move_back(&self, state: &mut State, OldFiles { files, room }: OldFiles) {
+        self.move_segments_back(state, &files);
         if let Some(mut texts) = self.texts.lock() {
             _ = texts.exchange(room);
         }
     }
 
-    fn move_chunks_back(&self, state: &mut State, files: &[Arc<File>]) {
+    fn move_segments_back(&self, state: &mut State, files: &[Arc<File>]) {
         let published = match &state.phase {
             Phase::Exporting(published) => Some((Arc::clone(published.file()), published.generation())),
             Phase::Idle | Phase::Stopped => None,
@@ -100,7 +100,7 @@ impl Inner {
         if let Some((file, _)) = &published {
             tell(0, file);
         }
-        self.gate.while_moving(|| (0..files.len()).for_each(|index| _ = state.move_chunk_back(index, &files[index])));
+        self.gate.while_moving(|| (0..files.len()).for_each(|index| _ = state.move_segment_back(index, &files[index])));
         if let Some((file, generation)) = &published {
             tell(*generation, file);
         }
@@ -118,9 +118,9 @@ pub(super) struct Copies {
 impl Copies {
     /// Writes the values that have changed.
     fn write(&mut self, state: &State) -> io::Result<()> {
-        for chunk in &state.chunks {
-            for value in chunk.slotted() {
-                let (word, extra) = chunk.words(value);
+        for segment in &state.segments {
+            for value in segment.slotted() {
+                let (word, extra) = segment.words(value);
                 let now = (word.load(Relaxed), extra.load(Acquire));
                 let Some(written) = self.written.get_mut(value).filter(|written| **written != Some(now)) else {
                     continue;
@@ -135,29 +135,29 @@ impl Copies {
 }
 
 impl State {
-    /// Maps the file behind a chunk's addresses, and then transfers the values of the old memory.
-    fn move_chunk(&mut self, index: usize, new: Prepared) -> io::Result<()> {
-        let State { chunks, model, .. } = self;
-        let Some(chunk) = chunks.get_mut(index) else { return Ok(()) };
-        let old = chunk.move_to(new)?;
-        settle(chunk, model, old, &[]);
+    /// Maps the file behind a segment's addresses, and then transfers the values of the old memory.
+    fn move_segment(&mut self, index: usize, new: Prepared) -> io::Result<()> {
+        let State { segments, model, .. } = self;
+        let Some(segment) = segments.get_mut(index) else { return Ok(()) };
+        let old = segment.move_to(new)?;
+        transfer(segment, model, old, &[]);
         Ok(())
     }
 
-    /// Moves a chunk back to the file that it came from, which has the values of that moment.
-    fn move_chunk_back(&mut self, index: usize, file: &Arc<File>) -> io::Result<()> {
-        let State { chunks, model, .. } = self;
-        let Some(chunk) = chunks.get_mut(index) else { return Ok(()) };
-        let new = chunk.prepare(file, file.metadata()?.len(), false)?;
-        mark(chunk, model, file);
+    /// Moves a segment back to the file that it came from, which has the values of that moment.
+    fn move_segment_back(&mut self, index: usize, file: &Arc<File>) -> io::Result<()> {
+        let State { segments, model, .. } = self;
+        let Some(segment) = segments.get_mut(index) else { return Ok(()) };
+        let new = segment.prepare(file, file.metadata()?.len(), Moving::Several)?;
+        mark(segment, model, file);
         // Read before the mapping changes, because updates go to this file afterwards.
-        let mut base = chunk.contents(file);
-        let base: Vec<u64> = chunk.slotted().map(|value| base.words(value).unwrap_or_default().0).collect();
-        match chunk.move_to(new) {
-            Ok(old) => settle(chunk, model, old, &base),
+        let mut base = segment.contents(file);
+        let base: Vec<u64> = segment.slotted().map(|value| base.words(value).unwrap_or_default().0).collect();
+        match segment.move_to(new) {
+            Ok(old) => transfer(segment, model, old, &base),
             Err(e) => {
-                let old = chunk.contents(chunk.file());
-                restore(chunk, model, old, file);
+                let old = segment.contents(segment.file());
+                restore(segment, model, old, file);
                 return Err(e);
             }
         }
@@ -167,8 +167,8 @@ impl State {
 
 /// Transfers the values of the old memory. For values of [`Kind::Added`], `base` has the amounts that the new memory
 /// already contains; it is empty for a new file.
-fn settle(chunk: &Chunk, model: &Model, mut old: Old, base: &[u64]) {
-    for run in model.values().within(chunk.slotted()) {
+fn transfer(segment: &Segment, model: &Model, mut old: Old, base: &[u64]) {
+    for run in model.values().within(segment.slotted()) {
         let metric = model.metric(run.metric);
         if metric.kind == Kind::Added && base.is_empty() && !old.is_touched() {
             continue;
@@ -176,12 +176,12 @@ fn settle(chunk: &Chunk, model: &Model, mut old: Old, base: &[u64]) {
         for value in run.first..run.first + run.count {
             // A value that cannot be read is lost.
             let (old_word, old_extra) = old.words(value).unwrap_or_default();
-            let base = base.get(value - chunk.slotted().start).copied().unwrap_or_default();
+            let base = base.get(value - segment.slotted().start).copied().unwrap_or_default();
             // Most values were never updated, and untouched pages take no memory.
             if metric.kind == Kind::Added && old_word == base {
                 continue;
             }
-            let (word, extra) = chunk.words(value);
+            let (word, extra) = segment.words(value);
             match metric.kind {
                 Kind::Added => add(word, metric.ty, old_word, base),
                 Kind::Set | Kind::Counted => replace_mark(word, old_word),
@@ -196,8 +196,8 @@ fn settle(chunk: &Chunk, model: &Model, mut old: Old, base: &[u64]) {
 }
 
 /// Writes `MARK` to a file that is not mapped, for the values that are set.
-fn mark(chunk: &Chunk, model: &Model, file: &File) {
-    each_set(chunk, model, |value, kind| {
+fn mark(segment: &Segment, model: &Model, file: &File) {
+    each_set(segment, model, |value, kind| {
         let words = [MARK.to_ne_bytes(), MARK.to_ne_bytes()];
         let len = if kind == Kind::Interval { 2 } else { 1 };
         _ = write_at(file, words.get(..len).unwrap_or_default().as_flattened(), value_at(value));
@@ -205,8 +205,8 @@ fn mark(chunk: &Chunk, model: &Model, file: &File) {
 }
 
 /// Replaces `MARK` in a file by the present values.
-fn restore(chunk: &Chunk, model: &Model, mut now: Old, file: &File) {
-    each_set(chunk, model, |value, kind| {
+fn restore(segment: &Segment, model: &Model, mut now: Old, file: &File) {
+    each_set(segment, model, |value, kind| {
         let (word, extra) = now.words(value).unwrap_or_default();
         let words = [word.to_ne_bytes(), extra.to_ne_bytes()];
         let len = if kind == Kind::Interval { 2 } else { 1 };
@@ -214,8 +214,8 @@ fn restore(chunk: &Chunk, model: &Model, mut now: Old, file: &File) {
     });
 }
 
-fn each_set(chunk: &Chunk, model: &Model, mut each: impl FnMut(usize, Kind)) {
-    for run in model.values().within(chunk.slotted()) {
+fn each_set(segment: &Segment, model: &Model, mut each: impl FnMut(usize, Kind)) {
+    for run in model.values().within(segment.slotted()) {
         let kind = model.metric(run.metric).kind;
         if matches!(kind, Kind::Set | Kind::Counted | Kind::Interval) {
             (run.first..run.first + run.count).for_each(|value| each(value, kind));

@@ -11,7 +11,7 @@ use once_cell::race::OnceBox;
 use pmapi::Config;
 
 use super::Inner;
-use super::directory::{Directory, header};
+use super::directory::{Directory, Existing, header};
 use super::inner::{Phase, State};
 use super::moving::Copies;
 use super::others::{Before, Claim, choose_cluster, name_of_child, remove_leftovers};
@@ -20,7 +20,7 @@ use crate::Error;
 use crate::format::{Flags, G2_AT, process_exists};
 use crate::handle::no_value;
 use crate::layout::{Layout, Owner};
-use crate::map::may_map;
+use crate::map::{Access, access};
 use crate::model::{Kind, Metric};
 use std::os::unix::fs::FileExt;
 
@@ -38,8 +38,8 @@ pub(crate) struct Published {
 /// The name under which the file is written.
 struct Target {
     name: String,
-    /// Whether another process may take the name first.
-    contended: bool,
+    /// Kept if another process may have taken the name first.
+    existing: Existing,
 }
 
 /// The longest pause between attempts to write a file.
@@ -63,15 +63,17 @@ impl Inner {
             remove_leftovers(&directory, &path, &self.options.name);
         }
         let values = state.model.values().len();
-        if let Some(chunk) = state.chunks.last_mut() {
-            chunk.trim(values);
+        if let Some(segment) = state.segments.last_mut() {
+            segment.trim(values);
         }
         let mut tries = 1;
         let owner = loop {
             let target = self.target(&state, &directory, process)?;
             match self.start_as(&mut state, &directory, &target) {
                 Err(Error::Io { source, .. })
-                    if target.contended && source.kind() == io::ErrorKind::AlreadyExists && tries < TRIES =>
+                    if target.existing == Existing::Kept
+                        && source.kind() == io::ErrorKind::AlreadyExists
+                        && tries < TRIES =>
                 {
                     tries += 1;
                 }
@@ -100,7 +102,7 @@ impl Inner {
         let own_cluster = self.options.cluster.filter(|_| target.name == self.options.name);
         state.cluster = own_cluster.unwrap_or_else(|| choose_cluster(directory, &target.name, cluster));
         state.file.clone_from(&target.name);
-        if let Err(source) = self.publish(state, directory, target.contended) {
+        if let Err(source) = self.publish(state, directory, target.existing) {
             state.claim = None;
             return Err(Error::Io { path, source });
         }
@@ -112,17 +114,17 @@ impl Inner {
     fn target(&self, state: &State, directory: &Directory, process: Process) -> Result<Target, Error> {
         let name = &self.options.name;
         if self.process == process {
-            return Ok(Target { name: name.clone(), contended: false });
+            return Ok(Target { name: name.clone(), existing: Existing::Replaced });
         }
         let lives = |parent| !self.options.has(Flags::PROCESS) || process.sees(parent);
         let parents = matches!(&state.phase, Phase::Exporting(published) if lives(published.process));
         if !parents && self.is_free(directory, process) {
-            return Ok(Target { name: name.clone(), contended: true });
+            return Ok(Target { name: name.clone(), existing: Existing::Kept });
         }
         if self.options.has(Flags::NO_PREFIX) {
             return Err(Error::Forked("its metrics would have the names of its parent's, as they have no prefix"));
         }
-        Ok(Target { name: name_of_child(name, &process.ending(self.process)), contended: false })
+        Ok(Target { name: name_of_child(name, &process.ending(self.process)), existing: Existing::Replaced })
     }
 
     /// Returns whether no other child of the process that created the registry has its name. A file left by an earlier
@@ -170,7 +172,8 @@ impl Inner {
         if !state.stale || !state.exports() {
             return None;
         }
-        let published = Directory::open(&self.directory()).and_then(|directory| self.publish(state, &directory, false));
+        let published = Directory::open(&self.directory())
+            .and_then(|directory| self.publish(state, &directory, Existing::Replaced));
         let error = published.err()?;
         let rest = state.rest.map_or(Duration::from_secs(1), |(_, rest)| LONGEST_REST.min(2 * rest));
         state.rest = Some((Instant::now() + rest, rest));
@@ -197,7 +200,7 @@ impl Inner {
 
     /// Writes a new file, moves all values to it, and renames it over the present one. After an error, nothing has
     /// changed.
-    fn publish(&self, state: &mut State, directory: &Directory, contended: bool) -> io::Result<()> {
+    fn publish(&self, state: &mut State, directory: &Directory, existing: Existing) -> io::Result<()> {
         state.model.assign_items(&state.before);
         let last = match &state.phase {
             Phase::Exporting(published) => published.generation,
@@ -208,25 +211,25 @@ impl Inner {
         let owner = Owner { generation, flags: self.options.flags, process: process.number(), cluster: state.cluster };
         let (temporary, file) = directory.create(&self.options.name)?;
         let file = Arc::new(file);
-        let moved = may_map(&file).and_then(|mapped| {
-            let (len, texts_at) = self.write(state, &owner, &file, mapped)?;
-            if mapped {
-                Ok((self.move_values(state, &file, len, texts_at)?, None))
-            } else {
-                let (places, copies) = self.copy_all(state, &file, texts_at)?;
-                Ok((places, Some(copies)))
+        let moved = access(&file).and_then(|access| {
+            let (len, texts_at) = self.write(state, &owner, &file, access)?;
+            match access {
+                Access::Mapped => Ok((self.move_values(state, &file, len, texts_at)?, None)),
+                Access::Copied => {
+                    let (old_files, copies) = self.copy_all(state, &file, texts_at)?;
+                    Ok((old_files, Some(copies)))
+                }
             }
         });
-        let (places, copies) = match moved {
+        let (old_files, copies) = match moved {
             Ok(moved) => moved,
             Err(e) => {
                 directory.remove(&temporary);
                 return Err(e);
             }
         };
-        let rename = if contended { Directory::rename_new } else { Directory::rename };
-        if let Err(e) = rename(directory, &temporary, &state.file) {
-            self.move_back(state, places);
+        if let Err(e) = directory.rename(&temporary, &state.file, existing) {
+            self.move_back(state, old_files);
             directory.remove(&temporary);
             return Err(e);
         }
@@ -243,11 +246,11 @@ impl Inner {
     }
 
     /// Writes a file. Returns its length, and the offset of the text buffers.
-    fn write(&self, state: &State, owner: &Owner, file: &File, mapped: bool) -> io::Result<(u64, u64)> {
+    fn write(&self, state: &State, owner: &Owner, file: &File, access: Access) -> io::Result<(u64, u64)> {
         let layout = Layout::new(&state.model, state.capacity());
         check_size(layout.len())?;
-        let seated = if mapped { state.seated() } else { Vec::new() };
-        layout.write(owner, &seated, |metric| self.initial(metric), file)?;
+        let slotted = if access == Access::Mapped { state.slotted() } else { Vec::new() };
+        layout.write(owner, &slotted, |metric| self.initial(metric), file)?;
         Ok((layout.len(), layout.texts_at()))
     }
 

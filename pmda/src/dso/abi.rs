@@ -4,60 +4,60 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::{offset_of, size_of};
 
-pub(crate) type Profile = unsafe extern "C" fn(*const CProfile, *mut Ext) -> c_int;
-pub(crate) type Fetch = unsafe extern "C" fn(c_int, *mut u32, *mut *mut CResult, *mut Ext) -> c_int;
-pub(crate) type Desc = unsafe extern "C" fn(u32, *mut CDesc, *mut Ext) -> c_int;
-pub(crate) type Instance = unsafe extern "C" fn(u32, c_int, *mut c_char, *mut *mut CInstances, *mut Ext) -> c_int;
-pub(crate) type Text = unsafe extern "C" fn(c_int, c_int, *mut *mut c_char, *mut Ext) -> c_int;
-pub(crate) type Store = unsafe extern "C" fn(*mut CResult, *mut Ext) -> c_int;
-pub(crate) type Id = unsafe extern "C" fn(*const c_char, *mut u32, *mut Ext) -> c_int;
-pub(crate) type Name = unsafe extern "C" fn(u32, *mut *mut *mut c_char, *mut Ext) -> c_int;
-pub(crate) type Children =
+pub type Profile = unsafe extern "C" fn(*const CProfile, *mut Ext) -> c_int;
+pub type Fetch = unsafe extern "C" fn(c_int, *mut u32, *mut *mut CResult, *mut Ext) -> c_int;
+pub type Desc = unsafe extern "C" fn(u32, *mut CDesc, *mut Ext) -> c_int;
+pub type Instance = unsafe extern "C" fn(u32, c_int, *mut c_char, *mut *mut CInstances, *mut Ext) -> c_int;
+pub type Text = unsafe extern "C" fn(c_int, c_int, *mut *mut c_char, *mut Ext) -> c_int;
+pub type Store = unsafe extern "C" fn(*mut CResult, *mut Ext) -> c_int;
+pub type Id = unsafe extern "C" fn(*const c_char, *mut u32, *mut Ext) -> c_int;
+pub type Name = unsafe extern "C" fn(u32, *mut *mut *mut c_char, *mut Ext) -> c_int;
+pub type Children =
     unsafe extern "C" fn(*const c_char, c_int, *mut *mut *mut c_char, *mut *mut c_int, *mut Ext) -> c_int;
-pub(crate) type Attribute = unsafe extern "C" fn(c_int, c_int, *const c_char, c_int, *mut Ext) -> c_int;
-pub(crate) type Label = unsafe extern "C" fn(c_int, c_int, *mut *mut CLabelSet, *mut Ext) -> c_int;
-pub(crate) type EndContext = unsafe extern "C" fn(c_int);
+pub type Attribute = unsafe extern "C" fn(c_int, c_int, *const c_char, c_int, *mut Ext) -> c_int;
+pub type Label = unsafe extern "C" fn(c_int, c_int, *mut *mut CLabelSet, *mut Ext) -> c_int;
+pub type EndContext = unsafe extern "C" fn(c_int);
 
 /// Interface version of this framework's shared objects (`PMDA_INTERFACE_7`).
-pub(crate) const INTERFACE: u8 = 7;
+pub const INTERFACE: u8 = 7;
 /// `PMAPI_VERSION_2`, which every PCP accepts.
-pub(crate) const PMAPI: u8 = 2;
+pub const PMAPI: u8 = 2;
 /// Interface version that the host sets before it calls the entry point.
-pub(crate) const CHALLENGE: u8 = 0xff;
+pub const CHALLENGE: u8 = 0xff;
 
 /// `pmdaInterface`: the structure that the entry point of a shared object fills in.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Interface {
-    pub(crate) domain: c_int,
-    pub(crate) interface: u8,
-    pub(crate) pmapi: u8,
-    pub(crate) flags: u16,
-    pub(crate) status: c_int,
-    pub(crate) ext: *mut Ext,
-    pub(crate) profile: Option<Profile>,
-    pub(crate) fetch: Option<Fetch>,
-    pub(crate) desc: Option<Desc>,
-    pub(crate) instance: Option<Instance>,
-    pub(crate) text: Option<Text>,
-    pub(crate) store: Option<Store>,
+    pub domain: c_int,
+    pub interface: u8,
+    pub pmapi: u8,
+    pub flags: u16,
+    pub status: c_int,
+    pub ext: *mut Ext,
+    pub profile: Option<Profile>,
+    pub fetch: Option<Fetch>,
+    pub desc: Option<Desc>,
+    pub instance: Option<Instance>,
+    pub text: Option<Text>,
+    pub store: Option<Store>,
     /// From version 4 on.
-    pub(crate) id: Option<Id>,
-    pub(crate) name: Option<Name>,
-    pub(crate) children: Option<Children>,
+    pub id: Option<Id>,
+    pub name: Option<Name>,
+    pub children: Option<Children>,
     /// From version 6 on.
-    pub(crate) attribute: Option<Attribute>,
+    pub attribute: Option<Attribute>,
     /// From version 7 on.
-    pub(crate) label: Option<Label>,
+    pub label: Option<Label>,
 }
 
 /// `pmdaExt`. pmcd writes the client's number into it, and reads the function for the end of a client. All other fields
 /// belong to `libpcp_pmda`.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Ext {
+pub struct Ext {
     flags: c_uint,
-    pub(crate) private: *mut Private,
+    pub private: *mut Private,
     sockname: *mut c_char,
     name: *const c_char,
     logfile: *const c_char,
@@ -82,22 +82,22 @@ pub(crate) struct Ext {
     fetch: *mut c_void,
     check: *mut c_void,
     done: *mut c_void,
-    pub(crate) context: c_int,
-    pub(crate) end_context: Option<EndContext>,
-    pub(crate) label: *mut c_void,
+    pub context: c_int,
+    pub end_context: Option<EndContext>,
+    pub label: *mut c_void,
 }
 
 /// The structure that `pmdaInterfaceMoved` updates, with the current address of the interface.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Private {
-    pub(crate) interface: *mut Interface,
+pub struct Private {
+    pub interface: *mut Interface,
     reserved: [usize; 15],
 }
 
 impl Interface {
     /// Creates the interface that the host passes to the entry point, which must replace both versions.
-    pub(super) fn challenge(domain: c_int) -> Interface {
+    pub fn challenge(domain: c_int) -> Interface {
         Interface {
             domain,
             interface: CHALLENGE,
@@ -121,7 +121,7 @@ impl Interface {
 }
 
 impl Ext {
-    pub(crate) fn new(domain: c_int, private: *mut Private, end_context: EndContext) -> Ext {
+    pub fn new(domain: c_int, private: *mut Private, end_context: EndContext) -> Ext {
         use std::ptr::{null, null_mut};
         Ext {
             flags: 0,
@@ -158,7 +158,7 @@ impl Ext {
 }
 
 impl Private {
-    pub(crate) fn new(interface: *mut Interface) -> Private {
+    pub fn new(interface: *mut Interface) -> Private {
         Private { interface, reserved: [0; 15] }
     }
 }
@@ -166,92 +166,92 @@ impl Private {
 /// `pmProfile`.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct CProfile {
-    pub(crate) state: c_int,
-    pub(crate) count: c_int,
-    pub(crate) indoms: *const CIndomProfile,
+pub struct CProfile {
+    pub state: c_int,
+    pub count: c_int,
+    pub indoms: *const CIndomProfile,
 }
 
 /// `pmInDomProfile`.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct CIndomProfile {
-    pub(crate) indom: u32,
-    pub(crate) state: c_int,
-    pub(crate) count: c_int,
-    pub(crate) insts: *const c_int,
+pub struct CIndomProfile {
+    pub indom: u32,
+    pub state: c_int,
+    pub count: c_int,
+    pub insts: *const c_int,
 }
 
 /// `pmDesc`: PMID, type, instance domain, semantics, units.
-pub(crate) type CDesc = [u32; 5];
+pub type CDesc = [u32; 5];
 
 /// `pmInResult`.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct CInstances {
-    pub(crate) indom: u32,
-    pub(crate) count: c_int,
-    pub(crate) insts: *mut c_int,
-    pub(crate) names: *mut *mut c_char,
+pub struct CInstances {
+    pub indom: u32,
+    pub count: c_int,
+    pub insts: *mut c_int,
+    pub names: *mut *mut c_char,
 }
 
 /// The head of `pmResult`, whose array of value sets follows.
 #[repr(C)]
-pub(crate) struct CResult {
-    pub(crate) seconds: i64,
-    pub(crate) microseconds: i64,
-    pub(crate) count: c_int,
-    pub(crate) sets: [*mut CValueSet; 0],
+pub struct CResult {
+    pub seconds: i64,
+    pub microseconds: i64,
+    pub count: c_int,
+    pub sets: [*mut CValueSet; 0],
 }
 
 /// The head of `pmValueSet`, whose array of values follows.
 #[repr(C)]
-pub(crate) struct CValueSet {
-    pub(crate) pmid: u32,
-    pub(crate) count: c_int,
-    pub(crate) format: c_int,
-    pub(crate) values: [CValue; 0],
+pub struct CValueSet {
+    pub pmid: u32,
+    pub count: c_int,
+    pub format: c_int,
+    pub values: [CValue; 0],
 }
 
 /// `pmValue`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct CValue {
-    pub(crate) inst: u32,
-    pub(crate) value: CWord,
+pub struct CValue {
+    pub inst: u32,
+    pub value: CWord,
 }
 
 /// A value, or the address of its block.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) union CWord {
-    pub(crate) block: *mut u32,
-    pub(crate) word: u32,
+pub union CWord {
+    pub block: *mut u32,
+    pub word: u32,
 }
 
 /// `pmLabelSet`.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct CLabelSet {
-    pub(crate) inst: u32,
-    pub(crate) count: c_int,
-    pub(crate) json: *mut c_char,
-    pub(crate) json_len: u16,
+pub struct CLabelSet {
+    pub inst: u32,
+    pub count: c_int,
+    pub json: *mut c_char,
+    pub json_len: u16,
     /// The highest bit is set when there are compound names.
-    pub(crate) compound: u16,
-    pub(crate) labels: *mut CLabel,
-    pub(crate) hash: *mut c_void,
+    pub compound: u16,
+    pub labels: *mut CLabel,
+    pub hash: *mut c_void,
 }
 
 /// `pmLabel`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct CLabel {
-    pub(crate) name: u16,
-    pub(crate) name_len: u8,
-    pub(crate) flags: u8,
-    pub(crate) value: u16,
-    pub(crate) value_len: u16,
+pub struct CLabel {
+    pub name: u16,
+    pub name_len: u8,
+    pub flags: u8,
+    pub value: u16,
+    pub value_len: u16,
 }
 
 const _: () = {

@@ -69,7 +69,7 @@ impl<T: Plain> Drop for Heap<T> {
 ///
 /// # Safety
 /// `at` is null, or comes from this allocator and has not been freed.
-pub(crate) unsafe fn free<T>(at: *mut T) {
+pub unsafe fn free<T>(at: *mut T) {
     // SAFETY: as the caller says.
     unsafe { libc::free(at.cast::<c_void>()) }
 }

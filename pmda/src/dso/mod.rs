@@ -18,19 +18,20 @@
 //! ```
 #![allow(unsafe_code)]
 
-pub(crate) mod abi;
+// Crate `pcp-collector`, which loads shared objects, shares the hidden modules.
+#[doc(hidden)]
+pub mod abi;
 pub(crate) mod block;
 mod calls;
-pub(crate) mod child;
 mod host;
-pub(crate) mod memory;
+#[doc(hidden)]
+pub mod memory;
 mod reply;
-mod shared;
-pub(crate) mod values;
+#[doc(hidden)]
+pub mod values;
 
 pub use abi::Interface;
 pub use host::init;
-pub use shared::{LoadError, SharedObject};
 
 /// Exports the entry point of an agent's shared object. Its arguments are the name that `pmcd.conf` has for it, by
 /// custom `NAME_init`, and the type of the agent.

@@ -18,13 +18,13 @@ const NULL: u32 = u32::MAX;
 /// The skeleton of a result: an array that stays with the shared object and is reused. The receiver of the result owns
 /// the value sets and value blocks.
 #[derive(Debug, Default)]
-pub(crate) struct Skeleton {
+pub struct Skeleton {
     words: Vec<u64>,
 }
 
 impl Skeleton {
     /// Converts a PDU to C's result.
-    pub(crate) fn fill(&mut self, pdu: &ResultPdu<'_>) -> Result<*mut CResult> {
+    pub fn fill(&mut self, pdu: &ResultPdu<'_>) -> Result<*mut CResult> {
         let head = size_of::<CResult>() / size_of::<u64>();
         self.words.clear();
         self.words.resize(head + pdu.len(), 0);
@@ -94,7 +94,7 @@ fn block(ty: u8, payload: &[u8]) -> Result<*mut u32> {
 /// # Safety
 /// `result` is null, or a complete result: with all value sets that it counts, all values that they count, and all
 /// their blocks.
-pub(crate) unsafe fn read(result: *const CResult, out: &mut ResultWriter) -> Result<Changes> {
+pub unsafe fn read(result: *const CResult, out: &mut ResultWriter) -> Result<Changes> {
     out.begin();
     if result.is_null() {
         return Err(Error::BADSTORE);
@@ -140,7 +140,7 @@ unsafe fn push(out: &mut ResultWriter, format: c_int, value: &CValue) -> Result 
 ///
 /// # Safety
 /// Sets and blocks must come from libc's allocator, be complete, and not be used afterwards.
-pub(crate) unsafe fn free_values(result: *const CResult) {
+pub unsafe fn free_values(result: *const CResult) {
     // SAFETY: as the caller says.
     unsafe {
         for &set in sets(result).iter().filter(|set| !set.is_null()) {

@@ -1,9 +1,8 @@
 //! Event records, as PCP's tools print them.
 
+use pcp_collector::{Collector, Local};
 use pcp_pdu::event::{self, Layout};
 use pmapi::{Atom, Domain, Item, PmId, Type};
-use pmda::Local;
-use pmda::collector::Collector;
 use testkit::{Pcp, Pmcd};
 
 use super::stage::{self as items, Stage};

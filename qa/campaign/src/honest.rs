@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use mmv::{Counter, Registry};
+use mmv::{Counter, Family, Registry};
 use pcp_pdu::Pdu;
 use pcp_pdu::instance::InstanceReq;
-use pmapi::{Inst, Type};
+use pmapi::{InDom, Inst, Type};
 use trace::{Options, Tag, Trace, Transport};
 
 use crate::Outcome;
@@ -22,6 +22,8 @@ pub(crate) const CLUSTER: u16 = 5;
 pub(crate) const FIXED: (u16, u64) = (7, 12_345);
 /// Item of the counter that increases.
 pub(crate) const LIVE: u16 = 8;
+/// Serial number of the instance domain, and item of the counter over it. Its values are 1 and 2.
+pub(crate) const ROWS: (u32, u16) = (9, 9);
 /// Number of points that are recorded once, with the tag `honest`.
 pub(crate) const POINTS: u64 = 1000;
 
@@ -47,6 +49,11 @@ impl Honest {
         let registry = Registry::builder("honest").directory(scene.mmv()).cluster(CLUSTER).build()?;
         registry.counter("count").help("Known to the campaign").item(FIXED.0).register()?.add(FIXED.1);
         let live = registry.counter("live").item(LIVE).register()?;
+        let rows = registry.indom("rows").serial(ROWS.0).instances(["one", "two"]).register()?;
+        let family: Family<Counter> = registry.counter("rows").item(ROWS.1).over(&rows)?;
+        for (name, value) in [("one", 1), ("two", 2)] {
+            family.instance(name)?.add(value);
+        }
         registry.try_start()?;
         let options = Options::default().directory(scene.trace());
         let flag = || Arc::new(AtomicU64::new(0));
@@ -93,7 +100,8 @@ impl Honest {
             "mmv" => {
                 let least = self.live.get();
                 let seen = ask_number(host, Probe::default().fetch(spec.pmid(CLUSTER, LIVE), Answer::Any)?)?;
-                within("mmv.honest.live", least, seen, self.live.get())
+                within("mmv.honest.live", least, seen, self.live.get())?;
+                check_rows(spec, host)
             }
             "trace" => {
                 // The agent pauses reading a user's files after they have cost it too much processor time.
@@ -140,6 +148,22 @@ fn within(what: &str, least: u64, seen: u64, most: u64) -> Outcome {
     if (least..=most).contains(&seen) { Ok(()) } else { Err(format!("{what} is {seen}, not {least} to {most}").into()) }
 }
 
+/// Compares the values of the counter with instances.
+fn check_rows(spec: &Spec, host: &mut dyn Host) -> Outcome {
+    let probe = Probe::default().fetch(spec.pmid(CLUSTER, ROWS.1), Answer::Any)?;
+    let mut seen = Vec::new();
+    host.exchange(&probe.pdus, 1, &mut |header, bytes| {
+        let Pdu::Result(result) = Pdu::decode(header, bytes)? else { return Err("no values of instances".into()) };
+        for (inst, value) in result.sets().flat_map(|set| set.values()) {
+            seen.push((value.atom(Type::U64)?.to_string(), inst.is_some()));
+        }
+        Ok(())
+    })?;
+    seen.sort();
+    let expected = ["1", "2"].map(|value| (value.to_owned(), true));
+    if seen == expected { Ok(()) } else { Err(format!("mmv.honest.rows is {seen:?}").into()) }
+}
+
 /// Sends a fetch of one value and returns it.
 fn ask_number(host: &mut dyn Host, probe: Probe) -> Outcome<u64> {
     let mut seen = 0;
@@ -152,8 +176,13 @@ fn ask_number(host: &mut dyn Host, probe: Probe) -> Outcome<u64> {
 
 /// Returns the instance of a tag in the instance domain of points.
 pub(crate) fn instance(spec: &Spec, host: &mut dyn Host, name: &str) -> Outcome<Inst> {
+    instance_of(spec.indom(1), host, name)
+}
+
+/// Returns the instance of a name in an instance domain.
+pub(crate) fn instance_of(indom: InDom, host: &mut dyn Host, name: &str) -> Outcome<Inst> {
     let mut request = Vec::new();
-    InstanceReq { indom: Some(spec.indom(1)), inst: None, name: Some(name.as_bytes()) }.encode(&mut request, 99)?;
+    InstanceReq { indom: Some(indom), inst: None, name: Some(name.as_bytes()) }.encode(&mut request, 99)?;
     let mut found = None;
     host.exchange(&request, 1, &mut |header, bytes| {
         match Pdu::decode(header, bytes)? {

@@ -1,16 +1,19 @@
 //! A campaign against the agents of this repository: hostile input, faults and endurance, repeatable by seeds.
 //!
 //! `qa/hostile` and `qa/endurance` start it on a throw-away copy of the machine. A campaign consists of jobs. Each job
-//! is a process of its own, with limits of memory and descriptors:
+//! is a process of its own, with limits of descriptors, of the address space of each process and, where the machine has memory cgroups, of the
+//! memory of all its processes, with the kernel's memory for them:
 //!
 //! | stage | jobs | inputs |
 //! |---|---|---|
 //! | `pdus` | each agent in each host (`pipe`, `inet`, `ipv6`, `unix`, `dso`, `local`) | damaged PDUs, valid PDUs in any order, broken streams |
 //! | `files` | mmv and trace, over a pipe, as shared object, in the process | files of four other users: damaged, sparse, truncated and renamed during reading, FIFOs, links |
-//! | `clients` | trace | TCP clients of four other users and sixteen addresses: damaged PDUs, silence, ever new names |
+//! | `files` | `mmv:pipe:components`, `domains`, `flux`; `thousands` | valid files: names of very many components, the honest instance domain, never complete, 3,000 beside 1,000 honest ones |
+//! | `clients` | `trace` | TCP clients of four other users and sixteen addresses: damaged PDUs, silence, ever new names |
+//! | `clients` | `trace:tags` | extreme values of tags that an honest client uses, too |
 //! | `texts` | `config`, `cache`, `expressions`, `help`, `names`, `settings` | damaged configurations, caches, help, name spaces |
-//! | `faults` | `restart`, `apps`, `limits`, `disk`, `clock`, `pmcd` | `kill -9`, SIGSTOP, no descriptors, no memory, a full disk, removed directories, jumping clocks |
-//! | `applications` | `labels`, `start` | label sets of hostile clients, file names that other users occupy |
+//! | `faults` | `restart`, `apps`, `limits`, `disk`, `disk:btrfs`, `links`, `clock`, `pmcd` | `kill -9`, SIGSTOP, no descriptors, no memory, a full disk, removed directories, links in place of caches and logs, jumping clocks |
+//! | `applications` | `labels`, `start`, `forks` | label sets of hostile clients, file names that other users occupy, forks at any moment |
 //! | `endurance` | each agent | fetches, while instances, clients, files and configurations change |
 //!
 //! After each round the job sends requests whose answers it knows. Values that come from the campaign itself must be
@@ -63,6 +66,8 @@ enum What {
     Endurance(plan::Endurance),
     /// Counts and traces until it is killed; started by the campaign
     App(faults::App),
+    /// Counts and forks; started by the campaign
+    Forker(applications::Forker),
     /// Runs one job of a campaign; started by the campaign
     Job {
         name: String,
@@ -80,6 +85,9 @@ enum What {
         port: u16,
         #[arg(long)]
         bin: PathBuf,
+        /// Directory of the memory cgroup to run in
+        #[arg(long)]
+        group: Option<PathBuf>,
     },
 }
 
@@ -87,14 +95,16 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().what {
         What::Hostile(options) => plan::run(&options),
         What::Endurance(options) => plan::endurance(&options),
+        What::Forker(forker) => applications::run_forker(&forker).map(|()| ExitCode::SUCCESS),
         What::App(app) => faults::run_app(&app).map(|()| ExitCode::SUCCESS),
-        What::Job { name, seed, round, seconds, inputs, dir, port, bin } => {
+        What::Job { name, seed, round, seconds, inputs, dir, port, bin, group } => {
+            let joined = group.map_or(Ok(()), |group| procs::join_group(&group));
             let pace = match (seconds, inputs) {
                 (Some(seconds), _) => Pace::Time(Duration::from_secs_f64(seconds)),
                 (None, Some(inputs)) => Pace::Inputs(inputs),
                 (None, None) => Pace::Once,
             };
-            run_job(Order { name, seed, from: round, pace, dir, port, bin })
+            joined.and_then(|()| run_job(Order { name, seed, from: round, pace, dir, port, bin }))
         }
     };
     match outcome {
@@ -108,7 +118,7 @@ fn main() -> ExitCode {
 
 fn run_job(order: Order) -> Outcome<ExitCode> {
     // The limits hold for the job and for the agents that it starts.
-    procs::limit_self(2 << 30, 2048)?;
+    procs::limit_self(plan::MEMORY, 2048)?;
     let mut job = Job::new(order);
     job.watch();
     let outcome = plan::run_stage(&mut job);

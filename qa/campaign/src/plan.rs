@@ -14,7 +14,7 @@ use clap::Args;
 
 use crate::host::{self, Kind};
 use crate::job::{Job, Order, Pace};
-use crate::procs::Guarded;
+use crate::procs::{Group, Guarded};
 use crate::rng::seed_of;
 use crate::spec::{SPECS, Spec};
 use crate::{Outcome, applications, clients, endurance, faults, files, pdus, texts};
@@ -82,6 +82,10 @@ fn planned() -> Vec<Planned> {
             all.push(Planned { name: format!("files:{agent}:{how}"), kind: Kinds::Files, share });
         }
     }
+    for style in ["components", "domains", "flux"] {
+        all.push(Planned { name: format!("files:mmv:pipe:{style}"), kind: Kinds::Files, share: 2.0 });
+    }
+    all.push(Planned { name: "files:thousands".to_owned(), kind: Kinds::Files, share: 2.0 });
     let texts =
         [("config", 3.0), ("cache", 3.0), ("expressions", 3.0), ("help", 1.0), ("names", 2.0), ("settings", 0.2)];
     for (what, share) in texts {
@@ -92,13 +96,16 @@ fn planned() -> Vec<Planned> {
     }
     let faults =
         [("apps", 4.0), ("limits:mmv", 2.0), ("limits:trace", 1.0), ("limits:simple", 1.0), ("limits:derived", 1.0)];
-    for (what, share) in faults.into_iter().chain([("disk", 3.0), ("clock", 2.0), ("pmcd", 4.0)]) {
+    for (what, share) in
+        faults.into_iter().chain([("disk", 2.0), ("disk:btrfs", 1.0), ("links", 2.0), ("clock", 2.0), ("pmcd", 4.0)])
+    {
         all.push(Planned { name: format!("faults:{what}"), kind: Kinds::Faults, share });
     }
-    for what in ["labels", "start"] {
+    for what in ["labels", "start", "forks"] {
         all.push(Planned { name: format!("applications:{what}"), kind: Kinds::Faults, share: 2.0 });
     }
-    all.push(Planned { name: "clients:trace".to_owned(), kind: Kinds::Pdus, share: 12.0 });
+    all.push(Planned { name: "clients:trace".to_owned(), kind: Kinds::Pdus, share: 10.0 });
+    all.push(Planned { name: "clients:trace:tags".to_owned(), kind: Kinds::Pdus, share: 2.0 });
     all
 }
 
@@ -115,8 +122,8 @@ pub(crate) fn run_stage(job: &mut Job) -> Outcome {
         Some("endurance") => endurance::run(job, agent()?),
         Some("faults") => faults::run(job, what, how),
         Some("texts") => texts::run(job, what),
-        Some("clients") => clients::run(job, agent()?),
-        Some("files") => files::run(job, agent()?, host()?),
+        Some("clients") => clients::run(job, agent()?, how),
+        Some("files") => files::run(job, what, how),
         _ => Err(format!("no stage {name}").into()),
     }
 }
@@ -302,6 +309,9 @@ fn show(sums: &BTreeMap<String, Sum>, took: Duration, skipped: usize) -> ExitCod
 /// Time that a job may need beyond its share until it is killed.
 const GRACE: Duration = Duration::from_secs(60);
 
+/// Limit of the memory of a job with its agents, in bytes: of each address space, and of the cgroup.
+pub(crate) const MEMORY: u64 = 2 << 30;
+
 /// Runs a job as a process of its own. A job that cannot run counts as one failure.
 fn run_job(order: &Order) -> Sum {
     let failed = |what: String| {
@@ -327,6 +337,10 @@ fn try_job(order: &Order) -> Outcome<Sum> {
     command.arg("--dir").arg(&order.dir).args(["--port", &order.port.to_string()]).arg("--bin").arg(&order.bin);
     command.envs(host::environment(order)).stdin(Stdio::null()).stdout(Stdio::piped());
     command.stderr(fs::File::create(&errors)?).env_remove("RUST_BACKTRACE");
+    let group = Group::new(&order.name.replace(':', "-"), MEMORY);
+    if let Some(group) = &group {
+        command.arg("--group").arg(group.path());
+    }
     let mut child = Guarded::spawn(&mut command)?;
     let output = child.0.stdout.take().ok_or("no output")?;
     let pid = child.pid();
@@ -344,7 +358,7 @@ fn try_job(order: &Order) -> Outcome<Sum> {
     });
     let status = child.ends_within(limit);
     let left: Vec<u32> = crate::procs::descendants(pid);
-    drop(child);
+    drop((child, group));
     let sum = reader.join().map_err(|_| "reading a job's output")?;
     let said = || crate::procs::tail(&errors, 4);
     let mut sum = match (status, sum) {

@@ -1,7 +1,7 @@
 //! Processes: their state in `/proc`, their limits and their ends.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -135,6 +135,56 @@ impl Drop for Guarded {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A memory cgroup, which counts a process and its children with the kernel's memory for them: file tables, pipes, the
+/// buffers of sockets, and pages of file systems in memory.
+#[derive(Debug)]
+pub(crate) struct Group(PathBuf);
+
+impl Group {
+    /// Creates a group below that of this process, with a limit in bytes. Returns `None` if the machine has no memory
+    /// cgroups that this process may change.
+    pub(crate) fn new(name: &str, limit: u64) -> Option<Group> {
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let [first, unified] = ["memory:", ":"].map(|controller| {
+            own.lines()
+                .find_map(|line| line.split_once(':')?.1.strip_prefix(controller))
+                .map(|path| path.trim_matches('/'))
+        });
+        // Version 1 has a hierarchy of the controller, version 2 one of all controllers.
+        let places = [
+            (first.map(|path| Path::new("/sys/fs/cgroup/memory").join(path)), "memory.limit_in_bytes"),
+            (unified.map(|path| Path::new("/sys/fs/cgroup").join(path)), "memory.max"),
+        ];
+        places.into_iter().find_map(|(parent, file)| {
+            let group = Group(parent?.join(format!("campaign-{}-{name}", std::process::id())));
+            fs::create_dir(&group.0).ok()?;
+            // Dropping the group removes it.
+            fs::write(group.0.join(file), limit.to_string()).ok().map(|()| group)
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A process that has been killed leaves its group a little later.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                break;
+            }
+            sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Moves this process into a [`Group`].
+pub(crate) fn join_group(path: &Path) -> Outcome {
+    Ok(fs::write(path.join("cgroup.procs"), std::process::id().to_string())?)
 }
 
 /// Limits address space, in bytes, and descriptors of this process and of its future children.

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
 
+use pcp_collector::LabelTarget;
 use pcp_derive::OperandValues;
 use pcp_derive::{Load, Metadata, Missing, Operand, Source};
 use pcp_pdu::result::Changes;
 use pmapi::{Desc, Domain, Error, InDom, Inst, PmId, Result};
-use pmda::collector::LabelTarget;
 use tracing::error;
 
 use super::child;

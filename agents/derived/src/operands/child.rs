@@ -6,8 +6,8 @@ use std::thread;
 
 use nix::sys::signal::SigSet;
 use nix::unistd::{getegid, geteuid};
+use pcp_collector::{Collector, Process};
 use pcp_pdu::handshake::Attribute;
-use pmda::collector::{self, Collector, Process};
 use tracing::warn;
 
 /// Environment variable that is set in every agent started by this one. Such an agent starts none itself, because a
@@ -65,7 +65,7 @@ impl Complaints {
 }
 
 /// Sends the client attributes of this process to an agent: user, group and process identifier.
-pub(super) fn introduce(agent: &mut Collector<Process>) -> collector::Result {
+pub(super) fn introduce(agent: &mut Collector<Process>) -> pcp_collector::Result {
     agent.attribute(Attribute::USERID, &geteuid().to_string())?;
     agent.attribute(Attribute::GROUPID, &getegid().to_string())?;
     agent.attribute(Attribute::PROCESSID, &std::process::id().to_string())?;

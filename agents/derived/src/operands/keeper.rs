@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use pcp_collector::{Channel as _, Collector, Launch, Process, Starting, State};
 use pmapi::{Error, Result};
-use pmda::collector::{self, Channel as _, Collector, Launch, Process, Starting, State};
 use tracing::{info, warn};
 
 use super::child;
@@ -133,8 +133,8 @@ impl Keeper {
                         .unwrap_or_else(|e| warn!(source = self.name, "agent {} knows no client: {e}", self.name));
                     self.stage = Stage::Up { agent, since: now, ready: false };
                 }
-                Err(collector::Error::TimedOut(_)) if now < *until => {}
-                Err(collector::Error::TimedOut(_)) => self.fail(&collector::Error::TimedOut(Self::VERSION)),
+                Err(pcp_collector::Error::TimedOut(_)) if now < *until => {}
+                Err(pcp_collector::Error::TimedOut(_)) => self.fail(&pcp_collector::Error::TimedOut(Self::VERSION)),
                 Err(e) => self.fail(&e),
             }
         }
@@ -163,7 +163,7 @@ impl Keeper {
     pub(super) fn ask<T>(
         &mut self,
         until: Instant,
-        request: impl FnOnce(&mut Collector<Process>) -> collector::Result<T>,
+        request: impl FnOnce(&mut Collector<Process>) -> pcp_collector::Result<T>,
     ) -> Result<T> {
         let Stage::Up { agent, ready: true, .. } = &mut self.stage else { return Err(Error::AGAIN) };
         // No agent could answer any more, so the agent is not at fault.
@@ -194,7 +194,7 @@ impl Keeper {
     }
 
     /// Ends the agent, and schedules its restart. After a long run without failures the pause is short again.
-    fn fail(&mut self, why: &collector::Error) {
+    fn fail(&mut self, why: &pcp_collector::Error) {
         if matches!(self.stage, Stage::Up { since, .. } if since.elapsed() > Self::LONGEST) {
             self.pause = Self::SHORTEST;
         }
@@ -205,7 +205,7 @@ impl Keeper {
         self.pause = (2 * self.pause).min(Self::LONGEST);
     }
 
-    fn launch(&self) -> collector::Result<Starting> {
+    fn launch(&self) -> pcp_collector::Result<Starting> {
         let mut command = child::command(&self.command);
         let complaints = child::Complaints::of(&mut command)?;
         let starting = Launch::pipe(command).limit(Self::LONGEST_ANSWER).isolated().begin()?;

@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../../../../derive/tests/derive/cases.rs"]
-mod cases;
 mod generated;
 #[path = "../../../../derive/tests/derive/generator.rs"]
 mod generator;
-mod recorded;
 mod stage;
 mod texts;
 #[path = "../../../../derive/tests/derive/tokens.rs"]

@@ -1,4 +1,4 @@
-//! pmcd with PCP's agents and `derived`, and its answers in the format of `oracle.py`.
+//! pmcd with PCP's agents and `derived`, and its answers as `--check --tsv` prints them.
 
 use std::collections::HashMap;
 use std::fs;

@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use pcp_collector::{Collector, Launch, Process};
 use pmapi::{Domain, Item, PmId};
-use pmda::collector::{Collector, Launch, Process};
 
 pub(crate) const C_AGENT: &str = "/var/lib/pcp/pmdas/trace/pmdatrace";
 pub(crate) const ROUNDS: usize = 15;

@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::unistd::{User, geteuid};
+use pcp_collector::{Collector, Launch, Process};
 use pcp_pdu::event::{EventFlags, Layout, records};
 use pcp_pdu::handshake::Attribute;
 use pmapi::{Atom, Domain, InDom, Item, PmId, Serial};
-use pmda::collector::{Collector, Launch, Process};
 use trace::{Options, Tag, Trace, Transport};
 
 /// The agent, over a pipe to this test instead of pmcd.

@@ -4,8 +4,9 @@
  *   gcc -shared -fPIC -o agent.so agent.c -lpcp_pmda -lpcp
  *   gcc -o names agent.c -lpcp_pmda -lpcp; names >pmns
  *
- * Cluster 0 has each type in each semantics, singular and with instances; cluster 1 has units; cluster 2 has the rest.
- * Each fetch moves the values on by one instance.
+ * Cluster 0 has each type in each semantics, singular and with instances; cluster 1 has units; cluster 2 has the rest;
+ * cluster 3 has units of libpcp 7.2, which earlier versions ignore. Each fetch moves the values on by one instance.
+ * The name space also has a metric that the agent does not know.
  */
 #include <float.h>
 #include <math.h>
@@ -27,7 +28,12 @@ static const float edges_float[EDGES] = { 0, 1, -1.5f, FLT_MAX, -FLT_MAX, NAN, I
 static const double edges_double[EDGES] = { 0, 1, -1.5, DBL_MAX, -DBL_MAX, NAN, -INFINITY, DBL_MIN };
 
 static pmdaInstid all[EDGES], some[5];
-static pmdaIndom indoms[] = { { 0, EDGES, all }, { 1, 5, some } };
+/* Names with spaces, and with characters that expressions escape. */
+static pmdaInstid named[] = {
+	{ 3, "red" }, { 20, "green light" }, { 21, "green" }, { 400, "a]b" }, { 401, "c\\d" }, { 5000, "/var/x.y" },
+	{ 70000, "10" }, { 70001, "\xc3\xa4" },
+};
+static pmdaIndom indoms[] = { { 0, EDGES, all }, { 1, 5, some }, { 2, COUNT(named), named } };
 static int tick;
 
 /* Later versions call the type of the result differently. */
@@ -57,7 +63,7 @@ static int value(pmdaMetric *metric, unsigned int inst, pmAtomValue *atom)
 	static char text[32], record[64];
 	int at = inst == PM_IN_NULL ? 2 : (int)inst, item = pmID_item(metric->m_desc.pmid);
 
-	if (pmID_cluster(metric->m_desc.pmid) < 2)
+	if (pmID_cluster(metric->m_desc.pmid) != 2)
 		return number(metric->m_desc.type, at, atom);
 	switch (item) {
 	case 0:
@@ -88,6 +94,23 @@ static int value(pmdaMetric *metric, unsigned int inst, pmAtomValue *atom)
 	case 8: /* a guard */
 		atom->ul = (at + tick) % 2;
 		return PMDA_FETCH_STATIC;
+	case 9: /* instances with names */
+	case 10:
+		atom->ul = inst + tick * inst % 7;
+		return PMDA_FETCH_STATIC;
+	case 11:
+		snprintf(text, sizeof(text), "text of %u", inst);
+		atom->cp = text;
+		return PMDA_FETCH_STATIC;
+	case 12: /* event arrays without events */
+	case 13:
+		memset(record, 0, sizeof(record));
+		((pmValueBlock *)record)->vtype = item == 12 ? PM_TYPE_EVENT : PM_TYPE_HIGHRES_EVENT;
+		((pmValueBlock *)record)->vlen = PM_VAL_HDR_SIZE + 4;
+		atom->vbp = (pmValueBlock *)record;
+		return PMDA_FETCH_STATIC;
+	case 14:
+		return PM_ERR_PERMISSION;
 	default:
 		return PM_ERR_PMID;
 	}
@@ -126,6 +149,21 @@ static struct {
 	{ "small_counter", PM_TYPE_U32, 0, PM_SEM_COUNTER },
 	{ "other", PM_TYPE_U32, 1, PM_SEM_INSTANT },
 	{ "guard", PM_TYPE_U32, 0, PM_SEM_INSTANT },
+	{ "named", PM_TYPE_U32, 2, PM_SEM_INSTANT },
+	{ "named_counter", PM_TYPE_U32, 2, PM_SEM_COUNTER },
+	{ "named_text", PM_TYPE_STRING, 2, PM_SEM_DISCRETE },
+	{ "event", PM_TYPE_EVENT, -1, PM_SEM_INSTANT },
+	{ "high_event", PM_TYPE_HIGHRES_EVENT, -1, PM_SEM_INSTANT },
+	{ "forbidden", PM_TYPE_U64, -1, PM_SEM_INSTANT },
+};
+
+/* The last eight bits of units: the unit and its scale. */
+static struct {
+	const char *name;
+	uint32_t word;
+} extras[] = {
+	{ "celsius", 1 << 3 | 1 }, { "fahrenheit", 1 << 3 | 2 }, { "volt", 2 << 3 | 1 }, { "millivolt", 2 << 3 | 2 },
+	{ "watt", 4 << 3 | 2 },
 };
 
 static pmdaMetric metrics[200];
@@ -161,6 +199,14 @@ static void make(void)
 			}
 	for (i = 0; i < COUNT(rest); i++)
 		add(2, i, rest[i].type, rest[i].indom, rest[i].sem, none, rest[i].name);
+	for (i = item = 0; i < COUNT(extras); i++)
+		for (sem = PM_SEM_COUNTER; sem <= PM_SEM_INSTANT; sem += PM_SEM_INSTANT - PM_SEM_COUNTER) {
+			pmUnits unit;
+
+			memcpy(&unit, &extras[i].word, sizeof(unit));
+			snprintf(name, sizeof(name), "%s_%s", extras[i].name, sems[sem]);
+			add(3, item++, PM_TYPE_DOUBLE, 0, sem, unit, name);
+		}
 }
 
 void edges_init(pmdaInterface *interface)
@@ -191,6 +237,6 @@ int main(void)
 	printf("root {\n    e\n}\ne {\n");
 	for (i = 0; i < count; i++)
 		printf("    %s 250:%d:%d\n", names[i], pmID_cluster(metrics[i].m_desc.pmid), pmID_item(metrics[i].m_desc.pmid));
-	printf("}\n");
+	printf("    unknown 250:2:1000\n}\n");
 	return 0;
 }

@@ -25,7 +25,12 @@ impl Collection {
         mut out: impl FnMut(Option<Inst>, Result<Atom<'_>, Error>),
     ) -> Result<(), Error> {
         let Collection { groups, buffer, prefix, request, .. } = self;
-        let group = groups.of_cluster_mut(item.cluster()).ok_or(Error::PMID)?;
+        let number = groups.of_item(prefix, item).ok_or(Error::PMID)?;
+        if groups.has_foreign_instances(prefix, number, item) {
+            out(None, Err(Error::INST));
+            return Ok(());
+        }
+        let group = groups.get_mut(number).ok_or(Error::PMID)?;
         // Values may have changed since the last request, and the group may be new.
         group.begin(*request, buffer);
         let (sources, tables) = group.parts_mut(prefix);

@@ -1,30 +1,38 @@
 //! Groups of files: a change of a file affects no other group.
 //!
-//! Two files are in one group if they share a class of clusters or instance domains, or a first component of names.
+//! Two files are in one group if they belong to one user and share a class of clusters or instance domains, or a first
+//! component of names. Groups of several users may claim the same metrics or instance domains. Each lookup then finds
+//! the claim of the file with the highest [`Rank`], so that no user's change requires new tables for another user.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
+use std::ffi::OsStr;
 
-use hashbrown::HashMap;
-use pmapi::Serial;
+use hashbrown::{HashMap, HashSet};
+use pmapi::{Item, Serial};
 
+use super::limits::{Tariff, thread_time};
+use super::names::head;
 use super::source::Source;
-use super::tables::Tables;
+use super::tables::{Entry, Tables};
 
-/// Files that may have names, identifiers or instance domains in common, and their combined tables.
+/// Files of a user that may have names, identifiers or instance domains in common, and their combined tables.
 #[derive(Debug)]
 pub(super) struct Group {
     /// The files, in the order of their names.
     pub sources: Vec<Source>,
     /// Built at the first access.
     tables: OnceCell<Tables>,
+    tariff: Tariff,
+    /// Nanoseconds that building the tables took, until they are charged.
+    work: Cell<u64>,
     /// The stamps of the files that the tables are made of.
     stamps: Vec<u64>,
     /// A number that was never used for a group of other files.
     pub version: u64,
+    /// Whether no other group shares a class or a first component of names with this one.
+    is_alone: bool,
     /// Number of the request that checked the files last.
     begun: u64,
-    /// Whether the users whose files formed the group were charged for that.
-    is_settled: bool,
 }
 
 /// All groups.
@@ -35,10 +43,10 @@ pub(super) struct Groups {
     order: Vec<(u32, u32)>,
     /// Stamp of each file, in the same order.
     stamps: Vec<u64>,
-    /// Index of the group for each class, or [`NONE`].
-    classes: Vec<u32>,
-    /// Index of the group for each first component of names.
-    heads: HashMap<Box<str>, u32>,
+    /// The groups with each class.
+    classes: Vec<Numbers>,
+    /// The groups with each first component of names.
+    heads: HashMap<Box<str>, Numbers>,
     /// The last stamp or version that was assigned.
     stamp: u64,
 }
@@ -47,8 +55,39 @@ pub(super) struct Groups {
 /// class can have domains in common.
 const CLASSES: u16 = 1 << 11;
 
-/// Index of no group.
-const NONE: u32 = u32::MAX;
+/// Indexes of groups, in ascending order. Several groups belong to different users.
+#[derive(Clone, Debug, Default)]
+enum Numbers {
+    #[default]
+    None,
+    One(u32),
+    Many(Vec<u32>),
+}
+
+impl Numbers {
+    #[inline]
+    fn as_slice(&self) -> &[u32] {
+        match self {
+            Numbers::None => &[],
+            Numbers::One(number) => std::slice::from_ref(number),
+            Numbers::Many(numbers) => numbers,
+        }
+    }
+
+    /// Adds the index of a group, which is at least as high as all others.
+    fn push(&mut self, number: u32) {
+        match self {
+            _ if self.as_slice().last() == Some(&number) => {}
+            Numbers::None => *self = Numbers::One(number),
+            Numbers::One(first) => *self = Numbers::Many(vec![*first, number]),
+            Numbers::Many(numbers) => numbers.push(number),
+        }
+    }
+}
+
+/// Precedence of a file over those of other users; the lowest comes first. Root's files precede all others, then those
+/// that have been in the directory longest, then the first by name.
+type Rank<'a> = (bool, u64, &'a OsStr);
 
 pub(super) fn class_of_cluster(cluster: u16) -> u16 {
     cluster % CLASSES
@@ -59,8 +98,29 @@ pub(super) fn class_of_indom(serial: Serial) -> u16 {
 }
 
 impl Group {
+    #[inline]
     pub(super) fn tables(&self, prefix: &str) -> &Tables {
-        self.tables.get_or_init(|| Tables::build(prefix, &self.sources))
+        self.tables.get_or_init(|| self.build(prefix))
+    }
+
+    #[cold]
+    fn build(&self, prefix: &str) -> Tables {
+        if self.tariff == Tariff::Free {
+            return Tables::build(prefix, &self.sources);
+        }
+        let start = thread_time();
+        let tables = Tables::build(prefix, &self.sources);
+        self.work.set(thread_time().saturating_sub(start));
+        tables
+    }
+
+    /// Returns whether no other user's files share names, clusters or instance domains with these.
+    pub(super) fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
+    fn rank(&self, source: usize) -> Option<Rank<'_>> {
+        self.sources.get(source).map(|source| (source.uid != 0, source.since, &*source.name))
     }
 
     /// Prepares all files for a request, once. Returns whether all of them are unchanged and may be shown.
@@ -75,7 +135,10 @@ impl Group {
     }
 
     pub(super) fn parts_mut(&mut self, prefix: &str) -> (&mut [Source], &Tables) {
-        let tables = self.tables.get_or_init(|| Tables::build(prefix, &self.sources));
+        if self.tables.get().is_none() {
+            self.tables = OnceCell::from(self.build(prefix));
+        }
+        let tables = self.tables.get_or_init(Tables::default);
         (&mut self.sources, tables)
     }
 }
@@ -94,28 +157,108 @@ impl Groups {
         &mut self.all
     }
 
+    pub(super) fn get(&self, number: u32) -> Option<&Group> {
+        self.all.get(number as usize)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Group> {
+        self.all.get_mut(number as usize)
+    }
+
+    /// Returns the group whose metric with this identifier is exported, if any metric is.
     #[inline]
-    pub(super) fn of_cluster(&self, cluster: u16) -> Option<&Group> {
-        self.all.get(*self.classes.get(usize::from(class_of_cluster(cluster)))? as usize)
+    pub(super) fn of_item(&self, prefix: &str, item: Item) -> Option<u32> {
+        match self.of_class(class_of_cluster(item.cluster())) {
+            [number] if self.get(*number)?.is_alone => Some(*number),
+            numbers => self.of_shared_item(prefix, item, numbers),
+        }
+    }
+
+    #[inline(never)]
+    fn of_shared_item(&self, prefix: &str, item: Item, numbers: &[u32]) -> Option<u32> {
+        let of = |number: &u32| {
+            let group = self.get(*number)?;
+            let entry = group.tables(prefix).metric(item)?;
+            Some((group.rank(entry.source as usize)?, *number, group.tables(prefix).name(entry)))
+        };
+        let (rank, first, name) = numbers.iter().filter_map(of).min()?;
+        // A metric is exported only if both its identifier and its name are its own.
+        let owner = self.claims(prefix, name).min()?;
+        ((rank, first) == (owner.0, owner.1)).then_some(first)
+    }
+
+    /// Returns the group whose metric with this name is exported, if any metric is, and the metric's identifier.
+    pub(super) fn of_name(&self, prefix: &str, name: &str) -> Option<(u32, Item)> {
+        let (_, number, item) = self.claims(prefix, name).min()?;
+        (self.of_item(prefix, item)? == number).then_some((number, item))
+    }
+
+    /// Returns the metrics with this name: the rank of the file, the group and the identifier.
+    fn claims(&self, prefix: &str, name: &str) -> impl Iterator<Item = (Rank<'_>, u32, Item)> {
+        self.of_head(own_head(prefix, name)).iter().filter_map(move |number| {
+            let group = self.get(*number)?;
+            let tables = group.tables(prefix);
+            let item = tables.item(name)?;
+            Some((group.rank(tables.metric(item)?.source as usize)?, *number, item))
+        })
+    }
+
+    /// Returns whether a group's metric is exported.
+    pub(super) fn exports(&self, prefix: &str, number: u32, entry: &Entry) -> bool {
+        self.get(number).is_some_and(Group::is_alone) || self.of_item(prefix, entry.item) == Some(number)
+    }
+
+    /// Returns the group whose instance domain with this number is exported.
+    pub(super) fn of_indom(&self, prefix: &str, serial: Serial) -> Option<u32> {
+        let of = |number: &u32| {
+            let group = self.get(*number)?;
+            let (source, _) = group.tables(prefix).indoms.get(&serial)?.parts.first()?;
+            Some((group.rank(*source)?, *number))
+        };
+        match self.of_class(class_of_indom(serial)) {
+            [number] => Some(*number),
+            numbers => numbers.iter().filter_map(of).min().map(|(_, number)| number),
+        }
+    }
+
+    /// Returns whether a group's metric has instances of a domain that another group exports.
+    #[inline]
+    pub(super) fn has_foreign_instances(&self, prefix: &str, number: u32, item: Item) -> bool {
+        self.get(number).is_some_and(|group| {
+            !group.is_alone && {
+                let entry = group.tables(prefix).metric(item);
+                let indom = entry.and_then(|entry| entry.desc(&group.sources)?.indom);
+                indom.is_some_and(|serial| self.of_indom(prefix, serial).is_some_and(|owner| owner != number))
+            }
+        })
+    }
+
+    /// Returns the group whose labels of a cluster are exported.
+    pub(super) fn of_cluster(&self, cluster: u16) -> Option<u32> {
+        let of = |number: &u32| {
+            let group = self.get(*number)?;
+            let ranks = (0..).zip(&group.sources).filter(|(_, source)| source.cluster == cluster);
+            Some((ranks.filter_map(|(place, _)| group.rank(place)).min()?, *number))
+        };
+        match self.of_class(class_of_cluster(cluster)) {
+            [number] => Some(*number),
+            numbers => numbers.iter().filter_map(of).min().map(|(_, number)| number),
+        }
     }
 
     #[inline]
-    pub(super) fn of_cluster_mut(&mut self, cluster: u16) -> Option<&mut Group> {
-        self.all.get_mut(*self.classes.get(usize::from(class_of_cluster(cluster)))? as usize)
+    fn of_class(&self, class: u16) -> &[u32] {
+        self.classes.get(usize::from(class)).map(Numbers::as_slice).unwrap_or_default()
     }
 
-    pub(super) fn of_indom(&self, serial: Serial) -> Option<&Group> {
-        self.all.get(*self.classes.get(usize::from(class_of_indom(serial)))? as usize)
+    /// Returns the groups with names that begin with this component.
+    pub(super) fn of_head(&self, head: &str) -> &[u32] {
+        self.heads.get(head).map(Numbers::as_slice).unwrap_or_default()
     }
 
-    /// Returns the group with the names that begin with this component.
-    pub(super) fn of_head(&self, head: &str) -> Option<&Group> {
-        self.all.get(*self.heads.get(head)? as usize)
-    }
-
-    /// Returns all files in the order of their names: the group of each, and its index there.
-    pub(super) fn files(&self) -> impl DoubleEndedIterator<Item = (&Group, u32)> {
-        self.order.iter().filter_map(|(group, place)| Some((self.all.get(*group as usize)?, *place)))
+    /// Returns all files in the order of their names: the group of each, its number, and the file's index there.
+    pub(super) fn files(&self) -> impl DoubleEndedIterator<Item = (&Group, u32, u32)> {
+        self.order.iter().filter_map(|(number, place)| Some((self.get(*number)?, *number, *place)))
     }
 
     /// Removes all files. The groups' tables are kept for [`put_sources`](Groups::put_sources).
@@ -123,8 +266,9 @@ impl Groups {
         self.all.iter_mut().flat_map(|group| std::mem::take(&mut group.sources)).collect()
     }
 
-    /// Sets the files, which must be sorted by name. Groups of the same files as before are kept.
-    pub(super) fn put_sources(&mut self, mut sources: Vec<Source>) {
+    /// Sets the files, which must be sorted by name. Groups of the same files as before are kept. `tariff` says whether
+    /// users are charged for the tables of new groups.
+    pub(super) fn put_sources(&mut self, mut sources: Vec<Source>, tariff: Tariff) {
         for source in sources.iter_mut().filter(|source| source.stamp == 0) {
             self.stamp += 1;
             source.stamp = self.stamp;
@@ -135,7 +279,7 @@ impl Groups {
             }
             return;
         }
-        self.put(partition(&sources), sources);
+        self.put(partition(&sources), sources, tariff);
     }
 
     /// Puts all files into one group.
@@ -144,24 +288,21 @@ impl Groups {
         let mut sources = self.take_sources();
         sources.sort_by(|a, b| a.name.cmp(&b.name));
         self.all.clear();
-        self.put(vec![0; sources.len()], sources);
+        self.put(vec![0; sources.len()], sources, Tariff::Free);
     }
 
-    /// Calls `charge` for the users of files that were added to a group, with the number of the group's records.
-    pub(super) fn settle(&mut self, mut charge: impl FnMut(u32, u64)) {
-        for group in self.all.iter_mut().filter(|group| !group.is_settled) {
-            group.is_settled = true;
-            let records = group.sources.iter().map(|source| source.cost.values).sum();
-            for source in &mut group.sources {
-                if source.company == 0 {
-                    charge(source.uid, records);
-                }
-                source.company = records;
+    /// Calls `charge` with the users of groups whose tables have been built since the last call, and the nanoseconds that
+    /// took.
+    pub(super) fn take_work(&mut self, mut charge: impl FnMut(u32, u64)) {
+        for group in &mut self.all {
+            let work = group.work.take();
+            if let Some(first) = group.sources.first().filter(|_| work > 0) {
+                charge(first.uid, work);
             }
         }
     }
 
-    fn put(&mut self, numbers: Vec<usize>, sources: Vec<Source>) {
+    fn put(&mut self, numbers: Vec<usize>, sources: Vec<Source>, tariff: Tariff) {
         let mut old: HashMap<Vec<u64>, Group> =
             std::mem::take(&mut self.all).into_iter().map(|group| (group.stamps.clone(), group)).collect();
         self.order.clear();
@@ -182,7 +323,8 @@ impl Groups {
                 Some(group) => Group { sources, ..group },
                 None => {
                     self.stamp += 1;
-                    Group { sources, tables: OnceCell::new(), stamps, version: self.stamp, begun: 0, is_settled: false }
+                    let (tables, work, version) = (OnceCell::new(), Cell::new(0), self.stamp);
+                    Group { sources, tables, work, tariff, stamps, version, is_alone: true, begun: 0 }
                 }
             });
         }
@@ -191,19 +333,31 @@ impl Groups {
 
     fn index(&mut self) {
         self.classes.clear();
-        self.classes.resize(usize::from(CLASSES), NONE);
+        self.classes.resize(usize::from(CLASSES), Numbers::None);
         self.heads.clear();
         for (number, group) in (0..).zip(&self.all) {
             for source in &group.sources {
-                source.classes().for_each(|class| self.classes[usize::from(class)] = number);
+                source.classes().for_each(|class| self.classes[usize::from(class)].push(number));
                 for head in source.heads() {
-                    if !self.heads.contains_key(head) {
-                        self.heads.insert(head.into(), number);
+                    match self.heads.get_mut(head) {
+                        Some(numbers) => numbers.push(number),
+                        None => _ = self.heads.insert(head.into(), Numbers::One(number)),
                     }
                 }
             }
         }
+        let shared = self.classes.iter().chain(self.heads.values());
+        let shared: HashSet<u32> =
+            shared.map(Numbers::as_slice).filter(|all| all.len() > 1).flatten().copied().collect();
+        for (number, group) in (0..).zip(&mut self.all) {
+            group.is_alone = !shared.contains(&number);
+        }
     }
+}
+
+/// Returns the first component of a full name after the prefix.
+pub(super) fn own_head<'a>(prefix: &str, name: &'a str) -> &'a str {
+    head(name.strip_prefix(prefix).and_then(|own| own.strip_prefix('.')).unwrap_or_default())
 }
 
 /// Returns the number of each file's group. Groups are numbered in the order in which they appear.
@@ -211,8 +365,9 @@ fn partition(sources: &[Source]) -> Vec<usize> {
     let mut sets = Sets::new(sources.len());
     let (mut classes, mut heads) = (HashMap::new(), HashMap::new());
     for (index, source) in sources.iter().enumerate() {
-        source.classes().for_each(|class| sets.join(*classes.entry(class).or_insert(index), index));
-        source.heads().for_each(|head| sets.join(*heads.entry(head).or_insert(index), index));
+        let uid = source.uid;
+        source.classes().for_each(|class| sets.join(*classes.entry((uid, class)).or_insert(index), index));
+        source.heads().for_each(|head| sets.join(*heads.entry((uid, head)).or_insert(index), index));
     }
     let mut numbers: Vec<usize> = Vec::with_capacity(sources.len());
     let mut groups = 0..;
@@ -224,16 +379,16 @@ fn partition(sources: &[Source]) -> Vec<usize> {
 }
 
 /// Disjoint sets of numbers. Each element refers to a smaller one of its set; the smallest refers to itself.
-pub(super) struct Sets(Vec<usize>);
+struct Sets(Vec<usize>);
 
 impl Sets {
     /// Creates a set for each number below `count`.
-    pub(super) fn new(count: usize) -> Sets {
+    fn new(count: usize) -> Sets {
         Sets((0..count).collect())
     }
 
     /// Returns the smallest number of a set.
-    pub(super) fn first(&mut self, mut number: usize) -> usize {
+    fn first(&mut self, mut number: usize) -> usize {
         while self.0[number] != number {
             self.0[number] = self.0[self.0[number]];
             number = self.0[number];
@@ -241,7 +396,7 @@ impl Sets {
         number
     }
 
-    pub(super) fn join(&mut self, a: usize, b: usize) {
+    fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.first(a), self.first(b));
         self.0[a.max(b)] = a.min(b);
     }

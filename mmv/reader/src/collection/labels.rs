@@ -42,11 +42,12 @@ const MOST: usize = 512;
 impl Collection {
     /// Returns the labels of a subject, or `None` if it has none.
     pub fn labels(&self, of: Labelled) -> Option<&LabelSet> {
-        let group = match of {
+        let number = match of {
             Labelled::Cluster(cluster) => self.groups.of_cluster(cluster),
-            Labelled::Item(item) => self.groups.of_cluster(item.cluster()),
-            Labelled::InDom(serial) | Labelled::Instance(serial, _) => self.groups.of_indom(serial),
-        }?;
+            Labelled::Item(item) => self.groups.of_item(&self.prefix, item),
+            Labelled::InDom(serial) | Labelled::Instance(serial, _) => self.groups.of_indom(&self.prefix, serial),
+        };
+        let group = self.groups.get(number?)?;
         let labels = group.tables(&self.prefix).labels.0.get(&of)?;
         Some(labels.set.get_or_init(|| labels.merge(&self.prefix, &group.sources))).filter(|set| !set.is_empty())
     }

@@ -1,12 +1,14 @@
 //! Limits on what the files of a directory may cost, in all and for each user.
 //!
 //! Any user who may write the directory makes the agent work. The cost of a file is charged to its owner, so files of
-//! one user take nothing from others. Once a user has used up a quota, further files of this user are left out. The
-//! last quarter of each quota for all users is reserved for users who have less than an eighth of it.
+//! one user take nothing from others. Once a user has used up a quota, further files of this user are left out. When
+//! all users together have used up a limit, a user who has less gets room from the user who has most.
 
 use std::fmt;
 
 use hashbrown::HashMap;
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
 
 /// Limits on what the files of a directory may cost. The default is enough for a user with 1000 files of 100 metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,8 +20,8 @@ pub struct Limits {
     /// Values in the files of one user. A text counts as 8 values, a label as 40, an instance as 1, and a first
     /// component of names as 4.
     pub user_values: u64,
-    /// Nanoseconds per request for changes of one user's files. Changes that take longer delay further changes of this
-    /// user until later requests.
+    /// Nanoseconds of processor time per request for changes of one user's files. Changes that take longer delay
+    /// further changes of this user until later requests.
     pub user_work: u64,
     /// Files in all, at most 4095: the number of clusters.
     pub files: u64,
@@ -38,11 +40,11 @@ impl Default for Limits {
         Limits {
             user_files: 1250,
             user_memory: 44 << 20,
-            user_values: 160_000,
+            user_values: 120_000,
             user_work: 6_000_000,
             files: 4000,
             memory: 176 << 20,
-            values: 640_000,
+            values: 480_000,
             file_bytes: 8 << 20,
             names: 6144,
         }
@@ -110,6 +112,12 @@ impl Usage {
         Usage { files: self.files + files, cost }
     }
 
+    fn without(self, files: u64, cost: Cost) -> Usage {
+        let Usage { files: own, cost: Cost { memory, values } } = self;
+        let cost = Cost { memory: memory.saturating_sub(cost.memory), values: values.saturating_sub(cost.values) };
+        Usage { files: own.saturating_sub(files), cost }
+    }
+
     /// Returns the first of the limits that the usage exceeds.
     fn beyond(self, files: u64, memory: u64, values: u64) -> Option<Limit> {
         [
@@ -120,6 +128,15 @@ impl Usage {
         .into_iter()
         .find_map(|(limit, used, most)| (used > most).then_some(limit))
     }
+}
+
+/// Whether users are charged for the work of a scan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tariff {
+    /// At the start, and after an explicit reload, all files are read.
+    Free,
+    /// Work beyond a user's limit is delayed.
+    Charged,
 }
 
 /// Accounts of all users.
@@ -176,14 +193,30 @@ impl Accounts {
         self.all = self.all.with(files, cost);
     }
 
-    /// Adds usage of a user, if the limits allow it.
-    ///
-    /// # Errors
-    /// The limit that would be exceeded; nothing is added then.
-    pub(super) fn admit(&mut self, uid: u32, files: u64, cost: Cost) -> Result<(), Limit> {
-        self.check(uid, files, cost)?;
-        self.add(uid, files, cost);
-        Ok(())
+    /// Removes usage of a user.
+    pub(super) fn remove(&mut self, uid: u32, files: u64, cost: Cost) {
+        let usage = self.users.entry(uid).or_default();
+        *usage = usage.without(files, cost);
+        self.all = self.all.without(files, cost);
+    }
+
+    /// Returns the part of the limits for all users, in millionths: the largest of the parts of files, memory and values.
+    fn share_of(&self, usage: Usage) -> u64 {
+        let Limits { files, memory, values, .. } = self.limits;
+        let part = |used: u64, limit: u64| used.saturating_mul(1_000_000) / limit.max(1);
+        part(usage.files, files).max(part(usage.cost.memory, memory)).max(part(usage.cost.values, values))
+    }
+
+    /// Returns the user with the largest share, if that is larger than the share that another user would have with
+    /// additional usage, and that user may have it.
+    pub(super) fn larger(&self, uid: u32, files: u64, cost: Cost) -> Option<u32> {
+        let wanted = self.users.get(&uid).copied().unwrap_or_default().with(files, cost);
+        let Limits { user_files, user_memory, user_values, .. } = self.limits;
+        if wanted.beyond(user_files, user_memory, user_values).is_some() {
+            return None;
+        }
+        let largest = self.users.iter().map(|(uid, usage)| (self.share_of(*usage), *uid)).max()?;
+        (largest.0 > self.share_of(wanted)).then_some(largest.1)
     }
 
     /// Returns whether a skipped file of a user could be shown now.
@@ -191,25 +224,22 @@ impl Accounts {
         self.check(uid, 0, cost).is_ok()
     }
 
-    fn check(&self, uid: u32, files: u64, cost: Cost) -> Result<(), Limit> {
-        let limits = &self.limits;
+    /// Checks whether a user may have further files.
+    ///
+    /// # Errors
+    /// The limit that would be exceeded.
+    pub(super) fn check(&self, uid: u32, files: u64, cost: Cost) -> Result<(), Limit> {
+        let Limits { user_files, user_memory, user_values, files: most, memory, values, .. } = self.limits;
         let used = self.users.get(&uid).copied().unwrap_or_default().with(files, cost);
-        if let Some(limit) = used.beyond(limits.user_files, limits.user_memory, limits.user_values) {
-            return Err(limit);
-        }
-        let is_large = used.beyond(limits.files / 8, limits.memory / 8, limits.values / 8).is_some();
-        let part = |most: u64| if is_large { most - most / 4 } else { most };
-        let files_in_all = part(limits.files.min(CLUSTERS));
-        if let Some(limit) = self.all.with(files, cost).beyond(files_in_all, part(limits.memory), part(limits.values)) {
-            return Err(limit);
-        }
-        Ok(())
+        let beyond = used.beyond(user_files, user_memory, user_values);
+        let beyond = beyond.or_else(|| self.all.with(files, cost).beyond(most.min(CLUSTERS), memory, values));
+        beyond.map_or(Ok(()), Err)
     }
 
-    /// Returns whether a user may have `more` files.
+    /// Returns whether a user may have `more` files, as far as other users leave room.
     pub(super) fn has_room(&self, uid: u32, more: u64) -> bool {
         let used = self.users.get(&uid).map_or(0, |usage| usage.files);
-        used + more <= self.limits.user_files && self.all.files + more <= self.limits.files
+        used + more <= self.limits.user_files
     }
 
     /// Grants each user the time of one request.
@@ -230,11 +260,6 @@ impl Accounts {
     pub(super) fn work(&mut self, uid: u32, nanoseconds: u64) {
         let work = self.work.entry(uid).or_default();
         *work = work.saturating_add_unsigned(nanoseconds);
-    }
-
-    /// Cancels all charges for work, at the start or after an explicit reload.
-    pub(super) fn forgive(&mut self) {
-        self.work.clear();
     }
 
     /// Counts files that were left out.
@@ -269,6 +294,13 @@ impl Accounts {
     }
 }
 
+/// Returns the processor time of this thread, in nanoseconds. Other processes do not affect it.
+pub(super) fn thread_time() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap_or(TimeSpec::new(0, 0));
+    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec()), u64::try_from(time.tv_nsec()));
+    seconds.unwrap_or_default() * 1_000_000_000 + nanoseconds.unwrap_or_default()
+}
+
 /// Number of clusters.
 const CLUSTERS: u64 = pmapi::Item::MAX_CLUSTER as u64;
 
@@ -292,17 +324,45 @@ mod tests {
         Accounts { limits: SMALL, ..Accounts::default() }
     }
 
+    /// Adds files as long as the limits or a larger user leave room, and returns how many the user has.
+    fn take_all(accounts: &mut Accounts, uid: u32, cost: Cost) -> u64 {
+        loop {
+            match (accounts.check(uid, 1, cost), accounts.larger(uid, 1, cost)) {
+                (Ok(()), _) => accounts.add(uid, 1, cost),
+                (Err(_), Some(largest)) => accounts.remove(largest, 1, cost),
+                (Err(_), None) => return accounts.users[&uid].files,
+            }
+        }
+    }
+
     #[test]
     fn a_user_who_has_used_up_a_quota_takes_nothing_from_another() {
         let mut accounts = accounts();
         let cost = Cost { memory: 10, values: 1 };
-        let mut admitted = |uid| (0..100).filter(|_| accounts.admit(uid, 1, cost).is_ok()).count();
-        // Users who have much leave a quarter of the total to others.
-        assert_eq!([1, 2, 3, 4].map(&mut admitted), [10, 5, 2, 2]);
-        assert_eq!(accounts.admit(1, 1, cost), Err(Limit::Files));
-        assert_eq!(accounts.admit(9, 0, Cost { memory: 1001, values: 0 }), Err(Limit::Memory));
-        assert_eq!(accounts.admit(9, 0, Cost { memory: 0, values: 101 }), Err(Limit::Values));
-        assert_eq!(accounts.admit(9, 0, Cost { memory: 0, values: 20 }), Ok(()));
+        // Whoever comes later gets as much as the others.
+        assert_eq!([1, 2].map(|uid| take_all(&mut accounts, uid, cost)), [10, 10]);
+        assert_eq!(take_all(&mut accounts, 3, cost), 6);
+        assert_eq!([1, 2].map(|uid| accounts.users[&uid].files), [7, 7]);
+        assert_eq!([1, 2, 3, 4].map(|uid| take_all(&mut accounts, uid, cost)), [7, 7, 6, 5]);
+        assert_eq!(accounts.larger(4, 1, cost), None, "another file would make it the largest user");
+        assert_eq!(accounts.check(1, 5, cost), Err(Limit::Files));
+        assert_eq!(accounts.check(9, 0, Cost { memory: 1001, values: 0 }), Err(Limit::Memory));
+        assert_eq!(accounts.check(9, 0, Cost { memory: 0, values: 101 }), Err(Limit::Values));
+        assert_eq!(accounts.larger(9, 0, Cost { memory: 0, values: 101 }), None);
+        assert_eq!(accounts.check(9, 0, Cost { memory: 0, values: 20 }), Ok(()));
+    }
+
+    #[test]
+    fn the_largest_part_of_any_limit_counts() {
+        let share = |accounts: &Accounts, uid| accounts.share_of(accounts.users[&uid]);
+        let mut accounts = accounts();
+        accounts.add(1, 1, Cost { memory: 900, values: 1 });
+        accounts.add(2, 9, Cost { memory: 100, values: 90 });
+        assert_eq!([share(&accounts, 1), share(&accounts, 2)], [450_000, 450_000]);
+        accounts.remove(2, 1, Cost { memory: 0, values: 2 });
+        accounts.add(3, 10, Cost { memory: 0, values: 0 });
+        assert_eq!([share(&accounts, 2), share(&accounts, 3)], [440_000, 500_000]);
+        assert_eq!(accounts.larger(4, 1, Cost::default()), Some(3));
     }
 
     #[test]

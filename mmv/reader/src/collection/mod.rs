@@ -4,6 +4,7 @@
 //! names, clusters and instance domains, so a metric has the same identifiers under both. Where the C agent mishandles
 //! files that are invalid or contradict each other, the affected part is left out and logged.
 
+mod clusters;
 mod fetch;
 mod group;
 mod labels;
@@ -11,12 +12,12 @@ mod limits;
 mod listing;
 mod names;
 mod parts;
+mod reading;
 mod scan;
 mod source;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod users;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -163,7 +164,8 @@ impl Collection {
         self.request += 1;
         let mut valid = true;
         for item in items {
-            if let Some(group) = self.groups.of_cluster_mut(item.cluster()) {
+            let number = self.groups.of_item(&self.prefix, item);
+            if let Some(group) = number.and_then(|number| self.groups.get_mut(number)) {
                 valid &= group.begin(self.request, &mut self.buffer);
             }
         }
@@ -204,15 +206,21 @@ impl Collection {
 
     /// Returns the number of exported metrics.
     pub fn metric_count(&self) -> usize {
-        self.groups.all().iter().map(|group| group.tables(&self.prefix).metrics().len()).sum()
+        let exported = |number: u32, group: &Group| {
+            let metrics = group.tables(&self.prefix).metrics().iter();
+            metrics.filter(|entry| self.groups.exports(&self.prefix, number, entry)).count()
+        };
+        (0..).zip(self.groups.all()).map(|(number, group)| exported(number, group)).sum()
     }
 
     /// Returns the names and descriptions of the metrics, in the order of the files.
     pub fn metrics(&self) -> impl Iterator<Item = (&str, MetricDesc)> {
-        self.groups.files().flat_map(|(group, place)| {
+        self.groups.files().flat_map(move |(group, number, place)| {
             let tables = group.tables(&self.prefix);
+            let exported = move |entry: &&Entry| self.groups.exports(&self.prefix, number, entry);
             let desc = |entry: &Entry| entry.desc(&group.sources);
-            tables.metrics_of(place).iter().filter_map(move |entry| Some((tables.name(entry), desc(entry)?)))
+            let entries = tables.metrics_of(place).iter().filter(exported);
+            entries.filter_map(move |entry| Some((tables.name(entry), desc(entry)?)))
         })
     }
 
@@ -221,7 +229,7 @@ impl Collection {
     /// # Errors
     /// `PM_ERR_NAME` if no metric has the name.
     pub fn item(&self, name: &str) -> Result<Item, Error> {
-        self.group_of(name).and_then(|group| group.tables(&self.prefix).item(name)).ok_or(Error::NAME)
+        self.groups.of_name(&self.prefix, name).map(|(_, item)| item).ok_or(Error::NAME)
     }
 
     /// Returns the name of a metric (`pmNameID(3)`).
@@ -247,6 +255,7 @@ impl Collection {
         let mut all: Vec<Serial> =
             self.groups.all().iter().flat_map(|group| group.tables(&self.prefix).indoms.keys().copied()).collect();
         all.sort_unstable();
+        all.dedup();
         all.into_iter()
     }
 
@@ -289,18 +298,14 @@ impl Collection {
     }
 
     fn entry(&self, item: Item) -> Result<(&Group, &Entry), Error> {
-        let group = self.groups.of_cluster(item.cluster()).ok_or(Error::PMID)?;
+        let group =
+            self.groups.of_item(&self.prefix, item).and_then(|number| self.groups.get(number)).ok_or(Error::PMID)?;
         Ok((group, group.tables(&self.prefix).metric(item).ok_or(Error::PMID)?))
     }
 
     fn indom(&self, indom: Serial) -> Result<(&Group, &IndomEntry), Error> {
-        let group = self.groups.of_indom(indom).ok_or(Error::INDOM)?;
+        let number = self.groups.of_indom(&self.prefix, indom);
+        let group = number.and_then(|number| self.groups.get(number)).ok_or(Error::INDOM)?;
         Ok((group, group.tables(&self.prefix).indoms.get(&indom).ok_or(Error::INDOM)?))
-    }
-
-    /// Returns the group that may have a metric of this name.
-    fn group_of(&self, name: &str) -> Option<&Group> {
-        let own = name.strip_prefix(&*self.prefix)?.strip_prefix('.')?;
-        self.groups.of_head(names::head(own))
     }
 }

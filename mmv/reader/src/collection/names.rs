@@ -144,7 +144,8 @@ impl Names {
 
     /// Adds a metric. After an error nothing has changed.
     pub(super) fn insert(&mut self, name: &str, item: Item) -> Result<Name, NameError> {
-        match self.node(name) {
+        let hash = self.hasher.hash_one(name);
+        match self.find(hash, name) {
             Some(Node { item: Some(_), .. }) => return Err(NameError::InUse),
             Some(_) => return Err(NameError::Leaf),
             None => {}
@@ -171,21 +172,25 @@ impl Names {
         let (whole, above) = (part(name.len())?, part(above)?);
         self.text.push_str(name);
         for len in new {
-            self.add(Node { name: part(len)?, item: None });
+            let node = part(len)?;
+            self.add(self.hasher.hash_one(self.text(node)), Node { name: node, item: None });
         }
-        self.add(Node { name: whole, item: Some(item) });
+        self.add(hash, Node { name: whole, item: Some(item) });
         (self.above, self.mixed) = (above, mixed);
         Ok(whole)
     }
 
     fn node(&self, name: &str) -> Option<&Node> {
-        self.nodes.find(self.hasher.hash_one(name), |node| self.text(node.name) == name)
+        self.find(self.hasher.hash_one(name), name)
     }
 
-    fn add(&mut self, node: Node) {
+    fn find(&self, hash: u64, name: &str) -> Option<&Node> {
+        self.nodes.find(hash, |node| self.text(node.name) == name)
+    }
+
+    fn add(&mut self, hash: u64, node: Node) {
         let Names { text, nodes, hasher, .. } = self;
-        let hash = |node: &Node| hasher.hash_one(node.name.of(text));
-        nodes.insert_unique(hash(&node), node, hash);
+        nodes.insert_unique(hash, node, |node| hasher.hash_one(node.name.of(text)));
     }
 }
 

@@ -1,32 +1,37 @@
-//! The name space in independent parts.
+//! The name space in parts.
 
 use pmapi::Item;
 
 use super::Collection;
-use super::tables::Tables;
+use super::group::{Group, Groups, own_head};
 
-/// A part of the name space that shares no names with other parts. Data derived from its names stays valid until its
-/// [`version`](Part::version) changes.
+/// Names of a group of files. Data derived from them stays valid until the [`version`](Part::version) changes.
+///
+/// Parts of different users may have first components, and even full names, in common. Of each such name, one part
+/// [`exports`](Part::exports) it.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
-    tables: &'a Tables,
-    version: u64,
+    prefix: &'a str,
+    groups: &'a Groups,
+    group: &'a Group,
+    number: u32,
 }
 
 impl Collection {
-    /// Returns the components directly below the prefix, in the order of the files, each with the part that contains
-    /// it.
+    /// Returns the components directly below the prefix, in the order of the files, each with a part that contains it.
+    /// A component that several parts contain occurs as many times.
     pub fn heads(&self) -> impl DoubleEndedIterator<Item = (&str, Part<'_>)> {
-        self.groups.files().flat_map(|(group, place)| {
-            let tables = group.tables(&self.prefix);
-            tables.heads_of(place).map(move |head| (head, Part { tables, version: group.version }))
+        self.groups.files().flat_map(|(group, number, place)| {
+            let part = Part { prefix: &self.prefix, groups: &self.groups, group, number };
+            group.tables(&self.prefix).heads_of(place).map(move |head| (head, part))
         })
     }
 
-    /// Returns the part that may contain a full name, and the names below it.
-    pub fn part(&self, name: &str) -> Option<Part<'_>> {
-        let group = self.group_of(name)?;
-        Some(Part { tables: group.tables(&self.prefix), version: group.version })
+    /// Returns the parts that may contain a full name, and the names below it.
+    pub fn parts(&self, name: &str) -> impl Iterator<Item = Part<'_>> {
+        let (prefix, groups) = (&*self.prefix, &self.groups);
+        let part = move |number: &u32| Some(Part { prefix, groups, group: groups.get(*number)?, number: *number });
+        groups.of_head(own_head(prefix, name)).iter().filter_map(part)
     }
 
     /// Returns the versions of all parts.
@@ -38,17 +43,29 @@ impl Collection {
 impl<'a> Part<'a> {
     /// Returns the version: a number that was never used for a part with other files.
     pub fn version(self) -> u64 {
-        self.version
+        self.group.version
     }
 
     /// Returns whether the part has a single component directly below the prefix, and the metrics below any node are
     /// adjacent.
     pub fn is_in_order(self) -> bool {
-        self.tables.head_count() == 1 && self.tables.names().are_in_order()
+        let tables = self.group.tables(self.prefix);
+        tables.head_count() == 1 && tables.names().are_in_order()
+    }
+
+    /// Returns whether all names of the part are exported, and no other part has its first components.
+    pub fn is_alone(self) -> bool {
+        self.group.is_alone()
+    }
+
+    /// Returns whether a metric of the part, given by its name, is exported.
+    pub fn exports(self, name: &str) -> bool {
+        self.is_alone() || self.groups.of_name(self.prefix, name).is_some_and(|(number, _)| number == self.number)
     }
 
     /// Returns the names and identifiers of the metrics, in the order of the files.
     pub fn metrics(self) -> impl DoubleEndedIterator<Item = (&'a str, Item)> {
-        self.tables.metrics().iter().map(move |entry| (self.tables.name(entry), entry.item))
+        let tables = self.group.tables(self.prefix);
+        tables.metrics().iter().map(move |entry| (tables.name(entry), entry.item))
     }
 }

@@ -14,7 +14,7 @@ use super::limits::Cost;
 use super::names::{FullName, head};
 use super::tables::exported_serial;
 use crate::format::{Flags, STRING_LEN, VALUE_LEN, ValueRecord, ValueType, Version};
-use crate::reader::{self, Directory, File, Identity, Indom, Metric, Problem, Process, ReadError, Stamp};
+use crate::reader::{self, Directory, File, Identity, Metric, Problem, Process, ReadError, Stamp};
 
 /// A file and its parsed contents.
 #[derive(Debug)]
@@ -30,8 +30,6 @@ pub(super) struct Source {
     pub loaded: u64,
     /// Number of the request that read the first file of this user with this name.
     pub since: u64,
-    /// Number of records in the file's group, when the file was added to it.
-    pub company: u64,
     /// Whether the file was unchanged when the last request checked it.
     pub is_valid: bool,
     pub file: File,
@@ -95,10 +93,8 @@ impl Source {
         let (heads, far) = (heads(name, &file), far_indoms(&file));
         let texts = heads.iter().map(|head| head.len() + HEAD_COST).sum::<usize>();
         let names = file.metrics().iter().map(|metric| name.len() + 2 * file.name(metric).len()).sum::<usize>();
-        let instances = file.indoms().iter().flat_map(Indom::instances);
-        let named = instances.map(|instance| name_cost(file.instance_name(instance))).sum::<usize>();
         let nodes = file.nodes();
-        let memory = file.memory(nodes) + (SOURCE_COST + texts + names + named) as u64;
+        let memory = file.memory(nodes) + (SOURCE_COST + texts + names) as u64;
         Ok(Source {
             name: name.to_owned(),
             identity: seen.identity,
@@ -107,7 +103,6 @@ impl Source {
             cost: Cost { memory, values: values(&file) + (4 * heads.len() + nodes) as u64 },
             loaded: 0,
             since: 0,
-            company: 0,
             is_valid: true,
             heads,
             far,
@@ -313,13 +308,6 @@ fn values(file: &File) -> u64 {
     };
     let instances: usize = file.indoms().iter().map(|indom| 1 + indom.instances().len()).sum();
     file.metrics().iter().map(of).sum::<u64>() + instances as u64 + file.labels().len() as u64 * LABEL_VALUES
-}
-
-/// Returns the memory that a request for instances takes for a name: as text, and in the answer. Each byte that is not
-/// UTF-8 becomes a character of three bytes.
-fn name_cost(name: &[u8]) -> usize {
-    let text = if str::from_utf8(name).is_ok() { name.len() } else { 3 * name.len() };
-    3 * text
 }
 
 fn heads(name: &OsStr, file: &File) -> Vec<Box<str>> {

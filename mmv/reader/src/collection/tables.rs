@@ -202,13 +202,7 @@ impl Tables {
 
     /// Returns the instances of a metric; none if it is singular.
     pub(super) fn instances_of(&self, sources: &[Source], item: Item) -> &[InstanceEntry] {
-        let find = || {
-            let entry = self.metric(item)?;
-            let indom = self.indoms.get(&entry.desc(sources)?.indom?)?;
-            // Without a walk through the domain of a stranger, who decides how long that takes.
-            let owner = sources.get(indom.parts.first()?.0)?.uid;
-            (owner == 0 || owner == sources.get(entry.source as usize)?.uid).then_some(&*indom.instances)
-        };
+        let find = || Some(&*self.indoms.get(&self.metric(item)?.desc(sources)?.indom?)?.instances);
         find().unwrap_or_default()
     }
 
@@ -254,34 +248,12 @@ struct Builder<'a> {
     prefix: &'a str,
     sources: &'a [Source],
     tables: Tables,
+    /// Type and instance domain of each metric.
+    shapes: Vec<(ValueType, Option<Serial>)>,
     /// The values, each with the index of its metric.
     values: Vec<(u32, Place)>,
     /// Instances of a source that are left out, because another source has another name for the identifier.
     strangers: HashSet<(Serial, usize, Inst)>,
-    /// The user of each instance domain. Empty if all sources belong to one user.
-    owners: HashMap<Serial, u32>,
-    /// Domains of a source that belong to another user: their instances are left out.
-    foreign: HashSet<(Serial, usize)>,
-}
-
-/// Returns the user of each instance domain: root, or the user whose files have been here longest. An empty map means that
-/// all files belong to one user.
-fn owners(sources: &[Source]) -> HashMap<Serial, u32> {
-    let mut owners: HashMap<Serial, (bool, u64, u32)> = HashMap::new();
-    if sources.windows(2).all(|pair| pair[0].uid == pair[1].uid) {
-        return HashMap::new();
-    }
-    for source in sources {
-        let rank = (source.uid != 0, source.since, source.uid);
-        for indom in source.file.indoms() {
-            let owner = owners.entry(exported_serial(source.cluster, indom.serial)).or_insert(rank);
-            // Of two users of the same request the first file's stays, as with names.
-            if (rank.0, rank.1) < (owner.0, owner.1) {
-                *owner = rank;
-            }
-        }
-    }
-    owners.into_iter().map(|(serial, (_, _, uid))| (serial, uid)).collect()
 }
 
 impl<'a> Builder<'a> {
@@ -294,19 +266,13 @@ impl<'a> Builder<'a> {
             fetched: Vec::with_capacity(metrics),
             ..Tables::default()
         };
-        let values = Vec::with_capacity(values);
-        let owners = owners(sources);
-        Builder { prefix, sources, tables, values, strangers: HashSet::new(), owners, foreign: HashSet::new() }
+        let (shapes, values) = (Vec::with_capacity(metrics), Vec::with_capacity(values));
+        Builder { prefix, sources, tables, shapes, values, strangers: HashSet::new() }
     }
 
     fn add_indom(&mut self, source: usize, part: usize, indom: &Indom) {
         let Some(own) = self.sources.get(source) else { return };
         let serial = exported_serial(own.cluster, indom.serial);
-        if self.owners.get(&serial).is_some_and(|owner| own.uid != *owner && own.uid != 0) {
-            own.log(self.prefix, format_args!("instance domain {serial} belongs to another user"));
-            self.foreign.insert((serial, source));
-            return;
-        }
         let entry = self.tables.indoms.entry(serial).or_default();
         entry.parts.push((source, part));
         for instance in indom.instances() {
@@ -352,13 +318,12 @@ impl<'a> Builder<'a> {
             let name = self.tables.names.insert(name, item)?;
             self.tables.set_index(item, index);
             self.tables.metrics.push(Entry { name, item, source, metric: metric_index, last: source });
+            self.shapes.push((desc.ty, indom));
         }
         for value in metric.values() {
             let inst = indom.and_then(|_| Inst::from_word(value.instance.cast_unsigned()));
-            let is_stranger = |(indom, inst)| {
-                !self.strangers.is_empty() && self.strangers.contains(&(indom, source as usize, inst))
-                    || !self.foreign.is_empty() && self.foreign.contains(&(indom, source as usize))
-            };
+            let is_stranger =
+                |(indom, inst)| !self.strangers.is_empty() && self.strangers.contains(&(indom, source as usize, inst));
             if inst.is_some() == indom.is_some() && !indom.zip(inst).is_some_and(is_stranger) {
                 self.values.push((index as u32, Place { inst, source, metric: metric_index, index: value.index }));
             }
@@ -369,7 +334,7 @@ impl<'a> Builder<'a> {
     /// Sorts the values by metric and instance. Values of unknown instances are removed, and all but the first of each
     /// instance.
     fn finish(self) -> Tables {
-        let Builder { sources, mut tables, mut values, .. } = self;
+        let Builder { sources, mut tables, shapes, mut values, .. } = self;
         let last: HashMap<u16, u32> = sources.iter().map(|source| source.cluster).zip(0..).collect();
         if !values.is_sorted_by_key(|(metric, _)| *metric) {
             values.sort_by_key(|(metric, _)| *metric);
@@ -377,11 +342,11 @@ impl<'a> Builder<'a> {
         let Tables { metrics, indoms, places, fetched, .. } = &mut tables;
         places.reserve_exact(values.len());
         let mut values = values.into_iter().peekable();
-        for (index, entry) in (0..).zip(&*metrics) {
-            let (start, desc) = (places.len(), entry.desc(sources));
+        for (index, (entry, (ty, indom))) in (0..).zip(metrics.iter().zip(shapes)) {
+            let start = places.len();
             places
                 .extend(std::iter::from_fn(|| values.next_if(|(metric, _)| *metric == index)).map(|(_, place)| place));
-            let wanted = match desc.and_then(|desc| desc.indom).map(|indom| indoms.get(&indom)) {
+            let wanted = match indom.map(|indom| indoms.get(&indom)) {
                 None => {
                     places.truncate(start + 1);
                     1
@@ -401,7 +366,6 @@ impl<'a> Builder<'a> {
                 Some(last) if *last == entry.last => Missing::Inst,
                 _ => Missing::Pmid,
             };
-            let ty = desc.map_or(ValueType::NoSupport, |desc| desc.ty);
             fetched.push(Fetched { ty, start: start as u32, end: places.len() as u32, missing });
         }
         tables

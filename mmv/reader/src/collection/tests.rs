@@ -5,6 +5,7 @@
 mod raw;
 
 use pcp_pdu::print::Print;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::path::Path;
 use pmapi::Item;
 
 use super::Collection;
+use super::limits::Tariff;
 use proptest::prelude::*;
 use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
 
@@ -179,39 +181,82 @@ fn a_file_of_one_user_takes_no_cluster_of_another() {
     for (uids, expected) in [([1, 1, 1, 1], [1, 2, 3, 4]), ([2, 1, 2, 1], [3, 1, 4, 2])] {
         let files: Vec<(&str, u32)> = names.into_iter().zip(uids).collect();
         let mut sources = load_of_users(dir.path(), &[files[1], files[3]]);
-        super::users::assign_clusters(&mut sources);
+        super::clusters::assign_clusters(&mut sources);
         assert_eq!(clusters(&sources), [1, 2]);
         // Files of names before and between them are added.
         let more = load_of_users(dir.path(), &[files[0], files[2]]);
         sources.extend(more);
         sources.sort_by(|a, b| a.name.cmp(&b.name));
-        super::users::assign_clusters(&mut sources);
+        super::clusters::assign_clusters(&mut sources);
         assert_eq!(clusters(&sources), expected);
     }
 }
 
-#[test]
-fn a_user_joins_few_files_of_another() {
-    let dir = tempfile::tempdir().unwrap();
-    let names: Vec<String> = (0..40).map(|i| format!("f{i}")).collect();
-    let of = |cluster, is_prefixed, metrics| Described { is_prefixed, cluster, serial: None, second: "two", metrics };
-    for (name, cluster) in names.iter().zip(1..) {
-        write(dir.path(), name, &of(cluster, true, vec![(0, 1, false)]).bytes(1));
-        // Each file shares a cluster with one file of the first user, and a name with all files of its own user.
-        write(dir.path(), &format!("z{name}"), &of(cluster, false, vec![(0, 2, false)]).bytes(1));
+/// Makes a collection of all files of a directory, which belong to users since some requests, in the order of their
+/// names.
+fn of_users(dir: &Path, owners: &[(u32, u64)]) -> Collection {
+    let mut collection = Collection::new("mmv", dir);
+    collection.refresh();
+    let mut sources = collection.groups.take_sources();
+    sources.sort_by(|a, b| a.name.cmp(&b.name));
+    sources.iter_mut().zip(owners).for_each(|(source, owner)| (source.uid, source.since) = *owner);
+    collection.groups = super::group::Groups::default();
+    collection.groups.put_sources(sources, Tariff::Free);
+    collection
+}
+
+/// Returns the metrics, with the ranks of their files, that a user's files alone would export.
+fn of_user(collection: &Collection, dir: &Path, uid: u32) -> Vec<((bool, u64, OsString), String, Item)> {
+    let mut groups = super::group::Groups::default();
+    let mut sources = Vec::new();
+    for (group, _, place) in collection.groups.files() {
+        let source = &group.sources[place as usize];
+        if source.uid == uid {
+            let name = source.name.to_str().unwrap();
+            let mut own = load_of_users(dir, &[(name, uid)]).remove(0);
+            (own.cluster, own.since) = (source.cluster, source.since);
+            sources.push(own);
+        }
     }
-    let mut files: Vec<(String, u32)> = names.iter().map(|name| (name.clone(), 1)).collect();
-    files.extend(names.iter().map(|name| (format!("z{name}"), 2)));
-    let files: Vec<(&str, u32)> = files.iter().map(|(name, uid)| (&**name, *uid)).collect();
-    let mut sources = load_of_users(dir.path(), &files);
-    super::users::assign_clusters(&mut sources);
-    // The files of the first user existed before the others.
-    sources.iter_mut().for_each(|source| source.since = u64::from(source.uid));
-    assert_eq!(super::users::intruders(&sources), (57..80).collect::<Vec<_>>());
-    // Files of root may join any, and so may files of a single user.
-    for uids in [[1, 0], [3, 3]] {
-        sources.iter_mut().zip(0..).for_each(|(source, i)| source.uid = uids[i / 40]);
-        assert_eq!(super::users::intruders(&sources), [0; 0]);
+    groups.put_sources(sources, Tariff::Free);
+    let mut all = Vec::new();
+    for (group, _, place) in groups.files() {
+        let tables = group.tables("mmv");
+        let source = &group.sources[place as usize];
+        for entry in tables.metrics_of(place) {
+            let rank = (uid != 0, source.since, source.name.clone());
+            all.push((rank, tables.name(entry).to_owned(), entry.item));
+        }
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn names_and_identifiers_belong_to_the_file_with_the_highest_rank(
+        files in prop::collection::vec((described(), 0..3u32, 1..3u64), 1..FILES.len())
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        files.iter().zip(FILES).for_each(|((file, ..), name)| write(dir.path(), name, &file.bytes(1)));
+        let owners: Vec<(u32, u64)> = files.iter().map(|(_, uid, since)| (*uid, *since)).collect();
+        let mut collection = of_users(dir.path(), &owners);
+        let claims: Vec<_> = (0..3).flat_map(|uid| of_user(&collection, dir.path(), uid)).collect();
+        let is_first = |claim: &&((bool, u64, OsString), String, Item)| {
+            claims.iter().all(|other| other.0 >= claim.0 || (other.1 != claim.1 && other.2 != claim.2))
+        };
+        let mut expected: Vec<_> = claims.iter().filter(is_first).map(|(_, name, item)| (name.clone(), *item)).collect();
+        let mut exported: Vec<_> = collection.metrics().map(|(name, desc)| (name.to_owned(), desc.item)).collect();
+        expected.sort();
+        exported.sort();
+        prop_assert_eq!(&exported, &expected);
+        // Each name is exported by one part.
+        for (name, _) in &exported {
+            let has = |part: &super::Part<'_>| part.metrics().any(|(own, _)| own == name) && part.exports(name);
+            prop_assert_eq!(collection.parts(name).filter(has).count(), 1);
+        }
+        all(&mut collection);
     }
 }
 
@@ -227,25 +272,52 @@ fn an_instance_domain_belongs_to_one_user() {
     };
     write(dir.path(), "a", &of("deux", 1).bytes(1));
     write(dir.path(), "honest", &of("two", 2).bytes(1));
-    // Which file the domain comes from, with the users of both files, and the requests in which these came.
-    for (users, since, expected) in [
-        ([1, 1], [1, 1], vec![(0, 0), (1, 0)]),
-        ([2, 1], [2, 1], vec![(1, 0)]),
-        ([2, 1], [1, 2], vec![(0, 0)]),
-        ([2, 1], [1, 1], vec![(0, 0)]),
-        ([2, 0], [1, 2], vec![(1, 0)]),
-        ([0, 1], [2, 1], vec![(0, 0)]),
+    // The name of the second instance, and which metrics have values, for the users of both files and the requests in
+    // which these came.
+    for (owners, second, has_values) in [
+        ([(1, 1), (1, 1)], "deux", [true, true]),
+        ([(2, 2), (1, 1)], "two", [false, true]),
+        ([(2, 1), (1, 2)], "deux", [true, false]),
+        ([(2, 1), (1, 1)], "deux", [true, false]),
+        ([(2, 1), (0, 2)], "two", [false, true]),
+        ([(0, 2), (1, 1)], "deux", [true, false]),
     ] {
-        let mut sources = load_of_users(dir.path(), &[("a", users[0]), ("honest", users[1])]);
-        sources.iter_mut().zip(since).for_each(|(source, since)| (source.cluster, source.since) = (9, since));
-        let tables = super::tables::Tables::build("mmv", &sources);
-        let parts: Vec<_> = tables.indoms.values().map(|indom| indom.parts.clone()).collect();
-        assert_eq!(parts, [expected], "{users:?} {since:?}");
-        for (source, item) in [(0, 1), (1, 2)] {
-            let item = Item::new(9, item);
-            let owns = parts[0].iter().any(|(owner, _)| *owner == source) || users[source] == 0;
-            assert_eq!(!tables.values(item).unwrap().places.is_empty(), owns, "{users:?} {since:?} {item:?}");
-            assert_eq!(!tables.instances_of(&sources, item).is_empty(), owns || users.contains(&0));
+        let mut collection = of_users(dir.path(), &owners);
+        let indom = collection.indoms().next().unwrap();
+        let names: Vec<_> = collection.instances(indom).unwrap().map(|(_, name)| name.to_vec()).collect();
+        assert_eq!(names, [b"one", second.as_bytes()], "{owners:?}");
+        for (item, has_values) in [1, 2].map(|item| Item::new(9, item)).into_iter().zip(has_values) {
+            let mut values = Vec::new();
+            let fetched = collection.fetch(item, |_| true, |inst, value| values.push((inst, value.is_ok())));
+            assert_eq!(fetched, Ok(()));
+            assert_eq!(values.iter().any(|(_, is_ok)| *is_ok), has_values, "{owners:?} {item:?} {values:?}");
         }
     }
+}
+
+#[test]
+fn a_change_of_one_users_file_keeps_the_tables_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |item| Described {
+        is_prefixed: false,
+        cluster: 9,
+        serial: Some(1),
+        second: "two",
+        metrics: vec![(0, item, true)],
+    };
+    write(dir.path(), "a", &of(1).bytes(1));
+    write(dir.path(), "honest", &of(2).bytes(1));
+    let mut collection = of_users(dir.path(), &[(2, 1), (1, 1)]);
+    let version = |collection: &Collection| {
+        let groups = collection.groups.all().iter();
+        groups.filter(|group| group.sources[0].uid == 1).map(|group| group.version).collect::<Vec<_>>()
+    };
+    let before = version(&collection);
+    assert_eq!(before.len(), 1);
+    let mut sources = collection.groups.take_sources();
+    sources.retain(|source| source.uid == 1);
+    sources.extend(load_of_users(dir.path(), &[("a", 2)]));
+    sources.sort_by(|a, b| a.name.cmp(&b.name));
+    collection.groups.put_sources(sources, Tariff::Charged);
+    assert_eq!(version(&collection), before);
 }

@@ -154,6 +154,8 @@ pub struct File {
     metrics: Vec<Metric>,
     indoms: Vec<Indom>,
     labels: Vec<Label>,
+    /// Length of the names of all instances as text.
+    instance_text: usize,
     records: Table,
     values: Table,
     problems: Problems,
@@ -182,6 +184,7 @@ impl File {
             metrics: Vec::new(),
             indoms: Vec::new(),
             labels: Vec::new(),
+            instance_text: 0,
             records: Table::default(),
             values: Table::default(),
             problems: Problems::default(),
@@ -416,11 +419,13 @@ impl File {
         let mut instances = Vec::with_capacity(indom.count as usize);
         for index in bytes.records(table.at, table.count, self.version.instance_len()).flatten() {
             let at = table.record(index, self.version.instance_len());
-            match InstanceRecord::read(bytes, at, self.version) {
-                Some(record) if record.name.text(bytes).is_some() && record.name.at != 0 => {
+            let record = InstanceRecord::read(bytes, at, self.version).filter(|record| record.name.at != 0);
+            match record.and_then(|record| Some((record, record.name.text(bytes)?))) {
+                Some((record, name)) => {
+                    self.instance_text += text_len(name);
                     instances.push(Instance { id: record.internal, name: record.name });
                 }
-                _ => self.problems.push(Problem::InstanceName { serial: indom.serial, index }),
+                None => self.problems.push(Problem::InstanceName { serial: indom.serial, index }),
             }
         }
         instances
@@ -435,6 +440,11 @@ impl File {
             payload: record.payload,
         }));
     }
+}
+
+/// Returns the length of a name as text: each byte that is not UTF-8 becomes a character of three bytes.
+fn text_len(name: &[u8]) -> usize {
+    if str::from_utf8(name).is_ok() { name.len() } else { 3 * name.len() }
 }
 
 impl Metric {

@@ -21,6 +21,8 @@ const GAP: u32 = 128;
 /// Memory per record of each kind, in bytes, including the tables of a collection and the agent.
 const METRIC_COST: usize = 192;
 const VALUE_COST: usize = 40;
+/// Copies of instances' names that a request for instances takes: as text, and in the answer.
+const INSTANCE_TEXTS: usize = 3;
 /// Memory per inner node of the name space, in bytes.
 const NODE_COST: usize = 256;
 const INDOM_COST: usize = 224;
@@ -110,7 +112,7 @@ impl File {
             + instances * INSTANCE_COST
             + self.metrics.iter().map(|metric| metric.values().len()).sum::<usize>() * VALUE_COST
             + self.labels.len() * LABEL_COST;
-        (texts + records) as u64
+        (texts + records + INSTANCE_TEXTS * self.instance_text) as u64
     }
 
     /// Estimates the number of inner nodes of the name space: adjacent metrics share the nodes of their common prefix.

@@ -111,7 +111,9 @@ fn everything(registry: &Registry, long: bool, labels: bool) -> Vec<Box<dyn std:
 #[ignore = "needs PCP"]
 fn what_we_write_c_reads() {
     for (long, labels) in [(false, false), (true, false), (true, true)] {
-        for build in [|b| b, mmv::Builder::no_prefix, mmv::Builder::sentinels, mmv::Builder::persistent] {
+        for build in
+            [|b| b, mmv::RegistryBuilder::no_prefix, mmv::RegistryBuilder::sentinels, mmv::RegistryBuilder::persistent]
+        {
             let scene = Scene::new();
             let registry = build(Registry::builder("ours").directory(scene.files())).build().unwrap();
             let _before = everything(&registry, long, labels);

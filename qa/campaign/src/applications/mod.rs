@@ -1,14 +1,18 @@
 //! Stage `applications`: instrumented applications among strangers. They must not hang, end or lose values.
 
+mod forks;
 mod labels;
 mod start;
 
 use crate::Outcome;
 use crate::job::Job;
 
+pub(crate) use forks::{Forker, run_forker};
+
 /// Runs a part of the stage.
 pub(crate) fn run(job: &mut Job, what: &str) -> Outcome {
     match what {
+        "forks" => forks::run(job),
         "labels" => labels::run(job),
         "start" => start::run(job),
         _ => Err(format!("no stage applications:{what}").into()),

@@ -1,6 +1,7 @@
 //! Stage `clients`: hostile TCP clients of agent trace from many addresses, beside an honest one.
 
 mod strangers;
+mod tags;
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +21,11 @@ const PROMPT: Duration = Duration::from_millis(100);
 /// Trace events of the honest client in each round.
 const MARKS: u64 = 4;
 
-/// Runs the stage.
-pub(crate) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
+/// Runs a part of the stage: clients that send anything, or `tags` that they share with the honest client.
+pub(crate) fn run(job: &mut Job, spec: &'static Spec, how: &str) -> Outcome {
+    if how == "tags" {
+        return tags::run(job, spec);
+    }
     let scene = Scene::new(job)?;
     let mut host = start(job, spec, Kind::Pipe, &scene, None)?;
     let options = Options::default().host("127.0.0.1").port(scene.trace_port).transport(Transport::Tcp);

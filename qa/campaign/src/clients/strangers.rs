@@ -33,7 +33,7 @@ impl Strangers {
     }
 
     /// Connects from a random address of the strangers, as a random user.
-    fn connect(&self, rng: &mut Rng) -> Outcome<TcpStream> {
+    pub(super) fn connect(&self, rng: &mut Rng) -> Outcome<TcpStream> {
         let _as = As::user(rng.below(USERS));
         let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
         let from = Ipv4Addr::new(127, 0, 1, 2 + rng.below(HOSTS) as u8);
@@ -94,9 +94,7 @@ impl Strangers {
     /// Appends a PDU. One that is `broken` has a damaged header, after which the agent may close the connection.
     fn append(&mut self, rng: &mut Rng, broken: bool) {
         let start = self.bytes.len();
-        let mut tag = self.tag(rng);
-        tag.push(0);
-        let len = 24 + tag.len().next_multiple_of(4);
+        let tag = self.tag(rng);
         let value = match rng.below(6) {
             0 => f64::NAN,
             1 => f64::INFINITY,
@@ -105,13 +103,7 @@ impl Strangers {
             _ => rng.below(1000) as f64 / 100.0,
         };
         let kind = 1 + rng.below(4) as u32;
-        let word = 1 << 24 | (tag.len() as u32) << 16 | kind << 8 | u32::from(rng.one_in(8)) << 7;
-        for number in [len as u32, 0x7051, rng.word(), word] {
-            self.bytes.extend_from_slice(&number.to_be_bytes());
-        }
-        self.bytes.extend_from_slice(&value.to_be_bytes());
-        tag.resize(len - 24, b'~');
-        self.bytes.extend_from_slice(&tag);
+        append_data(&mut self.bytes, kind, &tag, value, u32::from(rng.one_in(8)));
         if broken {
             let at = start + 4 * rng.below(4);
             let word = rng.odd_number() as u32;
@@ -138,6 +130,20 @@ impl Strangers {
     pub(crate) fn go(&mut self) {
         self.idle.clear();
     }
+}
+
+/// Appends a DATA PDU. With `ack` 1, the agent acknowledges it.
+pub(super) fn append_data(bytes: &mut Vec<u8>, kind: u32, tag: &[u8], value: f64, ack: u32) {
+    let end = tag.len() + 1;
+    let padded = end.next_multiple_of(4);
+    let word = 1 << 24 | (end as u32) << 16 | kind << 8 | ack << 7;
+    for number in [24 + padded as u32, 0x7051, std::process::id(), word] {
+        bytes.extend_from_slice(&number.to_be_bytes());
+    }
+    bytes.extend_from_slice(&value.to_be_bytes());
+    bytes.extend_from_slice(tag);
+    bytes.push(0);
+    bytes.resize(bytes.len() + padded - end, b'~');
 }
 
 /// Sends until the agent has closed the connection or reads no more. Returns the number of bytes sent.

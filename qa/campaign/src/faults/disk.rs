@@ -2,8 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::path::PathBuf;
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mmv::Registry;
@@ -23,21 +24,56 @@ const CLUSTER: u16 = 9;
 const FIRST: u16 = 1001;
 const LAST: u16 = 1002;
 
-/// A small file system in memory, which is unmounted on drop.
-struct Small(PathBuf);
+/// A small file system, which is unmounted on drop.
+struct Small(PathBuf, System);
+
+/// Kind of a file system.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum System {
+    Memory,
+    CopyOnWrite,
+}
+
+/// Smallest file system btrfs, in bytes.
+const BTRFS: u64 = 110 << 20;
+
+/// Whether the machine can create and mount a file system btrfs.
+pub(super) fn is_possible() -> bool {
+    let version = Command::new("mkfs.btrfs").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let systems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    version.is_ok_and(|status| status.success()) && systems.contains("btrfs")
+}
+
+fn succeeds(command: &mut Command) -> Outcome {
+    let output = command.stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}: {said}", output.status).into()) }
+}
 
 impl Small {
+    /// Mounts a file system in memory.
     fn mount(dir: PathBuf) -> Outcome<Small> {
-        let status =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k,mode=1777", "small"]).arg(&dir).status()?;
-        if status.success() { Ok(Small(dir)) } else { Err(format!("mount: {status}").into()) }
+        succeeds(Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k,mode=1777", "small"]).arg(&dir))?;
+        Ok(Small(dir, System::Memory))
+    }
+
+    /// Mounts a copy-on-write file system, in a file.
+    fn copy_on_write(dir: PathBuf, image: &Path) -> Outcome<Small> {
+        File::create(image)?.set_len(BTRFS)?;
+        succeeds(Command::new("mkfs.btrfs").arg("-q").arg(image))?;
+        succeeds(Command::new("mount").args(["-o", "loop"]).arg(image).arg(&dir))?;
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o1777))?;
+        Ok(Small(dir, System::CopyOnWrite))
     }
 
     /// Fills the file system, except for `left` bytes.
     fn fill(&self, left: usize) -> Outcome {
         let path = self.0.join(".filler");
         let mut file = File::create(&path)?;
-        while file.write_all(&[1; 4096]).is_ok() {}
+        // Large blocks first, which is faster, then as many small ones as fit.
+        for block in [vec![1; 1 << 20], vec![1; 4096]] {
+            while file.write_all(&block).is_ok() {}
+        }
         let len = file.metadata()?.len();
         file.set_len(len.saturating_sub(left as u64))?;
         Ok(())
@@ -54,9 +90,13 @@ impl Drop for Small {
     }
 }
 
-pub(super) fn run(job: &mut Job) -> Outcome {
+/// Runs with the files of applications in memory, or on `btrfs`, where mapped pages need new blocks.
+pub(super) fn run(job: &mut Job, system: &str) -> Outcome {
     let scene = Scene::new(job)?;
-    let files = Small::mount(scene.mmv())?;
+    let files = match system {
+        "btrfs" => Small::copy_on_write(scene.mmv(), &scene.dir().join("image"))?,
+        _ => Small::mount(scene.mmv())?,
+    };
     let caches = Small::mount(scene.dir().join("var/config/pmda"))?;
     let spec = Spec::of("simple").ok_or("no agent simple")?;
     let mmv = Spec::of("mmv").ok_or("no agent mmv")?;
@@ -105,7 +145,8 @@ fn application(job: &mut Job, rng: &mut Rng, disk: &Small, agent: &mut dyn Host)
         }
     }
     first.add(1);
-    if !full_at_once {
+    // On a copy-on-write file system, an update needs space, too.
+    if !full_at_once && disk.1 == System::Memory {
         value(agent, FIRST, 2).map_err(|e| format!("while the disk is full: {e}"))?;
     }
     disk.free()?;

@@ -5,6 +5,7 @@ mod clock;
 mod collector;
 mod disk;
 mod limits;
+mod links;
 mod restart;
 
 use std::thread::sleep;
@@ -23,6 +24,7 @@ pub(crate) use apps::{App, run_app};
 pub(crate) fn impossible(what: &str) -> Option<&'static str> {
     match what {
         "pmcd" if !collector::is_possible() => Some("PCP is not installed"),
+        "disk:btrfs" if !disk::is_possible() => Some("there is no mkfs.btrfs, or no file system btrfs"),
         "clock" if !clock::is_possible() => Some("libfaketime is not installed"),
         _ => None,
     }
@@ -34,7 +36,8 @@ pub(crate) fn run(job: &mut Job, what: &str, how: &str) -> Outcome {
         "restart" => restart::run(job, Spec::of(how).ok_or("no such agent")?),
         "apps" => apps::run(job),
         "limits" => limits::run(job, Spec::of(how).ok_or("no such agent")?),
-        "disk" => disk::run(job),
+        "disk" => disk::run(job, how),
+        "links" => links::run(job),
         "clock" => clock::run(job),
         "pmcd" => collector::run(job),
         _ => Err(format!("no stage faults:{what}").into()),

@@ -16,6 +16,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::Format;
+use super::pools::Style;
 use crate::Outcome;
 use crate::rng::Rng;
 use crate::users::{As, FIRST, USERS};
@@ -29,6 +30,7 @@ pub(crate) struct Crowd {
     dir: PathBuf,
     /// Whether the agent only notices files that are renamed to their names.
     renames: bool,
+    style: Style,
     bytes: Vec<u8>,
 }
 
@@ -37,8 +39,8 @@ fn name(n: usize) -> String {
 }
 
 impl Crowd {
-    pub(crate) fn new(dir: PathBuf, renames: bool) -> Crowd {
-        Crowd { dir, renames, bytes: Vec::new() }
+    pub(crate) fn new(dir: PathBuf, renames: bool, style: Style) -> Crowd {
+        Crowd { dir, renames, style, bytes: Vec::new() }
     }
 
     /// Writes files as one of the users, and returns their number.
@@ -117,7 +119,7 @@ pub(crate) struct Flicker {
 impl Flicker {
     pub(crate) fn start(crowd: &Crowd, seed: u64) -> Flicker {
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, dir, renames) = (Arc::clone(&stop), crowd.dir.clone(), crowd.renames);
+        let (stopped, dir, renames, style) = (Arc::clone(&stop), crowd.dir.clone(), crowd.renames, crowd.style);
         let thread = thread::spawn(move || {
             let mut rng = Rng::of(seed, u64::MAX);
             while !stopped.load(Ordering::Relaxed) {
@@ -126,12 +128,27 @@ impl Flicker {
                 let file = |rng: &mut Rng| dir.join(name(rng.below(FILES) * USERS + user));
                 let (one, other) = (file(&mut rng), file(&mut rng));
                 // The change may fail, because the file may not exist.
-                let _ = change(&mut rng, &one, &other, renames);
-                thread::sleep(Duration::from_micros(200));
+                let _ = match style {
+                    Style::Damaged => change(&mut rng, &one, &other, renames),
+                    Style::Flux => complete(&mut rng, &one),
+                    Style::Components | Style::Domains => fs::rename(one, other),
+                };
+                thread::sleep(if style == Style::Flux { FLUX } else { Duration::from_micros(200) });
             }
         });
         Flicker { stop, thread: Some(thread) }
     }
+}
+
+/// Time between two changes of the generation of a file.
+const FLUX: Duration = Duration::from_micros(20);
+
+/// Completes a file, or makes it incomplete.
+fn complete(rng: &mut Rng, path: &Path) -> std::io::Result<()> {
+    let file = File::options().read(true).write(true).open(path)?;
+    let mut generation = [0; 8];
+    file.read_exact_at(&mut generation, 8)?;
+    file.write_all_at(if rng.one_in(2) { &[0; 8] } else { &generation }, 16)
 }
 
 fn change(rng: &mut Rng, one: &Path, other: &Path, renames: bool) -> std::io::Result<()> {

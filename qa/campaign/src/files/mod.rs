@@ -2,9 +2,14 @@
 
 mod crowd;
 mod marks;
+mod pools;
+mod thousands;
 mod values;
 
 use std::time::{Duration, Instant};
+
+use mmv::Registry;
+use nix::unistd::{Uid, chown};
 
 use crate::honest::Honest;
 use crate::host::{self, Host, Kind, Scene};
@@ -12,9 +17,11 @@ use crate::job::Job;
 use crate::pdus::{self, Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
+use crate::users::FIRST;
 use crate::{Outcome, procs};
 
 use crowd::{Crowd, Flicker};
+use pools::{Pool, Style};
 
 /// Generator of files of one format.
 pub(crate) trait Format {
@@ -23,23 +30,38 @@ pub(crate) trait Format {
     fn make(&mut self, rng: &mut Rng, user: usize, out: &mut Vec<u8>) -> u64;
 }
 
+/// User of the honest application, if it is not root.
+const HONEST: u32 = FIRST - 1;
 /// Requests about the files of strangers in each round.
 const REQUESTS: usize = 12;
 /// Longest duration of a request. The machine may delay a single one, but not three in a row.
 const PROMPT: Duration = Duration::from_millis(100);
 
-/// Runs the stage for agent mmv or trace.
-pub(crate) fn run(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
-    let scene = Scene::new(job)?;
+/// Runs a part of the stage: `mmv` or `trace` in a host, with files of a [`Style`], or `thousands` of files.
+pub(crate) fn run(job: &mut Job, what: &str, how: &str) -> Outcome {
+    if what == "thousands" {
+        return thousands::run(job);
+    }
+    let spec = Spec::of(what).ok_or("no such agent")?;
+    beside_strangers(job, spec, Kind::of(how).ok_or("no such host")?)
+}
+
+fn beside_strangers(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
+    let (scene, style) = (Scene::new(job)?, Style::of(job));
     let mut honest = Honest::new(&scene)?;
+    if style == Style::Domains {
+        // Root's files have precedence over those of all others; this one has it as the oldest.
+        chown(&scene.mmv().join("honest"), Some(Uid::from_raw(HONEST)), None)?;
+    }
     let mut host = pdus::start(job, spec, kind, &scene, Some(&honest))?;
     honest.go_on()?;
     let probes = pdus::probes(spec, &mut *host)?;
     let (mut format, dir): (Box<dyn Format>, _) = match spec.name {
-        "mmv" => (Box::new(values::Values::new(job)?), scene.mmv()),
+        "mmv" if style == Style::Damaged => (Box::new(values::Values::new(job)?), scene.mmv()),
+        "mmv" => (Box::new(Pool::new(job, style)?), scene.mmv()),
         _ => (Box::new(marks::Marks::new(job)?), scene.marks()?),
     };
-    let mut crowd = Crowd::new(dir, spec.name == "trace");
+    let mut crowd = Crowd::new(dir, spec.name == "trace", style);
     let flicker = Flicker::start(&crowd, job.order.seed);
     let mut valid = pdus::Valid::new(spec);
     let before = counts(spec, &mut *host)?;
@@ -48,6 +70,10 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
         let files = crowd.come(&mut rng, &mut *format)?;
         let outcome =
             round_of(job, &mut rng, &mut *host, &mut valid, &probes).and_then(|()| honest.check(spec, &mut *host));
+        let outcome = outcome.and_then(|()| match style {
+            Style::Flux => a_new_file_is_seen(job, spec, &scene, &mut *host, round),
+            _ => Ok(()),
+        });
         let lost = outcome.is_err();
         job.tried(files);
         job.expect("round", outcome);
@@ -85,6 +111,30 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
         job.fail(format_args!("{} honest points were missed", honest.missed()));
     }
     Ok(())
+}
+
+/// Requests after which a new file of an application must be exported.
+const SOON: usize = 100;
+/// Cluster of the new file.
+const NEW: u16 = 6;
+
+/// Starts another honest application, which the agent must export soon, although other files change all the time.
+fn a_new_file_is_seen(job: &mut Job, spec: &Spec, scene: &Scene, host: &mut dyn Host, value: u64) -> Outcome {
+    let registry = Registry::builder("new").directory(scene.mmv()).cluster(NEW).build()?;
+    registry.counter("value").item(1).register()?.add(value);
+    registry.try_start()?;
+    let probe = Probe::default().fetch(spec.pmid(NEW, 1), Answer::Number(pmapi::Type::U64, value as f64))?;
+    let mut outcome = Ok(());
+    for _ in 0..SOON {
+        let start = Instant::now();
+        outcome = probe.ask(host);
+        job.took(start.elapsed());
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    registry.stop();
+    outcome.map_err(|e| format!("a new file after {SOON} requests: {e}").into())
 }
 
 /// Returns a probe that only fails when the agent does not answer.

@@ -95,25 +95,25 @@ fn version_1() -> Vec<u8> {
     file
 }
 
-fn put(file: &mut [u8], at: usize, bytes: &[u8]) {
+pub(super) fn put(file: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(place) = file.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len())) {
         place.copy_from_slice(bytes);
     }
 }
 
-fn put32(file: &mut [u8], at: usize, word: u32) {
+pub(super) fn put32(file: &mut [u8], at: usize, word: u32) {
     put(file, at, &word.to_ne_bytes());
 }
 
-fn put64(file: &mut [u8], at: usize, word: u64) {
+pub(super) fn put64(file: &mut [u8], at: usize, word: u64) {
     put(file, at, &word.to_ne_bytes());
 }
 
-fn get32(file: &[u8], at: usize) -> usize {
+pub(super) fn get32(file: &[u8], at: usize) -> usize {
     file.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes) as usize)
 }
 
-fn get64(file: &[u8], at: usize) -> u64 {
+pub(super) fn get64(file: &[u8], at: usize) -> u64 {
     file.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
 

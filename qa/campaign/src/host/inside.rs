@@ -1,10 +1,8 @@
 //! Agents in this process: a library or a shared object.
 
+use pcp_collector::{Channel, Error, Local, SharedObject};
 use pcp_pdu::{Header, Pdu, PduType};
 use pmapi::config::Config;
-use pmda::Local;
-use pmda::collector::{Channel, Error};
-use pmda::dso::SharedObject;
 
 use super::{Each, Host};
 use crate::Outcome;

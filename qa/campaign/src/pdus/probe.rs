@@ -208,6 +208,7 @@ pub(crate) fn probes(spec: &Spec, host: &mut dyn Host) -> Outcome<Vec<Probe>> {
     all.push(about);
     let indom = match spec.name {
         "simple" => Some(spec.indom(0)),
+        "mmv" => Some(spec.indom(u32::from(honest::CLUSTER) << 11 | honest::ROWS.0)),
         "showcase" => Some(spec.indom(2)),
         "derived" => Some(spec.indom(0)),
         _ => None,

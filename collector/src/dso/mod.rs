@@ -1,0 +1,9 @@
+//! Shared objects of agents in this process, and the code of processes between fork(2) and exec(2).
+//!
+//! This module has all unsafe code of the crate.
+#![allow(unsafe_code)]
+
+pub(crate) mod child;
+mod shared;
+
+pub use shared::{LoadError, SharedObject};

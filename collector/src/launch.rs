@@ -1,0 +1,219 @@
+//! Starts agents.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pmda::Address;
+
+use crate::isolate::{self, Group};
+use crate::process::reap;
+use crate::{Collector, End, Error, Process, Result, Stream};
+
+/// The way to start and reach an agent, like a line of `pmcd.conf`.
+#[derive(Debug)]
+pub struct Launch {
+    address: Option<Address>,
+    command: Option<Command>,
+    not_ready: bool,
+    handshake: Option<Duration>,
+    timeout: Option<Duration>,
+    limit: Option<u32>,
+    isolated: bool,
+}
+
+impl Launch {
+    /// Longest time until a started agent listens.
+    const LISTEN: Duration = Duration::from_secs(10);
+
+    fn new(address: Option<Address>, command: Option<Command>) -> Launch {
+        let handshake = Some(Collector::<Process>::HANDSHAKE_TIMEOUT);
+        let timeout = Some(Collector::<Process>::TIMEOUT);
+        Launch { address, command, not_ready: false, handshake, timeout, limit: None, isolated: false }
+    }
+
+    /// Starts the agent with pipes as its standard input and output (`pipe binary`). Standard error is as the command
+    /// says, by default that of this process.
+    pub fn pipe(command: Command) -> Launch {
+        Launch::new(None, Some(command))
+    }
+
+    /// Connects to an agent that listens on a socket (`socket inet|ipv6|unix`): one that is running, or that
+    /// [`Launch::command`] starts.
+    pub fn socket(address: Address) -> Launch {
+        Launch::new(Some(address), None)
+    }
+
+    /// Sets the command that starts an agent which then listens. Its standard input and output are as the command says.
+    pub fn command(mut self, command: Command) -> Launch {
+        self.command = Some(command);
+        self
+    }
+
+    /// Declares that the agent reports when it is ready (`notready`); see [`Collector::wait_ready`].
+    pub fn not_ready(mut self) -> Launch {
+        self.not_ready = true;
+        self
+    }
+
+    /// Sets the longest time until the agent's CREDS PDU, by default 3 s; `None` for ever.
+    pub fn handshake_timeout(mut self, timeout: Option<Duration>) -> Launch {
+        self.handshake = timeout;
+        self
+    }
+
+    /// Sets the longest time for an answer, by default 5 s; `None` for ever.
+    pub fn timeout(mut self, timeout: Option<Duration>) -> Launch {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets the longest PDU that the agent may send, in bytes; by default the longest PDU that is possible.
+    pub fn limit(mut self, bytes: u32) -> Launch {
+        self.limit = Some(bytes);
+        self
+    }
+
+    /// Isolates the agent: it inherits only its standard input, output and error. It is killed with all processes that
+    /// it has started, when its connection is dropped or this process ends, even by SIGKILL. The thread that starts the
+    /// agent must outlive it.
+    pub fn isolated(mut self) -> Launch {
+        self.isolated = true;
+        self
+    }
+
+    /// Starts the agent, connects, and performs the version exchange.
+    ///
+    /// # Errors
+    /// The errors of [`Launch::open`] and [`Starting::wait`].
+    pub fn start(self) -> Result<Collector<Process>> {
+        let handshake = self.handshake;
+        self.begin()?.wait(handshake)
+    }
+
+    /// Starts the agent and connects; [`Starting::wait`] performs the version exchange.
+    ///
+    /// # Errors
+    /// The errors of [`Launch::open`].
+    pub fn begin(self) -> Result<Starting> {
+        let (not_ready, timeout, limit) = (self.not_ready, self.timeout, self.limit);
+        let mut process = self.open()?;
+        limit.into_iter().for_each(|limit| process.set_limit(limit));
+        Ok(Starting { process: Some(process), not_ready, timeout })
+    }
+
+    /// Starts the agent and connects, without the version exchange.
+    ///
+    /// # Errors
+    /// [`Error::Spawn`] when the program cannot be started, [`Error::Exited`] when it ends before it listens,
+    /// [`Error::Connect`] when the address cannot be reached, [`Error::Io`] when descriptors cannot be set up.
+    pub fn open(mut self) -> Result<Process> {
+        let isolated = self.isolated;
+        let mut command = self.command.take();
+        if let Some(command) = command.as_mut().filter(|_| isolated) {
+            isolate::isolate(command);
+        }
+        let group = |child: &Child| isolated.then(|| Group::of(child));
+        match self.address {
+            None => {
+                let mut command = command.ok_or(Error::Closed)?;
+                command.stdin(Stdio::piped()).stdout(Stdio::piped());
+                let mut child = spawn(command)?;
+                let group = group(&child);
+                match (child.stdout.take(), child.stdin.take()) {
+                    (Some(from), Some(to)) => {
+                        let stream = Stream::new(OwnedFd::from(from), OwnedFd::from(to))?;
+                        Ok(Process::new(stream, Some(child), group))
+                    }
+                    _ => Err(Error::Closed),
+                }
+            }
+            Some(address) => match command {
+                None => match connect(&address) {
+                    Ok(stream) => Ok(Process::new(stream, None, None)),
+                    Err(source) => Err(Error::Connect { address, source }),
+                },
+                Some(command) => {
+                    let child = spawn(command)?;
+                    let group = group(&child);
+                    connect_to(child, group, address)
+                }
+            },
+        }
+    }
+}
+
+/// An agent that is connected, but may not have sent its CREDS PDU yet.
+#[derive(Debug)]
+pub struct Starting {
+    /// `None` after the version exchange.
+    process: Option<Process>,
+    not_ready: bool,
+    timeout: Option<Duration>,
+}
+
+impl Starting {
+    /// Waits for the agent's CREDS PDU, and returns the connection.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] without a PDU in time, after which another call may go on waiting. Any other error ends the
+    /// agent: [`Error::Exited`], [`Error::NoVersion`], [`Error::Unexpected`], those of the connection, or
+    /// [`Error::Dropped`] in a call after the end.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Collector<Process>> {
+        let mut process = self.process.take().ok_or(Error::Dropped)?;
+        match Collector::handshake(&mut process, timeout) {
+            Ok(flags) => {
+                let mut collector = Collector::with_flags(process, flags);
+                collector.set_timeout(self.timeout);
+                if self.not_ready {
+                    collector.set_not_ready();
+                }
+                Ok(collector)
+            }
+            Err(e @ Error::TimedOut(_)) => {
+                self.process = Some(process);
+                Err(e)
+            }
+            Err(e @ Error::Closed) => match process.end() {
+                End::Exited(status) => Err(Error::Exited(status)),
+                _ => Err(e),
+            },
+            Err(e) => Err(e),
+        }
+    }
+}
+
+fn spawn(mut command: Command) -> Result<Child> {
+    command.spawn().map_err(|source| Error::Spawn { program: command.get_program().into(), source })
+}
+
+fn connect(address: &Address) -> io::Result<Stream> {
+    Stream::socket(address.connect()?)
+}
+
+/// Connects to an agent that has just been started, as soon as it listens. It accepts a single connection, so that only
+/// connecting shows whether it listens.
+fn connect_to(mut child: Child, group: Option<Group>, address: Address) -> Result<Process> {
+    let end = Instant::now() + Launch::LISTEN;
+    let mut pause = Duration::from_millis(2);
+    loop {
+        match connect(&address) {
+            Ok(stream) => return Ok(Process::new(stream, Some(child), group)),
+            Err(e)
+                if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) && Instant::now() < end =>
+            {
+                if let Ok(Some(status)) = child.try_wait() {
+                    return Err(Error::Exited(status));
+                }
+            }
+            Err(source) => {
+                reap(child, Duration::ZERO);
+                return Err(Error::Connect { address, source });
+            }
+        }
+        thread::sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,127 @@
+//! An agent within this process, for tests and for programs that embed one.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use pcp_pdu::{Frames, Header};
+use pmapi::config::Config;
+use pmapi::{Domain, Error, PmId, Result};
+
+use pmda::schema::Identity;
+use pmda::{Agent, Engine, Reply, Start};
+
+use crate::{Channel, Collector};
+
+/// A channel to an agent in this process. Every request is encoded, answered and decoded as over a pipe.
+#[derive(Debug)]
+pub struct Local<A> {
+    engine: Engine<A>,
+    frames: Frames,
+    replies: VecDeque<Vec<u8>>,
+    open: bool,
+}
+
+impl<A: Agent> Local<A> {
+    /// Starts an agent under its own domain, with PCP's configuration of this host.
+    ///
+    /// # Errors
+    /// The errors of [`Local::with`].
+    pub fn new() -> Start<Self> {
+        Self::with(Identity::of::<A>()?.domain, Config::load())
+    }
+
+    /// Starts an agent under `domain`, with `config` in place of this host's configuration.
+    ///
+    /// # Errors
+    /// An [`Agent::DOMAIN`] outside of 1 to 510, mistakes in the declarations ([`Mistakes`](pmda::schema::Mistakes)),
+    /// and the errors of [`Agent::new`] and [`Agent::open`].
+    pub fn with(domain: Domain, config: Config) -> Start<Self> {
+        let mut engine = Engine::<A>::new(domain, config)?;
+        engine.trust_collector();
+        engine.agent_mut().open()?;
+        Ok(Local { engine, frames: Frames::new(), replies: VecDeque::new(), open: true })
+    }
+
+    /// Starts an agent with [`Local::new`], and returns a collector that sends it requests.
+    ///
+    /// ```
+    /// # use pmda::prelude::*;
+    /// # struct Mine;
+    /// # impl Agent for Mine {
+    /// #     const NAME: &'static str = "mine";
+    /// #     const DOMAIN: u16 = 400;
+    /// #     fn new(setup: &mut Setup) -> Start<Self> {
+    /// #         setup.metric("mine.answer", Item::new(0, 0), Type::U32);
+    /// #         Ok(Mine)
+    /// #     }
+    /// #     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+    /// #         out.put(42)
+    /// #     }
+    /// # }
+    /// let mut mine = pcp_collector::Local::<Mine>::collector()?;
+    /// let answer = mine.metric("mine.answer")?;
+    /// assert_eq!(mine.value(answer)?, Atom::U32(42));
+    /// # Ok::<(), pmda::Failure>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`Local::new`].
+    pub fn collector() -> Start<Collector<Self>> {
+        Ok(Collector::new(Self::new()?))
+    }
+
+    /// Returns the engine, which has the agent and its declarations.
+    pub fn engine(&self) -> &Engine<A> {
+        &self.engine
+    }
+
+    /// Returns the engine, mutably.
+    pub fn engine_mut(&mut self) -> &mut Engine<A> {
+        &mut self.engine
+    }
+}
+
+impl<A: Agent> Collector<Local<A>> {
+    /// Returns the PMID of a declared metric.
+    ///
+    /// # Errors
+    /// `PM_ERR_NAME` for a name that the agent has not declared.
+    pub fn metric(&self, name: &str) -> Result<PmId> {
+        let schema = self.channel().engine().schema();
+        let metric = schema.metrics().iter().find(|m| m.name() == name).ok_or(Error::NAME)?;
+        Ok(PmId::new(schema.domain(), metric.item()))
+    }
+}
+
+impl<A: Agent> Channel for Local<A> {
+    fn send(&mut self, mut bytes: &[u8], _: Option<Duration>) -> crate::Result {
+        if !self.open {
+            return Err(crate::Error::Closed);
+        }
+        while !bytes.is_empty() {
+            let space = self.frames.space();
+            let n = space.len().min(bytes.len());
+            space[..n].copy_from_slice(&bytes[..n]);
+            self.frames.filled(n);
+            bytes = &bytes[n..];
+            while let Some((header, pdu)) = self.frames.next_pdu()? {
+                if let Reply::Pdu(head, rest) = self.engine.handle(header, pdu) {
+                    self.replies.push_back([head, rest].concat());
+                    self.engine.sent();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> crate::Result<Header> {
+        // `send` has already run the engine: an answer that is not here now never comes.
+        let none = crate::Error::TimedOut(timeout.unwrap_or(Duration::MAX));
+        *pdu = self.replies.pop_front().ok_or(none)?;
+        Header::parse(pdu)?.ok_or(crate::Error::Closed)
+    }
+
+    fn close(&mut self) {
+        self.open = false;
+    }
+}

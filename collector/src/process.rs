@@ -1,0 +1,113 @@
+//! An agent's connection together with its process.
+
+use std::process::{Child, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pcp_pdu::Header;
+
+use crate::isolate::Group;
+use crate::{Channel, Collector, Result, Stream};
+
+/// The connection to an agent, with its process if the collector has started it.
+///
+/// A drop closes the agent's input, kills the agent if it still runs after 150 ms, and waits for its end.
+#[derive(Debug)]
+pub struct Process {
+    stream: Stream,
+    child: Option<Child>,
+    /// The processes of an isolated agent.
+    group: Option<Group>,
+}
+
+/// The way in which an agent ended after its connection was closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum End {
+    /// By itself, with this status.
+    Exited(ExitStatus),
+    /// Killed, after it had ignored the end of its input for 150 ms.
+    Killed,
+    /// Not started by the collector, and therefore still running.
+    NotStarted,
+    /// Unknown: other code in this process has waited for it.
+    Unknown,
+}
+
+impl Process {
+    /// Time that pmcd gives its agents when it stops.
+    const GRACE: Duration = Duration::from_millis(150);
+
+    pub(crate) fn new(stream: Stream, child: Option<Child>, group: Option<Group>) -> Process {
+        Process { stream, child, group }
+    }
+
+    pub(crate) fn set_limit(&mut self, bytes: u32) {
+        self.stream.set_limit(bytes);
+    }
+
+    /// Closes the connection and waits for the end of the process.
+    pub(crate) fn end(&mut self) -> End {
+        self.stream.close();
+        let killed = self.group.take().is_some_and(|group| !group.end(Instant::now() + Self::GRACE));
+        let end = self.child.take().map_or(End::NotStarted, |child| reap(child, Self::GRACE));
+        if killed && matches!(end, End::Exited(_)) { End::Killed } else { end }
+    }
+}
+
+/// Waits for a process that should end, and kills it after `grace`.
+pub(crate) fn reap(mut child: Child, grace: Duration) -> End {
+    let end = Instant::now() + grace;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return End::Exited(status),
+            Ok(None) if Instant::now() < end => thread::sleep(pause),
+            Ok(None) => break,
+            // Its number may belong to another process by now.
+            Err(_) => return End::Unknown,
+        }
+        pause = (2 * pause).min(Duration::from_millis(20));
+    }
+    // This fails only for a process that has ended meanwhile.
+    let _ = child.kill();
+    let _ = child.wait();
+    End::Killed
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Channel for Process {
+    fn send(&mut self, bytes: &[u8], timeout: Option<Duration>) -> Result {
+        self.stream.send(bytes, timeout)
+    }
+
+    fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> Result<Header> {
+        self.stream.receive(pdu, timeout)
+    }
+
+    fn close(&mut self) {
+        self.stream.close();
+    }
+}
+
+impl Collector<Process> {
+    /// Returns the number of the agent's process, if the collector has started one.
+    pub fn pid(&self) -> Option<u32> {
+        Some(self.channel().child.as_ref()?.id())
+    }
+
+    /// Returns the exit status of the agent's process, if it has ended.
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.channel_mut().child.as_mut()?.try_wait().ok()?
+    }
+
+    /// Closes the connection and ends the agent, as a drop does. Returns how the agent ended.
+    pub fn close(mut self) -> End {
+        self.channel_mut().end()
+    }
+}

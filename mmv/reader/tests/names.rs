@@ -1,0 +1,69 @@
+//! Names that cost more than others: of many components, and of bytes that are not UTF-8.
+#![allow(clippy::unwrap_used)]
+
+#[path = "common/raw.rs"]
+mod raw;
+
+use std::fs;
+use std::path::Path;
+
+use mmv::Registry;
+use mmv_reader::collection::{Collection, Limit};
+use pmapi::Serial;
+use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
+
+fn look(dir: &Path) -> Collection {
+    let mut collection = Collection::new("mmv", dir);
+    while collection.refresh() {}
+    collection
+}
+
+#[test]
+fn names_of_very_many_components_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::builder("f").directory(dir.path()).persistent().build().unwrap();
+    let name = |start: &str, components: usize| format!("{start}{}", ".a".repeat(components - 1));
+    for (start, components) in [("good", 1), ("well", 24), ("bad", 25), ("worse", 125)] {
+        registry.counter(&name(start, components)).register().unwrap();
+    }
+    registry.try_start().unwrap();
+    let collection = look(dir.path());
+    let names: Vec<&str> = collection.metrics().map(|(name, _)| name).collect();
+    assert_eq!(names, ["mmv.f.good", &format!("mmv.f.{}", name("well", 24))]);
+}
+
+/// A file whose instances have names of 63 bytes.
+fn instances(count: u64, byte: u8) -> Raw {
+    let (indom, at) = (104, 136);
+    let metric = at + 80 * count;
+    let mut raw = Raw::new((metric + 104 + 32) as usize, 4);
+    raw.u32(36, 300).toc(0, INDOMS, 1, indom).toc(1, INSTANCES, count as i32, at);
+    raw.toc(2, METRICS, 1, metric).toc(3, VALUES, 1, metric + 104).indom(indom, 1, count as i32, at);
+    for i in 0..count {
+        let instance = at + 80 * i;
+        raw.instance(instance, indom, i as i32, &format!("{i:05}")).put(instance + 21, &[byte; 58]);
+    }
+    raw.metric(metric, &MetricV1 { name: "x", item: 1, indom: 1, ..MetricV1::default() });
+    raw.value(metric + 104, 1, 0, metric, at);
+    raw
+}
+
+#[test]
+fn names_that_are_not_utf8_cost_what_clients_get() {
+    let dir = tempfile::tempdir().unwrap();
+    let count = 10_000;
+    // Memory for the file with names of letters. As text for clients, each byte 0xff takes three bytes.
+    let most = 5 << 20;
+    for (byte, is_shown) in [(b'a', true), (0xff, false)] {
+        fs::write(dir.path().join("f"), &instances(count, byte).0).unwrap();
+        let mut collection = Collection::new("mmv", dir.path());
+        let mut limits = collection.limits();
+        limits.user_memory = most;
+        collection.set_limits(limits);
+        while collection.refresh() {}
+        let known = collection.instances(Serial::new(300 << 11 | 1)).map(|all| all.count());
+        assert_eq!(known.ok(), is_shown.then_some(count as usize), "byte {byte}");
+        let left_out: Vec<Limit> = collection.take_left_out().iter().map(|left_out| left_out.limit).collect();
+        assert_eq!(left_out, if is_shown { vec![] } else { vec![Limit::Memory] });
+    }
+}

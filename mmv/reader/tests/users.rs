@@ -1,0 +1,84 @@
+//! Files of several users in one directory: the files of one take nothing from another. Only root can create them.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+
+#[path = "common/raw.rs"]
+mod raw;
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::Path;
+
+use mmv::{Error, Registry};
+use mmv_reader::File;
+use mmv_reader::collection::Collection;
+
+const STRANGER: u32 = 2001;
+const HONEST: u32 = 2002;
+
+/// Writes a file of one metric that belongs to a user and requests a cluster.
+fn file_of(uid: u32, path: &Path, cluster: u32) {
+    fs::write(path, &raw::one_metric("x").u32(36, cluster).0).unwrap();
+    chown(path, Some(uid), None).unwrap();
+}
+
+/// Returns the number of files of a directory that this process has open and whose names begin with `start`.
+fn open(dir: &Path, start: &str) -> usize {
+    let targets = fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+    targets
+        .filter(|path| path.parent() == Some(dir) && path.file_name().unwrap().to_str().unwrap().starts_with(start))
+        .count()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn many_files_of_one_user_do_not_close_those_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    (0..200).for_each(|i| file_of(STRANGER, &path.join(format!("a{i:03}")), 0));
+    let mut collection = Collection::new("mmv", path);
+    collection.keep_open(16);
+    while collection.refresh() {}
+    assert_eq!(open(path, "a"), 16);
+    // Honest files that come later, and some before and some behind the others by name.
+    for name in ["a", "z0", "z1", "z2"] {
+        file_of(HONEST, &path.join(name), 0);
+        while collection.refresh() {}
+    }
+    assert_eq!((collection.file_count(), open(path, "z"), open(path, "a")), (204, 3, 13));
+    drop(collection);
+    // The first look at all of them.
+    let mut collection = Collection::new("mmv", path);
+    collection.keep_open(16);
+    while collection.refresh() {}
+    assert_eq!((collection.file_count(), open(path, "z"), open(path, "a")), (204, 3, 13));
+}
+
+/// Starts a registry named `app`, and returns the cluster of its file.
+fn start(dir: &Path) -> Result<i32, Error> {
+    let registry = Registry::builder("app").directory(dir).build()?;
+    registry.counter("x").register()?;
+    registry.try_start()?;
+    Ok(File::open(dir.join("app")).unwrap().header().cluster)
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_strangers_file_in_the_way_has_no_say_in_the_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = start(dir.path()).unwrap();
+    for cluster in [1, 300, 4095, 4096, 60_000, 1 << 20] {
+        file_of(STRANGER, &dir.path().join("app"), cluster);
+        assert_eq!(start(dir.path()).unwrap(), own, "{cluster}");
+    }
+}
+
+#[test]
+fn a_file_in_the_way_may_have_an_impossible_cluster() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = start(dir.path()).unwrap();
+    for (cluster, expected) in [(300, 300), (4095, 4095), (4096, own), (60_000, own), (1 << 20, own)] {
+        fs::write(dir.path().join("app"), &raw::one_metric("x").u32(36, cluster).0).unwrap();
+        assert_eq!(start(dir.path()).unwrap(), expected, "{cluster}");
+    }
+}

@@ -1,0 +1,194 @@
+//! The installed PCP and its tools.
+
+use std::collections::HashMap;
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::output::{Output, run};
+use crate::{Builder, CAgent};
+
+/// The reason why there is no PCP to test with.
+#[derive(Debug, Clone)]
+pub struct Missing(String);
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PCP is not installed: {}", self.0)
+    }
+}
+
+impl std::error::Error for Missing {}
+
+/// The installed PCP.
+#[derive(Debug, Clone)]
+pub struct Pcp {
+    config: HashMap<String, String>,
+}
+
+impl Pcp {
+    /// Finds PCP by its `pcp.conf` (`$PCP_CONF`, or `$PCP_DIR/etc/pcp.conf`) and its pmcd.
+    ///
+    /// # Errors
+    /// [`Missing`] when `pcp.conf` cannot be read, or pmcd does not exist.
+    ///
+    /// # Panics
+    /// When `pcp.conf` lacks `PCP_BINADM_DIR`.
+    pub fn locate() -> Result<Self, Missing> {
+        let root = || PathBuf::from(env::var_os("PCP_DIR").unwrap_or_else(|| "/".into()));
+        let path = env::var_os("PCP_CONF").map_or_else(|| root().join("etc/pcp.conf"), PathBuf::from);
+        let text = fs::read_to_string(&path).map_err(|error| Missing(format!("{}: {error}", path.display())))?;
+        let config = text
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .filter(|(name, _)| name.starts_with("PCP_"))
+            .map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned()))
+            .collect();
+        let pcp = Self { config };
+        let pmcd = pcp.pmcd_binary();
+        if pmcd.exists() { Ok(pcp) } else { Err(Missing(format!("there is no {}", pmcd.display()))) }
+    }
+
+    /// Finds PCP, for tests marked `#[ignore = "needs PCP"]`.
+    ///
+    /// # Panics
+    /// When PCP is not installed, with the missing file.
+    #[track_caller]
+    pub fn required() -> Self {
+        Self::locate().unwrap_or_else(|missing| panic!("{missing}"))
+    }
+
+    /// Returns a variable of `pcp.conf`, such as `PCP_VERSION`.
+    ///
+    /// # Panics
+    /// When `pcp.conf` does not have the variable.
+    #[track_caller]
+    pub fn config(&self, name: &str) -> &str {
+        self.config.get(name).unwrap_or_else(|| panic!("pcp.conf has no {name}"))
+    }
+
+    /// Returns a directory or file that `pcp.conf` names, such as `PCP_PMDAS_DIR`.
+    ///
+    /// # Panics
+    /// When `pcp.conf` does not have the variable.
+    #[track_caller]
+    pub fn path(&self, name: &str) -> &Path {
+        Path::new(self.config(name))
+    }
+
+    /// Returns the directory of PCP's own tests: that of the package pcp-testsuite, or the one that `./check` unpacks.
+    ///
+    /// # Panics
+    /// When there is neither.
+    #[track_caller]
+    pub fn testsuite(&self) -> PathBuf {
+        let installed = self.path("PCP_VAR_DIR").join("testsuite");
+        let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|dir| dir.join("target/pcp-testsuite"));
+        let found = std::iter::once(installed).chain(unpacked).find(|dir| dir.join("225").exists());
+        found.unwrap_or_else(|| panic!("there is no package pcp-testsuite, and ./check has not unpacked it"))
+    }
+
+    /// Returns the path of pmcd.
+    pub(crate) fn pmcd_binary(&self) -> PathBuf {
+        self.path("PCP_BINADM_DIR").join("pmcd")
+    }
+
+    /// Creates a command for a PCP tool, with messages in English and times in UTC.
+    pub fn command(&self, tool: &str) -> Command {
+        let found = ["PCP_BIN_DIR", "PCP_BINADM_DIR"].iter().map(|dir| self.path(dir).join(tool)).find(|p| p.exists());
+        let mut command = Command::new(found.unwrap_or_else(|| PathBuf::from(tool)));
+        command.envs([("LC_ALL", "C"), ("TZ", "UTC")]);
+        // A derived-metric configuration on this machine would add metrics.
+        command.env("PCP_DERIVED_CONFIG", "");
+        command
+    }
+
+    /// Creates a command that runs a program under valgrind. Its exit code is 9 if the program leaks memory or accesses
+    /// invalid memory.
+    pub fn valgrind(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("valgrind");
+        command.args(["--error-exitcode=9", "--num-callers=30", "--leak-check=full"]);
+        command.args(["--show-leak-kinds=definite,indirect", "--errors-for-leak-kinds=definite,indirect"]).arg(program);
+        command
+    }
+
+    /// Runs a PCP tool that needs no pmcd.
+    ///
+    /// # Panics
+    /// When coreutils' `timeout` cannot be started.
+    #[track_caller]
+    pub fn run<S: AsRef<OsStr>>(&self, tool: &str, arguments: impl IntoIterator<Item = S>) -> Output {
+        let mut command = self.command(tool);
+        command.args(arguments);
+        run(command, "")
+    }
+
+    /// Runs a command of the caller, such as one of [`Pcp::command`] with more environment.
+    ///
+    /// # Panics
+    /// When coreutils' `timeout` cannot be started.
+    #[track_caller]
+    pub fn run_command(&self, command: Command, input: &str) -> Output {
+        run(command, input)
+    }
+
+    /// Runs a session of PCP's dbpmda: `open pipe` with the agent's command line, then the lines of `script`, each
+    /// echoed.
+    ///
+    /// `pmns` is a root name space such as [`CAgent::root`], and `pmdas_dir` is where C agents look for their help
+    /// text.
+    ///
+    /// # Panics
+    /// When coreutils' `timeout` cannot be started.
+    #[track_caller]
+    pub fn dbpmda(&self, pmns: &Path, pmdas_dir: &Path, agent: &[&OsStr], script: &str) -> Output {
+        let agent: Vec<_> = agent.iter().map(|word| word.to_string_lossy()).collect();
+        self.dbpmda_open(pmns, pmdas_dir, &format!("pipe {}", agent.join(" ")), script)
+    }
+
+    /// Creates a directory for `$PCP_VAR_DIR`, in which shared objects save instance caches, with the installed name
+    /// space.
+    ///
+    /// # Panics
+    /// When the directory cannot be created.
+    #[track_caller]
+    pub fn var_dir(&self) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        fs::create_dir_all(dir.path().join("config/pmda")).expect("a directory for instance caches");
+        let pmns = self.path("PCP_VAR_DIR").join("pmns");
+        std::os::unix::fs::symlink(pmns, dir.path().join("pmns")).expect("a link to the name space");
+        dir
+    }
+
+    /// Runs dbpmda with an `open` command, such as `dso pmda_simple.so simple_init 253`. The agent saves its instance
+    /// caches in a temporary directory.
+    ///
+    /// # Panics
+    /// When coreutils' `timeout` cannot be started.
+    #[track_caller]
+    pub fn dbpmda_open(&self, root: &Path, pmdas_dir: &Path, open: &str, script: &str) -> Output {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let var = self.var_dir();
+        let mut command = self.command("dbpmda");
+        command.env("PCP_VAR_DIR", var.path());
+        command.args(["-f", "-e", "-n"]).arg(root).current_dir(dir.path()).env("PCP_PMDAS_DIR", pmdas_dir);
+        run(command, &format!("open {open}\n{script}\nquit\n"))
+    }
+
+    /// Builds the C implementation of the agent `name`. The binary of `sample` is PCP's; `simple` and `trivial` are
+    /// compiled from the installed sources.
+    ///
+    /// # Panics
+    /// When PCP has no such agent, or it cannot be compiled.
+    #[track_caller]
+    pub fn c_agent(&self, name: &str) -> CAgent {
+        CAgent::build(self, name)
+    }
+
+    /// Creates the configuration of a private pmcd.
+    pub fn pmcd(&self) -> Builder {
+        Builder::new(self.clone())
+    }
+}

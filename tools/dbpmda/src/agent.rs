@@ -1,0 +1,315 @@
+//! Connection to an agent.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use pcp_collector::{Address, Channel as _, Collector, Error, LoadError, SharedObject, Stream};
+use pcp_pdu::codec::Writer;
+use pcp_pdu::frame::FrameError;
+use pcp_pdu::handshake::{Attr, Flags, encode_creds, encode_error};
+use pcp_pdu::{HEADER, Header, Pdu, PduType};
+
+use crate::console::{Console, err};
+use crate::trace::{Trace, Way};
+
+/// Agent that exchanges PDUs, whatever its state. A process continues after the connection closes, until it notices.
+pub(crate) struct Agent {
+    link: Link,
+    /// Program, address or file that was opened.
+    pub(crate) name: Vec<u8>,
+    /// PMAPI version, from the CREDS PDU or the shared object.
+    pub(crate) version: Option<u8>,
+    /// Whether the agent has received a profile.
+    pub(crate) has_profile: bool,
+    is_socket: bool,
+    /// Descriptor from which PDUs are read, for messages.
+    fd: i32,
+    trace: Trace,
+    child: Option<Child>,
+}
+
+/// Kind of connection.
+enum Link {
+    Stream(Box<Collector<Stream>>),
+    Shared(Box<SharedObject>),
+}
+
+/// PDU from an agent.
+pub(crate) struct Reply {
+    pub(crate) header: Header,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Reply {
+    /// Decodes the PDU; `None` if its content is invalid for its type.
+    pub(crate) fn pdu(&self) -> Option<Pdu<'_>> {
+        Pdu::decode(self.header, &self.bytes).ok()
+    }
+}
+
+impl Agent {
+    /// Starts a program and connects to its standard input and output.
+    pub(crate) fn start(program: &[u8], arguments: &[Vec<u8>], trace: &Trace, console: &Console) -> io::Result<Self> {
+        let arguments = || arguments.iter().map(|word| OsStr::from_bytes(word));
+        let program = OsStr::from_bytes(program);
+        let mut command = Command::new(program);
+        let mut spawned = spawn(command.args(arguments()));
+        if let Err(e) = &spawned
+            && e.raw_os_error() == Some(Errno::ENOEXEC as i32)
+        {
+            spawned = spawn(Command::new("/bin/sh").arg(program).args(arguments()));
+        }
+        let (from, to, child) = match spawned {
+            Ok((from, to, child)) => (from, to, Some(child)),
+            Err(e) if matches!(e.raw_os_error().map(Errno::from_raw), Some(Errno::EAGAIN | Errno::ENOMEM)) => {
+                return Err(e);
+            }
+            Err(e) => {
+                // In C the forked process notices that the program does not exist, and ends.
+                err!(console, "execvp: {}\n", pmapi::Error::from(e));
+                let ((_, to), (from, _)) = (io::pipe()?, io::pipe()?);
+                (from.into(), to.into(), None)
+            }
+        };
+        let fd = from.as_raw_fd();
+        let mut agent = Agent::new(Stream::new(from, to)?, fd, program.as_bytes(), trace);
+        agent.child = child;
+        Ok(agent)
+    }
+
+    /// Connects to an agent that listens.
+    pub(crate) fn connect(address: &Address, name: &[u8], trace: &Trace) -> io::Result<Self> {
+        let socket = address.connect()?;
+        let fd = socket.as_raw_fd();
+        let mut agent = Agent::new(Stream::socket(socket)?, fd, name, trace);
+        agent.is_socket = true;
+        Ok(agent)
+    }
+
+    fn new(stream: Stream, fd: i32, name: &[u8], trace: &Trace) -> Self {
+        let mut collector = Collector::new(stream);
+        collector.set_timeout(None);
+        Agent {
+            link: Link::Stream(Box::new(collector)),
+            name: name.to_owned(),
+            version: None,
+            has_profile: false,
+            is_socket: false,
+            fd,
+            trace: trace.clone(),
+            child: None,
+        }
+    }
+
+    /// Loads an agent from a shared object.
+    pub(crate) fn load(path: &[u8], init: &str, domain: i32, trace: &Trace) -> Result<Self, LoadError> {
+        let object = SharedObject::open(OsStr::from_bytes(path).as_ref(), init, domain)?;
+        let (version, interface) = (object.pmapi(), object.interface());
+        trace.line("pdu", format_args!("DSO has domain={domain} pmda_interface={interface} pmapi_version={version}"));
+        Ok(Agent {
+            link: Link::Shared(Box::new(object)),
+            name: path.to_owned(),
+            version: Some(version),
+            has_profile: false,
+            is_socket: false,
+            fd: -1,
+            trace: trace.clone(),
+            child: None,
+        })
+    }
+
+    /// Returns the interface version if the agent is a shared object.
+    pub(crate) fn interface(&self) -> Option<u8> {
+        match &self.link {
+            Link::Shared(object) => Some(object.interface()),
+            Link::Stream(_) => None,
+        }
+    }
+
+    /// Sends an attribute of the client.
+    pub(crate) fn attribute(&mut self, attr: Attr<'_>) -> Result<(), i32> {
+        match &mut self.link {
+            Link::Shared(object) => object.attribute(0, attr).map_err(pmapi::Error::code),
+            Link::Stream(_) => self.send(|out| attr.encode(out, 0)),
+        }
+    }
+
+    /// Returns the process identifier of a program that was started here.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        Some(self.child.as_ref()?.id())
+    }
+
+    /// Exchanges versions; the agent sends first. An agent that does not respond stays connected.
+    pub(crate) fn exchange_versions(&mut self, seconds: u32, console: &Console) {
+        let name = String::from_utf8_lossy(&self.name).into_owned();
+        self.set_timeout(Some(Duration::from_secs(seconds.into())));
+        let received = self.receive();
+        self.set_timeout(None);
+        match received {
+            Ok(reply) if reply.header.pdu == PduType::CREDS => {
+                if let Err(code) = self.answer_creds(&reply) {
+                    let code = error_text(code);
+                    err!(console, "Warning: version exchange failed for PMDA {name}: {code}\n");
+                }
+                return;
+            }
+            Ok(reply) => {
+                err!(console, "pmdaversion: expecting PDU_CREDS, got PDU type {}\n", reply.header.pdu);
+                self.trace.show_recent();
+            }
+            Err(0) => err!(console, "pmdaversion: expecting PDU_CREDS, got EOF\n"),
+            Err(code) => err!(console, "__pmGetPDU({}): {}\n", self.fd, error_text(code)),
+        }
+        err!(console, "Warning: no version exchange with PMDA {name} after {seconds} secs\n");
+    }
+
+    fn set_timeout(&mut self, timeout: Option<Duration>) {
+        if let Link::Stream(collector) = &mut self.link {
+            collector.set_timeout(timeout);
+        }
+    }
+
+    fn answer_creds(&mut self, reply: &Reply) -> Result<(), i32> {
+        let Some(Pdu::Creds(creds)) = reply.pdu() else { return Err(pmapi::Error::IPC.code()) };
+        let Some((version, _)) = creds.version() else { return Ok(()) };
+        self.version = Some(version);
+        let pid = std::process::id().cast_signed();
+        self.send(|out| encode_creds(out, pid, Flags::default()))
+    }
+
+    /// Sends a PDU. The error is a code of libpcp.
+    pub(crate) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result) -> Result<(), i32> {
+        let mut bytes = Vec::new();
+        encode(&mut bytes).map_err(pmapi::Error::code)?;
+        let header = Header::parse(&bytes).ok().flatten().ok_or(pmapi::Error::IPC.code())?;
+        let collector = match &mut self.link {
+            Link::Stream(collector) => collector,
+            Link::Shared(object) => return object.send(&bytes, None).map_err(|e| e.code().code()),
+        };
+        self.trace.show(Way::Sent, self.fd, header, &bytes);
+        let code = match collector.send_bytes(&bytes) {
+            Ok(()) => {
+                self.trace.note(Way::Sent, self.fd, header);
+                return Ok(());
+            }
+            Err(Error::Closed) if !self.is_socket => pmapi::Error::from_errno(Errno::EPIPE as i32),
+            Err(Error::Io(e)) => e.into(),
+            Err(e) => e.code(),
+        };
+        let (kind, why) = match self.is_socket {
+            true => {
+                ("socket __pmSend()", "PM_ERR_IPC because __pmSocketClosed() (maybe error 32 from oserror())".into())
+            }
+            false => ("non-socket write()", format!("error {} from oserror()", code.code())),
+        };
+        self.trace.line("pdu", format_args!("__pmXmitPDU: {kind} result -1 != {}\n__pmXmitPDU: {why}", header.len));
+        Err(code.code())
+    }
+
+    /// Sends a PDU that consists of 32-bit words.
+    pub(crate) fn send_words(&mut self, pdu: PduType, words: &[u32]) -> Result<(), i32> {
+        self.send(|out| {
+            let mut w = Writer::new(out, pdu, 0);
+            for word in words {
+                w.u32(*word);
+            }
+            w.finish()
+        })
+    }
+
+    /// Waits for a PDU. The error is a code of libpcp, or 0 at the end of the agent's output.
+    pub(crate) fn receive(&mut self) -> Result<Reply, i32> {
+        let fd = self.fd;
+        let collector = match &mut self.link {
+            Link::Stream(collector) => collector,
+            Link::Shared(object) => {
+                let mut bytes = Vec::new();
+                let header = object.receive(&mut bytes, None).map_err(|e| e.code().code())?;
+                return Ok(Reply { header, bytes });
+            }
+        };
+        let e = match collector.receive_bytes() {
+            Ok((header, bytes)) => {
+                self.trace.note(Way::Received, fd, header);
+                self.trace.show(Way::Received, fd, header, bytes);
+                return Ok(Reply { header, bytes: bytes.to_owned() });
+            }
+            Err(e) => e,
+        };
+        match e {
+            Error::Closed => return Err(0),
+            Error::TimedOut(_) => return Err(pmapi::Error::TIMEOUT.code()),
+            Error::CutShort(have) => {
+                self.notify_cut_short(have);
+                self.discard(have);
+            }
+            Error::Frame(FrameError::TooShort(len) | FrameError::TooLong(len)) => {
+                self.trace.notify("Error", format_args!("__pmGetPDU: fd={fd} illegal PDU len={len} in hdr"));
+                self.discard(HEADER);
+            }
+            Error::Frame(FrameError::BadType(code)) => {
+                self.trace.notify("Error", format_args!("__pmGetPDU: fd={fd} illegal PDU type={code} in hdr"));
+                self.discard(HEADER);
+            }
+            _ => {}
+        }
+        Err(pmapi::Error::IPC.code())
+    }
+
+    /// Skips bytes that are not a PDU.
+    fn discard(&mut self, bytes: usize) {
+        if let Link::Stream(collector) = &mut self.link {
+            collector.channel_mut().discard(bytes);
+        }
+    }
+
+    fn notify_cut_short(&self, have: usize) {
+        let Link::Stream(collector) = &self.link else { return };
+        let (fd, bytes) = (self.fd, collector.channel().unread());
+        let words = bytes.as_chunks().0;
+        let word = |at: usize| words.get(at).map(|word| u32::from_be_bytes(*word));
+        let Some(len) = word(0) else {
+            return self.trace.notify("Error", format_args!("__pmGetPDU: fd={fd} hdr read: bad len={have}"));
+        };
+        let first = have.min(HEADER);
+        let (want, got) = ((len as usize).saturating_sub(first), have - first);
+        self.trace.notify("Error", format_args!("__pmGetPDU: fd={fd} data read: have {first}, want {want}, got {got}"));
+        let Some(pdu) = word(1) else { return };
+        let from = word(2).map_or_else(String::new, |from| format!(" from={from:#x}"));
+        self.trace.notify("Error", format_args!("__pmGetPDU: PDU hdr: len={len:#x} type={pdu:#x}{from}"));
+    }
+}
+
+impl Drop for Agent {
+    /// Sends the error with which pmcd ends a client; the connection closes afterwards.
+    fn drop(&mut self) {
+        if self.interface().is_some() {
+            // Unloading a shared object ends its client.
+            return;
+        }
+        // Sending fails if the agent has ended.
+        let _ = self.send(|out| encode_error(out, 0, Err(pmapi::Error::NOTCONN)));
+    }
+}
+
+fn spawn(command: &mut Command) -> io::Result<(OwnedFd, OwnedFd, Child)> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    match (child.stdout.take(), child.stdin.take()) {
+        (Some(from), Some(to)) => Ok((from.into(), to.into(), child)),
+        _ => Err(io::ErrorKind::BrokenPipe.into()),
+    }
+}
+
+/// Returns the text of pmErrStr(3), which also has texts for codes that are not errors.
+pub(crate) fn error_text(code: i32) -> String {
+    match pmapi::Error::from_code(code) {
+        Some(error) => error.to_string(),
+        None if code == 0 => "No error".to_owned(),
+        None => format!("No such PMAPI error code ({code})"),
+    }
+}

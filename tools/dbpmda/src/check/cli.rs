@@ -1,0 +1,116 @@
+//! Command `dbpmda check`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use clap::Parser;
+use pcp_collector::{Address, Launch, SharedObject};
+use pcp_tools::{PmIds, Program};
+use pmapi::escape::Escaped;
+use pmapi::{Domain, PmId};
+
+use super::{Finding, Limits, Rule, check};
+
+/// Check an agent against the rules of the protocol and of PCP.
+///
+/// Sends the agent all requests about the metrics of its name space. Prints a line for each breach of a rule: the rule,
+/// the metric or instance domain or request, and a description.
+///
+/// Without --store, nothing is stored. The exit code is 0 if no rule is broken, 1 if rules are broken, 2 if the check
+/// cannot begin.
+#[derive(Parser)]
+#[command(name = "dbpmda check", after_long_help = rules())]
+struct Args {
+    /// File with the names of metrics, instead of the default name space.
+    #[arg(short, long, value_name = "FILE")]
+    namespace: Option<PathBuf>,
+    /// Check only the names of this domain.
+    #[arg(short, long)]
+    domain: Option<u16>,
+    /// Connect to an agent that listens on this Unix domain socket.
+    #[arg(long, value_name = "PATH", conflicts_with = "inet")]
+    unix: Option<PathBuf>,
+    /// Connect to an agent that listens on this port of the local host.
+    #[arg(long, value_name = "PORT")]
+    inet: Option<u16>,
+    /// Load an agent from a shared object: its file and the name of its entry point.
+    #[arg(long, value_names = ["FILE", "INIT"], num_args = 2, conflicts_with_all = ["inet", "unix"])]
+    dso: Option<Vec<String>>,
+    /// Seconds that an answer may take.
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
+    limit: f64,
+    /// Seconds to wait for an answer before giving up.
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 5.0)]
+    timeout: f64,
+    /// Store values that the agent must refuse. If it accepts them, the check changes the agent.
+    #[arg(short, long)]
+    store: bool,
+    /// Start an agent that talks over its standard input and output, with its arguments.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required_unless_present_any = ["unix", "inet", "dso"])]
+    agent: Vec<OsString>,
+}
+
+fn rules() -> String {
+    let lines = Rule::ALL.iter().map(|rule| format!("  {:20}{}\n", rule.name(), rule.about()));
+    format!("Rules:\n{}", lines.collect::<String>())
+}
+
+/// Runs `dbpmda check`. The first of `arguments` is the name of the command. Ends the process if they are invalid.
+pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let program = Program::new("", 2);
+    let args = match Args::try_parse_from(arguments) {
+        Ok(args) => args,
+        Err(e) => e.exit(),
+    };
+    try_run(&args, &program).unwrap_or_else(|code| code)
+}
+
+fn try_run(args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
+    let names = names(args, program)?;
+    let seconds = |of: f64| Duration::try_from_secs_f64(of).map_err(|e| program.fail(format_args!("{of}: {e}")));
+    let limits = Limits { answer: seconds(args.limit)?, timeout: seconds(args.timeout)?, stores: args.store };
+    if let Some([file, init]) = args.dso.as_deref() {
+        let domain = names.first().map(|(_, pmid)| pmid.dynamic_root().unwrap_or(pmid.domain()));
+        let domain = domain.ok_or_else(|| program.fail("no names"))?;
+        let agent = SharedObject::collector(file.as_ref(), init, domain).map_err(|e| program.fail(e))?;
+        return Ok(report(&check(agent, &names, limits)));
+    }
+    let launch = match (&args.unix, args.inet, &*args.agent) {
+        (Some(path), ..) => Launch::socket(Address::Unix(path.clone())),
+        (_, Some(port), _) => Launch::socket(Address::Inet(port)),
+        (.., [binary, rest @ ..]) => {
+            let mut command = Command::new(binary);
+            command.args(rest);
+            Launch::pipe(command)
+        }
+        _ => return Err(program.fail("no agent")),
+    };
+    let agent = launch.handshake_timeout(Some(limits.timeout)).start().map_err(|e| program.fail(e))?;
+    Ok(report(&check(agent, &names, limits)))
+}
+
+fn report(findings: &[Finding]) -> ExitCode {
+    for finding in findings {
+        println!("{}", Escaped(finding));
+    }
+    if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// Returns the names to check, all of one domain.
+fn names(args: &Args, program: &Program) -> Result<Vec<(String, PmId)>, ExitCode> {
+    let tree = program.load(args.namespace.as_deref(), PmIds::Shared)?;
+    let domain = |pmid: PmId| pmid.dynamic_root().unwrap_or(pmid.domain());
+    let wanted = match args.domain {
+        None => None,
+        Some(domain) => Some(Domain::new(domain).ok_or_else(|| program.fail(format_args!("{domain}: not a domain")))?),
+    };
+    let leaves = tree.root().leaves().filter_map(|node| Some((node.path(), node.pmid()?)));
+    let names: Vec<_> = leaves.filter(|(_, pmid)| wanted.is_none_or(|wanted| domain(*pmid) == wanted)).collect();
+    match names.iter().map(|(_, pmid)| domain(*pmid)).collect::<std::collections::BTreeSet<_>>().len() {
+        0 => Err(program.fail("the name space has no names to check")),
+        1 => Ok(names),
+        count => Err(program.fail(format_args!("the name space has names of {count} domains: choose one with -d"))),
+    }
+}

@@ -1,0 +1,141 @@
+//! Check of metrics: names, descriptors, help texts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pcp_collector::Channel;
+use pcp_pdu::Pdu;
+use pcp_pdu::metadata::{DescReq, Subject, TextKind, TextReq};
+use pcp_pdu::names::{Node, Traverse, encode_ids, encode_names};
+use pmapi::{Desc, Error, Item, PmId};
+
+use super::asker::Answer;
+use super::{Check, Metric, Rule};
+
+/// Number of items to try after the last one of a cluster.
+const BEYOND: u16 = 8;
+
+impl<C: Channel> Check<C> {
+    /// Requests the descriptors of all names.
+    pub(super) fn find_metrics(&mut self, names: &[(String, PmId)]) {
+        for (name, pmid) in names {
+            match pmid.dynamic_root() {
+                Some(_) => self.find_dynamic(name),
+                None => self.find_metric(name, *pmid),
+            }
+        }
+    }
+
+    fn find_metric(&mut self, name: &str, pmid: PmId) {
+        self.named.insert(pmid);
+        match self.desc(name, pmid) {
+            Some(Ok(desc)) => {
+                if let Some(indom) = desc.indom.filter(|indom| indom.domain() != pmid.domain()) {
+                    self.asker.note(Rule::ForeignInDom, name, format!("{pmid} has instance domain {indom}"));
+                }
+                self.metrics.push(Metric { name: name.to_owned(), desc });
+            }
+            Some(Err(code)) => self.asker.note(Rule::NoDescriptor, name, format!("{pmid}: {code}")),
+            None => {}
+        }
+    }
+
+    fn desc(&mut self, subject: &str, pmid: PmId) -> Answer<Desc> {
+        let take = |pdu: Pdu<'_>| match pdu {
+            Pdu::Desc(desc) => Some(desc.desc).filter(|desc| desc.pmid == pmid),
+            _ => None,
+        };
+        self.asker.ask(subject, |out, from| DescReq { pmid: Some(pmid) }.encode(out, from), take)
+    }
+
+    /// Finds the metrics below a root of dynamic names. A root without metrics is valid, because dynamic metrics come
+    /// and go.
+    fn find_dynamic(&mut self, root: &str) {
+        let traverse = Traverse { name: root.as_bytes() };
+        let Some(Ok(names)) = self.asker.ask(root, |out, from| traverse.encode(out, from), take_names) else { return };
+        for name in names {
+            let list = [(Node::Leaf, name.as_bytes())];
+            let take = |pdu: Pdu<'_>| match pdu {
+                Pdu::Ids(ids) if ids.pmids().len() == 1 => Some(ids.pmids().next().flatten()),
+                _ => None,
+            };
+            match self.asker.ask(&name, |out, from| encode_names(out, from, false, list), take) {
+                Some(Ok(Some(pmid))) => {
+                    self.check_name(&name, pmid);
+                    self.find_metric(&name, pmid);
+                }
+                Some(Ok(None)) => self.asker.note(Rule::DynamicName, &name, "has no PMID"),
+                Some(Err(code)) => self.asker.note(Rule::DynamicName, &name, code.to_string()),
+                None => {}
+            }
+        }
+    }
+
+    fn check_name(&mut self, name: &str, pmid: PmId) {
+        match self.asker.ask(name, |out, from| encode_ids(out, from, 0, &[Some(pmid)]), take_names) {
+            Some(Ok(names)) if names.iter().any(|other| other == name) => {}
+            Some(Ok(names)) => {
+                let names = names.join(", ");
+                self.asker.note(Rule::DynamicName, name, format!("is not among the names of {pmid}: {names}"));
+            }
+            Some(Err(code)) => self.asker.note(Rule::DynamicName, name, format!("no names of {pmid}: {code}")),
+            None => {}
+        }
+    }
+
+    /// Requests the descriptors of items without a name, between and after those with one.
+    pub(super) fn find_unnamed(&mut self) {
+        let mut clusters: BTreeMap<_, BTreeSet<u16>> = BTreeMap::new();
+        for pmid in &self.named {
+            clusters.entry((pmid.domain(), pmid.item().cluster())).or_default().insert(pmid.item().item());
+        }
+        for ((domain, cluster), items) in clusters {
+            let last = items.last().map_or(0, |last| last + BEYOND).min(Item::MAX_ITEM);
+            for item in (0..=last).filter(|item| !items.contains(item)) {
+                let pmid = PmId::new(domain, Item::new(cluster, item));
+                if let Some(Ok(_)) = self.desc(&pmid.to_string(), pmid) {
+                    self.asker.note(Rule::NoName, &pmid.to_string(), "has a descriptor but no name");
+                }
+            }
+        }
+    }
+
+    /// Checks that help texts exist.
+    pub(super) fn check_help(&mut self) {
+        let metrics = self.metrics.iter().map(|metric| (metric.name.clone(), Subject::Metric(metric.desc.pmid)));
+        let indoms = self.indoms.keys().map(|indom| (indom.to_string(), Subject::InDom(*indom)));
+        let subjects: Vec<_> = metrics.chain(indoms).collect();
+        for (name, subject) in subjects {
+            let (line, help) =
+                (self.text(&name, subject, TextKind::OneLine), self.text(&name, subject, TextKind::Help));
+            let why = match (line, help) {
+                (Some(Ok(true)), _) | (_, Some(Ok(true))) | (None, _) | (_, None) => continue,
+                (Some(Err(code)), _) | (_, Some(Err(code))) => code.to_string(),
+                _ => "the texts are empty".to_owned(),
+            };
+            self.asker.note(Rule::NoHelp, &name, why);
+        }
+    }
+
+    /// Returns whether a text exists and is not blank.
+    fn text(&mut self, name: &str, subject: Subject, kind: TextKind) -> Answer<bool> {
+        let request = TextReq::new(subject, kind);
+        // The subject in the answer is not checked, because libpcp sends it in the host's byte order.
+        let take = |pdu: Pdu<'_>| match pdu {
+            Pdu::Text(text) => Some(text.text.iter().any(|c| !c.is_ascii_whitespace() && *c != 0)),
+            _ => None,
+        };
+        self.asker.ask(name, |out, from| request.encode(out, from), take)
+    }
+}
+
+fn take_names(pdu: Pdu<'_>) -> Option<Vec<String>> {
+    match pdu {
+        Pdu::Names(names) => Some(names.iter().map(|(_, name)| String::from_utf8_lossy(name).into_owned()).collect()),
+        _ => None,
+    }
+}
+
+/// Returns whether an error means that the metric does not exist.
+pub(super) fn is_unknown(code: Error) -> bool {
+    [Error::PMID, Error::NAME].contains(&code)
+}

@@ -1,0 +1,183 @@
+//! Check of values.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use pcp_collector::Channel;
+use pcp_pdu::Pdu;
+use pcp_pdu::metadata::encode_fetch;
+use pcp_pdu::profile::{Profile, State};
+use pmapi::{Atom, InDom, Inst, Semantics, Type};
+
+use super::asker::Answer;
+use super::metrics::is_unknown;
+use super::{Check, Metric, Rule, events};
+
+/// Values of a metric by instance; as numbers where a counter can have them.
+type Sample = Vec<(Option<Inst>, Option<f64>)>;
+
+impl<C: Channel> Check<C> {
+    /// Fetches every metric twice and checks the values.
+    pub(super) fn check_values(&mut self) {
+        self.send_profile(&Profile::default());
+        let metrics = self.metrics.clone();
+        let first: Vec<_> = metrics.iter().map(|metric| self.sample(metric)).collect();
+        let second: Vec<_> = metrics.iter().map(|metric| self.sample(metric)).collect();
+        for (metric, (first, second)) in metrics.iter().zip(first.into_iter().zip(second)) {
+            if metric.desc.semantics == Semantics::Counter
+                && let (Some(first), Some(second)) = (first, second)
+            {
+                self.check_counter(metric, &first, &second);
+            }
+        }
+    }
+
+    pub(super) fn send_profile(&mut self, profile: &Profile) {
+        self.asker.tell("profile", |out, from| profile.encode(out, from, 0));
+    }
+
+    /// Fetches and checks the values of a metric; `None` if it has none.
+    fn sample(&mut self, metric: &Metric) -> Option<Sample> {
+        if metric.desc.ty == Type::NoSupport {
+            return None;
+        }
+        match self.fetch(metric)? {
+            Ok((sample, mistakes)) => {
+                for (rule, detail) in mistakes {
+                    self.asker.note(rule, &metric.name, detail);
+                }
+                self.check_sample(metric, &sample);
+                Some(sample)
+            }
+            Err(code) if is_unknown(code) => {
+                self.asker.note(Rule::NoValue, &metric.name, code.to_string());
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Fetches a metric and returns its values with the mistakes in them.
+    fn fetch(&mut self, metric: &Metric) -> Answer<(Sample, Vec<(Rule, String)>)> {
+        let (pmid, ty) = (metric.desc.pmid, metric.desc.ty);
+        let types: HashMap<_, _> = match ty {
+            Type::Event | Type::HighResEvent => self.metrics.iter().map(|m| (m.desc.pmid, m.desc.ty)).collect(),
+            _ => HashMap::new(),
+        };
+        let take = |pdu: Pdu<'_>| {
+            let Pdu::Result(result) = pdu else { return None };
+            let set = result.sets().next().filter(|set| result.len() == 1 && set.pmid == Some(pmid))?;
+            let mut wrong = Vec::new();
+            let values = set.values().map(|(inst, raw)| match raw.atom(ty) {
+                Ok(atom) => {
+                    wrong.extend(events::mistakes(atom, &types).into_iter().map(|detail| (Rule::Events, detail)));
+                    (inst, number(atom))
+                }
+                Err(_) => {
+                    wrong.push((Rule::ValueType, format!("{raw:.40?} is not of type {}", ty.name())));
+                    (inst, None)
+                }
+            });
+            let values = values.collect();
+            Some(set.error.map_or(Ok((values, wrong)), Err))
+        };
+        let encode = |out: &mut Vec<u8>, from| encode_fetch(out, from, 0, [Some(pmid)].into_iter());
+        self.asker.ask(&metric.name, encode, take).map(|answer| answer.and_then(|inner| inner))
+    }
+
+    fn check_sample(&mut self, metric: &Metric, sample: &Sample) {
+        let Some(indom) = metric.desc.indom else {
+            if !matches!(sample[..], [] | [(None, _)]) {
+                let detail = format!("is singular, but has {} values or one for an instance", sample.len());
+                self.asker.note(Rule::ValueInstance, &metric.name, detail);
+            }
+            return;
+        };
+        let mut seen = BTreeSet::new();
+        for (inst, _) in sample {
+            match inst {
+                None => self.asker.note(Rule::ValueInstance, &metric.name, "has a value without an instance"),
+                Some(inst) if !seen.insert(*inst) => {
+                    self.asker.note(Rule::ValueInstance, &metric.name, format!("has two values for instance {inst}"));
+                }
+                Some(_) => {}
+            }
+        }
+        self.check_known(metric, indom, &seen);
+    }
+
+    /// Checks that the domain has the instances, if necessary with a new list, as some may have appeared meanwhile.
+    fn check_known(&mut self, metric: &Metric, indom: InDom, insts: &BTreeSet<Inst>) {
+        let known: BTreeSet<_> = self.indoms.get(&indom).into_iter().flatten().filter_map(|(inst, _)| *inst).collect();
+        let unknown: Vec<_> = insts.difference(&known).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let Some(Ok(now)) = self.instances(indom) else { return };
+        if let Some(inst) = unknown.into_iter().find(|inst| !now.iter().any(|(other, _)| *other == Some(**inst))) {
+            let detail = format!("has a value for instance {inst}, which {indom} does not have");
+            self.asker.note(Rule::ValueInstance, &metric.name, detail);
+        }
+    }
+
+    fn check_counter(&mut self, metric: &Metric, first: &Sample, second: &Sample) {
+        let first: BTreeMap<_, _> = first.iter().copied().collect();
+        for (inst, now) in second {
+            let (Some(before), Some(now)) = (first.get(inst).copied().flatten(), *now) else { continue };
+            // A 32-bit counter may wrap around.
+            let wraps = metric.desc.ty == Type::U32 && before - now > f64::from(1_u32 << 31);
+            if now < before && !wraps {
+                let of = inst.map_or_else(String::new, |inst| format!(" of instance {inst}"));
+                self.asker.note(Rule::CounterFalls, &metric.name, format!("{before}{of}, then {now}"));
+            }
+        }
+    }
+
+    /// Fetches a single instance, then all others. Ignores instances that appear or disappear meanwhile.
+    pub(super) fn check_profile(&mut self) {
+        let metrics: Vec<_> = self.metrics.iter().filter(|m| m.desc.ty != Type::NoSupport).cloned().collect();
+        for metric in metrics {
+            let Some(indom) = metric.desc.indom else { continue };
+            self.send_profile(&Profile::default());
+            let Some(all) = self.insts(&metric) else { continue };
+            let Some(one) = all.iter().nth(all.len() / 2).copied() else { continue };
+            let mut only = Profile::new(State::Exclude);
+            only.set(indom, State::Exclude, &[one]);
+            let mut others = Profile::default();
+            others.set(indom, State::Include, &[one]);
+            self.send_profile(&only);
+            let with_one = self.insts(&metric).unwrap_or_default();
+            self.send_profile(&others);
+            let with_others = self.insts(&metric).unwrap_or_default();
+            self.send_profile(&Profile::default());
+            let Some(after) = self.insts(&metric) else { continue };
+            let lasting: BTreeSet<_> = all.intersection(&after).copied().collect();
+            if let Some(inst) = with_one.iter().find(|inst| **inst != one) {
+                self.asker.note(Rule::Profile, &metric.name, format!("returns {inst}, but the profile has only {one}"));
+            } else if lasting.contains(&one) && !with_one.contains(&one) {
+                self.asker.note(Rule::Profile, &metric.name, format!("omits {one}, the only one in the profile"));
+            } else if with_others.contains(&one) {
+                self.asker.note(Rule::Profile, &metric.name, format!("returns {one}, which the profile excludes"));
+            } else if let Some(inst) = lasting.iter().find(|inst| **inst != one && !with_others.contains(inst)) {
+                let detail = format!("omits {inst}, but the profile excludes only {one}");
+                self.asker.note(Rule::Profile, &metric.name, detail);
+            }
+        }
+    }
+
+    fn insts(&mut self, metric: &Metric) -> Option<BTreeSet<Inst>> {
+        Some(self.sample(metric)?.into_iter().filter_map(|(inst, _)| inst).collect())
+    }
+}
+
+/// Converts the value of a counter to a number.
+fn number(atom: Atom<'_>) -> Option<f64> {
+    Some(match atom {
+        Atom::I32(n) => n.into(),
+        Atom::U32(n) => n.into(),
+        Atom::I64(n) => n as f64,
+        Atom::U64(n) => n as f64,
+        Atom::Float(n) => n.into(),
+        Atom::Double(n) => n,
+        _ => return None,
+    })
+}

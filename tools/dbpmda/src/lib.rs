@@ -1,0 +1,36 @@
+//! dbpmda(1): sends an agent the requests of pmcd, from a prompt or a script.
+//!
+//! The command language and the output are those of PCP's dbpmda; the help texts are not. A [`Session`] reads commands
+//! from a [`Source`] and writes to a [`Console`]. It uses the collector's side of the protocol ([`pcp_collector`]),
+//! but keeps an agent connected whatever its answers are.
+
+mod agent;
+mod attribute;
+pub mod check;
+mod command;
+mod console;
+mod fetch;
+mod grammar;
+mod help;
+mod names;
+mod number;
+mod profile;
+mod requests;
+mod scanner;
+mod session;
+mod show;
+mod source;
+mod status;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod token;
+mod trace;
+mod trace_answers;
+
+pub use console::Console;
+pub use names::NoNames;
+pub use session::{Options, Session};
+pub use source::{Input, Source};
+pub use terminal::Terminal;
+pub use trace::Trace;

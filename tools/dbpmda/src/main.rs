@@ -1,0 +1,118 @@
+//! dbpmda(1): sends an agent the requests of pmcd, from a prompt or a script.
+
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use dbpmda::{Console, Input, Options, Session, Source, Terminal, Trace};
+use pcp_tools::Program;
+use pmda::user::{self, UserError};
+
+const USAGE: &str = "\
+Usage: dbpmda [options]
+
+Options:
+  -n FILE, --namespace=FILE
+                        read the names of metrics from this file
+  -f, --norc            do not read .dbpmdarc
+  -q N, --creds-timeout=N
+                        seconds to wait until an agent begins the version exchange
+  -U USER, --username=USER
+                        run as this user
+  -v, --valgrind        keep shared objects loaded
+  -?, --help            print this text
+
+Input options:
+  -e, --echo-input      echo the input
+  -i, --interactive     prompt even if the input is not a terminal
+";
+
+#[derive(Parser)]
+#[command(disable_help_flag = true, infer_long_args = true)]
+struct Args {
+    #[arg(short = 'D', long)]
+    debug: Vec<String>,
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    echo_input: u8,
+    #[arg(short = 'f', long, action = clap::ArgAction::Count)]
+    norc: u8,
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    interactive: u8,
+    #[arg(short, long, value_name = "FILE")]
+    namespace: Vec<PathBuf>,
+    #[arg(short = 'q', long, value_name = "N", allow_hyphen_values = true)]
+    creds_timeout: Vec<String>,
+    #[arg(short = 'U', long, value_name = "USER")]
+    username: Vec<String>,
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    valgrind: u8,
+    #[arg(short = '?', long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    words: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    // PCP's dbpmda accepts no words, so `check` is free.
+    if std::env::args_os().nth(1).is_some_and(|word| word == "check") {
+        return dbpmda::check::cli::run(std::env::args_os().skip(1));
+    }
+    run().err().unwrap_or(ExitCode::SUCCESS)
+}
+
+fn run() -> Result<(), ExitCode> {
+    let program = Program::new(USAGE, 1);
+    let args: Args = program.args()?;
+    let console = Console::standard();
+    let trace = Trace::new(console.clone());
+    let mut is_wrong = !args.words.is_empty();
+    let mut options = trace.options();
+    for spec in &args.debug {
+        match spec.parse() {
+            Ok(named) => options.set(named),
+            Err(_) => {
+                program.say(format_args!("unrecognized debug flag specification ({spec})"));
+                is_wrong = true;
+            }
+        }
+    }
+    trace.set_options(options);
+    let mut creds_timeout = 3;
+    for text in &args.creds_timeout {
+        match text.parse::<i32>() {
+            Ok(seconds @ 1..) => creds_timeout = seconds.unsigned_abs(),
+            _ => {
+                program.say("-q requires a positive numeric argument");
+                is_wrong = true;
+            }
+        }
+    }
+    for name in &args.username {
+        user::switch(name).map_err(|e| {
+            trace.critical(&match e {
+                UserError::Unknown(name) => format!("cannot find the {name} user to switch to"),
+                e => e.to_string(),
+            });
+            program.failure()
+        })?;
+    }
+    if is_wrong {
+        return Err(program.usage());
+    }
+    let is_terminal = io::stdin().is_terminal();
+    let terminal = if is_terminal { Terminal::new() } else { None };
+    let input = terminal.map_or_else(|| Input::stream(io::stdin()), |t| Input::Terminal(Box::new(t)));
+    let mut source = Source::new(console.clone(), input);
+    if args.echo_input > 0 {
+        source = source.with_echo();
+    }
+    if args.interactive > 0 || is_terminal {
+        source = source.with_prompts();
+    }
+    let options = Options { names: args.namespace.into_iter().next_back(), creds_timeout };
+    if args.norc == 0 {
+        source = source.with_rc();
+    }
+    let session = Session::new(source, console, trace, options).map_err(|_| program.failure())?;
+    session.run().map_err(|_| program.failure())
+}

@@ -1,0 +1,108 @@
+//! Values, parsed as in C.
+
+use pmapi::cnum::scan;
+use pmapi::{Atom, Error, Type};
+
+const RANGE: Error = Error::from_errno(nix::errno::Errno::ERANGE as i32);
+
+/// Parses a value and returns whether it extends over the whole text (strtol(3), strtod(3) and their relatives). The
+/// error is `ERANGE` for a value out of range; `None` means that the type has no text form.
+pub(crate) fn parse(text: &[u8], ty: Type) -> Option<Result<(Atom<'_>, bool), Error>> {
+    Some(match ty {
+        // As in C, integers of 32 bits are the lower half of 64 bits.
+        Type::I32 => signed(text).map(|(value, whole)| (Atom::I32(value as i32), whole)),
+        Type::U32 => unsigned(text).map(|(value, whole)| (Atom::U32(value as u32), whole)),
+        Type::I64 => signed(text).map(|(value, whole)| (Atom::I64(value), whole)),
+        Type::U64 => unsigned(text).map(|(value, whole)| (Atom::U64(value), whole)),
+        Type::Float => real(text).and_then(|(value, whole)| {
+            let narrow = value as f32;
+            let small = value != 0.0 && narrow.abs() < f32::MIN_POSITIVE;
+            if small || narrow.is_infinite() && value.is_finite() {
+                Err(RANGE)
+            } else {
+                Ok((Atom::Float(narrow), whole))
+            }
+        }),
+        Type::Double => real(text).map(|(value, whole)| (Atom::Double(value), whole)),
+        Type::String => Ok((Atom::String(text), true)),
+        _ => return None,
+    })
+}
+
+/// Returns the number at the start of a text, and whether it is the whole text.
+fn integer(text: &[u8]) -> (i128, bool) {
+    let start = trim_start(text);
+    let (sign, rest) = match start {
+        [b'-', rest @ ..] => (-1, rest),
+        [b'+', rest @ ..] => (1, rest),
+        rest => (1, rest),
+    };
+    let digits = rest.iter().take_while(|c| c.is_ascii_digit());
+    let value = digits.clone().fold(0_i128, |value, c| value.saturating_mul(10).saturating_add((c - b'0').into()));
+    (sign * value, !rest.is_empty() && digits.count() == rest.len())
+}
+
+/// Removes white space at the start, as isspace(3) defines it: with the vertical tab.
+fn trim_start(text: &[u8]) -> &[u8] {
+    let len = text.iter().take_while(|&&c| matches!(c, b' ' | b'\t'..=b'\r')).count();
+    text.get(len..).unwrap_or_default()
+}
+
+fn signed(text: &[u8]) -> Result<(i64, bool), Error> {
+    let (value, whole) = integer(text);
+    Ok((value.try_into().map_err(|_| RANGE)?, whole))
+}
+
+fn unsigned(text: &[u8]) -> Result<(u64, bool), Error> {
+    let (value, whole) = integer(text);
+    let magnitude = u64::try_from(value.unsigned_abs()).map_err(|_| RANGE)?;
+    Ok((if value < 0 { magnitude.wrapping_neg() } else { magnitude }, whole))
+}
+
+fn real(text: &[u8]) -> Result<(f64, bool), Error> {
+    // A number is ASCII, so bytes that are not UTF-8 cannot be part of it.
+    let text = String::from_utf8_lossy(trim_start(text));
+    let Some(number) = scan(&text) else { return Ok((0.0, false)) };
+    if number.out_of_range { Err(RANGE) } else { Ok((number.value, number.len == text.len())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str, ty: Type) -> Result<(Atom<'_>, bool), Error> {
+        parse(text.as_bytes(), ty).unwrap()
+    }
+
+    #[test]
+    fn integers() {
+        assert_eq!(parsed(" -12", Type::I32), Ok((Atom::I32(-12), true)));
+        assert_eq!(parsed("4294967297", Type::I32), Ok((Atom::I32(1), true)));
+        assert_eq!(parsed("-1", Type::U32), Ok((Atom::U32(u32::MAX), true)));
+        assert_eq!(parsed("57.3", Type::U64), Ok((Atom::U64(57), false)));
+        assert_eq!(parsed("-9223372036854775808", Type::I64), Ok((Atom::I64(i64::MIN), true)));
+        assert_eq!(parsed("9223372036854775808", Type::I64), Err(RANGE));
+        assert_eq!(parsed("18446744073709551616", Type::U64), Err(RANGE));
+        for text in ["", " ", "-", "x", "12 "] {
+            assert!(!parsed(text, Type::I32).unwrap().1, "{text}");
+        }
+    }
+
+    #[test]
+    fn reals() {
+        assert_eq!(parsed("\x0b1.5e1", Type::Float), Ok((Atom::Float(15.0), true)));
+        assert_eq!(parsed("0x10", Type::Double), Ok((Atom::Double(16.0), true)));
+        assert_eq!(parsed("inf", Type::Float), Ok((Atom::Float(f32::INFINITY), true)));
+        assert_eq!(parsed("1e39", Type::Float), Err(RANGE));
+        assert_eq!(parsed("1e-46", Type::Float), Err(RANGE));
+        assert_eq!(parsed("1e309", Type::Double), Err(RANGE));
+        assert_eq!(parsed("1,5", Type::Double), Ok((Atom::Double(1.0), false)));
+        assert!(!parsed("", Type::Double).unwrap().1);
+    }
+
+    #[test]
+    fn others() {
+        assert_eq!(parsed("a b", Type::String), Ok((Atom::String(b"a b"), true)));
+        assert!(parse(b"x", Type::Aggregate).is_none() && parse(b"1", Type::NoSupport).is_none());
+    }
+}

@@ -1,0 +1,390 @@
+//! Requests of commands, and the output of their answers.
+//!
+//! Each function returns a status. It is negative after a failure, and the duration is then not shown. The end of the
+//! agent and an answer of the wrong type do not count as failures.
+
+use pcp_pdu::handshake::{Attr, Attribute};
+use pcp_pdu::instance::{InstancePdu, InstanceReq};
+use pcp_pdu::label::LabelReq;
+use pcp_pdu::metadata::TextReq;
+use pcp_pdu::names::{Child, Names, Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::{Header, Pdu, PduType};
+use pmapi::id::OptionWord as _;
+use pmapi::label::LabelLevel;
+use pmapi::{InDom, Inst, OrNull, PmId};
+
+use crate::agent::{Reply, error_text};
+use crate::attribute;
+use crate::command::{Labels, Subject, Which};
+use crate::console::out;
+use crate::session::State;
+use crate::show::{self, RawDesc, until_nul};
+use crate::trace_answers as trace;
+
+/// Status of a request as in libpcp: negative after a failure.
+pub(crate) type Status = i32;
+
+/// Outcome of a request. The error has been shown.
+pub(crate) type Asked<T = ()> = Result<T, Status>;
+
+const IPC: Status = pmapi::Error::IPC.code();
+
+/// Output for an answer of the wrong type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// Number of the type.
+    Number,
+    /// Text of the type, as if it were an error code.
+    Text,
+}
+
+impl State {
+    /// Sends a request and waits for an answer of type `wanted`. Shows any other answer.
+    pub(crate) fn ask(&mut self, wanted: PduType, encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result) -> Asked<Reply> {
+        let wrong = if matches!(wanted, PduType::DESC | PduType::RESULT) { Wrong::Number } else { Wrong::Text };
+        self.ask_with(wrong, wanted, encode)
+    }
+
+    /// Like [`State::ask`], with the output for an answer of the wrong type.
+    pub(crate) fn ask_with(
+        &mut self,
+        wrong: Wrong,
+        wanted: PduType,
+        encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result,
+    ) -> Asked<Reply> {
+        let Some(agent) = &mut self.agent else { return Err(IPC) };
+        let mut functions = Functions::of(PduType::PROFILE);
+        let sent = agent.send(|out| {
+            encode(out)?;
+            functions = Header::parse(out)?.map_or(functions, |header| Functions::of(header.pdu));
+            Ok(())
+        });
+        if agent.interface().is_some() {
+            return self.returned(sent, wanted, functions.dso);
+        }
+        if let Err(code) = sent {
+            out!(self.console, "Error: {}() failed: {}\n", functions.sender, error_text(code));
+            return Err(code);
+        }
+        let status = match agent.receive() {
+            Ok(reply) if reply.header.pdu == wanted => return Ok(reply),
+            Ok(reply) if reply.header.pdu == PduType::ERROR => return Err(self.show_error(&reply)),
+            Ok(reply) => reply.header.pdu.code(),
+            Err(code) => code,
+        };
+        match (status, wrong) {
+            (0, _) => out!(self.console, "Error: __pmGetPDU() failed: PDU empty, PMDA may have died\n"),
+            (_, Wrong::Number) => out!(self.console, "Error: __pmGetPDU() failed: wrong PDU ({status:x})\n"),
+            (_, Wrong::Text) => out!(self.console, "Error: __pmGetPDU() failed: {}\n", error_text(status)),
+        }
+        Err(status)
+    }
+
+    /// Returns the result of a call of a shared object. Shows an error or an answer of another type.
+    fn returned(&mut self, sent: Asked, wanted: PduType, function: &str) -> Asked<Reply> {
+        let Some(agent) = &mut self.agent else { return Err(IPC) };
+        let code = match sent.and_then(|()| agent.receive()) {
+            Ok(reply) => match reply.pdu() {
+                Some(Pdu::Error(e)) if e.code < 0 => e.code,
+                _ if reply.header.pdu == wanted => return Ok(reply),
+                _ => IPC,
+            },
+            Err(code) => code,
+        };
+        out!(self.console, "Error: DSO {function}() failed: {}\n", error_text(code));
+        Err(code)
+    }
+
+    /// Traces a call of a shared object, where PCP's dbpmda does.
+    pub(crate) fn trace_call(&self, function: &str) {
+        if self.interface().is_some() {
+            self.trace.line("pdu", format_args!("DSO {function}()"));
+        }
+    }
+
+    /// Returns whether the interface of a shared object is too old for a request. Shows an error if it is.
+    pub(crate) fn is_too_old(&self, least: u8, what: &str) -> bool {
+        let Some(version) = self.interface().filter(|version| *version < least) else { return false };
+        out!(self.console, "Error: PMDA Interface {version} does not support {what}\n");
+        true
+    }
+
+    fn show_error(&self, reply: &Reply) -> Status {
+        let Some(Pdu::Error(error)) = reply.pdu() else { return self.undecodable("__pmDecodeError") };
+        out!(self.console, "Error PDU: {}\n", error_text(error.code));
+        error.code
+    }
+
+    /// Shows that the content of an answer is invalid for its type.
+    pub(crate) fn undecodable(&self, function: &str) -> Status {
+        out!(self.console, "Error: {function}() failed: {}\n", error_text(IPC));
+        IPC
+    }
+
+    pub(crate) fn show_desc(&mut self, pmid: Option<PmId>) -> Asked {
+        out!(self.console, "PMID: {}\n", OrNull(pmid));
+        self.desc(pmid)?.print(&self.console);
+        Ok(())
+    }
+
+    /// Requests a descriptor for another request. The debug option `pdu` shows that of a connected agent.
+    pub(crate) fn desc_first(&mut self, pmid: Option<PmId>) -> Asked<RawDesc> {
+        let desc = self.desc(pmid)?;
+        if self.trace.has("pdu") && self.interface().is_none() {
+            desc.print(&self.console);
+        }
+        Ok(desc)
+    }
+
+    /// Requests a descriptor. The debug option `pdu` shows that of a shared object.
+    fn desc(&mut self, pmid: Option<PmId>) -> Asked<RawDesc> {
+        self.trace_call("desc");
+        let encode = |out: &mut Vec<u8>| pcp_pdu::metadata::DescReq { pmid }.encode(out, 0);
+        let reply = self.ask(PduType::DESC, encode)?;
+        let desc = RawDesc::decode(&reply.bytes).ok_or_else(|| self.undecodable("__pmDecodeDesc"))?;
+        if self.trace.has("pdu") && self.interface().is_some() {
+            desc.print(&self.console);
+        }
+        Ok(desc)
+    }
+
+    /// Sends the profile if the agent lacks it.
+    pub(crate) fn send_profile(&mut self) -> Asked {
+        let Some(agent) = self.agent.as_mut().filter(|_| self.profile_changed) else { return Ok(()) };
+        if let Err(code) = agent.send(|out| self.profile.encode(out)) {
+            let sender = if self.interface().is_some() { "DSO profile" } else { "__pmSendProfile" };
+            out!(self.console, "Error: {sender}() failed: {}\n", error_text(code));
+            return Err(code);
+        }
+        agent.has_profile = true;
+        self.profile_changed = false;
+        Ok(())
+    }
+
+    /// Passes changes of its profile to a shared object. PCP's dbpmda has given it a pointer to the profile.
+    fn share_profile(&mut self) {
+        if let Some(agent) = self.agent.as_mut().filter(|agent| agent.has_profile && self.profile_changed) {
+            // The next request shows the failure too.
+            let _: Result<(), i32> = agent.send(|out| self.profile.encode(out));
+        }
+    }
+
+    pub(crate) fn instance(&mut self, indom: Option<InDom>, which: &Which) -> Asked {
+        out!(self.console, "pmInDom: {}\n", OrNull(indom));
+        let (inst, name) = match which {
+            Which::All => (None, None),
+            Which::Number(number) => (Inst::from_word(number.cast_unsigned()), None),
+            Which::Name(name) => (None, Some(name.as_slice())),
+        };
+        self.trace_call("instance");
+        let reply = self.ask(PduType::INSTANCE, |out| InstanceReq { indom, inst, name }.encode(out, 0))?;
+        show::instances(&self.instances(&reply)?, &self.console);
+        Ok(())
+    }
+
+    /// Requests the name of an instance. Shows a failure.
+    pub(crate) fn instance_name(&mut self, indom: Option<InDom>, inst: Option<Inst>) -> Option<Vec<u8>> {
+        let request = InstanceReq { indom, inst, name: None };
+        let reply = self.ask(PduType::INSTANCE, |out| request.encode(out, 0)).ok()?;
+        self.instances(&reply).ok()?.iter().next().map(|(_, name)| until_nul(name).to_owned())
+    }
+
+    fn instances<'a>(&self, reply: &'a Reply) -> Asked<InstancePdu<'a>> {
+        let Some(Pdu::Instance(instances)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeInstance")) };
+        trace::instances(&self.pdus(), &instances);
+        Ok(instances)
+    }
+
+    pub(crate) fn text(&mut self, subject: Subject) -> Asked {
+        const ONELINE: i32 = 1;
+        const HELP: i32 = 2;
+        let (ident, kind) = match subject {
+            Subject::Metric(pmid) => {
+                out!(self.console, "PMID: {}\n", OrNull(pmid));
+                (pmid.word(), 4)
+            }
+            Subject::InDom(indom) => {
+                out!(self.console, "pmInDom: {}\n", OrNull(indom));
+                (indom.word(), 8)
+            }
+        };
+        // The status is that of the second request.
+        let _ =
+            self.show_text(TextReq { ident, bits: kind | ONELINE }, "[<no one line help text specified>]", ["[", "]"]);
+        self.show_text(TextReq { ident, bits: kind | HELP }, "<no help text specified>", ["", ""])
+    }
+
+    fn show_text(&mut self, request: TextReq, none: &str, [before, after]: [&str; 2]) -> Asked {
+        let reply = self.ask(PduType::TEXT, |out| request.encode(out, 0))?;
+        let Some(Pdu::Text(text)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeText")) };
+        match until_nul(text.text) {
+            [] => out!(self.console, "{none}\n"),
+            text => self.console.out_bytes(&[before.as_bytes(), text, after.as_bytes(), b"\n"].concat()),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn labels(&mut self, labels: Labels) -> Asked {
+        let (ident, level) = match labels {
+            Labels::Context => (u32::MAX, LabelLevel::Context),
+            Labels::Domain => (u32::MAX, LabelLevel::Domain),
+            Labels::InDom(indom) => {
+                out!(self.console, "pmInDom: {}\n", OrNull(indom));
+                (indom.word(), LabelLevel::InDom)
+            }
+            Labels::Cluster(pmid) => {
+                let name = OrNull(pmid).to_string();
+                out!(self.console, "Cluster: {}\n", name.rsplit_once('.').map_or(&*name, |(cluster, _)| cluster));
+                (pmid.word(), LabelLevel::Cluster)
+            }
+            Labels::Item(pmid) => {
+                out!(self.console, "PMID: {}\n", OrNull(pmid));
+                (pmid.word(), LabelLevel::Item)
+            }
+            Labels::Instances(indom) => {
+                out!(self.console, "Instances of pmInDom: {}\n", OrNull(indom));
+                if self.interface().is_some() {
+                    self.share_profile();
+                } else {
+                    // The request shows the failure too.
+                    let _ = self.send_profile();
+                }
+                (indom.word(), LabelLevel::Instances)
+            }
+        };
+        let request = LabelReq { ident, bits: level.code().cast_signed() };
+        let reply = self.ask(PduType::LABEL, |out| request.encode(out, 0))?;
+        let Some(Pdu::Label(labels)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeLabel")) };
+        trace::labels(&self.pdus(), &labels);
+        match self.interface() {
+            Some(_) if labels.is_empty() => out!(self.console, "Info: DSO label() returns 0\n"),
+            _ => show::labels(&labels, &self.console),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn names_of(&mut self, pmid: Option<PmId>) -> Asked {
+        out!(self.console, "PMID: {}\n", OrNull(pmid));
+        trace::ids(&self.pdus(), "__pmSendIDList", &[pmid]);
+        let reply = self.ask(PduType::PMNS_NAMES, |out| encode_ids(out, 0, 0, &[pmid]))?;
+        self.show_names("name", &self.names_in(&reply)?);
+        Ok(())
+    }
+
+    pub(crate) fn pmid_of(&mut self, name: &str) -> Asked {
+        out!(self.console, "Metric: {name}\n");
+        trace::names(&self.pdus(), "__pmSendNameList", [(None, name.as_bytes())].into_iter());
+        let names = [(Node::Leaf, name.as_bytes())];
+        let reply = self.ask(PduType::PMNS_IDS, |out| encode_names(out, 0, false, names))?;
+        match reply.pdu() {
+            Some(Pdu::Ids(ids)) if ids.pmids().len() == 1 => {
+                let pmid = ids.pmids().next().flatten();
+                trace::ids(&self.pdus(), "__pmDecodeIDList", &[pmid]);
+                out!(self.console, "   {}\n", OrNull(pmid));
+                Ok(())
+            }
+            _ => Err(self.undecodable("__pmDecodeIDList")),
+        }
+    }
+
+    pub(crate) fn children(&mut self, name: &str) -> Asked {
+        out!(self.console, "Metric: {name}\n");
+        trace::name_request(&self.pdus(), name, PduType::PMNS_CHILD, 1);
+        let child = Child { with_status: true, name: name.as_bytes() };
+        let reply = self.ask(PduType::PMNS_NAMES, |out| child.encode(out, 0))?;
+        let names = self.names_in(&reply)?;
+        self.warn_of_none("children", &names);
+        for (node, name) in names.iter() {
+            let node = if node == Some(Node::NonLeaf) { "non-leaf" } else { "leaf" };
+            out!(self.console, "   {node:>8} {}\n", String::from_utf8_lossy(until_nul(name)));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn traverse(&mut self, name: &str) -> Asked {
+        out!(self.console, "Metric: {name}\n");
+        trace::name_request(&self.pdus(), name, PduType::PMNS_TRAVERSE, 0);
+        let traverse = Traverse { name: name.as_bytes() };
+        let reply = self.ask(PduType::PMNS_NAMES, |out| traverse.encode(out, 0))?;
+        self.show_names("children", &self.names_in(&reply)?);
+        Ok(())
+    }
+
+    fn names_in<'a>(&self, reply: &'a Reply) -> Asked<Names<'a>> {
+        let Some(Pdu::Names(names)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeNameList")) };
+        trace::names(&self.pdus(), "__pmDecodeNameList", names.iter());
+        Ok(names)
+    }
+
+    fn show_names(&self, function: &str, names: &Names<'_>) {
+        self.warn_of_none(function, names);
+        for (node, name) in names.iter() {
+            // A shared object returns the kind of each name only for a traversal.
+            match node.filter(|_| self.interface().is_some()) {
+                Some(Node::NonLeaf) => out!(self.console, "   non-leaf "),
+                Some(Node::Leaf) => out!(self.console, "   {:>8} ", "leaf"),
+                None => out!(self.console, "   "),
+            }
+            out!(self.console, "{}\n", String::from_utf8_lossy(until_nul(name)));
+        }
+    }
+
+    fn warn_of_none(&self, function: &str, names: &Names<'_>) {
+        if self.interface().is_some() && names.is_empty() {
+            out!(self.console, "Warning: DSO {function}() returns 0\n");
+        }
+    }
+
+    pub(crate) fn attribute(&mut self, key: i32, value: Option<&[u8]>) -> Asked {
+        let name = attribute::name(key).unwrap_or_default();
+        let shown = value.unwrap_or(b"''");
+        self.console.out_bytes(&[b"Attribute: ", name.as_bytes(), b"=", shown, b"\n"].concat());
+        trace::attribute(&self.pdus(), key, value);
+        let Some(agent) = &mut self.agent else { return Err(IPC) };
+        let shared = agent.interface().is_some();
+        let sent = match value {
+            _ if shared => agent.attribute(Attr { attribute: Attribute(key), value: value.unwrap_or_default() }),
+            Some(value) if value.len() + 1 >= MAX_ATTRIBUTE => Err(IPC),
+            Some(value) => agent.attribute(Attr { attribute: Attribute(key), value }),
+            None => agent.send_words(PduType::ATTR, &[key.cast_unsigned()]),
+        };
+        match sent {
+            Ok(()) => out!(self.console, "Success\n"),
+            Err(code) => {
+                let sender = if shared { "DSO attribute" } else { "__pmSendAuth" };
+                out!(self.console, "Error: {sender}() failed: {}\n", error_text(code));
+            }
+        }
+        sent
+    }
+}
+
+/// Largest attribute PDU, in bytes (`LIMIT_AUTH_PDU`).
+const MAX_ATTRIBUTE: usize = 2048;
+
+/// C functions of a request, as named in messages: that which sends its PDU, and that of a shared object.
+#[derive(Clone, Copy)]
+struct Functions {
+    sender: &'static str,
+    dso: &'static str,
+}
+
+impl Functions {
+    fn of(request: PduType) -> Functions {
+        let (sender, dso) = match request {
+            PduType::DESC_REQ => ("__pmSendDescReq", "desc"),
+            PduType::FETCH => ("__pmSendFetch", "fetch"),
+            PduType::INSTANCE_REQ => ("__pmSendInstanceReq", "instance"),
+            PduType::TEXT_REQ => ("__pmSendTextReq", "text"),
+            PduType::RESULT => ("__pmSendResult", "store"),
+            PduType::PMNS_IDS => ("__pmSendIDList", "name"),
+            // As in PCP's dbpmda.
+            PduType::PMNS_NAMES => ("__pmSendIDList", "pmid"),
+            PduType::PMNS_CHILD => ("__pmSendChildReq", "children"),
+            PduType::PMNS_TRAVERSE => ("__pmSendTraversePMNS", "children"),
+            PduType::LABEL_REQ => ("__pmSendLabelReq", "label"),
+            _ => ("__pmSendProfile", "profile"),
+        };
+        Functions { sender, dso }
+    }
+}

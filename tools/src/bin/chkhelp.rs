@@ -1,0 +1,185 @@
+//! chkhelp(1): checks and shows compiled help text.
+
+use clap::{ArgAction, Parser};
+use help::{Compiled, Error, Target};
+use pcp_tools::{Debug, PmIds, Program};
+use pmapi::escape::Output;
+use pmns::Tree;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Usage: chkhelp helpfile
+       chkhelp [options] helpfile [metricname ...]
+
+Options:
+  -e           exists check, only report metrics with no help text
+  -H           display verbose help text
+  -i           process all the instance domains
+  -n pmnsfile  use an alternative PMNS
+  -O           display the one line help summary
+  -p           process all the metrics (PMIDs)
+  -v version   deprecated (only version 2 format supported)
+
+No options implies silently check internal integrity of the helpfile.
+";
+
+#[derive(Parser)]
+#[command(disable_help_flag = true, args_override_self = true)]
+struct Args {
+    #[arg(short = 'D', value_parser = pcp_tools::debug)]
+    debug: Option<Debug>,
+    #[arg(short)]
+    exists: bool,
+    #[arg(short = 'H')]
+    text: bool,
+    #[arg(short)]
+    indoms: bool,
+    #[arg(short)]
+    namespace: Option<PathBuf>,
+    #[arg(short = 'O')]
+    oneline: bool,
+    #[arg(short)]
+    pmids: bool,
+    #[arg(short = 'v')]
+    format: Option<String>,
+    #[arg(short = '?', action = ArgAction::Help)]
+    help: Option<bool>,
+    helpfile: Option<PathBuf>,
+    metrics: Vec<String>,
+}
+
+impl Args {
+    fn check(&self, program: &Program) -> Result<(), ExitCode> {
+        let all = self.pmids || self.indoms;
+        let mut wrong = false;
+        let mut complain = |when: bool, message: &str| {
+            if when {
+                program.say(format_args!("{message}\n"));
+                wrong = true;
+            }
+        };
+        complain(self.helpfile.is_none(), "missing helpfile argument");
+        complain(all && !self.metrics.is_empty(), "metricname arguments cannot be used with -i or -p");
+        let shows = self.text || self.oneline;
+        complain(
+            !all && self.helpfile.is_some() && self.metrics.is_empty() && shows,
+            "-O or -H require metricname arguments or -i or -p",
+        );
+        complain(self.exists && all, "-e cannot be used with -i or -p");
+        if wrong { Err(program.usage()) } else { Ok(()) }
+    }
+}
+
+fn main() -> ExitCode {
+    run(&Program::new(USAGE, 1).load_prefix("")).err().unwrap_or(ExitCode::SUCCESS)
+}
+
+fn run(program: &Program) -> Result<(), ExitCode> {
+    let args: Args = program.args()?;
+    if let Some(format) = &args.format {
+        program.check_version(format)?;
+    }
+    args.check(program)?;
+    let help = open(args.helpfile.as_deref().unwrap_or(Path::new("")), program)?;
+    let names = program.load(args.namespace.as_deref(), PmIds::Shared)?;
+    let mut out = BufWriter::new(Output::to(io::stdout().lock()));
+    let shown =
+        if args.exists { show_missing(&mut out, &args, &help, &names) } else { show(&mut out, &args, &help, &names) };
+    // A closed pipe, such as that of `head`, is not an error.
+    let _: io::Result<()> = shown.and_then(|()| out.flush());
+    Ok(())
+}
+
+fn open(base: &Path, program: &Program) -> Result<Compiled, ExitCode> {
+    Compiled::open(base).map_err(|e| {
+        let reason = match e {
+            Error::Version { .. } => "Bad format, not version 2 PCP help text".into(),
+            Error::Io { source, .. } => pmapi::Error::from(source).to_string(),
+            other => other.to_string(),
+        };
+        eprintln!("pmdaOpenHelp: failed to open \"{}\": {reason}", base.display());
+        program.failure()
+    })
+}
+
+/// Prints the names of the metrics without help text that are at or below the requested names.
+fn show_missing(out: &mut impl Write, args: &Args, help: &Compiled, names: &Tree) -> io::Result<()> {
+    let everything = [String::new()];
+    let tops = if args.metrics.is_empty() { everything.as_slice() } else { &args.metrics };
+    for top in tops {
+        let Some(node) = names.node(top) else {
+            eprintln!("Error: pmTraversePMNS(\"{top}\", ...): {}", pmapi::Error::NAME);
+            continue;
+        };
+        for leaf in node.leaves() {
+            if leaf.pmid().is_some_and(|pmid| help.oneline(pmid.into()).is_none()) {
+                writeln!(out, "{}", leaf.path())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn show(out: &mut impl Write, args: &Args, help: &Compiled, names: &Tree) -> io::Result<()> {
+    for name in &args.metrics {
+        match names.lookup(name) {
+            Err(e) => writeln!(out, "\n{name}: {e}")?,
+            Ok(pmid) => {
+                write!(out, "\nPMID {pmid} {name}:")?;
+                show_texts(out, args, help, pmid.into())?;
+            }
+        }
+    }
+    if !args.metrics.is_empty() {
+        return Ok(());
+    }
+    let traces = !args.pmids && !args.indoms && args.debug.is_some_and(|debug| debug.has("appl0"));
+    for target in help.targets() {
+        match target {
+            _ if traces => trace(target),
+            Target::Metric(pmid) if args.pmids => {
+                // pmNameAll(3) returns no names for the PMID of a root of dynamic names.
+                let names: Vec<_> = names.names(pmid).filter(|_| pmid.dynamic_root().is_none()).collect();
+                let space = if names.is_empty() { "" } else { " " };
+                write!(out, "\nPMID {pmid}{space}{}:", names.join(" or "))?;
+                show_texts(out, args, help, target)?;
+            }
+            Target::InDom(indom) if args.indoms => {
+                write!(out, "\nInDom {indom}:")?;
+                show_texts(out, args, help, target)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn trace(target: Target) {
+    match target {
+        Target::Metric(pmid) => eprintln!("next_type=1 id={:#x}", pmid.word()),
+        Target::InDom(indom) => eprintln!("next_type=2 id={:#x}", indom.word()),
+    }
+}
+
+fn show_texts(out: &mut impl Write, args: &Args, help: &Compiled, target: Target) -> io::Result<()> {
+    if args.oneline || !args.text {
+        out.write_all(b" ")?;
+        out.write_all(or_note(help.oneline(target), b"<empty one line string>", b"<no one line available>"))?;
+        out.write_all(b"\n")?;
+    }
+    if args.text {
+        out.write_all(or_note(help.text(target), b"<empty full text string>", b"<no full text available>"))?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+fn or_note<'t>(text: Option<&'t [u8]>, none: &'static [u8], empty: &'static [u8]) -> &'t [u8] {
+    match text {
+        None => none,
+        Some([]) => empty,
+        Some(text) => text,
+    }
+}

@@ -1,0 +1,96 @@
+//! pmnsmerge(1): merges name space files into one.
+
+use clap::{ArgAction, Parser};
+use nix::sys::stat::{Mode, umask};
+use pcp_tools::{Debug, Order, PmIds, Program};
+use pmapi::file::{Dir, NewFile};
+use pmns::Tree;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Usage: pmnsmerge [options] infile [...] outfile
+
+Options:
+  -a                    process files in order, ignoring embedded _DATESTAMP control lines
+  -d, --dupok           duplicate names for the same PMID are allowed [default]
+  -f, --force           force overwriting of the output file if it exists
+  -x, --nodups          duplicate names for the same PMID are not allowed
+  -v, --verbose         verbose, echo input file names as processed
+  -?, --help            show this usage message and exit
+";
+
+#[derive(Parser)]
+#[command(disable_help_flag = true, infer_long_args = true, args_override_self = true)]
+struct Args {
+    #[arg(short)]
+    as_given: bool,
+    /// Has no effect except a warning; it does not cancel an earlier `-x` either.
+    #[arg(short, long)]
+    dupok: bool,
+    #[arg(short = 'D', long, value_parser = pcp_tools::debug)]
+    debug: Option<Debug>,
+    #[arg(short, long)]
+    force: bool,
+    #[arg(short = 'x', long)]
+    nodups: bool,
+    #[arg(short, long, action = ArgAction::Count)]
+    verbose: u8,
+    #[arg(short = '?', long, action = ArgAction::Help)]
+    help: Option<bool>,
+    files: Vec<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    run(&Program::new(USAGE, 1)).err().unwrap_or(ExitCode::SUCCESS)
+}
+
+fn run(program: &Program) -> Result<(), ExitCode> {
+    let mut args: Args = program.args()?;
+    if args.dupok {
+        program.say(pcp_tools::DUPOK_WARNING);
+    }
+    let out = args.files.pop().filter(|_| !args.files.is_empty()).ok_or_else(|| program.usage())?;
+    let name = out.display();
+    let exists = out.exists();
+    if exists && !args.force {
+        return Err(program.fail(format_args!(
+            "Error: output PMNS file \"{name}\" already exists!\n\
+             You must either remove it first, or use -f"
+        )));
+    }
+    pcp_tools::ignore_signals();
+    umask(Mode::S_IWGRP | Mode::S_IWOTH);
+    let mut new = NewFile::create(&out).map_err(|e| cannot_create(program, &out, e))?;
+    new.set_mode(0o644);
+    let merged = merge(program, &mut args).inspect_err(|_| {
+        // PCP's pmnsmerge creates the output file before it merges, so that an empty one remains.
+        if !exists && let Ok((dir, name)) = Dir::of(&out) {
+            let _ = dir.new_file(name, 0o666);
+        }
+    })?;
+    let written = new.write_all(pmns::write::root(&merged).as_bytes()).and_then(|()| new.commit());
+    written.map_err(|e| cannot_create(program, &out, e))?;
+    program.load(Some(&out), pmids(&args)).map(|_| ())
+}
+
+fn pmids(args: &Args) -> PmIds {
+    if args.nodups { PmIds::Unique } else { PmIds::Shared }
+}
+
+fn merge(program: &Program, args: &mut Args) -> Result<Tree, ExitCode> {
+    let order = if args.as_given { Order::Given } else { Order::Stamp };
+    order.apply(program, &mut args.files, args.verbose)?;
+    pcp_tools::merge(program, &args.files, |input| {
+        if args.verbose > 0 {
+            println!("{}:", input.display());
+        }
+        program.load(Some(input), pmids(args))
+    })
+}
+
+fn cannot_create(program: &Program, out: &Path, e: io::Error) -> ExitCode {
+    let e = pmapi::Error::from(e);
+    program.fail(format_args!("Error: cannot create output PMNS file \"{}\": {e}", out.display()))
+}

@@ -1,0 +1,147 @@
+//! Common code of the commands pmnsmerge, pmnsadd, pmnsdel, newhelp and chkhelp: options, messages and exit codes that match
+//! those of PCP's commands.
+
+mod args;
+mod merge;
+mod update;
+
+pub use args::{Debug, debug};
+pub use merge::{Order, merge};
+pub use update::{Update, ignore_signals};
+
+use pmapi::config::Config;
+use pmapi::escape::Output;
+use pmns::{Error, Loader, Tree};
+use std::fmt::{Arguments, Display};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Whether several names may have the same PMID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PmIds {
+    /// Each PMID has one name.
+    Unique,
+    /// Names may share a PMID, as in libpcp by default.
+    Shared,
+}
+
+/// The running command.
+pub struct Program {
+    name: String,
+    usage: &'static str,
+    failure: u8,
+    /// Start of the message about a name space that cannot be loaded.
+    load_prefix: String,
+}
+
+impl Program {
+    /// Creates the running command with its usage text and the exit code of every failure.
+    pub fn new(usage: &'static str, failure: u8) -> Program {
+        let name = std::env::args_os().next().map(PathBuf::from);
+        let name = name.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+        let load_prefix = format!("{name}: Error: ");
+        Program { name, usage, failure, load_prefix }
+    }
+
+    /// Sets the start of the message about a name space that cannot be loaded; by default `NAME: Error: `.
+    pub fn load_prefix(mut self, prefix: impl Into<String>) -> Program {
+        self.load_prefix = prefix.into();
+        self
+    }
+
+    /// Returns the file name that the command was started with.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Prints `NAME: message` to stderr.
+    pub fn say(&self, message: impl Display) {
+        print(format_args!("{}: {message}\n", self.name));
+    }
+
+    /// Prints `NAME: message` to stderr and returns the exit code of a failure.
+    pub fn fail(&self, message: impl Display) -> ExitCode {
+        self.say(message);
+        self.failure()
+    }
+
+    /// Prints the usage text to stderr and returns the exit code of a failure.
+    pub fn usage(&self) -> ExitCode {
+        eprint!("{}", self.usage);
+        self.failure()
+    }
+
+    /// Returns the exit code of a failure.
+    pub fn failure(&self) -> ExitCode {
+        self.failure.into()
+    }
+
+    /// Checks the argument of `-v`, the version of the help text format, which must be 2.
+    ///
+    /// # Errors
+    ///
+    /// The exit code of a failure for anything but 2, after a message and the usage text on stderr.
+    pub fn check_version(&self, version: &str) -> Result<(), ExitCode> {
+        let number = version.parse::<i64>();
+        if number.is_err() && !version.is_empty() {
+            self.say("-v requires numeric argument");
+        }
+        // PCP's commands read the number at the start of the argument.
+        let digits = version.trim_start_matches(|c: char| c.is_ascii_digit());
+        if version.strip_suffix(digits) != Some("2") {
+            self.say("deprecated option - only version 2 is supported");
+        }
+        if number == Ok(2) { Ok(()) } else { Err(self.usage()) }
+    }
+
+    /// Loads the name space of `path`, or of the default file, as pmLoadASCIINameSpace(3) does.
+    ///
+    /// # Errors
+    ///
+    /// The exit code of a failure when it cannot be loaded, after libpcp's messages on stderr.
+    pub fn load(&self, path: Option<&Path>, pmids: PmIds) -> Result<Tree, ExitCode> {
+        let default = default_name_space();
+        let loaded = loader(pmids).load(path.unwrap_or(&default));
+        loaded.map_err(|e| self.not_loaded(e, path, pmids))
+    }
+
+    /// Loads the name space of a text as if it were the content of `path`.
+    ///
+    /// # Errors
+    ///
+    /// The exit code of a failure when the text is malformed, after libpcp's messages on stderr.
+    pub fn parse(&self, text: Vec<u8>, path: &Path) -> Result<Tree, ExitCode> {
+        loader(PmIds::Shared).parse(text, path).map_err(|e| self.not_loaded(e, Some(path), PmIds::Shared))
+    }
+
+    fn not_loaded(&self, error: Error, path: Option<&Path>, pmids: PmIds) -> ExitCode {
+        print(format_args!("{}", error.diagnostics()));
+        let path = path.map_or_else(|| "(null)".into(), |path| path.display().to_string());
+        let dupok = i32::from(pmids == PmIds::Shared);
+        let error = pmapi::Error::from(error);
+        print(format_args!("{}pmLoadASCIINameSpace({path}, {dupok}): {error}\n", self.load_prefix));
+        self.failure()
+    }
+}
+
+/// Warning of the name space commands about the option `-d`.
+pub const DUPOK_WARNING: &str = "Warning: -d deprecated, duplicate PMNS names allowed by default";
+
+/// Returns a loader that searches libpcp's directory, `$PCP_VAR_DIR/pmns`, for included files.
+pub fn loader(pmids: PmIds) -> Loader<'static> {
+    Loader::new().include_dir(Config::load().var_dir().join("pmns")).unique_pmids(pmids == PmIds::Unique)
+}
+
+/// Returns the file of the default name space: `$PMNS_DEFAULT`, or else `$PCP_VAR_DIR/pmns/root`.
+pub fn default_name_space() -> PathBuf {
+    match std::env::var_os("PMNS_DEFAULT") {
+        Some(path) => path.into(),
+        None => Config::load().var_dir().join("pmns").join("root"),
+    }
+}
+
+/// Prints to stderr. On a terminal, control characters from files are escaped.
+fn print(text: Arguments<'_>) {
+    let _ = Output::to(io::stderr()).write_fmt(text);
+}

@@ -1,0 +1,103 @@
+//! The environment of a process: that of a set-uid program is its caller's, and its stderr may be on a full disk.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, unsafe_code)]
+
+use std::fs::File;
+use std::panic::catch_unwind;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Gid, Uid, fork, setresgid, setresuid};
+use pcp_trace::{Options, State, Tag, Trace};
+use pmapi::Config;
+
+/// Runs a closure in a forked child, which must not panic.
+fn in_a_child(work: impl FnOnce() + std::panic::UnwindSafe) {
+    // SAFETY: the child uses nothing of other threads but the allocator, which a fork leaves usable.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            let code = i32::from(catch_unwind(work).is_err());
+            // SAFETY: the call is always safe, and skips the destructors of the test process.
+            unsafe { nix::libc::_exit(code) }
+        }
+        ForkResult::Parent { child } => assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0)),
+    }
+}
+
+const VARIABLES: [(&str, &str); 9] = [
+    ("PCP_TRACE_HOST", "stranger"),
+    ("PCP_TRACE_PORT", "9999"),
+    ("PCP_TRACE_TIMEOUT", "77"),
+    ("PCP_TRACE_REQTIMEOUT", "77"),
+    ("PCP_TRACE_RECONNECT", "77"),
+    ("PCP_TRACE_NOAGENT", ""),
+    ("PCP_TMP_DIR", "/strange/tmp"),
+    ("PCP_RUN_DIR", "/strange/run"),
+    ("PCP_CONF", "/strange/pcp.conf"),
+];
+
+fn check(is_trusted: bool) {
+    let options = Options::from_env().unwrap();
+    assert_eq!(options == Options::default(), !is_trusted);
+    assert_eq!((options.host == "stranger", options.port == 9999), (is_trusted, is_trusted));
+    assert_eq!(options.connect_timeout == Duration::from_secs(77), is_trusted);
+    let config = Config::load();
+    for name in ["PCP_TMP_DIR", "PCP_RUN_DIR"] {
+        assert_eq!(config.var(name).is_some_and(|path| path.to_string_lossy().starts_with("/strange")), is_trusted);
+    }
+    assert_eq!(Config::path().starts_with("/strange"), is_trusted);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_set_uid_or_set_gid_program_ignores_the_environment() {
+    let with_environment = || {
+        for (name, value) in VARIABLES {
+            // SAFETY: a forked child has one thread.
+            unsafe { std::env::set_var(name, value) };
+        }
+    };
+    let (root, other) = (Uid::from_raw(0), Uid::from_raw(65534));
+    let (own, group) = (Gid::current(), Gid::from_raw(65534));
+    in_a_child(|| {
+        with_environment();
+        check(true);
+    });
+    in_a_child(|| {
+        with_environment();
+        setresuid(other, root, root).unwrap();
+        check(false);
+    });
+    in_a_child(|| {
+        with_environment();
+        setresgid(group, own, own).unwrap();
+        check(false);
+    });
+    // A program that has given up the rights of its file for good still has the environment of its caller, and so has
+    // root that has become another user: then user and effective user are the same.
+    in_a_child(|| {
+        with_environment();
+        setresuid(other, other, other).unwrap();
+        check(true);
+    });
+}
+
+/// Set in the process that traces with its stderr on a full disk.
+const TRACES: &str = "TRACES_ON_A_FULL_DISK";
+
+#[test]
+fn diagnostics_on_a_full_disk_are_lost_and_nothing_else() {
+    if std::env::var_os(TRACES).is_some() {
+        let options = Options::default().port(1).state(State::API | State::COMMS | State::PDU);
+        let (trace, tag) = (Trace::new(options), Tag::new("point").unwrap());
+        (0..100).for_each(|_| trace.point(&tag));
+        assert_eq!(trace.status().missed, 100);
+        return;
+    }
+    // The test harness would keep the output of this process for itself.
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--nocapture", "--exact", "diagnostics_on_a_full_disk_are_lost_and_nothing_else"]);
+    let full = File::create("/dev/full").unwrap();
+    assert!(command.env(TRACES, "1").stdout(Stdio::null()).stderr(full).status().unwrap().success());
+}
