@@ -29,8 +29,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::light::Fields;
 use crate::protocol::MAX_TAG;
+use crate::shared_memory::Fields;
 use crate::tag::Tag;
 use crate::trace::Trace;
 use crate::transaction::Span;

@@ -28,8 +28,8 @@
 //!
 //! There are three transports:
 //!
-//! * **shared memory** (module [`light`]): a call writes into a mapped file, and the agent on the same host reads it.
-//!   A call takes some 40 ns, without a system call or a lock. Event records have [`Fields`] and parents with this
+//! * **shared memory** (module [`shared_memory`]): a call writes into a mapped file, and the agent on the same host reads
+//!   it. A call takes some 40 ns, without a system call or a lock. Event records have [`Fields`] and parents with this
 //!   transport only. It is the default if the agent on this host supports it, now or later: [`Options::transport`];
 //! * **synchronous TCP**: a call returns when the agent has counted the trace event. The very first call waits for the
 //!   connection, up to [`Options::connect_timeout`]. A call that the agent does not answer takes
@@ -52,11 +52,11 @@
 mod failure;
 #[cfg(feature = "tracing-layer")]
 pub mod layer;
-pub mod light;
 mod link;
 mod options;
 pub mod protocol;
 mod queue;
+pub mod shared_memory;
 mod status;
 mod tag;
 mod trace;
@@ -64,8 +64,8 @@ mod transaction;
 mod ways;
 
 pub use failure::Failure;
-pub use light::Fields;
 pub use options::{EnvError, Options, State, Transport, UnknownTransport};
+pub use shared_memory::Fields;
 pub use status::{StateError, Status};
 pub use tag::{Tag, TagError};
 pub use trace::Trace;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::light::{self, Fields, Light, Mark};
 use crate::options::{EnvError, Options, State};
 use crate::protocol::{Kind, Prepared as Pdu};
 use crate::queue::Refused;
+use crate::shared_memory::{self, Fields, Mark, SharedMemory};
 use crate::status::{Shared, StateError, Status};
 use crate::tag::Tag;
 use crate::ways::{Way, Ways};
@@ -90,8 +90,8 @@ impl Trace {
     /// Returns how many trace events were sent and missed, and the state of the connection.
     pub fn status(&self) -> Status {
         let mut status = self.0.shared.status();
-        if let Some(light) = self.in_use() {
-            let (sent, connected) = light.status();
+        if let Some(shared_memory) = self.in_use() {
+            let (sent, connected) = shared_memory.status();
             status.sent += sent;
             status.connected = connected;
         }
@@ -99,9 +99,9 @@ impl Trace {
     }
 
     /// The shared-memory transport, if this process already uses it.
-    fn in_use(&self) -> Option<&Light> {
+    fn in_use(&self) -> Option<&SharedMemory> {
         let ways = &self.0.ways;
-        ways.light().or_else(|| ways.used()?.found())
+        ways.shared_memory().or_else(|| ways.used()?.found())
     }
 
     /// Waits until the asynchronous transport has sent or missed all queued trace events. Returns false when `timeout`
@@ -120,8 +120,8 @@ impl Trace {
         if shared.state().contains(State::NOAGENT) {
             return;
         }
-        if let Some(light) = self.light().or_else(|| self.send(kind, tag, value)) {
-            light.mark(shared, tag, kind, &Mark { time: light::now(), ..mark }, true);
+        if let Some(shared_memory) = self.shared_memory().or_else(|| self.send(kind, tag, value)) {
+            shared_memory.mark(shared, tag, kind, &Mark { time: shared_memory::now(), ..mark }, true);
         }
     }
 
@@ -137,21 +137,21 @@ impl Trace {
             return;
         }
         let send = || if counts { self.send(Kind::Transact, tag, mark.value as f64 / 1e9) } else { None };
-        if let Some(light) = self.light().or_else(send) {
-            let time = if mark.time == 0 { light::now() } else { mark.time };
-            light.mark(shared, tag, Kind::Transact, &Mark { time, ..mark }, counts);
+        if let Some(shared_memory) = self.shared_memory().or_else(send) {
+            let time = if mark.time == 0 { shared_memory::now() } else { mark.time };
+            shared_memory.mark(shared, tag, Kind::Transact, &Mark { time, ..mark }, counts);
         }
     }
 
     /// The shared-memory transport, if it is in use.
     #[inline]
-    pub(crate) fn light(&self) -> Option<&Light> {
+    pub(crate) fn shared_memory(&self) -> Option<&SharedMemory> {
         let ways = &self.0.ways;
-        ways.light().or_else(|| ways.own()?.1.light(&self.0.shared))
+        ways.shared_memory().or_else(|| ways.own()?.1.shared_memory(&self.0.shared))
     }
 
     /// Sends a trace event over TCP. Returns the shared-memory transport instead if it has become available.
-    fn send(&self, kind: Kind, tag: &Tag, value: f64) -> Option<&Light> {
+    fn send(&self, kind: Kind, tag: &Tag, value: f64) -> Option<&SharedMemory> {
         let shared = &self.0.shared;
         let Some((pid, way)) = self.0.ways.own() else {
             shared.add_missed(1);
@@ -165,10 +165,10 @@ impl Trace {
         // A second attempt when the agent has closed the connection: it may have restarted.
         for _ in 0..2 {
             if link.is_time_to_look(&shared.options)
-                && let Some(light) = way.look(shared)
+                && let Some(shared_memory) = way.look(shared)
             {
                 link.close();
-                return Some(light);
+                return Some(shared_memory);
             }
             if link.send(shared, &pdu) {
                 return None;
@@ -178,7 +178,7 @@ impl Trace {
         None
     }
 
-    fn put_aside<'a>(&'a self, way: &'a Way, pdu: &Pdu<'_>) -> Option<&'a Light> {
+    fn put_aside<'a>(&'a self, way: &'a Way, pdu: &Pdu<'_>) -> Option<&'a SharedMemory> {
         let shared = &self.0.shared;
         let queue = way.queue(shared);
         loop {
@@ -189,10 +189,10 @@ impl Trace {
                     return None;
                 }
                 Err(Refused::Look) => {
-                    if let Some(light) = way.look(shared) {
+                    if let Some(shared_memory) = way.look(shared) {
                         // The thread sends what is queued, and ends.
                         queue.close();
-                        return Some(light);
+                        return Some(shared_memory);
                     }
                 }
             }

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use pmda::prelude::*;
-use trace::light::{ReadError, Reader, Record, now};
 use trace::protocol::{Data, Kind};
+use trace::shared_memory::{ReadError, Reader, Record, now};
 use tracing::warn;
 
 use crate::fair::{Fair, LeftOut, Room};

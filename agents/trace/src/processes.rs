@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::inotify::Inotify;
 use nix::sys::stat::FileStat;
-use trace::light::{Claim, ReadError, Reader};
+use trace::shared_memory::{Claim, ReadError, Reader};
 use tracing::{debug, info, warn};
 
 use crate::events::Events;

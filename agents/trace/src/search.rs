@@ -17,7 +17,7 @@ use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
-use trace::light::Directory;
+use trace::shared_memory::Directory;
 use tracing::{debug, info, warn};
 
 use crate::rounds::{AT_ONCE, processor_time};

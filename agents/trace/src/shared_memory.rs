@@ -18,7 +18,7 @@ type Counter = (&'static str, Item, &'static str, &'static str);
 
 const COUNTERS: [Counter; 4] = [
     (
-        "light.missed",
+        "shared_memory.missed",
         MISSED,
         "Trace events that are lost, because a file had no room",
         "A process has too many threads or tags, or the disk is full.",
@@ -46,11 +46,11 @@ const COUNTERS: [Counter; 4] = [
 
 pub(crate) fn declare(setup: &mut Setup) {
     let prefix = setup.name().to_owned();
-    setup.metric(format!("{prefix}.light.processes"), PROCESSES, Type::U32).units(Units::COUNT).help(
+    setup.metric(format!("{prefix}.shared_memory.processes"), PROCESSES, Type::U32).units(Units::COUNT).help(
         "Processes that trace over shared memory",
         "The file $PCP_RUN_DIR/trace/PORT/agent names the directory of their files.",
     );
-    setup.metric(format!("{prefix}.light.threads"), THREADS, Type::U32).units(Units::COUNT).help(
+    setup.metric(format!("{prefix}.shared_memory.threads"), THREADS, Type::U32).units(Units::COUNT).help(
         "Threads that trace over shared memory",
         "The sum of the largest number of threads of each process that have traced at the same time.",
     );
