@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use divan::Bencher;
-use pcp_trace::light::{Directory, now};
+use pcp_trace::shared_memory::{Directory, now};
 use pcp_trace::{Fields, Options, Tag, Trace, Transport};
 
 fn main() {

@@ -30,8 +30,10 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::protocol::MAX_TAG;
+use crate::shared_memory::Fields;
+use crate::tag::Tag;
+use crate::trace::Trace;
 use crate::transaction::Span;
-use crate::{Fields, Tag, Trace};
 
 /// Layer that traces spans as transactions and events as points.
 ///

@@ -2,17 +2,15 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pmapi::file::off_stdio;
-use thiserror::Error;
-
+use crate::failure::Failure;
 use crate::options::{Options, State};
 use crate::protocol::{self, ACK_LEN, Kind, Pdu, Prepared};
 use crate::status::Shared;
+use pmapi::file::off_stdio;
 
 /// How long a call waits for a reconnection: enough on the same host.
 const GRACE: Duration = Duration::from_millis(10);
@@ -21,46 +19,6 @@ const GRACE: Duration = Duration::from_millis(10);
 const LASTING: Duration = Duration::from_secs(1);
 /// Delay instead of one that `Instant` cannot represent: 100 years.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-
-/// Why trace events did not reach the agent.
-#[derive(Clone, Debug, Error)]
-pub enum Failure {
-    /// Connecting failed, the connection broke, or a mapped file could not be made.
-    #[error("{0}")]
-    Io(Arc<io::Error>),
-    /// The agent's access list disallows this host (`PMTRACE_ERR_PERMISSION`).
-    #[error("the agent does not allow this host")]
-    Permission,
-    /// This host, or this user, has as many connections as the agent allows (`PMTRACE_ERR_CONNLIMIT`).
-    #[error("the agent allows no more connections from this host")]
-    ConnLimit,
-    /// The agent's answer violates the protocol (`PMTRACE_ERR_IPC`).
-    #[error("the agent's answer violates the protocol")]
-    Protocol,
-}
-
-impl Failure {
-    /// Converts the error code of an acknowledgement.
-    fn from_code(code: i32) -> Failure {
-        match code {
-            -12010 => Failure::Permission,
-            -12011 => Failure::ConnLimit,
-            _ => Failure::Protocol,
-        }
-    }
-
-    /// Whether the other side has closed the connection, as an agent does when it exits.
-    fn is_end(&self) -> bool {
-        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-        matches!(self, Failure::Io(e) if matches!(e.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof))
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
-        Failure::Io(Arc::new(error))
-    }
-}
 
 /// Connects, and reads the agent's greeting.
 pub(crate) fn connect(options: &Options) -> Result<TcpStream, Failure> {

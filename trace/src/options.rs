@@ -60,8 +60,8 @@ pub enum Transport {
     /// connection, it checks at intervals of the first delay of [`Options::reconnect`]. It never changes back to TCP.
     #[default]
     Auto,
-    /// Shared memory, in a mapped file (module [`light`](crate::light)). Trace events are missed while no agent on this
-    /// host supports it.
+    /// Shared memory, in a mapped file (module [`shared_memory`](crate::shared_memory)). Trace events are missed while no
+    /// agent on this host supports it.
     SharedMemory,
     /// TCP, synchronous or asynchronous ([`State::ASYNC`]).
     Tcp,

@@ -7,7 +7,7 @@ use std::thread;
 
 use thiserror::Error;
 
-use crate::link::Failure;
+use crate::failure::Failure;
 use crate::options::{Options, State};
 
 /// Numbers of trace events sent and missed so far, and the state of the connection.

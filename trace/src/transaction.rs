@@ -3,10 +3,11 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::light::{self, ABORTED, END, Mark};
 use crate::options::State;
 use crate::protocol::Kind;
-use crate::{Fields, Tag, Trace};
+use crate::shared_memory::{self, ABORTED, END, Fields, Mark};
+use crate::tag::Tag;
+use crate::trace::Trace;
 
 /// Transaction in progress. Dropping it without [`end`](Transaction::end) aborts it: it is not counted.
 #[derive(Debug)]
@@ -28,19 +29,28 @@ pub(crate) struct Span {
 }
 
 impl Trace {
+    /// Begins a transaction (pmtracebegin(3)). Any number of transactions with the same tag may be in progress.
+    pub fn begin<'a>(&'a self, tag: &'a Tag) -> Transaction<'a> {
+        Transaction::begin(self, tag, 0)
+    }
+
     /// Begins a transaction within the transaction `parent`, or 0.
     pub(crate) fn start(&self, tag: &Tag, parent: u64) -> Span {
         let shared = &self.0.shared;
         shared.say(State::API, || format!("transaction {tag} begins"));
-        let start = light::now();
-        let light = if shared.state().contains(State::NOAGENT) { None } else { self.light() };
-        Span { start, id: light.map_or(0, |light| light.begin(shared, tag, start, parent)), parent }
+        let start = shared_memory::now();
+        let shared_memory = if shared.state().contains(State::NOAGENT) { None } else { self.shared_memory() };
+        Span {
+            start,
+            id: shared_memory.map_or(0, |shared_memory| shared_memory.begin(shared, tag, start, parent)),
+            parent,
+        }
     }
 
     /// Ends a transaction. It is aborted unless it `counts`.
     pub(crate) fn finish(&self, tag: &Tag, span: Span, fields: &Fields, counts: bool) {
         let Span { start, id, parent } = span;
-        let time = light::now();
+        let time = shared_memory::now();
         let value = if counts { time.saturating_sub(start) } else { ABORTED };
         // An aborted transaction leaves a record of its end only if there is one of its start.
         if counts || id != 0 {
@@ -51,7 +61,7 @@ impl Trace {
     /// Whether trace events have event records with fields: the shared-memory transport is in use.
     #[cfg(feature = "tracing-layer")]
     pub(crate) fn has_records(&self) -> bool {
-        self.light().is_some()
+        self.shared_memory().is_some()
     }
 
     /// Traces a point within the transaction `parent`, or 0.
@@ -90,7 +100,7 @@ impl<'a> Transaction<'a> {
 
     /// Returns the time since the transaction began.
     pub fn elapsed(&self) -> Duration {
-        light::since(self.span.start)
+        shared_memory::since(self.span.start)
     }
 }
 

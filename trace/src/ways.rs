@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use pmapi::config::Config;
 
-use crate::light::{self, Agent, Id, Light};
 use crate::link::Link;
 use crate::options::Transport;
 use crate::queue::Queue;
+use crate::shared_memory::{self, Agent, Id, SharedMemory};
 use crate::status::Shared;
 
 /// Largest number of processes, each a child of the one before, that can trace with the same handle.
@@ -31,9 +31,9 @@ pub(crate) struct Way {
     /// The process, or 0 while the entry is free.
     id: AtomicU64,
     /// Initialized by the first trace event. `None` where TCP is the only transport.
-    light: OnceLock<Option<Light>>,
+    shared_memory: OnceLock<Option<SharedMemory>>,
     /// The shared-memory transport is in use. It is never left again.
-    is_light: AtomicBool,
+    is_in_use: AtomicBool,
     link: Mutex<Link>,
     queue: OnceLock<Arc<Queue>>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Way {
 /// This process.
 #[inline]
 fn id() -> Id {
-    light::id().unwrap_or_default()
+    shared_memory::id().unwrap_or_default()
 }
 
 impl Ways {
@@ -49,10 +49,10 @@ impl Ways {
         Ways(Default::default())
     }
 
-    /// The shared-memory transport, if the oldest process uses it. Forked children use the same [`Light`], which makes
-    /// a file for each process.
+    /// The shared-memory transport, if the oldest process uses it. Forked children use the same [`SharedMemory`], which
+    /// makes a file for each process.
     #[inline]
-    pub(crate) fn light(&self) -> Option<&Light> {
+    pub(crate) fn shared_memory(&self) -> Option<&SharedMemory> {
         self.0[0].found()
     }
 
@@ -90,33 +90,33 @@ impl Ways {
 
 impl Way {
     /// The shared-memory transport, if it is in use. The first call selects the transport.
-    pub(crate) fn light(&self, shared: &Shared) -> Option<&Light> {
-        self.light.get_or_init(|| self.choose(shared));
+    pub(crate) fn shared_memory(&self, shared: &Shared) -> Option<&SharedMemory> {
+        self.shared_memory.get_or_init(|| self.choose(shared));
         self.found()
     }
 
-    fn choose(&self, shared: &Shared) -> Option<Light> {
+    fn choose(&self, shared: &Shared) -> Option<SharedMemory> {
         let options = &shared.options;
         if options.transport == Transport::Tcp || options.transport == Transport::Auto && !options.is_local() {
             return None;
         }
         let config = Config::load();
-        let directory = options.directory.clone().unwrap_or_else(|| light::path(&config, options.port));
-        let light = Light::new(Agent::new(directory, &config), options.ring_len)?;
-        let is_light = options.transport == Transport::SharedMemory || light.is_there(shared);
-        self.is_light.store(is_light, Relaxed);
-        Some(light)
+        let directory = options.directory.clone().unwrap_or_else(|| shared_memory::path(&config, options.port));
+        let shared_memory = SharedMemory::new(Agent::new(directory, &config), options.ring_len)?;
+        let is_in_use = options.transport == Transport::SharedMemory || shared_memory.is_there(shared);
+        self.is_in_use.store(is_in_use, Relaxed);
+        Some(shared_memory)
     }
 
     #[inline]
-    pub(crate) fn found(&self) -> Option<&Light> {
-        if self.is_light.load(Relaxed) { self.light.get()?.as_ref() } else { None }
+    pub(crate) fn found(&self) -> Option<&SharedMemory> {
+        if self.is_in_use.load(Relaxed) { self.shared_memory.get()?.as_ref() } else { None }
     }
 
     /// Checks whether the shared-memory transport has become available, and returns it from then on.
-    pub(crate) fn look(&self, shared: &Shared) -> Option<&Light> {
-        let light = self.light.get()?.as_ref()?;
-        self.is_light.fetch_or(light.is_there(shared), Relaxed);
+    pub(crate) fn look(&self, shared: &Shared) -> Option<&SharedMemory> {
+        let shared_memory = self.shared_memory.get()?.as_ref()?;
+        self.is_in_use.fetch_or(shared_memory.is_there(shared), Relaxed);
         self.found()
     }
 

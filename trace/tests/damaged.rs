@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use pcp_trace::light::{Directory, ReadError, Reader, now};
+use pcp_trace::shared_memory::{Directory, ReadError, Reader, now};
 use pcp_trace::{Fields, Options, Tag, Trace, Transport};
 use proptest::prelude::*;
 

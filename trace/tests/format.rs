@@ -1,11 +1,11 @@
-//! The bytes of a file, as `light::format` describes them.
+//! The bytes of a file, as `shared_memory::format` describes them.
 
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::time::Duration;
 
-use pcp_trace::light::{Directory, Process, now};
+use pcp_trace::shared_memory::{Directory, Process, now};
 use pcp_trace::{Fields, Options, Tag, Trace, Transport};
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pcp_trace::light::Directory;
+use pcp_trace::shared_memory::Directory;
 use pcp_trace::{Options, Tag, Trace, Transport};
 
 use common::serve;

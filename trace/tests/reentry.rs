@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use pcp_trace::light::{Directory, Reader};
+use pcp_trace::shared_memory::{Directory, Reader};
 use pcp_trace::{Options, Trace, Transport, layer::TraceLayer};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;

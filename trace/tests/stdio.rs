@@ -8,7 +8,7 @@ use std::thread;
 
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, close, fork};
-use pcp_trace::light::Directory;
+use pcp_trace::shared_memory::Directory;
 use pcp_trace::{Options, Tag, Trace, Transport, protocol};
 
 /// Returns whether standard input, output and error are closed.

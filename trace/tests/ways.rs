@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pcp_trace::light::{Directory, Reader};
+use pcp_trace::shared_memory::{Directory, Reader};
 use pcp_trace::{Options, State, Tag, Trace};
 
 use common::serve;

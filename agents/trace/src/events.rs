@@ -8,32 +8,19 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use pmda::prelude::*;
-use trace::light::{ReadError, Reader, Record, now};
 use trace::protocol::{Data, Kind};
+use trace::shared_memory::{ReadError, Reader, Record, now};
 use tracing::warn;
 
 use crate::fair::{Fair, LeftOut, Room};
-use crate::fields::{self, Fields, Occurrence};
+use crate::fields::{Fields, Occurrence};
 use crate::filter::{Filter, Token};
 use crate::limits::{Account, Limits};
 use crate::names::{shown, shown_lines};
-
-const CLUSTER: u16 = 1;
-
-const RECORDS: Item = Item::new(CLUSTER, 0);
-const COUNT: Item = Item::new(CLUSTER, 1);
-const MISSED: Item = Item::new(CLUSTER, 2);
-const MEMORY: Item = Item::new(CLUSTER, 3);
-const CLIENTS: Item = Item::new(CLUSTER, 4);
-const HIGHRES_RECORDS: Item = Item::new(CLUSTER, 5);
-pub(crate) const TAG: Item = Item::new(CLUSTER, 10);
-pub(crate) const KIND: Item = Item::new(CLUSTER, 11);
-pub(crate) const DURATION: Item = Item::new(CLUSTER, 12);
-const VALUE: Item = Item::new(CLUSTER, 13);
-const ID: Item = Item::new(CLUSTER, 14);
-const PARENT: Item = Item::new(CLUSTER, 15);
-pub(crate) const PROCESS: Item = Item::new(CLUSTER, 16);
-const FIELD: Item = Item::new(CLUSTER, 17);
+use crate::records::{
+    self, CLIENTS, COUNT, DURATION, FIELD, HIGHRES_RECORDS, ID, KIND, MEMORY, MISSED, PARENT, PROCESS, RECORDS, TAG,
+    VALUE, kind_name,
+};
 
 /// Most bytes of records that wait for clients. Beyond it the oldest are dropped.
 const MEMORY_LIMIT: usize = 4 << 20;
@@ -57,7 +44,7 @@ pub(crate) struct Events {
     /// Records that wait to be sorted by time, of all processes and clients.
     pending: Vec<Pending>,
     missed: u64,
-    turns: Turns,
+    shares: QueueShares,
     start: Instant,
     forget_time: Duration,
     /// When unused fields were last removed, in seconds since the start.
@@ -66,14 +53,14 @@ pub(crate) struct Events {
 
 /// Bytes that accounts have put into the queue in the current second. If there are several, each has an equal share.
 #[derive(Debug, Default)]
-struct Turns {
+struct QueueShares {
     second: u32,
     spent: HashMap<Account, usize>,
     /// Number of accounts in the previous second.
     before: usize,
 }
 
-impl Turns {
+impl QueueShares {
     /// Charges an account for `size` bytes in the queue, if its share has room. A single account has no limit.
     fn take(&mut self, second: u32, account: Account, size: usize) -> bool {
         if second != self.second {
@@ -108,68 +95,17 @@ struct Pending {
 
 impl Events {
     pub(crate) fn new(setup: &mut Setup, limits: &Limits) -> Events {
-        let prefix = setup.name().to_owned();
-        for (name, item, ty, clock) in [
-            ("records", RECORDS, Type::Event, "microseconds"),
-            ("highres_records", HIGHRES_RECORDS, Type::HighResEvent, "nanoseconds"),
-        ] {
-            setup.metric(format!("{prefix}.event.{name}"), item, ty).storable().help(
-                format!("What applications mark, as it comes, with times in {clock}"),
-                "Each client sees each record once: pminfo -x, pmval, pmevent. A transaction of the light transport has a\n\
-                 record when it begins and one when it ends; others have one that says both. A client leaves itself a\n\
-                 part of them with a filter (pmval -x): conditions with semicolons between, such as tag=look up;\n\
-                 kind=transact; longer=0.01 (seconds); process=77; user=7, the last for a field. With ~ in the place of\n\
-                 = a regular expression follows. An empty one takes the filter away.",
-            );
-        }
-        let mut own = |name, item, ty, units, oneline, text| {
-            setup.metric(format!("{prefix}.event.{name}"), item, ty).units(units).help(oneline, text);
-        };
-        own("memory", MEMORY, Type::U64, Units::BYTES, "Memory of the records that wait for clients", "At most 4 MiB.");
-        own("clients", CLIENTS, Type::U32, Units::COUNT, "Clients that read records", "From their first fetch on.");
-        let mut counter = |name, item, oneline, text| {
-            setup
-                .metric(format!("{prefix}.event.{name}"), item, Type::U64)
-                .counter()
-                .units(Units::COUNT)
-                .help(oneline, text);
-        };
-        counter(
-            "count",
-            COUNT,
-            "Records so far",
-            "With those that nobody was there to read. Applications that trace over TCP have records only while a\n\
-             client reads them.",
-        );
-        counter(
-            "missed",
-            MISSED,
-            "Records that the agent has not read",
-            "They were overwritten before, or there were too many while no client reads. The counts and times of tags\n\
-             have them all the same. Clients are told with the records that follow.",
-        );
-        let mut param = |name, item, ty, units, oneline| {
-            let metric = setup.metric(format!("{prefix}.event.param.{name}"), item, ty).parameter();
-            metric.units(units).help(oneline, "A parameter of event records: it has a value there only.");
-        };
-        param("tag", TAG, Type::String, Units::NONE, "Tag");
-        param("kind", KIND, Type::String, Units::NONE, "transact, point, observe or counter");
-        param("duration", DURATION, Type::U64, Units::NANOSECONDS, "Duration of a transaction that has ended");
-        param("value", VALUE, Type::Double, Units::NONE, "Value of an observation or a counter");
-        param("id", ID, Type::U64, Units::NONE, "Identifier of a transaction");
-        param("parent", PARENT, Type::U64, Units::NONE, "Identifier of the transaction that it is a part of");
-        param("process", PROCESS, Type::U32, Units::NONE, "Process that has marked it");
-        param("field", FIELD, Type::String, Units::NONE, "Key and value of a field for which there is no metric");
-        let names = setup.dynamic([format!("{prefix}.event.field")]);
+        records::declare(setup);
+        let fields = format!("{}.event.field", setup.name());
         Events {
+            names: setup.dynamic([fields.clone()]),
             queue: setup.event_queue(MEMORY_LIMIT).keeping(),
-            names,
-            fields: Fields::new(format!("{prefix}.event.field"), limits),
+            fields: Fields::new(fields, limits),
             filters: Rc::new(RefCell::new(Fair::new(limits.filters, limits.filters))),
             refused: LeftOut::new(format_args!("filters of event records, at most {} in all", limits.filters)),
             pending: Vec::new(),
             missed: 0,
-            turns: Turns::default(),
+            shares: QueueShares::default(),
             start: Instant::now(),
             forget_time: limits.forget_time,
             swept: 0,
@@ -178,10 +114,6 @@ impl Events {
 
     pub(crate) fn names(&self) -> &Dynamic {
         &self.names
-    }
-
-    pub(crate) fn is_own(item: Item) -> bool {
-        item.cluster() == CLUSTER || fields::is_own(item)
     }
 
     pub(crate) fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
@@ -275,7 +207,7 @@ impl Events {
             // A file may have any time, but no record may be in the future.
             let time = wall.checked_sub(Duration::from_nanos(clock.saturating_sub(record.time)));
             let time = time.unwrap_or(wall).into();
-            if self.turns.take(second, record.account, record.size()) {
+            if self.shares.take(second, record.account, record.size()) {
                 self.push(time, &record, second);
             } else {
                 self.lose(time, 1);
@@ -326,16 +258,6 @@ impl Events {
         if let Err(e) = self.queue.push(time, flags, params) {
             warn!(source = %record.account, "event record dropped: {e}");
         }
-    }
-}
-
-/// The name of a kind, as in names of metrics.
-pub(crate) const fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Transact => "transact",
-        Kind::Point => "point",
-        Kind::Observe => "observe",
-        Kind::Counter => "counter",
     }
 }
 
@@ -397,14 +319,14 @@ mod tests {
     #[test]
     fn who_puts_much_into_the_queue_takes_no_room_from_others() {
         let [one, two] = [1, 2].map(Account::User);
-        let mut turns = Turns::default();
+        let mut shares = QueueShares::default();
         // A single account has no limit.
-        assert!((0..10).all(|_| turns.take(1, one, MEMORY_LIMIT)));
-        assert!(turns.take(1, two, MEMORY_LIMIT / 4));
-        assert!(!turns.take(1, one, 1) && turns.take(1, two, MEMORY_LIMIT / 4) && !turns.take(1, two, 1));
+        assert!((0..10).all(|_| shares.take(1, one, MEMORY_LIMIT)));
+        assert!(shares.take(1, two, MEMORY_LIMIT / 4));
+        assert!(!shares.take(1, one, 1) && shares.take(1, two, MEMORY_LIMIT / 4) && !shares.take(1, two, 1));
         // In the next second room is kept for the accounts of this one.
-        assert!(turns.take(2, one, MEMORY_LIMIT / 2) && !turns.take(2, one, 1));
-        assert!(turns.take(2, two, MEMORY_LIMIT / 2));
-        assert!((0..10).all(|_| turns.take(9, one, MEMORY_LIMIT)));
+        assert!(shares.take(2, one, MEMORY_LIMIT / 2) && !shares.take(2, one, 1));
+        assert!(shares.take(2, two, MEMORY_LIMIT / 2));
+        assert!((0..10).all(|_| shares.take(9, one, MEMORY_LIMIT)));
     }
 }

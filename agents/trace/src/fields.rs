@@ -109,7 +109,7 @@ impl Known {
             let mut metric = Metric::new(format!("{}.{}", self.prefix, name_of(key)), *item, Type::String);
             metric.parameter().help(
                 format!("Field {}", shown(key.as_bytes())),
-                "A parameter of event records: it has a value there only.",
+                "A parameter of event records, without a value outside of these.",
             );
             names.insert(&metric).is_ok()
         });

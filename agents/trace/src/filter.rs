@@ -7,10 +7,10 @@ use std::time::Duration;
 use pmda::prelude::*;
 use regex::bytes::{Regex, RegexBuilder};
 
-use crate::events::{DURATION, KIND, PROCESS, TAG};
 use crate::fair::Fair;
 use crate::fields::Fields;
 use crate::limits::Account;
+use crate::records::{DURATION, KIND, PROCESS, TAG};
 
 /// Longest text of a filter, in bytes.
 const MAX_LEN: usize = 1024;

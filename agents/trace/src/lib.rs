@@ -8,8 +8,8 @@
 //! The daemon serves TCP clients at any time, in its only thread. A shared object serves them only during requests of
 //! pmcd: an application that traces synchronously waits until then.
 //!
-//! Applications on the same host can write into mapped files instead (shared memory: [`trace::light`]). These count in
-//! the same metrics, and also provide event records.
+//! Applications on the same host can write into mapped files instead ([`trace::shared_memory`]). These count in the same
+//! metrics, and also provide event records.
 
 mod access;
 mod client;
@@ -17,7 +17,6 @@ mod events;
 mod fair;
 mod fields;
 mod filter;
-mod light;
 mod limits;
 mod metrics;
 mod names;
@@ -25,12 +24,14 @@ mod options;
 mod owners;
 mod peers;
 mod processes;
+mod records;
+mod rounds;
 mod search;
 mod server;
+mod shared_memory;
 mod shares;
 mod tag;
 mod tags;
-mod turns;
 mod users;
 
 use std::path::PathBuf;
@@ -87,14 +88,14 @@ impl Agent for Trace {
     fn new(setup: &mut Setup) -> Start<Self> {
         let options = Options::from_arg_matches(setup.options())?;
         metrics::declare(setup, &options);
-        light::declare(setup);
+        shared_memory::declare(setup);
         limits::declare(setup);
         let limits = Limits::new(&options.limits);
         let events = Events::new(setup, &limits);
         let tags = Tags::new(Window::new(options.period, options.buckets.get()), limits.clone());
         let port = options.port()?;
-        let directory = trace::light::path(setup.config(), port);
-        let base = trace::light::base(setup.config());
+        let directory = trace::shared_memory::path(setup.config(), port);
+        let base = trace::shared_memory::base(setup.config());
         Ok(Trace { port, options, limits, tags, server: None, directory, base, processes: None, events })
     }
 
@@ -139,16 +140,16 @@ impl Agent for Trace {
 
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
-            _ if light::is_own(item) => light::fetch(item, self.processes.as_ref(), out),
+            _ if shared_memory::is_own(item) => shared_memory::fetch(item, self.processes.as_ref(), out),
             _ if limits::is_own(item) => limits::fetch(item, self.left_out(), out),
-            _ if Events::is_own(item) => self.events.fetch(item, out),
+            _ if records::is_own(item) => self.events.fetch(item, out),
             _ => metrics::fetch(item, &self.tags, self.port, out),
         }
     }
 
     fn store(&mut self, item: Item, _: Option<Inst>, value: Atom<'_>, client: Client) -> Result {
         match (item, value) {
-            _ if Events::is_own(item) => self.events.store(item, value, client),
+            _ if records::is_own(item) => self.events.store(item, value, client),
             (metrics::RESET, _) => {
                 self.tags.reset();
                 info!("PMDA reset");

@@ -60,142 +60,140 @@ fn words(kind: Kind) -> (&'static str, &'static str, &'static str) {
     }
 }
 
+/// A metric of the agent itself: name below `control`, item, type, units, one-line help, and help text.
+type Control = (&'static str, Item, Type, Units, &'static str, &'static str);
+
+const CONTROLS: [Control; 6] = [
+    (
+        "period",
+        PERIOD,
+        Type::U32,
+        Units::SECONDS,
+        "Period of rates and times",
+        "Rates, and average, minimum and maximum times, cover about this many seconds. The\n\
+         agent's option -T sets the period.",
+    ),
+    (
+        "interval",
+        INTERVAL,
+        Type::U32,
+        Units::SECONDS,
+        "Time between updates of rates and times",
+        "The period consists of buckets of this many seconds. A trace event appears in rates and\n\
+         times when its bucket is complete.",
+    ),
+    (
+        "buckets",
+        BUCKETS,
+        Type::U32,
+        Units::NONE,
+        "Number of buckets in the period",
+        "The agent's option -N sets the number.",
+    ),
+    (
+        "port",
+        PORT,
+        Type::U32,
+        Units::NONE,
+        "TCP port for applications",
+        "The agent's option -I sets the port, or PCP_TRACE_PORT in its environment. The default\n\
+         is 4323.",
+    ),
+    (
+        "reset",
+        RESET,
+        Type::U32,
+        Units::NONE,
+        "Any value stored here resets all tags",
+        "After pmstore(1), no metric has instances until the next trace event. A tag that is\n\
+         used again keeps its instance number.",
+    ),
+    (
+        "debug",
+        DEBUG,
+        Type::String,
+        Units::NONE,
+        "Debug options",
+        "Comma-separated names of pmdbg(1). They select what the agent writes to its log.\n\
+         pmstore(1) changes them.",
+    ),
+];
+
 pub(crate) fn declare(setup: &mut Setup, options: &Options) {
     let prefix = setup.name().to_owned();
     for kind in Kind::ALL {
         let (_, one, function) = words(kind);
         setup.indom(indom(kind)).help(
             format!("Tags of {one}s"),
-            format!("One instance for each tag that applications have given to {function}."),
+            format!("One instance for each tag that applications pass to {function}."),
         );
     }
     for (item, kind, field) in FIELDS {
         declare_field(setup, &prefix, Item::new(0, item), (kind, field), options);
     }
-    let mut control = |name, item, ty, units, oneline: &str, text: &str| {
+    for (name, item, ty, units, oneline, text) in CONTROLS {
         let metric = setup.metric(format!("{prefix}.control.{name}"), item, ty).discrete().units(units);
         let metric = if matches!(item, RESET | DEBUG) { metric.restricted() } else { metric.storable() };
         metric.help(oneline, text);
-    };
-    control(
-        "period",
-        PERIOD,
-        Type::U32,
-        Units::SECONDS,
-        "Period of rates and times",
-        "Rates, and average, minimum and maximum times, are of what has come in about this\n\
-         many seconds. The agent's option -T sets it.",
-    );
-    control(
-        "interval",
-        INTERVAL,
-        Type::U32,
-        Units::SECONDS,
-        "Time between updates of rates and times",
-        "The period has buckets of this many seconds. What comes shows in rates and times when\n\
-         the bucket is complete that it falls into.",
-    );
-    control(
-        "buckets",
-        BUCKETS,
-        Type::U32,
-        Units::NONE,
-        "Number of buckets in the period",
-        "The agent's option -N sets it.",
-    );
-    control(
-        "port",
-        PORT,
-        Type::U32,
-        Units::NONE,
-        "Port for applications",
-        "The TCP port that applications connect to: what the option -I or PCP_TRACE_PORT in the\n\
-         agent's environment says, or else 4323.",
-    );
-    control(
-        "reset",
-        RESET,
-        Type::U32,
-        Units::NONE,
-        "Store anything to forget all tags",
-        "After pmstore(1) into this metric no metric has instances until applications trace\n\
-         something. A tag that comes again has the instance number that it had.",
-    );
-    control(
-        "debug",
-        DEBUG,
-        Type::String,
-        Units::NONE,
-        "Debug options",
-        "What the agent tells in its log: option names of pmdbg(1) with commas between.\n\
-         pmstore(1) sets them.",
-    );
+    }
 }
 
 fn declare_field(setup: &mut Setup, prefix: &str, item: Item, (kind, field): (Kind, Field), options: &Options) {
-    let (group, one, function) = words(kind);
-    let per_second = Units::COUNT.per(Units::SECONDS);
-    let (name, ty, units, oneline, text) = match field {
-        Field::Count => (
-            "count",
-            Type::U64,
-            Units::COUNT,
-            format!("Number of {one}s"),
-            format!("How often each tag has come from {function} since the agent started or was reset."),
-        ),
-        Field::Rate => (
-            "rate",
-            Type::Float,
-            per_second,
-            format!("Rate of {one}s"),
-            "Their number in the complete buckets of the period, divided by the period.\n\
-             A tag that has not come in that time has no value."
-                .to_owned(),
-        ),
-        Field::AveTime => (
-            "ave_time",
-            Type::Float,
-            Units::SECONDS.per(Units::COUNT),
-            "Average time of transactions".to_owned(),
-            "Of those that ended in the complete buckets of the period.".to_owned(),
-        ),
-        Field::MinTime => (
-            "min_time",
-            Type::Float,
-            Units::SECONDS,
-            "Shortest time of a transaction".to_owned(),
-            "Of those that ended in the complete buckets of the period.".to_owned(),
-        ),
-        Field::MaxTime => (
-            "max_time",
-            Type::Float,
-            Units::SECONDS,
-            "Longest time of a transaction".to_owned(),
-            "Of those that ended in the complete buckets of the period.".to_owned(),
-        ),
-        Field::TotalTime => (
-            "total_time",
-            Type::Double,
-            Units::SECONDS,
-            "Total time of transactions".to_owned(),
-            "Of all that ended since the agent started or was reset.".to_owned(),
-        ),
-        Field::Value => (
-            "value",
-            Type::Double,
-            if kind == Kind::Observe { options.observe } else { options.counter },
-            format!("Last value of each {one}"),
-            format!(
-                "What the application gave last to {function}. The agent's option -{} sets the units.",
-                if kind == Kind::Observe { 'U' } else { 'V' }
-            ),
-        ),
-    };
-    let metric = setup.metric(format!("{prefix}.{group}.{name}"), item, ty).indom(indom(kind)).units(units);
+    let (name, ty, units) = field.desc(kind, options);
+    let (oneline, text) = field.help(kind);
+    let metric = setup.metric(format!("{prefix}.{}.{name}", words(kind).0), item, ty).indom(indom(kind)).units(units);
     if matches!(field, Field::Count | Field::TotalTime) || (kind, field) == (Kind::Counter, Field::Value) {
         metric.counter();
     }
     metric.storable().help(oneline, text);
+}
+
+impl Field {
+    /// The last component of the metric's name, its type, and its units.
+    fn desc(self, kind: Kind, options: &Options) -> (&'static str, Type, Units) {
+        match self {
+            Field::Count => ("count", Type::U64, Units::COUNT),
+            Field::Rate => ("rate", Type::Float, Units::COUNT.per(Units::SECONDS)),
+            Field::AveTime => ("ave_time", Type::Float, Units::SECONDS.per(Units::COUNT)),
+            Field::MinTime => ("min_time", Type::Float, Units::SECONDS),
+            Field::MaxTime => ("max_time", Type::Float, Units::SECONDS),
+            Field::TotalTime => ("total_time", Type::Double, Units::SECONDS),
+            Field::Value if kind == Kind::Observe => ("value", Type::Double, options.observe),
+            Field::Value => ("value", Type::Double, options.counter),
+        }
+    }
+
+    /// The one-line help and the help text.
+    fn help(self, kind: Kind) -> (String, String) {
+        let (_, one, function) = words(kind);
+        let recent = "Covers transactions that ended in the complete buckets of the period.";
+        let (oneline, text) = match self {
+            Field::Count => {
+                let text = format!("Number of {one}s of each tag since the agent was started or reset ({function}).");
+                return (format!("Number of {one}s"), text);
+            }
+            Field::Rate => {
+                let text = "Number in the complete buckets of the period, divided by the period. A tag without any\n\
+                            has no value.";
+                return (format!("Rate of {one}s"), text.to_owned());
+            }
+            Field::Value => {
+                let option = if kind == Kind::Observe { 'U' } else { 'V' };
+                let text = format!(
+                    "The value that an application has last passed to {function}. The agent's option\n-{option} sets the \
+                     units."
+                );
+                return (format!("Last value of each {one}"), text);
+            }
+            Field::AveTime => ("Average time of transactions", recent),
+            Field::MinTime => ("Shortest time of a transaction", recent),
+            Field::MaxTime => ("Longest time of a transaction", recent),
+            Field::TotalTime => {
+                ("Total time of transactions", "Covers all transactions since the agent was started or reset.")
+            }
+        };
+        (oneline.to_owned(), text.to_owned())
+    }
 }
 
 pub(crate) fn fetch(item: Item, tags: &Tags, port: u16, out: &mut Values<'_>) -> Result {

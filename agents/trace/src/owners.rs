@@ -7,7 +7,7 @@ use pmda::limits::Accounts;
 
 use crate::fair::LeftOut;
 use crate::limits::{Account, Limits};
-use crate::turns::Turns;
+use crate::rounds::Rounds;
 
 /// Users that have files. A subordinate user counts as its owner.
 #[derive(Debug)]
@@ -43,8 +43,8 @@ pub(crate) struct Owner {
     /// Files beyond the limits in the current listing of the directory, and in the previous one.
     refused: u64,
     refused_before: u64,
-    pub(crate) sums: Turns,
-    pub(crate) records: Turns,
+    pub(crate) sums: Rounds,
+    pub(crate) records: Rounds,
 }
 
 impl Owners {

@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use nix::sys::inotify::Inotify;
 use nix::sys::stat::FileStat;
-use trace::light::{Claim, ReadError, Reader};
+use trace::shared_memory::{Claim, ReadError, Reader};
 use tracing::{debug, info, warn};
 
 use crate::events::Events;
 use crate::limits::{Account, Limits};
 use crate::owners::{Files, Owners};
+use crate::rounds::{PASS, processor_time};
 use crate::search::{Name, STALE, Search, is_hidden};
 use crate::tags::Tags;
-use crate::turns::{PASS, processor_time};
 
 /// Interval of reading files. It is shorter than the four epochs for which a file keeps shortest and longest times.
 const PERIOD: Duration = Duration::from_secs(1);

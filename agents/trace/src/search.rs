@@ -17,10 +17,10 @@ use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
-use trace::light::Directory;
+use trace::shared_memory::Directory;
 use tracing::{debug, info, warn};
 
-use crate::turns::{AT_ONCE, processor_time};
+use crate::rounds::{AT_ONCE, processor_time};
 
 /// Time without a change after which a hidden or ignored file is removed.
 pub(crate) const STALE: Duration = Duration::from_secs(60);

@@ -26,7 +26,7 @@ const BUFFER: usize = 1 << 20;
 /// Most connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 /// Most clients that are served before pmcd is, and the longest time until pmcd is.
-const TURNS: usize = 64;
+const CLIENTS: usize = 64;
 const TIME: Duration = Duration::from_millis(4);
 /// Pause between two rounds of asynchronous clients, so that many small PDUs are read together.
 const GATHER: Duration = Duration::from_millis(2);
@@ -159,12 +159,12 @@ impl Server {
         self.clients.len() - self.free.len()
     }
 
-    /// Accepts clients, and serves those that wait for acknowledgements. Bounded by [`TURNS`] and [`TIME`].
+    /// Accepts clients, and serves those that wait for acknowledgements. Bounded by [`CLIENTS`] and [`TIME`].
     pub(crate) fn serve_prompt(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
         self.serve(now, |server| &server.prompt, add);
     }
 
-    /// Serves asynchronous clients. Bounded by [`TURNS`] and [`TIME`].
+    /// Serves asynchronous clients. Bounded by [`CLIENTS`] and [`TIME`].
     pub(crate) fn serve_later(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
         let served = self.serve(now, |server| &server.later, add);
         self.resting = (served == Served::All).then(|| Instant::now() + GATHER);
@@ -208,7 +208,7 @@ impl Server {
         which: impl Fn(&Server) -> &Epoll,
         add: &mut impl FnMut(Account, &Data<'_>),
     ) -> Served {
-        let mut events = [EpollEvent::empty(); TURNS];
+        let mut events = [EpollEvent::empty(); CLIENTS];
         let ready = which(self).wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
         if ready == 0 {
             self.next_round();

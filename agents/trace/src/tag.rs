@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use trace::light::Change;
 use trace::protocol::Kind;
+use trace::shared_memory::Change;
 
 use crate::names::shown;
 use crate::users::Users;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use hashbrown::hash_map::Entry;
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use pmda::prelude::*;
-use trace::light::Change;
 use trace::protocol::{Data, Kind};
+use trace::shared_memory::Change;
 
 use crate::fair::{LeftOut, Room};
 use crate::limits::{Account, Limits};
@@ -130,7 +130,7 @@ impl Tags {
 
     /// Counts the change in a file: at about the time `when`, or before the agent's start if that is `None`.
     pub(crate) fn change(&mut self, account: Account, kind: Kind, tag: &[u8], change: &Change, when: Option<Instant>) {
-        let Some(change) = plausible_change(kind, change, trace::light::now(), when.is_none()) else {
+        let Some(change) = plausible_change(kind, change, trace::shared_memory::now(), when.is_none()) else {
             return self.values.add(account, 1);
         };
         let window = self.window;

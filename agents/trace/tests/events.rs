@@ -48,7 +48,8 @@ fn pminfo_and_pmval_show_what_a_service_does() {
     assert_eq!((trace.status().sent, trace.status().missed), (5, 0));
     assert!(trace.status().connected);
 
-    let shown = pmcd.run("pminfo", ["-f", "trace.transact.count", "trace.point.count", "trace.light.processes"]).ok();
+    let shown =
+        pmcd.run("pminfo", ["-f", "trace.transact.count", "trace.point.count", "trace.shared_memory.processes"]).ok();
     for part in ["\"request\"] value 2", "\"look up\"] value 2", "\"no such item\"] value 1", "processes\n    value 1"]
     {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
@@ -132,7 +133,10 @@ fn a_service_under_load_is_seen_by_pmval_and_pminfo() {
         assert!(started.elapsed() < Duration::from_secs(30), "{}", pmcd.log("trace"));
         sleep(Duration::from_millis(20));
     }
-    assert!(shown("trace.light.processes").contains("value 1\n") && shown("trace.light.missed").contains("value 0\n"));
+    assert!(
+        shown("trace.shared_memory.processes").contains("value 1\n")
+            && shown("trace.shared_memory.missed").contains("value 0\n")
+    );
     let text = pmcd.run("pmval", ["-s", "3", "-t", "0.3", "trace.transact.count"]).ok();
     let rate = text.lines().last().and_then(|line| line.split_whitespace().last()?.parse::<f64>().ok());
     assert!(rate.is_some_and(|rate| rate > 0.0), "{text}");
@@ -142,7 +146,7 @@ fn a_service_under_load_is_seen_by_pmval_and_pminfo() {
     service.kill().unwrap();
     service.wait().unwrap();
     let started = Instant::now();
-    while !shown("trace.light.processes").contains("value 0\n") {
+    while !shown("trace.shared_memory.processes").contains("value 0\n") {
         assert!(started.elapsed() < Duration::from_secs(30), "{}", pmcd.log("trace"));
         sleep(Duration::from_millis(20));
     }

@@ -184,10 +184,10 @@ fn a_last_value_of_the_future_gives_way_to_the_next() {
     };
     assert_eq!(change(u64::MAX, 7.0), 7.0);
     // Waits until the clock has advanced.
-    let later = trace::light::now();
-    while trace::light::now() <= later {}
+    let later = trace::shared_memory::now();
+    while trace::shared_memory::now() <= later {}
     assert_eq!(change(u64::MAX, f64::NAN), 7.0);
-    assert_eq!(change(trace::light::now(), 8.0), 8.0);
+    assert_eq!(change(trace::shared_memory::now(), 8.0), 8.0);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Damaged files of processes that trace through shared memory (`trace::light`).
+//! Damaged files of processes that trace through shared memory (`trace::shared_memory`).
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use trace::light::{Directory, Process};
+use trace::shared_memory::{Directory, Process};
 use trace::{Fields, Options, Tag, Trace, Transport};
 
 use super::Format;

@@ -1,6 +1,6 @@
 //! The shared-memory transport compared with a synchronous point of PCP's library, and the largest rate of two
-//! processes: `cargo bench -p pmda-trace --bench light`. The first part needs PCP with libpcp-trace2-dev, gcc, and
-//! root.
+//! processes: `cargo bench -p pmda-trace --bench shared_memory`. The first part needs PCP with libpcp-trace2-dev, gcc,
+//! and root.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -43,7 +43,7 @@ impl Agent {
 }
 
 /// Starts a process that traces with our library.
-fn light(directory: &Path) -> Marker {
+fn shared_memory(directory: &Path) -> Marker {
     Marker::start(Command::new(std::env::current_exe().unwrap()).arg(AS_MARKER).arg(directory))
 }
 
@@ -77,7 +77,7 @@ fn beside_c(dir: &Path) {
     let Some(program) = peer(dir) else { return };
     let agents = [C_AGENT, env!("CARGO_BIN_EXE_pmdatrace")].map(|binary| Agent::start(binary, dir));
     let mut markers =
-        [Marker::c(&program, "sync", agents[0].port), light(&dir.join(format!("trace/{}", agents[1].port)))];
+        [Marker::c(&program, "sync", agents[0].port), shared_memory(&dir.join(format!("trace/{}", agents[1].port)))];
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..=ROUNDS {
         for ((marker, times), points) in markers.iter_mut().zip(&mut times).zip(POINTS) {
@@ -89,17 +89,17 @@ fn beside_c(dir: &Path) {
             }
         }
     }
-    let [c, light] = times.map(|mut times| median(&mut times));
+    let [c, shared_memory] = times.map(|mut times| median(&mut times));
     println!(
-        "C's synchronous point: {c:.0} ns, light: {light:.1} ns, {:.4} of it (medians of {ROUNDS} rounds)",
-        light / c
+        "C's synchronous point: {c:.0} ns, shared memory: {shared_memory:.1} ns, {:.4} of it (medians of {ROUNDS} rounds)",
+        shared_memory / c
     );
 }
 
 fn two_processes(dir: &Path) {
     let [_, _, points] = POINTS;
     let mut agent = Agent::start(env!("CARGO_BIN_EXE_pmdatrace"), dir);
-    let mut markers = [0; 2].map(|_| light(&dir.join(format!("trace/{}", agent.port))));
+    let mut markers = [0; 2].map(|_| shared_memory(&dir.join(format!("trace/{}", agent.port))));
     let _ = agent.records();
     let (mut seen, mut missed) = (0, 0);
     let mut take = |agent: &mut Agent| {

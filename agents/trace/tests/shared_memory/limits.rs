@@ -75,7 +75,7 @@ fn add_sums(file: &File, blocks: u64) {
 #[test]
 fn a_file_costs_memory_up_to_a_limit_and_others_count_on() {
     let mut served = Served::start(&["--limit", "memory-each=2000000", "--limit", "file-memory=1000000"]);
-    let good = served.light();
+    let good = served.shared_memory();
     // 63 tags: entries without a tag do not count.
     (0..63).for_each(|n| good.point(&tag(&format!("tag {n}"))));
     assert_eq!(served.points("tag 0"), 1);
@@ -102,7 +102,7 @@ fn a_file_costs_memory_up_to_a_limit_and_others_count_on() {
 #[test]
 fn a_long_ring_costs_no_memory_of_its_length() {
     let mut served = Served::start(&[]);
-    let good = served.light();
+    let good = served.shared_memory();
     good.point(&tag("tag"));
     let _ = served.records(1);
     assert_eq!(served.points("tag"), 1);
@@ -132,7 +132,7 @@ fn a_long_ring_costs_no_memory_of_its_length() {
 #[test]
 fn names_that_change_all_the_time_fill_no_log_and_hold_up_nobody() {
     let mut served = Served::start(&[]);
-    let (good, place) = (served.light(), served.place());
+    let (good, place) = (served.shared_memory(), served.place());
     good.point(&tag("good"));
     assert_eq!(served.points("good"), 1);
     let names = |n: u64| place.join(std::ffi::OsStr::from_bytes(format!("x\n[now] forged({n})\x1b[1m").as_bytes()));
@@ -159,7 +159,7 @@ fn names_that_change_all_the_time_fill_no_log_and_hold_up_nobody() {
 #[test]
 fn a_user_has_a_number_of_files_and_those_that_end_make_room() {
     let mut served = Served::start(&["--limit", "files-each=2"]);
-    let mut traces: Vec<Trace> = (0..4).map(|_| served.light()).collect();
+    let mut traces: Vec<Trace> = (0..4).map(|_| served.shared_memory()).collect();
     for trace in &traces {
         trace.point(&tag("tag"));
         let _ = served.points("tag");
@@ -177,7 +177,7 @@ fn a_user_has_a_number_of_files_and_those_that_end_make_room() {
 #[test]
 fn files_that_do_not_stay_open_count_as_others_do() {
     let mut served = Served::start(&["--limit", "open-files=1"]);
-    let traces: Vec<Trace> = (0..10).map(|_| served.light()).collect();
+    let traces: Vec<Trace> = (0..10).map(|_| served.shared_memory()).collect();
     let descriptors =
         |served: &Served| fs::read_dir(format!("/proc/{}/fd", served.agent.pid().unwrap())).unwrap().count();
     let before = descriptors(&served);
@@ -205,14 +205,14 @@ fn a_moment_without_descriptors_costs_no_file() {
         let status = Command::new("prlimit").args(["--pid", &pid, &format!("--nofile={limit}:")]).status();
         assert!(status.unwrap().success());
     };
-    let first = served.light();
+    let first = served.shared_memory();
     first.point(&tag("tag"));
     assert_eq!(served.points("tag"), 1);
     let fds = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map(|fd| fd.unwrap().file_name());
     let fds: Vec<_> = fds.map(|fd| fd.to_str().unwrap().parse::<u32>().unwrap()).collect();
     let free = (0..).find(|fd| !fds.contains(fd)).unwrap();
     limit(&free.to_string());
-    let second = served.light();
+    let second = served.shared_memory();
     second.point(&tag("tag"));
     for _ in 0..10 {
         assert_eq!(served.points("tag"), 1);
@@ -227,7 +227,7 @@ fn a_moment_without_descriptors_costs_no_file() {
 #[test]
 fn a_directory_that_is_removed_is_made_again() {
     let mut served = Served::start(&[]);
-    let first = served.light();
+    let first = served.shared_memory();
     first.point(&tag("tag"));
     assert_eq!(served.points("tag"), 1);
     let before = served.place();
@@ -239,7 +239,7 @@ fn a_directory_that_is_removed_is_made_again() {
             let _ = served.points("tag");
             served.directory().join("agent").exists() && served.place().exists()
         });
-        let second = served.light();
+        let second = served.shared_memory();
         second.point(&tag("tag"));
         drop(second);
         until("no files", || served.files() == 0);
@@ -253,7 +253,7 @@ fn a_directory_that_is_removed_is_made_again() {
 #[ignore = "needs PCP"]
 fn a_file_that_names_a_process_of_another_user_is_left_alone() {
     let mut served = Served::start(&[]);
-    let (good, place) = (served.light(), served.place());
+    let (good, place) = (served.shared_memory(), served.place());
     good.point(&tag("tag"));
     assert_eq!(served.points("tag"), 1);
     let (_, bytes) = served.file();

@@ -25,7 +25,7 @@ pub(crate) use agent::Agent;
 pub use directory::{Directory, base, path};
 pub use fields::Fields;
 pub(crate) use format::{ABORTED, END};
-pub(crate) use handle::Light;
+pub(crate) use handle::SharedMemory;
 pub(crate) use map::{Id, id};
 pub(crate) use process::since;
 pub use process::{Process, now};

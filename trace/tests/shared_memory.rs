@@ -15,8 +15,8 @@ use nix::sched::{CloneFlags, clone};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
-use pcp_trace::light::{Claim, Directory, Process, Reader};
 use pcp_trace::protocol::Kind;
+use pcp_trace::shared_memory::{Claim, Directory, Process, Reader};
 use pcp_trace::{Fields, Options, State, StateError, Tag, Trace, Transport};
 
 /// A running agent's directories, and options for it.
@@ -206,7 +206,7 @@ fn without_an_agent_nothing_is_made_and_everything_missed() {
 fn the_way_is_found() {
     let scene = Scene::new();
     let auto = scene.options().transport(Transport::Auto).port(1);
-    for (options, light) in [
+    for (options, shared_memory) in [
         (auto.clone(), true),
         (auto.clone().host("127.0.0.1"), true),
         (auto.clone().host("192.0.2.1").connect_timeout(Duration::from_millis(1)), false),
@@ -217,8 +217,8 @@ fn the_way_is_found() {
         let what = format!("{options:?}");
         let trace = Trace::new(options);
         trace.point(&tag("tag"));
-        assert_eq!(trace.status().sent, u64::from(light), "{what}");
-        assert_eq!(scene.files().len(), usize::from(light), "{what}");
+        assert_eq!(trace.status().sent, u64::from(shared_memory), "{what}");
+        assert_eq!(scene.files().len(), usize::from(shared_memory), "{what}");
         drop(trace);
         // The agent would remove the files of ended handles.
         scene.files().iter().for_each(|file| fs::remove_file(file).unwrap());

@@ -12,7 +12,8 @@ use super::map::{self, Id};
 use super::reader::Reader;
 use super::ring::Mark;
 use super::writer::{Lane, Writer};
-use crate::link::{Backoff, Failure};
+use crate::failure::Failure;
+use crate::link::Backoff;
 use crate::options::State;
 use crate::protocol::Kind;
 use crate::status::Shared;
@@ -20,7 +21,7 @@ use crate::tag::Tag;
 
 /// The shared-memory transport of a [`Trace`](crate::Trace), with a file for each process.
 #[derive(Debug)]
-pub(crate) struct Light {
+pub(crate) struct SharedMemory {
     id: u32,
     agent: Agent,
     ring_len: usize,
@@ -37,7 +38,7 @@ struct OfProcess {
 
 /// A lane that belongs to the current thread.
 struct Held {
-    light: u32,
+    shared_memory: u32,
     writer: Arc<Writer>,
     lane: Option<Lane>,
 }
@@ -58,12 +59,12 @@ impl Drop for Held {
     }
 }
 
-impl Light {
+impl SharedMemory {
     /// Creates the transport, but no file. `None` where the system does not support it: `map::id`.
-    pub(crate) fn new(agent: Agent, ring_len: usize) -> Option<Light> {
+    pub(crate) fn new(agent: Agent, ring_len: usize) -> Option<SharedMemory> {
         static IDS: AtomicU32 = AtomicU32::new(1);
         let id = IDS.fetch_add(1, Relaxed);
-        Some(Light { id, agent, ring_len, process: map::id()?, file: Mutex::default() })
+        Some(SharedMemory { id, agent, ring_len, process: map::id()?, file: Mutex::default() })
     }
 
     /// Whether an agent reads files, and this process has a file with room for a lane. Makes the file.
@@ -115,7 +116,7 @@ impl Light {
         let own = map::id()?;
         let in_lane = HELD.try_with(|held| {
             let mut held = held.try_borrow_mut().ok()?;
-            let mine = |held: &Held| held.light == self.id && held.writer.process == own;
+            let mine = |held: &Held| held.shared_memory == self.id && held.writer.process == own;
             let at = match held.iter().position(mine) {
                 Some(at) => at,
                 None => self.attach(&mut held, own, shared)?,
@@ -133,7 +134,7 @@ impl Light {
         held.retain(|held| held.writer.process == own && !held.writer.is_ended());
         let writer = self.writer(own, shared)?;
         let lane = writer.lane().map_err(|e| shared.down(e.into())).ok()?;
-        held.push(Held { light: self.id, writer, lane: Some(lane) });
+        held.push(Held { shared_memory: self.id, writer, lane: Some(lane) });
         Some(held.len() - 1)
     }
 
@@ -197,7 +198,7 @@ impl Light {
     }
 }
 
-impl Drop for Light {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
         let own = map::id();
         let has_agent = self.agent.is_running();

@@ -12,7 +12,7 @@ use crate::scene::*;
 #[test]
 fn hostile_files_harm_nobody() {
     let mut served = Served::start(&[]);
-    let (good, directory) = (served.light(), served.place());
+    let (good, directory) = (served.shared_memory(), served.place());
     good.point(&tag("good"));
     assert_eq!(served.points("good"), 1);
     let file = fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
@@ -52,7 +52,7 @@ fn hostile_files_harm_nobody() {
 #[test]
 fn other_names_of_a_file_change_nothing() {
     let mut served = Served::start(&[]);
-    let (good, directory) = (served.light(), served.place());
+    let (good, directory) = (served.shared_memory(), served.place());
     good.point(&tag("good"));
     assert_eq!(served.points("good"), 1);
     let file = fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
@@ -73,7 +73,7 @@ fn other_names_of_a_file_change_nothing() {
 #[test]
 fn files_that_take_long_leave_time_for_others() {
     let mut served = Served::start(&[]);
-    let (good, directory) = (served.light(), served.place());
+    let (good, directory) = (served.shared_memory(), served.place());
     good.point(&tag("good"));
     assert_eq!(served.points("good"), 1);
     // Each file has 4,000 blocks of sums, and names a process that does not exist. Locks make the processes look alive.

@@ -57,7 +57,7 @@ impl Served {
         Options::default().host("127.0.0.1").port(self.port).directory(directory)
     }
 
-    pub(crate) fn light(&self) -> Trace {
+    pub(crate) fn shared_memory(&self) -> Trace {
         Trace::new(self.options().transport(Transport::SharedMemory))
     }
 

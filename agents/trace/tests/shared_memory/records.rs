@@ -10,7 +10,7 @@ use crate::scene::*;
 #[test]
 fn each_client_has_its_own_records_and_filter() {
     let mut served = Served::start(&[]);
-    let trace = served.light();
+    let trace = served.shared_memory();
     let (_, _) = (served.records(1), served.records(2));
     let [outer, inner, point] = ["outer", "inner", "point"].map(tag);
     let mut transaction = trace.begin(&outer);
@@ -70,7 +70,7 @@ fn each_client_has_its_own_records_and_filter() {
 #[test]
 fn who_is_slow_misses_records_and_is_told() {
     let mut served = Served::start(&[]);
-    let trace = served.light();
+    let trace = served.shared_memory();
     let _ = (served.records(1), served.records(2));
     let (mut prompt, mut slow) = (0, 0);
     // More points than the queue holds, in parts that fit the ring.

@@ -9,16 +9,16 @@ use crate::scene::*;
 #[test]
 fn both_transports_count_together() {
     let mut served = Served::start(&["-T", "4", "-N", "4"]);
-    let light = Trace::new(served.options());
+    let shared_memory = Trace::new(served.options());
     let tcp = Trace::new(served.options().transport(Transport::Tcp));
-    for trace in [&light, &tcp, &light] {
+    for trace in [&shared_memory, &tcp, &shared_memory] {
         trace.point(&tag("point"));
         trace.transact(&tag("work"), Duration::from_millis(250));
         trace.observe(&tag("size"), 2.5);
         trace.counter(&tag("bytes"), 100.0);
     }
-    light.transact(&tag("work"), Duration::from_millis(1250));
-    assert_eq!((light.status().sent, tcp.status().sent), (9, 4));
+    shared_memory.transact(&tag("work"), Duration::from_millis(1250));
+    assert_eq!((shared_memory.status().sent, tcp.status().sent), (9, 4));
     assert_eq!(served.points("point"), 3);
     assert_eq!((served.of(0, 0, "work"), served.of(5, 0, "work")), (Some(4.0), Some(2.0)));
     assert_eq!((served.of(8, 2, "size"), served.of(10, 2, "size")), (Some(3.0), Some(2.5)));
@@ -32,7 +32,7 @@ fn both_transports_count_together() {
     // After a reset earlier trace events are not counted again.
     served.reset();
     assert_eq!(served.points("point"), 0);
-    light.point(&tag("point"));
+    shared_memory.point(&tag("point"));
     assert_eq!(served.points("point"), 1);
 }
 
@@ -55,7 +55,7 @@ fn an_application_that_was_there_first_comes_the_light_way() {
         assert_eq!(trace.status().missed, 1);
         let mut served = agent();
         let mut marked = 1;
-        until("the light way", || {
+        until("shared memory", || {
             trace.point(&point);
             marked += 1;
             served.own(3, 0) == 1
@@ -127,7 +127,7 @@ fn a_killed_process_leaves_nothing_behind() {
     assert_eq!(served.records(1).0.len(), 100);
     assert_eq!(served.own(3, 0), 0);
     // A process that exits leaves nothing behind, either.
-    let trace = served.light();
+    let trace = served.shared_memory();
     trace.point(&tag("ended"));
     drop(trace);
     until("the file's end", || served.files() == 0);
@@ -137,7 +137,7 @@ fn a_killed_process_leaves_nothing_behind() {
 #[test]
 fn files_outlive_an_agent() {
     let mut served = Served::start(&[]);
-    let trace = served.light();
+    let trace = served.shared_memory();
     trace.point(&tag("tag"));
     assert_eq!(served.points("tag"), 1);
     let other = tempfile::tempdir().unwrap();
@@ -172,7 +172,7 @@ fn a_process_that_becomes_another_program_goes_on() {
 #[test]
 fn a_reset_takes_what_was_marked_before_it() {
     let mut served = Served::start(&[]);
-    let trace = served.light();
+    let trace = served.shared_memory();
     trace.point(&tag("tag"));
     assert_eq!(served.points("tag"), 1);
     (0..100).for_each(|_| trace.point(&tag("tag")));

@@ -12,7 +12,7 @@ pub(crate) const PASS: Duration = Duration::from_millis(60);
 
 /// Schedule of one user's files. Each file is read once in a round, and a rest follows when they took long.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct Rounds {
     round: u64,
     /// Processor time in this pass.
     spent: Duration,
@@ -21,7 +21,7 @@ pub(crate) struct Turns {
     waiting: bool,
 }
 
-impl Turns {
+impl Rounds {
     /// Begins a pass over the files, and a round if all files of the last one were read.
     pub(crate) fn begin(&mut self, now: Instant) {
         if self.spent > AT_ONCE {
@@ -64,19 +64,19 @@ mod tests {
     use super::*;
 
     /// Makes a pass over three files, each of which takes `time`. Returns which of them were read.
-    fn look(turns: &mut Turns, files: &mut [u64; 3], now: Instant, time: Duration) -> [bool; 3] {
-        turns.begin(now);
+    fn look(rounds: &mut Rounds, files: &mut [u64; 3], now: Instant, time: Duration) -> [bool; 3] {
+        rounds.begin(now);
         files.each_mut().map(|last| {
-            let turn = turns.has_turn(last, true);
-            turns.spent += if turn { time } else { Duration::ZERO };
+            let turn = rounds.has_turn(last, true);
+            rounds.spent += if turn { time } else { Duration::ZERO };
             turn
         })
     }
 
     #[test]
-    fn who_takes_long_rests() {
-        let (mut turns, mut files, start) = (Turns::default(), [0; 3], Instant::now());
-        let mut look = |ms, time| look(&mut turns, &mut files, start + Duration::from_millis(ms), time);
+    fn files_that_take_long_rest() {
+        let (mut rounds, mut files, start) = (Rounds::default(), [0; 3], Instant::now());
+        let mut look = |ms, time| look(&mut rounds, &mut files, start + Duration::from_millis(ms), time);
         let (short, long) = (Duration::from_millis(1), Duration::from_millis(15));
         assert_eq!([look(0, short), look(0, short), look(1, long)], [[true; 3], [true; 3], [true, true, false]]);
         // Two files have taken 30 ms: the third is read after 300 ms, and then all of them again.
