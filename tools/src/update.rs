@@ -51,7 +51,8 @@ impl<'a> Update<'a> {
             Ok(new) => new,
             Err(e) => {
                 let e = error(e);
-                return Err(program.fail(format_args!("Error: cannot open PMNS file \"{name}\" for writing: {e}")));
+                // PCP's commands write to this file.
+                return Err(program.fail(format_args!("Error: cannot open PMNS file \"{name}.new\" for writing: {e}")));
             }
         };
         new.write_all(content.as_bytes()).map_err(|e| {
