@@ -20,14 +20,14 @@ const NO_METADATA: &str = "Metadata for operand metric not available";
 const LONGEST_PATH: usize = 20;
 
 /// Binds every definition after those that it refers to.
-pub(crate) struct Binder<'a, M> {
+struct Binder<'a, M> {
     definitions: Vec<&'a Definition>,
     by_name: HashMap<&'a str, usize>,
     metadata: &'a mut M,
     novalue: bool,
     looked_up: HashMap<&'a str, Result<u32, Missing>>,
     progress: Vec<Progress>,
-    pub(crate) evaluator: Evaluator,
+    evaluator: Evaluator,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -39,7 +39,7 @@ enum Progress {
 }
 
 impl<'a, M: Metadata> Binder<'a, M> {
-    pub(crate) fn new(definitions: Vec<&'a Definition>, metadata: &'a mut M, novalue: bool) -> Self {
+    fn new(definitions: Vec<&'a Definition>, metadata: &'a mut M, novalue: bool) -> Self {
         let numbered = || definitions.iter().enumerate().rev();
         let aliases = numbered().filter_map(|(at, definition)| Some((definition.alias.as_deref()?, at)));
         let by_name = aliases.chain(numbered().map(|(at, definition)| (&*definition.name, at))).collect();
@@ -48,7 +48,7 @@ impl<'a, M: Metadata> Binder<'a, M> {
         Binder { definitions, by_name, metadata, novalue, looked_up: HashMap::new(), progress, evaluator }
     }
 
-    pub(crate) fn run(mut self) -> Evaluator {
+    fn run(mut self) -> Evaluator {
         // Definitions being bound, each because the one before refers to it.
         let mut begun = Vec::new();
         for number in 0..self.definitions.len() {
@@ -221,6 +221,24 @@ fn lazy_names(expr: &Expr) -> Vec<bool> {
 }
 
 impl Evaluator {
+    /// Binds definitions; libpcp does this for all registered definitions in a new context.
+    ///
+    /// A definition with an error keeps it ([`Evaluator::desc`]), and the others work. Of several definitions with one
+    /// name, the first counts. `novalue` is the control [`OptionNovalue`](super::Control::OptionNovalue): if set, an
+    /// unknown metric has no values instead of being an error.
+    pub fn bind<'a>(
+        definitions: impl IntoIterator<Item = &'a Definition>,
+        metadata: &mut impl Metadata,
+        novalue: bool,
+    ) -> Evaluator {
+        let definitions: Vec<&Definition> = definitions.into_iter().collect();
+        let own = definitions.iter().map(|definition| (definition.name.clone(), definition.pmid)).collect();
+        let names = definitions.iter().enumerate().rev().map(|(at, def)| (def.name.clone(), at as u32)).collect();
+        let mut evaluator = Binder::new(definitions, metadata, novalue).run();
+        (evaluator.definitions, evaluator.names) = (own, names);
+        evaluator
+    }
+
     fn add_operand(&mut self, name: &str, desc: Desc) -> u32 {
         let number = self.operands.len() as u32;
         let slot = self.add_slot(Values::new(desc.ty));

@@ -1,30 +1,11 @@
 //! Sets of named expressions.
 
 use std::collections::HashMap;
-use std::fmt;
 
-use super::RegisterError;
 use super::expr::Expr;
 use super::parser::parse;
+use super::{RegisterError, Scope};
 use pmapi::{Error, PmId};
-
-/// Contexts that definitions apply to. The scope determines their error messages and PMIDs.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Scope {
-    /// All contexts, as for pmRegisterDerived(3).
-    Global,
-    /// One context, as for pmAddDerived(3).
-    Context,
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Scope::Global => "global",
-            Scope::Context => "per-context",
-        })
-    }
-}
 
 /// Kind of help text (`PM_TEXT_ONELINE`, `PM_TEXT_HELP`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bind::Binder;
 use super::eval::{Run, Scratch};
 use super::program::{Bound, Operand, Root, Slot, Step};
 use super::values::{Ids, Load, Values};
-use super::{BindError, Definition, Metadata, Source};
+use super::{BindError, Source};
 use pmapi::{Desc, Error, InDom};
 
 /// Definitions bound to the metrics of a source, with the values of the last sample.
@@ -17,8 +16,8 @@ use pmapi::{Desc, Error, InDom};
 /// the last one in which it was evaluated, even if other samples were evaluated since.
 #[derive(Debug, Default)]
 pub struct Evaluator {
-    definitions: Vec<(Box<str>, pmapi::PmId)>,
-    names: HashMap<Box<str>, u32>,
+    pub(crate) definitions: Vec<(Box<str>, pmapi::PmId)>,
+    pub(crate) names: HashMap<Box<str>, u32>,
     /// Index in `bound` of each definition.
     pub(crate) order: Vec<u32>,
     pub(crate) bound: Vec<Bound>,
@@ -40,23 +39,6 @@ pub struct Plan {
 }
 
 impl Evaluator {
-    /// Binds definitions; libpcp does this for all registered definitions in a new context.
-    ///
-    /// A definition with an error keeps it ([`Evaluator::desc`]), and the others work. Of several definitions with one
-    /// name, the first counts. `novalue` is the control [`OptionNovalue`](super::Control::OptionNovalue): if set, an
-    /// unknown metric has no values instead of being an error.
-    pub fn bind<'a>(
-        definitions: impl IntoIterator<Item = &'a Definition>,
-        metadata: &mut impl Metadata,
-        novalue: bool,
-    ) -> Evaluator {
-        let definitions: Vec<&Definition> = definitions.into_iter().collect();
-        let own = definitions.iter().map(|definition| (definition.name.clone(), definition.pmid)).collect();
-        let names = definitions.iter().enumerate().rev().map(|(at, def)| (def.name.clone(), at as u32)).collect();
-        let evaluator = Binder::new(definitions, metadata, novalue).run();
-        Evaluator { definitions: own, names, ..evaluator }
-    }
-
     /// Returns the number of definitions. Its number identifies a definition: the index among those passed to
     /// [`Evaluator::bind`].
     pub fn len(&self) -> usize {

@@ -5,12 +5,20 @@ use std::time::Duration;
 
 use super::data::{Data, Number};
 use super::join::Join;
-use super::program::Rate;
 use super::values::{Ids, Values};
 use pmapi::Error;
 
 /// Error in place of values, or none.
 type Status = Result<(), Error>;
+
+/// Conversion of a difference to a rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    /// Whether the operand is a counter, which has no rate when it decreases.
+    pub(crate) counter: bool,
+    /// Factor from the operand's unit of time to seconds, for a utilization.
+    pub(crate) time_scale: f64,
+}
 
 #[derive(Debug)]
 pub(crate) struct History {

@@ -8,7 +8,7 @@ use regex::bytes::Regex;
 use super::BindError;
 use super::data::{Data, Scale};
 use super::expr::BinaryOp;
-use super::history::History;
+use super::history::{History, Rate};
 use super::join::Join;
 use super::rules::Meta;
 use super::select::Select;
@@ -147,15 +147,6 @@ pub(crate) enum Factor {
     /// Factor for integers below `limit`; `mul` or `div` is 1. Larger integers may overflow as in libpcp, which has
     /// both a multiplier and a divisor.
     Ratio { mul: u64, div: u64, limit: u64 },
-}
-
-/// Conversion of a difference to a rate.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate {
-    /// Whether the operand is a counter, which has no rate when it decreases.
-    pub(crate) counter: bool,
-    /// Factor from the operand's unit of time to seconds, for a utilization.
-    pub(crate) time_scale: f64,
 }
 
 #[derive(Debug)]

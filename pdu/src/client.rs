@@ -27,7 +27,7 @@ impl<'a> Answer<'a> {
     pub fn decode(header: Header, bytes: &'a [u8]) -> Decoded<Answer<'a>> {
         let mut r = Reader::new(header.pdu, bytes);
         let answer = match header.pdu {
-            PduType::HIGHRES_RESULT => Answer::HighResResult(HighResResult::decode(&mut r, bytes)?),
+            PduType::HIGHRES_RESULT => Answer::HighResResult(HighResResult::decode(&mut r)?),
             PduType::DESCS => Answer::Descs(Descs::decode(&mut r)?),
             PduType::DESC => Answer::Desc(RawDesc::decode(r.bytes(RawDesc::SIZE, "descriptor")?)),
             _ => return Pdu::decode(header, bytes).map(Answer::Pdu),
@@ -101,7 +101,7 @@ impl<'a> Descs<'a> {
 /// Appends a `DESC_IDS` PDU, a request for the descriptors of several metrics.
 ///
 /// # Errors
-/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
 pub fn encode_desc_ids(out: &mut Vec<u8>, from: i32, pmids: &[PmId]) -> Result {
     let mut w = Writer::new(out, PduType::DESC_IDS, from);
     w.i32(-1).count(pmids.len());
@@ -114,7 +114,7 @@ pub fn encode_desc_ids(out: &mut Vec<u8>, from: i32, pmids: &[PmId]) -> Result {
 /// Appends a `HIGHRES_FETCH` PDU, a request for values with a timestamp in nanoseconds.
 ///
 /// # Errors
-/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
 pub fn encode_high_res_fetch(
     out: &mut Vec<u8>,
     from: i32,

@@ -3,6 +3,7 @@
 use byteorder::{BigEndian, ByteOrder};
 use thiserror::Error;
 
+use super::frame::MAX_LEN;
 use super::{HEADER, Header, PduType};
 
 /// Error in a PDU: the bytes do not match their PDU type. A peer gets `PM_ERR_IPC`.
@@ -71,6 +72,11 @@ impl<'a> Reader<'a> {
     /// Returns the offset of the next field from the start of the PDU, in bytes.
     pub fn pos(&self) -> usize {
         self.pos
+    }
+
+    /// Returns the whole PDU, header included, for offsets that count from its start.
+    pub fn whole(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// Returns the number of bytes that are left.
@@ -268,9 +274,6 @@ impl<'a> Writer<'a> {
         }
     }
 }
-
-/// Longest PDU that libpcp reads, in bytes.
-pub const MAX_LEN: i32 = i32::MAX - 1024;
 
 /// Returns the padding after `len` bytes, up to a multiple of four.
 pub(super) fn padding(len: usize) -> &'static [u8] {

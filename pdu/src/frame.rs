@@ -3,8 +3,10 @@
 use byteorder::{BigEndian, ByteOrder};
 use thiserror::Error;
 
-use super::codec::MAX_LEN;
 use super::{HEADER, PduType};
+
+/// Longest PDU that libpcp reads, in bytes.
+pub const MAX_LEN: i32 = i32::MAX - 1024;
 
 /// Header of a PDU: 12 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

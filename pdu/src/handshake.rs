@@ -167,7 +167,7 @@ impl<'a> Attr<'a> {
     /// Appends the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
     pub fn encode(&self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::ATTR, from);
         w.i32(self.attribute.0).bytes(self.value).bytes(b"\0");

@@ -23,7 +23,7 @@ impl LabelReq {
     /// Appends the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::LABEL_REQ, from);
         w.u32(self.ident).i32(self.bits);
@@ -92,7 +92,8 @@ const MAX_JSON: usize = 65_535;
 const INSTANCES: i32 = 32;
 
 impl<'a> LabelPdu<'a> {
-    pub(super) fn decode(r: &mut Reader<'a>, pdu: &'a [u8]) -> Decoded<Self> {
+    pub(super) fn decode(r: &mut Reader<'a>) -> Decoded<Self> {
+        let pdu = r.whole();
         let ident = r.u32("identifier")?;
         let bits = r.i32("type")?;
         r.u32("padding")?;
@@ -103,7 +104,7 @@ impl<'a> LabelPdu<'a> {
         let start = r.pos();
         let mut sets = r.clone();
         for _ in 0..count {
-            sets.label_set(pdu)?;
+            sets.label_set()?;
         }
         let len = sets.pos() - start;
         let list = r.bytes(len, "label sets")?;
@@ -148,7 +149,7 @@ impl<'a> LabelPdu<'a> {
 
 impl Reader<'_> {
     /// Skips a label set and checks it.
-    fn label_set(&mut self, pdu: &[u8]) -> Decoded<()> {
+    fn label_set(&mut self) -> Decoded<()> {
         self.u32("instance")?;
         let count = usize::try_from(self.i32("number of labels")?).unwrap_or(0);
         let offset = self.count("JSON offset")?;
@@ -159,7 +160,7 @@ impl Reader<'_> {
         if len > MAX_JSON {
             return Err(self.bad("JSON length", len as i64, "is over 65535"));
         }
-        let Some(json) = offset.checked_add(len).and_then(|end| pdu.get(offset..end)) else {
+        let Some(json) = offset.checked_add(len).and_then(|end| self.whole().get(offset..end)) else {
             return Err(self.bad("JSON offset", offset as i64, "and length reach past the PDU's end"));
         };
         for span in self.records(count, SPAN, "labels")?.as_chunks().0.iter().map(decode_label) {
@@ -189,7 +190,7 @@ pub struct LabelSetRef<'a> {
 ///
 /// # Errors
 /// `PM_ERR_TOOBIG` for a set of over 255 labels or 65535 bytes of JSON, and for a PDU over
-/// [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+/// [`MAX_LEN`](super::frame::MAX_LEN) bytes.
 pub fn encode_label(out: &mut Vec<u8>, from: i32, req: LabelReq, sets: &[LabelSetRef<'_>]) -> Result {
     if sets.iter().any(|set| set.labels.is_ok_and(|l| l.len() > MAX_LABELS) || set.json.len() > MAX_JSON) {
         return Err(Error::TOOBIG);

@@ -38,8 +38,11 @@ pub const FROM_AGENT: i32 = 0;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PduType(i32);
 
-macro_rules! types {
-    ($($name:ident = $code:literal,)*) => {
+/// Defines [`PduType`]'s constants and [`Pdu`]: a line for each PDU, with its code and the type that decodes it. The
+/// first word says what it is for an agent: a `request`, to be answered, or an `other` PDU. PDUs without a type are not
+/// exchanged with agents.
+macro_rules! pdus {
+    ($($kind:ident $name:ident = $code:literal $(=> $variant:ident($($decoded:tt)*))?;)*) => {
         #[allow(missing_docs)]
         impl PduType {
             $(pub const $name: PduType = PduType($code);)*
@@ -50,34 +53,69 @@ macro_rules! types {
                     _ => None,
                 }
             }
+
+            /// Returns whether an agent must answer a PDU of this type.
+            pub const fn is_request(self) -> bool {
+                match self.0 {
+                    $($code => pdus!(@ $kind),)*
+                    _ => false,
+                }
+            }
+        }
+
+        /// Decoded PDU between pmcd and an agent.
+        #[derive(Clone, Debug)]
+        #[allow(missing_docs)]
+        pub enum Pdu<'a> {
+            $($($variant($($decoded)*),)?)*
+        }
+
+        impl<'a> Pdu<'a> {
+            /// Decodes a whole PDU, header included, as [`Frames::next_pdu`] returns it.
+            ///
+            /// # Errors
+            /// [`DecodeError`] for a type that pmcd and agents do not exchange, and for a PDU that is short, too long
+            /// or has invalid fields.
+            pub fn decode(header: Header, bytes: &'a [u8]) -> Decoded<Pdu<'a>> {
+                let mut r = Reader::new(header.pdu, bytes);
+                let pdu = match header.pdu {
+                    $($(PduType::$name => Pdu::$variant(<$($decoded)*>::decode(&mut r)?),)?)*
+                    other => return Err(DecodeError::Unexpected(other)),
+                };
+                r.finish()?;
+                Ok(pdu)
+            }
         }
     };
+    (@ request) => { true };
+    (@ other) => { false };
 }
 
-types! {
-    ERROR = 0x7000,
-    RESULT = 0x7001,
-    PROFILE = 0x7002,
-    FETCH = 0x7003,
-    DESC_REQ = 0x7004,
-    DESC = 0x7005,
-    INSTANCE_REQ = 0x7006,
-    INSTANCE = 0x7007,
-    TEXT_REQ = 0x7008,
-    TEXT = 0x7009,
-    CONTROL_REQ = 0x700a,
-    CREDS = 0x700c,
-    PMNS_IDS = 0x700d,
-    PMNS_NAMES = 0x700e,
-    PMNS_CHILD = 0x700f,
-    PMNS_TRAVERSE = 0x7010,
-    ATTR = 0x7011,
-    LABEL_REQ = 0x7012,
-    LABEL = 0x7013,
-    HIGHRES_FETCH = 0x7014,
-    HIGHRES_RESULT = 0x7015,
-    DESC_IDS = 0x7016,
-    DESCS = 0x7017,
+pdus! {
+    other ERROR = 0x7000 => Error(handshake::ErrorPdu);
+    // From pmcd it has values to be stored.
+    request RESULT = 0x7001 => Result(result::ResultPdu<'a>);
+    other PROFILE = 0x7002 => Profile(profile::ProfilePdu<'a>);
+    request FETCH = 0x7003 => Fetch(metadata::Fetch<'a>);
+    request DESC_REQ = 0x7004 => DescReq(metadata::DescReq);
+    other DESC = 0x7005 => Desc(metadata::DescPdu);
+    request INSTANCE_REQ = 0x7006 => InstanceReq(instance::InstanceReq<'a>);
+    other INSTANCE = 0x7007 => Instance(instance::InstancePdu<'a>);
+    request TEXT_REQ = 0x7008 => TextReq(metadata::TextReq);
+    other TEXT = 0x7009 => Text(metadata::Text<'a>);
+    other CONTROL_REQ = 0x700a;
+    other CREDS = 0x700c => Creds(handshake::Creds<'a>);
+    request PMNS_IDS = 0x700d => Ids(names::Ids<'a>);
+    request PMNS_NAMES = 0x700e => Names(names::Names<'a>);
+    request PMNS_CHILD = 0x700f => Child(names::Child<'a>);
+    request PMNS_TRAVERSE = 0x7010 => Traverse(names::Traverse<'a>);
+    other ATTR = 0x7011 => Attr(handshake::Attr<'a>);
+    request LABEL_REQ = 0x7012 => LabelReq(label::LabelReq);
+    other LABEL = 0x7013 => Label(label::LabelPdu<'a>);
+    other HIGHRES_FETCH = 0x7014;
+    other HIGHRES_RESULT = 0x7015;
+    other DESC_IDS = 0x7016;
+    other DESCS = 0x7017;
 }
 
 impl PduType {
@@ -105,63 +143,5 @@ impl fmt::Display for PduType {
 impl fmt::Debug for PduType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
-    }
-}
-
-/// Decoded PDU between pmcd and an agent.
-#[derive(Clone, Debug)]
-#[allow(missing_docs)]
-pub enum Pdu<'a> {
-    Error(handshake::ErrorPdu),
-    Result(result::ResultPdu<'a>),
-    Profile(profile::ProfilePdu<'a>),
-    Fetch(metadata::Fetch<'a>),
-    DescReq(metadata::DescReq),
-    Desc(metadata::DescPdu),
-    InstanceReq(instance::InstanceReq<'a>),
-    Instance(instance::InstancePdu<'a>),
-    TextReq(metadata::TextReq),
-    Text(metadata::Text<'a>),
-    Creds(handshake::Creds<'a>),
-    Ids(names::Ids<'a>),
-    Names(names::Names<'a>),
-    Child(names::Child<'a>),
-    Traverse(names::Traverse<'a>),
-    Attr(handshake::Attr<'a>),
-    LabelReq(label::LabelReq),
-    Label(label::LabelPdu<'a>),
-}
-
-impl<'a> Pdu<'a> {
-    /// Decodes a whole PDU, header included, as [`Frames::next_pdu`] returns it.
-    ///
-    /// # Errors
-    /// [`DecodeError`] for a type that pmcd and agents do not exchange, and for a PDU that is short, too long or has
-    /// invalid fields.
-    pub fn decode(header: Header, bytes: &'a [u8]) -> Decoded<Pdu<'a>> {
-        let mut r = Reader::new(header.pdu, bytes);
-        let pdu = match header.pdu {
-            PduType::ERROR => Pdu::Error(handshake::ErrorPdu::decode(&mut r)?),
-            PduType::RESULT => Pdu::Result(result::ResultPdu::decode(&mut r, bytes)?),
-            PduType::PROFILE => Pdu::Profile(profile::ProfilePdu::decode(&mut r)?),
-            PduType::FETCH => Pdu::Fetch(metadata::Fetch::decode(&mut r)?),
-            PduType::DESC_REQ => Pdu::DescReq(metadata::DescReq::decode(&mut r)?),
-            PduType::DESC => Pdu::Desc(metadata::DescPdu::decode(&mut r)?),
-            PduType::INSTANCE_REQ => Pdu::InstanceReq(instance::InstanceReq::decode(&mut r)?),
-            PduType::INSTANCE => Pdu::Instance(instance::InstancePdu::decode(&mut r)?),
-            PduType::TEXT_REQ => Pdu::TextReq(metadata::TextReq::decode(&mut r)?),
-            PduType::TEXT => Pdu::Text(metadata::Text::decode(&mut r)?),
-            PduType::CREDS => Pdu::Creds(handshake::Creds::decode(&mut r)?),
-            PduType::PMNS_IDS => Pdu::Ids(names::Ids::decode(&mut r)?),
-            PduType::PMNS_NAMES => Pdu::Names(names::Names::decode(&mut r)?),
-            PduType::PMNS_CHILD => Pdu::Child(names::Child::decode(&mut r)?),
-            PduType::PMNS_TRAVERSE => Pdu::Traverse(names::Traverse::decode(&mut r)?),
-            PduType::ATTR => Pdu::Attr(handshake::Attr::decode(&mut r)?),
-            PduType::LABEL_REQ => Pdu::LabelReq(label::LabelReq::decode(&mut r)?),
-            PduType::LABEL => Pdu::Label(label::LabelPdu::decode(&mut r, bytes)?),
-            other => return Err(DecodeError::Unexpected(other)),
-        };
-        r.finish()?;
-        Ok(pdu)
     }
 }

@@ -30,7 +30,7 @@ impl<'a> Fetch<'a> {
 /// Appends a `FETCH` PDU.
 ///
 /// # Errors
-/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
 pub fn encode_fetch(
     out: &mut Vec<u8>,
     from: i32,
@@ -208,7 +208,7 @@ impl<'a> Text<'a> {
     /// Appends the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::TEXT, from);
         w.u32(self.ident).string(self.text);

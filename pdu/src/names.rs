@@ -30,7 +30,7 @@ impl<'a> Ids<'a> {
 /// Appends a `PMNS_IDS` PDU.
 ///
 /// # Errors
-/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
 pub fn encode_ids(out: &mut Vec<u8>, from: i32, status: i32, pmids: &[Option<PmId>]) -> Result {
     let mut w = Writer::new(out, PduType::PMNS_IDS, from);
     w.i32(status).count(pmids.len());
@@ -144,7 +144,7 @@ impl<'a> NamesWriter<'a> {
     /// Completes the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
     pub fn finish(mut self) -> Result {
         let statuses = if self.with_status { self.count } else { 0 };
         // A number beyond a word's range occurs only in a PDU that `Writer::finish` refuses.
@@ -158,7 +158,7 @@ impl<'a> NamesWriter<'a> {
 /// Appends a `PMNS_NAMES` PDU, with or without the kind of each name.
 ///
 /// # Errors
-/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
 pub fn encode_names<'n>(
     out: &mut Vec<u8>,
     from: i32,
@@ -187,7 +187,7 @@ impl<'a> Child<'a> {
     /// Appends the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::PMNS_CHILD, from);
         w.u32(self.with_status.into()).string(self.name);
@@ -211,7 +211,7 @@ impl<'a> Traverse<'a> {
     /// Appends the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::PMNS_TRAVERSE, from);
         w.u32(0).string(self.name);

@@ -218,7 +218,7 @@ impl Profile {
     /// Appends a `PROFILE` PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::codec::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
     pub fn encode(&self, out: &mut Vec<u8>, from: i32, context: i32) -> Result {
         let mut w = Writer::new(out, PduType::PROFILE, from);
         let word = |state| u32::from(state == State::Exclude);

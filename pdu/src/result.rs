@@ -110,11 +110,11 @@ pub enum RawValue<'a> {
 }
 
 impl<'a> ResultPdu<'a> {
-    pub(super) fn decode(r: &mut Reader<'a>, pdu: &'a [u8]) -> Decoded<Self> {
+    pub(super) fn decode(r: &mut Reader<'a>) -> Decoded<Self> {
         let seconds = r.i32("seconds")?;
         let microseconds = r.i32("microseconds")?;
         let count = r.count("number of value sets")?;
-        Ok(ResultPdu { seconds, microseconds, values: ValueSets::decode(r, pdu, count)? })
+        Ok(ResultPdu { seconds, microseconds, values: ValueSets::decode(r, count)? })
     }
 
     /// Returns the number of value sets.
@@ -139,21 +139,21 @@ impl<'a> ResultPdu<'a> {
 }
 
 impl<'a> HighResResult<'a> {
-    pub(super) fn decode(r: &mut Reader<'a>, pdu: &'a [u8]) -> Decoded<Self> {
+    pub(super) fn decode(r: &mut Reader<'a>) -> Decoded<Self> {
         let count = r.count("number of value sets")?;
         let seconds = r.i64("seconds")?;
         let nanoseconds = r.i64("nanoseconds")?;
-        Ok(HighResResult { seconds, nanoseconds, values: ValueSets::decode(r, pdu, count)? })
+        Ok(HighResResult { seconds, nanoseconds, values: ValueSets::decode(r, count)? })
     }
 }
 
 impl<'a> ValueSets<'a> {
-    fn decode(r: &mut Reader<'a>, pdu: &'a [u8], count: usize) -> Decoded<Self> {
+    fn decode(r: &mut Reader<'a>, count: usize) -> Decoded<Self> {
         let start = r.pos();
         for _ in 0..count {
             r.set()?;
         }
-        let sets = ValueSets { count, start, pdu };
+        let sets = ValueSets { count, start, pdu: r.whole() };
         sets.check_blocks(r)?;
         Ok(sets)
     }

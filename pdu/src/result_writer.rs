@@ -1,6 +1,6 @@
 //! Encoding of `RESULT` PDUs.
 
-use super::codec::MAX_LEN;
+use super::frame::MAX_LEN;
 use super::result::{BLOCK_HEAD, Changes, Format, MAX_PAYLOAD, inst_word};
 use super::{HEADER, Header, PduType};
 use pmapi::id::OptionWord as _;

@@ -19,13 +19,15 @@ pub mod label;
 pub mod number;
 mod secure;
 pub mod spec;
+pub mod types;
 pub mod units;
 
 pub use atom::Atom;
 pub use config::Config;
-pub use desc::{Desc, Semantics, Type};
+pub use desc::Desc;
 pub use error::{Error, Result};
 pub use id::{Domain, InDom, Inst, Item, PmId, Serial};
 pub use id_text::{OrNull, ParseIdError};
 pub use label::LabelSet;
+pub use types::{Semantics, Type};
 pub use units::Units;

@@ -10,9 +10,8 @@ use crate::catalog::Catalog;
 use crate::client::{Client, ClientAttribute};
 use crate::dynamic::Dynamic;
 use crate::indom::Instances;
-use crate::labels::Labelled;
 use crate::poll::{PollSet, Wake};
-use crate::schema::Setup;
+use crate::setup::Setup;
 use crate::values::Values;
 
 /// The reason why an agent cannot start, as a text for the administrator.
@@ -242,4 +241,20 @@ pub enum Request {
     Store,
     /// Names of metrics.
     Names,
+}
+
+/// The object that labels belong to. Labels of instances have a request of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Labelled {
+    /// Everything on the host. pmcd does not request these labels from agents.
+    Context,
+    /// The agent with all its metrics.
+    Agent,
+    /// An instance domain.
+    InDom(Serial),
+    /// The metrics of a cluster.
+    Cluster(u16),
+    /// A metric.
+    Item(Item),
 }

@@ -31,3 +31,10 @@ pub trait Catalog {
     /// (pmdaTreeChildren(3)). Returns `None` for an unknown name.
     fn traverse(&self, name: &str, give: &mut dyn FnMut(&str)) -> Option<()>;
 }
+
+/// Counters of changes of names and labels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Version {
+    pub(crate) names: u64,
+    pub(crate) labels: u64,
+}

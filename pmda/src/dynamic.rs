@@ -11,6 +11,7 @@ use pmapi::label::LabelSet;
 use pmapi::{Domain, Item, PmId, Serial};
 use pmns::{InsertError, Node, Tree};
 
+use crate::catalog::Version;
 use crate::indom::{Fixed, Instances};
 use crate::schema::{ByPmid, Indom, Metric, Mistake, Served, check_help};
 
@@ -68,13 +69,6 @@ pub(crate) struct Scope {
     pub(crate) roots: Vec<String>,
     /// Declared metrics, sorted by item; set when the declarations are complete.
     pub(crate) declared: Arc<OnceLock<Vec<(Item, String)>>>,
-}
-
-/// Counters of changes of names and labels.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Version {
-    pub(crate) names: u64,
-    pub(crate) labels: u64,
 }
 
 #[derive(Debug)]

@@ -16,21 +16,24 @@ use tracing::{debug, error, warn};
 
 use crate::access::Access;
 use crate::agent::{Agent, Failure, Request, Start};
+use crate::catalog::Version;
 use crate::client::{Client, ClientAttribute, Known};
-use crate::dynamic::{Dynamic, Version};
+use crate::dynamic::Dynamic;
 use crate::indom::Instances;
-use crate::labels;
 use crate::limits::FixedLimit;
 use crate::log;
-use crate::names::Names;
 use crate::options;
 use crate::schema::{Identity, Schema, Served};
 use crate::unserved::Unserved;
 use crate::values::Values;
 
 mod hosts;
+mod labels;
+mod names;
+mod request;
 
 use hosts::Readiness;
+use names::Names;
 
 /// An agent, together with the state that is needed to answer PDUs.
 ///
@@ -142,7 +145,7 @@ impl<A: Agent> Engine<A> {
     pub fn handle(&mut self, header: Header, bytes: &[u8]) -> Reply<'_> {
         log::tick();
         let answer = self.guard(|engine| engine.answer(header, bytes)).unwrap_or_else(|e| match header.pdu {
-            pdu if hosts::is_request(pdu) => self.fail(e),
+            pdu if pdu.is_request() => self.fail(e),
             _ => Answer::None,
         });
         self.last = answer;
@@ -170,7 +173,7 @@ impl<A: Agent> Engine<A> {
             Ok(pdu) => pdu,
             Err(e) => {
                 error!(source = %client.source(), "{e}");
-                return if hosts::is_request(header.pdu) { self.fail(Error::IPC) } else { Answer::None };
+                return if header.pdu.is_request() { self.fail(Error::IPC) } else { Answer::None };
             }
         };
         debug!(target: "libpmda", "received {} PDU from client {client}", header.pdu);
@@ -196,15 +199,15 @@ impl<A: Agent> Engine<A> {
                 self.attribute(client, attr);
                 return Answer::None;
             }
-            Pdu::DescReq(req) => self.desc(client, req),
-            Pdu::InstanceReq(req) => self.instance(client, req),
-            Pdu::TextReq(req) => self.text(client, req),
-            Pdu::LabelReq(req) => self.label(client, req),
+            Pdu::DescReq(req) => self.desc(req),
+            Pdu::InstanceReq(req) => self.instance(req),
+            Pdu::TextReq(req) => self.text(req),
+            Pdu::LabelReq(req) => self.label(req),
             Pdu::Result(request) => {
                 let stored = self.store(client, &request);
                 stored.and_then(|()| handshake::encode_error(&mut self.out, FROM_AGENT, Ok(())))
             }
-            Pdu::Names(_) | Pdu::Ids(_) | Pdu::Child(_) | Pdu::Traverse(_) => self.names(client, pdu),
+            Pdu::Names(_) | Pdu::Ids(_) | Pdu::Child(_) | Pdu::Traverse(_) => self.names(pdu),
             Pdu::Desc(_) | Pdu::Instance(_) | Pdu::Text(_) | Pdu::Creds(_) | Pdu::Label(_) => {
                 error!(source = %client.source(), "unexpected {} PDU", header.pdu);
                 return Answer::None;
@@ -258,7 +261,6 @@ impl<A: Agent> Engine<A> {
     }
 
     fn fetch(&mut self, client: Client, fetch: Fetch<'_>) -> Result<Answer> {
-        self.agent.refresh(Request::Fetch, client)?;
         let domain = self.schema.domain();
         let named = fetch.pmids().flatten().filter(|pmid| pmid.domain() == domain);
         self.agent.prepare(&mut named.map(PmId::item), client)?;
@@ -323,17 +325,15 @@ impl<A: Agent> Engine<A> {
         }
     }
 
-    fn desc(&mut self, client: Client, req: DescReq) -> Result {
+    fn desc(&mut self, req: DescReq) -> Result {
         let pmid = req.pmid.ok_or(Error::PMID)?;
-        self.agent.refresh(Request::Desc(pmid.item()), client)?;
         let metric = find(&self.agent, &self.schema, pmid).ok_or(Error::PMID)?;
         DescPdu { desc: metric.desc }.encode(&mut self.out, FROM_AGENT)
     }
 
-    fn instance(&mut self, client: Client, req: InstanceReq<'_>) -> Result {
+    fn instance(&mut self, req: InstanceReq<'_>) -> Result {
         let indom =
             req.indom.filter(|indom| InDom::new(self.schema.domain(), indom.serial()) == *indom).ok_or(Error::INDOM)?;
-        self.agent.refresh(Request::Instance(indom.serial()), client)?;
         let instances = instances(&self.agent, &self.schema, indom.serial()).ok_or(Error::INDOM)?;
         let mut out = InstanceWriter::new(&mut self.out, FROM_AGENT, indom);
         match (req.inst, req.name) {
@@ -352,8 +352,7 @@ impl<A: Agent> Engine<A> {
         out.finish()
     }
 
-    fn text(&mut self, client: Client, req: TextReq) -> Result {
-        self.agent.refresh(Request::Text, client)?;
+    fn text(&mut self, req: TextReq) -> Result {
         let (subject, kind) = req.parse().map_err(|_| Error::TEXT)?;
         let target = match subject {
             Subject::Metric(pmid) => Target::Metric(pmid),
@@ -382,28 +381,24 @@ impl<A: Agent> Engine<A> {
     }
 
     /// Answers requests for dynamic names. pmcd knows the other names itself.
-    fn names(&mut self, client: Client, request: Pdu<'_>) -> Result {
+    fn names(&mut self, request: Pdu<'_>) -> Result {
         if let Pdu::Ids(ids) = &request
             && let Some(outcome) = Error::from_code(ids.status)
         {
             // This is the outcome of a request, not a request.
             return Err(outcome);
         }
-        if self.agent.dynamic().is_some() {
-            self.agent.refresh(Request::Names, client)?;
-        }
         let names = Names { dynamic: self.agent.dynamic(), catalog: self.agent.catalog() };
         names.named(&request, |items| self.agent.named(items));
         names.answer(request, &mut self.out)
     }
 
-    fn label(&mut self, client: Client, req: LabelReq) -> Result {
-        labels::answer(&mut self.agent, &self.schema, &self.profile, &self.config, client, req, &mut self.out)
+    fn label(&mut self, req: LabelReq) -> Result {
+        labels::answer(&self.agent, &self.schema, &self.profile, &self.config, req, &mut self.out)
     }
 
     /// Stores values up to the first that is refused.
     fn store(&mut self, client: Client, request: &ResultPdu<'_>) -> Result {
-        self.agent.refresh(Request::Store, client)?;
         request.sets().try_for_each(|set| self.store_set(client, &set))
     }
 
@@ -447,11 +442,7 @@ fn asks_nothing(pdu: &Pdu<'_>) -> bool {
 const MAX_REPLY: usize = 64 << 20;
 
 /// Returns the instances of a domain: those that the agent supplies, or else those that it has declared or added.
-pub(crate) fn instances<'a, A: Agent>(
-    agent: &'a A,
-    schema: &'a Schema,
-    serial: pmapi::Serial,
-) -> Option<&'a dyn Instances> {
+fn instances<'a, A: Agent>(agent: &'a A, schema: &'a Schema, serial: pmapi::Serial) -> Option<&'a dyn Instances> {
     agent.instances(serial).or_else(|| schema.instances(serial)).or_else(|| agent.dynamic()?.instances(serial))
 }
 

@@ -10,7 +10,6 @@ use pmapi::{Atom, Domain, Error, Item, PmId, Result, Type};
 use tracing::warn;
 
 use crate::client::{Client, Ends, PerClient};
-use crate::values::convert;
 
 /// A queue of events in a fixed amount of memory, each of which a client reads once. It is made with
 /// [`Setup::event_queue`](crate::Setup::event_queue). A clone is another handle to the same queue.
@@ -261,7 +260,7 @@ impl Queue {
     fn typed<'v>(&self, item: Item, value: Atom<'v>) -> Result<Atom<'v>> {
         let types = self.types.get().map(Vec::as_slice).unwrap_or_default();
         match types.binary_search_by_key(&item, |(item, _)| *item).ok().and_then(|at| types.get(at)) {
-            Some((_, ty)) if *ty != value.ty() => convert(value, *ty),
+            Some((_, ty)) if *ty != value.ty() => value.exactly(*ty),
             _ => Ok(value),
         }
     }

@@ -239,6 +239,10 @@ mod tests {
         assert_eq!((o.domain, o.log, o.address), (Some(7), Some("-".into()), Some(Address::Unix("/s".into()))));
         assert_eq!(parse("pmdasimple -6 80").unwrap().address, Some(Address::Ipv6(80)));
         assert_eq!(parse("pmdasimple -p").unwrap().address, None);
+        for address in [Address::Inet(2078), Address::Ipv6(80), Address::Unix("/s".into())] {
+            let [option, value] = address.option().map(|word| word.into_string().unwrap());
+            assert_eq!(parse(&format!("pmdasimple {option} {value}")).unwrap().address, Some(address));
+        }
         assert_eq!(parse("pmdasimple --name other").unwrap().name, Some("other".into()));
         assert_eq!(parse("pmdasimple --dom 9").unwrap().domain, Some(9));
     }

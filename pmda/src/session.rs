@@ -15,7 +15,10 @@ use crate::agent::Agent;
 use crate::engine::{Engine, Reply};
 use crate::limits::FixedLimit;
 use crate::log;
-use crate::poll::{Pmcd, Poll};
+
+mod wait;
+
+use wait::{Pmcd, Poll};
 
 /// Longest PDU that is accepted from pmcd, in bytes. Clients may send pmcd 64 KiB, unless its option `-L` sets another
 /// limit.

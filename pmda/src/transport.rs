@@ -68,6 +68,15 @@ impl Address {
         })
     }
 
+    /// Returns the option of an agent that waits for pmcd at this address, and its value.
+    pub fn option(&self) -> [OsString; 2] {
+        match self {
+            Address::Inet(port) => ["-i".into(), port.to_string().into()],
+            Address::Ipv6(port) => ["-6".into(), port.to_string().into()],
+            Address::Unix(path) => ["-u".into(), path.into()],
+        }
+    }
+
     /// Connects to the agent, as pmcd does.
     ///
     /// # Errors

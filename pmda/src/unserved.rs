@@ -4,8 +4,8 @@ use hashbrown::HashSet;
 use pmapi::{Error, Inst, PmId};
 use tracing::{debug, error, warn};
 
+use crate::catalog::Version;
 use crate::client::Client;
-use crate::dynamic::Version;
 use crate::limits::FixedLimit;
 
 /// Logs why metrics and instances have no values, in the words of pmdaFetch(3), which PCP's tests expect.

@@ -163,33 +163,10 @@ impl<'a> Values<'a> {
     #[inline]
     fn push(&mut self, inst: Option<Inst>, value: Atom<'_>) -> Result {
         match self.out.push(inst, self.desc.ty, value) {
-            Err(Error::TYPE) => self.out.push(inst, self.desc.ty, convert(value, self.desc.ty)?),
+            Err(Error::TYPE) => self.out.push(inst, self.desc.ty, value.exactly(self.desc.ty)?),
             done => done,
         }
     }
-}
-
-/// Converts a number to another type, if nothing is lost.
-pub(crate) fn convert<'v>(value: Atom<'v>, ty: Type) -> Result<Atom<'v>> {
-    let whole = match value {
-        Atom::I32(v) => i128::from(v),
-        Atom::U32(v) => i128::from(v),
-        Atom::I64(v) => i128::from(v),
-        Atom::U64(v) => i128::from(v),
-        Atom::Float(v) if ty == Type::Double => return Ok(Atom::Double(v.into())),
-        _ => return Err(Error::TYPE),
-    };
-    let error = if whole < 0 { Error::SIGN } else { Error::TRUNC };
-    Ok(match ty {
-        Type::I32 => Atom::I32(whole.try_into().map_err(|_| Error::TRUNC)?),
-        Type::U32 => Atom::U32(whole.try_into().map_err(|_| error)?),
-        Type::I64 => Atom::I64(whole.try_into().map_err(|_| Error::TRUNC)?),
-        Type::U64 => Atom::U64(whole.try_into().map_err(|_| error)?),
-        Type::Float if (whole as f32) as i128 == whole => Atom::Float(whole as f32),
-        Type::Double if (whole as f64) as i128 == whole => Atom::Double(whole as f64),
-        Type::Float | Type::Double => return Err(Error::TRUNC),
-        _ => return Err(Error::TYPE),
-    })
 }
 
 #[cfg(test)]
@@ -240,17 +217,5 @@ mod tests {
         assert_eq!(answer(&desc, &profiles[0], |out| out.put_each(&cache, |_| "text")), Err(Error::TYPE));
         desc.indom = None;
         assert_eq!(answer(&desc, &profiles[0], |out| out.put_each(&cache, |v| *v)), Err(Error::INST));
-    }
-
-    #[test]
-    fn numbers_convert_only_without_loss() {
-        assert_eq!(convert(Atom::I32(7), Type::U64), Ok(Atom::U64(7)));
-        assert_eq!(convert(Atom::I32(-7), Type::U64), Err(Error::SIGN));
-        assert_eq!(convert(Atom::U64(1 << 32), Type::U32), Err(Error::TRUNC));
-        assert_eq!(convert(Atom::I64(1 << 53), Type::Double), Ok(Atom::Double((1u64 << 53) as f64)));
-        assert_eq!(convert(Atom::I64((1 << 53) + 1), Type::Double), Err(Error::TRUNC));
-        assert_eq!(convert(Atom::Float(0.5), Type::Double), Ok(Atom::Double(0.5)));
-        assert_eq!(convert(Atom::Double(0.5), Type::Float), Err(Error::TYPE));
-        assert_eq!(convert(Atom::String(b"7"), Type::U32), Err(Error::TYPE));
     }
 }

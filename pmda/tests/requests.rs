@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 
-use pcp_collector::{Collector, Local};
+use pcp_collector::{self as collector, Collector, Local, Stream};
 use pmapi::PmId;
+use pmda::Engine;
 use pmda::limits::FixedLimit;
 use pmda::prelude::*;
+use pmda::session::Session;
 
 #[derive(Debug)]
 struct Told {
@@ -111,4 +115,49 @@ fn a_fetch_of_too_much_is_refused_and_counted() {
     let before = FixedLimit::Pdus.exceeded();
     assert_eq!(agent.fetch(&[text; 100]).unwrap_err().code(), Error::TOOBIG);
     assert!(FixedLimit::Pdus.exceeded() > before);
+}
+
+/// An agent whose data source fails for requests about names.
+struct Fickle(Dynamic);
+
+impl Agent for Fickle {
+    const NAME: &'static str = "fickle";
+    const DOMAIN: u16 = 402;
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        Ok(Fickle(setup.dynamic(["fickle"])))
+    }
+
+    fn dynamic(&self) -> Option<&Dynamic> {
+        Some(&self.0)
+    }
+
+    fn refresh(&mut self, request: Request, _: Client) -> Result {
+        if request == Request::Names { Err(Error::PMDANOTREADY) } else { Ok(()) }
+    }
+
+    fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> Result {
+        Err(Error::PMID)
+    }
+}
+
+#[test]
+fn a_request_about_names_never_makes_pmcd_wait() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let agent = std::thread::spawn(move || {
+        let mut session = Session::open(ours.try_clone().unwrap(), ours, Fickle::WANTS).unwrap();
+        let domain = pmapi::Domain::new(Fickle::DOMAIN).unwrap();
+        let mut engine = Engine::<Fickle>::new(domain, pmapi::Config::new(b"", [])).unwrap();
+        session.serve(&mut engine, false).unwrap();
+    });
+    let input = OwnedFd::from(theirs.try_clone().unwrap());
+    let mut pmcd = Collector::connect(Stream::new(input, theirs.into()).unwrap()).unwrap();
+    for _ in 0..3 {
+        // pmcd would take the notification that the agent is ready again for the next answer.
+        let refused = pmcd.children("fickle").unwrap_err();
+        assert!(matches!(refused, collector::Error::Agent(Error::AGAIN)), "{refused}");
+        assert!(pmcd.fetch(&[PmId::new(pmapi::Domain::new(402).unwrap(), DECLARED)]).is_ok());
+    }
+    drop(pmcd);
+    agent.join().unwrap();
 }

@@ -17,16 +17,16 @@
 mod cpp;
 mod diagnose;
 mod error;
+mod files;
 mod load;
-mod node;
 mod parse;
 mod tree;
 pub mod write;
 
 pub use error::{Error, Place, Problem};
-pub use load::{FileSystem, Files, Loader};
-pub use node::{Children, Leaves, Node};
-pub use tree::{InsertError, Tree};
+pub use files::{FileSystem, Files};
+pub use load::Loader;
+pub use tree::{Children, InsertError, Leaves, Node, Tree};
 
 use pmapi::{Domain, Item, PmId};
 

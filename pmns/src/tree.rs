@@ -1,6 +1,9 @@
 //! The tree, with an index by name and an index by PMID.
 
-use crate::node::Node;
+mod node;
+
+pub use node::{Children, Leaves, Node};
+
 use crate::{is_dynamic_name, is_dynamic_root, is_name};
 use compact_str::CompactString;
 use hashbrown::hash_table::Entry;

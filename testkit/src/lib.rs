@@ -30,6 +30,6 @@ pub use agent::Agent;
 pub use attacker::Attacker;
 pub use c_agent::{CAgent, built};
 pub use name_space::NameSpace;
-pub use output::{Output, normalise};
+pub use output::{Output, normalise, without_usage_words};
 pub use pcp::{Missing, Pcp};
 pub use pmcd::{Builder, Pmcd};

@@ -74,6 +74,17 @@ pub fn normalise(text: &str) -> String {
     RULES.iter().fold(text.to_owned(), |text, (pattern, with)| pattern.replace_all(&text, *with).into_owned())
 }
 
+/// Returns the output of a command without the words of its usage message, which are our own: of that only the options
+/// stay.
+pub fn without_usage_words(text: &str) -> String {
+    let Some((before, usage)) = text.split_once("Usage:") else { return text.to_owned() };
+    let options = usage.lines().filter_map(|line| {
+        let line = line.strip_prefix("  ").filter(|line| line.starts_with('-'))?;
+        Some(line.split_once("  ").map_or(line, |(option, _)| option))
+    });
+    format!("{before}Usage: {}\n", options.collect::<Vec<_>>().join(" "))
+}
+
 /// Runs `command` with `input` on its standard input, and both outputs in one stream, within the time limit.
 #[track_caller]
 pub(crate) fn run(command: Command, input: &str) -> Output {

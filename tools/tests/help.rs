@@ -51,7 +51,7 @@ fn assert_same(name: &str, dir: &Path, args: &[&str], input: &[u8]) {
         let output = run(&program, dir, args, input);
         // libpcp adds these two metrics to every name space.
         let stdout = String::from_utf8(output.stdout).unwrap().replace("\nevent.flags\nevent.missed\n", "\n");
-        (output.status, stdout, String::from_utf8(output.stderr).unwrap())
+        (output.status, stdout, testkit::without_usage_words(&String::from_utf8(output.stderr).unwrap()))
     });
     assert_eq!(ours, theirs, "{name} {args:?}");
 }

@@ -58,7 +58,7 @@ fn play_line(programs: Option<&Path>, dir: &Path, line: &str) -> String {
     command.args(words).current_dir(dir).env("PCP_DIR", "").env("PMNS_DEFAULT", "default").stdin(Stdio::null());
     let output = command.output().unwrap();
     let text = |bytes| {
-        let text = String::from_utf8(bytes).unwrap();
+        let text = testkit::without_usage_words(&String::from_utf8(bytes).unwrap());
         // PCP's pmnsadd is a script that runs pmnsmerge, whose messages begin with its own name.
         if name == "pmnsadd" { text.replace("pmnsmerge: ", "pmnsadd: ") } else { text }
     };

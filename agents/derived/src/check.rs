@@ -12,25 +12,15 @@ use pcp_client::{Context, HostSpec, Settings};
 use pcp_derive::{Evaluator, Operand, Source, Values};
 use pcp_derive::{Live, Names};
 use pmapi::{Atom, Desc, Domain, Error, Inst};
-use pmda::Agent as _;
-use pmda::clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use pmda::clap::{ArgMatches, Command};
 
-use crate::config::{Config, Group, NameSpace, Operands, Place, Problem};
+use crate::config::ROOT;
+use crate::config::{Config, GroupConfig, NameSpace, Operands, Place, Problem};
 use crate::operands::agents::Agents;
-use crate::{Derived, ROOT, metrics, options};
+use crate::{metrics, options};
 
 /// Longest time that agents may take to start, and to answer the requests of one sample.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-pub(crate) fn augment(command: Command) -> Command {
-    let path = Arg::new("check").long("check").value_name("PATH");
-    let tsv = Arg::new("tsv").long("tsv").requires("check").action(ArgAction::SetTrue);
-    let samples = Arg::new("samples").long("samples").value_name("N").requires("check").default_value("0");
-    command
-        .arg(path.help("Check the definitions in PATH, print their descriptors or errors, and exit"))
-        .arg(tsv.help("--check: print one line for each definition, with tab-separated fields"))
-        .arg(samples.help("--check: also print the values after N samples").value_parser(value_parser!(u32)))
-}
 
 /// Runs the option `--check`, and returns the exit code. Returns `None` if `args` do not contain the option.
 ///
@@ -38,8 +28,7 @@ pub(crate) fn augment(command: Command) -> Command {
 /// clap's usage message.
 pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let args: Vec<OsString> = args.into_iter().collect();
-    let is_check = |arg: &OsString| arg.to_str().is_some_and(|arg| arg == "--check" || arg.starts_with("--check="));
-    if !args.iter().any(is_check) {
+    if !args.iter().filter_map(|arg| arg.to_str()).any(|arg| arg == "--check" || arg.starts_with("--check=")) {
         return None;
     }
     let given = options::augment(Command::new("pmdaderived")).get_matches_from(args);
@@ -48,7 +37,7 @@ pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
 
 fn report(given: &ArgMatches) -> Option<ExitCode> {
     let (path, host): (&String, &HostSpec) = (given.get_one("check")?, given.get_one("host")?);
-    let names = NameSpace::installed(Domain::new(Derived::DOMAIN)?);
+    let names = NameSpace::installed(Domain::new(options::DOMAIN)?);
     let mut config = Config::load(path, host, &names);
     let sampling = Sampling { count: *given.get_one("samples")?, interval: *given.get_one("interval")? };
     let mut report = Report { lines: config.problems.drain(..).map(Line::Bad).collect() };
@@ -61,8 +50,8 @@ fn report(given: &ArgMatches) -> Option<ExitCode> {
         false => report.lines.iter().map(|line| format!("{line}\n")).collect(),
     };
     print!("{text}");
-    let is_bad = |line: &Line| matches!(line, Line::Bad(problem) if !problem.is_warning());
-    Some(if report.lines.iter().any(is_bad) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let bad = report.lines.iter().any(|line| matches!(line, Line::Bad(problem) if !problem.is_warning()));
+    Some(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 #[derive(Clone, Copy)]
@@ -96,14 +85,15 @@ struct Good {
 }
 
 impl Report {
-    fn group(&mut self, group: &Group, sampling: Sampling) {
+    fn group(&mut self, group: &GroupConfig, sampling: Sampling) {
         let definitions = &group.definitions;
         match &group.operands {
             Operands::Host(host) => match metrics_of(host, group) {
                 Ok((mut names, mut live)) => {
                     let evaluator = Evaluator::bind(definitions, &mut names, group.novalue);
-                    let take = |live: &mut Live, operands: &[&Operand]| live.take(operands.iter().copied()).map(drop);
-                    self.definitions(group, evaluator, sampling, &mut live, take);
+                    self.definitions(group, evaluator, sampling, &mut live, |live, operands| {
+                        live.take(operands.iter().copied()).map(drop)
+                    });
                 }
                 Err(e) => {
                     let place = Place { file: host.to_string().into(), line: 0 };
@@ -113,7 +103,7 @@ impl Report {
             Operands::Agents(specs) => {
                 let mut agents = Agents::start(specs);
                 agents.begin(Instant::now() + PATIENCE);
-                agents.settle(Instant::now() + PATIENCE);
+                agents.wait_for_start(Instant::now() + PATIENCE);
                 for (name, why) in agents.problems() {
                     let place = Place { file: format!("agent {name}").into(), line: 0 };
                     self.lines.push(Line::Bad(Problem { place, definition: None, text: why.to_owned() }));
@@ -131,7 +121,7 @@ impl Report {
 
     fn definitions<S: Source>(
         &mut self,
-        group: &Group,
+        group: &GroupConfig,
         mut evaluator: Evaluator,
         sampling: Sampling,
         source: &mut S,
@@ -165,12 +155,12 @@ impl Report {
 
 /// Connects to a pmcd and looks up the metrics that a group refers to. Leaves out the group's own metrics, which pmcd
 /// has if the agent is running.
-fn metrics_of(host: &HostSpec, group: &Group) -> pmapi::Result<(Names, Live)> {
+fn metrics_of(host: &HostSpec, group: &GroupConfig) -> pmapi::Result<(Names, Live)> {
     let mut context = Context::new(host.clone(), Settings::default())?;
     let own: HashSet<String> = group.definitions.iter().map(|own| group.name_of(own.name())).collect();
-    let is_own = |name: &str| name.split('.').next() == Some(ROOT) || own.contains(name);
     let names = group.definitions.iter().flat_map(|definition| definition.names());
-    let names = Names::lookup(&mut context, names.filter(|name| !is_own(name)))?;
+    let others = names.filter(|name| name.split('.').next() != Some(ROOT) && !own.contains(*name));
+    let names = Names::lookup(&mut context, others)?;
     Ok((names, Live::new(context)))
 }
 
@@ -253,11 +243,13 @@ impl Good {
             None => {}
             Some(Err(e)) => line.push_str(&format!("\tE:Error: {e}")),
             Some(Ok(values)) => {
-                let value = |(instance, value): &(Option<Instance>, String)| match instance {
-                    None => format!("\"\"={value}"),
-                    Some(instance) => format!("{instance}={value}"),
-                };
-                line.extend(["\t{", &values.iter().map(value).collect::<Vec<_>>().join(","), "}"]);
+                let mut separator = "\t{";
+                for (instance, value) in values {
+                    let instance = instance.as_ref().map_or("\"\"".to_owned(), Instance::to_string);
+                    line.extend([separator, &instance, "=", value]);
+                    separator = ",";
+                }
+                line.push_str(if values.is_empty() { "\t{}" } else { "}" });
             }
         }
         line + "\n"

@@ -1,13 +1,15 @@
 //! Metrics `derived.control`, about the agent itself.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use pmda::limits::FixedLimit;
 use pmda::prelude::*;
 use tracing::error;
 
-use crate::Group;
+use crate::config::ROOT;
 use crate::metrics::List;
+use crate::running::Figures;
 
 /// Cluster of the metrics `derived.control`.
 pub(crate) const CLUSTER: u16 = 0;
@@ -30,9 +32,32 @@ const MESSAGE: Item = Item::new(CLUSTER, 7);
 const RELOAD: Item = Item::new(CLUSTER, 8);
 /// The first of the metrics `derived.control.limits`, one for each limit of the framework.
 const LIMITS: u16 = 16;
+const LARGE_SAMPLES: Item = Item::new(CLUSTER, 9);
+const LARGE_LISTS: Item = Item::new(CLUSTER, 10);
 
 /// Times between samples that clients may store, in seconds.
 const INTERVALS: std::ops::RangeInclusive<f64> = 0.01..=86400.0;
+
+/// State of a group that is exported.
+#[derive(Debug)]
+pub(crate) struct Status {
+    /// Instance of the group.
+    pub(crate) inst: Inst,
+    pub(crate) figures: Figures,
+    pub(crate) interval: Duration,
+    /// Number of definitions that are metrics.
+    pub(crate) good: usize,
+    /// Number of definitions that are not metrics.
+    pub(crate) bad: usize,
+}
+
+/// Effect of a value that a client stores.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    Reload,
+    /// Another time between the samples of a group.
+    Interval(Inst, Duration),
+}
 
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -49,7 +74,9 @@ impl Control {
 
     /// Adds the metrics and their instance domains to the name space.
     pub(crate) fn show(dynamic: &mut Dynamic) -> Start<()> {
-        metrics().iter().try_for_each(|metric| dynamic.insert(metric))?;
+        for metric in metrics() {
+            dynamic.insert(&metric)?;
+        }
         for (item, limit) in (LIMITS..).zip(FixedLimit::ALL) {
             dynamic.insert(&Metric::of_limit(*limit, "derived.control.limits", Item::new(CLUSTER, item)))?;
         }
@@ -78,11 +105,11 @@ impl Control {
 
     /// Replaces the problems: pairs of a subject and a message.
     pub(crate) fn set_problems(&mut self, problems: impl Iterator<Item = (String, String)>) {
-        let (mut names, mut list) = (Names::default(), Vec::new());
+        let (mut names, mut list) = (UniqueNames::default(), Vec::new());
         self.messages.clear();
         for (number, (about, message)) in (0..).zip(problems) {
             let inst = Inst::new(number);
-            let name = names.take(about);
+            let name = names.unique(about);
             list.push((inst, name.into_bytes()));
             self.messages.push((inst, message));
         }
@@ -97,7 +124,7 @@ impl Control {
         }
     }
 
-    pub(crate) fn fetch(&self, item: Item, groups: &[Group], out: &mut Values<'_>) -> Result {
+    pub(crate) fn fetch(&self, item: Item, groups: impl Iterator<Item = Status>, out: &mut Values<'_>) -> Result {
         match item {
             MESSAGE => return self.messages.iter().try_for_each(|(inst, message)| out.put_inst(*inst, message)),
             RELOAD => return out.put(0u32),
@@ -108,32 +135,32 @@ impl Control {
             return out.put(limit.exceeded());
         }
         for group in groups {
-            let (inst, figures) = (group.inst, group.running.figures());
+            let Status { inst, figures, interval, good, bad } = group;
             match item {
                 SAMPLES => out.put_inst(inst, figures.samples)?,
                 ERRORS => out.put_inst(inst, figures.errors)?,
                 EVALUATION => out.put_inst(inst, figures.evaluation.as_secs_f64())?,
-                AGE => match figures.age {
-                    Some(age) => out.put_inst(inst, age.as_secs_f64())?,
+                AGE => match figures.sampled {
+                    Some(sampled) => out.put_inst(inst, sampled.elapsed().as_secs_f64())?,
                     None => out.fail_inst(inst, Error::AGAIN),
                 },
-                INTERVAL => out.put_inst(inst, group.running.interval().as_secs_f64())?,
-                GOOD => out.put_inst(inst, group.good() as u32)?,
-                BAD => out.put_inst(inst, group.bad() as u32)?,
+                LARGE_SAMPLES => out.put_inst(inst, figures.large_samples)?,
+                LARGE_LISTS => out.put_inst(inst, figures.large_lists)?,
+                INTERVAL => out.put_inst(inst, interval.as_secs_f64())?,
+                GOOD => out.put_inst(inst, good as u32)?,
+                BAD => out.put_inst(inst, bad as u32)?,
                 _ => return Err(Error::PMID),
             }
         }
         Ok(())
     }
 
-    /// Stores a value. Returns whether the configuration has to be reloaded.
-    pub(crate) fn store(item: Item, inst: Option<Inst>, value: Atom<'_>, groups: &mut [Group]) -> Result<bool> {
+    /// Returns the effect of a value that a client stores.
+    pub(crate) fn store(item: Item, inst: Option<Inst>, value: Atom<'_>) -> Result<Effect> {
         match (item, value) {
-            (RELOAD, _) => Ok(true),
+            (RELOAD, _) => Ok(Effect::Reload),
             (INTERVAL, Atom::Double(seconds)) if INTERVALS.contains(&seconds) => {
-                let group = groups.iter_mut().find(|group| Some(group.inst) == inst).ok_or(Error::INST)?;
-                group.set_interval(std::time::Duration::from_secs_f64(seconds));
-                Ok(false)
+                Ok(Effect::Interval(inst.ok_or(Error::INST)?, Duration::from_secs_f64(seconds)))
             }
             (INTERVAL, _) => Err(Error::BADSTORE),
             _ => Err(Error::PERMISSION),
@@ -143,15 +170,15 @@ impl Control {
 
 /// Set of unique names.
 #[derive(Default)]
-struct Names {
+struct UniqueNames {
     used: HashSet<String>,
     /// Last number appended to each name. Without it, thousands of problems in one line of a file take quadratic time.
     numbers: HashMap<String, usize>,
 }
 
-impl Names {
+impl UniqueNames {
     /// Returns the name, with a number appended if it is in use.
-    fn take(&mut self, about: String) -> String {
+    fn unique(&mut self, about: String) -> String {
         let mut name = about.clone();
         while !self.used.insert(name.clone()) {
             let last = self.numbers.entry(about.clone()).or_insert(1);
@@ -162,8 +189,8 @@ impl Names {
     }
 }
 
-fn metrics() -> [Metric; 9] {
-    let metric = |name: &str, item, ty| Metric::new(format!("{}.control.{name}", crate::ROOT), item, ty);
+fn metrics() -> [Metric; 11] {
+    let metric = |name: &str, item, ty| Metric::new(format!("{ROOT}.control.{name}"), item, ty);
     let of_groups = |name: &str, item, ty| {
         let mut metric = metric(name, item, ty);
         metric.indom(GROUPS);
@@ -179,6 +206,17 @@ fn metrics() -> [Metric; 9] {
         .counter()
         .units(Units::COUNT)
         .help("Samples that failed", "The group's metrics then have the error \"Try again\" in place of values.");
+    let mut large_samples = of_groups("limits.values", LARGE_SAMPLES, Type::U64);
+    large_samples.counter().units(Units::COUNT).help(
+        "Samples that were too large",
+        "The values would have needed more than 64 MiB. The group's metrics then have errors in place of values.",
+    );
+    let mut large_lists = of_groups("limits.instances", LARGE_LISTS, Type::U64);
+    large_lists.counter().units(Units::COUNT).help(
+        "Instance lists that were too large",
+        "The names and labels of the group's instances would have needed more than 64 MiB. Values of these instances\n\
+         have no names.",
+    );
     let mut evaluation = of_groups("evaluation", EVALUATION, Type::Double);
     evaluation.units(Units::SECONDS).help("Duration of the last evaluation", "Excludes the time to get the operands.");
     let mut age = of_groups("age", AGE, Type::Double);
@@ -203,7 +241,7 @@ fn metrics() -> [Metric; 9] {
         .discrete()
         .restricted()
         .help("Any value stored here reloads the configuration", "SIGHUP does the same. The value is always 0.");
-    [samples, errors, evaluation, age, interval, good, bad, message, reload]
+    [samples, errors, large_samples, large_lists, evaluation, age, interval, good, bad, message, reload]
 }
 
 #[cfg(test)]
@@ -213,12 +251,12 @@ mod tests {
     /// Uses so many problems that quadratic time would show.
     #[test]
     fn any_number_of_problems_of_one_line_have_names_of_their_own() {
-        let mut names = Names::default();
+        let mut names = UniqueNames::default();
         assert_eq!(
-            ["a", "a#2", "a", "a", "b"].map(|name| names.take(name.to_owned())),
+            ["a", "a#2", "a", "a", "b"].map(|name| names.unique(name.to_owned())),
             ["a", "a#2", "a#3", "a#4", "b"]
         );
-        let last = (0..200_000).map(|_| names.take("file:7".to_owned())).last();
+        let last = (0..200_000).map(|_| names.unique("file:7".to_owned())).last();
         assert_eq!(last.as_deref(), Some("file:7#200000"));
     }
 }

@@ -6,13 +6,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pcp_derive::{Evaluator, Plan, Values};
+use pcp_derive::{Evaluator, Plan, Values as Column};
 use pmapi::{Error, InDom, Result};
 use pmda::prelude::{Instances, PollSet};
+use tracing::warn;
 
-use crate::config::{Group, Operands};
+use crate::config::{GroupConfig, Operands};
+use crate::limits::Limits;
 use crate::metrics::{Labels, List, Metrics};
-use crate::operands::agents::{Agents, News, Pool};
+use crate::operands::agents::{Agents, ChangeCounts, Pool};
+use crate::operands::sizes::Sizes;
 use crate::running::{Figures, Running};
 
 /// Group whose operands are metrics of agents that this one has started.
@@ -25,25 +28,27 @@ use crate::running::{Figures, Running};
 /// that the rate is noise. All clients get the same rates, however often each of them fetches.
 #[derive(Debug)]
 pub(crate) struct Direct {
-    group: Group,
+    group: GroupConfig,
     agents: Rc<RefCell<Agents>>,
     interval: Duration,
     /// Longest time that a request may wait for the agents.
     patience: Duration,
     started: Instant,
-    bound: Option<Bound>,
+    bound: Option<Binding>,
     lists: HashMap<InDom, List>,
+    limits: Limits,
+    /// `PM_ERR_TOOBIG` in place of values, if those of the last sample need too much memory.
+    outcome: Result<()>,
     figures: Figures,
-    sampled: Option<Instant>,
 }
 
 /// Definitions bound to the metrics of the agents.
 #[derive(Debug)]
-struct Bound {
+struct Binding {
     evaluator: Evaluator,
     metrics: Arc<Metrics>,
     /// Changes of the agents that had been counted at the time of binding.
-    news: News,
+    changes: ChangeCounts,
     /// Earliest time of the next binding.
     again: Instant,
     /// Time of the last request for each definition with history. `None` for definitions without history.
@@ -63,13 +68,13 @@ impl Direct {
 
     /// Starts the agents that are not in the pool, and waits for them for at most `patience`. Each request also waits
     /// for at most `patience`, which has to be less than pmcd's timeout for this agent.
-    pub(crate) fn new(group: Group, interval: Duration, patience: Duration, pool: &mut Pool) -> Direct {
+    pub(crate) fn new(group: GroupConfig, interval: Duration, patience: Duration, pool: &mut Pool) -> Direct {
         let started = Instant::now();
         let agents = match &group.operands {
             Operands::Agents(specs) => pool.agents(specs),
             Operands::Host(_) => pool.agents(&[]),
         };
-        agents.borrow_mut().settle(started + patience);
+        agents.borrow_mut().wait_for_start(started + patience);
         Direct {
             interval: group.interval.unwrap_or(interval),
             group,
@@ -78,8 +83,9 @@ impl Direct {
             started,
             bound: None,
             lists: HashMap::new(),
+            limits: Limits::default(),
+            outcome: Ok(()),
             figures: Figures::default(),
-            sampled: None,
         }
     }
 
@@ -88,15 +94,15 @@ impl Direct {
     fn bind(&mut self) {
         let start = Instant::now();
         let mut agents = self.agents.borrow_mut();
-        let news = agents.news();
+        let changes = agents.changes();
         let evaluator = Evaluator::bind(self.group.definitions.iter(), &mut *agents, self.group.novalue);
         let metrics = Metrics::new(&self.group, &evaluator);
         // Rebinding may take at most 1/20 of the time, however often the agents report changes.
         let again = Instant::now() + self.interval.max(20 * start.elapsed());
         let metrics = match self.bound.take() {
             Some(old) if *old.metrics != metrics => Arc::new(metrics),
-            Some(old) if old.news.starts == news.starts && old.evaluator.operands() == evaluator.operands() => {
-                self.bound = Some(Bound { news, again, ..old });
+            Some(old) if old.changes.starts == changes.starts && old.evaluator.operands() == evaluator.operands() => {
+                self.bound = Some(Binding { changes, again, ..old });
                 return;
             }
             Some(old) => old.metrics,
@@ -104,18 +110,18 @@ impl Direct {
         };
         let asked = evaluator.have_history().into_iter().map(|has| has.then_some(None)).collect();
         let (plan, wanted, next, ticked) = (evaluator.plan([]), Vec::new(), Vec::new(), None);
-        self.bound = Some(Bound { evaluator, metrics, news, again, asked, ticked, wanted, plan, next });
+        self.bound = Some(Binding { evaluator, metrics, changes, again, asked, ticked, wanted, plan, next });
     }
 
     /// Returns whether the definitions are to be bound again.
     fn is_stale(&self) -> bool {
         let Some(bound) = &self.bound else { return true };
-        let news = self.agents.borrow().news();
-        news.starts != bound.news.starts || news.changes != bound.news.changes && Instant::now() >= bound.again
+        let changes = self.agents.borrow().changes();
+        changes.starts != bound.changes.starts || changes.names != bound.changes.names && Instant::now() >= bound.again
     }
 }
 
-impl Bound {
+impl Binding {
     /// Decides which definitions to evaluate in a fetch of `places`. Returns whether there are any.
     fn choose(&mut self, places: &mut dyn Iterator<Item = usize>, now: Instant, interval: Duration) -> bool {
         self.next.clear();
@@ -130,9 +136,11 @@ impl Bound {
         if history && self.ticked.is_none_or(|ticked| now.duration_since(ticked) >= interval.mul_f64(0.9)) {
             self.ticked = Some(now);
             let idle = Direct::IDLE.max(10 * interval);
-            let lately = |asked: &Option<Instant>| asked.is_some_and(|asked| now.duration_since(asked) <= idle);
-            let asked = self.asked.iter().enumerate();
-            self.next.extend(asked.filter(|(_, asked)| asked.as_ref().is_some_and(lately)).map(|(number, _)| number));
+            for (number, asked) in self.asked.iter().enumerate() {
+                if asked.flatten().is_some_and(|asked| now.duration_since(asked) <= idle) {
+                    self.next.push(number);
+                }
+            }
         }
         if !self.next.is_empty() && self.next != self.wanted {
             self.plan = self.evaluator.plan(self.next.iter().copied());
@@ -143,7 +151,7 @@ impl Bound {
 }
 
 impl Running for Direct {
-    fn refresh(&mut self) -> Option<&Arc<Metrics>> {
+    fn begin(&mut self, _: Instant) -> Option<&Arc<Metrics>> {
         self.agents.borrow_mut().begin(Instant::now() + self.patience);
         if self.is_stale() {
             self.bind();
@@ -159,24 +167,42 @@ impl Running for Direct {
         }
         let mut agents = self.agents.borrow_mut();
         let complete = agents.take(bound.evaluator.operands_of(&bound.plan));
+        let mut sizes = Sizes::default();
+        agents.sizes(bound.evaluator.operands_of(&bound.plan), &mut sizes);
+        let descs = bound.next.iter().filter_map(|number| bound.evaluator.desc(*number).ok());
+        let size: usize = descs.map(|desc| sizes.of(&desc)).sum();
+        self.outcome = if size <= self.limits.values { Ok(()) } else { Err(Error::TOOBIG) };
+        if self.outcome.is_err() {
+            let (group, limit) = (&self.group.name, self.limits.values);
+            warn!(source = group, "group {group}: values would need {size} bytes, the limit is {limit}");
+            self.figures.large_samples += 1;
+            return;
+        }
         let stamp = Instant::now();
         bound.evaluator.evaluate(&bound.plan, stamp.duration_since(self.started), &mut *agents);
         self.figures.evaluation = stamp.elapsed();
         self.figures.samples += 1;
         self.figures.errors += u64::from(!complete);
-        self.sampled = Some(stamp);
+        self.figures.sampled = Some(stamp);
     }
 
     fn expect(&self, _: &[usize]) {}
 
     fn expect_instances(&mut self, indom: InDom, labels: bool) {
         // The previous list stays in use while the agent is away.
-        if let Ok(list) = self.agents.borrow_mut().list(indom, labels) {
-            self.lists.insert(indom, list);
+        let Ok(list) = self.agents.borrow_mut().list(indom, labels) else { return };
+        self.lists.remove(&indom);
+        if self.lists.values().map(List::size).sum::<usize>() + list.size() > self.limits.lists {
+            let group = &self.group.name;
+            warn!(source = group, "group {group}: instances of domain {indom} are without names: there are too many");
+            self.figures.large_lists += 1;
+            return;
         }
+        self.lists.insert(indom, list);
     }
 
-    fn values(&self, place: usize) -> Result<&Values> {
+    fn values(&self, place: usize) -> Result<&Column> {
+        self.outcome?;
         let bound = self.bound.as_ref().ok_or(Error::AGAIN)?;
         bound.evaluator.values(bound.metrics.good.get(place).ok_or(Error::PMID)?.number)
     }
@@ -190,14 +216,14 @@ impl Running for Direct {
     }
 
     fn label_changes(&self) -> u64 {
-        self.agents.borrow().news().labels
+        self.agents.borrow().changes().labels
     }
 
     fn close(&mut self) {
         self.agents.borrow_mut().close();
     }
 
-    fn reload(&mut self, group: Group) {
+    fn reload(&mut self, group: GroupConfig) {
         self.group = group;
         self.bound = None;
     }
@@ -208,7 +234,9 @@ impl Running for Direct {
     }
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
-        self.agents.borrow().due().into_iter().for_each(|due| set.at(due));
+        if let Some(due) = self.agents.borrow().due() {
+            set.at(due);
+        }
     }
 
     fn wake(&mut self) {
@@ -219,8 +247,8 @@ impl Running for Direct {
         self.agents.borrow().problems().map(|(name, why)| (format!("agent {name}"), why.to_owned())).collect()
     }
 
-    fn turns(&self) -> u64 {
-        self.agents.borrow().turns()
+    fn problems_version(&self) -> u64 {
+        self.agents.borrow().problems_version()
     }
 
     fn interval(&self) -> Duration {
@@ -232,6 +260,6 @@ impl Running for Direct {
     }
 
     fn figures(&self) -> Figures {
-        Figures { age: self.sampled.map(|sampled| sampled.elapsed()), ..self.figures }
+        self.figures
     }
 }

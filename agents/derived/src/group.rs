@@ -1,18 +1,19 @@
 //! Groups and the agent's state for them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pmapi::{Domain, Inst};
 use pmda::prelude::Start;
 use tracing::warn;
 
-use crate::config::{self, Operands};
+use crate::config::{GroupConfig, Operands};
+use crate::control::Status;
 use crate::direct::Direct;
-use crate::host::Host;
 use crate::metrics::Metrics;
 use crate::operands::agents::Pool;
 use crate::running::Running;
+use crate::sampled::Sampled;
 use crate::show::Show;
 
 /// Group of definitions that the agent runs.
@@ -20,9 +21,9 @@ use crate::show::Show;
 pub(crate) struct Group {
     pub(crate) name: String,
     /// Configuration of the group.
-    config: config::Group,
+    config: GroupConfig,
     /// Instance of the group in `derived.control`.
-    pub(crate) inst: Inst,
+    inst: Inst,
     pub(crate) running: Box<dyn Running>,
     /// Metrics that are in the name space.
     shown: Option<Arc<Metrics>>,
@@ -35,7 +36,7 @@ pub(crate) struct Group {
 impl Group {
     /// Starts a group. `patience` is the longest time that a request may wait for the group's agents.
     pub(crate) fn start(
-        group: config::Group,
+        group: GroupConfig,
         inst: Inst,
         own: Domain,
         interval: Duration,
@@ -45,7 +46,7 @@ impl Group {
         let config = group.clone();
         let interval = group.interval.unwrap_or(interval);
         let running: Box<dyn Running> = match &config.operands {
-            Operands::Host(host) => Box::new(Host::start(group, host.clone(), own, interval)?),
+            Operands::Host(host) => Box::new(Sampled::start(group, host.clone(), own, interval)?),
             Operands::Agents(_) => Box::new(Direct::new(group, interval, patience, pool)),
         };
         let name = config.name.clone();
@@ -53,18 +54,18 @@ impl Group {
     }
 
     /// Returns whether a configuration is for this group: it has the same name and operands.
-    pub(crate) fn is(&self, group: &config::Group) -> bool {
+    pub(crate) fn is(&self, group: &GroupConfig) -> bool {
         (&self.name, &self.config.operands) == (&group.name, &group.operands)
     }
 
     /// Returns whether a configuration changes nothing but the interval.
-    pub(crate) fn is_unchanged(&self, group: &config::Group) -> bool {
+    pub(crate) fn is_unchanged(&self, group: &GroupConfig) -> bool {
         // Messages contain line numbers.
         self.config.means_the_same(group) && (self.bad() == 0 || self.config.stands_the_same(group))
     }
 
     /// Adopts a configuration for this group. The group keeps its history unless definitions have changed.
-    pub(crate) fn adopt(&mut self, group: config::Group) {
+    pub(crate) fn adopt(&mut self, group: GroupConfig) {
         if let Some(interval) = group.interval {
             self.running.set_interval(interval);
         }
@@ -75,19 +76,19 @@ impl Group {
     }
 
     /// Replaces the configuration and the instance. The caller must publish the group's metrics again.
-    pub(crate) fn with(mut self, group: config::Group, inst: Inst) -> Group {
+    pub(crate) fn with(mut self, group: GroupConfig, inst: Inst) -> Group {
         self.adopt(group);
         Group { inst, shown: None, ..self }
     }
 
-    /// Begins a request, and shows changed metrics in the name space. Returns whether there were changes. `number` is
-    /// the index of the group.
-    pub(crate) fn take_over(&mut self, number: usize, show: &mut Show) -> bool {
-        let Some(metrics) = self.running.refresh() else { return false };
+    /// Begins a request, which may wait for a sampler until `until`. Shows changed metrics in the name space, and
+    /// returns whether there were any. `number` is the index of the group.
+    pub(crate) fn begin(&mut self, number: usize, show: &mut Show, until: Instant) -> bool {
+        let Some(metrics) = self.running.begin(until) else { return false };
         if self.shown.as_ref().is_some_and(|shown| Arc::ptr_eq(shown, metrics)) {
             return false;
         }
-        let failures = show.take_over((number, &self.name), self.shown.as_ref(), metrics);
+        let failures = show.replace((number, &self.name), self.shown.as_ref(), metrics);
         self.hidden.clear();
         for (place, e) in failures {
             let name = metrics.good.get(place).map_or_else(String::new, |metric| metric.name.clone());
@@ -106,18 +107,25 @@ impl Group {
         }
     }
 
-    pub(crate) fn set_interval(&mut self, interval: Duration) {
-        self.running.set_interval(interval);
-    }
-
-    /// Returns the number of definitions that are metrics.
-    pub(crate) fn good(&self) -> usize {
-        self.shown.as_ref().map_or(0, |shown| shown.good.len()) - self.hidden.len()
+    /// Returns the instance of the group in `derived.control`.
+    pub(crate) fn inst(&self) -> Inst {
+        self.inst
     }
 
     /// Returns the number of definitions that are not metrics.
-    pub(crate) fn bad(&self) -> usize {
+    fn bad(&self) -> usize {
         self.shown.as_ref().map_or(0, |shown| shown.bad.len()) + self.hidden.len()
+    }
+
+    /// Returns what `derived.control` exports about the group.
+    pub(crate) fn status(&self) -> Status {
+        Status {
+            inst: self.inst,
+            figures: self.running.figures(),
+            interval: self.running.interval(),
+            good: self.shown.as_ref().map_or(0, |shown| shown.good.len()) - self.hidden.len(),
+            bad: self.bad(),
+        }
     }
 
     /// Returns the problems of operands and definitions: pairs of a subject and a message.

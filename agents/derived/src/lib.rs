@@ -3,24 +3,22 @@
 //! configuration puts them.
 //!
 //! A configuration (`config`) consists of groups of definitions. Each group runs independently of the others
-//! (`running`). Operands come from a pmcd, which a thread of the group's own asks (`host`, `link`, `sampler`, `bound`),
-//! or from agents that are started for the group (`direct`). `show` keeps the metrics in the name space. `control`
-//! exports metrics about the agent itself.
+//! (`running`). Operands come from a pmcd, which a thread of the group's own asks (`sampled`, `sampler`), or from
+//! agents that are started for the group (`direct`). `show` keeps the metrics in the name space. `control` exports
+//! metrics about the agent itself.
 
-mod bound;
 mod check;
 mod config;
 mod control;
-mod demand;
 mod direct;
 mod group;
-mod host;
-mod link;
+mod limits;
 mod loading;
 mod metrics;
 mod operands;
 mod options;
 mod running;
+mod sampled;
 mod sampler;
 mod show;
 
@@ -35,16 +33,14 @@ use tracing::{error, info, warn};
 
 pub use check::check;
 use config::{Config, NameSpace, Operands, Problem};
-use control::Control;
+use control::{Control, Effect};
 use group::Group;
 use loading::Loading;
 use metrics::Labels;
 use operands::agents::Pool;
 use options::Options;
+use sampler::channel::PATIENCE;
 use show::{At, Show};
-
-/// Root of the metrics' names, apart from metrics that the configuration puts elsewhere.
-const ROOT: &str = "derived";
 
 /// SIGHUP of the process. Unset in a shared object, where the signal is pmcd's.
 static HANGUPS: OnceLock<Hangups> = OnceLock::new();
@@ -75,7 +71,7 @@ pub struct Derived {
     /// Whether all groups have been ready at the same time.
     ready: Cell<bool>,
     /// Sum of the versions of the groups' problem lists when `control` was last updated.
-    turns: u64,
+    problems_version: u64,
     /// Number of label changes of all groups when clients were last notified.
     labels: u64,
     loading: Loading,
@@ -83,7 +79,7 @@ pub struct Derived {
 
 impl Agent for Derived {
     const NAME: &'static str = "derived";
-    const DOMAIN: u16 = 404;
+    const DOMAIN: u16 = options::DOMAIN;
     const WANTS: Flags = Flags::AUTHORIZE;
 
     fn options(command: Command) -> Command {
@@ -92,7 +88,9 @@ impl Agent for Derived {
 
     fn new(setup: &mut Setup) -> Start<Self> {
         setup.not_ready();
-        config::READY.iter().for_each(|(name, text)| setup.configuration(name, *text));
+        for (name, text) in config::READY {
+            setup.configuration(name, text);
+        }
         let options = Options::new(setup)?;
         let domain = setup.indom_id(control::GROUPS).domain();
         let config = Config::load(&options.path, &options.host, &NameSpace::installed(domain));
@@ -110,7 +108,7 @@ impl Agent for Derived {
             problems,
             config: Some(config),
             ready: Cell::new(false),
-            turns: 0,
+            problems_version: 0,
             labels: 0,
             loading: Loading::default(),
         })
@@ -132,11 +130,15 @@ impl Agent for Derived {
     }
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
-        self.groups.iter().for_each(|group| group.running.sources(set));
+        for group in &self.groups {
+            group.running.sources(set);
+        }
         if let Some(hangups) = HANGUPS.get() {
             set.readable(0, hangups);
         }
-        self.loading.due(Instant::now()).into_iter().for_each(|due| set.at(due));
+        if let Some(due) = self.loading.due(Instant::now()) {
+            set.at(due);
+        }
     }
 
     fn wake(&mut self, _: Wake) {
@@ -145,16 +147,20 @@ impl Agent for Derived {
             self.loading.ask();
         }
         self.load_if_due();
-        self.groups.iter_mut().for_each(|group| group.running.wake());
+        for group in &mut self.groups {
+            group.running.wake();
+        }
     }
 
     fn refresh(&mut self, request: Request, _: Client) -> Result {
+        let until = Instant::now() + PATIENCE;
         if request == Request::Names {
-            let until = Instant::now() + host::PATIENCE;
-            self.groups.iter().for_each(|group| group.running.settle(until));
+            for group in &mut self.groups {
+                group.running.wait_until_bound(until);
+            }
         }
         self.load_if_due();
-        self.take_over();
+        self.begin(until);
         match request {
             Request::Desc(item) => {
                 if let Some(At { group, place }) = self.show.find(item) {
@@ -180,9 +186,13 @@ impl Agent for Derived {
     fn named(&self, items: &mut dyn Iterator<Item = Item>) {
         let mut named: Vec<Vec<usize>> = vec![Vec::new(); self.groups.len()];
         for At { group, place } in items.filter_map(|item| self.show.find(item)) {
-            named.get_mut(group).into_iter().for_each(|named| named.push(place));
+            if let Some(places) = named.get_mut(group) {
+                places.push(place);
+            }
         }
-        self.groups.iter().zip(named).for_each(|(group, places)| group.running.expect(&places));
+        for (group, places) in self.groups.iter().zip(named) {
+            group.running.expect(&places);
+        }
     }
 
     fn prepare(&mut self, items: &mut dyn Iterator<Item = Item>, _: Client) -> Result {
@@ -191,7 +201,9 @@ impl Agent for Derived {
                 group.asked.push(place);
             }
         }
-        self.groups.iter_mut().for_each(Group::prepare);
+        for group in &mut self.groups {
+            group.prepare();
+        }
         Ok(())
     }
 
@@ -220,13 +232,13 @@ impl Agent for Derived {
 
     fn changes(&mut self) -> Changes {
         let labels = self.groups.iter().map(|group| group.running.label_changes()).sum();
-        let told = std::mem::replace(&mut self.labels, labels);
-        if told == labels { Changes::default() } else { Changes::LABELS }
+        let before = std::mem::replace(&mut self.labels, labels);
+        if before == labels { Changes::default() } else { Changes::LABELS }
     }
 
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         if item.cluster() == control::CLUSTER {
-            return self.control.fetch(item, &self.groups, out);
+            return self.control.fetch(item, self.groups.iter().map(Group::status), out);
         }
         let At { group, place } = self.show.find(item).ok_or(Error::PMID)?;
         let values = self.groups.get(group).ok_or(Error::PMID)?.running.values(place).map_err(presentable)?;
@@ -238,21 +250,31 @@ impl Agent for Derived {
 
     fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
         // Loads before the reply is sent, because the client usually asks for the new names next.
-        if Control::store(item, inst, value, &mut self.groups)? {
-            self.loading.ask();
-            self.load_if_due();
+        match Control::store(item, inst, value)? {
+            Effect::Reload => {
+                self.loading.ask();
+                self.load_if_due();
+            }
+            Effect::Interval(inst, interval) => {
+                let group = self.groups.iter_mut().find(|group| group.inst() == inst);
+                group.ok_or(Error::INST)?.running.set_interval(interval);
+            }
         }
         Ok(())
     }
 
     fn done(&mut self, _: Request, _: Client) {
-        self.groups.iter_mut().for_each(|group| group.running.done());
+        for group in &mut self.groups {
+            group.running.done();
+        }
     }
 }
 
 impl Drop for Derived {
     fn drop(&mut self) {
-        self.groups.iter_mut().for_each(|group| group.running.close());
+        for group in &mut self.groups {
+            group.running.close();
+        }
     }
 }
 
@@ -263,12 +285,6 @@ fn presentable(e: Error) -> Error {
         Error::IPC | Error::TIMEOUT | Error::PMDANOTREADY | Error::PMDAREADY => Error::AGAIN,
         e => e,
     }
-}
-
-/// Logs a problem at a place of the configuration, one log line for each line of `text`. A caret below an expression is
-/// a line of its own.
-fn complain(place: &dyn std::fmt::Display, text: &str) {
-    text.lines().for_each(|line| warn!(source = %place, "{line}"));
 }
 
 impl Derived {
@@ -298,7 +314,9 @@ impl Derived {
     /// Adopts a configuration. A group whose name and operands are unchanged keeps running.
     fn run(&mut self, config: Config) {
         let patience = self.patience(&config);
-        config.problems.iter().for_each(|problem| complain(&problem.place, &problem.to_string()));
+        for problem in &config.problems {
+            config::warn_lines(&problem.place, &problem.to_string());
+        }
         let roots = config.roots();
         // A group without definitions would only wait for its operands.
         let groups: Vec<_> = config.groups.into_iter().filter(|group| !group.definitions.is_empty()).collect();
@@ -306,8 +324,10 @@ impl Derived {
         // Unchanged groups stay as they are, so that clients need not look up their names again.
         if groups.len() == self.groups.len() && self.groups.iter().zip(&groups).all(|(old, new)| old.is_unchanged(new))
         {
-            self.groups.iter_mut().zip(groups).for_each(|(old, new)| old.adopt(new));
-            self.tell_problems();
+            for (old, new) in self.groups.iter_mut().zip(groups) {
+                old.adopt(new);
+            }
+            self.list_problems();
             return;
         }
         self.show.add_roots(roots);
@@ -329,28 +349,27 @@ impl Derived {
             }
         }
         self.control.save_groups();
-        self.take_over();
-        self.tell_problems();
+        self.begin(Instant::now() + PATIENCE);
+        self.list_problems();
     }
 
-    /// Applies pending changes of the groups to the name space and to the list of problems.
-    fn take_over(&mut self) {
-        let mut news = false;
+    /// Begins a request in all groups, and applies their changes to the name space and to the list of problems. The
+    /// request may wait for samplers until `until`.
+    fn begin(&mut self, until: Instant) {
+        let mut changed = false;
         for (number, group) in self.groups.iter_mut().enumerate() {
-            news |= group.take_over(number, &mut self.show);
+            changed |= group.begin(number, &mut self.show, until);
         }
-        let turns = self.groups.iter().map(|group| group.running.turns()).sum();
-        let told = std::mem::replace(&mut self.turns, turns);
-        if news || turns != told {
-            self.tell_problems();
+        let version = self.groups.iter().map(|group| group.running.problems_version()).sum();
+        changed |= std::mem::replace(&mut self.problems_version, version) != version;
+        if changed {
+            self.list_problems();
         }
     }
 
-    fn tell_problems(&mut self) {
-        let name = |problem: &Problem| problem.definition.clone().unwrap_or_else(|| problem.place.to_string());
-        let about = |problem: &Problem| (name(problem), problem.to_string());
-        let definitions = self.groups.iter().flat_map(Group::problems);
-        self.control.set_problems(self.problems.iter().map(about).chain(definitions));
+    fn list_problems(&mut self) {
+        let problems = self.problems.iter().map(|problem| (problem.subject(), problem.to_string()));
+        self.control.set_problems(problems.chain(self.groups.iter().flat_map(Group::problems)));
     }
 }
 

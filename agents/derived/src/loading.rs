@@ -46,7 +46,6 @@ mod tests {
         let mut loading = Loading::default();
         assert!(loading.due(Instant::now()).is_none());
         let start = Instant::now();
-        let a_second_ago = || Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
         // Pretends that each load takes a second.
         let mut at_once = 0;
         loop {
@@ -55,7 +54,7 @@ mod tests {
             if loading.due(now).unwrap() > now {
                 break;
             }
-            loading.done(a_second_ago());
+            loading.done(Instant::now().checked_sub(Duration::from_secs(1)).unwrap());
             assert!(loading.due(now).is_none());
             at_once += 1;
         }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use pcp_derive::{Definition, Evaluator, Text, Values};
+use pcp_derive::{Definition, Evaluator, Text, Values as Column};
 use pmapi::{Desc, Inst};
 use pmda::prelude::{Instances, LabelSet};
 
-use crate::config::{Group, Problem};
+use crate::config::{GroupConfig, Problem};
 
 /// Outcome of binding a group's definitions.
 #[derive(PartialEq, Debug, Default)]
@@ -49,14 +49,14 @@ pub(crate) struct Bad {
 
 impl Metrics {
     /// Collects the outcome of binding a group's definitions.
-    pub(crate) fn new(group: &Group, evaluator: &Evaluator) -> Metrics {
+    pub(crate) fn new(group: &GroupConfig, evaluator: &Evaluator) -> Metrics {
         let mut metrics = Metrics::default();
         for (number, definition, desc) in shown(group, evaluator) {
             let name = definition.name();
             match desc {
                 Ok(desc) => {
-                    let text = |text| definition.text(text, true);
-                    let (oneline, help) = (text(Text::OneLine), text(Text::Help).unwrap_or_default());
+                    let oneline = definition.text(Text::OneLine, true);
+                    let help = definition.text(Text::Help, true).unwrap_or_default();
                     let shown = group.shown.get(name);
                     metrics.good.push(Metric {
                         name: group.name_of(name),
@@ -72,11 +72,16 @@ impl Metrics {
         }
         metrics
     }
+
+    /// Returns the index among the group's definitions of each metric that is selected, by place.
+    pub(crate) fn numbers<'a>(&'a self, selected: &'a [bool]) -> impl Iterator<Item = usize> + 'a {
+        self.good.iter().zip(selected).filter(|(_, selected)| **selected).map(|(metric, _)| metric.number)
+    }
 }
 
 /// Returns the definitions that a group shows, each with its index and its descriptor or problem.
 pub(crate) fn shown<'a>(
-    group: &'a Group,
+    group: &'a GroupConfig,
     evaluator: &'a Evaluator,
 ) -> impl Iterator<Item = (usize, &'a Definition, Result<Desc, Problem>)> {
     let shown = group.definitions.iter().enumerate().filter(|(_, definition)| group.shows(definition.name()));
@@ -106,16 +111,27 @@ pub(crate) struct Labels {
     pub(crate) instances: HashMap<Inst, LabelSet>,
 }
 
+impl Labels {
+    fn size(&self) -> usize {
+        let sets = self.instances.values().chain([&self.indom]);
+        sets.flat_map(LabelSet::labels).map(|label| size_of::<LabelSet>() + label.name.len() + label.value.len()).sum()
+    }
+}
+
 impl List {
     /// Creates a list without labels. U+FFFD replaces bytes of names that are not UTF-8.
     pub(crate) fn new(instances: impl IntoIterator<Item = (Inst, Vec<u8>)>) -> List {
-        let text = |name: Vec<u8>| {
-            String::from_utf8(name).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
-        };
         let instances: Vec<_> = instances.into_iter().map(|(inst, name)| (inst, text(name))).collect();
         let mut by_number: Vec<u32> = (0..).take(instances.len()).collect();
         by_number.sort_by_key(|place| instances[*place as usize].0.word());
         List { instances, by_number, labels: None }
+    }
+
+    /// Returns the memory that the list needs, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let names: usize = self.instances.iter().map(|(_, name)| name.len()).sum();
+        let each = size_of::<(Inst, String)>() + size_of::<u32>();
+        names + each * self.instances.len() + self.labels.as_ref().map_or(0, Labels::size)
     }
 
     /// Adds labels.
@@ -129,14 +145,14 @@ impl List {
     }
 
     fn find(&self, inst: Inst) -> Option<&str> {
-        let get = |place: &u32| self.instances.get(*place as usize);
-        let number = |place: &u32| get(place).map(|(inst, _)| inst.word());
-        let at = self.by_number.binary_search_by_key(&Some(inst.word()), number).ok()?;
-        get(self.by_number.get(at)?).map(|(_, name)| name.as_str())
+        let instance = |place: &u32| self.instances.get(*place as usize);
+        let number = Some(inst.word());
+        let at = self.by_number.binary_search_by_key(&number, |place| instance(place).map(|(inst, _)| inst.word()));
+        instance(self.by_number.get(at.ok()?)?).map(|(_, name)| name.as_str())
     }
 
     /// Returns whether the list contains every instance that `values` has.
-    pub(crate) fn is_of(&self, values: &Values) -> bool {
+    pub(crate) fn is_of(&self, values: &Column) -> bool {
         values.iter().all(|(inst, _)| inst.is_some_and(|inst| self.find(inst).is_some()))
     }
 
@@ -152,7 +168,9 @@ impl Instances for List {
     }
 
     fn each(&self, f: &mut dyn FnMut(Inst, &str)) {
-        self.instances.iter().for_each(|(inst, name)| f(*inst, name));
+        for (inst, name) in &self.instances {
+            f(*inst, name);
+        }
     }
 
     fn name(&self, inst: Inst) -> Option<&str> {
@@ -161,7 +179,12 @@ impl Instances for List {
 
     fn lookup(&self, name: &str) -> Option<Inst> {
         let exact = self.instances.iter().find(|(_, other)| other == name);
-        let key = || self.instances.iter().find(|(_, other)| other.split(' ').next() == Some(name));
-        exact.or_else(key).map(|(inst, _)| *inst)
+        let found = exact.or_else(|| self.instances.iter().find(|(_, other)| other.split(' ').next() == Some(name)));
+        found.map(|(inst, _)| *inst)
     }
+}
+
+/// Returns a name as text. U+FFFD replaces bytes that are not UTF-8.
+fn text(name: Vec<u8>) -> String {
+    String::from_utf8(name).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use pcp_client::HostSpec;
-use pmda::clap::{Arg, ArgMatches, Command};
+use pmda::clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use pmda::prelude::{Setup, Start};
+
+/// Domain of the agent, unless the option `-d` overrides it.
+pub(crate) const DOMAIN: u16 = 404;
 
 #[derive(Debug)]
 pub(crate) struct Options {
@@ -21,7 +24,7 @@ pub(crate) fn augment(command: Command) -> Command {
     let host = Arg::new("host").long("host").value_name("HOST").default_value("local:");
     let interval = Arg::new("interval").short('t').long("interval").value_name("TIME").default_value("1s");
     let timeout = Arg::new("agent_timeout").long("agent-timeout").value_name("TIME").default_value("2s");
-    crate::check::augment(command)
+    add_check(command)
         .arg(path.help("Definitions: colon-separated files and directories [default: $PCP_SYSCONF_DIR/pmdaderived]"))
         .arg(host.help("The pmcd whose metrics expressions refer to").value_parser(str::parse::<HostSpec>))
         .arg(interval.help("Time between samples").value_parser(positive))
@@ -30,6 +33,16 @@ pub(crate) fn augment(command: Command) -> Command {
                 .help("Longest time that a request waits for agents that this one starts; less than pmcd's timeout")
                 .value_parser(positive),
         )
+}
+
+fn add_check(command: Command) -> Command {
+    let path = Arg::new("check").long("check").value_name("PATH");
+    let tsv = Arg::new("tsv").long("tsv").requires("check").action(ArgAction::SetTrue);
+    let samples = Arg::new("samples").long("samples").value_name("N").requires("check").default_value("0");
+    command
+        .arg(path.help("Check the definitions in PATH, print their descriptors or errors, and exit"))
+        .arg(tsv.help("--check: print one line for each definition, with tab-separated fields"))
+        .arg(samples.help("--check: also print the values after N samples").value_parser(value_parser!(u32)))
 }
 
 /// Parses an interval that is not zero: the sampler would never pause.

@@ -4,27 +4,27 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pcp_derive::Values;
+use pcp_derive::Values as Column;
 use pmapi::{InDom, Result};
 use pmda::prelude::{Instances, PollSet};
 
-use crate::config::Group;
+use crate::config::GroupConfig;
 use crate::metrics::{Labels, Metrics};
 
-/// Running group. A thread of its own samples operands of a pmcd ([`Host`](crate::host::Host)). Operands of agents that
-/// are started for the group are fetched when a client asks ([`Direct`](crate::direct::Direct)). No method waits for
-/// pmcd, because pmcd waits for the agent.
+/// Running group. A thread of its own samples operands of a pmcd (`Sampled`). Operands of agents that are started for
+/// the group are fetched when a client asks (`Direct`). No method waits for pmcd, because pmcd waits for the agent.
 ///
-/// Methods identify a metric by its place: the index in [`Metrics::good`] of the metrics that [`Running::refresh`]
+/// Methods identify a metric by its place: the index in [`Metrics::good`] of the metrics that [`Running::begin`]
 /// returned last.
 pub(crate) trait Running: Debug {
     /// Begins a request and returns the metrics: the same ones until something about them changes, `None` before the
-    /// definitions are first bound. Values and instances stay the same until [`Running::done`].
-    fn refresh(&mut self) -> Option<&Arc<Metrics>>;
+    /// definitions are first bound. Values and instances stay the same until [`Running::done`]. The request may wait
+    /// for a sampler until `until`.
+    fn begin(&mut self, until: Instant) -> Option<&Arc<Metrics>>;
 
-    /// Waits until definitions that [`Running::reload`] has replaced are bound, at most until `until`, and only if that
-    /// needs pmcd no more. Called before [`Running::refresh`] in requests about names.
-    fn settle(&self, until: Instant) {
+    /// Waits until definitions that [`Running::reload`] has replaced are bound, at most until `until`. Called before
+    /// [`Running::begin`] in requests about names.
+    fn wait_until_bound(&mut self, until: Instant) {
         let _ = until;
     }
 
@@ -38,7 +38,7 @@ pub(crate) trait Running: Debug {
     fn expect_instances(&mut self, indom: InDom, labels: bool);
 
     /// Returns the values of a metric, or the error that stands in their place.
-    fn values(&self, place: usize) -> Result<&Values>;
+    fn values(&self, place: usize) -> Result<&Column>;
 
     /// Returns the instances of an operand's domain, if they are known.
     fn instances(&self, indom: InDom) -> Option<&dyn Instances>;
@@ -61,7 +61,7 @@ pub(crate) trait Running: Debug {
     fn done(&mut self) {}
 
     /// Replaces the definitions. The operands come from the same source as before.
-    fn reload(&mut self, group: Group);
+    fn reload(&mut self, group: GroupConfig);
 
     /// Returns whether the agent may report that it is ready, as far as this group is concerned.
     fn is_ready(&self) -> bool;
@@ -86,7 +86,7 @@ pub(crate) trait Running: Debug {
     }
 
     /// Returns the version of the list of problems, which grows with each change.
-    fn turns(&self) -> u64 {
+    fn problems_version(&self) -> u64 {
         0
     }
 
@@ -101,8 +101,12 @@ pub(crate) struct Figures {
     pub(crate) samples: u64,
     /// Samples that failed.
     pub(crate) errors: u64,
+    /// Samples that were not evaluated because of [`Limits::values`](crate::limits::Limits::values).
+    pub(crate) large_samples: u64,
+    /// Instance lists that were left out because of [`Limits::lists`](crate::limits::Limits::lists).
+    pub(crate) large_lists: u64,
     /// Duration of the last evaluation.
     pub(crate) evaluation: Duration,
-    /// Time since the last sample.
-    pub(crate) age: Option<Duration>,
+    /// Time of the last sample.
+    pub(crate) sampled: Option<Instant>,
 }

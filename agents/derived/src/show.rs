@@ -9,6 +9,7 @@ use pmda::prelude::*;
 use tracing::error;
 
 use crate::control;
+use crate::limits;
 use crate::metrics::{self, Metrics};
 
 /// Serials of the caches that persist the numbers of metrics and of instance domains.
@@ -50,7 +51,9 @@ impl Show {
 
     /// Adds names that metrics may be at or below.
     pub(crate) fn add_roots(&mut self, roots: impl IntoIterator<Item = String>) {
-        roots.into_iter().for_each(|root| self.dynamic.add_root(&root));
+        for root in roots {
+            self.dynamic.add_root(&root);
+        }
     }
 
     /// Returns where the values of a metric are.
@@ -65,7 +68,7 @@ impl Show {
 
     /// Replaces the metrics `old` of a group by `new`. Returns the places of those that cannot be shown, with the
     /// reasons.
-    pub(crate) fn take_over(
+    pub(crate) fn replace(
         &mut self,
         group: (usize, &str),
         old: Option<&Arc<Metrics>>,
@@ -75,22 +78,23 @@ impl Show {
         let mut numbered = HashMap::with_capacity(new.good.len());
         for (place, metric) in new.good.iter().enumerate() {
             match self.number(&metric.name) {
-                Ok(item) => _ = numbered.insert(item, place),
+                Ok(item) => {
+                    numbered.insert(item, place);
+                }
                 Err(e) => failures.push((place, e)),
             }
         }
-        let old = |place: usize| old.and_then(|old| old.good.get(place));
-        let same = |place: usize, now: Option<&usize>| {
-            let both = old(place).zip(now.and_then(|now| new.good.get(*now)));
-            both.is_some_and(|(old, new)| old.looks_like(new))
-        };
-        let of_group = self.metrics.iter().filter(|(_, at)| at.group == group.0);
-        let gone: Vec<Item> =
-            of_group.filter(|(item, at)| !same(at.place, numbered.get(item))).map(|(item, _)| *item).collect();
+        let mut gone = Vec::new();
+        for (item, at) in self.metrics.iter().filter(|(_, at)| at.group == group.0) {
+            let before = old.and_then(|old| old.good.get(at.place));
+            let now = numbered.get(item).and_then(|place: &usize| new.good.get(*place));
+            if !before.zip(now).is_some_and(|(before, now)| before.looks_like(now)) {
+                gone.push(*item);
+            }
+        }
         for item in gone {
             self.metrics.remove(&item);
-            let names: Vec<String> = self.dynamic.names(item).map(str::to_owned).collect();
-            names.iter().for_each(|name| _ = self.dynamic.remove(name));
+            self.hide(item);
         }
         for (item, place) in numbered {
             let shown = match (self.metrics.contains_key(&item), new.good.get(place)) {
@@ -111,10 +115,17 @@ impl Show {
     /// Removes the metrics of all groups.
     pub(crate) fn clear(&mut self) {
         for item in std::mem::take(&mut self.metrics).into_keys() {
-            let names: Vec<String> = self.dynamic.names(item).map(str::to_owned).collect();
-            names.iter().for_each(|name| _ = self.dynamic.remove(name));
+            self.hide(item);
         }
         self.indoms.clear();
+    }
+
+    /// Removes a metric from the name space.
+    fn hide(&mut self, item: Item) {
+        let names: Vec<String> = self.dynamic.names(item).map(str::to_owned).collect();
+        for name in names {
+            self.dynamic.remove(&name);
+        }
     }
 
     fn number(&mut self, name: &str) -> Start<Item> {
@@ -144,18 +155,41 @@ impl Show {
 
     /// Returns the agent's domain that stands for an operands' domain. Each group has domains of its own, because the
     /// instances come from its own pmcd.
-    fn indom(&mut self, operand: InDom, (group, name): (usize, &str)) -> Start<Serial> {
-        let number = self.serials.store(&format!("{name}:{operand}"), ())?.word();
+    fn indom(&mut self, operand: InDom, (group, group_name): (usize, &str)) -> Start<Serial> {
+        let number = domain(&mut self.serials, &format!("{group_name}:{operand}"), limits::DOMAINS)?;
         let serial = Serial::try_new(number + control::SERIALS).filter(|serial| *serial < SERIALS);
         let serial = serial.ok_or("no number is left for an instance domain")?;
         if self.indoms.insert(serial, (group, operand)).is_none() {
             let mut indom = Indom::new(serial);
             indom.help(
                 format!("Instances of domain {operand}"),
-                format!("Instances of the metrics that group {name} refers to."),
+                format!("Instances of the metrics that group {group_name} refers to."),
             );
             self.dynamic.insert_indom(&indom)?;
         }
         Ok(serial)
+    }
+}
+
+/// Returns the number of an instance domain. At most `limit` domains have numbers, because numbers are kept for ever,
+/// and a source of operands could report another domain each time.
+fn domain(numbers: &mut Cache<()>, name: &str, limit: usize) -> Start<u32> {
+    if numbers.size() >= limit && numbers.named(name).is_none() {
+        return Err(format!("there are more than {limit} instance domains").into());
+    }
+    Ok(numbers.store(name, ())?.word())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_domains_is_limited() {
+        let mut numbers = Cache::new(InDom::new(pmapi::Domain::new(404).unwrap(), SERIALS));
+        let mut number = |name| domain(&mut numbers, name, 2).ok();
+        let first = number("g:60.1");
+        assert!(first.is_some() && number("g:60.2").is_some());
+        assert_eq!((number("g:60.3"), number("g:60.1")), (None, first));
     }
 }

@@ -4,7 +4,7 @@
 
 mod scene;
 
-use scene::{Scene, Watch, operand, until};
+use scene::{Scene, Watch, client, operand, until};
 use testkit::{Agent, Pcp};
 
 const CONFIG: &str = "\
@@ -95,6 +95,30 @@ fn only_what_is_asked_for_is_sampled_and_in_one_fetch() {
     let [first, last] = [seen[0], seen[seen.len() - 1]];
     let (counted, sampled) = (last[0] - first[0], last[1] - first[1]);
     assert!(counted > 3.0 && (counted - sampled).abs() <= 1.0, "{seen:?}");
+}
+
+/// pmcd answers the sampler between the lookup and the fetch.
+#[test]
+#[ignore = "needs PCP"]
+fn the_first_fetch_after_a_lookup_has_values() {
+    const COUNT: usize = 20;
+    let scene = Scene::new("first = sample.long.one\n");
+    let pmcd = scene.start(&["-t", "1hour"]);
+    until(&pmcd, "pminfo", &["-f", "derived.first"], "value 1");
+    // Metrics that come with a reload are not sampled until a client wants them.
+    let names = (0..COUNT).map(|n| format!("n{n} = sample.long.ten + {n}\n"));
+    scene.write(&format!("first = sample.long.one\n{}", names.collect::<String>()));
+    pmcd.run("pmstore", ["derived.control.reload", "1"]).ok();
+    until(&pmcd, "pminfo", &["-f", "derived.control.definitions.good"], "value 21");
+    let mut client = client(&pmcd);
+    let mut found = 0;
+    for n in 0..COUNT {
+        let pmid = client.lookup_name(&format!("derived.n{n}")).unwrap();
+        let sample = client.fetch(&[pmid]).unwrap();
+        found += usize::from(sample.set(0).unwrap().values().count() == 1);
+    }
+    // On a busy machine some samples take longer. If lookups did not make the agent sample, there would be no values.
+    assert!(found > 0);
 }
 
 #[test]

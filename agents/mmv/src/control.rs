@@ -1,4 +1,5 @@
-//! The agent's control metrics. Names, types and help texts are those of PCP's agent, which PCP's tests look for.
+//! The agent's control metrics. Names and types are those of PCP's agent. The lines of help text have its order, so that
+//! `qa/run` can exchange them.
 
 use std::ffi::OsStr;
 
@@ -25,13 +26,15 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
         let name = |last| format!("{}.control.{last}", self.prefix);
         let mut reload = Metric::new(name("reload"), RELOAD, Type::I32);
         reload.restricted().help(
-            "Control maps reloading",
-            "Writing anything other then 0 to this metric will result in\nre-reading directory and re-mapping files.\n",
+            "Reload of all files",
+            "With any value but 0, the agent reads its directory again and maps\nthe files that are in it.\n",
         );
         let mut debug = Metric::new(name("debug"), DEBUG, if self.newer { Type::String } else { Type::I32 });
-        debug.restricted().help("Debug flag", "See pmdbg(1).  pmstore into this metric to change the debug value.\n");
+        debug
+            .restricted()
+            .help("Debugging options", "The options of pmdbg(1) that are on. Storing a value changes them.\n");
         let mut files = Metric::new(name("files"), FILES, Type::I32);
-        files.help("Memory mapped file count", "Count of currently mapped and exported statistics files.\n");
+        files.help("Number of files", "All files that are mapped now, whose values clients get.\n");
         let mut metrics = Metric::new(name("metrics"), METRICS, Type::I32);
         metrics.help("Number of metrics", "How many metrics of files are exported.");
         for metric in [reload, debug, files].into_iter().chain(self.newer.then_some(metrics)) {

@@ -68,7 +68,9 @@ fn register(registry: &Registry) {
 fn described(pmcd: &Pmcd) -> String {
     let mut text = String::new();
     let mut say = |tool: &str, args: &[&str]| text.push_str(&pmcd.run(tool, args).text);
-    say("pminfo", &["-dfmtTl", "mmv"]);
+    say("pminfo", &["-dfml", "mmv"]);
+    // The help of mmv.control is in our own words.
+    say("pminfo", &["-tT", "mmv.first", "mmv.third"]);
     for options in ["-m", "-I", "-x", "-s", "-M"] {
         say("pminfo", &[options, "mmv.third", "mmv.control"]);
     }

@@ -104,26 +104,23 @@ fn sockets_take_one_connection() {
     let path = dir.path().join("socket");
     let free = |at: &str| TcpListener::bind((at, 0)).map(|l| l.local_addr().unwrap().port());
     let inet = free("127.0.0.1").unwrap();
-    let mut cases = vec![
-        ("-u", path.display().to_string(), Address::Unix(path.clone())),
-        ("-i", inet.to_string(), Address::Inet(inet)),
-    ];
+    let mut cases = vec![Address::Unix(path.clone()), Address::Inet(inet)];
     // Hosts without IPv6 leave this case out.
-    cases.extend(free("::1").ok().map(|port| ("-6", port.to_string(), Address::Ipv6(port))));
-    for (option, value, address) in cases {
+    cases.extend(free("::1").ok().map(Address::Ipv6));
+    for address in cases {
         let mut command = same_user(agent(dir.path()));
-        command.args([option, &value]).env("PCP_USER", "nobody");
+        command.args(address.option()).env("PCP_USER", "nobody");
         let mut simple = Launch::socket(address.clone()).command(command).start().unwrap();
         ask(&mut simple);
-        if option == "-u" {
+        if address == Address::Unix(path.clone()) {
             let meta = fs::metadata(&path).unwrap();
             assert!(meta.file_type().is_socket() && meta.permissions().mode() & 0o777 == 0o660);
             // pmcd's user owns the socket, if the agent may change the owner.
             let owner = if nix::unistd::geteuid().is_root() { user("nobody").uid } else { nix::unistd::geteuid() };
             assert_eq!(meta.uid(), owner.as_raw());
         }
-        assert!(Launch::socket(address).start().is_err(), "{option}: a second connection");
-        assert!(matches!(simple.close(), End::Exited(status) if status.success()), "{option}");
+        assert!(Launch::socket(address.clone()).start().is_err(), "{address}: a second connection");
+        assert!(matches!(simple.close(), End::Exited(status) if status.success()), "{address}");
     }
 }
 

@@ -11,23 +11,21 @@ use tracing::warn;
 use crate::access::Spec;
 use crate::limits::Setting;
 
-/// Usage message.
+/// Usage message. Its lines have the order of those of PCP's agent, so that `qa/run` can exchange them.
 pub(crate) const USAGE: &str = "\
 Usage: pmdatrace [options]
 
 Options:
-  -A access    which hosts may connect: allow:HOST:MAXIMUM or disallow:HOST, may be repeated
-  -D debug     debug options of pmdbg(1), separated by commas
-  -d domain    domain number of the metrics
-  -I port      TCP port for applications, a number or a service (default 4323)
-  -l logfile   log file, or - for standard error
-  -M username  user that the agent changes to (default \"pcp\")
-  -N buckets   number of buckets in the period (default 5)
-  -T period    period of rates and times (default 60 seconds)
-  -U units     units of observations: dimensions and scales, six numbers with commas between
-  -V units     units of counters, in the same form
-  --limit NAME=NUMBER
-               changes a limit on what clients may use, may be repeated
+  -D debug    debugging options, as pmdbg(1) lists them
+  -d domain   number of the domain of the metrics
+  -l logfile  file of the log, instead of trace.log
+  -A access   hosts that may connect, and their number of clients
+  -I port     TCP port for applications: a number, or the name of a service
+  -M username user account of the agent (default \"pcp\")
+  -N buckets  number of parts of the period
+  -T period   time that averages and totals cover (60 seconds by default)
+  -U units    units of observations: six numbers, with commas between
+  -V units    units of counters: six numbers, with commas between
 ";
 
 /// Options of this agent: those of PCP's agent, and `--limit`.

@@ -105,14 +105,12 @@ fn simple_over_sockets() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("simple.socket");
     let (inet, ipv6) = (free_port("127.0.0.1"), free_port("::1"));
-    for (option, value, address) in [
-        ("-i", inet.to_string(), Address::Inet(inet)),
-        ("-6", ipv6.to_string(), Address::Ipv6(ipv6)),
-        ("-u", path.display().to_string(), Address::Unix(path.clone())),
-    ] {
-        let mut agent = Launch::socket(address).command(command(&simple, &[option, &value])).start().unwrap();
+    for address in [Address::Inet(inet), Address::Ipv6(ipv6), Address::Unix(path)] {
+        let mut simple = command(&simple, &[]);
+        simple.args(address.option());
+        let mut agent = Launch::socket(address.clone()).command(simple).start().unwrap();
         ask_simple(&mut agent);
-        assert!(matches!(agent.close(), End::Exited(_)), "{option}");
+        assert!(matches!(agent.close(), End::Exited(_)), "{address}");
     }
 }
 

@@ -67,3 +67,24 @@ fn names_that_are_not_utf8_cost_what_clients_get() {
         assert_eq!(left_out, if is_shown { vec![] } else { vec![Limit::Memory] });
     }
 }
+
+#[test]
+fn a_request_reads_a_part_of_many_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut collection = look(dir.path());
+    let mut limits = collection.limits();
+    (limits.names, limits.user_files) = (100, 5000);
+    collection.set_limits(limits);
+    for i in 0..1000 {
+        fs::write(dir.path().join(format!("f{i}")), raw::one_metric("x").0).unwrap();
+    }
+    // Nothing is known of a directory before its last name has been read.
+    let counts: Vec<usize> = (0..40)
+        .map(|_| {
+            collection.refresh();
+            collection.file_count()
+        })
+        .collect();
+    assert!(counts[..9].iter().all(|count| *count == 0), "{counts:?}");
+    assert_eq!(counts[39], 1000);
+}

@@ -52,6 +52,33 @@ impl<'a> Atom<'a> {
         atom.map(Converted::Atom)
     }
 
+    /// Converts a number to type `to`, if nothing is lost.
+    ///
+    /// # Errors
+    /// `PM_ERR_TYPE` for a value that is not a number, and for a fraction that would become an integer or a
+    /// [`Type::Float`]. `PM_ERR_SIGN` or `PM_ERR_TRUNC` when the number does not fit.
+    pub fn exactly(self, to: Type) -> Result<Atom<'a>, Error> {
+        let whole = match self {
+            Atom::I32(v) => i128::from(v),
+            Atom::U32(v) => i128::from(v),
+            Atom::I64(v) => i128::from(v),
+            Atom::U64(v) => i128::from(v),
+            Atom::Float(v) if to == Type::Double => return Ok(Atom::Double(v.into())),
+            _ => return Err(Error::TYPE),
+        };
+        let error = if whole < 0 { Error::SIGN } else { Error::TRUNC };
+        Ok(match to {
+            Type::I32 => Atom::I32(whole.try_into().map_err(|_| Error::TRUNC)?),
+            Type::U32 => Atom::U32(whole.try_into().map_err(|_| error)?),
+            Type::I64 => Atom::I64(whole.try_into().map_err(|_| Error::TRUNC)?),
+            Type::U64 => Atom::U64(whole.try_into().map_err(|_| error)?),
+            Type::Float if (whole as f32) as i128 == whole => Atom::Float(whole as f32),
+            Type::Double if (whole as f64) as i128 == whole => Atom::Double(whole as f64),
+            Type::Float | Type::Double => return Err(Error::TRUNC),
+            _ => return Err(Error::TYPE),
+        })
+    }
+
     fn number_text(self) -> Result<String, Error> {
         Ok(match self {
             Atom::I32(v) => v.to_string(),
@@ -133,5 +160,17 @@ mod tests {
         assert_eq!(Atom::Double(-9.3000003e18).convert(Type::String), Ok(Converted::Text("-9.3000003e+18".into())));
         assert_eq!(Atom::Float(-9.3e18).convert(Type::String), Ok(Converted::Text("-9.300000300729369e+1".into())));
         assert_eq!(Atom::Double(0.1).convert(Type::String), Ok(Converted::Text("0.1".into())));
+    }
+
+    #[test]
+    fn exact_numbers() {
+        assert_eq!(Atom::I32(7).exactly(Type::U64), Ok(Atom::U64(7)));
+        assert_eq!(Atom::I32(-7).exactly(Type::U64), Err(Error::SIGN));
+        assert_eq!(Atom::U64(1 << 32).exactly(Type::U32), Err(Error::TRUNC));
+        assert_eq!(Atom::I64(1 << 53).exactly(Type::Double), Ok(Atom::Double((1u64 << 53) as f64)));
+        assert_eq!(Atom::I64((1 << 53) + 1).exactly(Type::Double), Err(Error::TRUNC));
+        assert_eq!(Atom::Float(0.5).exactly(Type::Double), Ok(Atom::Double(0.5)));
+        assert_eq!(Atom::Double(0.5).exactly(Type::Float), Err(Error::TYPE));
+        assert_eq!(Atom::String(b"7").exactly(Type::U32), Err(Error::TYPE));
     }
 }

@@ -3,11 +3,8 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pcp_pdu::instance::InstanceReq;
-use pcp_pdu::label::LabelReq;
-use pcp_pdu::metadata::DescReq;
-use pcp_pdu::{Pdu, PduType};
-use pmapi::{Error, InDom, Result};
+use pcp_pdu::Pdu;
+use pmapi::{Error, Result};
 use tracing::{debug, error};
 
 use super::Engine;
@@ -95,16 +92,13 @@ impl<A: Agent> Engine<A> {
         catch_unwind(AssertUnwindSafe(|| run(self))).map_err(|panic| reported(&*panic))
     }
 
-    /// Checks before each answer that the agent is ready.
+    /// Prepares the agent for the request of a PDU, if it makes one. The agent must be ready.
     pub(super) fn before(&mut self, pdu: &Pdu<'_>, client: Client) -> Result {
-        let Some(request) = request(pdu) else { return Ok(()) };
-        self.answered = Some((request, client));
-        match request {
-            _ if self.agent.is_ready() => Ok(()),
-            // pmcd ignores `PM_ERR_PMDANOTREADY` in answers about names. It would take the later notification that the
-            // agent is ready for the answer to its next request.
-            Request::Names => Err(Error::AGAIN),
-            _ => Err(Error::PMDANOTREADY),
+        self.answered = Request::of(pdu, self.schema.domain()).map(|request| (request, client));
+        match self.answered {
+            None => Ok(()),
+            Some((request, client)) if self.agent.is_ready() => self.agent.refresh(request, client),
+            Some(_) => Err(Error::PMDANOTREADY),
         }
     }
 
@@ -112,8 +106,11 @@ impl<A: Agent> Engine<A> {
     ///
     /// pmcd takes some errors for failures of the connection, and would drop the agent.
     pub(super) fn presentable(&mut self, e: Error) -> Error {
+        // pmcd ignores `PM_ERR_PMDANOTREADY` in answers about names. It would take the later notification that the agent
+        // is ready for the answer to its next request.
+        let is_of_names = matches!(self.answered, Some((Request::Names, _)));
         match (e, self.readiness) {
-            (Error::PMDANOTREADY, Readiness::Ready) => {
+            (Error::PMDANOTREADY, Readiness::Ready) if !is_of_names => {
                 debug!(target: "libpmda", "not ready");
                 self.readiness = Readiness::NotReady;
                 e
@@ -130,44 +127,5 @@ fn reported(panic: &(dyn Any + Send)) -> Error {
     Error::GENERIC
 }
 
-/// Returns the request that a PDU makes, if it is one.
-fn request(pdu: &Pdu<'_>) -> Option<Request> {
-    Some(match pdu {
-        Pdu::Fetch(_) => Request::Fetch,
-        Pdu::DescReq(DescReq { pmid }) => Request::Desc(pmid.as_ref()?.item()),
-        Pdu::InstanceReq(InstanceReq { indom, .. }) => Request::Instance(indom.as_ref()?.serial()),
-        Pdu::TextReq(_) => Request::Text,
-        Pdu::LabelReq(LabelReq { ident, bits }) => match InDom::from_word(*ident) {
-            Some(indom) if bits & INSTANCES != 0 => Request::InstanceLabels(indom.serial()),
-            Some(indom) if bits & INDOM != 0 => Request::InDomLabels(indom.serial()),
-            _ => Request::Labels,
-        },
-        Pdu::Result(_) => Request::Store,
-        Pdu::Names(_) | Pdu::Child(_) | Pdu::Traverse(_) | Pdu::Ids(_) => Request::Names,
-        _ => return None,
-    })
-}
-
 /// Memory for answers that is kept between requests, in bytes.
 const KEPT: usize = 4 << 20;
-
-/// Bits of a label request: labels of instances, and of an instance domain.
-const INSTANCES: i32 = 32;
-const INDOM: i32 = 4;
-
-/// Returns whether a PDU of this type must be answered.
-pub(super) fn is_request(pdu: PduType) -> bool {
-    const REQUESTS: [PduType; 10] = [
-        PduType::RESULT,
-        PduType::FETCH,
-        PduType::DESC_REQ,
-        PduType::INSTANCE_REQ,
-        PduType::TEXT_REQ,
-        PduType::PMNS_IDS,
-        PduType::PMNS_NAMES,
-        PduType::PMNS_CHILD,
-        PduType::PMNS_TRAVERSE,
-        PduType::LABEL_REQ,
-    ];
-    REQUESTS.contains(&pdu)
-}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use pmapi::{Inst, Item, Serial};
 use thiserror::Error;
 
-use super::{Indom, Metric, Setup};
+use super::{Declarations, Indom, Metric};
 
 /// A mistake in the declarations of an agent, or in a metric or instance domain that it adds while it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -20,10 +20,10 @@ pub enum Mistake {
     /// A metric whose name is a prefix of another metric's name.
     #[error("metric {0}: there are metrics below it")]
     Inner(String),
-    /// A dynamic metric that is not below a name of [`Setup::dynamic`].
+    /// A dynamic metric that is not below a name of [`Setup::dynamic`](crate::Setup::dynamic).
     #[error("metric {0}: not below a name that is declared dynamic")]
     NotDynamic(String),
-    /// A declared metric at, below or above a name of [`Setup::dynamic`].
+    /// A declared metric at, below or above a name of [`Setup::dynamic`](crate::Setup::dynamic).
     #[error("metric {0}: at, below or above the dynamic name {1}")]
     Static(String, String),
     /// An alias for a metric that does not exist.
@@ -63,7 +63,7 @@ pub enum Mistake {
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct Mistakes(pub Vec<Mistake>);
 
-impl Setup {
+impl Declarations {
     pub(super) fn check_metrics(&self, mistakes: &mut Vec<Mistake>) {
         let mut names: BTreeMap<&str, &Metric> = BTreeMap::new();
         let mut items: HashMap<Item, &Metric> = HashMap::new();

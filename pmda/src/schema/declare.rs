@@ -10,9 +10,9 @@ use crate::indom::Fixed;
 use crate::limits::FixedLimit;
 
 /// Labels, or the reason why they are invalid.
-pub(super) type Labels = Result<LabelSet, String>;
+pub(crate) type Labels = Result<LabelSet, String>;
 
-/// Declaration of a metric: with [`Setup::metric`](super::Setup::metric), or with
+/// Declaration of a metric: with [`Setup::metric`](crate::Setup::metric), or with
 /// [`Dynamic::insert`](crate::Dynamic::insert) while the agent runs.
 #[derive(Clone, Debug)]
 pub struct Metric {
@@ -30,7 +30,7 @@ pub struct Metric {
     pub(super) labels: Labels,
 }
 
-/// Declaration of an instance domain: with [`Setup::indom`](super::Setup::indom), or with
+/// Declaration of an instance domain: with [`Setup::indom`](crate::Setup::indom), or with
 /// [`Dynamic::insert_indom`](crate::Dynamic::insert_indom) while the agent runs.
 #[derive(Clone, Debug)]
 pub struct Indom {
@@ -42,7 +42,7 @@ pub struct Indom {
 }
 
 /// Adds labels, unless earlier ones were invalid.
-pub(super) fn add(labels: &mut Labels, more: impl FnOnce(&mut LabelSet) -> Result<(), LabelError>) {
+pub(crate) fn add(labels: &mut Labels, more: impl FnOnce(&mut LabelSet) -> Result<(), LabelError>) {
     if let Ok(set) = labels
         && let Err(e) = more(set)
     {

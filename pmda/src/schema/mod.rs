@@ -1,22 +1,16 @@
 //! The declarations of an agent: metrics, instance domains, help and labels.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use clap::ArgMatches;
 use pcp_pdu::handshake::Flags;
-use pmapi::config::Config;
 use pmapi::label::LabelSet;
-use pmapi::{Domain, InDom, Item, PmId, Serial, Type};
-use serde::Serialize;
+use pmapi::{Domain, Item, PmId, Serial};
 
-use crate::agent::{Agent, Start};
-use crate::client::{Clients, Ends};
-use crate::dynamic::{Dynamic, Scope};
-use crate::event::{EventQueue, Types};
+use crate::client::Ends;
+use crate::event::Types;
 use crate::indom::Instances;
-use crate::options;
 
 mod check;
 mod declare;
@@ -24,6 +18,7 @@ mod served;
 
 pub(crate) use check::check_help;
 pub use check::{Mistake, Mistakes};
+pub(crate) use declare::add;
 pub use declare::{Indom, Metric};
 pub(crate) use served::{ByPmid, Served};
 
@@ -36,178 +31,26 @@ pub struct Identity {
     pub domain: Domain,
 }
 
-impl Identity {
-    /// Returns the name and domain that an agent declares.
-    ///
-    /// # Errors
-    /// An [`Agent::DOMAIN`] outside of 1 to 510.
-    pub fn of<A: Agent>() -> Start<Identity> {
-        let domain =
-            Domain::new(A::DOMAIN).ok_or_else(|| format!("{}: domain {} is not in 1 to 510", A::NAME, A::DOMAIN))?;
-        Ok(Identity { name: A::NAME.to_owned(), domain })
-    }
-}
-
-/// The interface for declarations in [`Agent::new`].
-///
-/// Mistakes, such as a name that is declared twice, are reported together when the agent starts.
+/// The declarations of an agent while it makes them, with [`Setup`](crate::Setup).
 #[derive(Debug)]
-pub struct Setup {
-    own_name: &'static str,
-    wants: Flags,
-    name: String,
-    domain: Domain,
-    config: Config,
-    options: ArgMatches,
-    metrics: Vec<Metric>,
-    indoms: Vec<Indom>,
+pub(crate) struct Declarations {
+    pub(crate) own_name: &'static str,
+    pub(crate) wants: Flags,
+    pub(crate) name: String,
+    pub(crate) domain: Domain,
+    pub(crate) metrics: Vec<Metric>,
+    pub(crate) indoms: Vec<Indom>,
     /// Names below which metrics are dynamic.
-    dynamic: Vec<String>,
-    /// Items and names of the declared metrics, for [`Dynamic`]; set by `finish`.
-    declared: Arc<OnceLock<Vec<(Item, String)>>>,
-    labels: declare::Labels,
-    cluster_labels: BTreeMap<u16, declare::Labels>,
-    files: Vec<(PathBuf, String)>,
-    not_ready: bool,
+    pub(crate) dynamic: Vec<String>,
+    /// Items and names of the declared metrics, for dynamic metrics; set by [`Declarations::finish`].
+    pub(crate) items: Arc<OnceLock<Vec<(Item, String)>>>,
+    pub(crate) labels: declare::Labels,
+    pub(crate) cluster_labels: BTreeMap<u16, declare::Labels>,
+    pub(crate) files: Vec<(PathBuf, String)>,
+    pub(crate) not_ready: bool,
     pub(crate) ends: Ends,
-    /// Types of the declared metrics, for event queues; set by `finish`.
-    types: Types,
-}
-
-impl Setup {
-    pub(crate) fn new<A: Agent>(identity: Identity, config: Config, options: ArgMatches) -> Setup {
-        Setup {
-            own_name: A::NAME,
-            wants: A::WANTS,
-            name: identity.name,
-            domain: identity.domain,
-            config,
-            options,
-            metrics: Vec::new(),
-            indoms: Vec::new(),
-            dynamic: Vec::new(),
-            declared: Arc::default(),
-            labels: Ok(LabelSet::new()),
-            cluster_labels: BTreeMap::new(),
-            files: Vec::new(),
-            not_ready: false,
-            ends: Ends::default(),
-            types: Types::default(),
-        }
-    }
-
-    /// Declares a metric by its full name, for instance `simple.color`.
-    pub fn metric(&mut self, name: impl Into<String>, item: Item, ty: Type) -> &mut Metric {
-        self.metrics.push(Metric::new(name, item, ty));
-        let last = self.metrics.len() - 1;
-        &mut self.metrics[last]
-    }
-
-    /// Declares an instance domain.
-    pub fn indom(&mut self, serial: Serial) -> &mut Indom {
-        self.indoms.push(Indom::new(serial));
-        let last = self.indoms.len() - 1;
-        &mut self.indoms[last]
-    }
-
-    /// Declares names below which the agent adds and removes metrics while it runs, and returns the holder of these
-    /// metrics. In the name space each is `NAME DOMAIN:*:*` (PMNS(5)).
-    pub fn dynamic(&mut self, names: impl IntoIterator<Item: Into<String>>) -> Dynamic {
-        let roots: Vec<String> = names.into_iter().map(Into::into).collect();
-        self.dynamic.extend_from_slice(&roots);
-        Dynamic::new(Scope {
-            own_name: self.own_name,
-            wants: self.wants,
-            name: self.name.clone(),
-            domain: self.domain,
-            roots,
-            declared: self.declared.clone(),
-        })
-    }
-
-    /// Adds labels of the agent; see [`Metric::labels`]. Without any, the agent has its name as a label:
-    /// `{"agent":"simple"}`.
-    pub fn labels(&mut self, labels: impl Serialize) {
-        declare::add(&mut self.labels, |set| set.add(labels));
-    }
-
-    /// Adds labels that do not identify the agent; see [`Metric::notes`].
-    pub fn notes(&mut self, notes: impl Serialize) {
-        declare::add(&mut self.labels, |set| set.add_notes(notes));
-    }
-
-    /// Adds labels of the metrics of a cluster; see [`Metric::labels`].
-    pub fn cluster_labels(&mut self, cluster: u16, labels: impl Serialize) {
-        declare::add(self.cluster(cluster), |set| set.add(labels));
-    }
-
-    /// Adds labels that do not identify the metrics of a cluster; see [`Metric::notes`].
-    pub fn cluster_notes(&mut self, cluster: u16, notes: impl Serialize) {
-        declare::add(self.cluster(cluster), |set| set.add_notes(notes));
-    }
-
-    fn cluster(&mut self, cluster: u16) -> &mut declare::Labels {
-        self.cluster_labels.entry(cluster).or_insert_with(|| Ok(LabelSet::new()))
-    }
-
-    /// Adds a file to the agent's directory, beside the files that are generated from the declarations. `path` is
-    /// relative to the directory.
-    pub fn file(&mut self, path: impl Into<PathBuf>, content: impl Into<String>) {
-        self.files.push((path.into(), content.into()));
-    }
-
-    /// Adds a configuration file. Install copies it to `$PCP_SYSCONF_DIR/pmdaNAME`, unless a file of this name exists
-    /// there. Remove deletes it if it is unchanged.
-    pub fn configuration(&mut self, name: &str, content: impl Into<String>) {
-        self.file(Path::new("etc").join(name), content);
-    }
-
-    /// Declares that the agent is not ready when it starts ([`Agent::is_ready`]). Install then adds `notready` to its
-    /// line in `pmcd.conf`.
-    pub fn not_ready(&mut self) {
-        self.not_ready = true;
-    }
-
-    /// Creates state that the agent keeps for each client. The state of a client is dropped when the client
-    /// disconnects.
-    pub fn clients<T: 'static>(&mut self) -> Clients<T> {
-        Clients::new(&mut self.ends)
-    }
-
-    /// Returns the domain that the agent runs under.
-    pub fn domain(&self) -> Domain {
-        self.domain
-    }
-
-    /// Returns the agent's name in PCP, which may differ from [`Agent::NAME`].
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Creates an event queue that holds up to `bytes` of unread events.
-    pub fn event_queue(&mut self, bytes: usize) -> EventQueue {
-        EventQueue::new(self.domain, bytes, Types::clone(&self.types), &mut self.ends)
-    }
-
-    /// Returns the values of the agent's own options ([`Agent::options`]).
-    pub fn options(&self) -> &ArgMatches {
-        &self.options
-    }
-
-    /// Returns PCP's configuration: `pcp.conf` and the environment.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// Returns the agent's directory, `$PCP_PMDAS_DIR/NAME`.
-    pub fn dir(&self) -> PathBuf {
-        self.config.pmdas_dir().join(&self.name)
-    }
-
-    /// Returns the full identifier of an instance domain.
-    pub fn indom_id(&self, serial: Serial) -> InDom {
-        InDom::new(self.domain, serial)
-    }
+    /// Types of the declared metrics, for event queues; set by [`Declarations::finish`].
+    pub(crate) types: Types,
 }
 
 /// The checked declarations of an agent.
@@ -237,32 +80,6 @@ pub(crate) struct Labels {
 }
 
 impl Schema {
-    /// Returns the declarations of an agent, without running it.
-    ///
-    /// # Errors
-    /// The errors of [`Schema::with`].
-    pub fn of<A: Agent>() -> Start<Schema> {
-        Self::with::<A>(Config::load())
-    }
-
-    /// Returns the declarations of an agent for another configuration, which locates the files that the agent reads.
-    ///
-    /// # Errors
-    /// An [`Agent::DOMAIN`] outside of 1 to 510, the error of [`Agent::new`], or [`Mistakes`] in the declarations.
-    pub fn with<A: Agent>(config: Config) -> Start<Schema> {
-        let (schema, _) = Self::start::<A>(Identity::of::<A>()?, config, options::none::<A>()?)?;
-        Ok(schema)
-    }
-
-    /// Creates an agent and checks its declarations.
-    pub(crate) fn start<A: Agent>(identity: Identity, config: Config, options: ArgMatches) -> Start<(Schema, A)> {
-        let mut setup = Setup::new::<A>(identity, config, options);
-        let agent = A::new(&mut setup)?;
-        let schema = setup.finish()?;
-        schema.check_dynamic(agent.dynamic())?;
-        Ok((schema, agent))
-    }
-
     /// Returns the agent's name in PCP.
     pub fn name(&self) -> &str {
         &self.name
@@ -324,7 +141,26 @@ impl Schema {
     }
 }
 
-impl Setup {
+impl Declarations {
+    pub(crate) fn new(own_name: &'static str, wants: Flags, identity: Identity) -> Declarations {
+        Declarations {
+            own_name,
+            wants,
+            name: identity.name,
+            domain: identity.domain,
+            metrics: Vec::new(),
+            indoms: Vec::new(),
+            dynamic: Vec::new(),
+            items: Arc::default(),
+            labels: Ok(LabelSet::new()),
+            cluster_labels: BTreeMap::new(),
+            files: Vec::new(),
+            not_ready: false,
+            ends: Ends::default(),
+            types: Types::default(),
+        }
+    }
+
     /// Replaces the agent's own name by its name in PCP, in the names of the metrics.
     fn rename(&mut self) {
         for name in self.metrics.iter_mut().map(|m| &mut m.name).chain(&mut self.dynamic) {
@@ -336,7 +172,8 @@ impl Setup {
         }
     }
 
-    fn finish(mut self) -> Result<Schema, Mistakes> {
+    /// Checks the declarations.
+    pub(crate) fn finish(mut self) -> Result<Schema, Mistakes> {
         self.rename();
         let mut mistakes = Vec::new();
         self.check_metrics(&mut mistakes);
@@ -367,7 +204,7 @@ impl Setup {
         let mut declared: Vec<_> = self.metrics.iter().map(|m| (m.item, m.name.clone())).collect();
         declared.sort_by_key(|(item, _)| *item);
         // Only this function sets it.
-        let _ = self.declared.set(declared);
+        let _ = self.items.set(declared);
         let mut types: Vec<_> = self.metrics.iter().map(|m| (m.item, m.ty)).collect();
         types.sort_by_key(|(item, _)| *item);
         let _ = self.types.set(types);
@@ -385,17 +222,5 @@ impl Setup {
             ends: self.ends,
             labels,
         })
-    }
-}
-
-impl Schema {
-    /// Checks the metrics that the agent added before its declarations were complete.
-    fn check_dynamic(&self, dynamic: Option<&Dynamic>) -> Result<(), Mistakes> {
-        let clash = |m: &Metric| {
-            let other = dynamic?.names(m.item()).next()?;
-            Some(Mistake::SameItem(m.name.clone(), other.to_owned(), m.item()))
-        };
-        let mistakes: Vec<Mistake> = self.metrics.iter().filter_map(clash).collect();
-        if mistakes.is_empty() { Ok(()) } else { Err(Mistakes(mistakes)) }
     }
 }

@@ -6,7 +6,7 @@ mod line;
 pub(crate) use line::Line;
 
 use crate::error::{Pass, Place, Problem};
-use crate::load::Files;
+use crate::files::Files;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -25,11 +25,7 @@ impl Blocks {
         };
 
         let root = take(ROOT).ok_or_else(|| self.problem(None, "No name space entry for \"root\"".into()))?;
-        let is_root = |at: &usize| *at != root && self.blocks.get(*at).is_some_and(|b| self.name(b.path) == ROOT);
-        if let Some(other) = (0..self.blocks.len()).find(is_root) {
-            let path = self.blocks.get(other).map(|block| block.path);
-            return Err(self.problem(path, "Multiple name space entries for \"root\"".into()));
-        }
+        self.refuse_second_root(root)?;
 
         let mut tree = Tree::with_capacity(self.entries.len());
         let mut places = Vec::with_capacity(if unique { self.entries.len() } else { 0 });
@@ -72,18 +68,26 @@ impl Blocks {
             };
         }
 
-        let left_over = self.blocks.iter().zip(&is_used).rev().filter(|(_, used)| !**used);
-        let problems: Vec<_> = left_over
-            .map(|(block, _)| {
-                let reason = format!("Disconnected subtree (\"{}\") in name space", self.name(block.path));
-                self.one_problem(Some(block.path), reason)
-            })
-            .collect();
-        if !problems.is_empty() {
-            return Err(Error::Problems(problems));
-        }
+        self.refuse_unused(&is_used)?;
         if unique { self.check_unique(&tree, places) } else { Ok(()) }?;
         Ok(tree)
+    }
+
+    fn refuse_second_root(&self, root: usize) -> Result<(), Error> {
+        let mut roots = self.blocks.iter().enumerate().filter(|(_, block)| self.name(block.path) == ROOT);
+        match roots.find(|(at, _)| *at != root) {
+            None => Ok(()),
+            Some((_, block)) => Err(self.problem(Some(block.path), "Multiple name space entries for \"root\"".into())),
+        }
+    }
+
+    fn refuse_unused(&self, is_used: &[bool]) -> Result<(), Error> {
+        let mut problems = Vec::new();
+        for (block, _) in self.blocks.iter().zip(is_used).rev().filter(|(_, used)| !**used) {
+            let reason = format!("Disconnected subtree (\"{}\") in name space", self.name(block.path));
+            problems.push(self.one_problem(Some(block.path), reason));
+        }
+        if problems.is_empty() { Ok(()) } else { Err(Error::Problems(problems)) }
     }
 
     /// Returns the problem of the first name that occurs twice in a block.

@@ -1,8 +1,8 @@
 //! A campaign against the agents of this repository: hostile input, faults and endurance, repeatable by seeds.
 //!
 //! `qa/hostile` and `qa/endurance` start it on a throw-away copy of the machine. A campaign consists of jobs. Each job
-//! is a process of its own, with limits of descriptors, of the address space of each process and, where the machine has memory cgroups, of the
-//! memory of all its processes, with the kernel's memory for them:
+//! is a process of its own. Its limits are descriptors, the address space of each process and, where the machine has
+//! memory cgroups, the memory of all its processes with the kernel's memory for them:
 //!
 //! | stage | jobs | inputs |
 //! |---|---|---|

@@ -49,7 +49,9 @@ enum State {
     Question,
     Comma,
     Operator,
-    /// Character without a rule of its own.
+    /// Path of a file that is not another token.
+    Path,
+    /// Character that begins no token.
     Other,
     Dead,
 }
@@ -114,27 +116,18 @@ fn is_name(c: u8) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b'/' | b':' | b'-')
 }
 
-/// Rule that found a token.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Rule {
-    State(State),
-    Path,
-    /// Character that begins no token.
-    Stray,
-}
-
 impl Scanner {
     /// Returns the next token. Invalid text is an error, after which the search continues in the next line.
     pub(crate) fn token(&mut self, source: &mut Source) -> Token {
         loop {
-            let Some((rule, text)) = self.longest(source) else { return Token::End };
-            if let Some(token) = self.make(rule, &text, source) {
+            let Some((kind, text)) = self.longest(source) else { return Token::End };
+            if let Some(token) = self.make(kind, &text, source) {
                 return token;
             }
         }
     }
 
-    fn longest(&mut self, source: &mut Source) -> Option<(Rule, Vec<u8>)> {
+    fn longest(&mut self, source: &mut Source) -> Option<(State, Vec<u8>)> {
         let (mut state, mut path) = (State::Start, self.path);
         let mut longest = None;
         let mut len = 0;
@@ -144,15 +137,15 @@ impl Scanner {
             path = path && !matches!(c, b' ' | b'\t' | b'\n');
             len += 1;
             if state.is_token() {
-                longest = Some((Rule::State(state), len));
+                longest = Some((state, len));
             } else if path {
-                longest = Some((Rule::Path, len));
+                longest = Some((State::Path, len));
             } else if len == 1 {
-                longest = Some((Rule::Stray, len));
+                longest = Some((State::Other, len));
             }
         }
-        let (rule, len) = longest?;
-        Some((rule, self.pending.drain(..len).collect()))
+        let (kind, len) = longest?;
+        Some((kind, self.pending.drain(..len).collect()))
     }
 
     fn peek(&mut self, at: usize, source: &mut Source) -> Option<u8> {
@@ -164,36 +157,36 @@ impl Scanner {
         self.pending.get(at).copied()
     }
 
-    fn make(&mut self, rule: Rule, text: &[u8], source: &mut Source) -> Option<Token> {
+    fn make(&mut self, kind: State, text: &[u8], source: &mut Source) -> Option<Token> {
         use State::*;
         let string = || String::from_utf8_lossy(text).into_owned();
-        Some(match rule {
-            Rule::Path => {
+        Some(match kind {
+            Path => {
                 self.path = false;
                 Token::Path(text.to_owned())
             }
-            Rule::State(Name) => match Word::parse(&string()) {
+            Name => match Word::parse(&string()) {
                 Some(word) => self.word(word),
                 None => Token::Name(string()),
             },
-            Rule::State(MinusName) => Token::MinusName(string()),
-            Rule::State(Macro) => Token::Macro,
-            Rule::State(Hex) => Token::Number(number(text.get(2..).unwrap_or_default(), 16)),
-            Rule::State(Zero | Number) => Token::Number(number(text, 10)),
-            Rule::State(Negative) => Token::Negative(number(text, 10)),
-            Rule::State(Number2) => Token::Number2(numbers(text)),
-            Rule::State(Number3) => Token::Number3(numbers(text)),
-            Rule::State(Quoted) => Token::Quoted(text.get(1..text.len() - 1).unwrap_or_default().to_owned()),
-            Rule::State(Comma) => Token::Comma,
-            Rule::State(Operator) => Token::Operator,
-            Rule::State(Question) => self.word(Word::Help),
-            Rule::State(Comment | Eol) => Token::Eol,
-            Rule::State(Unclosed(quote)) => {
+            MinusName => Token::MinusName(string()),
+            Macro => Token::Macro,
+            Hex => Token::Number(number(text.get(2..).unwrap_or_default(), 16)),
+            Zero | Number => Token::Number(number(text, 10)),
+            Negative => Token::Negative(number(text, 10)),
+            Number2 => Token::Number2(numbers(text)),
+            Number3 => Token::Number3(numbers(text)),
+            Quoted => Token::Quoted(text.get(1..text.len() - 1).unwrap_or_default().to_owned()),
+            Comma => Token::Comma,
+            Operator => Token::Operator,
+            Question => self.word(Word::Help),
+            Comment | Eol => Token::Eol,
+            Unclosed(quote) => {
                 source.error(&format!("Expected {}", char::from(quote)));
                 return None;
             }
-            Rule::State(Space) => return None,
-            Rule::Stray | Rule::State(_) => {
+            Space => return None,
+            _ => {
                 source.error("Illegal character");
                 return None;
             }

@@ -66,7 +66,7 @@ pub(crate) fn name_request(trace: &Trace, name: &str, pdu: PduType, subtype: i32
 
 pub(crate) fn attribute(trace: &Trace, key: i32, value: Option<&[u8]>) {
     let bytes = [value.unwrap_or_default(), if value.is_some() { b"\0" } else { b"" }].concat();
-    let shown: String = bytes.iter().map(|&c| if matches!(c, b' '..=b'~') { char::from(c) } else { '.' }).collect();
+    let shown = printable(&bytes);
     trace.line("attr", format_args!("__pmSendAttr [len={}]: attr={key:#x} value=\"{shown}\"", bytes.len()));
 }
 
@@ -74,15 +74,6 @@ pub(crate) fn labels(trace: &Trace, labels: &LabelPdu<'_>) {
     if !trace.has("labels") {
         return;
     }
-    let level = |bits: i32| match bits {
-        1 => "context",
-        2 => "domain",
-        4 => "indom",
-        8 => "cluster",
-        16 => "pmid",
-        32 => "instances",
-        _ => "?",
-    };
     let (ident, bits, count) = (labels.ident.cast_signed(), labels.bits, labels.len());
     let at = if count == 0 { "(nil)".to_owned() } else { format!("{labels:p}") };
     let level_name = level(bits);
@@ -95,8 +86,7 @@ pub(crate) fn labels(trace: &Trace, labels: &LabelPdu<'_>) {
         let inst = OrNull(set.inst);
         trace.line("labels", format_args!("[{at}] pmLabelSet dump from {labels:p} inst={inst} nlabels={count}"));
         if !set.is_empty() {
-            let json: String =
-                set.json.iter().map(|&c| if matches!(c, b' '..=b'~') { char::from(c) } else { '.' }).collect();
+            let json = printable(set.json);
             trace.line("labels", format_args!("pmLabelSet {labels:p} json:\n    {json}\npmLabelSet {labels:p} index:"));
         }
         for (at, span) in set.spans().enumerate() {
@@ -111,4 +101,21 @@ pub(crate) fn labels(trace: &Trace, labels: &LabelPdu<'_>) {
             );
         }
     }
+}
+
+/// Returns libpcp's name of a label level.
+fn level(bits: i32) -> &'static str {
+    match bits {
+        1 => "context",
+        2 => "domain",
+        4 => "indom",
+        8 => "cluster",
+        16 => "pmid",
+        32 => "instances",
+        _ => "?",
+    }
+}
+
+fn printable(bytes: &[u8]) -> String {
+    bytes.iter().map(|&c| if matches!(c, b' '..=b'~') { char::from(c) } else { '.' }).collect()
 }

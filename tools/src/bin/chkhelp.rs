@@ -14,15 +14,15 @@ Usage: chkhelp helpfile
        chkhelp [options] helpfile [metricname ...]
 
 Options:
-  -e           exists check, only report metrics with no help text
-  -H           display verbose help text
-  -i           process all the instance domains
-  -n pmnsfile  use an alternative PMNS
-  -O           display the one line help summary
-  -p           process all the metrics (PMIDs)
-  -v version   deprecated (only version 2 format supported)
+  -e           list the metrics without help text
+  -H           print the long texts
+  -i           print the texts of all instance domains
+  -n pmnsfile  file with the name space
+  -O           print the one-line texts
+  -p           print the texts of all metrics
+  -v version   version of the format, which is always 2
 
-No options implies silently check internal integrity of the helpfile.
+Without options, checks the file and prints nothing if it is valid.
 ";
 
 #[derive(Parser)]

@@ -17,14 +17,14 @@ Usage: newhelp [options] [file ...]
 
 General options:
   -n FILE, --namespace=FILE
-                        use an alternative PMNS
-  -?, --help            show this usage message and exit
+                        file with the name space
+  -?, --help            print this text
 
 Output options:
   -o FILE, --output=FILE
-                        base name for output files
-  -V, --verbose         verbose/diagnostic output
-  -v N, --version=N     deprecated (only version 2 format supported)
+                        name of the output files, without extensions
+  -V, --verbose         print the name of each entry, and warnings
+  -v N, --version=N     version of the format, which is always 2
 ";
 
 #[derive(Parser)]

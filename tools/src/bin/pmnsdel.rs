@@ -10,8 +10,8 @@ Usage: pmnsdel [options] metricpath [...]
 
 Options:
   -n FILE, --namespace=FILE
-                        use an alternative PMNS
-  -?, --help            show this usage message and exit
+                        file with the name space
+  -?, --help            print this text
 ";
 
 #[derive(Parser)]

@@ -13,12 +13,12 @@ const USAGE: &str = "\
 Usage: pmnsmerge [options] infile [...] outfile
 
 Options:
-  -a                    process files in order, ignoring embedded _DATESTAMP control lines
-  -d, --dupok           duplicate names for the same PMID are allowed [default]
-  -f, --force           force overwriting of the output file if it exists
-  -x, --nodups          duplicate names for the same PMID are not allowed
-  -v, --verbose         verbose, echo input file names as processed
-  -?, --help            show this usage message and exit
+  -a                    merge the files in this order, whatever their _DATESTAMP
+  -d, --dupok           accept several names for one PMID (the default)
+  -f, --force           replace an output file that exists
+  -x, --nodups          refuse several names for one PMID
+  -v, --verbose         print the name of each input file
+  -?, --help            print this text
 ";
 
 #[derive(Parser)]

@@ -1,16 +1,13 @@
-//! Loading of configuration files into groups.
+//! Loading of configuration files.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pcp_client::HostSpec;
-use pcp_derive::{Controls, Definitions, Scope, Setter, read_files};
+use pcp_derive::read_files;
 use tracing::debug;
 
-use super::{Config, Group, NameSpace, Operands, Place, Problem, toml};
-
-/// Group of definitions that no file assigns to another group.
-pub(super) const DERIVED: &str = "derived";
+use super::loader::{DERIVED, Loader};
+use super::{Config, NameSpace, toml};
 
 impl Config {
     /// Loads colon-separated files and directories. Files whose names end in `.toml` are TOML, all others have the
@@ -35,75 +32,5 @@ impl Config {
         config.set_names(names);
         config.share();
         config
-    }
-}
-
-pub(super) struct Loader {
-    pub(super) host: HostSpec,
-    controls: Controls,
-    pub(super) config: Config,
-}
-
-impl Loader {
-    pub(super) fn new(host: &HostSpec) -> Loader {
-        let config = Config { groups: Vec::new(), problems: Vec::new() };
-        Loader { host: host.clone(), controls: Controls::default(), config }
-    }
-
-    /// Applies `$PCP_DERIVED_CONTROL`, which takes precedence over controls in files.
-    fn environment(&mut self) {
-        let name = "PCP_DERIVED_CONTROL";
-        let Some(text) = std::env::var_os(name) else { return };
-        for error in self.controls.set_from_text(Setter::Environment, &text.to_string_lossy()) {
-            self.problem(&format!("${name}").into(), 0, format!("Warning: {error}"));
-        }
-        let controls = self.controls.clone();
-        let group = self.group(DERIVED);
-        controls.apply(&mut group.definitions);
-        group.novalue = controls.novalue();
-    }
-
-    pub(super) fn problem(&mut self, file: &Arc<str>, line: usize, text: String) {
-        self.config.problems.push(Problem { place: Place { file: Arc::clone(file), line }, definition: None, text });
-    }
-
-    /// Returns the group with a name, and creates it if necessary.
-    pub(super) fn group(&mut self, name: &str) -> &mut Group {
-        let groups = &mut self.config.groups;
-        let at = groups.iter().position(|group| group.name == name).unwrap_or_else(|| {
-            groups.push(Group::new(name, &self.host));
-            groups.len() - 1
-        });
-        &mut groups[at]
-    }
-
-    /// Loads definitions in the format of pmLoadDerivedConfig(3).
-    fn definitions(&mut self, file: &Arc<str>, text: &str) {
-        let mut controls = std::mem::take(&mut self.controls);
-        let group = self.group(DERIVED);
-        let before = group.definitions.len();
-        let loaded = group.definitions.load_text(file, text, &mut controls);
-        group.novalue |= controls.novalue();
-        for (definition, line) in group.definitions.iter().skip(before).zip(loaded.lines) {
-            group.places.insert(definition.name().to_owned(), Place { file: Arc::clone(file), line });
-        }
-        self.controls = controls;
-        self.config.problems.extend(loaded.messages.into_iter().map(Problem::from));
-    }
-}
-
-impl Group {
-    fn new(name: &str, host: &HostSpec) -> Group {
-        Group {
-            name: name.to_owned(),
-            interval: None,
-            operands: Operands::Host(host.clone()),
-            definitions: Definitions::new(Scope::Global),
-            novalue: false,
-            shown: HashMap::new(),
-            places: HashMap::new(),
-            taken: HashSet::new(),
-            described: None,
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Configuration: definitions, the sources of their operands, and intervals.
 
 mod load;
+mod loader;
 mod place;
 mod ready;
 mod share;
@@ -22,18 +23,27 @@ use pmapi::Domain;
 pub(crate) use place::NameSpace;
 pub(crate) use ready::READY;
 
-use crate::ROOT;
+/// Root of the metrics' names, apart from metrics that the configuration puts elsewhere.
+pub(crate) const ROOT: &str = "derived";
+
+/// Logs a problem at a place of the configuration, one log line for each line of `text`. A caret below an expression is
+/// a line of its own.
+pub(crate) fn warn_lines(place: &dyn fmt::Display, text: &str) {
+    for line in text.lines() {
+        tracing::warn!(source = %place, "{line}");
+    }
+}
 
 /// Loaded configuration. A mistake in one part leaves the other parts in effect.
 #[derive(Debug)]
 pub(crate) struct Config {
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<GroupConfig>,
     pub(crate) problems: Vec<Problem>,
 }
 
 /// Definitions that are evaluated together, from the same sample of their operands.
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub(crate) struct GroupConfig {
     pub(crate) name: String,
     /// Time between samples. `None` for the agent's default.
     pub(crate) interval: Option<Duration>,
@@ -110,6 +120,11 @@ impl Problem {
     pub(crate) fn is_warning(&self) -> bool {
         self.text.starts_with("Warning")
     }
+
+    /// Returns what the problem is about: the definition, or the place.
+    pub(crate) fn subject(&self) -> String {
+        self.definition.clone().unwrap_or_else(|| self.place.to_string())
+    }
 }
 
 impl fmt::Display for Problem {
@@ -125,22 +140,25 @@ impl fmt::Display for Problem {
 impl From<Message> for Problem {
     fn from(message: Message) -> Problem {
         let mut text = format!("{}: {}", message.severity, message.text);
-        message.detail.iter().for_each(|line| text.extend(["\n", line]));
+        for line in &message.detail {
+            text.extend(["\n", line]);
+        }
         let place = Place { file: message.file.into(), line: message.line };
         Problem { place, definition: message.metric, text }
     }
 }
 
-impl Group {
+impl GroupConfig {
     /// Returns whether another configuration of the group has the same effect. Ignores intervals and line numbers.
-    pub(crate) fn means_the_same(&self, other: &Group) -> bool {
-        let Group { name, interval: _, operands, definitions, novalue, shown, places: _, taken, described: _ } = self;
+    pub(crate) fn means_the_same(&self, other: &GroupConfig) -> bool {
+        let GroupConfig { name, interval: _, operands, definitions, novalue, shown, places: _, taken, described: _ } =
+            self;
         (name, operands, definitions) == (&other.name, &other.operands, &other.definitions)
             && (novalue, shown, taken) == (&other.novalue, &other.shown, &other.taken)
     }
 
     /// Returns whether another configuration of the group has the same definitions in the same lines.
-    pub(crate) fn stands_the_same(&self, other: &Group) -> bool {
+    pub(crate) fn stands_the_same(&self, other: &GroupConfig) -> bool {
         self.places == other.places && self.described == other.described
     }
 

@@ -6,8 +6,7 @@ use pmapi::config::Config;
 use pmapi::{Domain, PmId};
 use pmns::{InsertError, Loader, Tree, dynamic_root};
 
-use super::Problem;
-use crate::ROOT;
+use super::{Problem, ROOT};
 
 /// Name space without this agent's names.
 #[derive(Debug)]
@@ -22,18 +21,22 @@ impl NameSpace {
     /// Reads the name space of this host's pmcd: `$PMNS_DEFAULT`, or `pmns/root` in `$PCP_VAR_DIR`. Leaves out the
     /// names of the agent's own domain. Without a readable file, the name space is empty.
     pub(crate) fn installed(own: Domain) -> NameSpace {
-        let default = || Config::load().var_dir().join("pmns/root");
-        let file = std::env::var_os("PMNS_DEFAULT").map_or_else(default, PathBuf::from);
+        let file = match std::env::var_os("PMNS_DEFAULT") {
+            Some(file) => PathBuf::from(file),
+            None => Config::load().var_dir().join("pmns/root"),
+        };
         match Loader::new().load(&file) {
             Ok(names) => NameSpace::new(names, own),
             Err(_) => NameSpace { names: Tree::new(), own, roots: None },
         }
     }
 
-    pub(super) fn new(mut names: Tree, own: Domain) -> NameSpace {
-        let of_own =
-            |node: &pmns::Node<'_>| node.pmid().is_some_and(|pmid| pmid.domain() == own || pmid == dynamic_root(own));
-        let roots: Vec<String> = names.root().leaves().filter(of_own).map(|node| node.path()).collect();
+    pub(crate) fn new(mut names: Tree, own: Domain) -> NameSpace {
+        let roots: Vec<String> = {
+            let leaves = names.root().leaves().filter_map(|node| Some((node.path(), node.pmid()?)));
+            let own = leaves.filter(|(_, pmid)| pmid.domain() == own || *pmid == dynamic_root(own));
+            own.map(|(name, _)| name).collect()
+        };
         for name in &roots {
             names.remove(name);
         }
@@ -42,9 +45,7 @@ impl NameSpace {
 
     /// Returns whether pmcd is known not to send requests about a name to this agent.
     fn lacks(&self, name: &str) -> bool {
-        let covers =
-            |root: &String| name.strip_prefix(&**root).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        self.roots.as_ref().is_some_and(|roots| !roots.iter().any(covers))
+        self.roots.as_ref().is_some_and(|roots| !roots.iter().any(|root| name == root || is_below(name, root)))
     }
 }
 
@@ -54,39 +55,31 @@ impl super::Config {
     pub(super) fn set_names(&mut self, others: &NameSpace) {
         let mut taken = Taken { names: others.names.clone(), root: dynamic_root(others.own) };
         // Reserved for the metrics about the agent itself.
-        let _ = taken.take(&format!("{ROOT}.control"));
+        let _ = taken.reserve(&format!("{ROOT}.control"));
         for group in &mut self.groups {
             let names: Vec<String> = group.definitions.iter().map(|definition| definition.name().to_owned()).collect();
             for name in names {
+                // Each definition has a place.
+                let Some(place) = group.place(&name).cloned() else { continue };
                 let own = format!("{ROOT}.{name}");
-                let given = group.shown.get(&name).and_then(|shown| shown.name.clone());
-                let mut candidates = vec![given.unwrap_or_else(|| own.clone()), own];
-                candidates.dedup();
-                let mut result = Err(());
-                for candidate in candidates {
-                    result = taken.take(&candidate).map(|()| candidate).map_err(|why| {
-                        let place = group.place(&name).cloned();
-                        let (definition, text) = (Some(name.clone()), format!("Error: {why}"));
-                        let problem = place.map(|place| Problem { place, definition, text });
-                        self.problems.extend(problem);
-                    });
-                    if result.is_ok() {
-                        break;
-                    }
-                }
-                match result {
-                    Ok(full) => {
-                        if !is_below_root(&full)
-                            && others.lacks(&full)
-                            && let Some(place) = group.place(&name).cloned()
-                        {
-                            let text = format!("Warning: pmcd does not know yet of {full}: Install the agent again");
-                            self.problems.push(Problem { place, definition: Some(name.clone()), text });
+                let mut candidates = vec![own];
+                candidates.extend(group.shown.get(&name).and_then(|shown| shown.name.clone()));
+                let (free, mut texts) = taken.reserve_last(candidates);
+                match free {
+                    Some(full) => {
+                        if !is_below_root(&full) && others.lacks(&full) {
+                            texts.push(format!("Warning: pmcd does not know yet of {full}: Install the agent again"));
                         }
-                        group.definitions.get_mut(&name).into_iter().for_each(|it| it.set_alias(&full));
-                        group.shown.entry(name).or_default().name = Some(full);
+                        if let Some(definition) = group.definitions.get_mut(&name) {
+                            definition.set_alias(&full);
+                        }
+                        group.shown.entry(name.clone()).or_default().name = Some(full);
                     }
-                    Err(()) => _ = group.definitions.unregister(&name),
+                    None => _ = group.definitions.unregister(&name),
+                }
+                for text in texts {
+                    let place = place.clone();
+                    self.problems.push(Problem { place, definition: Some(name.clone()), text });
                 }
             }
         }
@@ -105,7 +98,12 @@ impl super::Config {
 }
 
 fn is_below_root(name: &str) -> bool {
-    name.strip_prefix(ROOT).is_some_and(|rest| rest.starts_with('.'))
+    is_below(name, ROOT)
+}
+
+/// Returns whether a name is that of a node below another name.
+fn is_below(name: &str, node: &str) -> bool {
+    name.strip_prefix(node).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// Names that are not free.
@@ -116,8 +114,21 @@ struct Taken {
 }
 
 impl Taken {
+    /// Reserves the last name that is free. Returns it, and a message about each name after it.
+    fn reserve_last(&mut self, mut names: Vec<String>) -> (Option<String>, Vec<String>) {
+        names.dedup();
+        let mut texts = Vec::new();
+        while let Some(name) = names.pop() {
+            match self.reserve(&name) {
+                Ok(()) => return (Some(name), texts),
+                Err(why) => texts.push(format!("Error: {why}")),
+            }
+        }
+        (None, texts)
+    }
+
     /// Reserves a name. If it is not free, returns the reason.
-    fn take(&mut self, name: &str) -> Result<(), String> {
+    fn reserve(&mut self, name: &str) -> Result<(), String> {
         if let Some(node) = self.names.node(name) {
             return Err(match node.pmid() {
                 None => format!("{name} has other metrics below it"),

@@ -52,8 +52,7 @@ impl Config {
         if user.operands != home.operands {
             return Err("which has other operands");
         }
-        let is_both = |name: &str| user.definitions.get(name).is_some() && home.definitions.get(name).is_some();
-        if definition.names().any(is_both) {
+        if definition.names().any(|name| user.definitions.get(name).is_some() && home.definitions.get(name).is_some()) {
             return Err("and refers to a definition of which there is another one here");
         }
         let taken = user.definitions.register(&shown, definition.expression()).map_err(|_| "but has no place here")?;

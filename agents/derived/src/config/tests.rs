@@ -66,7 +66,7 @@ fn everything_that_toml_can_say() {
     let (config, problems) = load(&[("a.conf", "plain = 1 + 2\nplain(oneline) = three\n"), ("sub/b.toml", TOML)]);
     assert_eq!(problems, [""; 0]);
     let [derived, far, own] = &config.groups[..] else { panic!("{:?}", config.groups) };
-    let names = |group: &super::Group| -> Vec<String> {
+    let names = |group: &super::GroupConfig| -> Vec<String> {
         group.definitions.iter().map(|definition| group.name_of(definition.name())).collect()
     };
     assert_eq!(names(derived), ["derived.plain", "derived.short", "disk.dev.mine"]);
@@ -250,7 +250,7 @@ e = '1 + derived.y'
 [a.toml:21] Error: derived.y is of group \"two\", which has other operands
 ";
     compare(&problems, expected);
-    let names = |group: &super::Group| -> Vec<(String, bool)> {
+    let names = |group: &super::GroupConfig| -> Vec<(String, bool)> {
         let names = group.definitions.iter().map(|definition| definition.name().to_owned());
         names.map(|name| (name.clone(), group.shows(&name))).collect()
     };
@@ -295,7 +295,7 @@ fn a_damaged_file_is_no_panic() {
                 _ => drop(text.splice(at..at, parts[next(parts.len())].iter().copied())),
             }
         }
-        let mut loader = super::load::Loader::new(&host);
+        let mut loader = super::loader::Loader::new(&host);
         let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
         super::toml::read(&mut loader, &"FILE".into(), &text);
         problems += loader.config.problems.len();

@@ -10,7 +10,7 @@ use pmapi::Domain;
 use pmapi::label::LabelSet;
 use serde_json::Value as Json;
 
-use super::load::{DERIVED, Loader};
+use super::loader::{DERIVED, Loader};
 use super::{AgentSpec, Operands, Place, Problem, Shown};
 
 /// Reads a file. A mistake in one part leaves the other parts in effect.
@@ -115,7 +115,11 @@ impl Reader<'_> {
         for entry in entries(table) {
             match entry.key {
                 "metric" => self.metrics(DERIVED, &LabelSet::new(), "", entry),
-                "group" => self.table(entry).into_iter().for_each(|group| self.group(group)),
+                "group" => {
+                    for group in self.table(entry) {
+                        self.group(group);
+                    }
+                }
                 _ => self.unknown(entry, "metric, group"),
             }
         }
@@ -162,10 +166,9 @@ impl Reader<'_> {
             None if known.iter().any(|entry| ["host", "agent"].contains(&entry.key)) => return,
             None => {}
         }
-        known
-            .into_iter()
-            .filter(|entry| entry.key == "metric")
-            .for_each(|entry| self.metrics(name, &labels, "", entry));
+        for entry in known.into_iter().filter(|entry| entry.key == "metric") {
+            self.metrics(name, &labels, "", entry);
+        }
     }
 
     /// Parses one agent or a list of agents. Returns `None` if any of them is invalid.
@@ -283,8 +286,10 @@ impl Reader<'_> {
             }
         };
         for (kind, text) in [(Text::OneLine, oneline), (Text::Help, help)] {
-            // Cannot fail, because the definition has no texts yet.
-            text.into_iter().for_each(|text| _ = definition.set_text(kind, text.trim_end()));
+            if let Some(text) = text {
+                // Cannot fail, because the definition has no texts yet.
+                let _ = definition.set_text(kind, text.trim_end());
+            }
         }
         target.places.insert(name.to_owned(), place);
         let labels = labels.labels().map(|label| (label.name.to_owned(), label.value.to_owned())).collect();
@@ -303,7 +308,9 @@ fn refused(name: &str, expr: &str, error: RegisterError) -> String {
         error => SyntaxError { offset: 0, reason: Some(error.to_string()) },
     };
     let mut text = format!("Error: pmRegisterDerived({name}, ...) syntax error\n{expr}\n{}", error.caret(expr));
-    error.reason.iter().for_each(|reason| text.extend(["\n", reason]));
+    if let Some(reason) = &error.reason {
+        text.extend(["\n", reason]);
+    }
     text
 }
 

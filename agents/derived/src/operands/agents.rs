@@ -14,6 +14,7 @@ use tracing::error;
 
 use super::child;
 use super::keeper::Keeper;
+use super::sizes::Sizes;
 use crate::config::AgentSpec;
 use crate::metrics::{Labels, List};
 
@@ -30,16 +31,16 @@ pub(crate) struct Agents {
     known: HashMap<String, Desc>,
     /// Deadline of the current request.
     until: Instant,
-    news: News,
+    changes: ChangeCounts,
 }
 
 /// Number of changes of the agents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct ChangeCounts {
     /// How often agents have become ready. Then everything may have changed, and counters have been reset.
     pub(crate) starts: u64,
     /// How often names or descriptors may have changed.
-    pub(crate) changes: u64,
+    pub(crate) names: u64,
     /// How often labels may have changed.
     pub(crate) labels: u64,
 }
@@ -76,14 +77,16 @@ impl Agents {
     /// Starts agents. In an agent that was itself started for its metrics, refuses to start any.
     pub(crate) fn start(specs: &[AgentSpec]) -> Agents {
         let includes = pmapi::Config::load().var_dir().join("pmns");
-        let names = |spec: &AgentSpec| match &spec.pmns {
-            _ if child::is_nested() => Err("an agent that was started for its metrics starts no others".to_owned()),
-            Some(path) => pmns::Loader::new().include_dir(&includes).load(path).map(Some).map_err(|e| e.to_string()),
-            None => Ok(None),
-        };
         let (mut agents, mut refused) = (Vec::new(), Vec::new());
         for spec in specs {
-            match names(spec) {
+            let names = match &spec.pmns {
+                _ if child::is_nested() => Err("an agent that was started for its metrics starts no others".to_owned()),
+                Some(path) => {
+                    pmns::Loader::new().include_dir(&includes).load(path).map(Some).map_err(|e| e.to_string())
+                }
+                None => Ok(None),
+            };
+            match names {
                 Ok(names) => agents.push(Agent {
                     domain: spec.domain,
                     keeper: Keeper::new(spec.name.clone(), spec.command.clone()),
@@ -98,14 +101,16 @@ impl Agents {
             }
         }
         let mut agents =
-            Agents { agents, refused, known: HashMap::new(), until: Instant::now(), news: News::default() };
+            Agents { agents, refused, known: HashMap::new(), until: Instant::now(), changes: ChangeCounts::default() };
         agents.tend();
         agents
     }
 
     /// Tells all agents to end, without waiting for them.
     pub(crate) fn close(&mut self) {
-        self.agents.iter_mut().for_each(|agent| agent.keeper.close());
+        for agent in &mut self.agents {
+            agent.keeper.close();
+        }
     }
 
     /// Begins a request whose deadline is `until`.
@@ -115,7 +120,7 @@ impl Agents {
     }
 
     /// Waits until each agent has started or failed, at most until `until`.
-    pub(crate) fn settle(&mut self, until: Instant) {
+    pub(crate) fn wait_for_start(&mut self, until: Instant) {
         while self.agents.iter().any(|agent| agent.keeper.is_starting()) && Instant::now() < until {
             std::thread::sleep(Keeper::LOOK);
             self.tend();
@@ -127,7 +132,7 @@ impl Agents {
         for agent in &mut self.agents {
             let before = agent.keeper.readied();
             agent.keeper.tend();
-            self.news.starts += agent.keeper.readied() - before;
+            self.changes.starts += agent.keeper.readied() - before;
         }
     }
 
@@ -138,8 +143,8 @@ impl Agents {
     }
 
     /// Returns the version of [`Agents::problems`], which grows with each change.
-    pub(crate) fn turns(&self) -> u64 {
-        self.agents.iter().map(|agent| agent.keeper.turns()).sum()
+    pub(crate) fn problems_version(&self) -> u64 {
+        self.agents.iter().map(|agent| agent.keeper.problem_version()).sum()
     }
 
     /// Returns when [`Agents::tend`] has to be called next, apart from the call before each request.
@@ -147,8 +152,8 @@ impl Agents {
         self.agents.iter().filter_map(|agent| agent.keeper.due()).min()
     }
 
-    pub(crate) fn news(&self) -> News {
-        self.news
+    pub(crate) fn changes(&self) -> ChangeCounts {
+        self.changes
     }
 
     /// Samples operands with one fetch for each agent. Returns whether all agents have answered.
@@ -164,11 +169,21 @@ impl Agents {
                 })
             });
             let changes = taken.unwrap_or_default();
-            self.news.changes += u64::from(changes.contains(Changes::NAMES));
-            self.news.labels += u64::from(changes.contains(Changes::LABELS));
+            self.changes.names += u64::from(changes.contains(Changes::NAMES));
+            self.changes.labels += u64::from(changes.contains(Changes::LABELS));
             *outcome = taken.map(|_| ());
         }
         self.agents.iter().all(|agent| agent.outcome.is_ok())
+    }
+
+    /// Adds the operands of the last sample.
+    pub(crate) fn sizes<'o>(&self, operands: impl Iterator<Item = &'o Operand> + Clone, sizes: &mut Sizes) {
+        for agent in self.agents.iter().filter(|agent| agent.outcome.is_ok()) {
+            let own = operands.clone().filter(|operand| operand.desc.pmid.domain() == agent.domain);
+            for (operand, set) in own.zip(agent.operands.last().sets()) {
+                sizes.add(operand, &set);
+            }
+        }
     }
 
     /// Returns the instances of a domain, with labels if `labels` is true.
@@ -205,10 +220,10 @@ impl Agents {
 impl Agent {
     /// Returns the descriptor of a metric, or `PM_ERR_NAME` if the agent has no metric of this name.
     fn lookup(&mut self, name: &str, until: Instant) -> Result<Desc> {
-        let pmid = match self.place(name) {
-            Place::None => return Err(Error::NAME),
-            Place::Metric(pmid) => pmid,
-            Place::Dynamic => match self.keeper.ask(until, |agent| agent.pmid(name)) {
+        let pmid = match self.resolve(name) {
+            Resolved::None => return Err(Error::NAME),
+            Resolved::Metric(pmid) => pmid,
+            Resolved::Dynamic => match self.keeper.ask(until, |agent| agent.pmid(name)) {
                 Err(Error::AGAIN) => return Err(Error::AGAIN),
                 found => found.map_err(|_| Error::NAME)?,
             },
@@ -220,19 +235,19 @@ impl Agent {
     }
 
     /// Looks a name up in the `pmns` file.
-    fn place(&self, name: &str) -> Place {
-        let Some(names) = &self.names else { return Place::Dynamic };
+    fn resolve(&self, name: &str) -> Resolved {
+        let Some(names) = &self.names else { return Resolved::Dynamic };
         let mut ends = name.match_indices('.').map(|(at, _)| at).chain([name.len()]);
         let found = ends.find_map(|end| Some((end, names.node(name.get(..end)?)?.pmid()?)));
         match found {
-            Some((_, pmid)) if pmid.dynamic_root().is_some() => Place::Dynamic,
-            Some((end, pmid)) if end == name.len() => Place::Metric(pmid),
-            _ => Place::None,
+            Some((_, pmid)) if pmid.dynamic_root().is_some() => Resolved::Dynamic,
+            Some((end, pmid)) if end == name.len() => Resolved::Metric(pmid),
+            _ => Resolved::None,
         }
     }
 }
 
-enum Place {
+enum Resolved {
     Metric(PmId),
     /// Only the agent can resolve the name.
     Dynamic,
@@ -253,7 +268,7 @@ impl Metadata for Agents {
                 Err(e) => {
                     missing = Missing::Desc;
                     // The definitions have to be bound again, which repeats the lookup.
-                    self.news.changes += u64::from(e == Error::AGAIN && agent.keeper.is_ready());
+                    self.changes.names += u64::from(e == Error::AGAIN && agent.keeper.is_ready());
                 }
             }
         }
@@ -271,7 +286,7 @@ impl Source for Agents {
         match agent.operands.values(operand, load) {
             // The descriptor has changed since the definitions were bound.
             Err(Error::CONV | Error::PMID) => {
-                self.news.changes += 1;
+                self.changes.names += 1;
                 Err(Error::AGAIN)
             }
             Err(Error::IPC | Error::TIMEOUT) => Err(Error::AGAIN),

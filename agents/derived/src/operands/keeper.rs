@@ -7,6 +7,7 @@ use pmapi::{Error, Result};
 use tracing::{info, warn};
 
 use super::child;
+use crate::limits;
 
 /// Agent that is kept running.
 ///
@@ -24,7 +25,7 @@ pub(super) struct Keeper {
     /// Reason of the last failure.
     failure: String,
     /// Version of [`Keeper::problem`].
-    turns: u64,
+    problem_version: u64,
 }
 
 #[derive(Debug)]
@@ -48,8 +49,6 @@ impl Keeper {
     const LONGEST: Duration = Duration::from_secs(60);
     /// Longest time until the agent's version arrives.
     const VERSION: Duration = Collector::<Process>::HANDSHAKE_TIMEOUT;
-    /// Longest reply, in bytes.
-    const LONGEST_ANSWER: u32 = 64 << 20;
     /// Time between calls of [`Keeper::tend`] while the agent starts.
     pub(super) const LOOK: Duration = Duration::from_millis(10);
 
@@ -62,7 +61,7 @@ impl Keeper {
             pause: Self::SHORTEST,
             readied: 0,
             failure: String::new(),
-            turns: 0,
+            problem_version: 0,
         }
     }
 
@@ -93,8 +92,8 @@ impl Keeper {
     }
 
     /// Returns the version of [`Keeper::problem`], which grows with each change.
-    pub(super) fn turns(&self) -> u64 {
-        self.turns
+    pub(super) fn problem_version(&self) -> u64 {
+        self.problem_version
     }
 
     /// Returns when [`Keeper::tend`] has to be called next, apart from the call before each request.
@@ -122,15 +121,11 @@ impl Keeper {
         if let Stage::Starting(starting, until) = &mut self.stage {
             match starting.wait(Some(Duration::ZERO)) {
                 Ok(agent) => {
-                    info!(
-                        source = self.name,
-                        "agent {} has started, process {}",
-                        self.name,
-                        agent.pid().unwrap_or_default()
-                    );
+                    let (name, pid) = (&self.name, agent.pid().unwrap_or_default());
+                    info!(source = name, "agent {name} has started, process {pid}");
                     let mut agent = Box::new(agent);
                     child::introduce(&mut agent)
-                        .unwrap_or_else(|e| warn!(source = self.name, "agent {} knows no client: {e}", self.name));
+                        .unwrap_or_else(|e| warn!(source = name, "agent {name} knows no client: {e}"));
                     self.stage = Stage::Up { agent, since: now, ready: false };
                 }
                 Err(pcp_collector::Error::TimedOut(_)) if now < *until => {}
@@ -142,7 +137,7 @@ impl Keeper {
             let settled = agent.settle();
             let was_ready = std::mem::replace(ready, agent.state() == State::Ready);
             self.readied += u64::from(*ready && !was_ready);
-            self.turns += u64::from(*ready != was_ready);
+            self.problem_version += u64::from(*ready != was_ready);
             if let Err(e) = settled {
                 self.fail(&e);
             }
@@ -181,7 +176,7 @@ impl Keeper {
             (Err(_), State::NotReady) => {
                 if let Stage::Up { ready, .. } = &mut self.stage {
                     *ready = false;
-                    self.turns += 1;
+                    self.problem_version += 1;
                 }
                 Err(Error::AGAIN)
             }
@@ -198,9 +193,10 @@ impl Keeper {
         if matches!(self.stage, Stage::Up { since, .. } if since.elapsed() > Self::LONGEST) {
             self.pause = Self::SHORTEST;
         }
-        warn!(source = self.name, "agent {}: {why}; it is started again in {:?}", self.name, self.pause);
+        let (name, pause) = (&self.name, self.pause);
+        warn!(source = name, "agent {name}: {why}; it is started again in {pause:?}");
         self.failure = why.to_string();
-        self.turns += 1;
+        self.problem_version += 1;
         self.stage = Stage::Away(Instant::now() + self.pause);
         self.pause = (2 * self.pause).min(Self::LONGEST);
     }
@@ -208,7 +204,7 @@ impl Keeper {
     fn launch(&self) -> pcp_collector::Result<Starting> {
         let mut command = child::command(&self.command);
         let complaints = child::Complaints::of(&mut command)?;
-        let starting = Launch::pipe(command).limit(Self::LONGEST_ANSWER).isolated().begin()?;
+        let starting = Launch::pipe(command).limit(limits::ANSWER).isolated().begin()?;
         complaints.log(&self.name)?;
         Ok(starting)
     }

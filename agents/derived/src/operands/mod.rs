@@ -4,3 +4,4 @@ pub(crate) mod agents;
 mod child;
 mod keeper;
 pub(crate) mod pmcd;
+pub(crate) mod sizes;

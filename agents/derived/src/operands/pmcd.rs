@@ -8,6 +8,7 @@ use pcp_derive::{Live, Names};
 use pmapi::{Desc, Domain, Error, InDom, Result};
 use tracing::info;
 
+use crate::limits;
 use crate::metrics::{Labels, List};
 
 /// Beginning of the names of the agent's own metrics, which cannot be operands.
@@ -42,13 +43,18 @@ impl Pmcd {
             return Ok(Connected::Still);
         }
         self.live = None;
-        self.live = Some(Live::new(Context::new(self.host.clone(), Settings::default())?));
+        let settings = Settings { longest_answer: limits::ANSWER, ..Settings::default() };
+        self.live = Some(Live::new(Context::new(self.host.clone(), settings)?));
         info!(source = %self.host, "connected to {}", self.host);
         Ok(Connected::Anew)
     }
 
     pub(crate) fn is_connected(&mut self) -> bool {
         self.live.as_mut().is_some_and(|live| live.context().is_connected())
+    }
+
+    pub(crate) fn host(&self) -> &HostSpec {
+        &self.host
     }
 
     /// Returns the source of samples, or `PM_ERR_AGAIN` without a connection.

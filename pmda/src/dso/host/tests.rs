@@ -6,7 +6,7 @@ use pmapi::{Item, Type};
 use super::*;
 use crate::agent::Request;
 use crate::client::Client;
-use crate::schema::Setup;
+use crate::setup::Setup;
 use crate::values::Values;
 
 const PMID: u32 = 400 << 22;

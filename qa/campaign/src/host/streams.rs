@@ -2,9 +2,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -14,6 +12,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use pcp_pdu::handshake::{Flags, encode_creds};
 use pcp_pdu::{Frames, Pdu};
+use pmda::Address;
 
 use super::{Each, Host, Kind, PATIENCE, Scene};
 use crate::Outcome;
@@ -49,24 +48,17 @@ impl Streams {
     pub(crate) fn start(spec: &Spec, kind: Kind, job: &Job, scene: &Scene) -> Outcome<Streams> {
         let mut command = command(spec, &job.order.bin, scene);
         let port = scene.trace_port + 1;
-        let socket = scene.dir().join("agent.socket");
-        match kind {
-            Kind::Inet => _ = command.args(["-i", &port.to_string()]),
-            Kind::Ipv6 => _ = command.args(["-6", &port.to_string()]),
-            Kind::Unix => _ = command.arg("-u").arg(&socket),
+        let address = match kind {
+            Kind::Inet => Address::Inet(port),
+            Kind::Ipv6 => Address::Ipv6(port),
+            Kind::Unix => Address::Unix(scene.dir().join("agent.socket")),
             _ => return Self::over_pipes(spec, command, scene),
-        }
-        let child = Guarded::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()))?;
-        let connect = || -> std::io::Result<OwnedFd> {
-            Ok(match kind {
-                Kind::Inet => tcp(TcpStream::connect(("127.0.0.1", port))?)?,
-                Kind::Ipv6 => tcp(TcpStream::connect(("::1", port))?)?,
-                _ => UnixStream::connect(&socket)?.into(),
-            })
         };
+        command.args(address.option());
+        let child = Guarded::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()))?;
         let begin = Instant::now();
         let fd = loop {
-            match connect() {
+            match address.connect() {
                 Ok(fd) => break fd,
                 Err(e) if begin.elapsed() > PATIENCE => return Err(format!("connecting to {}: {e}", spec.name).into()),
                 Err(_) => sleep(Duration::from_millis(1)),
@@ -107,15 +99,6 @@ impl Streams {
         let status = status.map_or_else(|| "the agent has closed the connection".to_owned(), |s| format!("ended: {s}"));
         format!("{status}; its log ends: {}", tail(&self.log, 4))
     }
-}
-
-fn tcp(socket: TcpStream) -> std::io::Result<OwnedFd> {
-    // Before the agent listens, a socket may connect to itself: the kernel may choose the same local port.
-    if socket.local_addr()? == socket.peer_addr()? {
-        return Err(ErrorKind::ConnectionRefused.into());
-    }
-    socket.set_nodelay(true)?;
-    Ok(socket.into())
 }
 
 impl Host for Streams {

@@ -5,50 +5,39 @@ use pcp_pdu::label::{LabelReq, LabelSetRef, encode_label};
 use pcp_pdu::profile::{Profile, Selection};
 use pmapi::config::Config;
 use pmapi::label::{LabelFlags, LabelLevel, LabelSet, RawLabel};
-use pmapi::{Error, InDom, Inst, Item, PmId, Result, Serial};
+use pmapi::{Error, InDom, Inst, PmId, Result};
 
-use crate::agent::{Agent, Request};
-use crate::client::Client;
+use crate::agent::{Agent, Labelled};
 use crate::dynamic::Dynamic;
-use crate::engine::instances;
 use crate::schema::{Labels, Schema};
 
-/// The object that labels belong to. Labels of instances have a request of their own.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Labelled {
-    /// Everything on the host. pmcd does not request these labels from agents.
-    Context,
-    /// The agent with all its metrics.
-    Agent,
-    /// An instance domain.
-    InDom(Serial),
-    /// The metrics of a cluster.
-    Cluster(u16),
-    /// A metric.
-    Item(Item),
+use super::instances;
+
+/// Returns the level of a request.
+///
+/// # Errors
+/// `PM_ERR_TYPE` for none or several levels.
+pub(super) fn level(req: LabelReq) -> Result<LabelLevel> {
+    let flags = i32::from(LabelFlags::COMPOUND.bits() | LabelFlags::OPTIONAL.bits());
+    u32::try_from(req.bits & !flags).ok().and_then(LabelLevel::from_code).ok_or(Error::TYPE)
 }
 
 /// Appends the answer (pmdaLabel(3)). Levels other than instances have one set, or none when it would be empty.
 /// Instances have a set each, also without labels.
-pub(crate) fn answer<A: Agent>(
-    agent: &mut A,
+pub(super) fn answer<A: Agent>(
+    agent: &A,
     schema: &Schema,
     profile: &Profile,
     config: &Config,
-    client: Client,
     req: LabelReq,
     out: &mut Vec<u8>,
 ) -> Result {
-    let flags = i32::from(LabelFlags::COMPOUND.bits() | LabelFlags::OPTIONAL.bits());
-    let level = u32::try_from(req.bits & !flags).ok().and_then(LabelLevel::from_code).ok_or(Error::TYPE)?;
+    let level = level(req)?;
     if level == LabelLevel::Instances {
-        return of_instances(agent, schema, profile, client, req, out);
+        return of_instances(agent, schema, profile, req, out);
     }
     let domain = schema.domain();
     let indom = InDom::from_word(req.ident).filter(|indom| indom.domain() == domain);
-    let of_indom = indom.filter(|_| level == LabelLevel::InDom).map(|indom| Request::InDomLabels(indom.serial()));
-    agent.refresh(of_indom.unwrap_or(Request::Labels), client)?;
     let item = PmId::from_word(req.ident).filter(|pmid| pmid.domain() == domain).map(PmId::item);
     let of = match level {
         LabelLevel::Context => Some(Labelled::Context),
@@ -77,14 +66,7 @@ fn declared<'a>(dynamic: Option<&'a Dynamic>, labels: &'a Labels, of: Labelled) 
     }
 }
 
-fn of_instances<A: Agent>(
-    agent: &mut A,
-    schema: &Schema,
-    profile: &Profile,
-    client: Client,
-    req: LabelReq,
-    out: &mut Vec<u8>,
-) -> Result {
+fn of_instances<A: Agent>(agent: &A, schema: &Schema, profile: &Profile, req: LabelReq, out: &mut Vec<u8>) -> Result {
     let indom = InDom::from_word(req.ident);
     let mut list = Vec::new();
     match indom {
@@ -92,7 +74,6 @@ fn of_instances<A: Agent>(
         None => list.push((None, Ok(LabelSet::new()))),
         Some(indom) if indom.domain() != schema.domain() => return encode_label(out, FROM_AGENT, req, &[]),
         Some(indom) => {
-            agent.refresh(Request::InstanceLabels(indom.serial()), client)?;
             let selection: Selection<'_> = profile.selection(indom);
             let Some(instances) = instances(agent, schema, indom.serial()) else {
                 return encode_label(out, FROM_AGENT, req, &[]);

@@ -9,14 +9,14 @@ use crate::dynamic::Dynamic;
 
 /// The dynamic names of an agent, if it has any.
 #[derive(Clone, Copy)]
-pub(crate) struct Names<'a> {
-    pub(crate) dynamic: Option<&'a Dynamic>,
-    pub(crate) catalog: Option<&'a dyn Catalog>,
+pub(super) struct Names<'a> {
+    pub(super) dynamic: Option<&'a Dynamic>,
+    pub(super) catalog: Option<&'a dyn Catalog>,
 }
 
 impl Names<'_> {
     /// Appends the answer.
-    pub(crate) fn answer(self, request: Pdu<'_>, out: &mut Vec<u8>) -> Result {
+    pub(super) fn answer(self, request: Pdu<'_>, out: &mut Vec<u8>) -> Result {
         match request {
             Pdu::Names(names) => {
                 let name = names.iter().next().map(|(_, name)| name).and_then(text).ok_or(Error::NAME)?;
@@ -62,7 +62,7 @@ impl Names<'_> {
     }
 
     /// Reports the metrics that a request looks up by name.
-    pub(crate) fn named(self, request: &Pdu<'_>, tell: impl FnOnce(&mut dyn Iterator<Item = Item>)) {
+    pub(super) fn named(self, request: &Pdu<'_>, tell: impl FnOnce(&mut dyn Iterator<Item = Item>)) {
         let items = |name| self.dynamic?.items_below(text(name)?);
         let named = match request {
             Pdu::Names(names) => names.iter().next().and_then(|(_, name)| items(name)),

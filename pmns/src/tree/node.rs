@@ -1,7 +1,6 @@
 //! Nodes of the tree, and the iterators over them.
 
-use crate::Tree;
-use crate::tree::Id;
+use super::{Id, Tree};
 use pmapi::PmId;
 use std::fmt;
 

@@ -8,6 +8,15 @@ use pmapi::InDom;
 
 use crate::metrics::Metrics;
 
+/// Number of intervals for which a metric is sampled after a fetch: at least [`LINGER`], and longer for clients that
+/// fetch at long intervals ([`Demand::fetch`]).
+const SAMPLES: u32 = 10;
+const LINGER: Duration = Duration::from_secs(60);
+
+/// Number of intervals for which a metric is sampled after a client has looked it up: at least [`LOOK`].
+const LOOKS: u32 = 2;
+const LOOK: Duration = Duration::from_secs(5);
+
 /// Longest time between two fetches that is taken for a client's interval.
 const RARELY: Duration = Duration::from_secs(2 * 3600);
 
@@ -31,6 +40,12 @@ struct Times {
     fetched: AtomicU64,
 }
 
+impl Clone for Times {
+    fn clone(&self) -> Times {
+        Times { until: self.until.load(Relaxed).into(), fetched: self.fetched.load(Relaxed).into() }
+    }
+}
+
 /// Requests of clients about an instance domain.
 #[derive(Debug)]
 struct Asked {
@@ -49,17 +64,19 @@ impl Default for Demand {
 
 impl Demand {
     /// Creates the demand for the metrics `new`. A metric that keeps its name keeps its times.
-    pub(crate) fn carried_over(&self, old: &Metrics, new: &Metrics) -> Demand {
+    pub(super) fn carried_over(&self, old: &Metrics, new: &Metrics) -> Demand {
         let times: HashMap<&str, &Times> =
             old.good.iter().zip(&self.metrics).map(|(metric, times)| (metric.name.as_str(), times)).collect();
-        let load = |time: &AtomicU64| time.load(Relaxed).into();
-        let same = |times: &&Times| Times { until: load(&times.until), fetched: load(&times.fetched) };
         let mut indoms: Vec<InDom> = new.good.iter().filter_map(|metric| metric.desc.indom).collect();
         indoms.sort_unstable_by_key(|indom| indom.word());
         indoms.dedup();
         Demand {
             start: self.start,
-            metrics: new.good.iter().map(|metric| times.get(&*metric.name).map(same).unwrap_or_default()).collect(),
+            metrics: new
+                .good
+                .iter()
+                .map(|metric| times.get(&*metric.name).copied().cloned().unwrap_or_default())
+                .collect(),
             indoms: indoms.into_iter().map(|indom| self.asked(indom)).collect(),
         }
     }
@@ -69,21 +86,27 @@ impl Demand {
     }
 
     /// Requests samples of a metric for `time` from now on.
-    pub(crate) fn ask(&self, place: usize, time: Duration) {
+    pub(super) fn ask(&self, place: usize, time: Duration) {
         if let Some(times) = self.metrics.get(place) {
             times.until.fetch_max(self.after(time), Relaxed);
         }
     }
 
-    /// Records a fetch of a metric, and requests samples for `time`, or for twice the time since the previous fetch if
-    /// that is longer. So a client that fetches at regular intervals, even long ones, finds the metric sampled.
-    pub(crate) fn fetch(&self, place: usize, time: Duration) {
+    /// Requests samples of a metric that a client has looked up, because the client may fetch it next.
+    pub(crate) fn look_up(&self, place: usize, interval: Duration) {
+        self.ask(place, (interval * LOOKS).max(LOOK));
+    }
+
+    /// Records a fetch of a metric, and requests samples: for some intervals, or for twice the time since the previous
+    /// fetch if that is longer. So a client that fetches regularly, even at long intervals, finds the metric sampled.
+    pub(crate) fn fetch(&self, place: usize, interval: Duration) {
         let Some(times) = self.metrics.get(place) else { return };
         let now = self.after(Duration::ZERO);
         let before = times.fetched.swap(now, Relaxed);
-        let turn = Duration::from_nanos(now - before.min(now));
-        let known = before > 0 && turn <= RARELY;
-        self.ask(place, if known { time.max(turn * 2) } else { time });
+        let between = Duration::from_nanos(now - before.min(now));
+        let regular = before > 0 && between <= RARELY;
+        let time = (interval * SAMPLES).max(LINGER);
+        self.ask(place, if regular { time.max(between * 2) } else { time });
     }
 
     fn find(&self, indom: InDom) -> Option<&Asked> {
@@ -106,20 +129,20 @@ impl Demand {
         }
     }
 
-    /// Returns whether the labels of a domain have been requested.
-    pub(crate) fn wants_labels(&self, indom: InDom) -> bool {
+    /// Returns whether clients have requested the labels of a domain.
+    pub(super) fn wants_labels(&self, indom: InDom) -> bool {
         self.find(indom).is_some_and(|asked| asked.labels.load(Relaxed))
     }
 
     /// Sets `wanted` for each metric that is to be sampled now.
-    pub(crate) fn update(&self, wanted: &mut Vec<bool>) {
+    pub(super) fn update(&self, wanted: &mut Vec<bool>) {
         let now = self.after(Duration::ZERO);
         wanted.clear();
         wanted.extend(self.metrics.iter().map(|times| times.until.load(Relaxed) >= now));
     }
 
     /// Returns the domains whose instances have been requested since the last call.
-    pub(crate) fn take_indoms(&self) -> impl Iterator<Item = InDom> {
+    pub(super) fn take_indoms(&self) -> impl Iterator<Item = InDom> {
         self.indoms.iter().filter(|asked| asked.instances.swap(false, Relaxed)).map(|asked| asked.indom)
     }
 }
@@ -138,14 +161,15 @@ mod tests {
 
     /// Creates one metric for each number, in the instance domain of that number.
     fn metrics(numbers: &[u32]) -> Metrics {
-        let metric = |number: &u32| {
-            let pmid = PmId::new(Domain::new(510).unwrap(), Item::new(0, 1));
-            let (ty, semantics, units) = (Type::U32, Semantics::Instant, Units::NONE);
-            let desc = Desc { pmid, ty, indom: Some(indom(*number)), semantics, units };
-            let (name, oneline, help) = (format!("derived.m{number}"), String::new(), String::new());
-            Metric { name, desc, oneline, help, labels: Vec::new(), number: *number as usize }
-        };
-        Metrics { good: numbers.iter().map(metric).collect(), bad: Vec::new() }
+        Metrics { good: numbers.iter().map(|number| metric(*number)).collect(), bad: Vec::new() }
+    }
+
+    fn metric(number: u32) -> Metric {
+        let pmid = PmId::new(Domain::new(510).unwrap(), Item::new(0, 1));
+        let (ty, semantics, units) = (Type::U32, Semantics::Instant, Units::NONE);
+        let desc = Desc { pmid, ty, indom: Some(indom(number)), semantics, units };
+        let (name, oneline, help) = (format!("derived.m{number}"), String::new(), String::new());
+        Metric { name, desc, oneline, help, labels: Vec::new(), number: number as usize }
     }
 
     fn wanted(demand: &Demand) -> Vec<bool> {
@@ -155,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_sampled_for_some_time() {
+    fn requested_metrics_are_sampled_for_some_time() {
         let metrics = metrics(&[0, 1, 2]);
         let demand = Demand::default().carried_over(&Metrics::default(), &metrics);
         assert_eq!(wanted(&demand), [false; 3]);
@@ -169,25 +193,25 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_in_turn_finds_it_sampled() {
+    fn metrics_of_regular_clients_stay_sampled() {
         let metrics = metrics(&[0, 1]);
         let mut demand = Demand::default().carried_over(&Metrics::default(), &metrics);
         let pass = |demand: &mut Demand, seconds| demand.start -= Duration::from_secs(seconds);
-        demand.fetch(0, Duration::from_secs(60));
-        demand.fetch(1, Duration::from_secs(60));
+        demand.fetch(0, Duration::from_secs(6));
+        demand.fetch(1, Duration::from_secs(6));
         pass(&mut demand, 300);
         assert_eq!(wanted(&demand), [false, false]);
-        demand.fetch(0, Duration::from_secs(60));
+        demand.fetch(0, Duration::from_secs(6));
         for _ in 0..5 {
             pass(&mut demand, 300);
             assert_eq!(wanted(&demand), [true, false]);
-            demand.fetch(0, Duration::from_secs(60));
+            demand.fetch(0, Duration::from_secs(6));
         }
         // Sampling ends after twice the interval. A fetch after a long pause is not taken for an interval.
         pass(&mut demand, 601);
         assert_eq!(wanted(&demand), [false, false]);
         pass(&mut demand, 10_000);
-        demand.fetch(0, Duration::from_secs(60));
+        demand.fetch(0, Duration::from_secs(6));
         pass(&mut demand, 61);
         assert_eq!(wanted(&demand), [false, false]);
     }

@@ -1,0 +1,123 @@
+//! Instance lists of the operands' domains.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pcp_derive::Values as Column;
+use pmapi::{InDom, Result};
+use tracing::{debug, warn};
+
+use super::demand::Demand;
+use super::snapshot::{Known, Slot, find};
+use crate::metrics::{Labels, List};
+use crate::operands::pmcd::Pmcd;
+
+/// How long cached instance names stay valid while a metric is not sampled.
+const LASTING: Duration = Duration::from_secs(60);
+
+/// Instance lists. pmcd is asked for a list when clients have requested it, and when the instances in a sample differ
+/// from those in the sample before.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    /// Lists sorted by domain.
+    known: Vec<Known>,
+    /// Memory of all lists, in bytes.
+    size: usize,
+    /// Number of label changes so far.
+    pub(super) label_changes: u64,
+    /// Number of lists that were left out because of the limit.
+    pub(super) too_large: u64,
+    /// Domains to ask pmcd for. Kept for its memory.
+    asked: Vec<InDom>,
+}
+
+/// Whether identifiers belong to the same instances as before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Identity {
+    Same,
+    Changed,
+}
+
+impl Lists {
+    /// Returns the lists, sorted by domain.
+    pub(super) fn known(&self) -> &Vec<Known> {
+        &self.known
+    }
+
+    /// Removes all lists.
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+        self.size = 0;
+    }
+
+    /// Marks the list of a domain for [`Lists::ask`] if it may not be that of the instances in a sample. `before` is
+    /// the metric's value slot in the previous snapshot.
+    pub(super) fn check(&mut self, indom: InDom, values: &Column, before: Option<&Slot>, taken: Instant) {
+        let known = find(&self.known, indom).ok().and_then(|at| self.known.get_mut(at));
+        let valid = known.filter(|known| match before.filter(|slot| slot.taken.is_some()) {
+            Some(slot) => slot.values.as_ref().is_ok_and(|before| before.same_instances(values)),
+            None => known.taken.elapsed() <= LASTING && known.list.is_of(values),
+        });
+        match valid {
+            Some(known) => known.taken = taken,
+            None if self.asked.last() != Some(&indom) => self.asked.push(indom),
+            None => {}
+        }
+    }
+
+    /// Asks pmcd for the lists of marked domains and of those that clients have requested.
+    ///
+    /// After [`Identity::Changed`] the history of differences must be discarded. If all lists together are larger than
+    /// `limit` bytes, the new list becomes empty.
+    pub(super) fn ask(&mut self, pmcd: &mut Pmcd, demand: &Demand, taken: Instant, limit: usize) -> Result<Identity> {
+        let mut asked = std::mem::take(&mut self.asked);
+        asked.extend(demand.take_indoms());
+        asked.sort_unstable_by_key(|indom| indom.word());
+        asked.dedup();
+        let mut identity = Identity::Same;
+        for indom in asked.drain(..) {
+            match pmcd.instances(indom, demand.wants_labels(indom)) {
+                Ok(list) => {
+                    let list = self.limited(list, indom, pmcd, limit);
+                    if self.insert(Known { indom, list: Arc::new(list), taken }) == Identity::Changed {
+                        identity = Identity::Changed;
+                    }
+                }
+                Err(e) if pmcd.is_connected() => debug!("no instance names of domain {indom}: {e}"),
+                Err(e) => return Err(e),
+            }
+        }
+        self.asked = asked;
+        Ok(identity)
+    }
+
+    /// Returns the list, or an empty one. An empty list is kept too, so that pmcd is not asked in each sample.
+    fn limited(&mut self, list: List, indom: InDom, pmcd: &Pmcd, limit: usize) -> List {
+        let old = find(&self.known, indom).ok().and_then(|at| self.known.get(at)).map_or(0, |old| old.list.size());
+        let size = self.size - old + list.size();
+        if size <= limit {
+            return list;
+        }
+        let source = pmcd.host();
+        warn!(source = %source, "domain {indom}: instances have no names, because {size} bytes are more than {limit}");
+        self.too_large += 1;
+        List::default().labelled(Labels::default())
+    }
+
+    fn insert(&mut self, known: Known) -> Identity {
+        self.size += known.list.size();
+        match find(&self.known, known.indom) {
+            Ok(at) => {
+                let old = std::mem::replace(&mut self.known[at], known);
+                let new = &self.known[at];
+                self.size -= old.list.size();
+                self.label_changes += u64::from(new.list.labels() != old.list.labels());
+                if new.list.renames(&old.list) { Identity::Changed } else { Identity::Same }
+            }
+            Err(at) => {
+                self.known.insert(at, known);
+                Identity::Same
+            }
+        }
+    }
+}

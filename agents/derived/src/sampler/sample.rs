@@ -1,0 +1,226 @@
+//! Sampler: how a sample is taken, and how definitions are bound.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use pcp_derive::{Evaluator, Names};
+use pcp_pdu::result::Changes;
+use pmapi::{Domain, Error, Item, PmId, Result};
+use tracing::{info, warn};
+
+use super::binding::{Binding, Kind};
+use super::channel::Step;
+use super::demand::Demand;
+use super::lists::Identity;
+use super::snapshot::Snapshot;
+use super::{Sampler, State};
+use crate::config;
+use crate::metrics::Metrics;
+use crate::operands::pmcd::Connected;
+
+/// Number of times that the definitions are bound in one sample. With more changes than that, the sample fails.
+pub(super) const BINDINGS: u32 = 5;
+
+/// Time between lookups of the operands of invalid definitions, while pmcd reports no changes.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Metric to fetch if no operands are needed. Change notifications come with a fetch, and a metric of pmcd itself costs
+/// no other agent anything.
+const PMCD: PmId = match Domain::new(2) {
+    Some(pmcd) => PmId::new(pmcd, Item::new(0, 0)),
+    None => unreachable!(),
+};
+
+/// Notifications that agents have been added, restarted or dropped.
+const AGENTS: Changes = Changes(Changes::AGENT_ADDED.0 | Changes::AGENT_RESTARTED.0 | Changes::AGENT_DROPPED.0);
+
+/// Samples.
+impl Sampler {
+    /// Takes a sample and publishes it. Binds the definitions if they are not bound, or if their operands have changed.
+    pub(super) fn sample(&mut self, mut kind: Kind) -> Result<()> {
+        let mut bound = match std::mem::replace(&mut self.state, State::Unbound) {
+            State::Bound(binding) => Some(binding),
+            State::Unbound | State::Failed(_) => None,
+        };
+        if self.pmcd.connect()? == Connected::Anew {
+            // Differences between the samples of two pmcds have no meaning.
+            (bound, self.names) = (None, Names::default());
+        }
+        for _ in 0..BINDINGS {
+            let mut binding = match bound.take() {
+                Some(binding) => binding,
+                None => {
+                    kind = Kind::Regular;
+                    Box::new(self.bind()?)
+                }
+            };
+            if !self.try_sample(&mut binding, kind)? {
+                continue;
+            }
+            // Not before the sample is published, because a client may wait for its values.
+            let is_due = self.stale || !binding.metrics.bad.is_empty() && self.looked_up.elapsed() >= AGAIN;
+            if is_due && !self.look_up_again()? {
+                continue;
+            }
+            self.state = State::Bound(binding);
+            return Ok(());
+        }
+        Err(Error::AGAIN)
+    }
+
+    /// Fetches operands, and evaluates and publishes the sample. Returns false, and publishes nothing, if the
+    /// definitions have to be bound again.
+    fn try_sample(&mut self, binding: &mut Binding, kind: Kind) -> Result<bool> {
+        binding.choose(kind, self.latest.as_deref());
+        let (taken, changes) = self.fetch(binding)?;
+        if changes.0 & AGENTS.0 != 0 {
+            // Agents that have been restarted may have other metrics, and have reset their counters.
+            self.names = Names::default();
+            return Ok(false);
+        }
+        if changes.contains(Changes::NAMES) && !self.look_up_again()? {
+            return Ok(false);
+        }
+        self.check_size(binding)?;
+        let start = Instant::now();
+        binding.evaluate(taken - self.started, self.pmcd.live()?);
+        let evaluation = start.elapsed();
+        for (place, indom, values) in binding.computed() {
+            let before = self.latest.as_ref().and_then(|latest| latest.slots.get(place));
+            if let (Some(indom), Ok(values)) = (indom, values) {
+                self.lists.check(indom, values, before, taken);
+            }
+        }
+        if self.lists.ask(&mut self.pmcd, &binding.demand, taken, self.limits.lists)? == Identity::Changed {
+            self.pmcd.live()?.forget_instances();
+            return Ok(false);
+        }
+        self.stale |= binding.has_other_types();
+        self.publish(binding, taken, evaluation);
+        Ok(true)
+    }
+
+    /// Refuses a sample whose values would need too much memory.
+    fn check_size(&mut self, binding: &mut Binding) -> Result<()> {
+        let size = binding.size(self.pmcd.live()?.last());
+        if size <= self.limits.values {
+            return Ok(());
+        }
+        if self.failures == 0 {
+            let (group, host, limit) = (&self.group.name, self.pmcd.host(), self.limits.values);
+            warn!(source = %host, "group {group}: values from {host} would need {size} bytes, the limit is {limit}");
+        }
+        self.shared.published().figures.large_samples += 1;
+        Err(Error::TOOBIG)
+    }
+
+    /// Publishes a sample, in the memory of an old snapshot that the agent's thread uses no more.
+    fn publish(&mut self, binding: &Binding, taken: Instant, evaluation: Duration) {
+        let mut snapshot = self.spare.take().unwrap_or_default();
+        if Arc::get_mut(&mut snapshot).is_none() {
+            snapshot = Arc::default();
+        }
+        if let Some(to) = Arc::get_mut(&mut snapshot) {
+            binding.write(to, self.latest.as_deref(), taken);
+            to.lists.clone_from(self.lists.known());
+            to.label_changes = self.lists.label_changes;
+        }
+        self.latest = Some(Arc::clone(&snapshot));
+        let mut published = self.shared.published();
+        (published.outcome, published.ready) = (Ok(()), true);
+        published.figures.evaluation = evaluation;
+        published.figures.large_lists = self.lists.too_large;
+        if !binding.is_idle() {
+            published.figures.sampled = Some(taken);
+        }
+        self.spare = published.snapshot.replace(snapshot);
+        drop(published);
+        (self.sample, self.apply) = (None, None);
+    }
+
+    /// Fetches the operands. Returns the time of their values, and pmcd's change notifications.
+    fn fetch(&mut self, binding: &Binding) -> Result<(Instant, Changes)> {
+        self.report(Step::Sent);
+        let live = self.pmcd.live()?;
+        let before = Instant::now();
+        if binding.operands().next().is_none() {
+            return Ok((before, live.context().fetch(&[PMCD])?.changes()));
+        }
+        let changes = live.take(binding.operands())?;
+        let after = Instant::now();
+        // pmcd may have been busy before it fetched the values. Its clock may differ from this host's.
+        let stamp = live.last().time();
+        let stamp = Duration::new(u64::try_from(stamp.seconds).unwrap_or_default(), stamp.nanoseconds);
+        let age =
+            (SystemTime::UNIX_EPOCH.checked_add(stamp)).and_then(|stamp| stamp.elapsed().ok()).unwrap_or_default();
+        Ok((after.checked_sub(age).unwrap_or(before).clamp(before, after), changes))
+    }
+}
+
+/// Binding of the definitions.
+impl Sampler {
+    /// Looks up all operands again. Returns whether their descriptors are the same as before.
+    fn look_up_again(&mut self) -> Result<bool> {
+        let known = std::mem::take(&mut self.names);
+        self.look_up()?;
+        self.stale = false;
+        Ok(self.names == known)
+    }
+
+    /// Looks up the operands whose descriptors are not known.
+    fn look_up(&mut self) -> Result<()> {
+        self.report(Step::Sent);
+        self.looked_up = Instant::now();
+        self.names = self.pmcd.names(std::mem::take(&mut self.names), &self.group.definitions)?;
+        Ok(())
+    }
+
+    /// Binds the definitions, and publishes their metrics before the first sample.
+    fn bind(&mut self) -> Result<Binding> {
+        self.look_up()?;
+        self.lists.clear();
+        self.last = Instant::now();
+        let operands = &mut self.pmcd.operands(&mut self.names);
+        let evaluator = Evaluator::bind(&self.group.definitions, operands, self.group.novalue);
+        let metrics = Metrics::new(&self.group, &evaluator);
+        let (metrics, demand) = match &self.latest {
+            Some(same) if *same.metrics == metrics => (Arc::clone(&same.metrics), Arc::clone(&same.demand)),
+            old => {
+                let demand = Arc::new(self.demand(old.as_deref(), &metrics));
+                let metrics = Arc::new(metrics);
+                self.announce(&metrics, &demand);
+                (metrics, demand)
+            }
+        };
+        self.report(Step::Bound);
+        Ok(Binding::new(evaluator, metrics, demand))
+    }
+
+    /// Returns the demand for new metrics.
+    fn demand(&self, old: Option<&Snapshot>, metrics: &Metrics) -> Demand {
+        if let Some(old) = old {
+            return old.demand.carried_over(&old.metrics, metrics);
+        }
+        let demand = Demand::default().carried_over(&Metrics::default(), metrics);
+        // Clients that have waited for the agent to be ready will look at all metrics.
+        for place in 0..metrics.good.len() {
+            demand.look_up(place, self.interval);
+        }
+        demand
+    }
+
+    /// Publishes new metrics, with the values of those that stay. The first metrics are published with the first sample
+    /// instead.
+    fn announce(&mut self, metrics: &Arc<Metrics>, demand: &Arc<Demand>) {
+        let (group, good, bad) = (&self.group.name, metrics.good.len(), metrics.bad.len());
+        info!(source = group, "group {group}: {good} definitions are metrics, {bad} are not");
+        for bad in &metrics.bad {
+            config::warn_lines(&bad.name, &bad.message);
+        }
+        if let Some(old) = &self.latest {
+            let snapshot = Arc::new(old.carried_over(metrics, demand));
+            self.latest = Some(Arc::clone(&snapshot));
+            self.shared.published().snapshot = Some(snapshot);
+        }
+    }
+}

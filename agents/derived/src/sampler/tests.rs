@@ -1,0 +1,198 @@
+//! A sampler over a pmcd with agent `sample`, over a hostile one, and without one.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use allocation_counter::measure;
+use pcp_pdu::codec::Writer;
+use pcp_pdu::metadata::DescPdu;
+use pcp_pdu::names::encode_ids;
+use pcp_pdu::result::Changes;
+use pcp_pdu::{Frames, PduType};
+use pmapi::{Desc, Item, PmId, Semantics, Type, Units};
+use testkit::Pcp;
+
+use super::*;
+use crate::config::{Config, NameSpace};
+
+const CONFIG: &str = "\
+plus = sample.long.one + sample.long.hundred
+bins = sample.bin * 2 - sample.long.ten
+some = matchinst(/bin-[12]00/, sample.bin)
+one = sample.bin[bin-500]
+utilised = rate(sample.milliseconds)
+step = delta(sample.milliseconds)
+speed = rate(sample.bin * instant(sample.milliseconds))
+words = sample.string.hullo
+highest = max(sample.bin) > 800 ? bins : novalue()
+";
+
+/// A sampler without a pmcd gives up each command at once, and ends when its commands do.
+#[test]
+fn without_a_pmcd_no_command_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("conf"), "one = sample.long.one\n").unwrap();
+    let host = format!("unix://{}/none", dir.path().display()).parse().unwrap();
+    let own = Domain::new(404).unwrap();
+    let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::new(pmns::Tree::new(), own));
+    let shared = Arc::new(Shared::new(Duration::from_secs(3600)));
+    let (mut first, until) = io::pipe().unwrap();
+    let sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
+    let (commands, receiver) = std::sync::mpsc::sync_channel(channel::QUEUE);
+    sampler.spawn(receiver).unwrap();
+    for command in [Command::Sample, Command::Apply] {
+        let (ticket, mut progress) = Ticket::new();
+        commands.send(command(ticket)).unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        progress.wait(Step::Done, end);
+        assert!(Instant::now() < end);
+    }
+    // After some failures the agent no longer waits for the first snapshot.
+    assert_eq!(first.read(&mut [0]).unwrap(), 0);
+    let published = shared.published().clone();
+    assert_eq!((published.outcome, published.ready), (Err(Error::AGAIN), true));
+    assert!(published.figures.errors >= FAILURES.into());
+    drop(commands);
+    let end = Instant::now() + Duration::from_secs(60);
+    while Arc::strong_count(&shared) > 1 {
+        assert!(Instant::now() < end, "the thread does not end");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Sampler that the test calls, over a pmcd with agent `sample`.
+struct Scene {
+    sampler: Sampler,
+    shared: Arc<Shared>,
+    _pmcd: testkit::Pmcd,
+    _first: io::PipeReader,
+}
+
+impl Scene {
+    fn new(definitions: &str) -> Scene {
+        let pcp = Pcp::required();
+        let sample = pcp.c_agent("sample");
+        let pmcd = pcp.pmcd().pmdas_dir(sample.pmdas_dir()).agent(sample.agent()).start();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("conf"), definitions).unwrap();
+        let (host, own) = (pmcd.host().parse().unwrap(), Domain::new(404).unwrap());
+        let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::installed(own));
+        assert_eq!(config.problems, []);
+        let shared = Arc::new(Shared::new(Duration::from_secs(1)));
+        let (first, until) = io::pipe().unwrap();
+        let sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
+        Scene { sampler, shared, _pmcd: pmcd, _first: first }
+    }
+
+    fn sample(&mut self) -> channel::Published {
+        self.sampler.attempt(Kind::Regular);
+        self.shared.published().clone()
+    }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn a_steady_tick_allocates_nothing() {
+    let mut scene = Scene::new(CONFIG);
+    let snapshot = scene.sample().snapshot.unwrap();
+    assert_eq!(snapshot.metrics.bad, []);
+    let count = snapshot.slots.len();
+    assert_eq!(count, CONFIG.lines().count());
+    (0..count).for_each(|place| snapshot.demand.ask(place, Duration::from_secs(3600)));
+    drop(snapshot);
+    (0..5).for_each(|_| scene.sampler.attempt(Kind::Regular));
+    let allocated = measure(|| (0..10).for_each(|_| scene.sampler.attempt(Kind::Regular)));
+    assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0));
+    let published = scene.shared.published().clone();
+    let snapshot = published.snapshot.unwrap();
+    for (slot, metric) in snapshot.slots.iter().zip(&snapshot.metrics.good) {
+        assert!(slot.values.as_ref().is_ok_and(|values| !values.is_empty()), "{}: {slot:?}", metric.name);
+    }
+    assert_eq!((published.figures.samples, published.figures.errors), (16, 0));
+}
+
+/// The only value has 12 bytes, and 16 bytes for the value itself and its instance.
+#[test]
+#[ignore = "needs PCP"]
+fn a_sample_has_limited_memory() {
+    let mut scene = Scene::new("words = sample.string.hullo\n");
+    scene.sampler.limits.values = 20;
+    let refused = scene.sample();
+    assert_eq!((refused.outcome, refused.figures.large_samples), (Err(Error::AGAIN), 1));
+    scene.sampler.limits.values = 30;
+    let taken = scene.sample();
+    assert_eq!((taken.outcome, taken.figures.large_samples), (Ok(()), 1));
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn instance_lists_have_limited_memory() {
+    let mut scene = Scene::new("bins = sample.bin\ncolours = sample.colour\n");
+    // Room for the smaller one of the two lists.
+    scene.sampler.limits.lists = 300;
+    let published = scene.sample();
+    let snapshot = published.snapshot.unwrap();
+    let lengths: Vec<usize> = snapshot.lists.iter().map(|known| pmda::indom::Instances::len(&*known.list)).collect();
+    assert_eq!(lengths, [3, 0]);
+    assert_eq!(published.figures.large_lists, 1);
+    // The list that has been left out is not asked for again.
+    assert_eq!(scene.sample().figures.large_lists, 1);
+    assert!(snapshot.slots.iter().all(|slot| slot.values.as_ref().is_ok_and(|values| !values.is_empty())));
+}
+
+/// Serves a client as a pmcd with one metric. It reports before each sample that an agent has been restarted. Returns the
+/// number of samples.
+fn restless(mut stream: UnixStream) -> usize {
+    let pmid = PmId::new(Domain::new(60).unwrap(), Item::new(0, 0));
+    let (ty, semantics, units) = (Type::U32, Semantics::Instant, Units::NONE);
+    let (mut frames, mut out, mut samples) = (Frames::new(), Vec::new(), 0);
+    let mut greeting = Writer::new(&mut out, PduType::ERROR, 0);
+    greeting.i32(0).u32(0x0201_0000);
+    greeting.finish().unwrap();
+    loop {
+        if stream.write_all(&out).is_err() {
+            return samples;
+        }
+        out.clear();
+        let Ok(n @ 1..) = stream.read(frames.space()) else { return samples };
+        frames.filled(n);
+        while let Ok(Some((header, _))) = frames.next_pdu() {
+            match header.pdu {
+                PduType::PMNS_NAMES => encode_ids(&mut out, 0, 1, &[Some(pmid)]).unwrap(),
+                PduType::DESC_REQ => {
+                    DescPdu { desc: Desc { pmid, ty, indom: None, semantics, units } }.encode(&mut out, 0).unwrap();
+                }
+                PduType::FETCH => {
+                    samples += 1;
+                    let mut change = Writer::new(&mut out, PduType::ERROR, 0);
+                    change.i32(Changes::AGENT_RESTARTED.0.into());
+                    change.finish().unwrap();
+                    let mut result = Writer::new(&mut out, PduType::RESULT, 0);
+                    result.i32(1).i32(0).count(1).u32(pmid.word()).count(1).u32(0).u32(u32::MAX).u32(7);
+                    result.finish().unwrap();
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pmcd_that_always_reports_changes_costs_a_limited_number_of_samples() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("conf"), "one = only.metric + 1\n").unwrap();
+    let listener = UnixListener::bind(dir.path().join("socket")).unwrap();
+    let host = format!("unix://{}/socket", dir.path().display()).parse().unwrap();
+    let own = Domain::new(404).unwrap();
+    let config = dir.path().join("conf");
+    let mut config = Config::load(config.to_str().unwrap(), &host, &NameSpace::new(pmns::Tree::new(), own));
+    let shared = Arc::new(Shared::new(Duration::from_secs(1)));
+    let (_first, until) = io::pipe().unwrap();
+    let mut sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
+    let pmcd = thread::spawn(move || restless(listener.accept().unwrap().0));
+    sampler.attempt(Kind::Regular);
+    assert_eq!(shared.published().outcome, Err(Error::AGAIN));
+    assert!(matches!(sampler.state, State::Failed(_)));
+    drop(sampler);
+    assert_eq!(pmcd.join().unwrap(), sample::BINDINGS as usize);
+}

@@ -1,0 +1,148 @@
+//! The interface for declarations.
+
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+use pmapi::config::Config;
+use pmapi::label::LabelSet;
+use pmapi::{Domain, InDom, Item, Serial, Type};
+use serde::Serialize;
+
+use crate::client::Clients;
+use crate::dynamic::{Dynamic, Scope};
+use crate::event::{EventQueue, Types};
+use crate::schema::{self, Declarations, Indom, Metric, Mistakes, Schema};
+
+/// The interface for declarations in [`Agent::new`](crate::Agent::new).
+///
+/// Mistakes, such as a name that is declared twice, are reported together when the agent starts.
+#[derive(Debug)]
+pub struct Setup {
+    declared: Declarations,
+    config: Config,
+    options: ArgMatches,
+}
+
+impl Setup {
+    pub(crate) fn new(declared: Declarations, config: Config, options: ArgMatches) -> Setup {
+        Setup { declared, config, options }
+    }
+
+    /// Checks the declarations.
+    pub(crate) fn finish(self) -> Result<Schema, Mistakes> {
+        self.declared.finish()
+    }
+
+    /// Declares a metric by its full name, for instance `simple.color`.
+    pub fn metric(&mut self, name: impl Into<String>, item: Item, ty: Type) -> &mut Metric {
+        self.declared.metrics.push(Metric::new(name, item, ty));
+        let last = self.declared.metrics.len() - 1;
+        &mut self.declared.metrics[last]
+    }
+
+    /// Declares an instance domain.
+    pub fn indom(&mut self, serial: Serial) -> &mut Indom {
+        self.declared.indoms.push(Indom::new(serial));
+        let last = self.declared.indoms.len() - 1;
+        &mut self.declared.indoms[last]
+    }
+
+    /// Declares names below which the agent adds and removes metrics while it runs, and returns the holder of these
+    /// metrics. In the name space each is `NAME DOMAIN:*:*` (PMNS(5)).
+    pub fn dynamic(&mut self, names: impl IntoIterator<Item: Into<String>>) -> Dynamic {
+        let roots: Vec<String> = names.into_iter().map(Into::into).collect();
+        self.declared.dynamic.extend_from_slice(&roots);
+        Dynamic::new(Scope {
+            own_name: self.declared.own_name,
+            wants: self.declared.wants,
+            name: self.declared.name.clone(),
+            domain: self.declared.domain,
+            roots,
+            declared: self.declared.items.clone(),
+        })
+    }
+
+    /// Adds labels of the agent; see [`Metric::labels`]. Without any, the agent has its name as a label:
+    /// `{"agent":"simple"}`.
+    pub fn labels(&mut self, labels: impl Serialize) {
+        schema::add(&mut self.declared.labels, |set| set.add(labels));
+    }
+
+    /// Adds labels that do not identify the agent; see [`Metric::notes`].
+    pub fn notes(&mut self, notes: impl Serialize) {
+        schema::add(&mut self.declared.labels, |set| set.add_notes(notes));
+    }
+
+    /// Adds labels of the metrics of a cluster; see [`Metric::labels`].
+    pub fn cluster_labels(&mut self, cluster: u16, labels: impl Serialize) {
+        schema::add(self.cluster(cluster), |set| set.add(labels));
+    }
+
+    /// Adds labels that do not identify the metrics of a cluster; see [`Metric::notes`].
+    pub fn cluster_notes(&mut self, cluster: u16, notes: impl Serialize) {
+        schema::add(self.cluster(cluster), |set| set.add_notes(notes));
+    }
+
+    fn cluster(&mut self, cluster: u16) -> &mut Result<LabelSet, String> {
+        self.declared.cluster_labels.entry(cluster).or_insert_with(|| Ok(LabelSet::new()))
+    }
+
+    /// Adds a file to the agent's directory, beside the files that are generated from the declarations. `path` is
+    /// relative to the directory.
+    pub fn file(&mut self, path: impl Into<PathBuf>, content: impl Into<String>) {
+        self.declared.files.push((path.into(), content.into()));
+    }
+
+    /// Adds a configuration file. Install copies it to `$PCP_SYSCONF_DIR/pmdaNAME`, unless a file of this name exists
+    /// there. Remove deletes it if it is unchanged.
+    pub fn configuration(&mut self, name: &str, content: impl Into<String>) {
+        self.file(Path::new("etc").join(name), content);
+    }
+
+    /// Declares that the agent is not ready when it starts ([`Agent::is_ready`](crate::Agent::is_ready)). Install then adds `notready` to its
+    /// line in `pmcd.conf`.
+    pub fn not_ready(&mut self) {
+        self.declared.not_ready = true;
+    }
+
+    /// Creates state that the agent keeps for each client. The state of a client is dropped when the client
+    /// disconnects.
+    pub fn clients<T: 'static>(&mut self) -> Clients<T> {
+        Clients::new(&mut self.declared.ends)
+    }
+
+    /// Returns the domain that the agent runs under.
+    pub fn domain(&self) -> Domain {
+        self.declared.domain
+    }
+
+    /// Returns the agent's name in PCP, which may differ from [`Agent::NAME`](crate::Agent::NAME).
+    pub fn name(&self) -> &str {
+        &self.declared.name
+    }
+
+    /// Creates an event queue that holds up to `bytes` of unread events.
+    pub fn event_queue(&mut self, bytes: usize) -> EventQueue {
+        EventQueue::new(self.declared.domain, bytes, Types::clone(&self.declared.types), &mut self.declared.ends)
+    }
+
+    /// Returns the values of the agent's own options ([`Agent::options`](crate::Agent::options)).
+    pub fn options(&self) -> &ArgMatches {
+        &self.options
+    }
+
+    /// Returns PCP's configuration: `pcp.conf` and the environment.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the agent's directory, `$PCP_PMDAS_DIR/NAME`.
+    pub fn dir(&self) -> PathBuf {
+        self.config.pmdas_dir().join(&self.declared.name)
+    }
+
+    /// Returns the full identifier of an instance domain.
+    pub fn indom_id(&self, serial: Serial) -> InDom {
+        InDom::new(self.declared.domain, serial)
+    }
+}
