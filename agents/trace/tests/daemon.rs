@@ -42,7 +42,7 @@ fn control(trace: &mut Collector<Process>, item: u16) -> u32 {
 #[test]
 fn mistakes_are_followed_by_the_usage() {
     let usage = String::from_utf8(run(&["-?"]).stdout).unwrap();
-    assert!(usage.starts_with("Usage: pmdatrace [options]\n\nOptions:\n  -A access "), "{usage}");
+    assert!(usage.starts_with("Usage: pmdatrace [options]\n\nOptions:\n  -D debug "), "{usage}");
     for (args, reason) in [
         (["-U", "1,1,1"], "token parse error in string \"1,1,1\""),
         (["-V", "1,3,foo,3,4,1"], "integer parse error for substring \"foo\""),
