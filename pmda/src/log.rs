@@ -87,7 +87,7 @@ pub(crate) fn open(program: &str, path: &Path, user: Option<Ids>) {
     {
         let reason =
             e.raw_os_error().map_or_else(|| e.to_string(), |errno| pmapi::Error::from_errno(errno).to_string());
-        eprintln!("{program}: cannot open log \"{}\" for writing : {reason}", path.display());
+        put(&format!("{program}: cannot open log \"{}\" for writing : {reason}\n", path.display()));
     }
     let host = nix::unistd::gethostname().unwrap_or_default();
     put(&format!("Log for {program} on {} started {}\n\n", host.display(), now()));

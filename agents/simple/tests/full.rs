@@ -28,3 +28,7 @@ fn an_agent_answers_without_room_for_its_log() {
     answers(&["-l", "-", "-D", "all"]);
     answers(&["-l", "/dev/full", "-D", "all"]);
 }
+#[test]
+fn an_agent_answers_without_any_log() {
+    answers(&["-l", "/nonexistent/simple.log", "-D", "all"]);
+}
