@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -174,11 +173,6 @@ impl Directory {
         let Ok(mut dir) = Dir::openat(&self.0, ".", flags, Mode::empty()) else { return };
         dir.iter().take(MOST_NAMES).flatten().for_each(|entry| each(entry.file_name(), entry.file_type()));
     }
-}
-
-/// Parses a number of ASCII digits only.
-pub(super) fn digits<T: FromStr>(text: &str) -> Option<T> {
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 /// Returns the beginning of all temporary names of a registry's file, which a process and a number follow.

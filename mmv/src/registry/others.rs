@@ -12,8 +12,8 @@ use hashbrown::{HashMap, HashSet};
 use nix::unistd::geteuid;
 use pmapi::Item;
 
-use super::directory::{Directory, digits, header, temporary_start};
-use super::process::Process;
+use super::directory::{Directory, header, temporary_start};
+use super::process::{Process, digits};
 use crate::format::{
     Bytes, HEADER_LEN, Header, MAX_METRICS, MetricRecord, STRING_LEN, Section, TOC_LEN, Toc, Version, process_exists,
 };
