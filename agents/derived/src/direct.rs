@@ -36,6 +36,8 @@ pub(crate) struct Direct {
     started: Instant,
     bound: Option<Binding>,
     lists: HashMap<InDom, List>,
+    /// Sizes of the operands of the last sample.
+    sizes: Sizes,
     limits: Limits,
     /// `PM_ERR_TOOBIG` in place of values, if those of the last sample need too much memory.
     outcome: Result<()>,
@@ -83,6 +85,7 @@ impl Direct {
             started,
             bound: None,
             lists: HashMap::new(),
+            sizes: Sizes::default(),
             limits: Limits::default(),
             outcome: Ok(()),
             figures: Figures::default(),
@@ -167,8 +170,9 @@ impl Running for Direct {
         }
         let mut agents = self.agents.borrow_mut();
         let complete = agents.take(bound.evaluator.operands_of(&bound.plan));
-        let mut sizes = Sizes::default();
-        agents.sizes(bound.evaluator.operands_of(&bound.plan), &mut sizes);
+        let sizes = &mut self.sizes;
+        sizes.clear();
+        agents.sizes(bound.evaluator.operands_of(&bound.plan), sizes);
         let descs = bound.next.iter().filter_map(|number| bound.evaluator.desc(*number).ok());
         let size: usize = descs.map(|desc| sizes.of(&desc)).sum();
         self.outcome = if size <= self.limits.values { Ok(()) } else { Err(Error::TOOBIG) };

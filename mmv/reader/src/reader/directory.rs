@@ -92,15 +92,7 @@ impl Directory {
 
     /// Opens a file for reading, which need not be regular.
     pub(crate) fn read(&self, name: &OsStr) -> io::Result<fs::File> {
-        let how = OpenHow::new().flags(READ).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_XDEV);
-        let opened = match openat2(self.handle.as_fd(), name, how) {
-            // The kernel is too old, or a sandbox forbids the call.
-            Err(Errno::ENOSYS | Errno::EPERM) => {
-                openat(self.handle.as_fd(), name, READ | OFlag::O_NOFOLLOW, Mode::empty())
-            }
-            opened => opened,
-        };
-        match opened {
+        match openat(self.handle.as_fd(), name, READ | OFlag::O_NOFOLLOW, Mode::empty()) {
             Err(Errno::ELOOP) => {
                 let target = self.follow(name)?;
                 let path = format!("/proc/{}/fd/{}", process::id(), target.as_raw_fd());
