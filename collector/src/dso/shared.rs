@@ -21,7 +21,6 @@ use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
 use pmapi::label::{LabelFlags, RawLabel};
 use pmapi::{Domain, Error, InDom, Inst, PmId, Result};
-
 use pmda::dso::abi::{self, CIndomProfile, CInstances, CLabelSet, CProfile, Interface};
 use pmda::dso::memory::free;
 use pmda::dso::values::{self, Skeleton};
@@ -39,7 +38,7 @@ pub struct SharedObject {
     skeleton: Skeleton,
     values: ResultWriter,
     profile: Profile,
-    /// The client of the last request.
+    /// Client of the last request.
     client: i32,
     open: bool,
     /// Unloaded after everything that points into it.
@@ -483,8 +482,7 @@ impl Channel for SharedObject {
 
     fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> crate::Result<Header> {
         // `send` has made the call: an answer that is not here now never comes.
-        let none = crate::Error::TimedOut(timeout.unwrap_or(Duration::MAX));
-        *pdu = self.replies.pop_front().ok_or(none)?;
+        *pdu = self.replies.pop_front().ok_or(crate::Error::TimedOut(timeout.unwrap_or(Duration::MAX)))?;
         Header::parse(pdu)?.ok_or(crate::Error::Closed)
     }
 

@@ -82,3 +82,40 @@ fn a_file_in_the_way_may_have_an_impossible_cluster() {
         assert_eq!(start(dir.path()).unwrap(), expected, "{cluster}");
     }
 }
+
+#[test]
+#[ignore = "needs root"]
+fn users_get_equal_shares_of_what_is_scarce() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: String, uid: u32, cluster: u32| file_of(uid, &dir.path().join(name), cluster);
+    let mut limits = Collection::new("mmv", dir.path()).limits();
+    (limits.files, limits.user_files) = (40, 30);
+    let exported = |collection: &Collection| {
+        let names: Vec<String> = collection.metrics().map(|(name, _)| name.to_owned()).collect();
+        ["mmv.a", "mmv.b", "mmv.c", "mmv.honest"].map(|user| names.iter().filter(|name| name.starts_with(user)).count())
+    };
+    let mut collection = Collection::new("mmv", dir.path());
+    collection.set_limits(limits);
+    for (uid, user) in (2000..).zip(["a", "b", "c"]) {
+        (0..25).for_each(|i| write(format!("{user}{i}"), uid, 100 * (uid - 1999) + i));
+        while collection.refresh() {}
+    }
+    assert_eq!(exported(&collection), [14, 13, 13, 0], "whoever comes later gets as much");
+    (0..10).for_each(|i| write(format!("honest{i}"), 3000, 1000 + i));
+    while collection.refresh() {}
+    assert_eq!(exported(&collection), [10, 10, 10, 10]);
+    assert!(collection.take_left_out().iter().all(|left_out| left_out.uid < 3000));
+    // Another agent, which knows nothing of who came first.
+    let mut other = Collection::new("mmv", dir.path());
+    other.set_limits(limits);
+    other.refresh();
+    assert_eq!(exported(&other), [10, 10, 10, 10]);
+    // Memory and values are shared as files are.
+    (limits.files, limits.values, limits.user_values) = (4000, 400, 300);
+    other.set_limits(limits);
+    other.set_reload(1);
+    while other.refresh() {}
+    let [a, b, c, honest] = exported(&other);
+    assert_eq!(honest, 10);
+    assert!(a.abs_diff(b) <= 1 && b.abs_diff(c) <= 1 && a > 10, "{a} {b} {c}");
+}
