@@ -47,7 +47,10 @@ type Known = HashMap<Identifier, Option<Arc<SpanMetrics>>>;
 
 /// The metrics of all spans seen so far. A fork waits until they are unlocked.
 #[derive(Debug, Default)]
-struct Spans(RwLock<Known>);
+struct Spans {
+    known: RwLock<Known>,
+    door: fork::Door,
+}
 
 const LEVELS: [(Level, &str); 5] = [
     (Level::ERROR, "error"),
@@ -154,29 +157,36 @@ impl MmvLayer {
 
 impl Spans {
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> Option<T> {
-        let acquire = || match self.0.try_read() {
+        let acquire = || match self.known.try_read() {
             Err(TryLockError::WouldBlock) if fork::is_torn() => None,
-            Err(_) => Some(self.0.read().unwrap_or_else(PoisonError::into_inner)),
+            Err(_) => Some(self.known.read().unwrap_or_else(PoisonError::into_inner)),
             Ok(spans) => Some(spans),
         };
-        let (spans, _inside) = fork::enter(acquire)?;
-        Some(read(&spans))
+        // The door counts the thread until the lock is released.
+        let (spans, inside) = self.door.enter(acquire)?;
+        let found = read(&spans);
+        drop(spans);
+        drop(inside);
+        Some(found)
     }
 
     fn write<T>(&self, write: impl FnOnce(&mut Known) -> T) -> Option<T> {
-        let acquire = || match self.0.try_write() {
+        let acquire = || match self.known.try_write() {
             Err(TryLockError::WouldBlock) if fork::is_torn() => None,
-            Err(_) => Some(self.0.write().unwrap_or_else(PoisonError::into_inner)),
+            Err(_) => Some(self.known.write().unwrap_or_else(PoisonError::into_inner)),
             Ok(spans) => Some(spans),
         };
-        let (mut spans, _inside) = fork::enter(acquire)?;
-        Some(write(&mut spans))
+        let (mut spans, inside) = self.door.enter(acquire)?;
+        let written = write(&mut spans);
+        drop(spans);
+        drop(inside);
+        Some(written)
     }
 }
 
 impl Forked for Spans {
     fn is_quiet(&self) -> bool {
-        self.0.try_write().is_ok()
+        self.door.is_quiet()
     }
 }
 

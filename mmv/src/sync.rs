@@ -18,26 +18,28 @@ pub(crate) use std::sync::atomic;
 /// A lock that no thread holds while another one forks the process. In the child its data is therefore whole, and it is
 /// not locked for ever.
 #[derive(Debug, Default)]
-pub(crate) struct Lock<T>(Mutex<T>);
+pub(crate) struct Lock<T> {
+    mutex: Mutex<T>,
+    door: fork::Door,
+}
 
 /// Guard of a [`Lock`].
 pub(crate) struct Held<'a, T> {
     // Fields drop in order: the lock is released first.
     guard: MutexGuard<'a, T>,
-    _inside: fork::Inside,
+    _inside: fork::Inside<'a>,
 }
 
 impl<T> Lock<T> {
     pub(crate) fn new(value: T) -> Lock<T> {
-        Lock(Mutex::new(value))
+        Lock { mutex: Mutex::new(value), door: fork::Door::new() }
     }
 
     /// Waits until no other thread holds the lock. Returns `None` in a [torn](fork::is_torn) child, if another thread
     /// held this lock at the fork.
     #[inline]
     pub(crate) fn lock(&self) -> Option<Held<'_, T>> {
-        let acquire = || self.0.try_lock().ok().or_else(|| self.wait());
-        let (guard, inside) = fork::enter(acquire)?;
+        let (guard, inside) = self.door.enter(|| self.mutex.try_lock().ok().or_else(|| self.wait()))?;
         Some(Held { guard, _inside: inside })
     }
 
@@ -46,14 +48,14 @@ impl<T> Lock<T> {
         if fork::is_torn() {
             self.try_long_enough()
         } else {
-            Some(self.0.lock().unwrap_or_else(PoisonError::into_inner))
+            Some(self.mutex.lock().unwrap_or_else(PoisonError::into_inner))
         }
     }
 
     /// Tries for as long as another thread of this process may hold the lock.
     fn try_long_enough(&self) -> Option<MutexGuard<'_, T>> {
         (0..1000).find_map(|_| {
-            let guard = self.0.try_lock();
+            let guard = self.mutex.try_lock();
             if guard.is_err() {
                 std::thread::yield_now();
             }
@@ -64,7 +66,7 @@ impl<T> Lock<T> {
 
 impl<T: Send> fork::Forked for Lock<T> {
     fn is_quiet(&self) -> bool {
-        self.0.try_lock().is_ok()
+        self.door.is_quiet()
     }
 }
 

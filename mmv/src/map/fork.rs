@@ -10,7 +10,7 @@
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -20,7 +20,7 @@ use super::pages::{at_fork, wiped_on_fork};
 
 /// An object with locks.
 pub(crate) trait Forked: Send + Sync {
-    /// Returns whether all locks can be acquired at once, without keeping any.
+    /// Returns whether no thread holds any of the locks or is about to acquire one.
     fn is_quiet(&self) -> bool;
 
     /// Called in a newly forked child, in which nothing is locked.
@@ -47,32 +47,56 @@ thread_local! {
     static FORKING: Cell<Option<ManuallyDrop<MutexGuard<'static, Watchers>>>> = const { Cell::new(None) };
 }
 
-/// Counts a lock of the thread while it lives.
-#[derive(Debug)]
-pub(crate) struct Inside(());
+/// Counts the threads that hold a lock, or are about to acquire it.
+#[derive(Debug, Default)]
+pub(crate) struct Door(AtomicU32);
 
-/// Acquires a lock, but lets a fork go first. A thread that holds another lock does not wait, since the fork waits for
-/// it.
-///
-/// The forking thread sets `FORKS_NOW` before it tries the lock. A thread that acquires the lock afterwards therefore
-/// sees the flag.
-#[inline]
-pub(crate) fn enter<G>(acquire: impl Fn() -> Option<G>) -> Option<(G, Inside)> {
-    loop {
-        let lock = acquire()?;
-        let depth = DEPTH.get();
-        if depth > 0 || !FORKS_NOW.load(Relaxed) {
-            DEPTH.set(depth + 1);
-            return Some((lock, Inside(())));
+/// Counts a thread at a [`Door`] while it lives.
+#[derive(Debug)]
+pub(crate) struct Inside<'a>(&'a Door);
+
+impl Door {
+    pub(crate) const fn new() -> Door {
+        Door(AtomicU32::new(0))
+    }
+
+    /// Acquires the lock behind the door, but lets a fork go first. A thread that holds another lock does not wait,
+    /// since the fork waits for it.
+    ///
+    /// The forking thread sets `FORKS_NOW` before it looks at the doors, and this thread counts itself before it reads
+    /// the flag. One of them therefore sees the other, and nobody so much as tries a lock during the fork.
+    #[inline]
+    pub(crate) fn enter<G>(&self, acquire: impl Fn() -> Option<G>) -> Option<(G, Inside<'_>)> {
+        loop {
+            let is_alone = DEPTH.get() == 0;
+            let inside = Inside::new(self);
+            if !is_alone || !FORKS_NOW.load(SeqCst) {
+                return Some((acquire()?, inside));
+            }
+            drop(inside);
+            thread::sleep(PAUSE);
         }
-        drop(lock);
-        thread::sleep(PAUSE);
+    }
+
+    /// Returns whether no thread holds the lock or is about to acquire it.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.0.load(SeqCst) == 0
     }
 }
 
-impl Drop for Inside {
+impl Inside<'_> {
+    #[inline]
+    fn new(door: &Door) -> Inside<'_> {
+        DEPTH.set(DEPTH.get() + 1);
+        door.0.fetch_add(1, SeqCst);
+        Inside(door)
+    }
+}
+
+impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Release);
         DEPTH.set(DEPTH.get() - 1);
     }
 }
@@ -112,14 +136,24 @@ pub(crate) fn watch(watcher: Weak<dyn Forked>) {
     // register the handlers twice; the second call of each handler does nothing.
     static WATCHING: AtomicBool = AtomicBool::new(false);
     if !WATCHING.load(Acquire) {
+        // A fork that began before the handlers were registered calls none. Its child counts itself, and is torn.
+        count();
         at_fork(prepare, parent, child);
         WATCHING.store(true, Release);
     }
-    let mut watchers = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(mut watchers) = watchers() else { return };
     if watchers.len() == watchers.capacity() {
         watchers.retain(|watcher| watcher.strong_count() > 0);
     }
     watchers.push(watcher);
+}
+
+/// Locks the list of watchers. In a torn child, a thread that does not exist may hold it for ever: it is `None` then.
+fn watchers() -> Option<MutexGuard<'static, Watchers>> {
+    if is_torn() {
+        return WATCHERS.try_lock().ok();
+    }
+    Some(WATCHERS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 extern "C" fn prepare() {
@@ -127,9 +161,9 @@ extern "C" fn prepare() {
         FORKING.set(Some(watchers));
         return;
     }
-    let watchers = WATCHERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(watchers) = watchers() else { return };
     let alone = DEPTH.replace(DEPTH.get() + 1) == 0;
-    FORKS_NOW.store(true, Relaxed);
+    FORKS_NOW.store(true, SeqCst);
     let begin = Instant::now();
     // In a torn child, a lock may never be released.
     let quiet = || alone && !is_torn() && watchers.iter().filter_map(Weak::upgrade).all(|watcher| watcher.is_quiet());
@@ -166,6 +200,6 @@ extern "C" fn child() {
 fn after() -> Option<MutexGuard<'static, Watchers>> {
     let watchers = FORKING.take().map(ManuallyDrop::into_inner)?;
     DEPTH.set(DEPTH.get() - 1);
-    FORKS_NOW.store(false, Relaxed);
+    FORKS_NOW.store(false, Release);
     Some(watchers)
 }
