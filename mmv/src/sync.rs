@@ -127,6 +127,18 @@ mod tests {
     use crate::child::Child;
 
     #[test]
+    fn a_fork_waits_for_threads_that_are_about_to_acquire_a_lock() {
+        let door = fork::Door::default();
+        let entered = door.enter(|| {
+            assert!(!door.is_quiet());
+            Some(())
+        });
+        assert!(entered.is_some() && !door.is_quiet());
+        drop(entered);
+        assert!(door.is_quiet());
+    }
+
+    #[test]
     fn a_child_does_without_what_stayed_locked_for_too_long() {
         let lock = Arc::new(Lock::new(7));
         fork::watch(Arc::downgrade(&lock) as _);
