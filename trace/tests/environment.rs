@@ -49,35 +49,33 @@ fn check(is_trusted: bool) {
     assert_eq!(Config::path().starts_with("/strange"), is_trusted);
 }
 
+/// Set in the process that has the variables of the test.
+const HAS_VARIABLES: &str = "HAS_VARIABLES_OF_TRACE";
+
 #[test]
 #[ignore = "needs root"]
 fn a_set_uid_or_set_gid_program_ignores_the_environment() {
-    let with_environment = || {
-        for (name, value) in VARIABLES {
-            // SAFETY: a forked child has one thread.
-            unsafe { std::env::set_var(name, value) };
-        }
-    };
+    // In a process that has the variables from its start: another thread may hold the lock of the environment at a fork.
+    if std::env::var_os(HAS_VARIABLES).is_none() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--include-ignored", "--exact", "a_set_uid_or_set_gid_program_ignores_the_environment"]);
+        assert!(command.envs(VARIABLES).env(HAS_VARIABLES, "1").status().unwrap().success());
+        return;
+    }
     let (root, other) = (Uid::from_raw(0), Uid::from_raw(65534));
     let (own, group) = (Gid::current(), Gid::from_raw(65534));
+    in_a_child(|| check(true));
     in_a_child(|| {
-        with_environment();
-        check(true);
-    });
-    in_a_child(|| {
-        with_environment();
         setresuid(other, root, root).unwrap();
         check(false);
     });
     in_a_child(|| {
-        with_environment();
         setresgid(group, own, own).unwrap();
         check(false);
     });
     // A program that has given up the rights of its file for good still has the environment of its caller, and so has
     // root that has become another user: then user and effective user are the same.
     in_a_child(|| {
-        with_environment();
         setresuid(other, other, other).unwrap();
         check(true);
     });
