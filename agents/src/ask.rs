@@ -63,7 +63,7 @@ impl Asked {
         let fetched = self.ask(|agent| {
             let fetched = agent.fetch(&pmids)?;
             let sample: Vec<Readings> = fetched.sets().zip(&descs).map(|(set, desc)| readings(&set, *desc)).collect();
-            Ok((sample, fetched.changes().0 & Changes::NAMES.0 != 0))
+            Ok((sample, fetched.changes().contains(Changes::NAMES)))
         })?;
         let (mut sample, renamed) = match fetched {
             Ok(fetched) => fetched,

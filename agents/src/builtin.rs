@@ -11,7 +11,7 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
 use pmapi::Config;
-use pmda::{Agent, Failure, Schema, Start};
+use pmda::{Agent, Failure, Schema, SetupError, Start};
 
 use crate::fleet::Plan;
 
@@ -38,7 +38,7 @@ pub(crate) struct Builtin {
     /// Whether the agent is started if the command line names no agent.
     pub(crate) by_default: bool,
     run: fn(Vec<OsString>) -> ExitCode,
-    schema: fn(Config) -> Start<Schema>,
+    schema: fn(Config) -> Result<Schema, SetupError>,
     arguments: fn(&Place<'_>) -> Start<Vec<OsString>>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::Parser;
@@ -18,7 +19,7 @@ use crate::fleet::Plan;
 /// as processes with their files in a temporary directory. PCP is not needed, and an installed PCP is not
 /// changed.
 #[derive(Parser, Debug)]
-#[command(name = "pcp-agents", after_help = EXAMPLES)]
+#[command(name = "pcp-agents", version, after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// Agents to start [default: all but trace, which needs a port]
     #[arg(value_name = "AGENT", value_parser = names())]
@@ -40,18 +41,19 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with = "plain")]
     pub(crate) json: bool,
 
-    /// File with the names of COMMAND's metrics, see PMNS(5)
+    /// File with the names of COMMAND's metrics, see PMNS(5). An agent of this framework writes them itself
     #[arg(long, value_name = "FILE", requires = "command")]
     pmns: Option<PathBuf>,
 
     /// Command line of another agent, in any language
-    #[arg(last = true, value_name = "COMMAND", requires = "pmns")]
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 const EXAMPLES: &str = "Examples:
   pcp-agents simple
   pcp-agents --json -s 0 | jq -c '[.metric, .values]'
+  pcp-agents -- target/release/pmdahello
   pcp-agents --pmns /var/lib/pcp/pmdas/simple/root -- /var/lib/pcp/pmdas/simple/pmdasimple -d 253";
 
 fn names() -> PossibleValuesParser {
@@ -73,11 +75,27 @@ impl Options {
                 plans.push(builtin::plan(agent, scratch).map_err(|e| format!("{}: {e}", agent.name))?);
             }
         }
-        if let Some(path) = &self.pmns {
+        if !self.command.is_empty() {
+            let path = self.pmns.clone().map_or_else(|| own_names(&self.command, scratch), Ok)?;
             let include = Config::load().var_dir().join("pmns");
-            let names = pmns::Loader::new().include_dir(include).load(path).map_err(|e| e.to_string())?;
+            let names = pmns::Loader::new().include_dir(include).load(&path).map_err(|e| e.to_string())?;
             plans.push(builtin::foreign(&self.command, names, scratch)?);
         }
         Ok(plans)
+    }
+}
+
+/// Makes an agent of this framework write its directory. Returns the file of its names.
+fn own_names(command: &[OsString], scratch: &Path) -> Result<PathBuf, Failure> {
+    let (program, args) = command.split_first().ok_or("no command")?;
+    let dir = scratch.join("written");
+    let mut write = Command::new(program);
+    write.args(args).arg("--write-pmda").arg(&dir);
+    let ended = write.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let program = program.display();
+    match ended {
+        Err(e) => Err(format!("{program}: {e}").into()),
+        Ok(status) if status.success() && dir.join("root").exists() => Ok(dir.join("root")),
+        Ok(_) => Err(format!("{program} is no agent of this framework: its names are needed, as --pmns FILE").into()),
     }
 }

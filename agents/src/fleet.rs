@@ -247,6 +247,5 @@ fn sample(agent: &mut Asked, discovered: &mut bool, tell: &impl Fn(News)) -> Res
 fn last_line(log: &Path) -> Option<String> {
     let text = fs::read(log).ok()?;
     let text = String::from_utf8_lossy(&text);
-    let said = |line: &&str| !line.trim().is_empty() && !line.starts_with("Log ");
-    text.lines().rev().find(said).map(|line| clean(line.trim()))
+    text.lines().rev().find(|line| !line.trim().is_empty() && !line.starts_with("Log ")).map(|line| clean(line.trim()))
 }

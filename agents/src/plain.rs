@@ -99,6 +99,7 @@ fn print_metric(out: &mut impl Write, Shown { metric, values }: &Shown, full: bo
     }
 }
 
+/// Prints a descriptor as pminfo does, which also shows the rest of a metric without support.
 fn print_desc(out: &mut impl Write, desc: &Desc) -> io::Result<()> {
     let indom = match desc.indom {
         Some(indom) => format!("{indom} {:#x}", indom.word()),
@@ -146,11 +147,13 @@ fn per_second(desc: &Desc) -> String {
 
 /// Formats a number with three significant digits, or with all digits of its integer part.
 pub(crate) fn round(v: f64) -> String {
-    let decimals = |a: f64| (2.0 - a.log10().floor()).max(0.0) as usize;
     match v.abs() {
         a if a >= 1e9 || (a < 1e-6 && a != 0.0) => format!("{v:.2e}"),
         _ if v.fract() == 0.0 => format!("{v:.0}"),
-        a => format!("{v:.0$}", decimals(a)),
+        a => {
+            let decimals = (2.0 - a.log10().floor()).max(0.0) as usize;
+            format!("{v:.decimals$}")
+        }
     }
 }
 

@@ -16,8 +16,7 @@ use pcp_pdu::Header;
 use pcp_pdu::metadata::encode_fetch;
 use pcp_pdu::result::ValueSet;
 use pmapi::{Atom, Config, Domain, Error, InDom, Inst, PmId, Serial, Type};
-use pmda::schema::Identity;
-use pmda::{Agent as _, Engine, Reply};
+use pmda::{Agent as _, Engine, Identity};
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_pcp-agents");
@@ -39,10 +38,12 @@ fn configure(dir: &Path, name: &str, domain: u16, interval: &str, metrics: &str)
     // Agent `mmv` resolves all its names itself.
     let pmns = if name == "mmv" { "" } else { "pmns = \"files/names\", " };
     let user = user();
+    // A JSON array of strings is valid TOML.
+    let command = serde_json::json!([BINARY, "agent", name, "-l", "-", "--username", user]);
     let group = format!(
         "[group.test]
          interval = \"{interval}\"
-         agent = {{ domain = {domain}, {pmns}command = \"{BINARY} agent {name} -l - --username {user}\" }}
+         agent = {{ domain = {domain}, {pmns}command = {command} }}
          [group.test.metric]
          {metrics}
         "
@@ -256,19 +257,12 @@ fn a_fetch_allocates_nothing() {
     let derived: &mut pmda_derived::Derived = engine.agent_mut();
     derived.open().unwrap();
     let names = ["derived.one", "derived.bins", "derived.rate"];
-    let items = names.map(|name| derived.dynamic().unwrap().item(name).unwrap());
+    let items = names.map(|name| derived.metrics().item(name).unwrap());
     let mut request = Vec::new();
     let pmids = items.map(|item| Some(PmId::new(domain, item)));
     encode_fetch(&mut request, 0, 0, pmids.into_iter()).unwrap();
     let header = Header::parse(&request).unwrap().unwrap();
-    let mut fetch = || {
-        let length = match engine.handle(header, &request) {
-            Reply::Pdu(head, rest) => head.len() + rest.len(),
-            Reply::None => 0,
-        };
-        engine.sent();
-        length
-    };
+    let mut fetch = || engine.handle(header, &request, |reply| reply.len());
     // The first sample has no rate.
     let first = fetch();
     sleep(Duration::from_millis(2));

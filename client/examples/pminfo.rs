@@ -7,8 +7,7 @@ use std::error::Error;
 use pcp_client::{Context, Sample};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::RawValue;
-use pmapi::id::OptionWord as _;
-use pmapi::{Atom, Desc, Inst, PmId};
+use pmapi::{Atom, Desc, Inst, OptionWord as _, PmId};
 
 #[derive(Default)]
 struct Show {

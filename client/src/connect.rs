@@ -13,10 +13,10 @@ use nix::sys::socket::{
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::channel::{Channel, Stream};
-use super::host::{Host, HostSpec, Place};
+use super::host::{HostPorts, HostSpec, Place};
 use super::settings::{FOREVER, Settings, after};
 use pcp_pdu::client::Answer;
-use pcp_pdu::handshake::{Attr, Attribute, Flags, encode_creds};
+use pcp_pdu::handshake::{Attr, Attribute, Features, encode_creds};
 use pcp_pdu::{FROM_AGENT, Pdu};
 use pmapi::{Error, Result};
 
@@ -26,7 +26,7 @@ const TIMED_OUT: Error = Error::from_errno(Errno::ETIMEDOUT as i32);
 const UNSUPPORTED: Error = Error::from_errno(Errno::EOPNOTSUPP as i32);
 
 /// Connects to pmcd and returns the features that it advertises.
-pub(super) fn connect_pmcd(spec: &HostSpec, settings: &Settings) -> Result<(Channel, Flags)> {
+pub(super) fn connect_pmcd(spec: &HostSpec, settings: &Settings) -> Result<(Channel, Features)> {
     if spec.attributes.unsupported {
         return Err(UNSUPPORTED);
     }
@@ -37,7 +37,7 @@ pub(super) fn connect_pmcd(spec: &HostSpec, settings: &Settings) -> Result<(Chan
         Place::Unix(path) => attempt.unix(path.as_deref()),
         Place::Local(path) => attempt
             .unix(path.as_deref())
-            .or_else(|_| attempt.host(&Host { name: "localhost".into(), ports: Vec::new() })),
+            .or_else(|_| attempt.host(&HostPorts { name: "localhost".into(), ports: Vec::new() })),
     }
 }
 
@@ -47,13 +47,13 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    fn unix(&self, path: Option<&Path>) -> Result<(Channel, Flags)> {
+    fn unix(&self, path: Option<&Path>) -> Result<(Channel, Features)> {
         let stream = unix(path.unwrap_or(&self.settings.socket), self.settings.connect_timeout)?;
         self.greet(Channel::new(Stream::Unix(stream), self.settings), true)
     }
 
     /// Tries the ports one after the other; fails with the error of the last.
-    fn host(&self, host: &Host) -> Result<(Channel, Flags)> {
+    fn host(&self, host: &HostPorts) -> Result<(Channel, Features)> {
         let ports = if host.ports.is_empty() { &self.settings.ports } else { &host.ports };
         let mut result = Err(REFUSED);
         for port in ports {
@@ -65,7 +65,7 @@ impl Attempt<'_> {
         result
     }
 
-    fn port(&self, name: &str, port: u16) -> Result<(Channel, Flags)> {
+    fn port(&self, name: &str, port: u16) -> Result<(Channel, Features)> {
         let given = self.spec.proxy.as_ref().map(|proxy| (proxy.name.as_str(), proxy.ports.first().copied()));
         let proxy = given.or(self.settings.proxy.as_deref().map(|name| (name, None)));
         let channel = |stream| Channel::new(Stream::Tcp(stream), self.settings);
@@ -85,29 +85,29 @@ impl Attempt<'_> {
 
     /// Completes the handshake: pmcd sends its features, the client credentials and a container, which pmcd does not
     /// answer.
-    fn greet(&self, mut channel: Channel, local: bool) -> Result<(Channel, Flags)> {
+    fn greet(&self, mut channel: Channel, local: bool) -> Result<(Channel, Features)> {
         let features = match channel.receive_any()? {
             Answer::Pdu(Pdu::Error(greeting)) => greeting.greeting()?,
             _ => return Err(Error::IPC),
         };
         let unix = matches!(self.spec.place, Place::Unix(_) | Place::Local(_));
-        let mut wanted = Flags(0);
-        if features.contains(Flags::CREDENTIALS_REQUIRED) {
+        let mut wanted = Features::empty();
+        if features.contains(Features::CREDENTIALS_REQUIRED) {
             // Only on a Unix socket does the kernel tell pmcd the client's user.
             if !unix {
                 return Err(UNSUPPORTED);
             }
-            wanted = wanted.union(Flags::CREDENTIALS_REQUIRED);
+            wanted |= Features::CREDENTIALS_REQUIRED;
         }
-        if features.contains(Flags::CERTIFICATE_REQUIRED) && !local {
+        if features.contains(Features::CERTIFICATE_REQUIRED) && !local {
             return Err(Error::NEEDCLIENTCERT);
         }
         let container = self.spec.attributes.container.as_deref().or(self.settings.container.as_deref());
         if container.is_some() {
-            if !features.contains(Flags::CONTAINER) {
+            if !features.contains(Features::CONTAINER) {
                 return Err(UNSUPPORTED);
             }
-            wanted = wanted.union(Flags::CONTAINER);
+            wanted |= Features::CONTAINER;
         }
         let process = i32::try_from(std::process::id()).unwrap_or(FROM_AGENT);
         channel.send(|out| encode_creds(out, process, wanted))?;

@@ -2,7 +2,7 @@
 
 use super::{Context, MAX_REQUEST};
 use pcp_pdu::client::{Answer, encode_desc_ids};
-use pcp_pdu::handshake::Flags;
+use pcp_pdu::handshake::Features;
 use pcp_pdu::metadata::DescReq;
 use pmapi::{Desc, Error, PmId, Result};
 
@@ -31,7 +31,7 @@ impl Context {
         match pmids {
             [] => Err(Error::TOOSMALL),
             [one] => self.lookup_desc(*one).map(|desc| vec![Some(desc)]),
-            _ if self.features.contains(Flags::DESCS) => self.all_descs(pmids),
+            _ if self.features.contains(Features::DESCS) => self.all_descs(pmids),
             _ => pmids.iter().map(|pmid| self.one_desc(*pmid)).collect(),
         }
     }

@@ -4,7 +4,7 @@ use super::Context;
 use pcp_pdu::Pdu;
 use pcp_pdu::client::{Answer, encode_high_res_fetch};
 use pcp_pdu::event::Stamp;
-use pcp_pdu::handshake::Flags;
+use pcp_pdu::handshake::Features;
 use pcp_pdu::metadata::encode_fetch;
 use pcp_pdu::result::{Changes, ValueSet, ValueSets};
 use pcp_pdu::result_writer::ResultWriter;
@@ -93,7 +93,7 @@ impl Context {
         }
         self.send_profile()?;
         let list = pmids.iter().copied().map(Some);
-        if self.features.contains(Flags::HIGH_RES) {
+        if self.features.contains(Features::HIGH_RES) {
             self.channel.send(|out| encode_high_res_fetch(out, 0, 0, list))?;
         } else {
             self.channel.send(|out| encode_fetch(out, 0, 0, list))?;
@@ -104,7 +104,7 @@ impl Context {
             let (values, time) = match answer {
                 // pmcd reports changes before the values.
                 Answer::Pdu(Pdu::Error(news)) if news.code > 0 => {
-                    changes = changes.union(Changes(news.code as u8));
+                    changes |= Changes::from_bits_retain(news.code as u8);
                     continue;
                 }
                 Answer::Pdu(Pdu::Result(r)) => {

@@ -20,7 +20,7 @@ pub struct HostSpec {
     text: String,
     pub(super) place: Place,
     /// Host and port of the pmproxy to connect through; `None` for that of the settings.
-    pub(super) proxy: Option<Host>,
+    pub(super) proxy: Option<HostPorts>,
     pub(super) attributes: Attributes,
 }
 
@@ -30,14 +30,14 @@ pub(super) enum Place {
     Unix(Option<PathBuf>),
     /// Unix socket, and localhost if that fails.
     Local(Option<PathBuf>),
-    Host(Host),
+    Host(HostPorts),
     /// Missing name, which is `PM_ERR_NOTHOST`.
     Nowhere,
 }
 
 /// Host and its ports; no ports stand for the default ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Host {
+pub(super) struct HostPorts {
     pub(super) name: String,
     pub(super) ports: Vec<u16>,
 }
@@ -168,7 +168,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn hosts(&mut self) -> Result<Vec<Host>, SpecError> {
+    fn hosts(&mut self) -> Result<Vec<HostPorts>, SpecError> {
         const ENDS: [char; 4] = [':', '@', '/', '?'];
         let mut hosts = Vec::new();
         loop {
@@ -178,7 +178,7 @@ impl<'a> Scan<'a> {
                 return if hosts.is_empty() { Ok(hosts) } else { Err(self.error("host name expected")) };
             }
             let ports = if self.peek() == Some(b':') { self.ports()? } else { Vec::new() };
-            hosts.push(Host { name: name.to_owned(), ports });
+            hosts.push(HostPorts { name: name.to_owned(), ports });
             if self.peek() != Some(b'@') {
                 return Ok(hosts);
             }
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(host("[::1]:44321,4321"), ("::1".into(), vec![44321, 4321]));
         assert_eq!(host("[::1]"), ("::1".into(), vec![]));
         let proxied: HostSpec = "h:7@[fe80::1]:8@ignored".parse().unwrap();
-        assert_eq!(proxied.proxy, Some(Host { name: "fe80::1".into(), ports: vec![8] }));
+        assert_eq!(proxied.proxy, Some(HostPorts { name: "fe80::1".into(), ports: vec![8] }));
         assert_eq!("".parse::<HostSpec>().unwrap().place, Place::Nowhere);
         assert_eq!("?container=c".parse::<HostSpec>().unwrap().place, Place::Nowhere);
     }

@@ -3,10 +3,9 @@
 use super::Context;
 use pcp_pdu::Pdu;
 use pcp_pdu::client::Answer;
-use pcp_pdu::handshake::Flags;
+use pcp_pdu::handshake::Features;
 use pcp_pdu::label::{LabelReq, RawLabelSet};
-use pmapi::label::LabelLevel;
-use pmapi::{Domain, Error, InDom, Inst, Item, LabelSet, PmId, Result};
+use pmapi::{Domain, Error, InDom, Inst, Item, LabelLevel, LabelSet, PmId, Result};
 
 impl Context {
     /// Returns the labels of the host (pmGetContextLabels(3)).
@@ -56,7 +55,7 @@ impl Context {
     /// # Errors
     /// Errors of [`Context::item_labels`].
     pub fn instances_labels(&mut self, indom: InDom) -> Result<Vec<(Inst, Result<LabelSet>)>> {
-        if self.features.contains(Flags::LABELS) {
+        if self.features.contains(Features::LABELS) {
             self.send_profile()?;
         }
         self.labels(LabelLevel::Instances, indom.word(), |sets| {
@@ -108,7 +107,7 @@ impl Context {
         ident: u32,
         take: impl FnOnce(&mut dyn Iterator<Item = RawLabelSet<'_>>) -> Result<T>,
     ) -> Result<T> {
-        if !self.features.contains(Flags::LABELS) {
+        if !self.features.contains(Features::LABELS) {
             return Err(Error::NOLABELS);
         }
         let request = LabelReq { ident, bits: level.code().cast_signed() };

@@ -23,6 +23,9 @@
 //! succeeds. libpcp keeps a connection after a time-out, and takes the late answer for that of the next request.
 //!
 //! Encryption (`pcps:`) and passwords are not supported: [`Context::connect`] refuses them.
+//!
+//! Types of other crates in the interface: those of [`pmapi`] and [`pcp_pdu`]. A [`Context`] is `Send`: it may be moved to
+//! another thread, but serves one thread at a time.
 
 mod channel;
 mod connect;
@@ -46,7 +49,7 @@ pub use settings::Settings;
 use channel::Channel;
 
 use pcp_pdu::client::Answer;
-use pcp_pdu::handshake::Flags;
+use pcp_pdu::handshake::Features;
 use pcp_pdu::profile::Profile;
 use pmapi::backoff::Backoff;
 use pmapi::spec::SpecError;
@@ -58,7 +61,7 @@ pub struct Context {
     spec: HostSpec,
     settings: Settings,
     channel: Channel,
-    features: Flags,
+    features: Features,
     profile: Profile,
     /// Whether pmcd has received the current profile.
     profile_sent: bool,
@@ -67,6 +70,7 @@ pub struct Context {
 
 /// Failure to connect to pmcd.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// Syntax error in the host specification.
     #[error("bad host specification\n{0}")]
@@ -154,7 +158,7 @@ impl Context {
     }
 
     /// Returns the features that pmcd advertised when connecting.
-    pub fn features(&self) -> Flags {
+    pub fn features(&self) -> Features {
         self.features
     }
 
@@ -182,5 +186,16 @@ impl Context {
     }
 }
 
+/// The documentation says that a context may be moved to another thread.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Context>();
+};
+
 /// Limit for lists in a request, in bytes: pmcd accepts no PDUs over 64 KiB from clients.
 const MAX_REQUEST: usize = 63 * 1024;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use pmapi::Config;
-use pmapi::label::{LabelError, LabelFlags, LabelLevel, LabelSet};
+use pmapi::{Config, LabelError, LabelFlags, LabelLevel, LabelSet};
 use sha2::{Digest, Sha256};
 
 /// Returns the labels that pmcd adds for its host: name, domain and machine, the latter hashed when

@@ -3,7 +3,7 @@
 use super::{Context, MAX_REQUEST};
 use pcp_pdu::Pdu;
 use pcp_pdu::client::Answer;
-use pcp_pdu::names::{Child, Names, Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::names::{Child, Names, Node, Statuses, Traverse, encode_ids, encode_names};
 use pmapi::{Error, PmId, Result};
 
 impl Context {
@@ -30,7 +30,7 @@ impl Context {
         while let Some(rest) = names.get(pmids.len()..).filter(|rest| !rest.is_empty()) {
             let part = rest.get(..fitting(rest)).unwrap_or(rest);
             let list = part.iter().map(|name| (Node::Leaf, name.as_bytes()));
-            match self.ask(|out| encode_names(out, 0, false, list))? {
+            match self.ask(|out| encode_names(out, 0, Statuses::Omitted, list))? {
                 Answer::Pdu(Pdu::Ids(ids)) if ids.pmids().len() == part.len() => {
                     Error::from_code(ids.status).map_or(Ok(()), Err)?;
                     pmids.extend(ids.pmids());
@@ -68,7 +68,7 @@ impl Context {
     /// # Errors
     /// `PM_ERR_NAME` for an unknown name; [connection errors](crate#connection-errors).
     pub fn children(&mut self, name: &str) -> Result<Vec<(String, Node)>> {
-        match self.ask(|out| Child { with_status: true, name: name.as_bytes() }.encode(out, 0))? {
+        match self.ask(|out| Child { statuses: Statuses::Included, name: name.as_bytes() }.encode(out, 0))? {
             Answer::Pdu(Pdu::Names(names)) => collect(names, |node, name| (name, node.unwrap_or(Node::Leaf))),
             _ => Err(Error::IPC),
         }
@@ -88,8 +88,8 @@ impl Context {
 
 /// Converts names of metrics, which are ASCII, to strings.
 fn collect<T>(names: Names<'_>, item: impl Fn(Option<Node>, String) -> T) -> Result<Vec<T>> {
-    let text = |name: &[u8]| String::from_utf8(name.to_vec()).map_err(|_| Error::IPC);
-    names.iter().map(|(node, name)| text(name).map(|name| item(node, name))).collect()
+    let names = names.iter();
+    names.map(|(node, name)| Ok(item(node, String::from_utf8(name.to_vec()).map_err(|_| Error::IPC)?))).collect()
 }
 
 /// Returns how many names fit into one request, at least one.

@@ -10,6 +10,7 @@ use pmapi::Config;
 /// The default is what libpcp reads from the environment and `pcp.conf`. A variable with an invalid value counts as
 /// unset.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Settings {
     /// Time limit for connecting to all addresses of a port together; `None` for no limit.
     ///
@@ -74,8 +75,8 @@ pub(super) fn after(limit: Duration) -> Instant {
 }
 
 fn back_off(text: &str) -> Option<Vec<Duration>> {
-    let seconds = |part: &str| part.trim_start().parse().ok().filter(|s: &u32| *s > 0);
-    let steps: Option<Vec<u32>> = text.strip_suffix(',').unwrap_or(text).split(',').map(seconds).collect();
+    let parts = text.strip_suffix(',').unwrap_or(text).split(',');
+    let steps: Option<Vec<u32>> = parts.map(|part| part.trim_start().parse().ok().filter(|s| *s > 0)).collect();
     Some(steps?.into_iter().map(|s| Duration::from_secs(s.into())).collect())
 }
 

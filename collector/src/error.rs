@@ -3,7 +3,8 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use pcp_pdu::{DecodeError, FrameError, PduType};
+use pcp_pdu::codec::DecodeError;
+use pcp_pdu::{FrameError, PduType};
 
 use crate::Address;
 

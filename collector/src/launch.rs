@@ -6,11 +6,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use pmda::Address;
 
-use crate::isolate::{self, Group};
+use crate::group::Group;
 use crate::process::reap;
-use crate::{Collector, End, Error, Process, Result, Stream};
+use crate::{Collector, End, Error, Process, Result, Stream, isolate};
 
 /// The way to start and reach an agent, like a line of `pmcd.conf`.
 #[derive(Debug)]
@@ -100,7 +101,9 @@ impl Launch {
     pub fn begin(self) -> Result<Starting> {
         let (not_ready, timeout, limit) = (self.not_ready, self.timeout, self.limit);
         let mut process = self.open()?;
-        limit.into_iter().for_each(|limit| process.set_limit(limit));
+        if let Some(limit) = limit {
+            process.set_limit(limit);
+        }
         Ok(Starting { process: Some(process), not_ready, timeout })
     }
 
@@ -165,7 +168,7 @@ impl Starting {
         let mut process = self.process.take().ok_or(Error::Dropped)?;
         match Collector::handshake(&mut process, timeout) {
             Ok(flags) => {
-                let mut collector = Collector::with_flags(process, flags);
+                let mut collector = Collector::with_features(process, flags);
                 collector.set_timeout(self.timeout);
                 if self.not_ready {
                     collector.set_not_ready();
@@ -186,7 +189,13 @@ impl Starting {
 }
 
 fn spawn(mut command: Command) -> Result<Child> {
-    command.spawn().map_err(|source| Error::Spawn { program: command.get_program().into(), source })
+    let mut spawned = command.spawn();
+    if spawned.as_ref().is_err_and(|e| e.raw_os_error() == Some(Errno::ENOEXEC as i32)) {
+        // As in pmcd, a script without `#!` is for the shell.
+        isolate::use_execvp(&mut command);
+        spawned = command.spawn();
+    }
+    spawned.map_err(|source| Error::Spawn { program: command.get_program().into(), source })
 }
 
 fn connect(address: &Address) -> io::Result<Stream> {

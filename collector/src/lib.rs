@@ -24,11 +24,14 @@
 //! simple.close();
 //! # Ok::<(), pcp_collector::Error>(())
 //! ```
+//!
+//! Types of other crates in the interface: those of [`pmapi`], [`pcp_pdu`] and [`pmda`].
 
 mod channel;
 #[cfg(all(target_endian = "little", target_pointer_width = "64"))]
 mod dso;
 mod error;
+mod group;
 mod guard;
 mod isolate;
 mod launch;
@@ -52,3 +55,8 @@ pub use process::{End, Process};
 pub use reply::{Fetched, LabelTarget, Values};
 pub use session::{Collector, State};
 pub use stream::Stream;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -4,11 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use pcp_pdu::{Frames, Header};
-use pmapi::config::Config;
-use pmapi::{Domain, Error, PmId, Result};
+use pmapi::{Config, Domain, Error, PmId, Result};
 
-use pmda::schema::Identity;
-use pmda::{Agent, Engine, Reply, Start};
+use pmda::{Agent, Engine, Identity, Reply, SetupError};
 
 use crate::{Channel, Collector};
 
@@ -26,16 +24,15 @@ impl<A: Agent> Local<A> {
     ///
     /// # Errors
     /// The errors of [`Local::with`].
-    pub fn new() -> Start<Self> {
+    pub fn new() -> Result<Self, SetupError> {
         Self::with(Identity::of::<A>()?.domain, Config::load())
     }
 
     /// Starts an agent under `domain`, with `config` in place of this host's configuration.
     ///
     /// # Errors
-    /// An [`Agent::DOMAIN`] outside of 1 to 510, mistakes in the declarations ([`Mistakes`](pmda::schema::Mistakes)),
-    /// and the errors of [`Agent::new`] and [`Agent::open`].
-    pub fn with(domain: Domain, config: Config) -> Start<Self> {
+    /// A [`SetupError`]: the errors of [`Agent::new`] and [`Agent::open`], or mistakes in the declarations.
+    pub fn with(domain: Domain, config: Config) -> Result<Self, SetupError> {
         let mut engine = Engine::<A>::new(domain, config)?;
         engine.trust_collector();
         engine.agent_mut().open()?;
@@ -66,7 +63,7 @@ impl<A: Agent> Local<A> {
     ///
     /// # Errors
     /// The errors of [`Local::new`].
-    pub fn collector() -> Start<Collector<Self>> {
+    pub fn collector() -> Result<Collector<Self>, SetupError> {
         Ok(Collector::new(Self::new()?))
     }
 
@@ -82,7 +79,7 @@ impl<A: Agent> Local<A> {
 }
 
 impl<A: Agent> Collector<Local<A>> {
-    /// Returns the PMID of a declared metric.
+    /// Returns the PMID of a declared metric. [`Collector::pmid`] also finds dynamic names.
     ///
     /// # Errors
     /// `PM_ERR_NAME` for a name that the agent has not declared.
@@ -105,10 +102,11 @@ impl<A: Agent> Channel for Local<A> {
             self.frames.filled(n);
             bytes = &bytes[n..];
             while let Some((header, pdu)) = self.frames.next_pdu()? {
-                if let Reply::Pdu(head, rest) = self.engine.handle(header, pdu) {
-                    self.replies.push_back([head, rest].concat());
-                    self.engine.sent();
-                }
+                self.engine.handle(header, pdu, |reply| {
+                    if let Reply::Pdu(head, rest) = reply {
+                        self.replies.push_back([head, rest].concat());
+                    }
+                });
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pcp_pdu::Header;
 
-use crate::isolate::Group;
+use crate::group::Group;
 use crate::{Channel, Collector, Result, Stream};
 
 /// The connection to an agent, with its process if the collector has started it.
@@ -14,7 +14,14 @@ use crate::{Channel, Collector, Result, Stream};
 /// A drop closes the agent's input, kills the agent if it still runs after 150 ms, and waits for its end.
 #[derive(Debug)]
 pub struct Process {
+    // Closed before `running` waits for the agent's end.
     stream: Stream,
+    running: Running,
+}
+
+/// The process of an agent.
+#[derive(Debug)]
+struct Running {
     child: Option<Child>,
     /// The processes of an isolated agent.
     group: Option<Group>,
@@ -39,7 +46,14 @@ impl Process {
     const GRACE: Duration = Duration::from_millis(150);
 
     pub(crate) fn new(stream: Stream, child: Option<Child>, group: Option<Group>) -> Process {
-        Process { stream, child, group }
+        Process { stream, running: Running { child, group } }
+    }
+
+    /// Returns the connection, and the process if the collector has started it. The agent continues until it notices
+    /// the end of its input, or is killed with its [group](crate::Launch::isolated).
+    pub fn into_parts(self) -> (Stream, Option<Child>) {
+        let Process { stream, mut running } = self;
+        (stream, running.child.take())
     }
 
     pub(crate) fn set_limit(&mut self, bytes: u32) {
@@ -49,8 +63,14 @@ impl Process {
     /// Closes the connection and waits for the end of the process.
     pub(crate) fn end(&mut self) -> End {
         self.stream.close();
-        let killed = self.group.take().is_some_and(|group| !group.end(Instant::now() + Self::GRACE));
-        let end = self.child.take().map_or(End::NotStarted, |child| reap(child, Self::GRACE));
+        self.running.end()
+    }
+}
+
+impl Running {
+    fn end(&mut self) -> End {
+        let killed = self.group.take().is_some_and(|group| !group.end(Instant::now() + Process::GRACE));
+        let end = self.child.take().map_or(End::NotStarted, |child| reap(child, Process::GRACE));
         if killed && matches!(end, End::Exited(_)) { End::Killed } else { end }
     }
 }
@@ -75,7 +95,7 @@ pub(crate) fn reap(mut child: Child, grace: Duration) -> End {
     End::Killed
 }
 
-impl Drop for Process {
+impl Drop for Running {
     fn drop(&mut self) {
         self.end();
     }
@@ -98,12 +118,12 @@ impl Channel for Process {
 impl Collector<Process> {
     /// Returns the number of the agent's process, if the collector has started one.
     pub fn pid(&self) -> Option<u32> {
-        Some(self.channel().child.as_ref()?.id())
+        Some(self.channel().running.child.as_ref()?.id())
     }
 
     /// Returns the exit status of the agent's process, if it has ended.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
-        self.channel_mut().child.as_mut()?.try_wait().ok()?
+        self.channel_mut().running.child.as_mut()?.try_wait().ok()?
     }
 
     /// Closes the connection and ends the agent, as a drop does. Returns how the agent ended.

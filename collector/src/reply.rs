@@ -2,9 +2,7 @@
 
 use pcp_pdu::label::{LabelReq, RawLabelSet};
 use pcp_pdu::result::{Changes, ResultPdu, ValueSet};
-use pmapi::id::OptionWord as _;
-use pmapi::label::LabelLevel;
-use pmapi::{Atom, Domain, InDom, Inst, LabelSet, PmId, Type};
+use pmapi::{Atom, Domain, InDom, Inst, LabelLevel, LabelSet, OptionWord as _, PmId, Type};
 
 use crate::{Error, Result};
 
@@ -31,7 +29,7 @@ impl<'a> Fetched<'a> {
 
     /// Returns which metadata have changed in the agent. Unknown bits are ignored, as in pmcd.
     pub fn changes(&self) -> Changes {
-        Changes(self.result.seconds as u8 & Changes::LABELS.union(Changes::NAMES).0)
+        Changes::from_bits_retain(self.result.seconds as u8) & (Changes::LABELS | Changes::NAMES)
     }
 
     /// Returns the PDU.

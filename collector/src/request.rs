@@ -1,9 +1,9 @@
 //! The requests of pmcd, a method each.
 
-use pcp_pdu::handshake::{Attr, Attribute, Flags, encode_error};
+use pcp_pdu::handshake::{Attr, Attribute, Features, encode_error};
 use pcp_pdu::instance::InstanceReq;
 use pcp_pdu::metadata::{DescReq, Subject, TextKind, TextReq, encode_fetch};
-use pcp_pdu::names::{Child, Names, Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::names::{Child, Names, Node, Statuses, Traverse, encode_ids, encode_names};
 use pcp_pdu::profile::Profile;
 use pcp_pdu::result::Changes;
 use pcp_pdu::{Pdu, PduType};
@@ -198,7 +198,7 @@ impl<C: Channel> Collector<C> {
         let names = [(Node::Leaf, name.as_bytes())];
         self.request(
             PduType::PMNS_NAMES,
-            |out, from| encode_names(out, from, false, names),
+            |out, from| encode_names(out, from, Statuses::Omitted, names),
             |pdu| match pdu {
                 Pdu::Ids(ids) => Some(match pmapi::Error::from_code(ids.status) {
                     Some(code) => Err(Error::Agent(code)),
@@ -223,7 +223,7 @@ impl<C: Channel> Collector<C> {
     /// # Errors
     /// [`Error::Agent`] with `PM_ERR_NAME` for an unknown name, and the errors of all requests (see [`Collector`]).
     pub fn children(&mut self, name: &str) -> Result<Vec<String>> {
-        let child = Child { with_status: false, name: name.as_bytes() };
+        let child = Child { statuses: Statuses::Omitted, name: name.as_bytes() };
         self.name_list(PduType::PMNS_CHILD, |out, from| child.encode(out, from), full_names)
     }
 
@@ -233,7 +233,7 @@ impl<C: Channel> Collector<C> {
     /// # Errors
     /// The errors of [`Collector::children`], and [`Error::Count`] for an answer without statuses.
     pub fn children_status(&mut self, name: &str) -> Result<Vec<(String, Node)>> {
-        let child = Child { with_status: true, name: name.as_bytes() };
+        let child = Child { statuses: Statuses::Included, name: name.as_bytes() };
         self.name_list(
             PduType::PMNS_CHILD,
             |out, from| child.encode(out, from),
@@ -292,7 +292,7 @@ impl<C: Channel> Collector<C> {
     /// The errors of [`Collector::settle`], [`Error::Request`] for a value that does not fit into a PDU, and errors of
     /// the connection.
     pub fn attribute(&mut self, attribute: Attribute, value: &str) -> Result<bool> {
-        if self.flags().0 & Flags::AUTHORIZE.union(Flags::CONTAINER).0 == 0 {
+        if !self.features().intersects(Features::AUTHORIZE | Features::CONTAINER) {
             return Ok(false);
         }
         self.notify(|out, from| Attr { attribute, value: value.as_bytes() }.encode(out, from))

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use pcp_pdu::handshake::{Flags, encode_creds};
+use pcp_pdu::handshake::{Features, encode_creds};
 use pcp_pdu::profile::Profile;
 use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{Header, Pdu, PduType};
@@ -12,6 +12,7 @@ use crate::{Channel, Error, Result};
 
 /// Whether an agent accepts requests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum State {
     /// The agent accepts requests.
     Ready,
@@ -42,7 +43,7 @@ pub enum State {
 pub struct Collector<C> {
     channel: C,
     state: State,
-    flags: Flags,
+    features: Features,
     timeout: Option<Duration>,
     pub(crate) client: i32,
     /// The profiles that clients have set.
@@ -66,20 +67,20 @@ impl<C: Channel> Collector<C> {
     /// [`Error::NoVersion`] or [`Error::Unexpected`] for a wrong first PDU, [`Error::TimedOut`] without one within
     /// [`Collector::HANDSHAKE_TIMEOUT`], and errors of the connection.
     pub fn connect(mut channel: C) -> Result<Self> {
-        let flags = Self::handshake(&mut channel, Some(Self::HANDSHAKE_TIMEOUT))?;
-        Ok(Self::with_flags(channel, flags))
+        let features = Self::handshake(&mut channel, Some(Self::HANDSHAKE_TIMEOUT))?;
+        Ok(Self::with_features(channel, features))
     }
 
     /// Uses a channel without a version exchange, or for one that the caller performs with raw PDUs.
     pub fn new(channel: C) -> Self {
-        Self::with_flags(channel, Flags::default())
+        Self::with_features(channel, Features::default())
     }
 
-    pub(crate) fn with_flags(channel: C, flags: Flags) -> Self {
+    pub(crate) fn with_features(channel: C, features: Features) -> Self {
         Collector {
             channel,
             state: State::Ready,
-            flags,
+            features,
             timeout: Some(Self::TIMEOUT),
             client: 0,
             profiles: HashMap::new(),
@@ -90,23 +91,23 @@ impl<C: Channel> Collector<C> {
         }
     }
 
-    pub(crate) fn handshake(channel: &mut C, timeout: Option<Duration>) -> Result<Flags> {
+    pub(crate) fn handshake(channel: &mut C, timeout: Option<Duration>) -> Result<Features> {
         let mut bytes = Vec::new();
         let header = channel.receive(&mut bytes, timeout)?;
-        let flags = match Pdu::decode(header, &bytes)? {
+        let features = match Pdu::decode(header, &bytes)? {
             Pdu::Creds(creds) => creds.version().ok_or(Error::NoVersion)?.1,
             _ => return Err(Error::Unexpected { request: PduType::CREDS, got: header.pdu }),
         };
         bytes.clear();
         let pid = std::process::id().cast_signed();
-        encode_creds(&mut bytes, pid, Flags(flags.0 & Flags::AUTHORIZE.0)).map_err(Error::Request)?;
+        encode_creds(&mut bytes, pid, features & Features::AUTHORIZE).map_err(Error::Request)?;
         channel.send(&bytes, timeout)?;
-        Ok(flags)
+        Ok(features)
     }
 
-    /// Returns the flags of the agent's CREDS PDU.
-    pub fn flags(&self) -> Flags {
-        self.flags
+    /// Returns the features in the CREDS PDU of the agent.
+    pub fn features(&self) -> Features {
+        self.features
     }
 
     /// Returns whether the agent accepts requests, according to the output that has been read.

@@ -53,6 +53,11 @@ impl Stream {
         Stream::new(socket.try_clone()?, socket)
     }
 
+    /// Returns the descriptor that the agent writes; `None` after the connection was closed.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.ends.as_ref()?.from_agent.as_fd())
+    }
+
     /// Sets the longest PDU that is accepted, in bytes. By default it may have 2 GiB.
     pub fn set_limit(&mut self, bytes: u32) {
         self.limit = bytes;

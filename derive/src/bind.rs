@@ -19,12 +19,22 @@ const NO_METADATA: &str = "Metadata for operand metric not available";
 /// Largest cycle whose path names all of its definitions.
 const LONGEST_PATH: usize = 20;
 
+/// What [`Evaluator::bind`] makes of a metric that does not exist.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum UnknownNames {
+    /// A definition that refers to it has an error.
+    #[default]
+    Refused,
+    /// It is a metric without values (the control [`OptionNovalue`](super::Control::OptionNovalue)).
+    NoValue,
+}
+
 /// Binds every definition after those that it refers to.
 struct Binder<'a, M> {
     definitions: Vec<&'a Definition>,
     by_name: HashMap<&'a str, usize>,
     metadata: &'a mut M,
-    novalue: bool,
+    unknown: UnknownNames,
     looked_up: HashMap<&'a str, Result<u32, Missing>>,
     progress: Vec<Progress>,
     evaluator: Evaluator,
@@ -39,13 +49,13 @@ enum Progress {
 }
 
 impl<'a, M: Metadata> Binder<'a, M> {
-    fn new(definitions: Vec<&'a Definition>, metadata: &'a mut M, novalue: bool) -> Self {
+    fn new(definitions: Vec<&'a Definition>, metadata: &'a mut M, unknown: UnknownNames) -> Self {
         let numbered = || definitions.iter().enumerate().rev();
         let aliases = numbered().filter_map(|(at, definition)| Some((definition.alias.as_deref()?, at)));
         let by_name = aliases.chain(numbered().map(|(at, definition)| (&*definition.name, at))).collect();
         let progress = vec![Progress::No; definitions.len()];
         let evaluator = Evaluator::default();
-        Binder { definitions, by_name, metadata, novalue, looked_up: HashMap::new(), progress, evaluator }
+        Binder { definitions, by_name, metadata, unknown, looked_up: HashMap::new(), progress, evaluator }
     }
 
     fn run(mut self) -> Evaluator {
@@ -167,7 +177,7 @@ impl<'a, M: Metadata> Binder<'a, M> {
                     Some((number, Ok(Root { slot, meta }))) => Resolved::Definition { number, slot, meta },
                     // The name exists, but a definition that failed to bind has no descriptor.
                     Some((_, Err(()))) if !lazy[at] => return fault(NO_METADATA),
-                    _ if self.novalue => Resolved::NoValue,
+                    _ if self.unknown == UnknownNames::NoValue => Resolved::NoValue,
                     _ if lazy[at] => Resolved::Unknown,
                     _ => return fault(UNKNOWN),
                 },
@@ -224,17 +234,17 @@ impl Evaluator {
     /// Binds definitions; libpcp does this for all registered definitions in a new context.
     ///
     /// A definition with an error keeps it ([`Evaluator::desc`]), and the others work. Of several definitions with one
-    /// name, the first counts. `novalue` is the control [`OptionNovalue`](super::Control::OptionNovalue): if set, an
-    /// unknown metric has no values instead of being an error.
+    /// name, the first counts. [`Controls::unknown_names`](super::Controls::unknown_names) returns what the
+    /// user has chosen for `unknown`.
     pub fn bind<'a>(
         definitions: impl IntoIterator<Item = &'a Definition>,
         metadata: &mut impl Metadata,
-        novalue: bool,
+        unknown: UnknownNames,
     ) -> Evaluator {
         let definitions: Vec<&Definition> = definitions.into_iter().collect();
         let own = definitions.iter().map(|definition| (definition.name.clone(), definition.pmid)).collect();
         let names = definitions.iter().enumerate().rev().map(|(at, def)| (def.name.clone(), at as u32)).collect();
-        let mut evaluator = Binder::new(definitions, metadata, novalue).run();
+        let mut evaluator = Binder::new(definitions, metadata, unknown).run();
         (evaluator.definitions, evaluator.names) = (own, names);
         evaluator
     }

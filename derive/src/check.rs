@@ -126,8 +126,8 @@ impl Checked {
             Kind::Binary(op, left, right) => {
                 self.truth[at] = self.logical(*op, *left, *right);
                 let side = |id| Side { meta: self.meta(id), constant: matches!(expr.node(id), Kind::Constant { .. }) };
-                let equivalent = |a, b| metadata.equivalent(a, b);
-                let (meta, scales) = rules::binary(*op, side(*left), side(*right), equivalent).map_err(fault)?;
+                let (meta, scales) =
+                    rules::binary(*op, side(*left), side(*right), |a, b| metadata.equivalent(a, b)).map_err(fault)?;
                 self.scales.resize(at + 1, (super::data::Scale::NONE, super::data::Scale::NONE));
                 self.scales[at] = scales;
                 meta
@@ -228,6 +228,5 @@ impl Checked {
 fn unknown_names(expr: &Expr, names: &[Option<Resolved>]) -> Vec<usize> {
     let asked =
         |at: usize| matches!(expr.nodes.get(at + 1).map(|node| &node.kind), Some(Kind::Function(Function::Defined, _)));
-    let unknown = |at: &usize| matches!(names[*at], Some(Resolved::Unknown)) && !asked(*at);
-    (0..names.len()).filter(unknown).collect()
+    (0..names.len()).filter(|at| matches!(names[*at], Some(Resolved::Unknown)) && !asked(*at)).collect()
 }

@@ -10,11 +10,12 @@ use std::path::Path;
 use super::control::Severity;
 use super::definitions::is_name;
 use super::lexer::is_space;
-use super::{Controls, Definitions, RegisterError, Setter, SyntaxError, Text};
+use super::{Controls, Definitions, Setter, SyntaxError, Text};
 use pmapi::file;
 
 /// Result of loading a configuration.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Loaded {
     /// Number of definitions added.
     pub count: usize,
@@ -27,6 +28,7 @@ pub struct Loaded {
 /// Error or warning about a line of a configuration. `Display` prints it as libpcp does, without the newline at its
 /// end.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Message {
     /// Name of the file.
     pub file: String,
@@ -242,14 +244,11 @@ impl Loader<'_> {
                 self.loaded.lines.push(self.reader.line);
                 return;
             }
-            Err(RegisterError::Syntax(error)) => error,
-            // Other errors concern the expression as a whole.
-            Err(error) => SyntaxError { offset: 0, reason: Some(error.to_string()) },
+            Err(error) => SyntaxError::from(error),
         };
         let shifted = SyntaxError { offset: error.offset + right.len() - expr.len(), ..error };
-        let mut detail = vec![right.to_owned(), shifted.caret(right)];
-        detail.extend(shifted.reason);
-        self.message(Severity::Error, Some(name), format!("pmRegisterDerived({name}, ...) syntax error"), detail);
+        let text = format!("pmRegisterDerived({name}, ...) syntax error");
+        self.message(Severity::Error, Some(name), text, shifted.detail(right));
     }
 
     fn attribute(&mut self, name: &str, attribute: &str, right: &str, line: &str) {

@@ -4,11 +4,12 @@
 use std::fmt;
 
 use super::lexer::is_space;
-use super::{Definitions, Scope};
+use super::{Definitions, Scope, UnknownNames};
 use pmapi::Error;
 
 /// Control of derived metrics (`PCP_DERIVED_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Control {
     /// Largest number of definitions for all contexts; -1 means no limit.
     GlobalLimit,
@@ -37,14 +38,17 @@ impl Control {
     /// Returns the first control whose name begins with `text`, in upper or lower case. Also accepts `novalue`, as the
     /// manual spells it.
     fn named(text: &str) -> Option<Control> {
-        let begins = |name: &str| name.get(..text.len()).is_some_and(|start| start.eq_ignore_ascii_case(text));
         let novalue = text.eq_ignore_ascii_case("novalue").then_some(Control::OptionNovalue);
-        ALL.into_iter().find(|(_, name)| begins(name)).map(|(control, _)| control).or(novalue)
+        ALL.into_iter()
+            .find(|(_, name)| name.get(..text.len()).is_some_and(|start| start.eq_ignore_ascii_case(text)))
+            .map(|(control, _)| control)
+            .or(novalue)
     }
 }
 
 /// Origin of a control's value. The program cannot change a value that the environment has set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Setter {
     /// The environment variable `PCP_DERIVED_CONTROL`.
     Environment,
@@ -92,9 +96,9 @@ impl Controls {
         Ok(())
     }
 
-    /// Returns whether [`Control::OptionNovalue`] is on.
-    pub fn novalue(&self) -> bool {
-        self.get(Control::OptionNovalue) == 1
+    /// Returns what [`Control::OptionNovalue`] makes of metrics that do not exist.
+    pub fn unknown_names(&self) -> UnknownNames {
+        if self.get(Control::OptionNovalue) == 1 { UnknownNames::NoValue } else { UnknownNames::Refused }
     }
 
     /// Sets the limit of a set of definitions to the control for its scope.
@@ -151,6 +155,7 @@ fn number(text: &str) -> Option<i32> {
 
 /// Error in a text that sets controls.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ControlError {
     /// No `=` follows. The field is the rest of the text.
     #[error("missing '=' in derived metric control ({0})")]

@@ -73,13 +73,11 @@ impl Definition {
         self.expr.names()
     }
 
-    /// Returns a help text (pmLookupText(3)). Without a long text, [`Text::Help`] gives the one-line text, unless
-    /// `direct`.
-    pub fn text(&self, text: Text, direct: bool) -> Option<&str> {
-        let oneline = self.oneline.as_deref();
+    /// Returns a help text (pmLookupText(3) with `PM_TEXT_DIRECT`).
+    pub fn text(&self, text: Text) -> Option<&str> {
         match text {
-            Text::OneLine => oneline,
-            Text::Help => self.help.as_deref().or_else(|| oneline.filter(|_| !direct)),
+            Text::OneLine => self.oneline.as_deref(),
+            Text::Help => self.help.as_deref(),
         }
     }
 
@@ -106,12 +104,11 @@ fn checked_name(name: &str) -> Result<Box<str>, RegisterError> {
 
 /// Whether `text` is a valid metric name.
 pub(crate) fn is_name(text: &str) -> bool {
-    let component = |part: &str| {
+    // As in C, a dot at the end is accepted.
+    text.strip_suffix('.').unwrap_or(text).split('.').all(|part| {
         part.starts_with(|c: char| c.is_ascii_alphabetic())
             && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    };
-    // As in C, a dot at the end is accepted.
-    text.strip_suffix('.').unwrap_or(text).split('.').all(component)
+    })
 }
 
 /// Set of definitions, in the order in which they were added.

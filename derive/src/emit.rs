@@ -9,7 +9,7 @@ use super::filter::Filter;
 use super::history::Rate;
 use super::program::{Aggregate, Binary, Factor, Instance, Op, Pattern, Root, Side, Slot, Step, Ternary};
 use super::rules::{self, Meta};
-use super::values::{Ids, Values};
+use super::values::{InstIds, Values};
 use super::{Evaluator, eval};
 use pmapi::{Atom, Type, Units};
 
@@ -168,7 +168,7 @@ impl Emitter<'_> {
 
     fn filter(&self, filter: &Filter, operand: NodeId) -> Op {
         let (of, indom) = (self.slot(operand), self.meta(operand).indom);
-        let none = || Arc::clone(Ids::none());
+        let none = || Arc::clone(InstIds::none());
         match filter {
             Filter::Instance(name) => {
                 let name = name.clone();

@@ -24,17 +24,35 @@ impl std::error::Error for SyntaxError {}
 impl SyntaxError {
     /// Returns the line to print below the expression: a caret at [`SyntaxError::offset`], as libpcp prints it.
     pub fn caret(&self, expr: &str) -> String {
-        let mark = |(at, byte): (usize, u8)| match byte {
-            _ if at == self.offset => '^',
-            b if super::lexer::is_space(b) => char::from(b),
-            _ => ' ',
-        };
-        expr.bytes().enumerate().map(mark).collect()
+        expr.bytes()
+            .enumerate()
+            .map(|(at, byte)| match byte {
+                _ if at == self.offset => '^',
+                b if super::lexer::is_space(b) => char::from(b),
+                _ => ' ',
+            })
+            .collect()
+    }
+
+    /// Returns the lines below a message: the expression, the caret, and the reason if there is one.
+    pub fn detail(&self, expr: &str) -> Vec<String> {
+        [expr.to_owned(), self.caret(expr)].into_iter().chain(self.reason.clone()).collect()
+    }
+}
+
+impl From<RegisterError> for SyntaxError {
+    /// Returns the syntax error. Other errors concern the expression as a whole, so that they are at its start.
+    fn from(error: RegisterError) -> SyntaxError {
+        match error {
+            RegisterError::Syntax(error) => error,
+            error => whole(&error),
+        }
     }
 }
 
 /// Error that keeps a definition from being registered.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegisterError {
     /// The expression has a syntax error.
     #[error(transparent)]
@@ -85,6 +103,7 @@ fn place(what: &str, name: &str, expr: &str, error: &SyntaxError) -> String {
 ///
 /// `Display` prints what libpcp prints after `derived metric NAME: `.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BindError {
     /// A part of the expression has a semantic error.
     #[error("{context}: {reason}")]

@@ -8,7 +8,7 @@ use super::data::{Buffers, Data, Number, Places};
 use super::expr::BinaryOp;
 use super::program::{Aggregate, Binary, Factor, Instance, Op, Pattern, Side, Slot, Step, Ternary};
 use super::select;
-use super::values::{Ids, Values};
+use super::values::{InstIds, Values};
 use pmapi::{Atom, Error, InDom, Inst, Units};
 
 /// Memory that all steps share.
@@ -86,7 +86,7 @@ impl<S: Source> Run<'_, S> {
         }
         let (mut places, mut ids) = ([Places::All, Places::All], &l.ids);
         match (left.singular, right.singular) {
-            (true, true) => (places, ids) = ([Places::First; 2], Ids::singular()),
+            (true, true) => (places, ids) = ([Places::First; 2], InstIds::singular()),
             (true, false) => (places[0], ids) = (Places::First, &r.ids),
             (false, true) => places[1] = Places::First,
             (false, false) if join.update(&l.ids, &r.ids) => {}
@@ -159,7 +159,7 @@ impl<S: Source> Run<'_, S> {
 
 impl Instance {
     /// Finds the instance by identifier, or by name if the identifier is absent.
-    fn find(&mut self, ids: &Arc<Ids>, source: &mut impl Source) {
+    fn find(&mut self, ids: &Arc<InstIds>, source: &mut impl Source) {
         let place = |id: Option<u32>| ids.list.iter().position(|other| Some(*other) == id).map(|place| place as u32);
         self.place = place(self.id);
         if self.place.is_none() {
@@ -168,7 +168,7 @@ impl Instance {
             self.place = place(self.id);
             // The next sample must ask again, because the source may have the name then.
             if found.is_none() {
-                self.among = Arc::clone(Ids::none());
+                self.among = Arc::clone(InstIds::none());
                 return;
             }
         }
@@ -178,7 +178,7 @@ impl Instance {
 
 impl Pattern {
     /// Finds the matching instances. Asks the source only for the names of new ones.
-    fn find(&mut self, ids: &Arc<Ids>, source: &mut impl Source) {
+    fn find(&mut self, ids: &Arc<InstIds>, source: &mut impl Source) {
         let known = std::mem::take(&mut self.known);
         self.complete = true;
         self.places.clear();
@@ -198,7 +198,7 @@ impl Pattern {
         }
         self.known.sort_unstable();
         let list: Vec<u32> = self.places.iter().filter_map(|at| ids.list.get(*at as usize)).copied().collect();
-        self.chosen = Ids::new(list);
+        self.chosen = InstIds::new(list);
         self.among = Arc::clone(ids);
     }
 

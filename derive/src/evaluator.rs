@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::eval::{Run, Scratch};
 use super::program::{Bound, Operand, Root, Slot, Step};
-use super::values::{Ids, Load, Values};
+use super::values::{InstIds, Load, Values};
 use super::{BindError, Source};
 use pmapi::{Desc, Error, InDom};
 
@@ -26,7 +26,7 @@ pub struct Evaluator {
     pub(crate) slots: Vec<Values>,
     pub(crate) steps: Vec<Step>,
     /// Last instances of each domain, shared by the operands of the domain.
-    instances: HashMap<InDom, Arc<Ids>>,
+    instances: HashMap<InDom, Arc<InstIds>>,
     scratch: Scratch,
 }
 
@@ -80,8 +80,8 @@ impl Evaluator {
         for definition in &self.bound {
             let mut steps = self.steps.get(definition.steps.clone()).unwrap_or_default().iter();
             // Each definition refers to earlier ones only.
-            let refers = || definition.definitions.iter().any(|other| bound.get(*other as usize) == Some(&true));
-            let has = steps.any(Step::has_history) || refers();
+            let has = steps.any(Step::has_history)
+                || definition.definitions.iter().any(|other| bound.get(*other as usize) == Some(&true));
             bound.push(has);
         }
         self.order.iter().map(|at| bound.get(*at as usize) == Some(&true)).collect()

@@ -202,24 +202,24 @@ impl Expr {
     }
 
     /// Returns a node as semantic errors show it.
-    pub(crate) fn context(&self, id: NodeId) -> Context<'_> {
-        Context { expr: self, id, arms: false }
+    pub(crate) fn context(&self, id: NodeId) -> Excerpt<'_> {
+        Excerpt { expr: self, id, arms: false }
     }
 
     /// Returns the arms of a ternary as semantic errors show them.
-    pub(crate) fn arms_context(&self, id: NodeId) -> Context<'_> {
-        Context { expr: self, id, arms: true }
+    pub(crate) fn arms_context(&self, id: NodeId) -> Excerpt<'_> {
+        Excerpt { expr: self, id, arms: true }
     }
 }
 
 /// Part of an expression that a semantic error shows.
-pub(crate) struct Context<'a> {
+pub(crate) struct Excerpt<'a> {
     expr: &'a Expr,
     id: NodeId,
     arms: bool,
 }
 
-impl fmt::Display for Context<'_> {
+impl fmt::Display for Excerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operand = |id| self.expr.operand(id);
         match self.expr.node(self.id) {

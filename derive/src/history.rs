@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::data::{Data, Number};
 use super::join::Join;
-use super::values::{Ids, Values};
+use super::values::{InstIds, Values};
 use pmapi::Error;
 
 /// Error in place of values, or none.
@@ -24,7 +24,7 @@ pub(crate) struct Rate {
 pub(crate) struct History {
     /// Time of the previous sample; `None` if it had no values or does not exist.
     stamp: Option<Duration>,
-    ids: Arc<Ids>,
+    ids: Arc<InstIds>,
     data: Data,
     join: Join,
     /// Instances that have a rate.
@@ -33,7 +33,7 @@ pub(crate) struct History {
 
 impl Default for History {
     fn default() -> History {
-        let (ids, data) = (Arc::clone(Ids::none()), Data::U32(Vec::new()));
+        let (ids, data) = (Arc::clone(InstIds::none()), Data::U32(Vec::new()));
         History { stamp: None, ids, data, join: Join::default(), kept: Vec::new() }
     }
 }
@@ -115,7 +115,7 @@ impl History {
 
     /// Returns the common instances, the values of both samples and the time of the earlier one. Otherwise returns the
     /// error, or none, in place of values.
-    fn pairs<'a>(&'a mut self, of: &'a Values) -> Result<(&'a Arc<Ids>, Pairs<'a>, Duration), Status> {
+    fn pairs<'a>(&'a mut self, of: &'a Values) -> Result<(&'a Arc<InstIds>, Pairs<'a>, Duration), Status> {
         of.status.map_err(Err)?;
         let before = self.stamp.filter(|_| !of.is_empty()).ok_or(Ok(()))?;
         let same = self.join.update(&of.ids, &self.ids);

@@ -2,30 +2,30 @@
 
 use std::sync::Arc;
 
-use super::values::Ids;
+use super::values::InstIds;
 
 /// Instances that both columns have, in the order of the left one. Recomputed only when either column has other
 /// instances.
 #[derive(Debug)]
 pub(crate) struct Join {
-    left: Arc<Ids>,
-    right: Arc<Ids>,
+    left: Arc<InstIds>,
+    right: Arc<InstIds>,
     same: bool,
-    pub(crate) ids: Arc<Ids>,
+    pub(crate) ids: Arc<InstIds>,
     pub(crate) left_places: Vec<u32>,
     pub(crate) right_places: Vec<u32>,
 }
 
 impl Default for Join {
     fn default() -> Join {
-        let none = || Arc::clone(Ids::none());
+        let none = || Arc::clone(InstIds::none());
         Join { left: none(), right: none(), same: true, ids: none(), left_places: Vec::new(), right_places: Vec::new() }
     }
 }
 
 impl Join {
     /// Returns whether both columns have the same instances in the same order. Otherwise sets the positions to combine.
-    pub(crate) fn update(&mut self, left: &Arc<Ids>, right: &Arc<Ids>) -> bool {
+    pub(crate) fn update(&mut self, left: &Arc<InstIds>, right: &Arc<InstIds>) -> bool {
         if Arc::ptr_eq(left, right) {
             return true;
         }
@@ -60,19 +60,19 @@ impl Join {
         }
         self.ids = match list == left.list {
             true => Arc::clone(left),
-            false => Ids::new(list),
+            false => InstIds::new(list),
         };
     }
 }
 
 /// Search for the position of an instance; among duplicates, of the first.
 pub(crate) struct Lookup<'a> {
-    ids: &'a Ids,
+    ids: &'a InstIds,
     sorted: Vec<(u32, u32)>,
 }
 
 impl<'a> Lookup<'a> {
-    pub(crate) fn new(ids: &'a Ids) -> Lookup<'a> {
+    pub(crate) fn new(ids: &'a InstIds) -> Lookup<'a> {
         let mut sorted = Vec::new();
         if !ids.ascending {
             sorted.extend(ids.list.iter().enumerate().map(|(at, id)| (*id, at as u32)));

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source};
+//! use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source, UnknownNames};
 //! use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Type, Units};
 //!
 //! struct Disk { reads: u64 }
@@ -42,7 +42,7 @@
 //! let mut definitions = Definitions::new(Scope::Global);
 //! definitions.register("disk.iops", "rate(disk.read)")?;
 //! let mut disk = Disk { reads: 100 };
-//! let mut evaluator = Evaluator::bind(&definitions, &mut disk, false);
+//! let mut evaluator = Evaluator::bind(&definitions, &mut disk, UnknownNames::Refused);
 //! assert_eq!(evaluator.desc(0).map(|desc| desc.units.to_string()), Ok("count / sec".to_owned()));
 //!
 //! let plan = evaluator.plan([0]);
@@ -104,6 +104,9 @@
 //! * The dimensions of a constant to the left of `*` or `/` count, but its scale is lost.
 //! * `avg` has type `FLOAT`; `0 / 0` is 0. The rate of a counter of type `32` that falls is negative.
 //! * A ternary of aggregates or event records has no values.
+//!
+//! Types of other crates in the interface: those of [`pmapi`]; and [`Live`], which asks pmcd, takes a context of
+//! [`pcp_client`] and values of [`pcp_pdu`].
 
 mod bind;
 mod check;
@@ -113,7 +116,6 @@ mod control;
 mod data;
 mod definitions;
 mod emit;
-mod ere;
 mod error;
 mod eval;
 mod evaluator;
@@ -131,6 +133,7 @@ mod select;
 mod source;
 mod values;
 
+pub use bind::UnknownNames;
 pub use config::{Loaded, Message, read_files};
 pub use control::{Control, ControlError, Controls, Setter, Severity};
 pub use definitions::{Definition, Definitions, Text};
@@ -141,3 +144,8 @@ pub use program::Operand;
 pub use scope::Scope;
 pub use source::{Metadata, Missing, Source};
 pub use values::{Load, Values};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -12,7 +12,7 @@ use super::history::{History, Rate};
 use super::join::Join;
 use super::rules::Meta;
 use super::select::Select;
-use super::values::Ids;
+use super::values::InstIds;
 use pmapi::{Desc, InDom, Type, Units};
 
 /// Index of a column in `Evaluator::slots`.
@@ -156,7 +156,7 @@ pub(crate) struct Instance {
     pub(crate) id: Option<u32>,
     /// Index of the instance in `among`.
     pub(crate) place: Option<u32>,
-    pub(crate) among: Arc<Ids>,
+    pub(crate) among: Arc<InstIds>,
 }
 
 #[derive(Debug)]
@@ -168,9 +168,9 @@ pub(crate) struct Pattern {
     pub(crate) known: Vec<(u32, bool)>,
     /// Whether the source had the names of all instances.
     pub(crate) complete: bool,
-    pub(crate) among: Arc<Ids>,
+    pub(crate) among: Arc<InstIds>,
     pub(crate) places: Vec<u32>,
-    pub(crate) chosen: Arc<Ids>,
+    pub(crate) chosen: Arc<InstIds>,
     pub(crate) name: Vec<u8>,
 }
 

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use super::data::{Data, Number};
 use super::join::Lookup;
-use super::values::{Ids, Values};
+use super::values::{InstIds, Values};
 
 /// Positions of the result's instances in the guard and the arms. Recomputed only when the instances of one of them
 /// change.
 #[derive(Debug)]
 pub(crate) struct Select {
     /// Instances of the guard and of both arms; empty without an instance domain.
-    sources: [Arc<Ids>; 3],
-    ids: Arc<Ids>,
+    sources: [Arc<InstIds>; 3],
+    ids: Arc<InstIds>,
     places: [Places; 3],
     truth: Vec<bool>,
     kept: Vec<u32>,
@@ -34,7 +34,7 @@ const ABSENT: u32 = u32::MAX;
 
 impl Default for Select {
     fn default() -> Select {
-        let none = || Arc::clone(Ids::none());
+        let none = || Arc::clone(InstIds::none());
         let (truth, kept) = (Vec::new(), Vec::new());
         Select { sources: [none(), none(), none()], ids: none(), places: Default::default(), truth, kept }
     }
@@ -133,7 +133,7 @@ impl Select {
     }
 
     fn update(&mut self, sides: [Side<'_>; 3]) {
-        let none = Ids::none();
+        let none = InstIds::none();
         let sources = sides.map(|(values, indom)| values.filter(|_| indom).map_or(none, |values| &values.ids));
         if !Arc::ptr_eq(&self.ids, none) && self.sources.iter().zip(sources).all(|(old, new)| Arc::ptr_eq(old, new)) {
             return;
@@ -144,7 +144,7 @@ impl Select {
             [Some(left), Some(right)] => union(left, right),
             [Some(one), None] | [None, Some(one)] => Arc::clone(one),
             [None, None] if sides[0].1 => Arc::clone(sources[0]),
-            [None, None] => Arc::clone(Ids::singular()),
+            [None, None] => Arc::clone(InstIds::singular()),
         };
         self.places = sides.map(|(values, indom)| match values {
             None => Places::None,
@@ -159,11 +159,11 @@ impl Select {
 }
 
 /// Returns the instances of the left side, followed by those that only the right side has.
-fn union(left: &Arc<Ids>, right: &Arc<Ids>) -> Arc<Ids> {
+fn union(left: &Arc<InstIds>, right: &Arc<InstIds>) -> Arc<InstIds> {
     if Arc::ptr_eq(left, right) {
         return Arc::clone(left);
     }
     let lookup = Lookup::new(left);
     let more: Vec<u32> = right.list.iter().copied().filter(|id| lookup.find(*id).is_none()).collect();
-    if more.is_empty() { Arc::clone(left) } else { Ids::new([&left.list[..], &more].concat()) }
+    if more.is_empty() { Arc::clone(left) } else { InstIds::new([&left.list[..], &more].concat()) }
 }

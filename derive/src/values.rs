@@ -3,42 +3,41 @@
 use std::sync::{Arc, LazyLock};
 
 use super::data::Data;
-use pmapi::id::OptionWord;
-use pmapi::{Atom, Error, Inst, Type};
+use pmapi::{Atom, Error, Inst, OptionWord, Type};
 
 /// Instances of a column. Columns of one instance domain share them while they do not change.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Ids {
+pub(crate) struct InstIds {
     /// Instance identifiers; `PM_IN_NULL` for a singular metric.
     pub(crate) list: Vec<u32>,
     /// Whether each identifier is larger than the one before.
     pub(crate) ascending: bool,
 }
 
-static NONE: LazyLock<Arc<Ids>> = LazyLock::new(|| Ids::new(Vec::new()));
-static SINGULAR: LazyLock<Arc<Ids>> = LazyLock::new(|| Ids::new(vec![u32::MAX]));
+static NONE: LazyLock<Arc<InstIds>> = LazyLock::new(|| InstIds::new(Vec::new()));
+static SINGULAR: LazyLock<Arc<InstIds>> = LazyLock::new(|| InstIds::new(vec![u32::MAX]));
 
-impl Ids {
+impl InstIds {
     /// The shared empty list.
-    pub(crate) fn none() -> &'static Arc<Ids> {
+    pub(crate) fn none() -> &'static Arc<InstIds> {
         &NONE
     }
 
     /// The shared list of a singular metric.
-    pub(crate) fn singular() -> &'static Arc<Ids> {
+    pub(crate) fn singular() -> &'static Arc<InstIds> {
         &SINGULAR
     }
 
-    pub(crate) fn new(list: Vec<u32>) -> Arc<Ids> {
+    pub(crate) fn new(list: Vec<u32>) -> Arc<InstIds> {
         let ascending = list.is_sorted_by(|a, b| a < b);
-        Arc::new(Ids { list, ascending })
+        Arc::new(InstIds { list, ascending })
     }
 }
 
 /// Values of a metric in a sample: a column of instances and a column of numbers or of byte strings.
 #[derive(Debug)]
 pub struct Values {
-    pub(crate) ids: Arc<Ids>,
+    pub(crate) ids: Arc<InstIds>,
     pub(crate) data: Data,
     pub(crate) ty: Type,
     pub(crate) status: Result<(), Error>,
@@ -73,7 +72,7 @@ impl Clone for Values {
 impl Values {
     /// Returns an empty column.
     pub(crate) fn new(ty: Type) -> Values {
-        Values { ids: Arc::clone(Ids::none()), data: Data::new(ty), ty, status: Ok(()) }
+        Values { ids: Arc::clone(InstIds::none()), data: Data::new(ty), ty, status: Ok(()) }
     }
 
     /// Returns the number of values; 0 if there is an error.
@@ -132,22 +131,22 @@ impl Values {
     pub(crate) fn fail(&mut self, status: Result<(), Error>) {
         self.status = status;
         self.data.clear();
-        self.ids = Arc::clone(Ids::none());
+        self.ids = Arc::clone(InstIds::none());
     }
 
     /// Removes the values and sets the instances of the next ones.
-    pub(crate) fn begin(&mut self, ids: &Arc<Ids>) {
+    pub(crate) fn begin(&mut self, ids: &Arc<InstIds>) {
         self.data.clear();
         self.set_ids(ids);
     }
 
     /// Removes the values and sets the instances for the one value of a singular metric.
     pub(crate) fn begin_singular(&mut self) {
-        self.begin(Ids::singular());
+        self.begin(InstIds::singular());
     }
 
     /// Sets the instances of the present values.
-    pub(crate) fn set_ids(&mut self, ids: &Arc<Ids>) {
+    pub(crate) fn set_ids(&mut self, ids: &Arc<InstIds>) {
         self.status = Ok(());
         if !Arc::ptr_eq(&self.ids, ids) {
             self.ids = Arc::clone(ids);
@@ -158,7 +157,7 @@ impl Values {
     pub(crate) fn set_list(&mut self, list: &[u32]) {
         self.status = Ok(());
         if self.ids.list != list {
-            self.ids = Ids::new(list.to_vec());
+            self.ids = InstIds::new(list.to_vec());
         }
     }
 }
@@ -240,7 +239,7 @@ impl<'a> Load<'a> {
         }
         let changed = values.ids.list != *list;
         if changed {
-            values.ids = Ids::new(list.clone());
+            values.ids = InstIds::new(list.clone());
         }
         changed
     }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source};
+use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source, UnknownNames};
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 use proptest::prelude::*;
 
@@ -99,7 +99,7 @@ proptest! {
             definitions.register(&format!("d{number}"), expression).unwrap();
         }
         let mut source = Odd([const { Ok(Vec::new()) }; 4]);
-        let mut evaluator = Evaluator::bind(&definitions, &mut source, false);
+        let mut evaluator = Evaluator::bind(&definitions, &mut source, UnknownNames::Refused);
         let plan = evaluator.plan(0..EXPRESSIONS.len());
         let mut time = Duration::ZERO;
         for (sample, pause) in samples {

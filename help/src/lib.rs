@@ -16,6 +16,8 @@
 //! assert_eq!(help.text(target), Some(&b"Counts pmFetch(3)."[..]));
 //! # Ok::<(), help::Error>(())
 //! ```
+//!
+//! Types of other crates in the interface: those of [`pmapi`].
 
 mod bytes;
 mod compile;
@@ -92,6 +94,7 @@ impl fmt::Display for Target {
 
 /// The help text of one metric or instance domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Entry {
     /// Name as in the source: a metric's name or `domain.cluster.item`, or `domain.serial` of an instance domain. The
     /// compiled files contain it, but lookups ignore it.
@@ -134,3 +137,8 @@ impl Entry {
         Ok(())
     }
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

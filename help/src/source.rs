@@ -70,6 +70,7 @@ pub fn parse(text: &[u8], path: &Path, resolver: &impl Resolver) -> Result<Vec<E
 
 /// An entry of a help source with an unresolved name.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Raw<'a> {
     /// Number of its first line, from 1.
     pub line: usize,

@@ -5,21 +5,9 @@
 use help::{Compiled, Entry, Target};
 use pmapi::{InDom, PmId};
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{Seek as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-const AGENTS: &str = "/var/lib/pcp/pmdas";
-
-/// Returns the directories of the agents that have a certain file.
-fn agents_with(file: &str) -> Vec<PathBuf> {
-    let dirs = fs::read_dir(AGENTS).unwrap().map(|entry| entry.unwrap().path());
-    let mut dirs: Vec<_> = dirs.filter(|dir| dir.join(file).is_file()).collect();
-    dirs.sort();
-    assert!(!dirs.is_empty());
-    dirs
-}
 
 /// Returns the results of lookups in compiled files, by this crate and by `tests/support/oracle.c`, for every target in
 /// the files and for some others.
@@ -61,7 +49,7 @@ fn lookups(tmp: &Path, base: &Path) -> (String, String) {
 fn lookups_in_files_of_agents() {
     let tmp = tempfile::tempdir().unwrap();
     let mut found = 0;
-    for agent in agents_with("help.dir") {
+    for agent in testkit::agents_with("help.dir") {
         let (ours, theirs) = lookups(tmp.path(), &agent.join("help"));
         assert_eq!(ours, theirs, "{}", agent.display());
         found += ours.lines().filter(|line| line.starts_with('+')).count();

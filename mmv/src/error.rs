@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use pmapi::label::LabelError;
+use pmapi::LabelError;
 
 use crate::format::{MAX_LABELS, MAX_METRICS};
 

@@ -1,6 +1,6 @@
 //! A layer for `tracing-subscriber`: counts events by level, and times spans.
 //!
-//! ```
+//! ```no_run
 //! use tracing_subscriber::layer::SubscriberExt;
 //!
 //! # fn main() -> Result<(), mmv::Error> {
@@ -32,7 +32,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::map::fork::{self, Forked};
+use crate::fork::{self, Forked};
 use crate::{Counter, Error, Family, Gauge, Registry, Timer, Units};
 
 /// A layer that counts events by level, and times spans.
@@ -157,13 +157,12 @@ impl MmvLayer {
 
 impl Spans {
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> Option<T> {
-        let acquire = || match self.known.try_read() {
+        // The door counts the thread until the lock is released.
+        let (spans, inside) = self.door.enter(|| match self.known.try_read() {
             Err(TryLockError::WouldBlock) if fork::is_torn() => None,
             Err(_) => Some(self.known.read().unwrap_or_else(PoisonError::into_inner)),
             Ok(spans) => Some(spans),
-        };
-        // The door counts the thread until the lock is released.
-        let (spans, inside) = self.door.enter(acquire)?;
+        })?;
         let found = read(&spans);
         drop(spans);
         drop(inside);
@@ -171,12 +170,11 @@ impl Spans {
     }
 
     fn write<T>(&self, write: impl FnOnce(&mut Known) -> T) -> Option<T> {
-        let acquire = || match self.known.try_write() {
+        let (mut spans, inside) = self.door.enter(|| match self.known.try_write() {
             Err(TryLockError::WouldBlock) if fork::is_torn() => None,
             Err(_) => Some(self.known.write().unwrap_or_else(PoisonError::into_inner)),
             Ok(spans) => Some(spans),
-        };
-        let (mut spans, inside) = self.door.enter(acquire)?;
+        })?;
         let written = write(&mut spans);
         drop(spans);
         drop(inside);

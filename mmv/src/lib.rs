@@ -22,16 +22,22 @@
 //!
 //! Features: `metrics` adds a recorder for the `metrics` facade, `tracing-layer` a layer for `tracing-subscriber`. With
 //! either, a program that is instrumented already exports to PCP.
+//!
+//! Types of other crates in the interface: those of `pmapi`; with the features, traits of `metrics` and
+//! `tracing-subscriber`. Registries and handles are `Send` and `Sync`.
 
 pub mod format;
 
 mod error;
+mod file;
+mod fork;
 mod handle;
 mod ids;
 mod layout;
 mod map;
 mod model;
 mod names;
+mod os;
 mod registry;
 mod sync;
 
@@ -39,11 +45,6 @@ mod sync;
 pub mod layer;
 #[cfg(feature = "metrics")]
 pub mod recorder;
-
-#[cfg(all(test, target_os = "linux", not(mmv_loom)))]
-#[path = "../tests/common/child.rs"]
-#[allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
-mod child;
 
 pub use error::Error;
 pub use handle::{
@@ -54,3 +55,20 @@ pub use pmapi::{Semantics, Units};
 pub use registry::{
     Batch, Family, HistogramBuilder, InstanceDomain, InstanceDomainBuilder, MetricBuilder, Registry, RegistryBuilder,
 };
+
+/// The documentation says that threads may share these.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Registry>();
+    is_shared::<Counter>();
+    is_shared::<Gauge>();
+    is_shared::<Quantiles>();
+    is_shared::<ShardedCounter>();
+    is_shared::<Text>();
+    is_shared::<Timer>();
+};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

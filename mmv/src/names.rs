@@ -1,18 +1,25 @@
-//! Rules for names: registration refuses what PCP's agent would silently skip.
+//! Rules for names: registration refuses what agent mmv, or PCP's, would leave out.
 
 use crate::Error;
-use crate::format::{Flags, NAME_LEN, STRING_LEN};
+use crate::format::{Flags, MAX_COMPONENTS, NAME_LEN, STRING_LEN};
 
 /// Longest metric or instance name, and longest help text, in bytes.
 pub(crate) const MAX_TEXT: usize = STRING_LEN - 1;
+const TOO_MANY_PARTS: &str = "must have at most 24 parts between dots";
+const _: () = assert!(MAX_COMPONENTS == 24, "TOO_MANY_PARTS contains the number");
 /// Longest name that fits into a record of version 1, in bytes.
 pub(crate) const MAX_SHORT_NAME: usize = NAME_LEN - 1;
 
 /// Checks a metric's name: components of letters, digits and underscores that begin with a letter, separated by dots
-/// (pmns(5)).
+/// (pmns(5)), and not too many of them.
 pub(crate) fn check_metric(name: &str) -> Result<(), Error> {
     check_length("metric", name)?;
-    check_components("metric", name)
+    check_components("metric", name)?;
+    // A shorter name has fewer components.
+    if name.len() >= 2 * MAX_COMPONENTS && name.split('.').count() > MAX_COMPONENTS {
+        return Err(Error::Name { what: "metric", name: name.to_owned(), reason: TOO_MANY_PARTS });
+    }
+    Ok(())
 }
 
 /// Checks the name of a file with these flags. It becomes part of the metrics' names unless they have no prefix.
@@ -88,24 +95,29 @@ const PARTS: [[Part; 256]; 3] = {
 /// Returns a valid metric name that resembles `name`.
 #[cfg(feature = "metrics")]
 pub(crate) fn sanitize(name: &str) -> String {
-    let component = |c: &str| {
-        let mut word: String = c.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        if !word.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            word.insert(0, 'm');
-        }
-        word
+    let parts: Vec<String> = name.split('.').filter(|c| !c.is_empty()).map(sanitize_component).collect();
+    // The metrics of a histogram have one component more.
+    let (first, rest) = parts.split_at(parts.len().min(MAX_COMPONENTS - 2));
+    let name = match (first, rest) {
+        ([], _) => "m".to_owned(),
+        (first, []) => first.join("."),
+        (first, rest) => [first.join("."), rest.join("_")].join("."),
     };
-    let parts: Vec<String> = name.split('.').filter(|c| !c.is_empty()).map(component).collect();
-    let name = if parts.is_empty() { "m".to_owned() } else { parts.join(".") };
     // Leaves room for an ending.
     truncated(&name, MAX_TEXT - 32).trim_end_matches('.').to_owned()
+}
+
+#[cfg(feature = "metrics")]
+fn sanitize_component(component: &str) -> String {
+    let word = component.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+    if word.starts_with(|c: char| c.is_ascii_alphabetic()) { word } else { format!("m{word}") }
 }
 
 /// Returns a valid instance name that resembles `name`, and needs no quotes in PCP's tools.
 #[cfg(any(feature = "metrics", feature = "tracing-layer"))]
 pub(crate) fn sanitize_instance(name: &str) -> String {
-    let plain = |c: char| if c.is_control() || c.is_whitespace() || c == ',' { '_' } else { c };
-    let name: String = name.chars().map(plain).collect();
+    let name: String =
+        name.chars().map(|c| if c.is_control() || c.is_whitespace() || c == ',' { '_' } else { c }).collect();
     truncated(if name.is_empty() { "_" } else { &name }, MAX_TEXT).to_owned()
 }
 
@@ -121,10 +133,11 @@ mod tests {
 
     #[test]
     fn metrics() {
-        for good in ["a", "requests.total", "a.B_9", &"n".repeat(255)] {
+        let parts = |count| vec!["n"; count].join(".");
+        for good in ["a", "requests.total", "a.B_9", &"n".repeat(255), &parts(24)] {
             assert!(check_metric(good).is_ok(), "{good}");
         }
-        for bad in ["", ".", "a.", ".a", "a..b", "9a", "a.9", "_a", "a-b", "a b", "ä", &"n".repeat(256)] {
+        for bad in ["", ".", "a.", ".a", "a..b", "9a", "a.9", "_a", "a-b", "a b", "ä", &"n".repeat(256), &parts(25)] {
             assert!(check_metric(bad).is_err(), "{bad}");
         }
     }
@@ -160,6 +173,7 @@ mod tests {
             assert_eq!(sanitize(from), to);
             assert!(check_metric(&sanitize(from)).is_ok());
         }
-        assert!(check_metric(&sanitize(&"é.".repeat(300))).is_ok());
+        let many = sanitize(&"é.".repeat(300));
+        assert!(check_metric(&format!("{many}.p99")).is_ok() && many.contains(".m__m__m_"), "{many}");
     }
 }

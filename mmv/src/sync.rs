@@ -3,7 +3,7 @@
 
 use std::sync::PoisonError;
 
-use crate::map::fork;
+use crate::fork;
 
 #[cfg(not(mmv_loom))]
 use std::sync::{Mutex, MutexGuard};
@@ -122,9 +122,10 @@ mod tests {
     use std::sync::{Arc, mpsc};
     use std::thread;
 
+    use testkit::Child;
+
     use super::*;
     use crate::Registry;
-    use crate::child::Child;
 
     #[test]
     fn a_fork_waits_for_threads_that_are_about_to_acquire_a_lock() {

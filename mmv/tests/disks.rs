@@ -5,19 +5,17 @@
 
 #[path = "common/all.rs"]
 mod all;
-#[path = "common/child.rs"]
-mod child;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use all::{All, as_nobody, open_dir, read, registry, word};
-use child::Child;
 use mmv::{Counter, Error, Family, Registry};
 use mmv_reader::File;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
+use testkit::Child;
 
 /// Returns a directory on a new file system of `size` MiB, which disappears with this process's mount name space.
 /// Returns `None` if the machine cannot create such a file system.

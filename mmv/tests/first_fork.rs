@@ -2,13 +2,10 @@
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
-#[path = "common/child.rs"]
-mod child;
-
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use testkit::Child;
 
-use child::Child;
 use mmv::{Counter, Registry};
 use nix::libc::{RTLD_NEXT, dlsym};
 

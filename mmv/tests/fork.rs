@@ -2,9 +2,6 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
-#[path = "common/child.rs"]
-mod child;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,14 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use child::Child;
 use mmv::format::{Flags, HEADER_LEN, Header, MAGIC};
 use mmv::recorder::Recorder;
 use mmv::{Counter, CounterWriter, Error, Gauge, Registry, ShardedCounter, Text};
 use mmv_reader::File;
-use nix::sched::{CloneFlags, clone, unshare};
-use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sched::{CloneFlags, unshare};
+use testkit::{Child, as_process_1};
 
 fn registry(dir: &Path) -> Registry {
     Registry::builder("app").directory(dir).flush_every(Duration::ZERO).build().unwrap()
@@ -28,7 +23,15 @@ fn registry(dir: &Path) -> Registry {
 
 /// Returns the words of a file's metrics by name.
 fn words(path: impl AsRef<Path>) -> BTreeMap<String, u64> {
-    let file = File::open(path).unwrap();
+    let begin = Instant::now();
+    let file = loop {
+        match File::open(&path) {
+            Ok(file) => break file,
+            // Another process may be writing it.
+            Err(e) => assert!(begin.elapsed() < Duration::from_secs(30), "{e}"),
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
     assert_eq!(file.problems().first(), []);
     let words = file.metrics().iter().flat_map(|metric| {
         let name = String::from_utf8(file.name(metric).to_vec()).unwrap();
@@ -281,29 +284,14 @@ fn nothing_is_locked_in_a_child() {
     assert_eq!(names(dir.path()), [""; 0]);
 }
 
-/// Runs `work` as process 1 of a new PID namespace.
-fn as_process_1(work: impl FnOnce()) {
+/// Runs `work` as process 1 of a new PID namespace, created by fork(2).
+fn as_process_1_by_fork(work: impl FnOnce()) {
     unshare(CloneFlags::CLONE_NEWPID).unwrap();
     Child::new(|| {
         assert_eq!(std::process::id(), 1);
         work();
     })
     .ends();
-}
-
-/// Runs `work` as process 1 of a new PID namespace, created by a call that runs no fork handlers.
-fn as_process_1_by_clone(mut work: impl FnMut()) {
-    let mut stack = vec![0; 1 << 20];
-    let run = Box::new(|| {
-        let good = catch_unwind(AssertUnwindSafe(|| {
-            assert_eq!(std::process::id(), 1);
-            work();
-        }));
-        isize::from(good.is_err())
-    });
-    // SAFETY: the process has one thread, and the stack is large enough. The child exits when the closure returns.
-    let child = unsafe { clone(run, &mut stack, CloneFlags::CLONE_NEWPID, Some(Signal::SIGCHLD as i32)) }.unwrap();
-    assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
 }
 
 /// Returns the beginning of a file of a process.
@@ -330,7 +318,7 @@ fn add_beside_the_parent(dir: &Path, registry: &Registry, counter: &Counter) {
 #[ignore = "needs PCP"] // And root.
 fn process_1_of_each_pid_name_space_has_its_own_file() {
     Child::new(|| {
-        as_process_1(|| {
+        as_process_1_by_fork(|| {
             let dir = tempfile::tempdir().unwrap();
             let (dir, registry) = (dir.path(), registry(dir.path()));
             let go = dir.join("go");
@@ -340,8 +328,8 @@ fn process_1_of_each_pid_name_space_has_its_own_file() {
             let counter = registry.counter("counter").register().unwrap();
             registry.try_start().unwrap();
             counter.inc();
-            as_process_1_by_clone(|| add_beside_the_parent(dir, &registry, &counter));
             as_process_1(|| add_beside_the_parent(dir, &registry, &counter));
+            as_process_1_by_fork(|| add_beside_the_parent(dir, &registry, &counter));
             assert_eq!(words(dir.join("app"))["counter"], 1);
             registry.flush();
             assert!(words(dir.join("app")).len() == 1);

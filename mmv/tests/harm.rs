@@ -4,8 +4,6 @@
 
 #[path = "common/all.rs"]
 mod all;
-#[path = "common/child.rs"]
-mod child;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -16,7 +14,6 @@ use std::thread;
 use std::time::Duration;
 
 use all::{All, as_nobody, open_dir, read, registry, word};
-use child::Child;
 use mmv::recorder::Recorder;
 use mmv::{Counter, Error, Family, Registry, ShardedCounter};
 use mmv_reader::File;
@@ -25,6 +22,7 @@ use nix::sys::mman::{MapFlags, MlockAllFlags, ProtFlags, mlockall, mmap_anonymou
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
+use testkit::Child;
 
 /// Runs `work`, which must end within a minute.
 fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

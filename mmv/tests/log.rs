@@ -1,48 +1,18 @@
 //! An application's log on a machine without PCP.
 #![allow(clippy::unwrap_used)]
 
-use std::fmt::{self, Write};
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use mmv::recorder::Recorder;
 use mmv::{Counter, Registry};
-use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
+use testkit::logged;
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
-
-/// Collects the lines of a log.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "message" {
-            write!(self.0, "{value:?}").unwrap();
-        }
-    }
-}
-
-impl<S: Subscriber> Layer<S> for Lines {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut line = Line(format!("{}: ", event.metadata().level()));
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-}
-
-fn logged(work: impl FnOnce()) -> Vec<String> {
-    let lines = Lines::default();
-    tracing::subscriber::with_default(tracing_subscriber::registry().with(lines.clone()), work);
-    let lines = lines.0.lock().unwrap();
-    lines.clone()
-}
 
 /// Counts log lines through the facade, each in a metric of its own.
 struct Counted(AtomicU32);
@@ -88,17 +58,17 @@ fn a_file_of_another_process_is_not_taken_in_silence() {
     first.try_start().unwrap();
     let mut bytes = fs::read(dir.path().join("shop")).unwrap();
     drop(first);
-    assert_eq!(logged(start), [""; 0]);
+    assert_eq!(logged(Level::TRACE, start), [""; 0]);
     bytes[32..36].copy_from_slice(&1i32.to_ne_bytes());
     fs::write(dir.path().join("shop"), bytes).unwrap();
-    assert_eq!(logged(start), ["WARN: shop: replaced the file of process 1, which is still running"]);
+    assert_eq!(logged(Level::TRACE, start), ["WARN: shop: replaced the file of process 1, which is still running"]);
 }
 
 #[test]
 fn no_directory_is_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("missing");
-    let lines = logged(|| {
+    let lines = logged(Level::TRACE, || {
         let registry = Registry::builder("shop").directory(&missing).build().unwrap();
         let sales = registry.counter("sales").register().unwrap();
         registry.start();
@@ -121,7 +91,7 @@ fn a_directory_that_goes_is_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let files = dir.path().join("mmv");
     std::fs::create_dir(&files).unwrap();
-    let lines = logged(|| {
+    let lines = logged(Level::TRACE, || {
         let registry = Registry::builder("shop").directory(&files).build().unwrap();
         let sales = registry.counter("sales").register().unwrap();
         registry.try_start().unwrap();
@@ -144,7 +114,7 @@ fn a_directory_that_goes_is_one_line() {
 #[test]
 fn a_healthy_application_logs_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let lines = logged(|| {
+    let lines = logged(Level::TRACE, || {
         let registry = Registry::builder("shop").directory(dir.path()).build().unwrap();
         registry.start();
         registry.counter("sales").register().unwrap().inc();

@@ -96,14 +96,38 @@ fn a_file_is_full_at_1023_metrics_and_255_labels() {
     let e = registry.counter("m1023").register().unwrap_err();
     assert!(matches!(&e, Error::TooManyMetrics(name) if name == "m1023"));
     assert_eq!(e.to_string(), "\"m1023\": a file can have at most 1023 metrics; use another registry for more");
-    for i in 0..255 {
+    for i in 0..254 {
         registry.label(&format!("l{i}"), i).unwrap();
     }
-    assert!(matches!(registry.label("more", 1), Err(Error::TooManyLabels)));
+    // A label set holds no more.
+    assert!(matches!(registry.label("more", 1), Err(Error::Label { name, .. }) if name == "more"));
+    let indom = registry.indom("indom").label("last", 1).register().unwrap();
+    assert!(matches!(indom.label_instance("i", "more", 1), Err(Error::TooManyLabels)));
     registry.try_start().unwrap();
     let file = read(dir.path());
     assert_eq!((file.metrics().len(), file.labels().len()), (1023, 255));
     assert_eq!(items(dir.path()).len(), 1023, "no two have the same item");
+}
+
+/// Each member of an object is a label with the name of the object in front, and PCP limits these names and their sum.
+#[test]
+fn labels_that_no_set_holds_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    let members: std::collections::BTreeMap<String, u32> = (0..20).map(|i| (format!("m{i}"), 1)).collect();
+    let accepted = (0..20).take_while(|i| registry.label(&format!("l{i}"), &members).is_ok()).count();
+    assert_eq!(accepted, 254 / 20);
+    let refused = registry.counter("a").label("l", &members).label("o", &members);
+    assert!(refused.register().is_ok());
+    let many = (0..13).fold(registry.counter("b"), |metric, i| metric.label(&format!("l{i}"), &members));
+    assert!(matches!(many.register(), Err(Error::Label { name, .. }) if name == "l12"));
+    registry.try_start().unwrap();
+    let mut collection = mmv_reader::collection::Collection::new("mmv", dir.path());
+    while collection.refresh() {}
+    let cluster = collection.metrics().next().unwrap().1.item.cluster();
+    let labels = collection.labels(mmv_reader::collection::LabelSubject::Cluster(cluster)).unwrap();
+    assert_eq!(labels.labels().count(), 20 * accepted);
+    assert!(registry.counter("b").register().is_ok(), "nothing of it was registered");
 }
 
 #[test]

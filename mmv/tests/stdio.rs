@@ -4,16 +4,14 @@
 
 #[path = "common/all.rs"]
 mod all;
-#[path = "common/child.rs"]
-mod child;
 
 use std::fs;
 use std::path::Path;
 
 use all::{All, read, registry};
-use child::Child;
 use mmv::Registry;
 use nix::unistd::{close, dup2_stderr};
+use testkit::Child;
 
 /// Asserts that standard input, output and error are closed.
 fn assert_closed() {

@@ -3,12 +3,12 @@
 use super::codec::{Decoded, Reader, Writer, words};
 use super::result::HighResResult;
 use super::{Header, Pdu, PduType, metadata};
-use pmapi::id::OptionWord as _;
-use pmapi::{Desc, Error, InDom, PmId, Result, Semantics, Type, Units};
+use pmapi::{Desc, Error, InDom, OptionWord as _, PmId, Result, Semantics, Type, Units};
 
 /// Decoded PDU from pmcd to a client.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Answer<'a> {
     /// PDU that agents send too.
     Pdu(Pdu<'a>),
@@ -101,7 +101,7 @@ impl<'a> Descs<'a> {
 /// Appends a `DESC_IDS` PDU, a request for the descriptors of several metrics.
 ///
 /// # Errors
-/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
 pub fn encode_desc_ids(out: &mut Vec<u8>, from: i32, pmids: &[PmId]) -> Result {
     let mut w = Writer::new(out, PduType::DESC_IDS, from);
     w.i32(-1).count(pmids.len());
@@ -114,7 +114,7 @@ pub fn encode_desc_ids(out: &mut Vec<u8>, from: i32, pmids: &[PmId]) -> Result {
 /// Appends a `HIGHRES_FETCH` PDU, a request for values with a timestamp in nanoseconds.
 ///
 /// # Errors
-/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
 pub fn encode_high_res_fetch(
     out: &mut Vec<u8>,
     from: i32,

@@ -8,6 +8,7 @@ use super::{HEADER, Header, PduType};
 
 /// Error in a PDU: the bytes do not match their PDU type. A peer gets `PM_ERR_IPC`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum DecodeError {
     /// Field that extends beyond the end of the PDU.
     #[error("{pdu} PDU: {field}: {need} bytes needed, {have} left")]

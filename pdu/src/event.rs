@@ -3,35 +3,27 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bitflags::bitflags;
+
 use super::result::{BLOCK_HEAD, MAX_PAYLOAD, block_atom};
 use pmapi::{Atom, Error, PmId, Result, Type};
 
-/// Flags of an event record (`PM_EVENT_FLAG_*`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct EventFlags(pub u32);
-
-impl EventFlags {
-    /// Event without a duration.
-    pub const POINT: EventFlags = EventFlags(1);
-    /// Start of an activity.
-    pub const START: EventFlags = EventFlags(2);
-    /// End of an activity.
-    pub const END: EventFlags = EventFlags(4);
-    /// The first parameter identifies the activity that the event belongs to.
-    pub const ID: EventFlags = EventFlags(8);
-    /// The next parameter identifies the parent of that activity.
-    pub const PARENT: EventFlags = EventFlags(16);
-    /// Record of missed events, which has their number in place of parameters.
-    pub const MISSED: EventFlags = EventFlags(1 << 31);
-
-    /// Returns whether all of `flags` are set.
-    pub const fn contains(self, flags: EventFlags) -> bool {
-        self.0 & flags.0 == flags.0
-    }
-
-    /// Returns the flags of both sets.
-    pub const fn union(self, flags: EventFlags) -> EventFlags {
-        EventFlags(self.0 | flags.0)
+bitflags! {
+    /// Flags of an event record (`PM_EVENT_FLAG_*`).
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct EventFlags: u32 {
+        /// Event without a duration.
+        const POINT = 1;
+        /// Start of an activity.
+        const START = 2;
+        /// End of an activity.
+        const END = 4;
+        /// The first parameter identifies the activity that the event belongs to.
+        const ID = 8;
+        /// The next parameter identifies the parent of that activity.
+        const PARENT = 16;
+        /// Record of missed events, which has their number in place of parameters.
+        const MISSED = 1 << 31;
     }
 }
 
@@ -174,7 +166,7 @@ fn record(bytes: &[u8], layout: Layout) -> Option<(Record<'_>, &[u8])> {
         }
     };
     let (flags, rest) = rest.split_first_chunk()?;
-    let flags = EventFlags(u32::from_be_bytes(*flags));
+    let flags = EventFlags::from_bits_retain(u32::from_be_bytes(*flags));
     let (count, rest) = rest.split_first_chunk()?;
     let count = u32::from_be_bytes(*count);
     if flags.contains(EventFlags::MISSED) {
@@ -258,7 +250,7 @@ impl EventArray {
                 self.payload.extend_from_slice(&i64::from(time.nanoseconds).to_be_bytes());
             }
         }
-        self.payload.extend_from_slice(&flags.0.to_be_bytes());
+        self.payload.extend_from_slice(&flags.bits().to_be_bytes());
         self.payload.extend_from_slice(&count.to_be_bytes());
         Ok(())
     }

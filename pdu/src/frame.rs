@@ -52,6 +52,7 @@ impl Header {
 
 /// Error in a stream of PDUs, after which the next PDU cannot be found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum FrameError {
     /// Length that does not cover the header.
     #[error("PDU length {0} is less than that of its header")]

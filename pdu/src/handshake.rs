@@ -1,5 +1,7 @@
 //! PDUs of the handshake: `ERROR`, `CREDS` and `ATTR`.
 
+use bitflags::bitflags;
+
 use super::codec::{Decoded, Reader, Writer};
 use super::{FROM_AGENT, PduType};
 use pmapi::{Error, Result};
@@ -32,9 +34,9 @@ impl ErrorPdu {
     ///
     /// # Errors
     /// pmcd's reason for refusing the client; `PM_ERR_IPC` for a PDU without features.
-    pub fn greeting(self) -> Result<Flags> {
+    pub fn greeting(self) -> Result<Features> {
         // The lower half has the features, the upper half a version that does not matter.
-        let features = Flags(self.datum.ok_or(Error::IPC)? as u16);
+        let features = Features::from_bits_retain(self.datum.ok_or(Error::IPC)? as u16);
         // Only in this PDU are error codes those of PCP 1.
         let code = if self.code <= -1000 { self.code + 1000 + Error::GENERIC.code() } else { self.code };
         Error::from_code(code).map_or(Ok(features), Err)
@@ -51,37 +53,27 @@ pub fn encode_error(out: &mut Vec<u8>, from: i32, status: Result) -> Result {
     w.finish()
 }
 
-/// Features that an agent, a client or pmcd advertises (the flags of a version credential).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Flags(pub u16);
+bitflags! {
+    /// Features that an agent, a client or pmcd advertises (the flags of a version credential).
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct Features: u16 {
+        /// The agent requests the attributes of clients (`PMDA_FLAG_AUTHORIZE`).
+        const AUTHORIZE = 1 << 2;
+        /// The agent requests the containers of clients (`PMDA_FLAG_CONTAINER`).
+        const CONTAINER = 1 << 6;
 
-impl Flags {
-    /// The agent requests the attributes of clients (`PMDA_FLAG_AUTHORIZE`).
-    pub const AUTHORIZE: Flags = Flags(1 << 2);
-    /// The agent requests the containers of clients (`PMDA_FLAG_CONTAINER`).
-    pub const CONTAINER: Flags = Flags(1 << 6);
-
-    /// pmcd supports encryption. This flag and all that follow are only between clients and pmcd.
-    pub const SECURE: Flags = Flags(1);
-    /// pmcd requires the client's credentials.
-    pub const CREDENTIALS_REQUIRED: Flags = Flags(1 << 3);
-    /// pmcd requires a certificate of clients on other hosts.
-    pub const CERTIFICATE_REQUIRED: Flags = Flags(1 << 7);
-    /// pmcd answers `LABEL_REQ`.
-    pub const LABELS: Flags = Flags(1 << 9);
-    /// pmcd answers `HIGHRES_FETCH`.
-    pub const HIGH_RES: Flags = Flags(1 << 10);
-    /// pmcd answers `DESC_IDS`.
-    pub const DESCS: Flags = Flags(1 << 11);
-
-    /// Returns whether all of `flags` are set.
-    pub const fn contains(self, flags: Flags) -> bool {
-        self.0 & flags.0 == flags.0
-    }
-
-    /// Returns the flags of both sets.
-    pub const fn union(self, flags: Flags) -> Flags {
-        Flags(self.0 | flags.0)
+        /// pmcd supports encryption. This flag and all that follow are only between clients and pmcd.
+        const SECURE = 1;
+        /// pmcd requires the client's credentials.
+        const CREDENTIALS_REQUIRED = 1 << 3;
+        /// pmcd requires a certificate of clients on other hosts.
+        const CERTIFICATE_REQUIRED = 1 << 7;
+        /// pmcd answers `LABEL_REQ`.
+        const LABELS = 1 << 9;
+        /// pmcd answers `HIGHRES_FETCH`.
+        const HIGH_RES = 1 << 10;
+        /// pmcd answers `DESC_IDS`.
+        const DESCS = 1 << 11;
     }
 }
 
@@ -106,12 +98,12 @@ impl<'a> Creds<'a> {
         Ok(Creds { list: r.records(n, 4, "credentials")? })
     }
 
-    /// Returns version and flags of the last version credential, if there is one.
-    pub fn version(self) -> Option<(u8, Flags)> {
+    /// Returns version and features of the last version credential, if there is one.
+    pub fn version(self) -> Option<(u8, Features)> {
         super::codec::words(self.list)
             .filter(|word| word >> 24 == Self::VERSION_TYPE)
             .last()
-            .map(|word| ((word >> 16) as u8, Flags(word as u16)))
+            .map(|word| ((word >> 16) as u8, Features::from_bits_retain(word as u16)))
     }
 }
 
@@ -119,15 +111,15 @@ impl<'a> Creds<'a> {
 ///
 /// # Errors
 /// Never fails: the PDU is always short.
-pub fn encode_creds(out: &mut Vec<u8>, from: i32, flags: Flags) -> Result {
+pub fn encode_creds(out: &mut Vec<u8>, from: i32, features: Features) -> Result {
     let mut w = Writer::new(out, PduType::CREDS, from);
-    w.count(1).u32(Creds::VERSION_TYPE << 24 | u32::from(VERSION) << 16 | u32::from(flags.0));
+    w.count(1).u32(Creds::VERSION_TYPE << 24 | u32::from(VERSION) << 16 | u32::from(features.bits()));
     w.finish()
 }
 
 /// Attribute of a client that pmcd can send to an agent (`PCP_ATTR_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Attribute(pub i32);
+pub struct Attribute(i32);
 
 impl Attribute {
     /// Name of the user.
@@ -140,6 +132,16 @@ impl Attribute {
     pub const PROCESSID: Attribute = Attribute(14);
     /// Container whose metrics the client requests.
     pub const CONTAINER: Attribute = Attribute(15);
+
+    /// Creates the attribute with a code.
+    pub const fn new(code: i32) -> Attribute {
+        Attribute(code)
+    }
+
+    /// Returns the code of the wire encoding.
+    pub const fn code(self) -> i32 {
+        self.0
+    }
 }
 
 /// `ATTR`: an attribute of the client whose context number is the sender.
@@ -167,7 +169,7 @@ impl<'a> Attr<'a> {
     /// Appends the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
     pub fn encode(&self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::ATTR, from);
         w.i32(self.attribute.0).bytes(self.value).bytes(b"\0");

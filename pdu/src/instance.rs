@@ -2,8 +2,7 @@
 
 use super::PduType;
 use super::codec::{Decoded, Reader, Writer};
-use pmapi::id::OptionWord as _;
-use pmapi::{InDom, Inst, Result};
+use pmapi::{InDom, Inst, OptionWord as _, Result};
 
 /// `INSTANCE_REQ`: a request for the instances of a domain, or for one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +27,7 @@ impl<'a> InstanceReq<'a> {
     /// Appends the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
     pub fn encode(&self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::INSTANCE_REQ, from);
         w.u32(self.indom.word()).bytes(&[0; 8]).u32(self.inst.word()).string(self.name.unwrap_or_default());
@@ -112,7 +111,7 @@ impl<'a> InstanceWriter<'a> {
     /// Completes the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
     pub fn finish(mut self) -> Result {
         self.w.patch(Self::COUNT, self.count);
         self.w.finish()

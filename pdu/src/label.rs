@@ -2,9 +2,7 @@
 
 use super::PduType;
 use super::codec::{Decoded, Reader, Writer};
-use pmapi::id::OptionWord as _;
-use pmapi::label::{LabelFlags, RawLabel};
-use pmapi::{Error, Inst, Result};
+use pmapi::{Error, Inst, LabelFlags, OptionWord as _, RawLabel, Result};
 
 /// `LABEL_REQ`: a request for labels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +21,7 @@ impl LabelReq {
     /// Appends the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::LABEL_REQ, from);
         w.u32(self.ident).i32(self.bits);
@@ -38,7 +36,7 @@ fn decode_label(bytes: &[u8; SPAN]) -> RawLabel {
     RawLabel {
         name: u16::from_be_bytes([n0, n1]),
         name_len,
-        flags: LabelFlags::from_bits(flags),
+        flags: LabelFlags::from_bits_retain(flags),
         value: u16::from_be_bytes([v0, v1]),
         value_len: u16::from_be_bytes([l0, l1]),
     }
@@ -190,15 +188,14 @@ pub struct LabelSetRef<'a> {
 ///
 /// # Errors
 /// `PM_ERR_TOOBIG` for a set of over 255 labels or 65535 bytes of JSON, and for a PDU over
-/// [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+/// [`MAX_LEN`](crate::MAX_LEN) bytes.
 pub fn encode_label(out: &mut Vec<u8>, from: i32, req: LabelReq, sets: &[LabelSetRef<'_>]) -> Result {
     if sets.iter().any(|set| set.labels.is_ok_and(|l| l.len() > MAX_LABELS) || set.json.len() > MAX_JSON) {
         return Err(Error::TOOBIG);
     }
-    let spans = |set: &LabelSetRef<'_>| set.labels.map_or(0, <[_]>::len);
     let mut w = Writer::new(out, PduType::LABEL, from);
     w.u32(req.ident).i32(req.bits).u32(0).count(sets.len());
-    let mut json = w.len() + sets.iter().map(|set| SET_HEAD + SPAN * spans(set)).sum::<usize>();
+    let mut json = w.len() + sets.iter().map(|set| SET_HEAD + SPAN * set.labels.map_or(0, <[_]>::len)).sum::<usize>();
     for set in sets {
         let count = set.labels.map_or_else(Error::code, |labels| labels.len() as i32);
         w.u32(set.inst.word()).i32(count).count(json).count(set.json.len());

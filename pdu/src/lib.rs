@@ -2,15 +2,18 @@
 //!
 //! There is a module for each family of PDUs. It has views that borrow from the received bytes, and functions that
 //! append a PDU to a buffer. [`Pdu::decode`] decodes every PDU of agents, [`client::Answer::decode`] every PDU for
-//! clients. [`frame`] finds the boundaries of PDUs in a stream. Nothing here does input or output.
+//! clients. [`Frames`] finds the boundaries of PDUs in a stream. Nothing here does input or output.
 //!
 //! All numbers are big-endian. Strings are padded with `~` to a multiple of four bytes. The padding counts in the PDU's
 //! length but not in the string's.
+//!
+//! Types of other crates in the interface: those of [`pmapi`], and the traits of `bitflags` for sets of flags.
 
 pub mod client;
 pub mod codec;
+pub mod desc;
 pub mod event;
-pub mod frame;
+mod frame;
 pub mod handshake;
 pub mod instance;
 pub mod label;
@@ -23,10 +26,9 @@ pub mod result_writer;
 
 use std::fmt;
 
-pub use codec::{DecodeError, Decoded};
-pub use frame::{FrameError, Frames, Header};
+pub use frame::{FrameError, Frames, Header, MAX_LEN};
 
-use codec::Reader;
+use codec::{DecodeError, Decoded, Reader};
 
 /// Length of a PDU's header in bytes.
 pub const HEADER: usize = 12;
@@ -66,6 +68,7 @@ macro_rules! pdus {
         /// Decoded PDU between pmcd and an agent.
         #[derive(Clone, Debug)]
         #[allow(missing_docs)]
+        #[non_exhaustive]
         pub enum Pdu<'a> {
             $($($variant($($decoded)*),)?)*
         }
@@ -145,3 +148,8 @@ impl fmt::Debug for PduType {
         fmt::Display::fmt(self, f)
     }
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

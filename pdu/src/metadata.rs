@@ -2,11 +2,10 @@
 
 use super::PduType;
 use super::codec::{Decoded, Reader, Writer, words};
-use pmapi::id::OptionWord as _;
-use pmapi::{Desc, Error, InDom, PmId, Result, Semantics, Type, Units};
+use pmapi::{Desc, Error, InDom, OptionWord as _, PmId, Result, Semantics, Type, Units};
 
 /// `FETCH`: a client's request for values.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fetch<'a> {
     /// Context that the last profile belongs to.
     pub context: i32,
@@ -21,6 +20,19 @@ impl<'a> Fetch<'a> {
         Ok(Fetch { context, list: r.records(n, 4, "PMIDs")? })
     }
 
+    /// Returns the PMIDs in network byte order.
+    pub fn bytes(self) -> &'a [u8] {
+        self.list
+    }
+
+    /// Iterates over parts of the request with at most `most` metrics each, in their order.
+    ///
+    /// # Panics
+    /// If `most` is 0.
+    pub fn parts(self, most: usize) -> impl Iterator<Item = Fetch<'a>> {
+        self.list.chunks(4 * most).map(move |list| Fetch { list, ..self })
+    }
+
     /// Iterates over the metrics, in the order of the answer.
     pub fn pmids(self) -> impl ExactSizeIterator<Item = Option<PmId>> + Clone + 'a {
         words(self.list).map(PmId::from_word)
@@ -30,7 +42,7 @@ impl<'a> Fetch<'a> {
 /// Appends a `FETCH` PDU.
 ///
 /// # Errors
-/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
 pub fn encode_fetch(
     out: &mut Vec<u8>,
     from: i32,
@@ -208,7 +220,7 @@ impl<'a> Text<'a> {
     /// Appends the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::TEXT, from);
         w.u32(self.ident).string(self.text);

@@ -3,8 +3,7 @@
 
 use super::codec::{Decoded, Reader, Writer, words};
 use super::{HEADER, PduType};
-use pmapi::id::OptionWord as _;
-use pmapi::{PmId, Result};
+use pmapi::{OptionWord as _, PmId, Result};
 
 /// `PMNS_IDS`: metrics; a request for the names of one metric, or the answer to names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +29,7 @@ impl<'a> Ids<'a> {
 /// Appends a `PMNS_IDS` PDU.
 ///
 /// # Errors
-/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
 pub fn encode_ids(out: &mut Vec<u8>, from: i32, status: i32, pmids: &[Option<PmId>]) -> Result {
     let mut w = Writer::new(out, PduType::PMNS_IDS, from);
     w.i32(status).count(pmids.len());
@@ -112,11 +111,20 @@ impl<'a> Names<'a> {
     }
 }
 
+/// Whether a `PMNS_NAMES` PDU has the kind of each name, a metric or a node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Statuses {
+    /// Names only.
+    Omitted,
+    /// Names and their kinds.
+    Included,
+}
+
 /// Writer of a `PMNS_NAMES` PDU, one name at a time, with or without the kind of each.
 #[derive(Debug)]
 pub struct NamesWriter<'a> {
     w: Writer<'a>,
-    with_status: bool,
+    statuses: Statuses,
     count: usize,
     /// Length of the names in bytes, with a NUL after each.
     total: usize,
@@ -124,16 +132,16 @@ pub struct NamesWriter<'a> {
 
 impl<'a> NamesWriter<'a> {
     /// Starts the PDU at the end of `out`.
-    pub fn new(out: &'a mut Vec<u8>, from: i32, with_status: bool) -> Self {
+    pub fn new(out: &'a mut Vec<u8>, from: i32, statuses: Statuses) -> Self {
         let mut w = Writer::new(out, PduType::PMNS_NAMES, from);
         w.u32(0).u32(0).u32(0);
-        NamesWriter { w, with_status, count: 0, total: 0 }
+        NamesWriter { w, statuses, count: 0, total: 0 }
     }
 
     /// Adds a name.
     #[inline]
     pub fn push(&mut self, node: Node, name: &[u8]) {
-        if self.with_status {
+        if self.statuses == Statuses::Included {
             self.w.u32(u32::from(node == Node::NonLeaf));
         }
         self.w.string(name);
@@ -144,9 +152,9 @@ impl<'a> NamesWriter<'a> {
     /// Completes the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
     pub fn finish(mut self) -> Result {
-        let statuses = if self.with_status { self.count } else { 0 };
+        let statuses = if self.statuses == Statuses::Included { self.count } else { 0 };
         // A number beyond a word's range occurs only in a PDU that `Writer::finish` refuses.
         for (offset, n) in (HEADER..).step_by(4).zip([self.total, statuses, self.count]) {
             self.w.patch(offset, n as u32);
@@ -158,14 +166,14 @@ impl<'a> NamesWriter<'a> {
 /// Appends a `PMNS_NAMES` PDU, with or without the kind of each name.
 ///
 /// # Errors
-/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+/// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
 pub fn encode_names<'n>(
     out: &mut Vec<u8>,
     from: i32,
-    with_status: bool,
+    statuses: Statuses,
     names: impl IntoIterator<Item = (Node, &'n [u8])>,
 ) -> Result {
-    let mut writer = NamesWriter::new(out, from, with_status);
+    let mut writer = NamesWriter::new(out, from, statuses);
     names.into_iter().for_each(|(node, name)| writer.push(node, name));
     writer.finish()
 }
@@ -174,23 +182,24 @@ pub fn encode_names<'n>(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Child<'a> {
     /// Whether the answer is to include the kind of each name.
-    pub with_status: bool,
+    pub statuses: Statuses,
     /// Name whose children are requested.
     pub name: &'a [u8],
 }
 
 impl<'a> Child<'a> {
     pub(super) fn decode(r: &mut Reader<'a>) -> Decoded<Self> {
-        Ok(Child { with_status: r.i32("subtype")? != 0, name: r.string("name")? })
+        let statuses = if r.i32("subtype")? == 0 { Statuses::Omitted } else { Statuses::Included };
+        Ok(Child { statuses, name: r.string("name")? })
     }
 
     /// Appends the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::PMNS_CHILD, from);
-        w.u32(self.with_status.into()).string(self.name);
+        w.u32((self.statuses == Statuses::Included).into()).string(self.name);
         w.finish()
     }
 }
@@ -211,7 +220,7 @@ impl<'a> Traverse<'a> {
     /// Appends the PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
     pub fn encode(self, out: &mut Vec<u8>, from: i32) -> Result {
         let mut w = Writer::new(out, PduType::PMNS_TRAVERSE, from);
         w.u32(0).string(self.name);

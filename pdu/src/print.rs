@@ -6,9 +6,10 @@ use std::sync::LazyLock;
 
 use chrono::{DateTime, Local};
 
-use pmapi::atom::Converted;
-use pmapi::cnum::{general, is_space};
-use pmapi::{Atom, Type};
+use pmapi::{
+    Atom, Converted, Type,
+    cnum::{general, is_space},
+};
 
 use crate::event::{EventFlags, Layout, Stamp, records};
 use crate::result::RawValue;
@@ -59,9 +60,14 @@ impl<'a> Print<'a> {
         Print { value: Shown::Atom(atom), width, squashed: *SQUASHED }
     }
 
-    /// Sets whether white space in strings is replaced by blanks, instead of what `$PCP_SQUASH_NEWLINES` says.
-    pub fn squashed(self, squashed: bool) -> Self {
-        Print { squashed, ..self }
+    /// Replaces white space in strings by blanks, whatever `$PCP_SQUASH_NEWLINES` says.
+    pub fn squashed(self) -> Self {
+        Print { squashed: true, ..self }
+    }
+
+    /// Keeps white space in strings, whatever `$PCP_SQUASH_NEWLINES` says.
+    pub fn verbatim(self) -> Self {
+        Print { squashed: false, ..self }
     }
 
     /// Returns the text, in which strings keep their bytes.
@@ -217,10 +223,10 @@ mod tests {
     #[test]
     fn squashed() {
         let print = Print::new(Atom::String(b"a\nb\x0bc"), 8);
-        assert_eq!(print.squashed(true).to_string(), " \"a b c\"");
-        assert_eq!(print.squashed(false).to_bytes(), b" \"a\nb\x0bc\"");
+        assert_eq!(print.squashed().to_string(), " \"a b c\"");
+        assert_eq!(print.verbatim().to_bytes(), b" \"a\nb\x0bc\"");
         let unknown = RawValue::Block(6, b"a b").print(None, 0);
-        assert_eq!(unknown.squashed(true).to_string(), "\"a b\" [612062]");
+        assert_eq!(unknown.squashed().to_string(), "\"a b\" [612062]");
     }
 
     #[test]

@@ -218,7 +218,7 @@ impl Profile {
     /// Appends a `PROFILE` PDU.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](super::frame::MAX_LEN) bytes.
+    /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
     pub fn encode(&self, out: &mut Vec<u8>, from: i32, context: i32) -> Result {
         let mut w = Writer::new(out, PduType::PROFILE, from);
         let word = |state| u32::from(state == State::Exclude);
@@ -333,8 +333,10 @@ mod tests {
         let mut profile = received((0..100).map(|i| (i, 1)));
         profile.set(indom(50), State::Exclude, &[Inst::new(2)]);
         profile.set(indom(200), State::Include, &[]);
-        let named = |serial| profile.selection(indom(serial)).named().map(|all| all.collect::<Vec<_>>());
-        assert_eq!([49, 50].map(named), [1, 2].map(|inst| Some(vec![Inst::new(inst)])));
+        assert_eq!(
+            [49, 50].map(|serial| profile.selection(indom(serial)).named().map(|all| all.collect::<Vec<_>>())),
+            [1, 2].map(|inst| Some(vec![Inst::new(inst)]))
+        );
         assert!(profile.selection(indom(200)).is_all());
     }
 

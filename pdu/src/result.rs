@@ -1,14 +1,15 @@
 //! The `RESULT` PDU: an agent's values for `FETCH`, and pmcd's request to store values.
 
+use bitflags::bitflags;
+
 use super::codec::{DecodeError, Decoded, Reader};
-use pmapi::atom::Converted;
-use pmapi::id::OptionWord as _;
-use pmapi::{Atom, Error, Inst, PmId, Type};
+use pmapi::{Atom, Converted, Error, Inst, OptionWord as _, PmId, Type};
 
 /// Encoding of a value in its set.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Format {
     /// The word is the value (`PM_VAL_INSITU`).
+    #[default]
     InSitu,
     /// The word refers to a value block (`PM_VAL_DPTR`).
     Dynamic,
@@ -59,32 +60,22 @@ pub struct ValueSets<'a> {
     pdu: &'a [u8],
 }
 
-/// Change notification of an agent or of pmcd with the answer to `FETCH` (`PMCD_*_CHANGE`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Changes(pub u8);
-
-impl Changes {
-    /// An agent was added (`PMCD_ADD_AGENT`); only from pmcd.
-    pub const AGENT_ADDED: Changes = Changes(1);
-    /// An agent was restarted (`PMCD_RESTART_AGENT`); only from pmcd.
-    pub const AGENT_RESTARTED: Changes = Changes(2);
-    /// An agent was dropped (`PMCD_DROP_AGENT`); only from pmcd.
-    pub const AGENT_DROPPED: Changes = Changes(4);
-    /// Labels have changed (`PMCD_LABEL_CHANGE`).
-    pub const LABELS: Changes = Changes(8);
-    /// Names have changed (`PMCD_NAMES_CHANGE`).
-    pub const NAMES: Changes = Changes(16);
-    /// The host name has changed (`PMCD_HOSTNAME_CHANGE`); only from pmcd.
-    pub const HOST_NAME: Changes = Changes(32);
-
-    /// Returns whether all of the other flags are set.
-    pub const fn contains(self, others: Changes) -> bool {
-        self.0 & others.0 == others.0
-    }
-
-    /// Returns the flags of both sets.
-    pub const fn union(self, other: Changes) -> Changes {
-        Changes(self.0 | other.0)
+bitflags! {
+    /// Change notification of an agent or of pmcd with the answer to `FETCH` (`PMCD_*_CHANGE`).
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct Changes: u8 {
+        /// An agent was added (`PMCD_ADD_AGENT`); only from pmcd.
+        const AGENT_ADDED = 1;
+        /// An agent was restarted (`PMCD_RESTART_AGENT`); only from pmcd.
+        const AGENT_RESTARTED = 2;
+        /// An agent was dropped (`PMCD_DROP_AGENT`); only from pmcd.
+        const AGENT_DROPPED = 4;
+        /// Labels have changed (`PMCD_LABEL_CHANGE`).
+        const LABELS = 8;
+        /// Names have changed (`PMCD_NAMES_CHANGE`).
+        const NAMES = 16;
+        /// The host name has changed (`PMCD_HOSTNAME_CHANGE`); only from pmcd.
+        const HOST_NAME = 32;
     }
 }
 

@@ -3,8 +3,7 @@
 use super::frame::MAX_LEN;
 use super::result::{BLOCK_HEAD, Changes, Format, MAX_PAYLOAD, inst_word};
 use super::{HEADER, Header, PduType};
-use pmapi::id::OptionWord as _;
-use pmapi::{Atom, Error, Inst, PmId, Result, Type};
+use pmapi::{Atom, Error, Inst, OptionWord as _, PmId, Result, Type};
 
 /// Writer of a `RESULT` PDU: value sets in order, values in order.
 ///
@@ -19,8 +18,8 @@ pub struct ResultWriter {
     runs: Vec<(usize, usize)>,
     sets: u32,
     set: Option<OpenSet>,
-    /// Encoding of the open set's values, if they are in blocks.
-    format: Option<Format>,
+    /// Encoding of the last value in a block. A set's values are all in blocks, or none is.
+    format: Format,
     /// Instances for [`ResultWriter::repeated`]: a bit for each, or their words.
     seen: Vec<u32>,
 }
@@ -64,13 +63,13 @@ impl ResultWriter {
     }
 
     /// Starts the value set of a metric, which [`ResultWriter::end_set`] must end.
+    #[inline]
     pub fn begin_set(&mut self, pmid: Option<PmId>) {
         let start = self.lists.len();
         let mut head = [0; SET_HEAD];
         head[..4].copy_from_slice(&pmid.word().to_be_bytes());
         self.lists.extend_from_slice(&head);
         self.set = Some(OpenSet { start, blocks: self.blocks.len() });
-        self.format = None;
     }
 
     /// Returns the number of values in the open set.
@@ -81,7 +80,12 @@ impl ResultWriter {
     /// Returns an instance with several values in the open set; `Some(None)` for a singular metric with several values.
     ///
     /// Needs time and memory proportional to the number of values, and no memory for ascending instances.
+    #[inline]
     pub fn repeated(&mut self) -> Option<Option<Inst>> {
+        if self.count() < 2 { None } else { self.repeated_of_many() }
+    }
+
+    fn repeated_of_many(&mut self) -> Option<Option<Inst>> {
         let list = self.lists.get(self.set?.start + SET_HEAD..).unwrap_or_default();
         let words = list.as_chunks::<8>().0.iter().map(|pair| (u64::from_be_bytes(*pair) >> 32) as u32);
         if words.clone().is_sorted_by(|a, b| a < b) {
@@ -158,7 +162,7 @@ impl ResultWriter {
     fn reference(&mut self, inst: Option<Inst>, format: Format) {
         let offset = self.blocks.len() / 4;
         self.in_situ(inst, offset as u32);
-        self.format = Some(format);
+        self.format = format;
     }
 
     #[inline]
@@ -173,6 +177,8 @@ impl ResultWriter {
     }
 
     /// Adds a value block. `text` adds a terminating NUL, which `payload` does not have.
+    // Not inlined, so that `push` may be.
+    #[inline(never)]
     fn block(&mut self, inst: Option<Inst>, ty: Type, payload: &[u8], text: bool) -> Result {
         let len = payload.len() + usize::from(text);
         if len > MAX_PAYLOAD {
@@ -194,20 +200,23 @@ impl ResultWriter {
     }
 
     /// Ends the value set. If it has no values, `status` is sent: an error, or the number 0.
+    #[inline]
     pub fn end_set(&mut self, status: Result) {
         let count = self.count();
         let Some(set) = self.set.take() else { return };
         self.sets += 1;
-        let head = set.start + 4..set.start + SET_HEAD;
+        let head = self.lists.get_mut(set.start + 4..).and_then(|list| list.first_chunk_mut::<8>());
+        let Some(head) = head else { return };
         if count == 0 {
             let numval = status.map_or_else(Error::code, |()| 0);
-            self.lists[head][..4].copy_from_slice(&numval.to_be_bytes());
+            head[..4].copy_from_slice(&numval.to_be_bytes());
             self.lists.truncate(set.start + 8);
             return;
         }
-        let word = (count as u64) << 32 | u64::from(self.format.unwrap_or(Format::InSitu).code());
-        self.lists[head].copy_from_slice(&word.to_be_bytes());
-        if self.format.is_some() {
+        let is_in_blocks = self.blocks.len() > set.blocks;
+        let format = if is_in_blocks { self.format } else { Format::InSitu };
+        *head = ((count as u64) << 32 | u64::from(format.code())).to_be_bytes();
+        if is_in_blocks {
             self.runs.push((set.start + SET_HEAD, count));
         }
     }
@@ -241,7 +250,7 @@ impl ResultWriter {
         if let Some((head, rest)) = self.lists.split_first_chunk_mut::<HEADER>() {
             *head = header.to_bytes();
             if let Some(state) = rest.first_chunk_mut::<12>() {
-                state[..4].copy_from_slice(&u32::from(changes.0).to_be_bytes());
+                state[..4].copy_from_slice(&u32::from(changes.bits()).to_be_bytes());
                 state[8..].copy_from_slice(&self.sets.to_be_bytes());
             }
         }

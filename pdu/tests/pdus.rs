@@ -4,8 +4,8 @@
 
 use std::sync::LazyLock;
 
-use pcp_pdu::codec::Reader;
-use pcp_pdu::handshake::{self, Attribute, Flags};
+use pcp_pdu::codec::{DecodeError, Reader};
+use pcp_pdu::handshake::{self, Attribute, Features};
 use pcp_pdu::instance::InstanceWriter;
 use pcp_pdu::label::{LabelSetRef, encode_label};
 use pcp_pdu::metadata::{self, Subject, TextKind};
@@ -13,9 +13,8 @@ use pcp_pdu::names::{self, Node};
 use pcp_pdu::profile::Profile;
 use pcp_pdu::result::{Changes, Format, RawValue};
 use pcp_pdu::result_writer::ResultWriter;
-use pcp_pdu::{DecodeError, Header, Pdu, PduType, event};
-use pmapi::label::RawLabel;
-use pmapi::{Atom, Error, InDom, Inst, PmId, Semantics, Type};
+use pcp_pdu::{Header, Pdu, PduType, event};
+use pmapi::{Atom, Error, InDom, Inst, PmId, RawLabel, Semantics, Type};
 use proptest::prelude::*;
 
 static CAPTURED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
@@ -59,8 +58,9 @@ fn encode(pdu: &Pdu<'_>, from: i32, template: &[u8]) -> Vec<u8> {
         Pdu::Ids(i) => names::encode_ids(o, from, i.status, &i.pmids().collect::<Vec<_>>()),
         Pdu::Names(n) => {
             let list: Vec<_> = n.iter().map(|(node, name)| (node.unwrap_or(Node::Leaf), name)).collect();
-            let with_status = n.iter().any(|(node, _)| node.is_some());
-            names::encode_names(o, from, with_status, list)
+            let has_kinds = n.iter().any(|(node, _)| node.is_some());
+            let statuses = if has_kinds { names::Statuses::Included } else { names::Statuses::Omitted };
+            names::encode_names(o, from, statuses, list)
         }
         Pdu::Child(c) => c.encode(o, from),
         Pdu::Traverse(t) => t.encode(o, from),
@@ -94,10 +94,11 @@ fn encode(pdu: &Pdu<'_>, from: i32, template: &[u8]) -> Vec<u8> {
                 }
                 w.end_set(set.error.map_or(Ok(()), Err));
             }
-            let (head, blocks) = w.seal(from, Changes(r.seconds as u8)).unwrap();
+            let (head, blocks) = w.seal(from, Changes::from_bits_retain(r.seconds as u8)).unwrap();
             o.extend_from_slice(&[head, blocks].concat());
             Ok(())
         }
+        other => panic!("{other:?}"),
     }
     .unwrap();
     assert_eq!(o.len(), template.len());
@@ -159,7 +160,7 @@ fn pmid(word: u32) -> PmId {
 fn requests() {
     let creds = hex("00000014 0000700c 00001c47 00000001 01020004");
     let Ok(Pdu::Creds(c)) = decode(&creds) else { panic!() };
-    assert_eq!(c.version(), Some((2, Flags::AUTHORIZE)));
+    assert_eq!(c.version(), Some((2, Features::AUTHORIZE)));
 
     let fetch = hex("00000024 00007003 00000000 00000000 0000000000000000 00000002 3f400000 3f400001");
     let Ok(Pdu::Fetch(f)) = decode(&fetch) else { panic!() };
@@ -308,7 +309,7 @@ fn static_values_are_marked_so() {
 
 #[test]
 fn labels_over_the_limits_are_refused() {
-    let span = RawLabel { name: 0, name_len: 0, flags: pmapi::label::LabelFlags::NONE, value: 0, value_len: 0 };
+    let span = RawLabel { name: 0, name_len: 0, flags: pmapi::LabelFlags::empty(), value: 0, value_len: 0 };
     let req = pcp_pdu::label::LabelReq { ident: 0, bits: 2 };
     for (labels, json, expected) in
         [(255, 65_535, Ok(())), (256, 1, Err(Error::TOOBIG)), (1, 65_536, Err(Error::TOOBIG))]

@@ -4,11 +4,10 @@
 
 use pcp_pdu::print::Print;
 use pcp_pdu::result::RawValue;
-use pmapi::label::{LabelFlags, LabelSet};
-use pmapi::number::Number;
-use pmapi::spec::MetricSpec;
-use pmapi::units::{ExtraUnit, ParseUnitsError, SpaceScale, TimeScale};
-use pmapi::{Atom, Config, Error, InDom, Item, PmId, Type, Units, interval};
+use pmapi::{
+    Atom, Config, Error, ExtraUnit, InDom, Item, LabelFlags, LabelSet, ParseUnitsError, PmId, SpaceScale, TimeScale,
+    Type, Units, interval, number::Number, spec::MetricSpec,
+};
 use proptest::prelude::*;
 
 /// Units that their text determines: no scale without its dimension, and no exponent after tens of events, which would

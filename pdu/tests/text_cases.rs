@@ -8,8 +8,7 @@ use std::process::Command;
 
 use flate2::read::GzDecoder;
 use pcp_pdu::result::RawValue;
-use pmapi::atom::Converted;
-use pmapi::{Atom, Error, Type, Units};
+use pmapi::{Atom, Converted, Error, Type, Units};
 
 /// Library that gave the answers.
 #[derive(Clone, Copy, PartialEq)]

@@ -167,8 +167,10 @@ impl Config {
     pub fn uid(&self) -> Option<u32> {
         let user = self.user();
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
-        let id = |line: &str| line.strip_prefix(&*user)?.strip_prefix(':')?.split(':').nth(1)?.parse().ok();
-        passwd.lines().find_map(id).or_else(|| user.parse().ok())
+        passwd
+            .lines()
+            .find_map(|line| line.strip_prefix(&*user)?.strip_prefix(':')?.split(':').nth(1)?.parse().ok())
+            .or_else(|| user.parse().ok())
     }
 
     /// Group that daemons and agents run under: `$PCP_GROUP`, by default `pcp`.

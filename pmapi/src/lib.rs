@@ -2,33 +2,42 @@
 //!
 //! The names are those of PMAPI(3) in Rust's case. Each item's documentation names the C function or macro that it
 //! answers to.
+//!
+//! Types of other crates in the interface: labels are made of any `Serialize` of `serde`, a [`LabelError`] may have the
+//! error of `serde_json`, and [`file`](mod@file), which this repository's own crates use, takes flags of `nix`.
 
-pub mod atom;
+mod atom;
 pub mod backoff;
 pub mod cnum;
-pub mod config;
+mod config;
 pub mod debug;
-pub mod desc;
-pub mod error;
+mod desc;
+mod error;
 pub mod escape;
 pub mod file;
-pub mod id;
+mod id;
 mod id_text;
 pub mod interval;
-pub mod label;
+mod label;
 pub mod names;
 pub mod number;
 mod secure;
 pub mod spec;
-pub mod types;
-pub mod units;
+pub mod thread;
+mod types;
+mod units;
 
-pub use atom::Atom;
-pub use config::Config;
+pub use atom::{Atom, Converted};
+pub use config::{Config, ConfigError, is_set_id};
 pub use desc::Desc;
 pub use error::{Error, Result};
-pub use id::{Domain, InDom, Inst, Item, PmId, Serial};
+pub use id::{Domain, InDom, Inst, Item, OptionWord, PmId, Serial};
 pub use id_text::{OrNull, ParseIdError};
-pub use label::LabelSet;
+pub use label::{Label, LabelError, LabelFlags, LabelLevel, LabelSet, RawLabel};
 pub use types::{Semantics, Type};
-pub use units::Units;
+pub use units::{ExtraUnit, ParseUnitsError, Quantity, SpaceScale, TimeScale, Units};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

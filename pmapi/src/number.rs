@@ -25,8 +25,11 @@ impl fmt::Display for Number {
         let (scaled, letter) = if value.abs() >= limit * 1e12 {
             return f.pad(infinite);
         } else if value.abs() >= SMALLEST {
-            let at_least = |(divisor, _): &&(f64, char)| value.abs() >= limit * divisor / 1e3 || *divisor == 1.0;
-            let (divisor, letter) = MAGNITUDES.iter().find(at_least).copied().unwrap_or((1.0, ' '));
+            let (divisor, letter) = MAGNITUDES
+                .iter()
+                .find(|(divisor, _)| value.abs() >= limit * divisor / 1e3 || *divisor == 1.0)
+                .copied()
+                .unwrap_or((1.0, ' '));
             (value / divisor, letter)
         } else {
             (0.0, ' ')

@@ -1,4 +1,4 @@
-//! Whether the kernel started this program with more rights than its caller has. The one module with unsafe code.
+//! Whether the kernel started this program with more rights than its caller has.
 #![allow(unsafe_code)]
 
 /// Returns `AT_SECURE` of getauxval(3): whether the program is set-uid or set-gid, has file capabilities, or a security

@@ -11,6 +11,7 @@ use crate::cnum::is_space;
 /// [HOST:]METRIC[[INSTANCE,...]]    @:METRIC...    ARCHIVE/METRIC...
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct MetricSpec {
     /// Source of the values; `None` when the text has none.
     pub source: Option<Source>,

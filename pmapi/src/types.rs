@@ -129,8 +129,10 @@ impl FromStr for Type {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Type, Error> {
-        let named = |ty: &Type| ty.name().eq_ignore_ascii_case(name);
-        (-1..=10).filter_map(|code| Type::from_code(code).ok()).find(named).ok_or(Error::TYPE)
+        (-1..=10)
+            .filter_map(|code| Type::from_code(code).ok())
+            .find(|ty| ty.name().eq_ignore_ascii_case(name))
+            .ok_or(Error::TYPE)
     }
 }
 

@@ -9,8 +9,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, exit};
 
-use pmapi::Config;
-use pmapi::config::is_set_id;
+use pmapi::{Config, is_set_id};
 
 const TEST: &str = "a_program_with_file_capabilities_ignores_the_environment";
 const VARIABLE: &str = "PCP_TMP_DIR";

@@ -1,6 +1,7 @@
 //! An agent with labels at each level, for the tests with PCP. Its counterpart in C is `tests/pcp/labelled.c`.
 
 use pmda::prelude::*;
+use pmda::{Changes, LabelSubject};
 
 struct Mine {
     bare: bool,
@@ -55,8 +56,8 @@ impl Agent for Mine {
         std::mem::take(&mut self.changes)
     }
 
-    fn labels(&self, of: Labelled) -> Result<Option<LabelSet>> {
-        let changed = self.changed && of == Labelled::Item(Item::new(0, 0));
+    fn labels(&self, of: LabelSubject) -> Result<Option<LabelSet>> {
+        let changed = self.changed && of == LabelSubject::Item(Item::new(0, 0));
         Ok(if changed { Some(LabelSet::of(json!({"changed": true}))?) } else { None })
     }
 

@@ -6,7 +6,7 @@ use tracing::warn;
 use crate::client::Client;
 use crate::user;
 
-/// Decides about stores to [restricted](crate::schema::Metric::restricted) metrics.
+/// Decides about stores to [restricted](crate::MetricDef::restricted) metrics.
 ///
 /// Root, PCP's user and the agent's own user may store. pmcd reports the user of clients on its Unix socket and of
 /// those that have authenticated; local contexts (`pminfo -L`) report their own. Clients of unknown users may not

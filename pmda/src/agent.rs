@@ -1,30 +1,23 @@
 //! The trait that an agent implements.
 
-use pcp_pdu::handshake::Flags;
-use pcp_pdu::metadata::{Subject, TextKind};
+use pcp_pdu::handshake::Features;
+use pcp_pdu::metadata::{Fetch, Subject, TextKind};
 use pcp_pdu::result::Changes;
-use pmapi::label::LabelSet;
-use pmapi::{Atom, Error, Inst, Item, Result, Serial};
+use pmapi::{Atom, Domain, Error, Inst, Item, LabelSet, PmId, Result, Serial};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, LabelSubject};
 use crate::client::{Client, ClientAttribute};
-use crate::dynamic::Dynamic;
+use crate::error::Start;
 use crate::indom::Instances;
 use crate::poll::{PollSet, Wake};
 use crate::setup::Setup;
 use crate::values::Values;
 
-/// The reason why an agent cannot start, as a text for the administrator.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-/// The result of starting an agent.
-pub type Start<T> = std::result::Result<T, Failure>;
-
 /// A performance metrics domain agent (PMDA).
 ///
 /// An agent declares its metrics in [`Agent::new`] and supplies their values in [`Agent::fetch`]; all other methods
 /// have defaults. The engine answers pmcd's requests from the declarations and these methods. An agent behaves alike as
-/// a daemon ([`main`](crate::main)) and in the same process (`Local` of crate `pcp-collector`).
+/// a daemon ([`main`](fn@crate::main)) and in the same process (`Local` of crate `pcp-collector`).
 ///
 /// pmcd drops an agent that answers a request with `PM_ERR_IPC`, `PM_ERR_TIMEOUT` or `EPIPE`. When a method returns one
 /// of these as the answer to a request, the engine sends `PM_ERR_AGAIN` instead.
@@ -36,7 +29,7 @@ pub trait Agent: Sized + 'static {
     const DOMAIN: u16;
 
     /// Client attributes that pmcd should send (pmdaSetCommFlags(3)).
-    const WANTS: Flags = Flags(0);
+    const WANTS: Features = Features::empty();
 
     /// Usage message in place of the one that is generated from the options. It is also printed after an error in the
     /// command line.
@@ -45,7 +38,40 @@ pub trait Agent: Sized + 'static {
     /// Adds the agent's own options to the command line; [`Setup::options`] returns their values.
     ///
     /// A struct that derives clap's `Args` adds its options with `Mine::augment_args(command)`, and reads them with
-    /// `Mine::from_arg_matches(setup.options())`. Hosts without a command line use the default values.
+    /// `Mine::from_arg_matches(setup.options())`. Hosts without a command line use the default values. The clap to use is
+    /// that of this crate, [`pmda::clap`](crate::clap):
+    ///
+    /// ```
+    /// use pmda::clap::{self, Args as _, FromArgMatches as _};
+    /// use pmda::prelude::*;
+    ///
+    /// #[derive(clap::Args)]
+    /// struct Options {
+    ///     /// Number of processes to show
+    ///     #[arg(short = 'N', long, default_value_t = 10)]
+    ///     number: u32,
+    /// }
+    ///
+    /// struct Top(Options);
+    ///
+    /// impl Agent for Top {
+    ///     const NAME: &'static str = "top";
+    ///     const DOMAIN: u16 = 400;
+    ///
+    ///     fn options(command: clap::Command) -> clap::Command {
+    ///         Options::augment_args(command)
+    ///     }
+    ///
+    ///     fn new(setup: &mut Setup) -> Start<Self> {
+    ///         setup.metric("top.number", Item::new(0, 0), Type::U32).help("Processes shown", "Set by -N.");
+    ///         Ok(Top(Options::from_arg_matches(setup.options())?))
+    ///     }
+    ///
+    ///     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+    ///         out.put(self.0.number)
+    ///     }
+    /// }
+    /// ```
     fn options(command: clap::Command) -> clap::Command {
         command
     }
@@ -68,8 +94,8 @@ pub trait Agent: Sized + 'static {
         Ok(())
     }
 
-    /// Puts the current values of a metric into `out` (pmdaFetch(3)). The engine calls this for declared and dynamic
-    /// metrics only.
+    /// Puts the current values of a metric into `out` (pmdaFetch(3)). The engine calls this for declared metrics and
+    /// those of catalogs only.
     ///
     /// # Errors
     /// The error becomes the answer for this metric, in place of its values. The other metrics of the request are not
@@ -77,30 +103,15 @@ pub trait Agent: Sized + 'static {
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result;
 
     /// Prepares for a request (pmdaSetCheckCallBack(3)): reads the source, or updates the instances. Called once for
-    /// each request, before it is answered.
+    /// each request, before it is answered. A client that has fetched values asks for the names of their instances
+    /// next, so an agent that reads its source for [`Request::Instance`], too, may no longer know them.
     ///
     /// # Errors
     /// The error becomes the answer to the whole request. In a daemon, `PM_ERR_PMDANOTREADY` also makes pmcd wait until
     /// [`Agent::is_ready`] is true.
-    fn refresh(&mut self, request: Request, client: Client) -> Result {
+    fn refresh(&mut self, request: Request<'_>, client: Client) -> Result {
         let _ = (request, client);
         Ok(())
-    }
-
-    /// Reads the data of all metrics of a fetch at once. Called after [`Agent::refresh`] and before the first
-    /// [`Agent::fetch`]. `items` has each metric as often as the client names it.
-    ///
-    /// # Errors
-    /// The error becomes the answer to the whole request.
-    fn prepare(&mut self, items: &mut dyn Iterator<Item = Item>, client: Client) -> Result {
-        let _ = (items, client);
-        Ok(())
-    }
-
-    /// Reports the metrics of [`Agent::dynamic`] that a request looks up, by their names or by the name of a node above
-    /// them. The client is likely to fetch them next.
-    fn named(&self, items: &mut dyn Iterator<Item = Item>) {
-        let _ = items;
     }
 
     /// Returns the current instances of a domain, usually a [`Cache`](crate::cache::Cache) (pmdaInstance(3)). For
@@ -110,30 +121,24 @@ pub trait Agent: Sized + 'static {
         None
     }
 
-    /// Returns the metrics that the agent adds and removes while it runs (pmdaDynamicPMNS(3)).
-    fn dynamic(&self) -> Option<&Dynamic> {
-        None
-    }
-
-    /// Returns metrics that the agent keeps in tables of its own.
-    ///
-    /// They are in addition to those of [`Agent::dynamic`], which must return a [`Dynamic`] as well. The engine takes
-    /// only names and descriptors from the catalog; values, help and labels come from the methods of this trait.
-    fn catalog(&self) -> Option<&dyn Catalog> {
-        None
+    /// Returns the catalogs of metrics that come and go while the agent runs, in the order in which the engine asks them
+    /// (pmdaDynamicPMNS(3)). Most agents have none, or a [`Dynamic`](crate::Dynamic).
+    fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+        []
     }
 
     /// Returns which metadata have changed since the last call (`PMDA_EXT_LABEL_CHANGE`, `PMDA_EXT_NAMES_CHANGE`). The
     /// engine calls this once for each fetch, and notifies clients together with the values. It detects changes of
-    /// [`Dynamic`] and [`Catalog`] by itself.
+    /// catalogs by itself.
     fn changes(&mut self) -> Changes {
         Changes::default()
     }
 
     /// Applies a value that a client stores (pmdaStore(3)).
     ///
-    /// The engine calls this only for metrics that were declared [`storable`](crate::schema::Metric::storable), with a
-    /// value of the metric's type. For an event metric the value is a string, by custom a filter.
+    /// The engine calls this only for metrics that were declared [`storable`](crate::MetricDef::storable), with a
+    /// value of the metric's type, which `value.try_into()?` returns. For an event metric the value is a string, by
+    /// custom a filter.
     ///
     /// # Errors
     /// The error becomes the answer to the whole request. Values of the request that were stored before stay stored,
@@ -158,7 +163,7 @@ pub trait Agent: Sized + 'static {
     ///
     /// # Errors
     /// The error becomes the answer to the request.
-    fn labels(&self, of: Labelled) -> Result<Option<LabelSet>> {
+    fn labels(&self, of: LabelSubject) -> Result<Option<LabelSet>> {
         let _ = of;
         Ok(None)
     }
@@ -190,8 +195,8 @@ pub trait Agent: Sized + 'static {
 
     /// Does work that the client need not wait for. Called after the answer to a request has been sent
     /// (pmdaSetDoneCallBack(3)).
-    fn done(&mut self, request: Request, client: Client) {
-        let _ = (request, client);
+    fn done(&mut self, client: Client) {
+        let _ = client;
     }
 
     /// Returns whether the agent can answer requests.
@@ -201,6 +206,9 @@ pub trait Agent: Sized + 'static {
     ///
     /// The engine calls this before each request. While pmcd waits, it calls it after each [`Agent::wake`] and once a
     /// second.
+    ///
+    /// An agent that is not ready when it starts must also declare [`Setup::not_ready`] in [`Agent::new`]. Otherwise pmcd
+    /// asks it at once, and Install finds no values.
     ///
     /// pmcd does not tell an agent that is not ready which clients come and go. When the agent becomes ready again, no
     /// client is known, and the state of clients in [`Clients`](crate::Clients) and event queues is dropped.
@@ -221,10 +229,11 @@ pub trait Agent: Sized + 'static {
 }
 
 /// The subject of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Request {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Request<'a> {
     /// Values of metrics.
-    Fetch,
+    Fetch(Items<'a>),
     /// Instances of a domain.
     Instance(Serial),
     /// A metric's descriptor.
@@ -239,22 +248,20 @@ pub enum Request {
     Labels,
     /// Values to be stored.
     Store,
-    /// Names of metrics.
-    Names,
+    /// Names of metrics. With a name, the client looks up the metrics at or below it, and is likely to fetch them next.
+    Names(Option<&'a str>),
 }
 
-/// The object that labels belong to. Labels of instances have a request of their own.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Labelled {
-    /// Everything on the host. pmcd does not request these labels from agents.
-    Context,
-    /// The agent with all its metrics.
-    Agent,
-    /// An instance domain.
-    InDom(Serial),
-    /// The metrics of a cluster.
-    Cluster(u16),
-    /// A metric.
-    Item(Item),
+/// The metrics of a fetch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Items<'a> {
+    pub(crate) fetch: Fetch<'a>,
+    pub(crate) domain: Domain,
+}
+
+impl<'a> Items<'a> {
+    /// Iterates over the metrics of the agent's domain, known or not, each as often as the client names it.
+    pub fn iter(self) -> impl Iterator<Item = Item> + Clone + 'a {
+        self.fetch.pmids().flatten().filter(move |pmid| pmid.domain() == self.domain).map(PmId::item)
+    }
 }

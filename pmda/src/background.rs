@@ -31,15 +31,23 @@ use crate::log::panic_message;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// An agent without data before the first snapshot lets pmcd wait for it:
+/// An agent without data before the first snapshot lets pmcd wait for it. It declares that it is
+/// [not ready](crate::Setup::not_ready) at its start, or Install finds metrics without values and fails:
 ///
 /// ```
 /// # use pmda::prelude::*;
+/// # use pmda::PollSet;
+/// # use std::time::Duration;
 /// # struct Slow { source: Background<u64> }
 /// # impl Agent for Slow {
 /// #     const NAME: &'static str = "slow";
 /// #     const DOMAIN: u16 = 400;
-/// #     fn new(_: &mut Setup) -> Start<Self> { Err("".into()) }
+/// fn new(setup: &mut Setup) -> Start<Self> {
+///     setup.not_ready();
+///     setup.metric("slow.number", Item::new(0, 0), Type::U64).help("A number", "It takes three seconds.");
+///     Ok(Slow { source: Background::spawn(Duration::from_secs(60), || Ok(7))? })
+/// }
+///
 /// fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
 ///     out.put(*self.source.latest()?)
 /// }
@@ -53,6 +61,8 @@ use crate::log::panic_message;
 /// }
 /// # }
 /// ```
+///
+/// [`Agent::new`](crate::Agent::new) also runs for `--write-pmda`, and reads the source then.
 #[derive(Debug)]
 pub struct Background<T> {
     latest: Arc<Mutex<Latest<T>>>,

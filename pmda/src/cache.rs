@@ -1,13 +1,10 @@
 //! Instance domains that change while an agent runs (pmdaCache(3)).
 
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use pmapi::config::Config;
-use pmapi::file::Dir;
-use pmapi::{InDom, Inst};
+use pmapi::{Config, InDom, Inst};
 
 use crate::indom::Instances;
 
@@ -15,14 +12,15 @@ mod entries;
 mod error;
 mod file;
 mod key;
+mod saved;
 mod table;
 #[cfg(test)]
 mod tests;
 
 use entries::Entry;
 pub use error::CacheError;
-pub use file::FileError;
-use file::{Head, Line, MAX};
+pub use file::CacheFileError;
+use file::{Head, MAX};
 use table::{State, Table};
 
 /// An instance domain that gives each name a number and keeps it, over restarts in PCP's own file format.
@@ -37,8 +35,8 @@ use table::{State, Table};
 /// | `pmdaCacheLookup`, `pmdaCacheLookupName`, `pmdaCacheLookupKey` | [`Cache::instance`], [`Cache::named`], [`Cache::keyed`]; of active instances [`Cache::get`] |
 /// | `PMDA_CACHE_ACTIVE`, `_INACTIVE`, `_CULL` | [`Cache::activate_all`], [`Cache::hide_all`], [`Cache::cull_all`] |
 /// | `pmdaCachePurge`, `pmdaCachePurgeCallback` | [`Cache::purge`]: values are dropped |
-/// | `PMDA_CACHE_WALK_REWIND` and `_WALK_NEXT` | [`Cache::iter`], and of all instances [`Cache::all`] |
-/// | `PMDA_CACHE_SIZE`, `_SIZE_ACTIVE`, `_SIZE_INACTIVE` | [`Cache::size`], [`len`](Instances::len), their difference |
+/// | `PMDA_CACHE_WALK_REWIND` and `_WALK_NEXT` | [`Cache::active`], and of all instances [`Cache::all`] |
+/// | `PMDA_CACHE_SIZE`, `_SIZE_ACTIVE`, `_SIZE_INACTIVE` | [`Cache::len`], [`Cache::active_len`], their difference |
 /// | `PMDA_CACHE_REUSE`, `pmdaCacheResize` | [`Cache::reuse`], [`Cache::resize`] |
 /// | `PMDA_CACHE_LOAD` | [`Cache::open`], [`Cache::load`] |
 /// | `PMDA_CACHE_SAVE`, `_SYNC`, `_WRITE` | [`Cache::save`], [`Cache::sync`], [`Cache::write`] |
@@ -47,6 +45,56 @@ use table::{State, Table};
 /// | `PMDA_CACHE_CHECK`, `_REORG`, `_DUMP_ALL` | not needed: a cache is a value, and keeps itself in order |
 ///
 /// Operations on one instance take about the same time, however many instances there are.
+///
+/// An agent whose instances are the files of a directory:
+///
+/// ```
+/// use pmda::prelude::*;
+///
+/// const FILE: Serial = Serial::new(0);
+///
+/// struct Files {
+///     sizes: Cache<u64>,
+/// }
+///
+/// impl Agent for Files {
+///     const NAME: &'static str = "files";
+///     const DOMAIN: u16 = 400;
+///
+///     fn new(setup: &mut Setup) -> Start<Self> {
+///         setup.indom(FILE).help("Files", "The files of the agent's directory.");
+///         let size = setup.metric("files.size", Item::new(0, 0), Type::U64).indom(FILE).units(Units::BYTES);
+///         size.help("Size of a file", "In bytes.");
+///         Ok(Files { sizes: Cache::new(setup.indom_id(FILE)) })
+///     }
+///
+///     fn instances(&self, _: Serial) -> Option<&dyn Instances> {
+///         Some(&self.sizes)
+///     }
+///
+///     // Not for every request: a client that asks for names has numbers from an earlier answer.
+///     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
+///         if matches!(request, Request::Fetch(_)) || self.sizes.is_empty() {
+///             self.sizes.hide_all();
+///             for file in std::fs::read_dir(".")?.flatten() {
+///                 let size = file.metadata().map_or(0, |file| file.len());
+///                 // A file of the same name gets the number that it had before.
+///                 self.sizes.store(&file.file_name().to_string_lossy(), size).map_err(|_| Error::INST)?;
+///             }
+///         }
+///         Ok(())
+///     }
+///
+///     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+///         out.put_each(&self.sizes, |size| *size)
+///     }
+/// }
+///
+/// let mut files = pcp_collector::Local::<Files>::collector()?;
+/// let size = files.metric("files.size")?;
+/// assert!(files.values(size)?.iter().count() > 1);
+/// # Ok::<(), pmda::Failure>(())
+/// ```
 #[derive(Debug)]
 pub struct Cache<T> {
     indom: InDom,
@@ -65,7 +113,7 @@ pub struct Cache<T> {
 /// An instance of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct Instance<'a, T> {
+pub struct CacheInstance<'a, T> {
     /// Number of the instance.
     pub inst: Inst,
     /// Name of the instance.
@@ -295,22 +343,22 @@ impl<T> Cache<T> {
     }
 
     /// Finds an active or hidden instance by its number (pmdaCacheLookup(3)).
-    pub fn instance(&self, inst: Inst) -> Option<Instance<'_, T>> {
+    pub fn instance(&self, inst: Inst) -> Option<CacheInstance<'_, T>> {
         self.at(self.table.place(inst.word())?)
     }
 
     /// Finds an active or hidden instance by its name, up to the first space as in C (pmdaCacheLookupName(3)).
-    pub fn named(&self, name: &str) -> Option<Instance<'_, T>> {
+    pub fn named(&self, name: &str) -> Option<CacheInstance<'_, T>> {
         self.at(self.table.named(name)?)
     }
 
     /// Finds an active or hidden instance by its key (pmdaCacheLookupKey(3)).
-    pub fn keyed(&self, key: &[u8]) -> Option<Instance<'_, T>> {
+    pub fn keyed(&self, key: &[u8]) -> Option<CacheInstance<'_, T>> {
         self.at(self.table.keyed(key)?)
     }
 
     /// Iterates over the active instances, in the order of their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (Inst, &str, &T)> {
+    pub fn active(&self) -> impl Iterator<Item = (Inst, &str, &T)> {
         self.table.slots().filter_map(|(v, e)| Some((Inst::from_word(v.number)?, e.name, v.state.active()?)))
     }
 
@@ -320,13 +368,23 @@ impl<T> Cache<T> {
     }
 
     /// Iterates over all instances, active and hidden, in the order of their numbers.
-    pub fn all(&self) -> impl Iterator<Item = Instance<'_, T>> {
+    pub fn all(&self) -> impl Iterator<Item = CacheInstance<'_, T>> {
         self.table.iter().map(|(v, e)| instance(v, e))
     }
 
+    /// Returns the number of active instances (`PMDA_CACHE_SIZE_ACTIVE`).
+    pub fn active_len(&self) -> usize {
+        self.active
+    }
+
     /// Returns the number of instances, active and hidden (`PMDA_CACHE_SIZE`).
-    pub fn size(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// Returns whether there are no instances, active or hidden.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Describes the domain and each instance, a line each, for people (`PMDA_CACHE_DUMP`).
@@ -334,7 +392,7 @@ impl<T> Cache<T> {
         fmt::from_fn(|f| {
             let Head { reuse, max } = self.head;
             let numbers = if reuse { "lowest free" } else { "next" };
-            write!(f, "instance domain {}: {} instances, {} active, ", self.indom, self.size(), self.active)?;
+            write!(f, "instance domain {}: {} instances, {} active, ", self.indom, self.len(), self.active)?;
             writeln!(f, "{numbers} number up to {max}")?;
             self.all().try_for_each(|i| {
                 let state = if i.is_active { "active" } else { "hidden" };
@@ -348,105 +406,8 @@ impl<T> Cache<T> {
         })
     }
 
-    fn at(&self, at: usize) -> Option<Instance<'_, T>> {
+    fn at(&self, at: usize) -> Option<CacheInstance<'_, T>> {
         Some(instance(self.table.value(at)?, self.table.entry(at)?))
-    }
-}
-
-/// Reading and writing the file.
-impl<T> Cache<T> {
-    /// Reads the file again, and adds its new instances, hidden (`PMDA_CACHE_LOAD`). Does nothing for a memory-only
-    /// cache or when there is no file.
-    ///
-    /// # Errors
-    /// [`FileError::Io`] when the file cannot be read. [`FileError::Damaged`] names the first invalid line. Valid lines
-    /// are loaded, but none after an invalid line 1. [`Cache::write`] then keeps the damaged file as `FILE.damaged`.
-    pub fn load(&mut self) -> Result<(), FileError> {
-        let Some(path) = self.file.clone() else { return Ok(()) };
-        let bytes = match file::read(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            read => read.map_err(|source| FileError::Io { path: path.clone(), source })?,
-        };
-        // An empty file is what Install leaves for the agent.
-        let mut wrong = None;
-        let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|b| *b == b'\n');
-        for (line, text) in (1..).zip(lines).filter(|_| !bytes.is_empty()) {
-            let loaded = if line == 1 {
-                Head::parse(text).map(|head| self.head = head)
-            } else {
-                Line::parse(text).map(|line| self.load_line(&line))
-            };
-            if let Err(reason) = loaded {
-                self.damaged = true;
-                wrong.get_or_insert_with(|| FileError::Damaged { path: path.clone(), line, reason });
-                if line == 1 {
-                    // Without a valid head the format of the other lines is unknown.
-                    break;
-                }
-            }
-        }
-        wrong.map_or(Ok(()), Err)
-    }
-
-    /// Adds an instance of the file. As in C, the first of two entries with one number or name stays.
-    fn load_line(&mut self, line: &Line<'_>) {
-        let Line { number, name, .. } = *line;
-        let present = self.table.place(number).or(self.table.named(name));
-        match present.and_then(|at| self.at(at)) {
-            None => _ = self.table.insert(number, line.entry()),
-            Some(other) if other.inst.word() == number && other.name == name => {}
-            Some(other) => {
-                let Instance { inst, name: first, .. } = other;
-                tracing::warn!("instance cache {}: ignoring {number} {name:?}, after {inst} {first:?}", self.indom);
-            }
-        }
-    }
-
-    /// Writes the file if instances have been added or removed since it was read or written (`PMDA_CACHE_SAVE`).
-    ///
-    /// # Errors
-    /// The errors of [`Cache::write`].
-    pub fn save(&mut self) -> Result<(), FileError> {
-        if self.changed { self.write() } else { Ok(()) }
-    }
-
-    /// Writes the file if instances have been stored since it was read or written, which records that they were seen
-    /// (`PMDA_CACHE_SYNC`).
-    ///
-    /// # Errors
-    /// The errors of [`Cache::write`].
-    pub fn sync(&mut self) -> Result<(), FileError> {
-        if self.changed || self.touched { self.write() } else { Ok(()) }
-    }
-
-    /// Writes the file (`PMDA_CACHE_WRITE`); does nothing for a memory-only cache. The file has the old content or the
-    /// new one at any moment, and the new content is on the disk when this returns.
-    ///
-    /// # Errors
-    /// [`FileError::Io`] when the directory or the file cannot be written.
-    pub fn write(&mut self) -> Result<(), FileError> {
-        let Some(path) = self.file.clone() else { return Ok(()) };
-        // PCP may not have created the last part of `$PCP_VAR_DIR/config/pmda` yet. Without PCP there is nothing to
-        // keep numbers for.
-        if let [dir, _, var] = path.ancestors().skip(1).take(3).collect::<Vec<_>>()[..] {
-            if !var.exists() {
-                return Ok(());
-            }
-            Dir::create(dir).map_err(|source| FileError::Io { path: dir.to_owned(), source })?;
-        }
-        if self.damaged {
-            let aside = file::keep_aside(&path).map_err(|source| FileError::Io { path: path.clone(), source })?;
-            tracing::warn!("instance cache: {}: the damaged file is kept as {}", path.display(), aside.display());
-            self.damaged = false;
-        }
-        let mut text = String::new();
-        self.head.write(&mut text);
-        let now = now();
-        self.table.stamp(u32::try_from(now).unwrap_or(u32::MAX));
-        self.table.iter().for_each(|(instance, entry)| entry.write(instance.number, &mut text));
-        pmapi::file::replace(&path, text.as_bytes()).map_err(|source| FileError::Io { path, source })?;
-        (self.changed, self.touched) = (false, false);
-        Ok(())
     }
 }
 
@@ -460,8 +421,8 @@ fn inst(number: u32) -> Inst {
     Inst::from_word(number).unwrap_or(Inst::new(0))
 }
 
-fn instance<'a, T>(numbered: &'a table::Numbered<T>, entry: Entry<'a>) -> Instance<'a, T> {
-    Instance {
+fn instance<'a, T>(numbered: &'a table::Numbered<T>, entry: Entry<'a>) -> CacheInstance<'a, T> {
+    CacheInstance {
         inst: inst(numbered.number),
         name: entry.name,
         key: entry.key,
@@ -480,12 +441,8 @@ fn hide<T>(state: &mut State<T>) -> bool {
 }
 
 impl<T> Instances for Cache<T> {
-    fn len(&self) -> usize {
-        self.active
-    }
-
-    fn each(&self, f: &mut dyn FnMut(Inst, &str)) {
-        self.iter().for_each(|(inst, name, _)| f(inst, name));
+    fn each<'a>(&'a self, f: &mut dyn FnMut(Inst, &'a str)) {
+        self.active().for_each(|(inst, name, _)| f(inst, name));
     }
 
     fn name(&self, inst: Inst) -> Option<&str> {

@@ -93,6 +93,7 @@ impl fmt::Display for Client {
 
 /// An attribute of a client that pmcd sends (`PMDA_ATTR_*`), decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum ClientAttribute<'a> {
     /// Name under which the client has authenticated.
     UserName(&'a str),
@@ -150,7 +151,7 @@ impl Known {
 
     /// Records an attribute. `decoded` is its value.
     pub(crate) fn tell(&mut self, number: i32, attribute: Attribute, decoded: ClientAttribute<'_>) {
-        let bit = u32::try_from(attribute.0).ok().and_then(|code| 1u32.checked_shl(code)).unwrap_or_default();
+        let bit = u32::try_from(attribute.code()).ok().and_then(|code| 1u32.checked_shl(code)).unwrap_or_default();
         match &mut self.series {
             Some((client, received)) if *client == number && *received & bit == 0 => *received |= bit,
             _ => {
@@ -331,7 +332,7 @@ mod tests {
             (Attribute::USERID, b"-1", Other(Attribute::USERID, b"-1")),
             (Attribute::USERID, b"", Other(Attribute::USERID, b"")),
             (Attribute::USERNAME, b"\xff", Other(Attribute::USERNAME, b"\xff")),
-            (Attribute(3), b"x", Other(Attribute(3), b"x")),
+            (Attribute::new(3), b"x", Other(Attribute::new(3), b"x")),
         ] {
             assert_eq!(ClientAttribute::decode(attribute, value), decoded);
         }

@@ -1,16 +1,17 @@
 //! The agent as a daemon.
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use pmapi::Domain;
-use pmapi::config::Config;
+use pmapi::{Config, Domain};
 use thiserror::Error;
 use tracing::{error, warn};
 
-use crate::agent::{Agent, Failure, Start};
-use crate::engine::Engine;
+use crate::agent::Agent;
+use crate::engine::{Engine, Startup};
+use crate::error::{Failure, Start};
 use crate::options::Options;
 use crate::schema::{Identity, Schema};
 use crate::session::Session;
@@ -24,7 +25,17 @@ pub fn main<A: Agent>() -> ExitCode {
     run::<A>(std::env::args_os())
 }
 
-/// Runs an agent as [`main`] does, with a command line of the caller, whose first argument is the program.
+/// Defines the `main` function of an agent's binary: `pmda::main!(Mine);` calls [`main::<Mine>()`](fn@crate::main).
+#[macro_export]
+macro_rules! main {
+    ($agent:ty) => {
+        fn main() -> ::std::process::ExitCode {
+            $crate::main::<$agent>()
+        }
+    };
+}
+
+/// Runs an agent as [`main`](fn@main) does, with a command line of the caller, whose first argument is the program.
 pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match Options::parse::<A>(args) {
         Ok(options) => options,
@@ -38,6 +49,10 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 ExitCode::FAILURE
             }
         };
+    }
+    if options.address.is_none() && (std::io::stdin().is_terminal() || std::io::stdout().is_terminal()) {
+        eprintln!("{}", on_a_terminal(&options.program));
+        return ExitCode::FAILURE;
     }
     let file =
         options.log.clone().unwrap_or_else(|| format!("{}.log", options.name.as_deref().unwrap_or(A::NAME)).into());
@@ -59,6 +74,14 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Returns what a person reads who starts an agent in a terminal, where its PDUs would be garbage.
+fn on_a_terminal(program: &str) -> String {
+    format!(
+        "{program}: this is an agent of Performance Co-Pilot, which pmcd(1) starts to talk to it over standard input \
+         and output; --write-pmda DIR writes its directory with the script Install, and --help lists the options"
+    )
+}
+
 /// The agent cannot open its resources. As in C agents this is logged as an error, not as critical.
 #[derive(Debug, Error)]
 #[error(transparent)]
@@ -74,7 +97,7 @@ fn identity<A: Agent>(options: &Options) -> Start<Identity> {
 ///
 /// Sockets are created before the change of user. The version is sent before the agent opens its source, because pmcd
 /// waits for it. Where looking up users takes time, a pipe gets the version even before that.
-fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::Ids>) -> Start<()> {
+fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::UserIds>) -> Start<()> {
     let bound = match &options.address {
         Some(address) => address.bind(&config, user).map_err(|e| format!("{address}: {e}"))?,
         None => Bound::Pipe,
@@ -99,11 +122,11 @@ fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::Ids>) -
         engine.access_mut().open();
     }
     engine.agent_mut().open().map_err(NotOpened)?;
-    Ok(session.serve(&mut engine, options.not_ready)?)
+    Ok(session.serve(&mut engine, if options.not_ready { Startup::NotReady } else { Startup::Ready })?)
 }
 
 /// Returns the user that root will change to, whose permissions apply to sockets and the log.
-fn intended_user(options: &Options, config: &Config) -> Option<user::Ids> {
+fn intended_user(options: &Options, config: &Config) -> Option<user::UserIds> {
     if !user::is_root() {
         return None;
     }

@@ -4,23 +4,21 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
-use help::Target;
-use pcp_pdu::handshake::Flags;
-use pcp_pdu::metadata::TextKind;
-use pmapi::label::LabelSet;
+use pcp_pdu::handshake::Features;
+use pcp_pdu::metadata::{Subject, TextKind};
 use pmapi::names::{is_at_or_below, strip_node};
-use pmapi::{Domain, Item, PmId, Serial};
+use pmapi::{Domain, Item, LabelSet, PmId, Serial};
 use pmns::{InsertError, Node, Tree};
 
-use crate::catalog::Version;
+use crate::catalog::{Catalog, LabelSubject, MetricInfo, Version};
 use crate::indom::{Fixed, Instances};
-use crate::schema::{ByPmid, Indom, Metric, Mistake, Served, check_help};
+use crate::schema::{ByPmid, InDomDef, MetricDef, Mistake, check_help};
 
 /// Metrics and instance domains that an agent adds and removes while it runs (pmdaDynamicPMNS(3),
 /// pmdaTreeCreate(3)).
 ///
 /// [`Setup::dynamic`](crate::Setup::dynamic) creates it and declares the names below which its metrics are. The agent
-/// owns it and returns it from [`Agent::dynamic`](crate::Agent::dynamic). pmcd then asks the agent for the names there.
+/// owns it and returns it from [`Agent::catalogs`](crate::Agent::catalogs). pmcd then asks the agent for the names there.
 /// Clients are notified of changes with the next values (`PMDA_EXT_NAMES_CHANGE`). Otherwise dynamic metrics work as
 /// declared ones: values come from [`Agent::fetch`](crate::Agent::fetch).
 ///
@@ -32,12 +30,12 @@ use crate::schema::{ByPmid, Indom, Metric, Mistake, Served, check_help};
 /// #     const DOMAIN: u16 = 400;
 /// fn new(setup: &mut Setup) -> Start<Self> {
 ///     let mut names = setup.dynamic(["files.open"]);
-///     names.insert(Metric::new("files.open.log", Item::new(1, 0), Type::U64).counter().units(Units::BYTES))?;
+///     names.insert(MetricDef::new("files.open.log", Item::new(1, 0), Type::U64).counter().units(Units::BYTES))?;
 ///     Ok(Files { names })
 /// }
 ///
-/// fn dynamic(&self) -> Option<&Dynamic> {
-///     Some(&self.names)
+/// fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+///     [&self.names as &dyn Catalog]
 /// }
 /// #     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
 /// #         out.put(1u64)
@@ -52,7 +50,7 @@ use crate::schema::{ByPmid, Indom, Metric, Mistake, Served, check_help};
 pub struct Dynamic {
     scope: Scope,
     tree: Tree,
-    served: ByPmid,
+    by_pmid: ByPmid,
     metrics: HashMap<Item, Entry>,
     indoms: HashMap<Serial, Domains>,
     changes: Version,
@@ -63,7 +61,7 @@ pub struct Dynamic {
 pub(crate) struct Scope {
     pub(crate) own_name: &'static str,
     /// Client attributes that the agent asks for.
-    pub(crate) wants: Flags,
+    pub(crate) wants: Features,
     pub(crate) name: String,
     pub(crate) domain: Domain,
     /// Names below which dynamic metrics are, in the agent's own terms.
@@ -98,7 +96,7 @@ impl Dynamic {
         Dynamic {
             scope,
             tree: Tree::new(),
-            served: ByPmid::default(),
+            by_pmid: ByPmid::default(),
             metrics: HashMap::new(),
             indoms: HashMap::new(),
             changes: Version::default(),
@@ -120,7 +118,7 @@ impl Dynamic {
     /// # Errors
     /// A [`Mistake`] for a name that is invalid, in use or not below a dynamic name, for an item in use, or for invalid
     /// help, labels or restriction. Nothing has changed then.
-    pub fn insert(&mut self, metric: &Metric) -> Result<(), Mistake> {
+    pub fn insert(&mut self, metric: &MetricDef) -> Result<(), Mistake> {
         let name = self.scope.full_name(metric.name());
         self.check_scope(&name)?;
         let item = metric.item();
@@ -131,16 +129,16 @@ impl Dynamic {
         check_help(&name, metric.oneline(), metric.text())?;
         metric.check_restriction(self.scope.wants)?;
         let labels = metric.label_set().map_err(|e| Mistake::Labels(format!("metric {name}"), e))?;
-        let served = metric.served(self.scope.domain);
-        self.tree.insert_dynamic(&name, served.desc.pmid).map_err(mistake)?;
+        let info = metric.info(self.scope.domain);
+        self.tree.insert_dynamic(&name, info.desc.pmid).map_err(mistake)?;
         let entry = Entry {
-            pmid: served.desc.pmid,
+            pmid: info.desc.pmid,
             names: Names::new(name.into()),
             text: Help::new(metric.oneline(), metric.text()),
             labels: boxed(labels),
         };
         self.metrics.insert(item, entry);
-        self.served.insert(served);
+        self.by_pmid.insert(info);
         self.changes.names += 1;
         Ok(())
     }
@@ -173,7 +171,7 @@ impl Dynamic {
         for (name, pmid) in &removed {
             if self.metrics.get_mut(&pmid.item()).is_some_and(|entry| !entry.names.remove(name)) {
                 self.metrics.remove(&pmid.item());
-                self.served.remove(*pmid);
+                self.by_pmid.remove(*pmid);
             }
         }
         self.changes.names += 1;
@@ -185,12 +183,12 @@ impl Dynamic {
         if !self.is_empty() {
             self.tree = Tree::new();
             self.metrics.clear();
-            self.served.clear();
+            self.by_pmid.clear();
             self.changes.names += 1;
         }
     }
 
-    /// Replaces the labels of a metric (see [`Metric::labels`]); `None` for an unknown metric. Clients are notified
+    /// Replaces the labels of a metric (see [`MetricDef::labels`]); `None` for an unknown metric. Clients are notified
     /// with the next values (`PMDA_EXT_LABEL_CHANGE`).
     pub fn set_labels(&mut self, item: Item, labels: LabelSet) -> Option<()> {
         self.metrics.get_mut(&item)?.labels = boxed(labels);
@@ -203,7 +201,7 @@ impl Dynamic {
     ///
     /// # Errors
     /// The first [`Mistake`] in its instances, help or labels. Nothing has changed then.
-    pub fn insert_indom(&mut self, indom: &Indom) -> Result<(), Mistake> {
+    pub fn insert_indom(&mut self, indom: &InDomDef) -> Result<(), Mistake> {
         let serial = indom.serial();
         let mut mistakes = Vec::new();
         indom.check(&mut mistakes);
@@ -230,6 +228,12 @@ impl Dynamic {
     /// Iterates over the names of a metric, the newest first. An unknown metric has none.
     pub fn names(&self, item: Item) -> impl Iterator<Item = &str> + Clone {
         self.metrics.get(&item).into_iter().flat_map(|entry| entry.names.iter())
+    }
+
+    /// Iterates over the metrics at or below a name, for instance that of [`Request::Names`](crate::Request::Names).
+    pub fn items_below(&self, name: &str) -> impl Iterator<Item = Item> {
+        let leaves = self.node(&self.scope.full_name(name)).into_iter().flat_map(Node::leaves);
+        leaves.filter_map(|leaf| Some(leaf.pmid()?.item()))
     }
 
     /// Iterates over the metrics, in no particular order.
@@ -274,63 +278,54 @@ impl Dynamic {
     }
 }
 
-/// Look-ups by the engine.
-impl Dynamic {
-    pub(crate) fn version(&self) -> Version {
+impl Catalog for Dynamic {
+    fn version(&self) -> Version {
         self.changes
     }
 
-    pub(crate) fn find(&self, pmid: PmId) -> Option<&Served> {
-        self.served.find(pmid)
+    fn metric(&self, pmid: PmId) -> Option<MetricInfo> {
+        self.by_pmid.find(pmid).copied()
     }
 
-    pub(crate) fn instances(&self, serial: Serial) -> Option<&dyn Instances> {
+    fn lookup(&self, name: &str) -> Option<PmId> {
+        self.node(name)?.pmid()
+    }
+
+    fn names(&self, pmid: PmId, give: &mut dyn FnMut(&str)) -> Option<()> {
+        let entry = self.metrics.get(&pmid.item()).filter(|entry| entry.pmid == pmid)?;
+        entry.names.iter().for_each(give);
+        Some(())
+    }
+
+    fn children(&self, name: &str, give: &mut dyn FnMut(&str, bool)) -> Option<()> {
+        self.node(name)?.children().rev().for_each(|child| give(child.name(), child.pmid().is_some()));
+        Some(())
+    }
+
+    fn traverse(&self, name: &str, give: &mut dyn FnMut(&str)) -> Option<()> {
+        self.node(name)?.each_name(give);
+        Some(())
+    }
+
+    fn instances(&self, serial: Serial) -> Option<&dyn Instances> {
         self.indoms.get(&serial).map(|domain| &domain.instances as &dyn Instances)
     }
 
-    pub(crate) fn text(&self, target: Target, kind: TextKind) -> Option<&[u8]> {
-        let help = match target {
-            Target::Metric(pmid) => &self.metrics.get(&self.find(pmid)?.item)?.text,
-            Target::InDom(indom) if indom.domain() == self.scope.domain => &self.indoms.get(&indom.serial())?.text,
-            Target::InDom(_) => return None,
+    fn text(&self, of: Subject, kind: TextKind) -> Option<&[u8]> {
+        let help = match of {
+            Subject::Metric(pmid) => &self.metrics.get(&pmid.item()).filter(|entry| entry.pmid == pmid)?.text,
+            Subject::InDom(indom) if indom.domain() == self.scope.domain => &self.indoms.get(&indom.serial())?.text,
+            Subject::InDom(_) => return None,
         };
         help.of(kind)
     }
 
-    pub(crate) fn labels(&self, item: Item) -> Option<&LabelSet> {
-        self.metrics.get(&item)?.labels.as_deref()
-    }
-
-    pub(crate) fn indom_labels(&self, serial: Serial) -> Option<&LabelSet> {
-        self.indoms.get(&serial)?.labels.as_deref()
-    }
-
-    /// Iterates over the names of a PMID, the newest first (pmdaTreeName(3)).
-    pub(crate) fn names_of(&self, pmid: PmId) -> Option<impl Iterator<Item = &str>> {
-        let entry = self.metrics.get(&pmid.item()).filter(|entry| entry.pmid == pmid)?;
-        Some(entry.names.iter())
-    }
-
-    /// Returns the metric of a name (pmdaTreePMID(3)).
-    pub(crate) fn lookup(&self, name: &str) -> Option<PmId> {
-        self.node(name)?.pmid()
-    }
-
-    /// Iterates over the nodes directly below a name, the newest first (pmdaTreeChildren(3)).
-    pub(crate) fn children(&self, name: &str) -> Option<impl Iterator<Item = Node<'_>>> {
-        Some(self.node(name)?.children().rev())
-    }
-
-    /// Iterates over the metrics at or below a name.
-    pub(crate) fn items_below(&self, name: &str) -> Option<impl Iterator<Item = Item>> {
-        Some(self.node(name)?.leaves().filter_map(|leaf| Some(leaf.pmid()?.item())))
-    }
-
-    /// Passes the names of the metrics at or below a name to `give`, the newest first at each node
-    /// (pmdaTreeChildren(3)).
-    pub(crate) fn traverse(&self, name: &str, give: &mut dyn FnMut(&str)) -> Option<()> {
-        self.node(name)?.each_name(give);
-        Some(())
+    fn labels(&self, of: LabelSubject) -> Option<&LabelSet> {
+        match of {
+            LabelSubject::Item(item) => self.metrics.get(&item)?.labels.as_deref(),
+            LabelSubject::InDom(serial) => self.indoms.get(&serial)?.labels.as_deref(),
+            _ => None,
+        }
     }
 }
 

@@ -1,50 +1,51 @@
 //! The engine, which answers PDUs without any input or output.
 
 use clap::ArgMatches;
-use help::{Compiled, Target};
+use help::Compiled;
 use pcp_pdu::handshake;
 use pcp_pdu::instance::{InstanceReq, InstanceWriter};
 use pcp_pdu::label::LabelReq;
-use pcp_pdu::metadata::{DescPdu, DescReq, Fetch, Subject, Text, TextKind, TextReq};
+use pcp_pdu::metadata::{DescPdu, DescReq, Fetch, Text, TextReq};
 use pcp_pdu::profile::{Profile, Selection};
 use pcp_pdu::result::{Changes, ResultPdu, ValueSet};
 use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
-use pmapi::config::Config;
-use pmapi::{Error, InDom, PmId, Result, Type};
+use pmapi::{Config, Desc, Error, InDom, PmId, Result, Type};
 use tracing::{debug, error, warn};
 
 use crate::access::Access;
-use crate::agent::{Agent, Failure, Request, Start};
+use crate::agent::Agent;
 use crate::catalog::Version;
 use crate::client::{Client, ClientAttribute, Known};
-use crate::dynamic::Dynamic;
-use crate::indom::Instances;
+use crate::error::{Failure, SetupError};
 use crate::limits::FixedLimit;
 use crate::log;
 use crate::options;
-use crate::schema::{Identity, Schema, Served};
+use crate::schema::{Identity, Schema};
 use crate::unserved::Unserved;
 use crate::values::Values;
 
+mod catalogs;
 mod hosts;
 mod labels;
 mod names;
+mod plans;
 mod request;
 
+use catalogs::{Catalogs, version};
 use hosts::Readiness;
-use names::Names;
+pub use hosts::Startup;
+use plans::Plans;
 
 /// An agent, together with the state that is needed to answer PDUs.
 ///
-/// [`Engine::handle`] answers a PDU. Hosts move the bytes: a [`Session`](crate::session::Session) over pipes and
+/// [`Engine::handle`] answers a PDU. Hosts move the bytes: a [`Session`](crate::Session) over pipes and
 /// sockets, `Local` of crate `pcp-collector` within the process. A steady flow of fetch, desc, instance, text and profile
 /// requests allocates nothing.
 #[derive(Debug)]
 pub struct Engine<A> {
     agent: A,
     schema: Schema,
-    help: Compiled,
     config: Config,
     profile: Profile,
     /// Pending change notifications, which clients get with the next values.
@@ -53,11 +54,12 @@ pub struct Engine<A> {
     told: Version,
     known: Known,
     readiness: Readiness,
-    /// The request whose answer may not have been sent yet.
-    answered: Option<(Request, Client)>,
+    /// The request whose answer may not have been sent yet: whether it is about names, and its client.
+    answered: Option<(bool, Client)>,
     out: Vec<u8>,
     result: ResultWriter,
     unserved: Unserved,
+    plans: Plans,
     access: Access,
     /// Location of the last answer.
     last: Answer,
@@ -75,6 +77,7 @@ enum Answer {
 
 /// The reply to a PDU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Reply<'a> {
     /// No reply: the PDU was not a request, or was invalid.
     None,
@@ -82,29 +85,42 @@ pub enum Reply<'a> {
     Pdu(&'a [u8], &'a [u8]),
 }
 
+impl Reply<'_> {
+    /// Returns the length of the reply in bytes, 0 for none.
+    pub fn len(&self) -> usize {
+        match self {
+            Reply::None => 0,
+            Reply::Pdu(head, rest) => head.len() + rest.len(),
+        }
+    }
+
+    /// Returns whether there is no reply.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 impl<A: Agent> Engine<A> {
     /// Creates an agent under `domain`, with the help that it declares.
     ///
     /// # Errors
     /// The errors of [`Engine::with`].
-    pub fn new(domain: pmapi::Domain, config: Config) -> Start<Engine<A>> {
+    pub fn new(domain: pmapi::Domain, config: Config) -> Result<Engine<A>, SetupError> {
         Self::with(Identity { domain, ..Identity::of::<A>()? }, config, options::none::<A>()?)
     }
 
     /// Creates an agent under a name and a domain, with values of [its own options](Agent::options).
     ///
     /// # Errors
-    /// The error of [`Agent::new`], mistakes in the declarations ([`Mistakes`](crate::schema::Mistakes)), or help that
-    /// cannot be compiled.
-    pub fn with(identity: Identity, config: Config, options: ArgMatches) -> Start<Engine<A>> {
-        let (schema, agent) = Schema::start::<A>(identity, config.clone(), options)?;
-        let help = schema.compiled_help()?;
+    /// A [`SetupError`]: the error of [`Agent::new`], mistakes in the declarations, or help that cannot be compiled.
+    pub fn with(identity: Identity, config: Config, options: ArgMatches) -> Result<Engine<A>, SetupError> {
+        let (mut schema, agent) = Schema::start::<A>(identity, config.clone(), options)?;
+        schema.compiled_help = Some(schema.compile_help().map_err(|e| SetupError::Help(e.into()))?);
         let told = version(&agent);
         let access = Access::new(&config);
         Ok(Engine {
             agent,
             schema,
-            help,
             config,
             profile: Profile::default(),
             changes: Changes::default(),
@@ -115,6 +131,7 @@ impl<A: Agent> Engine<A> {
             out: Vec::new(),
             result: ResultWriter::new(),
             unserved: Unserved::default(),
+            plans: Plans::default(),
             access,
             last: Answer::None,
         })
@@ -125,7 +142,7 @@ impl<A: Agent> Engine<A> {
     /// # Errors
     /// When a file cannot be read or is not compiled help. The declared help stays.
     pub fn open_help(&mut self, base: &std::path::Path) -> Result<(), Failure> {
-        self.help = Compiled::open(base)?;
+        self.schema.compiled_help = Some(Compiled::open(base)?);
         Ok(())
     }
 
@@ -139,10 +156,22 @@ impl<A: Agent> Engine<A> {
         &mut self.agent
     }
 
-    /// Answers a PDU. The host must call [`Engine::sent`] after it has sent the reply.
+    fn catalogs(&self) -> Catalogs<'_, A> {
+        Catalogs { agent: &self.agent, schema: &self.schema }
+    }
+
+    /// Answers a PDU. `send` sends the reply. After that, the agent does the work that no client waits for
+    /// ([`Agent::done`]). Returns what `send` returns.
     ///
     /// A panic of the agent is logged, and `PM_ERR_GENERIC` becomes the answer to the request.
-    pub fn handle(&mut self, header: Header, bytes: &[u8]) -> Reply<'_> {
+    pub fn handle<T>(&mut self, header: Header, bytes: &[u8], send: impl FnOnce(Reply<'_>) -> T) -> T {
+        let sent = send(self.begin(header, bytes));
+        self.sent();
+        sent
+    }
+
+    /// Answers a PDU. The host must call [`Engine::sent`] after it has sent the reply.
+    pub(crate) fn begin(&mut self, header: Header, bytes: &[u8]) -> Reply<'_> {
         log::tick();
         let answer = self.guard(|engine| engine.answer(header, bytes)).unwrap_or_else(|e| match header.pdu {
             pdu if pdu.is_request() => self.fail(e),
@@ -208,7 +237,7 @@ impl<A: Agent> Engine<A> {
                 stored.and_then(|()| handshake::encode_error(&mut self.out, FROM_AGENT, Ok(())))
             }
             Pdu::Names(_) | Pdu::Ids(_) | Pdu::Child(_) | Pdu::Traverse(_) => self.names(pdu),
-            Pdu::Desc(_) | Pdu::Instance(_) | Pdu::Text(_) | Pdu::Creds(_) | Pdu::Label(_) => {
+            _ => {
                 error!(source = %client.source(), "unexpected {} PDU", header.pdu);
                 return Answer::None;
             }
@@ -243,7 +272,7 @@ impl<A: Agent> Engine<A> {
         let attribute = ClientAttribute::decode(attr.attribute, attr.value);
         self.known.tell(client.number(), attr.attribute, attribute);
         if let Err(e) = self.agent.attribute(self.known.client(client.number()), attribute) {
-            warn!(source = %client.source(), "failed to set attribute {}: {e}", attr.attribute.0);
+            warn!(source = %client.source(), "failed to set attribute {}: {e}", attr.attribute.code());
         }
     }
 
@@ -261,56 +290,12 @@ impl<A: Agent> Engine<A> {
     }
 
     fn fetch(&mut self, client: Client, fetch: Fetch<'_>) -> Result<Answer> {
-        let domain = self.schema.domain();
-        let named = fetch.pmids().flatten().filter(|pmid| pmid.domain() == domain);
-        self.agent.prepare(&mut named.map(PmId::item), client)?;
-        self.unserved.begin(version(&self.agent));
+        let version = version(&self.agent);
+        self.unserved.begin(version);
+        self.plans.begin(version.names);
         self.result.begin();
-        for pmid in fetch.pmids() {
-            // A request may name a large metric any number of times.
-            if self.result.len() > MAX_REPLY {
-                error!(source = %client.source(), "the answer to a fetch is over {MAX_REPLY} bytes");
-                FixedLimit::Pdus.count();
-                return Err(Error::TOOBIG);
-            }
-            self.result.begin_set(pmid);
-            // Declared metrics are not copied: a copy would take as long as the rest of the work for a number.
-            let dynamic;
-            let metric = match pmid.and_then(|pmid| self.schema.find(pmid)) {
-                None => {
-                    dynamic = pmid.and_then(|pmid| undeclared(&self.agent, pmid));
-                    dynamic.as_ref()
-                }
-                declared => declared,
-            };
-            let Some(metric) = metric else {
-                debug!(target: "libpmda", "metric {} is not defined", Ident(pmid));
-                self.result.end_set(Err(Error::PMID));
-                continue;
-            };
-            if let Some(outcome) = metric.without_values() {
-                self.result.end_set(outcome);
-                continue;
-            }
-            let selection = metric.desc.indom.map_or(Selection::ALL, |indom| self.profile.selection(indom));
-            let mut values = Values::new(&mut self.result, &mut self.unserved, &metric.desc, selection, client);
-            match self.agent.fetch(metric.item, &mut values) {
-                Ok(()) => {
-                    let missing = values.missing();
-                    match self.result.repeated() {
-                        None => self.result.end_set(missing),
-                        Some(inst) => {
-                            let of = inst.map(|inst| format!(" instance {inst} has")).unwrap_or_default();
-                            error!(source = %client.source(), "metric {}:{of} several values", metric.desc.pmid);
-                            self.result.fail_set(Error::INST);
-                        }
-                    }
-                }
-                Err(e) => {
-                    self.unserved.log(client, metric.desc.pmid, None, e);
-                    self.result.fail_set(e);
-                }
-            }
+        for list in fetch.parts(plans::LONGEST) {
+            self.fetch_list(client, list)?;
         }
         let changes = self.news_for_clients();
         match self.result.seal(FROM_AGENT, changes) {
@@ -325,16 +310,46 @@ impl<A: Agent> Engine<A> {
         }
     }
 
+    /// Adds the values of some metrics of a fetch to the answer.
+    fn fetch_list(&mut self, client: Client, list: Fetch<'_>) -> Result {
+        let Engine { agent, schema, plans, profile, result, unserved, .. } = self;
+        let metrics = plans.metrics(client, list, |pmid| Catalogs { agent, schema }.metric(pmid));
+        for (pmid, metric) in list.pmids().zip(metrics) {
+            // A request may name a large metric any number of times.
+            if result.len() > MAX_REPLY {
+                error!(source = %client.source(), "the answer to a fetch is over {MAX_REPLY} bytes");
+                FixedLimit::Pdus.count();
+                return Err(Error::TOOBIG);
+            }
+            result.begin_set(pmid);
+            let outcome = match metric {
+                Ok(desc) => fetch_metric(agent, desc, profile, result, unserved, &client),
+                Err(outcome) => {
+                    if *outcome == Err(Error::PMID) {
+                        debug!(target: "libpmda", "metric {} is not defined", Ident(pmid));
+                    }
+                    *outcome
+                }
+            };
+            match outcome {
+                Ok(()) => result.end_set(Ok(())),
+                Err(e) => result.fail_set(e),
+            }
+        }
+        Ok(())
+    }
+
     fn desc(&mut self, req: DescReq) -> Result {
         let pmid = req.pmid.ok_or(Error::PMID)?;
-        let metric = find(&self.agent, &self.schema, pmid).ok_or(Error::PMID)?;
+        let metric = self.catalogs().metric(pmid).ok_or(Error::PMID)?;
         DescPdu { desc: metric.desc }.encode(&mut self.out, FROM_AGENT)
     }
 
     fn instance(&mut self, req: InstanceReq<'_>) -> Result {
         let indom =
             req.indom.filter(|indom| InDom::new(self.schema.domain(), indom.serial()) == *indom).ok_or(Error::INDOM)?;
-        let instances = instances(&self.agent, &self.schema, indom.serial()).ok_or(Error::INDOM)?;
+        let instances =
+            Catalogs { agent: &self.agent, schema: &self.schema }.instances(indom.serial()).ok_or(Error::INDOM)?;
         let mut out = InstanceWriter::new(&mut self.out, FROM_AGENT, indom);
         match (req.inst, req.name) {
             (None, None) => instances.each(&mut |inst, name| out.push(Some(inst), name.as_bytes())),
@@ -354,27 +369,19 @@ impl<A: Agent> Engine<A> {
 
     fn text(&mut self, req: TextReq) -> Result {
         let (subject, kind) = req.parse().map_err(|_| Error::TEXT)?;
-        let target = match subject {
-            Subject::Metric(pmid) => Target::Metric(pmid),
-            Subject::InDom(indom) => Target::InDom(indom),
-        };
-        let given = self.agent.text(subject, kind)?;
-        let text = given.or_else(|| self.agent.dynamic()?.text(target, kind)).or_else(|| match kind {
-            TextKind::OneLine => self.help.oneline(target),
-            TextKind::Help => self.help.text(target),
-        });
+        let text = Catalogs { agent: &self.agent, schema: &self.schema }.text(subject, kind)?;
         Text { ident: req.ident, text: text.ok_or(Error::TEXT)? }.encode(&mut self.out, FROM_AGENT)
     }
 
     /// Returns the changes that clients have not been notified of.
     fn news_for_clients(&mut self) -> Changes {
-        let mut changes = std::mem::take(&mut self.changes).union(self.agent.changes());
+        let mut changes = std::mem::take(&mut self.changes) | self.agent.changes();
         let now = version(&self.agent);
         if now.names != self.told.names {
-            changes = changes.union(Changes::NAMES);
+            changes |= Changes::NAMES;
         }
         if now.labels != self.told.labels {
-            changes = changes.union(Changes::LABELS);
+            changes |= Changes::LABELS;
         }
         self.told = now;
         changes
@@ -388,13 +395,17 @@ impl<A: Agent> Engine<A> {
             // This is the outcome of a request, not a request.
             return Err(outcome);
         }
-        let names = Names { dynamic: self.agent.dynamic(), catalog: self.agent.catalog() };
-        names.named(&request, |items| self.agent.named(items));
-        names.answer(request, &mut self.out)
+        names::answer(self.agent.catalogs().into_iter(), request, &mut self.out)
     }
 
     fn label(&mut self, req: LabelReq) -> Result {
-        labels::answer(&self.agent, &self.schema, &self.profile, &self.config, req, &mut self.out)
+        labels::answer(
+            &Catalogs { agent: &self.agent, schema: &self.schema },
+            &self.profile,
+            &self.config,
+            req,
+            &mut self.out,
+        )
     }
 
     /// Stores values up to the first that is refused.
@@ -403,10 +414,10 @@ impl<A: Agent> Engine<A> {
     }
 
     fn store_set(&mut self, client: Client, set: &ValueSet<'_>) -> Result {
-        if !self.schema.is_storable() && self.agent.dynamic().is_none() {
+        if !self.schema.is_storable() && self.agent.catalogs().into_iter().next().is_none() {
             return Err(Error::PERMISSION);
         }
-        let metric = set.pmid.and_then(|pmid| find(&self.agent, &self.schema, pmid)).ok_or(Error::PMID)?;
+        let metric = set.pmid.and_then(|pmid| self.catalogs().metric(pmid)).ok_or(Error::PMID)?;
         if !metric.storable {
             return Err(Error::PERMISSION);
         }
@@ -422,10 +433,36 @@ impl<A: Agent> Engine<A> {
                 return Err(Error::INST);
             }
             let value = value.atom(stored_as(metric.desc.ty))?;
-            self.agent.store(metric.item, inst, value, client)?;
+            self.agent.store(metric.desc.pmid.item(), inst, value, client)?;
         }
         Ok(())
     }
+}
+
+/// Adds the values of a metric to the open value set.
+fn fetch_metric<A: Agent>(
+    agent: &mut A,
+    desc: &Desc,
+    profile: &Profile,
+    out: &mut ResultWriter,
+    unserved: &mut Unserved,
+    client: &Client,
+) -> Result {
+    let selection = desc.indom.map_or(Selection::ALL, |indom| profile.selection(indom));
+    let mut values = Values::new(out, unserved, desc, selection, client);
+    let done = agent.fetch(desc.pmid.item(), &mut values);
+    let missing = values.missing();
+    if let Err(e) = done {
+        unserved.log(*client, desc.pmid, None, e);
+        return Err(e);
+    }
+    if out.count() == 0 {
+        return missing;
+    }
+    let Some(inst) = out.repeated() else { return Ok(()) };
+    let of = inst.map(|inst| format!(" instance {inst} has")).unwrap_or_default();
+    error!(source = %client.source(), "metric {}:{of} several values", desc.pmid);
+    Err(Error::INST)
 }
 
 /// Whether the request is one that pmcd never sends: an empty fetch, or not exactly one name or PMID.
@@ -441,33 +478,10 @@ fn asks_nothing(pdu: &Pdu<'_>) -> bool {
 /// Largest reply, in bytes.
 const MAX_REPLY: usize = 64 << 20;
 
-/// Returns the instances of a domain: those that the agent supplies, or else those that it has declared or added.
-fn instances<'a, A: Agent>(agent: &'a A, schema: &'a Schema, serial: pmapi::Serial) -> Option<&'a dyn Instances> {
-    agent.instances(serial).or_else(|| schema.instances(serial)).or_else(|| agent.dynamic()?.instances(serial))
-}
-
 /// Returns the type of values that are stored to a metric of type `ty`. For events it is a string, such as a filter of
 /// the client (`pmval -x`).
 fn stored_as(ty: Type) -> Type {
     if matches!(ty, Type::Event | Type::HighResEvent) { Type::String } else { ty }
-}
-
-/// Returns a declared or dynamic metric.
-fn find<A: Agent>(agent: &A, schema: &Schema, pmid: PmId) -> Option<Served> {
-    schema.find(pmid).copied().or_else(|| undeclared(agent, pmid))
-}
-
-/// Returns a dynamic metric.
-fn undeclared<A: Agent>(agent: &A, pmid: PmId) -> Option<Served> {
-    let dynamic = agent.dynamic().and_then(|dynamic| dynamic.find(pmid)).copied();
-    dynamic.or_else(|| agent.catalog()?.desc(pmid).map(Served::from))
-}
-
-/// Returns the version of dynamic names and labels.
-fn version<A: Agent>(agent: &A) -> Version {
-    let dynamic = agent.dynamic().map(Dynamic::version).unwrap_or_default();
-    // Both counters only grow, so that their sum changes when one of them does.
-    Version { names: dynamic.names + agent.catalog().map_or(0, |catalog| catalog.version()), ..dynamic }
 }
 
 /// A PMID for the log.

@@ -21,10 +21,11 @@ use crate::client::{Client, Ends, PerClient};
 /// each type.
 ///
 /// The parameters of an event are values of metrics. Declare these metrics with
-/// [`Metric::parameter`](crate::schema::Metric::parameter), so that clients know their names and units.
+/// [`MetricDef::parameter`](crate::MetricDef::parameter), so that clients know their names and units.
 ///
 /// ```
 /// # use pmda::prelude::*;
+/// # use pmda::{EventFlags, EventQueue, Stamp};
 /// const RECORDS: Item = Item::new(0, 0);
 /// const LINE: Item = Item::new(0, 1);
 ///
@@ -186,8 +187,9 @@ impl EventQueue {
         let queue = &mut *self.0.borrow_mut();
         let mut buffer = std::mem::take(&mut queue.buffer);
         buffer.clear();
-        let pack = |(item, value)| buffer.add(PmId::new(queue.domain, item), queue.typed(item, value)?);
-        let packed = params.into_iter().try_for_each(pack);
+        let packed = params
+            .into_iter()
+            .try_for_each(|(item, value)| buffer.add(PmId::new(queue.domain, item), queue.typed(item, value)?));
         queue.buffer = buffer;
         packed.and_then(|()| queue.push(time, flags))
     }
@@ -216,9 +218,14 @@ impl EventQueue {
         drop(before);
     }
 
-    /// Gives a client access to a [restricted](EventQueue::restricted) queue, or revokes it (pmdaEventSetAccess(3)).
-    pub fn set_access(&self, client: Client, allowed: bool) {
-        self.reader(client).access = allowed;
+    /// Gives a client access to a [restricted](EventQueue::restricted) queue (pmdaEventSetAccess(3)).
+    pub fn grant_access(&self, client: Client) {
+        self.reader(client).access = true;
+    }
+
+    /// Revokes the access of a client to a [restricted](EventQueue::restricted) queue.
+    pub fn revoke_access(&self, client: Client) {
+        self.reader(client).access = false;
     }
 
     /// Returns the number of events since the start, including lost ones (pmdaEventQueueCounter(3)).

@@ -8,7 +8,7 @@ use help::{Compiled, Entry};
 use pmapi::file::{Dir, NewFile};
 use pmapi::{InDom, PmId};
 
-use crate::agent::Failure;
+use crate::error::Failure;
 use crate::schema::Schema;
 
 impl Schema {
@@ -30,7 +30,7 @@ impl Schema {
         indoms.chain(metrics).filter(|e| !e.oneline.is_empty() || !e.text.is_empty()).collect()
     }
 
-    pub(crate) fn compiled_help(&self) -> Result<Compiled, help::Error> {
+    pub(crate) fn compile_help(&self) -> Result<Compiled, help::Error> {
         let files = help::compile(&self.help_entries())?;
         Compiled::from_bytes(files.dir, files.pag)
     }
@@ -39,7 +39,7 @@ impl Schema {
     ///
     /// # Errors
     /// [`help::Error`] when the help cannot be compiled, or a file cannot be written.
-    pub fn write_help(&self, base: &Path) -> Result<(), help::Error> {
+    pub(crate) fn write_help(&self, base: &Path) -> Result<(), help::Error> {
         help::compile(&self.help_entries())?.write(base)
     }
 
@@ -47,21 +47,26 @@ impl Schema {
     ///
     /// # Errors
     /// [`help::Error`] when a line of a text begins with `#` or `@`, which newhelp's format does not allow.
-    pub fn help(&self) -> Result<String, help::Error> {
+    pub(crate) fn help(&self) -> Result<String, help::Error> {
         let text = help::source::write(&self.help_entries())?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Returns the text of `domain.h`.
-    pub fn domain_h(&self) -> String {
+    pub(crate) fn domain_h(&self) -> String {
         format!("#define {} {}\n", self.symbol(), self.domain())
     }
 
-    /// Returns the texts of the files `pmns` and `root` (PMNS(5)).
+    /// Returns the text of the agent's name space, for pmnsadd(1).
     ///
     /// # Errors
     /// When a name is invalid or used twice.
-    pub fn pmns(&self) -> Result<pmns::write::AgentFiles, Failure> {
+    pub fn pmns(&self) -> Result<String, Failure> {
+        Ok(self.name_space()?.pmns)
+    }
+
+    /// Returns the texts of the files `pmns` and `root` (PMNS(5)).
+    fn name_space(&self) -> Result<pmns::write::AgentFiles, Failure> {
         let mut tree = pmns::Tree::new();
         for m in self.metrics() {
             tree.insert(m.name(), PmId::new(self.domain(), m.item()))?;
@@ -77,6 +82,9 @@ impl Schema {
         text.push_str("./Install installs it into the PCP of this host, ./Remove removes it.\n\nMetrics:\n");
         for m in self.metrics() {
             text.push_str(&format!("  {:<30} {}\n", m.name(), m.oneline()));
+        }
+        for root in self.dynamic() {
+            text.push_str(&format!("  {:<30} dynamic names: pminfo {root} lists them\n", format!("{root}.*")));
         }
         text
     }
@@ -97,12 +105,13 @@ impl Schema {
     }
 
     /// Writes the agent's complete PCP directory: scripts, name space, help, and a copy of `binary` under the name of
-    /// the agent. Each file has its old content or its new one at any moment.
+    /// the agent. When Cargo has left the agent's shared object beside the binary, copies that, too. Each file has its
+    /// old content or its new one at any moment.
     ///
     /// # Errors
-    /// The errors of [`Schema::pmns`] and [`Schema::help`]. When a file cannot be written, the text has its path.
-    pub fn write_dir(&self, dir: &Path, binary: &Path) -> Result<(), Failure> {
-        let pmns = self.pmns()?;
+    /// The errors of the name space and of [`Schema::help`]. When a file cannot be written, the text has its path.
+    pub(crate) fn write_dir(&self, dir: &Path, binary: &Path) -> Result<(), Failure> {
+        let pmns = self.name_space()?;
         let top = Dir::create(dir).map_err(at(dir))?;
         let write = |name: &Path, text: &str, mode: u32| {
             write(&top, name, mode, |new| new.write_all(text.as_bytes())).map_err(at(&dir.join(name)))
@@ -117,9 +126,15 @@ impl Schema {
         }
         write("Install".as_ref(), &self.script(include_str!("dir/Install.in")), 0o755)?;
         write("Remove".as_ref(), &self.script(include_str!("dir/Remove.in")), 0o755)?;
-        let name = format!("pmda{}", self.name());
-        let copy = |new: &mut NewFile| io::copy(&mut File::open(binary)?, &mut new.file()).map(drop);
-        self::write(&top, name.as_ref(), 0o755, copy).map_err(at(&dir.join(name)))
+        let copy = |from: &Path, name: &str| {
+            let content = |new: &mut NewFile| io::copy(&mut File::open(from)?, &mut new.file()).map(drop);
+            self::write(&top, name.as_ref(), 0o755, content).map_err(at(&dir.join(name)))
+        };
+        let object = binary.with_file_name(format!("libpmda_{}.so", self.own_name()));
+        if object.exists() {
+            copy(&object, &format!("pmda_{}.so", self.name()))?;
+        }
+        copy(binary, &format!("pmda{}", self.name()))
     }
 }
 

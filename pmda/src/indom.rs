@@ -3,21 +3,50 @@
 use pmapi::Inst;
 use pmapi::names::instance_key;
 
-/// The active instances of a domain.
+/// The active instances of a domain. An implementation that can find one without a walk overrides the defaults.
+///
+/// A [`Cache`](crate::Cache) has these methods. Instances that have numbers of their own, such as processes, implement
+/// them:
+///
+/// ```
+/// use pmda::prelude::*;
+///
+/// /// Names of processes, by their identifiers.
+/// struct Processes(std::collections::BTreeMap<u32, String>);
+///
+/// impl Instances for Processes {
+///     fn each<'a>(&'a self, f: &mut dyn FnMut(Inst, &'a str)) {
+///         self.0.iter().for_each(|(pid, name)| f(Inst::new(*pid), name));
+///     }
+///
+///     fn name(&self, inst: Inst) -> Option<&str> {
+///         self.0.get(&inst.word()).map(String::as_str)
+///     }
+/// }
+///
+/// let processes = Processes([(1, "000001 init".to_owned()), (40, "000040 sshd".to_owned())].into());
+/// assert_eq!(processes.lookup("000040"), Some(Inst::new(40)));
+/// ```
+///
+/// Clients ask for names after they have got values. A domain that changes all the time, such as the ten busiest
+/// processes, should therefore still name the instances of its last answer:
+/// [`Agent::refresh`](crate::Agent::refresh) reads the source for [`Request::Fetch`](crate::Request::Fetch) alone.
 pub trait Instances {
-    /// Returns the number of active instances.
-    fn len(&self) -> usize;
-
-    /// Returns whether no instance is active.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Calls `f` for each active instance, in the order in which clients see them.
-    fn each(&self, f: &mut dyn FnMut(Inst, &str));
+    fn each<'a>(&'a self, f: &mut dyn FnMut(Inst, &'a str));
 
     /// Returns the name of an active instance.
-    fn name(&self, inst: Inst) -> Option<&str>;
+    ///
+    /// The default walks through all instances.
+    fn name(&self, inst: Inst) -> Option<&str> {
+        let mut found = None;
+        self.each(&mut |other, name| {
+            if other == inst {
+                found.get_or_insert(name);
+            }
+        });
+        found
+    }
 
     /// Finds an active instance by its name. A name without a space also matches an instance whose name continues after
     /// a space: `"1"` finds `"1 minute"`. A whole name comes first.
@@ -62,8 +91,10 @@ impl<N: AsRef<str>> FromIterator<(u32, N)> for Fixed {
 impl Fixed {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &str)> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        let name = move |(start, &end)| self.names.get(start..end).unwrap_or_default();
-        self.numbers.iter().copied().zip(starts.zip(&self.ends).map(name))
+        self.numbers
+            .iter()
+            .copied()
+            .zip(starts.zip(&self.ends).map(move |(start, &end)| self.names.get(start..end).unwrap_or_default()))
     }
 
     fn get(&self, at: usize) -> Option<(u32, &str)> {
@@ -94,16 +125,12 @@ impl Fixed {
 }
 
 impl Instances for Fixed {
-    fn len(&self) -> usize {
-        self.numbers.len()
-    }
-
-    fn each(&self, f: &mut dyn FnMut(Inst, &str)) {
-        self.iter().for_each(|(number, name)| Inst::from_word(number).into_iter().for_each(|inst| f(inst, name)));
-    }
-
-    fn name(&self, inst: Inst) -> Option<&str> {
-        self.iter().find(|(number, _)| *number == inst.word()).map(|(_, name)| name)
+    fn each<'a>(&'a self, f: &mut dyn FnMut(Inst, &'a str)) {
+        for (number, name) in self.iter() {
+            if let Some(inst) = Inst::from_word(number) {
+                f(inst, name);
+            }
+        }
     }
 }
 

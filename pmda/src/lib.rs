@@ -1,7 +1,7 @@
 //! A framework for Performance Co-Pilot agents (PMDAs): the counterpart of `libpcp_pmda` in C.
 //!
 //! An agent implements [`Agent`]: it declares metrics, instance domains, help and labels in [`Agent::new`], and puts
-//! values into the answer in [`Agent::fetch`]. The `main` of its binary calls [`main::<A>()`](main), which handles the
+//! values into the answer in [`Agent::fetch`]. Its binary has the line `pmda::main!(A);`. [`main`](fn@main) handles the
 //! options, the transports, the version exchange, the log and the change of user. `--write-pmda` makes it write the
 //! files that PCP needs beside the binary.
 //!
@@ -34,84 +34,85 @@
 //! # Ok::<(), pmda::Failure>(())
 //! ```
 //!
+//! Every type has one path: it is in the root of the crate, or in the module of its subject ([`limits`], [`log`],
+//! [`user`], [`dso`](mod@dso)). The [`prelude`] has the names that most agents use.
+//!
+//! An agent names types of these crates, which are therefore re-exported: [`clap`] for its own options, [`pmapi`] for
+//! identifiers, values and errors, and [`pcp_pdu`] for the PDUs of a host of its own. Labels are any `Serialize` of
+//! crate `serde`, by custom `json!` of `serde_json`.
+//!
+//! An agent runs on one thread and need not be [`Send`]. The handles that it gets from [`Setup`], [`Clients`] and
+//! [`EventQueue`], are not `Send` either. Threads of the agent pass their data by a [`Background`] or a channel.
+//!
 //! [`c_api`] maps each name of C's `pmda.h` to its counterpart here, and [`log`] describes log lines and debug options.
 //! Crate `pcp-collector` is the other side of the connection: it sends the requests that dbpmda(1) and pmcd(1) send to
 //! an agent.
 
 mod access;
-pub mod agent;
-pub mod background;
+mod agent;
+mod background;
 #[doc = include_str!("c_api.md")]
 pub mod c_api {}
-pub mod cache;
-pub mod catalog;
-pub mod client;
+mod cache;
+mod catalog;
+mod client;
+mod config_file;
 mod daemon;
 #[cfg(all(target_endian = "little", target_pointer_width = "64"))]
 pub mod dso;
-pub mod dynamic;
-pub mod engine;
-pub mod event;
+mod dynamic;
+mod engine;
+mod error;
+mod event;
 mod files;
-mod hangups;
-pub mod indom;
+mod indom;
 pub mod limits;
 pub mod log;
 mod log_file;
 mod options;
 mod peer;
-pub mod poll;
-pub mod schema;
-pub mod session;
+mod poll;
+pub mod prelude;
+mod schema;
+mod session;
 mod setup;
+mod sighup;
 mod start;
 mod transport;
 mod unserved;
 pub mod user;
-pub mod values;
-pub mod watch;
+mod values;
 
 pub use clap;
+pub use pcp_pdu;
 pub use pmapi;
+pub use tracing;
 
-pub use agent::{Agent, Failure, Labelled, Request, Start};
+pub use agent::{Agent, Items, Request};
 pub use background::Background;
-pub use cache::Cache;
-pub use catalog::Catalog;
+pub use cache::{Cache, CacheError, CacheFileError, CacheInstance};
+pub use catalog::{Catalog, LabelSubject, MetricInfo, Version};
 pub use client::{Client, ClientAttribute, Clients};
+pub use config_file::ConfigFile;
 pub use daemon::{main, run};
 pub use dynamic::Dynamic;
-pub use engine::{Engine, Reply};
+pub use engine::{Engine, Reply, Startup};
+pub use error::{Failure, SetupError, Start};
 pub use event::{Event, EventQueue};
-pub use hangups::Hangups;
 pub use indom::Instances;
+pub use pcp_pdu::event::{EventFlags, Stamp};
+pub use pcp_pdu::handshake::Features;
+pub use pcp_pdu::metadata::{Subject, TextKind};
+pub use pcp_pdu::profile::Selection;
+pub use pcp_pdu::result::Changes;
 pub use poll::{PollSet, Wake};
-pub use schema::{Indom, Metric, Schema};
+pub use schema::{Identity, InDomDef, MetricDef, Mistake, Mistakes, Schema};
+pub use session::{Session, SessionError};
 pub use setup::Setup;
+pub use sighup::Sighup;
 pub use transport::{Address, inet_port};
 pub use values::Values;
-pub use watch::Watch;
-
-/// The names that the source file of an agent needs.
-pub mod prelude {
-    pub use crate::agent::{Agent, Labelled, Request, Start};
-    pub use crate::background::Background;
-    pub use crate::cache::Cache;
-    pub use crate::catalog::Catalog;
-    pub use crate::client::{Client, ClientAttribute, Clients};
-    pub use crate::dynamic::Dynamic;
-    pub use crate::event::{Event, EventQueue};
-    pub use crate::indom::Instances;
-    pub use crate::poll::{PollSet, Wake};
-    pub use crate::schema::{Indom, Metric};
-    pub use crate::setup::Setup;
-    pub use crate::values::Values;
-    pub use crate::watch::Watch;
-    pub use pcp_pdu::event::{EventFlags, Stamp};
-    pub use pcp_pdu::handshake::Flags;
-    pub use pcp_pdu::metadata::{Subject, TextKind};
-    pub use pcp_pdu::result::Changes;
-    pub use pmapi::label::LabelSet;
-    pub use pmapi::{Atom, Error, Inst, Item, Result, Serial, Type, Units};
-    pub use serde_json::json;
-}
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

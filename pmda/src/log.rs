@@ -16,6 +16,8 @@
 //! tracing::warn!(source = %format_args!("uid {uid}"), "{path}: no MMV file, left alone");
 //! ```
 //!
+//! An agent needs no dependency for that: [`pmda::tracing`](crate::tracing) is the crate `tracing`.
+//!
 //! The field `critical` marks the reason why the agent ends, which is always written. Debug output that `-D` requests
 //! is not limited. Options that are set while the agent runs log at most 50 KiB a second, unless stderr is a terminal.
 
@@ -32,7 +34,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::log_file;
-use crate::user::Ids;
+use crate::user::UserIds;
 
 use lines::Lines;
 
@@ -81,7 +83,7 @@ fn shows(options: Debug, metadata: &Metadata<'_>) -> bool {
 /// Redirects stderr to a log file, keeps the previous file as `FILE.prev`, and writes the header. When the file cannot
 /// be written, stderr stays, with a message. The path `-` is stderr. `user` is the user that the process will change
 /// to.
-pub(crate) fn open(program: &str, path: &Path, user: Option<Ids>) {
+pub(crate) fn open(program: &str, path: &Path, user: Option<UserIds>) {
     if path.as_os_str() != "-"
         && let Err(e) = log_file::open(path, user).and_then(|file| Ok(nix::unistd::dup2_stderr(&file)?))
     {

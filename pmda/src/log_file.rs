@@ -16,25 +16,25 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::{getegid, geteuid, getgroups, setegid, seteuid, setgroups};
 use pmapi::file::{Dir, is_trusted};
 
-use crate::user::Ids;
+use crate::user::UserIds;
 
 /// Attempts to free the name of the log, if another process takes it again and again.
 const TRIES: usize = 100;
 
 /// Opens the log for writing: a new file, after the previous one has become `FILE.prev`. A terminal, a FIFO or another
 /// special file is used as it is. `user` is the user that the process will change to.
-pub(crate) fn open(path: &Path, user: Option<Ids>) -> io::Result<File> {
+pub(crate) fn open(path: &Path, user: Option<UserIds>) -> io::Result<File> {
     as_user(user, || create(path))
 }
 
 /// Runs `f` as the user that the process will change to, and again as the process itself if that user lacks permission.
-pub(crate) fn as_user<T>(user: Option<Ids>, mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn as_user<T>(user: Option<UserIds>, mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let Some(user) = user.filter(|user| geteuid().is_root() && !user.uid.is_root()) else { return f() };
     let done = borrow(user, &mut f)?;
     done.or_else(|e| if e.kind() == io::ErrorKind::PermissionDenied { f() } else { Err(e) })
 }
 
-fn borrow<T>(user: Ids, f: impl FnOnce() -> T) -> io::Result<T> {
+fn borrow<T>(user: UserIds, f: impl FnOnce() -> T) -> io::Result<T> {
     let (own, group, groups) = (geteuid(), getegid(), getgroups()?);
     setgroups(&[user.gid])?;
     let done = setegid(user.gid).and_then(|()| seteuid(user.uid)).map(|()| f());

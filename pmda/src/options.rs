@@ -15,7 +15,8 @@ use crate::transport::{Address, inet_port};
 /// The options of every agent.
 #[derive(Parser, Debug)]
 #[command(about = None, long_about = None, args_override_self = true)]
-#[command(disable_help_flag = true, infer_long_args = true, group = ArgGroup::new("task"))]
+#[command(disable_help_flag = true, disable_version_flag = true, infer_long_args = true, group = ArgGroup::new("task"))]
+#[command(version = concat!("(pcp-pmda ", env!("CARGO_PKG_VERSION"), ")"))]
 struct Given {
     /// Set debug options: names with commas between, see pmdbg(1)
     #[arg(short = 'D', long, value_name = "DBG", allow_negative_numbers = true)]
@@ -55,6 +56,9 @@ struct Given {
     /// Show this help and exit
     #[arg(short = '?', long, action = ArgAction::Help)]
     help: Option<bool>,
+    /// Show the version of the framework and exit
+    #[arg(long, action = ArgAction::Version)]
+    version: Option<bool>,
 }
 
 #[derive(Args, Debug)]
@@ -128,7 +132,9 @@ impl Options {
         let matches = command.try_get_matches_from(args).map_err(refused)?;
         let given = Given::from_arg_matches(&matches).map_err(refused)?;
         let mut debug = debug::Debug::default();
-        given.debug.into_iter().for_each(|options| debug.set(options));
+        for options in given.debug {
+            debug.set(options);
+        }
         let TransportOptions { inet, ipv6, unix, .. } = given.transport;
         let address = inet.map(Address::Inet).or(ipv6.map(Address::Ipv6)).or(unix.map(Address::Unix));
         let operands = matches.try_get_many(OPERANDS).ok().flatten().unwrap_or_default().cloned().collect();
@@ -276,6 +282,9 @@ mod tests {
         ] {
             assert_eq!(parse(line).unwrap_err().complain(), 1, "{line}");
         }
-        assert_eq!(parse("x -?").unwrap_err().complain(), 0);
+        for line in ["x -?", "x --help", "x --version"] {
+            assert_eq!(parse(line).unwrap_err().complain(), 0, "{line}");
+        }
+        assert!(parse("/x/pmdaown --version").unwrap_err().error.to_string().starts_with("pmdaown (pcp-pmda "));
     }
 }

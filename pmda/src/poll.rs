@@ -21,6 +21,7 @@ pub struct PollSet<'a> {
 
 /// The reason why an agent is woken.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Wake {
     /// The descriptor with this number is readable, or its peer has closed it.
     Readable(usize),

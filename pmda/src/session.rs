@@ -6,13 +6,13 @@ use std::os::fd::AsFd;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
-use pcp_pdu::handshake::{self, Flags};
+use pcp_pdu::handshake::{self, Features};
 use pcp_pdu::{FrameError, Frames, Header, Pdu, PduType};
 use thiserror::Error;
 use tracing::{debug, error, warn};
 
 use crate::agent::Agent;
-use crate::engine::{Engine, Reply};
+use crate::engine::{Engine, Reply, Startup};
 use crate::limits::FixedLimit;
 use crate::log;
 
@@ -39,6 +39,7 @@ pub struct Session<R, W> {
 
 /// The reason why a session ended before the end of file.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum SessionError {
     /// The input is not a stream of PDUs.
     #[error("IPC error: {0}")]
@@ -65,10 +66,10 @@ impl<R: Read, W: Write> Session<R, W> {
     ///
     /// # Errors
     /// [`SessionError::Write`] when the PDU cannot be written.
-    pub fn open(input: R, mut output: W, flags: Flags) -> Result<Self, SessionError> {
+    pub fn open(input: R, mut output: W, features: Features) -> Result<Self, SessionError> {
         let mut creds = Vec::new();
         let pid = std::process::id() as i32;
-        handshake::encode_creds(&mut creds, pid, flags).map_err(|e| SessionError::Write(io::Error::other(e)))?;
+        handshake::encode_creds(&mut creds, pid, features).map_err(|e| SessionError::Write(io::Error::other(e)))?;
         output.write_all(&creds).and_then(|()| output.flush()).map_err(SessionError::Write)?;
         Ok(Session { input, output, frames: Frames::new(), greeted: false, unsent: false, written: 0 })
     }
@@ -88,19 +89,18 @@ impl<R: Read, W: Write> Session<R, W> {
     }
 
     /// Answers PDUs until the end of file, wakes the agent for its [sources](Agent::sources), and notifies pmcd when
-    /// the agent becomes ready (pmdaMain(3)). With `not_ready`, pmcd sends no requests before that notification
-    /// (`notready` in `pmcd.conf`).
+    /// the agent becomes ready (pmdaMain(3)). `startup` is what `pmcd.conf` says of the agent.
     ///
     /// Sources are served even while pmcd does not read an answer. Its further requests wait.
     ///
     /// # Errors
     /// A [`SessionError`] when the connection fails.
-    pub fn serve<A: Agent>(&mut self, engine: &mut Engine<A>, not_ready: bool) -> Result<(), SessionError>
+    pub fn serve<A: Agent>(&mut self, engine: &mut Engine<A>, startup: Startup) -> Result<(), SessionError>
     where
         R: AsFd,
         W: AsFd,
     {
-        engine.can_tell(not_ready);
+        engine.can_tell(startup);
         let mut poll = Poll::default();
         let mut blocks = true;
         loop {
@@ -183,9 +183,9 @@ impl<R: Read, W: Write> Session<R, W> {
             self.greeted = true;
             return match Pdu::decode(header, bytes) {
                 Ok(Pdu::Creds(creds)) => match creds.version() {
-                    Some((handshake::VERSION, flags)) => {
+                    Some((handshake::VERSION, features)) => {
                         // Only dbpmda(1) lacks the flag. It has no clients.
-                        if !flags.contains(Flags::AUTHORIZE) {
+                        if !features.contains(Features::AUTHORIZE) {
                             engine.trust_collector();
                         }
                         Ok(true)
@@ -203,7 +203,7 @@ impl<R: Read, W: Write> Session<R, W> {
                 Ok(_) => Err(SessionError::Greeting(header.pdu)),
             };
         }
-        if let Reply::Pdu(head, rest) = engine.handle(header, bytes) {
+        if let Reply::Pdu(head, rest) = engine.begin(header, bytes) {
             debug!(target: "pdu", "sending {} bytes", head.len() + rest.len());
             self.written = 0;
             self.send(engine)?;
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_pdu_that_no_pmcd_sends_is_not_waited_for() {
-        use crate::agent::Start;
+        use crate::error::Start;
         struct None;
         impl Agent for None {
             const NAME: &'static str = "none";
@@ -286,11 +286,11 @@ mod tests {
             }
         }
         let mut input = Vec::new();
-        handshake::encode_creds(&mut input, 1, Flags::default()).unwrap();
+        handshake::encode_creds(&mut input, 1, Features::default()).unwrap();
         input.extend(Header { len: LONGEST + 4, pdu: PduType::FETCH, from: 1 }.to_bytes());
         let domain = pmapi::Domain::new(400).unwrap();
         let mut engine = Engine::<None>::new(domain, pmapi::Config::new(b"", [])).unwrap();
-        let mut session = Session::open(&input[..], Vec::new(), Flags::default()).unwrap();
+        let mut session = Session::open(&input[..], Vec::new(), Features::default()).unwrap();
         let before = FixedLimit::Pdus.exceeded();
         let ended = session.run(&mut engine);
         assert!(FixedLimit::Pdus.exceeded() > before);

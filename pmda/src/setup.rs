@@ -3,15 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
-use pmapi::config::Config;
-use pmapi::label::LabelSet;
-use pmapi::{Domain, InDom, Item, Serial, Type};
+use pmapi::{Config, Domain, InDom, Item, LabelSet, Serial, Type};
 use serde::Serialize;
 
 use crate::client::Clients;
 use crate::dynamic::{Dynamic, Scope};
 use crate::event::{EventQueue, Types};
-use crate::schema::{self, Declarations, Indom, Metric, Mistakes, Schema};
+use crate::schema::{self, Declarations, InDomDef, MetricDef, Mistakes, Schema};
 
 /// The interface for declarations in [`Agent::new`](crate::Agent::new).
 ///
@@ -34,15 +32,15 @@ impl Setup {
     }
 
     /// Declares a metric by its full name, for instance `simple.color`.
-    pub fn metric(&mut self, name: impl Into<String>, item: Item, ty: Type) -> &mut Metric {
-        self.declared.metrics.push(Metric::new(name, item, ty));
+    pub fn metric(&mut self, name: impl Into<String>, item: Item, ty: Type) -> &mut MetricDef {
+        self.declared.metrics.push(MetricDef::new(name, item, ty));
         let last = self.declared.metrics.len() - 1;
         &mut self.declared.metrics[last]
     }
 
     /// Declares an instance domain.
-    pub fn indom(&mut self, serial: Serial) -> &mut Indom {
-        self.declared.indoms.push(Indom::new(serial));
+    pub fn indom(&mut self, serial: Serial) -> &mut InDomDef {
+        self.declared.indoms.push(InDomDef::new(serial));
         let last = self.declared.indoms.len() - 1;
         &mut self.declared.indoms[last]
     }
@@ -62,23 +60,23 @@ impl Setup {
         })
     }
 
-    /// Adds labels of the agent; see [`Metric::labels`]. Without any, the agent has its name as a label:
+    /// Adds labels of the agent; see [`MetricDef::labels`]. Without any, the agent has its name as a label:
     /// `{"agent":"simple"}`.
     pub fn labels(&mut self, labels: impl Serialize) {
         schema::add(&mut self.declared.labels, |set| set.add(labels));
     }
 
-    /// Adds labels that do not identify the agent; see [`Metric::notes`].
+    /// Adds labels that do not identify the agent; see [`MetricDef::notes`].
     pub fn notes(&mut self, notes: impl Serialize) {
         schema::add(&mut self.declared.labels, |set| set.add_notes(notes));
     }
 
-    /// Adds labels of the metrics of a cluster; see [`Metric::labels`].
+    /// Adds labels of the metrics of a cluster; see [`MetricDef::labels`].
     pub fn cluster_labels(&mut self, cluster: u16, labels: impl Serialize) {
         schema::add(self.cluster(cluster), |set| set.add(labels));
     }
 
-    /// Adds labels that do not identify the metrics of a cluster; see [`Metric::notes`].
+    /// Adds labels that do not identify the metrics of a cluster; see [`MetricDef::notes`].
     pub fn cluster_notes(&mut self, cluster: u16, notes: impl Serialize) {
         schema::add(self.cluster(cluster), |set| set.add_notes(notes));
     }

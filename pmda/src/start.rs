@@ -1,23 +1,26 @@
 //! The start of an agent.
 
 use clap::ArgMatches;
-use pmapi::Domain;
-use pmapi::config::Config;
+use pmapi::{Config, Domain};
 
-use crate::agent::{Agent, Start};
-use crate::dynamic::Dynamic;
+use crate::agent::Agent;
+use crate::error::SetupError;
 use crate::options;
-use crate::schema::{Declarations, Identity, Metric, Mistake, Mistakes, Schema};
+use crate::schema::{Declarations, Identity, Mistake, Mistakes, Schema};
 use crate::setup::Setup;
 
 impl Identity {
+    /// Creates the identity of an agent with a name and a domain.
+    pub fn new(name: impl Into<String>, domain: Domain) -> Identity {
+        Identity { name: name.into(), domain }
+    }
+
     /// Returns the name and domain that an agent declares.
     ///
     /// # Errors
-    /// An [`Agent::DOMAIN`] outside of 1 to 510.
-    pub fn of<A: Agent>() -> Start<Identity> {
-        let domain =
-            Domain::new(A::DOMAIN).ok_or_else(|| format!("{}: domain {} is not in 1 to 510", A::NAME, A::DOMAIN))?;
+    /// [`SetupError::Domain`] for an [`Agent::DOMAIN`] outside of 1 to 510.
+    pub fn of<A: Agent>() -> Result<Identity, SetupError> {
+        let domain = Domain::new(A::DOMAIN).ok_or(SetupError::Domain { name: A::NAME, domain: A::DOMAIN })?;
         Ok(Identity { name: A::NAME.to_owned(), domain })
     }
 }
@@ -27,36 +30,45 @@ impl Schema {
     ///
     /// # Errors
     /// The errors of [`Schema::with`].
-    pub fn of<A: Agent>() -> Start<Schema> {
+    pub fn of<A: Agent>() -> Result<Schema, SetupError> {
         Self::with::<A>(Config::load())
     }
 
     /// Returns the declarations of an agent for another configuration, which locates the files that the agent reads.
     ///
     /// # Errors
-    /// An [`Agent::DOMAIN`] outside of 1 to 510, the error of [`Agent::new`], or [`Mistakes`] in the declarations.
-    pub fn with<A: Agent>(config: Config) -> Start<Schema> {
+    /// A [`SetupError`], but for [`SetupError::Help`].
+    pub fn with<A: Agent>(config: Config) -> Result<Schema, SetupError> {
         let (schema, _) = Self::start::<A>(Identity::of::<A>()?, config, options::none::<A>()?)?;
         Ok(schema)
     }
 
     /// Creates an agent and checks its declarations.
-    pub(crate) fn start<A: Agent>(identity: Identity, config: Config, options: ArgMatches) -> Start<(Schema, A)> {
+    pub(crate) fn start<A: Agent>(
+        identity: Identity,
+        config: Config,
+        options: ArgMatches,
+    ) -> Result<(Schema, A), SetupError> {
         let declared = Declarations::new(A::NAME, A::WANTS, identity);
         let mut setup = Setup::new(declared, config, options);
         let agent = A::new(&mut setup)?;
         let schema = setup.finish()?;
-        check_dynamic(&schema, agent.dynamic())?;
+        check_catalogs(&schema, &agent)?;
         Ok((schema, agent))
     }
 }
 
 /// Checks the metrics that the agent added before its declarations were complete.
-fn check_dynamic(schema: &Schema, dynamic: Option<&Dynamic>) -> Result<(), Mistakes> {
-    let clash = |m: &Metric| {
-        let other = dynamic?.names(m.item()).next()?;
-        Some(Mistake::SameItem(m.name().to_owned(), other.to_owned(), m.item()))
-    };
-    let mistakes: Vec<Mistake> = schema.metrics().iter().filter_map(clash).collect();
+fn check_catalogs(schema: &Schema, agent: &impl Agent) -> Result<(), Mistakes> {
+    let mut mistakes = Vec::new();
+    for declared in schema.metrics() {
+        let (item, pmid) = (declared.item(), declared.desc(schema.domain()).pmid);
+        let other = agent.catalogs().into_iter().find_map(|catalog| {
+            let mut newest = None;
+            catalog.names(pmid, &mut |name| _ = newest.get_or_insert(name.to_owned()))?;
+            newest
+        });
+        mistakes.extend(other.map(|other| Mistake::SameItem(declared.name().to_owned(), other, item)));
+    }
     if mistakes.is_empty() { Ok(()) } else { Err(Mistakes(mistakes)) }
 }

@@ -12,13 +12,12 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{AtFlags, renameat};
 use nix::sys::stat::{Mode, SFlag, fstat, umask};
 use nix::unistd::{fchownat, geteuid};
-use pmapi::config::Config;
-use pmapi::file::Dir;
+use pmapi::{Config, file::Dir};
 use tracing::{debug, warn};
 
 use crate::log_file::as_user;
 use crate::peer;
-use crate::user::{self, Ids};
+use crate::user::{self, UserIds};
 
 /// Address of the socket on which an agent waits for pmcd. An agent without an address talks over standard input and
 /// output, which pmcd has made pipes.
@@ -60,7 +59,7 @@ pub(crate) struct Connection {
 
 impl Address {
     /// Binds and listens on the socket. `user` is the user that the process will change to.
-    pub(crate) fn bind(&self, config: &Config, user: Option<Ids>) -> io::Result<Bound> {
+    pub(crate) fn bind(&self, config: &Config, user: Option<UserIds>) -> io::Result<Bound> {
         Ok(match self {
             Address::Inet(port) => Bound::Tcp(TcpListener::bind((Ipv4Addr::LOCALHOST, *port))?),
             Address::Ipv6(port) => Bound::Tcp(TcpListener::bind((Ipv6Addr::LOCALHOST, *port))?),
@@ -135,7 +134,7 @@ fn pipe() -> io::Result<Connection> {
 ///
 /// The directory may belong to another user, which can replace files in it at any moment. Therefore mode and owner are
 /// never set by a name in it. `user` is the user that the process will change to.
-fn unix(path: &Path, config: &Config, user: Option<Ids>) -> io::Result<UnixListener> {
+fn unix(path: &Path, config: &Config, user: Option<UserIds>) -> io::Result<UnixListener> {
     let name = config.user();
     let owner = user::find(&name);
     if owner.is_none() {
@@ -145,8 +144,9 @@ fn unix(path: &Path, config: &Config, user: Option<Ids>) -> io::Result<UnixListe
         return replace(path, || with_mode(|| UnixListener::bind(path)));
     }
     if owner.is_some() && owner == user {
-        let whole = || if user::is_root() { give(path, owner) } else { with_mode(|| UnixListener::bind(path)) };
-        return as_user(user, || replace(path, whole));
+        return as_user(user, || {
+            replace(path, || if user::is_root() { give(path, owner) } else { with_mode(|| UnixListener::bind(path)) })
+        });
     }
     replace(path, || give(path, owner))
 }
@@ -168,7 +168,7 @@ fn replace(path: &Path, make: impl Fn() -> io::Result<UnixListener>) -> io::Resu
 
 /// Creates a socket that belongs to another user. It is made in a directory that only root may enter, and moved when it
 /// is complete.
-fn give(path: &Path, owner: Option<Ids>) -> io::Result<UnixListener> {
+fn give(path: &Path, owner: Option<UserIds>) -> io::Result<UnixListener> {
     let (dir, name) = Dir::of(path)?;
     let hidden = OsString::from(format!(".{}.{}", name.display(), std::process::id()));
     // A killed process may have left its directory.
@@ -188,7 +188,7 @@ fn give(path: &Path, owner: Option<Ids>) -> io::Result<UnixListener> {
 
 const SOCKET: &str = "socket";
 
-fn give_by(inner: &Dir, owner: Option<Ids>) -> io::Result<UnixListener> {
+fn give_by(inner: &Dir, owner: Option<UserIds>) -> io::Result<UnixListener> {
     let stat = fstat(inner)?;
     if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "its directory is open to other users"));

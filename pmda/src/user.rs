@@ -9,44 +9,44 @@ use thiserror::Error;
 
 /// The reason why the process cannot change to a user.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum UserError {
     /// The user does not exist.
     #[error("user {0:?} does not exist")]
     Unknown(String),
     /// The kernel refused a step.
-    #[error("{step} for user {user:?}: {errno}")]
+    #[error("{step} for user {user:?}: {}", Errno::from_raw(*errno))]
     Refused {
         /// The function that failed.
         step: &'static str,
         /// Name of the user.
         user: String,
-        /// The error of the function.
-        errno: Errno,
+        /// The error number of the function.
+        errno: i32,
     },
 }
 
 /// User and group ID of a user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Ids {
+pub(crate) struct UserIds {
     pub(crate) uid: Uid,
     pub(crate) gid: Gid,
 }
 
 /// Looks up a user: first in `/etc/passwd`, which has PCP's own user, and then in all databases of the host. Only the
 /// file is fast enough while pmcd waits for the agent.
-pub(crate) fn find(name: &str) -> Option<Ids> {
-    let elsewhere = || User::from_name(name).ok().flatten().map(|user| Ids { uid: user.uid, gid: user.gid });
-    in_file(Path::new("/etc/passwd"), name).or_else(elsewhere)
+pub(crate) fn find(name: &str) -> Option<UserIds> {
+    in_file(Path::new("/etc/passwd"), name)
+        .or_else(|| User::from_name(name).ok().flatten().map(|user| UserIds { uid: user.uid, gid: user.gid }))
 }
 
 /// Looks up a user in a file of the format of passwd(5).
-fn in_file(path: &Path, name: &str) -> Option<Ids> {
-    let entry = |line: &str| {
+fn in_file(path: &Path, name: &str) -> Option<UserIds> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().find_map(|line| {
         let mut fields = line.strip_prefix(name)?.strip_prefix(':')?.split(':');
         let (_, uid, gid) = (fields.next()?, fields.next()?, fields.next()?);
-        Some(Ids { uid: Uid::from_raw(uid.parse().ok()?), gid: Gid::from_raw(gid.parse().ok()?) })
-    };
-    std::fs::read_to_string(path).unwrap_or_default().lines().find_map(entry)
+        Some(UserIds { uid: Uid::from_raw(uid.parse().ok()?), gid: Gid::from_raw(gid.parse().ok()?) })
+    })
 }
 
 /// Changes the process to a user, with the groups of the user. Only root can change to another user.
@@ -55,7 +55,7 @@ fn in_file(path: &Path, name: &str) -> Option<Ids> {
 /// [`UserError::Unknown`] for a user that does not exist, [`UserError::Refused`] with the function that failed.
 pub fn switch(name: &str) -> Result<(), UserError> {
     let user = find(name).ok_or_else(|| UserError::Unknown(name.to_owned()))?;
-    let refused = |step| move |errno| UserError::Refused { step, user: name.to_owned(), errno };
+    let refused = |step| move |errno: Errno| UserError::Refused { step, user: name.to_owned(), errno: errno as i32 };
     setgid(user.gid).map_err(refused("setgid"))?;
     match set_groups(name, user.gid) {
         Ok(()) => {}
@@ -91,19 +91,22 @@ fn are_in_file(nsswitch: &str, database: &str) -> bool {
 
 /// Returns the groups of a user in a file of the format of group(5), with its own group first.
 fn groups(file: &str, name: &str, gid: Gid) -> Vec<Gid> {
-    let of = |line: &str| {
-        let (rest, members) = line.rsplit_once(':')?;
-        members.split(',').find(|member| member.trim() == name)?;
-        rest.splitn(3, ':').nth(2)?.parse().ok().map(Gid::from_raw)
-    };
-    let others = file.lines().filter_map(of).filter(|other| *other != gid);
+    let others = file
+        .lines()
+        .filter_map(|line| {
+            let (rest, members) = line.rsplit_once(':')?;
+            members.split(',').find(|member| member.trim() == name)?;
+            rest.splitn(3, ':').nth(2)?.parse().ok().map(Gid::from_raw)
+        })
+        .filter(|other| *other != gid);
     std::iter::once(gid).chain(others).collect()
 }
 
 /// Returns whether a user may administrate agents: root, PCP's user, and the user of this process.
 pub(crate) fn is_admin(uid: u32, pcp: &str) -> bool {
-    let is_pcp = || in_file(Path::new("/etc/passwd"), pcp).is_some_and(|pcp| pcp.uid.as_raw() == uid);
-    uid == 0 || uid == geteuid().as_raw() || is_pcp()
+    uid == 0
+        || uid == geteuid().as_raw()
+        || in_file(Path::new("/etc/passwd"), pcp).is_some_and(|pcp| pcp.uid.as_raw() == uid)
 }
 
 /// Returns whether the process may change to another user.

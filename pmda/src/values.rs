@@ -12,14 +12,15 @@ use crate::unserved::Unserved;
 
 /// The values of one metric in an answer. Only those that the client wants are kept.
 ///
-/// A value must have the metric's type, or a type that converts to it without loss.
+/// A value must have the metric's type, or a type that converts to it without loss. An `f64` also goes into a metric of
+/// type [`Type::Float`], rounded.
 #[derive(Debug)]
 pub struct Values<'a> {
     out: &'a mut ResultWriter,
     unserved: &'a mut Unserved,
     desc: &'a Desc,
     selection: Selection<'a>,
-    client: Client,
+    client: &'a Client,
     /// Error of the last instance without a value; it counts when no instance has one.
     missing: Result,
 }
@@ -30,7 +31,7 @@ impl<'a> Values<'a> {
         unserved: &'a mut Unserved,
         desc: &'a Desc,
         selection: Selection<'a>,
-        client: Client,
+        client: &'a Client,
     ) -> Self {
         Values { out, unserved, desc, selection, client, missing: Ok(()) }
     }
@@ -120,14 +121,14 @@ impl<'a> Values<'a> {
             Type::HighResEvent => Layout::Nano,
             _ => return Err(Error::TYPE),
         };
-        queue.read(self.client, layout, |events| self.out.push(inst, self.desc.ty, events))
+        queue.read(*self.client, layout, |events| self.out.push(inst, self.desc.ty, events))
     }
 
     /// Records that `inst` has no value because of `error`. Other instances keep their values. Clients see the error
     /// only when no instance has a value.
     pub fn fail_inst(&mut self, inst: Inst, error: Error) {
         if self.selection.includes(inst) {
-            self.unserved.log(self.client, self.desc.pmid, Some(inst), error);
+            self.unserved.log(*self.client, self.desc.pmid, Some(inst), error);
             self.missing = Err(error);
         }
     }
@@ -146,7 +147,7 @@ impl<'a> Values<'a> {
 
     /// Returns the client that gets the values.
     pub fn client(&self) -> Client {
-        self.client
+        *self.client
     }
 
     /// Returns the PMID of another metric of the agent, for a parameter in an
@@ -163,9 +164,20 @@ impl<'a> Values<'a> {
     #[inline]
     fn push(&mut self, inst: Option<Inst>, value: Atom<'_>) -> Result {
         match self.out.push(inst, self.desc.ty, value) {
-            Err(Error::TYPE) => self.out.push(inst, self.desc.ty, value.exactly(self.desc.ty)?),
+            Err(Error::TYPE) => self.out.push(inst, self.desc.ty, converted(value, self.desc.ty)?),
             done => done,
         }
+    }
+}
+
+/// Converts a value to the type of its metric. Only a double is rounded, since any float is an approximation.
+fn converted(value: Atom<'_>, to: Type) -> Result<Atom<'_>> {
+    match value {
+        Atom::Double(v) if to == Type::Float => {
+            let rounded = v as f32;
+            if v.is_finite() && rounded.is_infinite() { Err(Error::TRUNC) } else { Ok(Atom::Float(rounded)) }
+        }
+        _ => value.exactly(to),
     }
 }
 
@@ -181,10 +193,28 @@ mod tests {
         out.begin();
         out.begin_set(Some(desc.pmid));
         let selection = desc.indom.map_or(Selection::ALL, |indom| profile.selection(indom));
-        fill(&mut Values::new(&mut out, &mut Unserved::default(), desc, selection, Client::new(0)))?;
+        fill(&mut Values::new(&mut out, &mut Unserved::default(), desc, selection, &Client::new(0)))?;
         out.end_set(Ok(()));
         let (head, blocks) = out.seal(0, Changes::default())?;
         Ok([head, blocks].concat())
+    }
+
+    #[test]
+    fn a_double_is_rounded_to_a_float() {
+        let mut desc = Desc {
+            pmid: PmId::new(Domain::new(400).unwrap(), Item::new(0, 0)),
+            ty: Type::Float,
+            indom: None,
+            semantics: Semantics::Instant,
+            units: Units::NONE,
+        };
+        let put = |desc: &Desc, value: Atom<'_>| answer(desc, &Profile::default(), |out| out.put(value));
+        for v in [0.1, -1.5, f64::NAN, f64::INFINITY, 3.4e38, 1e-300] {
+            assert_eq!(put(&desc, Atom::Double(v)), put(&desc, Atom::Float(v as f32)), "{v}");
+        }
+        assert_eq!(put(&desc, Atom::Double(3.5e38)), Err(Error::TRUNC));
+        desc.ty = Type::U32;
+        assert_eq!(put(&desc, Atom::Double(1.0)), Err(Error::TYPE));
     }
 
     #[test]
@@ -210,8 +240,11 @@ mod tests {
         }
         for (profile, values) in profiles.iter().zip([17, 0, 15, 2]) {
             let each = answer(&desc, profile, |out| out.put_each(&cache, |v| *v)).unwrap();
-            let single = |out: &mut Values<'_>| cache.iter().try_for_each(|(inst, _, v)| out.put_inst(inst, *v));
-            assert_eq!(each, answer(&desc, profile, single).unwrap());
+            assert_eq!(
+                each,
+                answer(&desc, profile, |out| cache.active().try_for_each(|(inst, _, v)| out.put_inst(inst, *v)))
+                    .unwrap()
+            );
             assert_eq!(each.len(), 32 + usize::from(values > 0) * 4 + values * 20);
         }
         assert_eq!(answer(&desc, &profiles[0], |out| out.put_each(&cache, |_| "text")), Err(Error::TYPE));

@@ -11,8 +11,8 @@ use pcp_pdu::metadata::{self, DescReq, Subject, TextKind, TextReq};
 use pcp_pdu::names::{self, Node};
 use pcp_pdu::profile::{Profile, State};
 use pcp_pdu::{Frames, Header};
-use pmapi::{Domain, InDom, Inst, Item, PmId, config::Config};
-use pmda::{Engine, Reply};
+use pmapi::{Config, Domain, InDom, Inst, Item, PmId};
+use pmda::Engine;
 use stage::Stage;
 use zoo::Zoo;
 
@@ -51,7 +51,7 @@ fn steady_requests_allocate_nothing() {
     add("help", &|out| TextReq::new(Subject::InDom(InDom::new(domain, zoo::FIXED)), TextKind::Help).encode(out, 0));
 
     // Requests for dynamic metrics.
-    add("name", &|out| names::encode_names(out, 0, false, [(Node::Leaf, &b"zoo.dyn.guest"[..])]));
+    add("name", &|out| names::encode_names(out, 0, names::Statuses::Omitted, [(Node::Leaf, &b"zoo.dyn.guest"[..])]));
     add("names", &|out| names::encode_ids(out, 0, 0, &[Some(pmid(zoo::GUESTS))]));
     add("text", &|out| TextReq::new(Subject::Metric(pmid(zoo::GUEST)), TextKind::Help).encode(out, 0));
 
@@ -61,10 +61,7 @@ fn steady_requests_allocate_nothing() {
         frames.space()[..bytes.len()].copy_from_slice(bytes);
         frames.filled(bytes.len());
         let (header, pdu) = frames.next_pdu().unwrap().unwrap();
-        match engine.handle(header, pdu) {
-            Reply::Pdu(head, rest) => head.len() + rest.len(),
-            Reply::None => 0,
-        }
+        engine.handle(header, pdu, |reply| reply.len())
     };
     // The first rounds grow the buffers.
     for _ in 0..3 {
@@ -85,10 +82,7 @@ fn events_take_no_memory_but_their_own() {
     let pmids = [stage::FLOOD, stage::VISITS].map(|item| Some(PmId::new(domain, item)));
     metadata::encode_fetch(&mut request, 7, 0, pmids.into_iter()).unwrap();
     let header = Header::parse(&request).unwrap().unwrap();
-    let mut fetch = || match engine.handle(header, &request) {
-        Reply::Pdu(head, rest) => head.len() + rest.len(),
-        Reply::None => 0,
-    };
+    let mut fetch = || engine.handle(header, &request, |reply| reply.len());
     (0..3).for_each(|_| _ = fetch());
     let allocated = measure(|| (0..100).for_each(|_| assert!(fetch() > 1000)));
     assert_eq!(allocated.count_total, 0);

@@ -11,14 +11,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use pcp_collector::{Channel, Collector, LabelTarget, Launch, Local, SharedObject, Stream};
-use pcp_pdu::handshake::{Attribute, Flags};
+use pcp_pdu::handshake::{Attribute, Features};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::names::Node;
 use pcp_pdu::profile::{Profile, State};
 use pcp_pdu::result::Changes;
-use pmapi::{Atom, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units, config::Config};
-use pmda::session::Session;
-use pmda::{Agent, Engine};
+use pmapi::{Atom, Config, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
+use pmda::{Agent, Engine, Session};
 use zoo::{CACHED, FAILING, FIXED, GUEST, GUESTS, LEVEL, MANY, MISFIT, PARTLY, STORED, TYPES, Zoo};
 
 fn domain() -> Domain {
@@ -60,7 +59,7 @@ fn over_a_socket() {
     });
     let input = OwnedFd::from(theirs.try_clone().unwrap());
     let mut collector = Collector::connect(Stream::new(input, theirs.into()).unwrap()).unwrap();
-    assert_eq!(collector.flags(), Flags::AUTHORIZE);
+    assert_eq!(collector.features(), Features::AUTHORIZE);
     conformance(&mut collector);
     assert!(collector.as_client(3).attribute(Attribute::USERID, "1000").unwrap());
     assert!(collector.end_client().unwrap());
@@ -84,14 +83,14 @@ fn as_a_process() {
     let mut command = Command::new(example("zoo"));
     command.arg("-l").arg(var.path().join("zoo.log")).env("PCP_VAR_DIR", var.path());
     let mut agent = Launch::pipe(command).start().unwrap();
-    assert_eq!(agent.flags(), Flags::AUTHORIZE);
+    assert_eq!(agent.features(), Features::AUTHORIZE);
     conformance(&mut agent);
 }
 
 #[test]
 fn as_a_shared_object() {
     let mut agent = SharedObject::collector(&example("libpmda_zoo.so"), "zoo_init", domain()).unwrap();
-    assert_eq!((agent.channel().interface(), agent.flags()), (7, Flags::AUTHORIZE));
+    assert_eq!((agent.channel().interface(), agent.features()), (7, Features::AUTHORIZE));
     conformance(&mut agent);
     assert!(agent.as_client(3).attribute(Attribute::USERID, "1000").unwrap());
     assert!(agent.end_client().unwrap());
@@ -141,7 +140,7 @@ fn dynamic_names(agent: &mut Collector<impl Channel>) {
     assert_eq!([changes(), changes()], [Changes::NAMES, Changes::default()]);
     agent.store(pmid(zoo::HERD), None, Atom::U32(0)).unwrap();
     agent.store(pmid(zoo::GUEST_LABELS), None, Atom::from(r#"{"new":1}"#)).unwrap();
-    assert_eq!(agent.fetch(&[pmid(LEVEL)]).unwrap().changes(), Changes::NAMES.union(Changes::LABELS));
+    assert_eq!(agent.fetch(&[pmid(LEVEL)]).unwrap().changes(), Changes::NAMES | Changes::LABELS);
     assert_eq!(refused(agent.traverse("zoo.dyn.herd")), Error::NAME);
     assert_eq!(agent.traverse("zoo.dyn").unwrap(), ["zoo.dyn.house.guests", "zoo.dyn.guest"]);
 }

@@ -8,11 +8,10 @@ mod zoo;
 use std::io::{self, Read};
 use std::sync::LazyLock;
 
-use pcp_pdu::handshake::Flags;
+use pcp_pdu::handshake::Features;
 use pcp_pdu::{Header, Pdu, PduType};
-use pmapi::{Domain, Error, config::Config};
-use pmda::session::{Session, SessionError};
-use pmda::{Engine, Reply};
+use pmapi::{Config, Domain, Error};
+use pmda::{Engine, Reply, Session, SessionError};
 use proptest::prelude::*;
 use zoo::Zoo;
 
@@ -40,8 +39,10 @@ fn engine() -> Engine<Zoo> {
 
 /// Returns the type of the reply, which must itself be a valid PDU.
 fn reply(engine: &mut Engine<Zoo>, header: Header, bytes: &[u8]) -> Option<(PduType, Option<Error>)> {
-    let Reply::Pdu(head, rest) = engine.handle(header, bytes) else { return None };
-    let bytes = [head, rest].concat();
+    let bytes = engine.handle(header, bytes, |reply| match reply {
+        Reply::Pdu(head, rest) => Some([head, rest].concat()),
+        _ => None,
+    })?;
     let header = Header::parse(&bytes).unwrap().unwrap();
     assert_eq!((header.len as usize, header.from), (bytes.len(), 0));
     match Pdu::decode(header, &bytes).unwrap() {
@@ -116,7 +117,7 @@ proptest! {
         }
         stream.extend_from_slice(&bytes);
         let mut out = Vec::new();
-        let mut session = Session::open(Chunks(&stream, chunk), &mut out, Flags::default()).unwrap();
+        let mut session = Session::open(Chunks(&stream, chunk), &mut out, Features::default()).unwrap();
         let _ = session.run(&mut engine());
     }
 }
@@ -133,7 +134,7 @@ impl Read for Chunks<'_> {
 
 fn session(stream: &[u8]) -> Result<(), SessionError> {
     let mut out = Vec::new();
-    Session::open(Chunks(stream, 7), &mut out, Flags::default()).unwrap().run(&mut engine())
+    Session::open(Chunks(stream, 7), &mut out, Features::default()).unwrap().run(&mut engine())
 }
 
 #[test]

@@ -13,9 +13,8 @@ use pcp_collector::{Channel, Collector, LabelTarget, Launch, Local, SharedObject
 use pcp_pdu::event::{self, EventFlags, Layout};
 use pcp_pdu::handshake::{Attr, Attribute};
 use pcp_pdu::metadata::{Subject, TextKind};
-use pmapi::{Atom, Domain, Error, InDom, Inst, Item, PmId, Type, config::Config};
-use pmda::session::Session;
-use pmda::{Agent, Engine};
+use pmapi::{Atom, Config, Domain, Error, InDom, Inst, Item, PmId, Type};
+use pmda::{Agent, Engine, Session, Startup};
 use stage::*;
 
 fn domain() -> Domain {
@@ -34,12 +33,12 @@ fn refused<T: std::fmt::Debug>(result: pcp_collector::Result<T>) -> Error {
 }
 
 /// Starts the agent at the other end of a socket.
-fn over_a_socket(not_ready: bool) -> (std::thread::JoinHandle<()>, Collector<Stream>) {
+fn over_a_socket(startup: Startup) -> (std::thread::JoinHandle<()>, Collector<Stream>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let agent = std::thread::spawn(move || {
         let mut session = Session::open(ours.try_clone().unwrap(), ours, Stage::WANTS).unwrap();
         let mut engine = Engine::<Stage>::new(domain(), Config::new(b"", [])).unwrap();
-        session.serve(&mut engine, not_ready).unwrap();
+        session.serve(&mut engine, startup).unwrap();
     });
     let input = OwnedFd::from(theirs.try_clone().unwrap());
     (agent, Collector::connect(Stream::new(input, theirs.into()).unwrap()).unwrap())
@@ -56,7 +55,7 @@ fn in_the_same_process() {
 
 #[test]
 fn over_a_session() {
-    let (thread, mut agent) = over_a_socket(false);
+    let (thread, mut agent) = over_a_socket(Startup::Ready);
     conformance(&mut agent);
     drop(agent);
     thread.join().unwrap();
@@ -139,7 +138,7 @@ fn events(agent: &mut Collector<impl Channel>, item: Item, inst: Option<u32>) ->
             panic!("{params:?}")
         };
         assert_eq!((number, text), (pmid(P_U64), pmid(P_STRING)));
-        (record.time.seconds, record.flags.0, Some(n))
+        (record.time.seconds, record.flags.bits(), Some(n))
     };
     records.map(row).collect()
 }
@@ -316,7 +315,7 @@ fn types(agent: &mut Collector<impl Channel>) {
 
 #[test]
 fn an_agent_that_is_not_ready_says_so_and_when_it_is() {
-    let (thread, mut agent) = over_a_socket(false);
+    let (thread, mut agent) = over_a_socket(Startup::Ready);
     assert!(agent.as_client(7).attribute(Attribute::USERID, "0").unwrap());
     assert_eq!(agent.value(pmid(UID)).unwrap(), Atom::U32(0));
     assert_eq!(agent.value(pmid(VISITS)).unwrap(), Atom::U32(1));
@@ -337,7 +336,7 @@ fn an_agent_that_is_not_ready_says_so_and_when_it_is() {
 
 #[test]
 fn an_agent_that_pmcd_waits_for_says_when_it_is_ready() {
-    let (thread, mut agent) = over_a_socket(true);
+    let (thread, mut agent) = over_a_socket(Startup::NotReady);
     agent.set_not_ready();
     assert!(agent.wait_ready(None).unwrap());
     assert_eq!(agent.value(pmid(PANIC)).unwrap(), Atom::U32(0));

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use pcp_pdu::handshake::{self, Attr, Attribute};
 use pcp_pdu::metadata::encode_fetch;
 use pcp_pdu::{Header, PduType};
-use pmapi::{Domain, Error, PmId, config::Config};
+use pmapi::{Config, Domain, Error, PmId};
 use pmda::Engine;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -53,8 +53,7 @@ impl<S: Subscriber> Layer<S> for Log {
 fn handle(engine: &mut Engine<Zoo>, mut pdus: &[u8]) {
     while let Some(header) = Header::parse(pdus).unwrap() {
         let (pdu, rest) = pdus.split_at(header.len as usize);
-        engine.handle(header, pdu);
-        engine.sent();
+        engine.handle(header, pdu, |_| ());
         pdus = rest;
     }
 }
@@ -66,7 +65,7 @@ fn lines_that_clients_cause_name_them_as_the_source() {
     let domain = Domain::new(zoo::DOMAIN).unwrap();
     let mut engine = Engine::<Zoo>::new(domain, Config::new(b"", [])).unwrap();
     for (pdu, bytes) in [(PduType::FETCH, [0; 29]), (PduType::PROFILE, [9; 29]), (PduType::new(0x6000), [0; 29])] {
-        engine.handle(Header { len: 29, pdu, from: 1 }, &bytes);
+        engine.handle(Header { len: 29, pdu, from: 1 }, &bytes, |_| ());
     }
     let mut pdus = Vec::new();
     for item in [zoo::FAILING, zoo::PARTLY, zoo::MISFIT, zoo::ONE_FOR_ALL, zoo::INST_OF_NONE] {

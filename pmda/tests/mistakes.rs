@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use pmapi::config::Config;
+use pmapi::Config;
 use pmda::Schema;
 use pmda::prelude::*;
 
@@ -42,7 +42,7 @@ fn every_mistake_is_named() {
         "metric careless.a.below: instance domain 9 is not declared",
         "careless.c: the one-line help has several lines",
         "labels of metric careless.c: label text is not a JSON object",
-        "metric careless.d: restricted, but Agent::WANTS has no Flags::AUTHORIZE",
+        "metric careless.d: restricted, but Agent::WANTS has no Features::AUTHORIZE",
         "instance domain 1: instance 1 (\"z\") is declared twice",
         "instance domain 1: instance 2 (\"x\") is declared twice",
         "instance domain 1: declared twice",
@@ -66,8 +66,8 @@ impl Agent for Files {
         Ok(Files { dynamic: setup.dynamic(["dynamic.files", "dynamic.files2"]) })
     }
 
-    fn dynamic(&self) -> Option<&Dynamic> {
-        Some(&self.dynamic)
+    fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+        [&self.dynamic as &dyn Catalog]
     }
 
     fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> Result {
@@ -79,7 +79,7 @@ impl Agent for Files {
 fn a_mistake_in_a_dynamic_metric_changes_nothing() {
     let mut local = pcp_collector::Local::<Files>::new().unwrap();
     let dynamic = &mut local.engine_mut().agent_mut().dynamic;
-    let metric = |name: &str, item: u16| Metric::new(name, Item::new(0, item), Type::U32);
+    let metric = |name: &str, item: u16| MetricDef::new(name, Item::new(0, item), Type::U32);
     dynamic.insert(&metric("dynamic.files.a.b", 1)).unwrap();
     for (metric, mistake) in [
         (metric("dynamic.files.a.b", 2), "metric dynamic.files.a.b: declared twice"),
@@ -102,14 +102,14 @@ fn a_mistake_in_a_dynamic_metric_changes_nothing() {
     assert_eq!(text, "metric dynamic.files.c: there is no metric 0.2");
     for (indom, mistake) in [
         (
-            Indom::new(Serial::new(1)).instances([(u32::MAX, "x")]),
+            InDomDef::new(Serial::new(1)).instances([(u32::MAX, "x")]),
             "instance domain 1: \"x\" has the invalid number 4294967295",
         ),
         (
-            Indom::new(Serial::new(1)).instances([(1, "x"), (2, "x y")]),
+            InDomDef::new(Serial::new(1)).instances([(1, "x"), (2, "x y")]),
             "instance domain 1: instance 2 (\"x y\") is declared twice",
         ),
-        (Indom::new(Serial::new(1)).labels([1]), "instance domain 1: label text is not a JSON object"),
+        (InDomDef::new(Serial::new(1)).labels([1]), "instance domain 1: label text is not a JSON object"),
     ] {
         let text = dynamic.insert_indom(indom).unwrap_err().to_string();
         assert!(text.starts_with(mistake), "{text}, not {mistake}");
@@ -132,7 +132,7 @@ impl Agent for Mixed {
     fn new(setup: &mut Setup) -> Start<Self> {
         let mut dynamic = setup.dynamic(["mixed.files"]);
         if setup.config().var("MIXED").is_some() {
-            dynamic.insert(&Metric::new("mixed.files.a", Item::new(0, 1), Type::U32))?;
+            dynamic.insert(&MetricDef::new("mixed.files.a", Item::new(0, 1), Type::U32))?;
         } else {
             setup.metric("mixed.files.a", Item::new(0, 0), Type::U32);
         }
@@ -140,8 +140,8 @@ impl Agent for Mixed {
         Ok(Mixed { dynamic })
     }
 
-    fn dynamic(&self) -> Option<&Dynamic> {
-        Some(&self.dynamic)
+    fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+        [&self.dynamic as &dyn Catalog]
     }
 
     fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> Result {

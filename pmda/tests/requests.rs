@@ -2,23 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use pcp_collector::{self as collector, Collector, Local, Stream};
 use pmapi::PmId;
-use pmda::Engine;
-use pmda::limits::FixedLimit;
 use pmda::prelude::*;
-use pmda::session::Session;
+use pmda::{Engine, Session, Startup, limits::FixedLimit};
 
 #[derive(Debug)]
 struct Told {
     names: Dynamic,
-    named: RefCell<Vec<Item>>,
-    prepared: Vec<Item>,
-    fetched: usize,
+    named: Vec<Item>,
+    log: String,
 }
 
 const ITEMS: [Item; 3] = [Item::new(0, 0), Item::new(0, 1), Item::new(0, 2)];
@@ -32,33 +28,33 @@ impl Agent for Told {
         setup.metric("told.declared", DECLARED, Type::U32);
         let mut names = setup.dynamic(["told.dynamic"]);
         for (item, name) in ITEMS.into_iter().zip(["a", "b.c", "b.d"]) {
-            names.insert(&Metric::new(format!("told.dynamic.{name}"), item, Type::U32))?;
+            names.insert(&MetricDef::new(format!("told.dynamic.{name}"), item, Type::U32))?;
         }
-        Ok(Told { names, named: RefCell::default(), prepared: Vec::new(), fetched: 0 })
+        Ok(Told { names, named: Vec::new(), log: String::new() })
     }
 
-    fn dynamic(&self) -> Option<&Dynamic> {
-        Some(&self.names)
+    fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+        [&self.names as &dyn Catalog]
     }
 
-    fn named(&self, items: &mut dyn Iterator<Item = Item>) {
-        self.named.borrow_mut().extend(items);
-    }
-
-    fn prepare(&mut self, items: &mut dyn Iterator<Item = Item>, _: Client) -> Result {
-        assert_eq!(self.fetched, 0);
-        self.prepared = items.collect();
-        if self.prepared.len() > 3 { Err(Error::TOOBIG) } else { Ok(()) }
+    fn refresh(&mut self, request: Request<'_>, client: Client) -> Result {
+        self.log.push('r');
+        match request {
+            Request::Fetch(items) => self.named = items.iter().collect(),
+            Request::Names(Some(name)) => self.named = self.names.items_below(name).collect(),
+            _ => self.named.clear(),
+        }
+        if client.number() == 7 { Err(Error::PERMISSION) } else { Ok(()) }
     }
 
     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
-        self.fetched += 1;
+        self.log.push('f');
         out.put(7)
     }
 }
 
 fn named(agent: &mut Collector<Local<Told>>) -> Vec<Item> {
-    agent.channel_mut().engine_mut().agent_mut().named.take()
+    std::mem::take(&mut agent.channel_mut().engine_mut().agent_mut().named)
 }
 
 #[test]
@@ -79,15 +75,39 @@ fn metrics_that_are_looked_up_by_name() {
 #[test]
 fn the_metrics_of_a_fetch() {
     let mut agent = Local::<Told>::collector().unwrap();
-    let items = [ITEMS[1], DECLARED, ITEMS[1]];
+    let pmid = |domain, item| PmId::new(pmapi::Domain::new(domain).unwrap(), item);
+    // The agent gets metrics of its own domain, known or not, but not those of other domains.
+    let unknown = Item::new(9, 9);
+    let pmids =
+        [pmid(400, ITEMS[1]), pmid(400, DECLARED), pmid(401, DECLARED), pmid(400, ITEMS[1]), pmid(400, unknown)];
+    let fetched = agent.fetch(&pmids).unwrap();
+    let errors: Vec<_> = fetched.sets().map(|set| set.error).collect();
+    assert_eq!(errors, [None, None, Some(Error::PMID), None, Some(Error::PMID)]);
+    assert_eq!(named(&mut agent), [ITEMS[1], DECLARED, ITEMS[1], unknown]);
+    assert_eq!(agent.channel().engine().agent().log, "rfff");
+
+    let refused = agent.as_client(7).fetch(&pmids).unwrap_err();
+    assert_eq!(refused.code(), Error::PERMISSION);
+    assert_eq!(agent.channel().engine().agent().log, "rfffr");
+}
+
+#[test]
+fn a_list_that_is_fetched_again_has_the_metrics_of_now() {
+    let mut agent = Local::<Told>::collector().unwrap();
     let domain = agent.channel().engine().schema().domain();
-    let pmids = items.map(|item| PmId::new(domain, item));
-    agent.fetch(&pmids).unwrap();
-    assert_eq!(agent.channel().engine().agent().prepared, items);
-    assert_eq!(agent.channel().engine().agent().fetched, 3);
-    agent.channel_mut().engine_mut().agent_mut().fetched = 0;
-    assert!(agent.fetch(&[pmids[0]; 4]).is_err());
-    assert_eq!(agent.channel().engine().agent().fetched, 0);
+    let later = Item::new(0, 3);
+    let pmids = [ITEMS[0], later, DECLARED].map(|item| PmId::new(domain, item));
+    let errors = |agent: &mut Collector<Local<Told>>| {
+        let errors = [(); 2].map(|()| agent.fetch(&pmids).unwrap().sets().map(|set| set.error).collect::<Vec<_>>());
+        assert_eq!(errors[0], errors[1]);
+        errors[0].clone()
+    };
+    assert_eq!(errors(&mut agent), [None, Some(Error::PMID), None]);
+    let names = &mut agent.channel_mut().engine_mut().agent_mut().names;
+    names.insert(&MetricDef::new("told.dynamic.later", later, Type::U32)).unwrap();
+    assert_eq!(errors(&mut agent), [None, None, None]);
+    agent.channel_mut().engine_mut().agent_mut().names.remove("told.dynamic.a");
+    assert_eq!(errors(&mut agent), [Some(Error::PMID), None, None]);
 }
 
 /// An agent with one large value.
@@ -128,12 +148,12 @@ impl Agent for Fickle {
         Ok(Fickle(setup.dynamic(["fickle"])))
     }
 
-    fn dynamic(&self) -> Option<&Dynamic> {
-        Some(&self.0)
+    fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+        [&self.0 as &dyn Catalog]
     }
 
-    fn refresh(&mut self, request: Request, _: Client) -> Result {
-        if request == Request::Names { Err(Error::PMDANOTREADY) } else { Ok(()) }
+    fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
+        if let Request::Names(_) = request { Err(Error::PMDANOTREADY) } else { Ok(()) }
     }
 
     fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> Result {
@@ -148,7 +168,7 @@ fn a_request_about_names_never_makes_pmcd_wait() {
         let mut session = Session::open(ours.try_clone().unwrap(), ours, Fickle::WANTS).unwrap();
         let domain = pmapi::Domain::new(Fickle::DOMAIN).unwrap();
         let mut engine = Engine::<Fickle>::new(domain, pmapi::Config::new(b"", [])).unwrap();
-        session.serve(&mut engine, false).unwrap();
+        session.serve(&mut engine, Startup::Ready).unwrap();
     });
     let input = OwnedFd::from(theirs.try_clone().unwrap());
     let mut pmcd = Collector::connect(Stream::new(input, theirs.into()).unwrap()).unwrap();

@@ -9,10 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use pcp_collector::{Channel, Collector, Launch, Local, SharedObject, Stream};
-use pcp_pdu::handshake::{self, Attr, Attribute, Flags};
-use pmapi::{Atom, Domain, Error, PmId, config::Config};
-use pmda::session::Session;
-use pmda::{Agent, Engine};
+use pcp_pdu::handshake::{self, Attr, Attribute, Features};
+use pmapi::{Atom, Config, Domain, Error, PmId};
+use pmda::{Agent, Engine, Session};
 use stage::{RULE, Stage, example};
 
 fn domain() -> Domain {
@@ -124,7 +123,7 @@ fn a_collector_that_tells_of_no_clients_is_the_client() {
     let input = OwnedFd::from(theirs.try_clone().unwrap());
     let mut dbpmda = Collector::new(Stream::new(input, theirs.into()).unwrap());
     dbpmda.receive_raw().unwrap();
-    dbpmda.send_raw(|out, from| handshake::encode_creds(out, from, Flags::default())).unwrap();
+    dbpmda.send_raw(|out, from| handshake::encode_creds(out, from, Features::default())).unwrap();
     rule(&mut dbpmda, true);
     drop(dbpmda);
     agent.join().unwrap();

@@ -15,10 +15,9 @@ use std::time::{Duration, Instant};
 use pcp_collector::{Channel, Collector, Local, State, Stream};
 use pcp_pdu::Pdu;
 use pcp_pdu::metadata::DescReq;
-use pmapi::{Domain, PmId, config::Config};
+use pmapi::{Config, Domain, PmId};
 use pmda::prelude::*;
-use pmda::session::Session;
-use pmda::{Engine, pmapi};
+use pmda::{Engine, PollSet, Session, Startup, Wake, pmapi};
 
 const SLOW: Item = Item::new(0, 0);
 const LINES: Item = Item::new(0, 1);
@@ -100,11 +99,11 @@ impl Agent for Waiting {
                 self.peers.push(BufReader::new(peer));
             }
             Wake::Readable(n) => self.read(n).unwrap(),
-            Wake::Writable(_) => {}
             Wake::Time => {
                 self.ticks += 1;
                 self.next = Instant::now() + Duration::from_millis(1);
             }
+            _ => {}
         }
     }
 }
@@ -135,7 +134,7 @@ fn start(config: Config) -> (JoinHandle<()>, Collector<Stream>) {
     let agent = std::thread::spawn(move || {
         let mut session = Session::open(ours.try_clone().unwrap(), ours, Waiting::WANTS).unwrap();
         let mut engine = Engine::<Waiting>::new(pmid(SLOW).domain(), config).unwrap();
-        session.serve(&mut engine, false).unwrap();
+        session.serve(&mut engine, Startup::Ready).unwrap();
     });
     let input = OwnedFd::from(theirs.try_clone().unwrap());
     (agent, Collector::connect(Stream::new(input, theirs.into()).unwrap()).unwrap())

@@ -40,6 +40,7 @@ impl From<Problem> for Error {
 
 /// A mistake in the text of a name space.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Problem {
     /// Position of the mistake.
     pub place: Place,
@@ -65,6 +66,7 @@ pub(crate) enum Pass {
 
 /// A position in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Place {
     /// Name of the file, as it was opened.
     pub file: Arc<str>,

@@ -13,6 +13,8 @@
 //! assert_eq!(files.pmns, "simple {\n\tnumfetch\tSIMPLE:0:0\n\ttime\n}\n\nsimple.time {\n\tuser\tSIMPLE:1:2\n}\n");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! Types of other crates in the interface: those of [`pmapi`].
 
 mod cpp;
 mod diagnose;
@@ -49,8 +51,8 @@ pub fn is_name(name: &str) -> bool {
 /// PCP's tools accept such names from agents. Names in files must satisfy [`is_name`], which is stricter.
 pub fn is_dynamic_name(name: &str) -> bool {
     let mut components = name.split('.');
-    let word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    components.next().is_some_and(is_component) && components.all(word)
+    components.next().is_some_and(is_component)
+        && components.all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
 }
 
 fn is_component(name: &str) -> bool {
@@ -62,3 +64,8 @@ fn is_component(name: &str) -> bool {
 fn is_dynamic_root(pmid: PmId) -> bool {
     pmid.domain().get() == Domain::DYNAMIC.get() && pmid.item().item() == 0
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

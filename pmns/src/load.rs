@@ -44,9 +44,9 @@ impl<'a> Loader<'a> {
         self
     }
 
-    /// Sets whether two names of one PMID are a problem; by default they are not. Roots of dynamic names never are.
-    pub fn unique_pmids(mut self, unique: bool) -> Self {
-        self.unique = unique;
+    /// Refuses two names of one PMID, which are no problem by default. Roots of dynamic names never are.
+    pub fn unique_pmids(mut self) -> Self {
+        self.unique = true;
         self
     }
 

@@ -277,8 +277,12 @@ impl Tree {
         let hash = self.hash(parent, name);
         let Tree { nodes, free, hasher, by_name, .. } = self;
         let data = |id: &Id| &nodes[id.index()];
-        let is_it = |id: &Id| data(id).parent == parent && &*data(id).name == name;
-        let id = match by_name.entry(hash, is_it, |id| hasher.hash_one((data(id).parent.0, &*data(id).name))) {
+        let entry = by_name.entry(
+            hash,
+            |id| data(id).parent == parent && &*data(id).name == name,
+            |id| hasher.hash_one((data(id).parent.0, &*data(id).name)),
+        );
+        let id = match entry {
             Entry::Occupied(entry) => return (*entry.get(), false),
             Entry::Vacant(entry) => {
                 let id = free.pop().unwrap_or(Id::after(nodes.len()));

@@ -16,6 +16,7 @@ pub fn root(tree: &Tree) -> String {
 
 /// Contents of the two files of an agent's directory that list its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct AgentFiles {
     /// The file `pmns`: the names, with a symbol for the domain. PCP's `pmdaproc.sh` replaces the symbol by the number
     /// and passes the file to pmnsadd(1).

@@ -189,7 +189,9 @@ fn random_name_spaces() {
                 let theirs = oracle.args(["dump", "in", dups]).current_dir(tmp.path()).output().unwrap();
                 let said = String::from_utf8_lossy(&theirs.stderr);
                 let files = Below(tmp.path());
-                match pmns::Loader::from_files(&files).unique_pmids(unique).load(Path::new("in")) {
+                let loader = pmns::Loader::from_files(&files);
+                let loader = if unique { loader.unique_pmids() } else { loader };
+                match loader.load(Path::new("in")) {
                     // libpcp treats an empty node as a metric without PMID.
                     Ok(tree) if has_empty_node(tree.root()) => prop_assert!(theirs.status.success(), "{}", said),
                     Ok(tree) => {

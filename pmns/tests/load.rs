@@ -145,7 +145,7 @@ fn errors_can_go_to_another_thread() {
 fn pmids_can_have_to_be_unique() {
     let load = |text: &str| {
         let memory = Memory::default();
-        Loader::from_files(&memory).unique_pmids(true).parse(text, Path::new("in")).map(|tree| listing(&tree))
+        Loader::from_files(&memory).unique_pmids().parse(text, Path::new("in")).map(|tree| listing(&tree))
     };
     assert_eq!(load("root { a 7:*:* b 7:*:* }").unwrap(), "a=7.*.* b=7.*.*");
     let error = load("root { a 7:1:1 b }\nb { c 7:1:1 }").unwrap_err().to_string();

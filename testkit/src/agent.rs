@@ -5,6 +5,8 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
+use crate::one_word;
+
 /// The transport between pmcd and an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Transport {
@@ -35,7 +37,7 @@ impl Agent {
             name: name.to_owned(),
             domain,
             pmns: String::new(),
-            binary: binary.into(),
+            binary: one_word(binary.into()),
             arguments: Vec::new(),
             transport: Transport::Pipe,
             not_ready: false,
@@ -127,6 +129,9 @@ impl Agent {
 }
 
 /// Returns a port that no process listens on at this moment. Another process may take it before it is used.
-pub(crate) fn free_port(address: &str) -> u16 {
+///
+/// # Panics
+/// When the system has no such port.
+pub fn free_port(address: &str) -> u16 {
     TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
 }

@@ -41,14 +41,13 @@ impl Attacker {
         let stop = Arc::new(AtomicBool::new(false));
         let paths = names.map(|name| dir.path().join(name)).to_vec();
         let (link, done, to) = (dir.path().join(".link"), Arc::clone(&stop), target.clone());
-        let attack = move || {
+        let thread = Some(thread::spawn(move || {
             while !done.load(Ordering::Relaxed) {
                 for path in &paths {
                     swap(&link, &to, path);
                 }
             }
-        };
-        let thread = Some(thread::spawn(attack));
+        }));
         Attacker { dir, _elsewhere: elsewhere, target, stop, thread }
     }
 

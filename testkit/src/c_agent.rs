@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::output::run;
-use crate::{Agent, Pcp};
+use crate::{Agent, Pcp, one_word};
 
 /// A C agent in a directory of its own under `target`, with help text compiled by PCP's newhelp.
 ///
@@ -21,11 +21,24 @@ pub struct CAgent {
     dir: PathBuf,
 }
 
+impl Pcp {
+    /// Builds the C implementation of the agent `name`. The binary of `sample` is PCP's; `simple` and `trivial` are
+    /// compiled from the installed sources.
+    ///
+    /// # Panics
+    /// When PCP has no such agent, or it cannot be compiled.
+    #[track_caller]
+    pub fn c_agent(&self, name: &str) -> CAgent {
+        CAgent::build(self, name)
+    }
+}
+
 impl CAgent {
     #[track_caller]
-    pub(crate) fn build(pcp: &Pcp, name: &str) -> Self {
+    fn build(pcp: &Pcp, name: &str) -> Self {
         let pmdas = target_dir().join(format!("pcp-{}-so", pcp.config("PCP_VERSION"))).join("pmdas");
-        let dir = pmdas.join(name);
+        // Its paths are words of pmcd's configuration and of dbpmda's commands.
+        let dir = one_word(pmdas.join(name));
         if !dir.exists() {
             fs::create_dir_all(&pmdas).expect("a directory under target");
             let work = tempfile::Builder::new().prefix(".build").tempdir_in(&pmdas).expect("a directory under target");
@@ -170,12 +183,13 @@ pub fn built(library: &str) -> PathBuf {
     let exe = env::current_exe().expect("the path of this test");
     let profile = exe.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
     let (dir, name) = library.split_once('/').unwrap_or(("deps", library));
-    profile.join(dir).join(format!("lib{name}.so"))
+    one_word(profile.join(dir).join(format!("lib{name}.so")))
 }
 
 /// Returns Cargo's target directory. The test binary is in its `PROFILE/deps`.
 fn target_dir() -> PathBuf {
     let exe = env::current_exe().expect("the path of this test");
-    let cargo = |dir: &&Path| dir.join("CACHEDIR.TAG").exists() || dir.file_name() == Some(OsStr::new("target"));
-    exe.ancestors().find(cargo).map_or_else(|| env::temp_dir().join("pcp-testkit"), Path::to_path_buf)
+    exe.ancestors()
+        .find(|dir| dir.join("CACHEDIR.TAG").exists() || dir.file_name() == Some(OsStr::new("target")))
+        .map_or_else(|| env::temp_dir().join("pcp-testkit"), Path::to_path_buf)
 }

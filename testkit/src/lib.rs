@@ -14,6 +14,8 @@
 //! assert!(pmcd.run("pminfo", ["-f", "simple.numfetch"]).ok().contains("value 1"));
 //! ```
 //!
+//! Some parts need no PCP: [`Child`] is a forked process, and [`logged`] returns what code under test logs.
+//!
 //! A failure is a panic with the tool's output or the log, because the callers are tests.
 
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used)]
@@ -21,15 +23,23 @@
 mod agent;
 mod attacker;
 mod c_agent;
+mod child;
+mod log;
 mod name_space;
 mod output;
 mod pcp;
 mod pmcd;
+mod words;
 
-pub use agent::Agent;
+pub use agent::{Agent, free_port};
 pub use attacker::Attacker;
 pub use c_agent::{CAgent, built};
+pub use child::Child;
+#[cfg(target_os = "linux")]
+pub use child::as_process_1;
+pub use log::logged;
 pub use name_space::NameSpace;
 pub use output::{Output, normalise, without_usage_words};
-pub use pcp::{Missing, Pcp};
-pub use pmcd::{Builder, Pmcd};
+pub use pcp::{Missing, Pcp, agents_with};
+pub use pmcd::{Builder, Pmcd, wait_for};
+pub use words::one_word;

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::one_word;
 use crate::output::{Output, run};
-use crate::{Builder, CAgent};
 
 /// The reason why there is no PCP to test with.
 #[derive(Debug, Clone)]
@@ -37,8 +37,10 @@ impl Pcp {
     /// # Panics
     /// When `pcp.conf` lacks `PCP_BINADM_DIR`.
     pub fn locate() -> Result<Self, Missing> {
-        let root = || PathBuf::from(env::var_os("PCP_DIR").unwrap_or_else(|| "/".into()));
-        let path = env::var_os("PCP_CONF").map_or_else(|| root().join("etc/pcp.conf"), PathBuf::from);
+        let path = match env::var_os("PCP_CONF") {
+            Some(path) => PathBuf::from(path),
+            None => Path::new(&env::var_os("PCP_DIR").unwrap_or_else(|| "/".into())).join("etc/pcp.conf"),
+        };
         let text = fs::read_to_string(&path).map_err(|error| Missing(format!("{}: {error}", path.display())))?;
         let config = text
             .lines()
@@ -137,14 +139,14 @@ impl Pcp {
     /// Runs a session of PCP's dbpmda: `open pipe` with the agent's command line, then the lines of `script`, each
     /// echoed.
     ///
-    /// `pmns` is a root name space such as [`CAgent::root`], and `pmdas_dir` is where C agents look for their help
+    /// `pmns` is a root name space such as [`CAgent::root`](crate::CAgent::root), and `pmdas_dir` is where C agents look for their help
     /// text.
     ///
     /// # Panics
     /// When coreutils' `timeout` cannot be started.
     #[track_caller]
     pub fn dbpmda(&self, pmns: &Path, pmdas_dir: &Path, agent: &[&OsStr], script: &str) -> Output {
-        let agent: Vec<_> = agent.iter().map(|word| word.to_string_lossy()).collect();
+        let agent: Vec<_> = agent.iter().map(|word| one_word(word).display().to_string()).collect();
         self.dbpmda_open(pmns, pmdas_dir, &format!("pipe {}", agent.join(" ")), script)
     }
 
@@ -176,19 +178,18 @@ impl Pcp {
         command.args(["-f", "-e", "-n"]).arg(root).current_dir(dir.path()).env("PCP_PMDAS_DIR", pmdas_dir);
         run(command, &format!("open {open}\n{script}\nquit\n"))
     }
+}
 
-    /// Builds the C implementation of the agent `name`. The binary of `sample` is PCP's; `simple` and `trivial` are
-    /// compiled from the installed sources.
-    ///
-    /// # Panics
-    /// When PCP has no such agent, or it cannot be compiled.
-    #[track_caller]
-    pub fn c_agent(&self, name: &str) -> CAgent {
-        CAgent::build(self, name)
-    }
-
-    /// Creates the configuration of a private pmcd.
-    pub fn pmcd(&self) -> Builder {
-        Builder::new(self.clone())
-    }
+/// Returns the directories of the installed agents that have a certain file, sorted.
+///
+/// # Panics
+/// When PCP is not installed, or no agent has such a file.
+#[track_caller]
+pub fn agents_with(file: &str) -> Vec<PathBuf> {
+    let pmdas = Pcp::required().path("PCP_PMDAS_DIR").to_owned();
+    let dirs = fs::read_dir(pmdas).expect("the agents' directory").map(|entry| entry.expect("an agent").path());
+    let mut dirs: Vec<_> = dirs.filter(|dir| dir.join(file).is_file()).collect();
+    dirs.sort();
+    assert!(!dirs.is_empty(), "no agent has a file {file}");
+    dirs
 }

@@ -30,11 +30,20 @@ pub struct Builder {
     options: Vec<OsString>,
 }
 
-impl Builder {
-    pub(crate) fn new(pcp: Pcp) -> Self {
-        Self { pcp, agents: Vec::new(), access: String::new(), environment: Vec::new(), options: Vec::new() }
+impl Pcp {
+    /// Creates the configuration of a private pmcd.
+    pub fn pmcd(&self) -> Builder {
+        Builder {
+            pcp: self.clone(),
+            agents: Vec::new(),
+            access: String::new(),
+            environment: Vec::new(),
+            options: Vec::new(),
+        }
     }
+}
 
+impl Builder {
     /// Adds an agent.
     pub fn agent(mut self, agent: Agent) -> Self {
         self.agents.push(agent);
@@ -345,8 +354,12 @@ fn running(pid: i32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
+/// Waits for a condition outside of this process.
+///
+/// # Panics
+/// With `what`, after 30 seconds.
 #[track_caller]
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");

@@ -9,8 +9,7 @@ pub use args::{Debug, debug};
 pub use merge::{Order, merge};
 pub use update::{Update, ignore_signals};
 
-use pmapi::config::Config;
-use pmapi::escape::Output;
+use pmapi::{Config, escape::Output};
 use pmns::{Error, Loader, Tree};
 use std::fmt::{Arguments, Display};
 use std::io::{self, Write as _};
@@ -130,7 +129,11 @@ pub const DUPOK_WARNING: &str = "Warning: -d deprecated, duplicate PMNS names al
 
 /// Returns a loader that searches libpcp's directory, `$PCP_VAR_DIR/pmns`, for included files.
 pub fn loader(pmids: PmIds) -> Loader<'static> {
-    Loader::new().include_dir(Config::load().var_dir().join("pmns")).unique_pmids(pmids == PmIds::Unique)
+    let loader = Loader::new().include_dir(Config::load().var_dir().join("pmns"));
+    match pmids {
+        PmIds::Unique => loader.unique_pmids(),
+        PmIds::Shared => loader,
+    }
 }
 
 /// Returns the file of the default name space: `$PMNS_DEFAULT`, or else `$PCP_VAR_DIR/pmns/root`.

@@ -10,15 +10,6 @@ use std::process::{Command, Output};
 const AGENTS: &str = "/var/lib/pcp/pmdas";
 const THEIRS: &str = "/usr/lib/pcp/bin";
 
-/// Returns the directories of the agents that have a certain file.
-fn agents_with(file: &str) -> Vec<PathBuf> {
-    let dirs = fs::read_dir(AGENTS).unwrap().map(|entry| entry.unwrap().path());
-    let mut dirs: Vec<_> = dirs.filter(|dir| dir.join(file).is_file()).collect();
-    dirs.sort();
-    assert!(!dirs.is_empty());
-    dirs
-}
-
 /// Returns an agent's help source as `pmdaproc.sh` passes it to newhelp: with the number of the domain in place of its
 /// symbol.
 fn source(agent: &Path) -> Vec<u8> {
@@ -62,7 +53,7 @@ fn sources_of_agents_compile_to_the_same_files() {
     let tmp = tempfile::tempdir().unwrap();
     let base = |name: &str| tmp.path().join(name).to_string_lossy().into_owned();
     let mut compared = 0;
-    for agent in agents_with("help") {
+    for agent in testkit::agents_with("help") {
         if !agent.join("root").is_file() {
             continue;
         }

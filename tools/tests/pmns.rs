@@ -305,8 +305,9 @@ fn a_full_disk_leaves_the_old_name_space() {
         let (program, args) = command.split_once(' ').unwrap();
         let program = if program == "pmnsadd" { env!("CARGO_BIN_EXE_pmnsadd") } else { env!("CARGO_BIN_EXE_pmnsdel") };
         // A limit of the file size stands for a full disk: writes beyond it fail with an error.
-        let script = format!("ulimit -f 1; trap '' XFSZ; exec {program} {args}");
-        let output = Command::new("sh").args(["-c", &script]).current_dir(dir.path()).output().unwrap();
+        let mut sh = Command::new("sh");
+        sh.args(["-c", "ulimit -f 1; trap '' XFSZ; exec \"$@\"", "sh", program]).args(args.split(' '));
+        let output = sh.current_dir(dir.path()).output().unwrap();
         assert!(!output.status.success(), "{output:?}");
         assert_eq!(fs::read_to_string(dir.path().join("root")).unwrap(), text);
         let mut names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

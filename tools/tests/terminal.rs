@@ -14,16 +14,16 @@ fn help_texts_steer_no_terminal() {
     fs::write(dir.path().join("help"), help).unwrap();
     let command = |program: &str| {
         let mut command = Command::new(program);
-        command.current_dir(dir.path()).stdin(Stdio::null());
+        command.current_dir(dir.path()).env("CHKHELP", env!("CARGO_BIN_EXE_chkhelp")).stdin(Stdio::null());
         command
     };
     let status = command(env!("CARGO_BIN_EXE_newhelp")).args(["-n", "root", "-o", "out", "help"]).status().unwrap();
     assert!(status.success());
-    let chkhelp = format!("{} -OH -n root out x", env!("CARGO_BIN_EXE_chkhelp"));
+    let chkhelp = "\"$CHKHELP\" -OH -n root out x";
     // script(1) gives the command a terminal.
-    let terminal = command("script").args(["-qec", &chkhelp, "/dev/null"]).output().unwrap();
+    let terminal = command("script").args(["-qec", chkhelp, "/dev/null"]).output().unwrap();
     let text = String::from_utf8(terminal.stdout).unwrap();
     assert!(text.contains(r"one \u{1b}[2Jline\u{9b}") && text.contains("All\tof\\u{7} it."), "{text}");
-    let pipe = command("sh").args(["-c", &chkhelp]).output().unwrap();
+    let pipe = command("sh").args(["-c", chkhelp]).output().unwrap();
     assert!(String::from_utf8(pipe.stdout).unwrap().contains("one \x1b[2Jline\u{9b}"));
 }

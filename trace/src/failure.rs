@@ -7,6 +7,7 @@ use thiserror::Error;
 
 /// Why trace events did not reach the agent.
 #[derive(Clone, Debug, Error)]
+#[non_exhaustive]
 pub enum Failure {
     /// Connecting failed, the connection broke, or a mapped file could not be made.
     #[error("{0}")]

@@ -2,7 +2,7 @@
 //!
 //! A *trace event* is a transaction, a point, an observation or a counter value. A [`Tag`] names it.
 //!
-//! ```
+//! ```no_run
 //! use pcp_trace::{Tag, Trace};
 //!
 //! let trace = Trace::from_env()?;
@@ -48,6 +48,9 @@
 //! | `pmtracepoint`, `pmtraceobs`, `pmtracecounter` | [`Trace::point`], [`Trace::observe`], [`Trace::counter`] |
 //! | `pmtracestate` | [`Trace::set_state`] |
 //! | `pmtraceerrstr` | [`Status::failure`] |
+//!
+//! Types of other crates in the interface: the traits of `bitflags` for [`State`]; with the feature `tracing-layer`,
+//! traits of `tracing` and `tracing-subscriber`. A [`Trace`] is `Send` and `Sync`.
 
 mod failure;
 #[cfg(feature = "tracing-layer")]
@@ -65,8 +68,20 @@ mod ways;
 
 pub use failure::Failure;
 pub use options::{EnvError, Options, State, Transport, UnknownTransport};
-pub use shared_memory::Fields;
+pub use shared_memory::fields::Fields;
 pub use status::{StateError, Status};
 pub use tag::{Tag, TagError};
 pub use trace::Trace;
 pub use transaction::Transaction;
+
+/// The documentation says that threads may share these.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Trace>();
+    is_shared::<Tag>();
+};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

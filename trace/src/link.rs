@@ -3,14 +3,15 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::options::{Options, State};
 use crate::protocol::{self, ACK_LEN, Kind, Pdu, Prepared};
 use crate::status::Shared;
+use pmapi::backoff::Backoff;
 use pmapi::file::off_stdio;
+use pmapi::thread;
 
 /// How long a call waits for a reconnection: enough on the same host.
 const GRACE: Duration = Duration::from_millis(10);
@@ -89,33 +90,10 @@ fn after(delay: Duration) -> Instant {
     now.checked_add(delay).unwrap_or(now + FOR_EVER)
 }
 
-/// Delays between attempts to connect.
-#[derive(Debug, Default)]
-pub(crate) struct Backoff {
-    failures: usize,
-    next: Option<Instant>,
-}
-
-impl Backoff {
-    pub(crate) fn is_due(&self) -> bool {
-        self.next.is_none_or(|next| next <= Instant::now())
-    }
-
-    pub(crate) fn succeeded(&mut self) {
-        *self = Backoff::default();
-    }
-
-    pub(crate) fn failed(&mut self, delays: &[Duration]) {
-        let delay = delays.get(self.failures).or(delays.last()).copied().unwrap_or_default();
-        self.failures += 1;
-        self.next = Some(after(delay));
-    }
-
-    /// Records that a connection has broken. One that was shorter than [`LASTING`] is a failed attempt: a server that
-    /// accepts and closes at once must not be tried all the time.
-    pub(crate) fn broke(&mut self, since: Instant, options: &Options) {
-        if since.elapsed() < LASTING { self.failed(&options.reconnect) } else { self.succeeded() }
-    }
+/// Records that a connection has broken. One that was shorter than [`LASTING`] is a failed attempt: a server that accepts
+/// and closes at once must not be tried all the time.
+pub(crate) fn broke(backoff: &mut Backoff, since: Instant, options: &Options) {
+    if since.elapsed() < LASTING { backoff.failed(&options.reconnect) } else { backoff.succeeded() }
 }
 
 /// Times to check for the shared-memory transport: before each connection, and at intervals while one is up.
@@ -228,10 +206,9 @@ impl Link {
             false if std::mem::take(&mut self.first) => shared.options.connect_timeout,
             false => GRACE,
         };
-        let lost = || Failure::from(io::Error::other("no thread for connecting"));
         self.connection = match coming.recv_timeout(wait).or_else(|e| match e {
             RecvTimeoutError::Timeout => Err(()),
-            RecvTimeoutError::Disconnected => Ok(Err(lost())),
+            RecvTimeoutError::Disconnected => Ok(Err(Failure::from(io::Error::other("no thread for connecting")))),
         }) {
             Err(()) => return,
             Ok(Ok(stream)) => {
@@ -250,9 +227,9 @@ impl Link {
 fn start(options: &Options) -> Connection {
     let (sender, receiver) = sync_channel(1);
     let options = options.clone();
-    let connecting = thread::Builder::new().name("pcp-trace-connect".into());
+    let connecting = move || _ = sender.send(connect(&options));
     // If the thread cannot be started, the sender is dropped, and the receiver reports a disconnection.
-    let _ = connecting.spawn(move || sender.send(connect(&options)));
+    let _ = thread::spawn("pcp-trace-connect", connecting);
     Connection::Coming(receiver, false)
 }
 

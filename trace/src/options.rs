@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bitflags::bitflags;
-use pmapi::config::is_set_id;
+use pmapi::is_set_id;
 use thiserror::Error;
 
 use crate::protocol::PORT;
@@ -104,10 +104,11 @@ impl Default for Options {
 /// Environment variable whose value is not valid (`PMTRACE_ERR_ENVFORMAT`).
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{name}={value}: {expected} expected")]
+#[non_exhaustive]
 pub struct EnvError {
     /// Name of the variable.
     pub name: &'static str,
-    /// Its value.
+    /// Value of the variable.
     pub value: String,
     /// The kind of value that is valid.
     pub expected: &'static str,
@@ -142,12 +143,12 @@ impl Options {
             options.port = port(&value).ok_or_else(|| parse_error("PCP_TRACE_PORT", &value, "a port number"))?;
         }
         if let Some(value) = text("PCP_TRACE_RECONNECT") {
-            let error = || parse_error("PCP_TRACE_RECONNECT", &value, "comma-separated seconds");
-            options.reconnect = delays(&value).ok_or_else(error)?;
+            options.reconnect =
+                delays(&value).ok_or_else(|| parse_error("PCP_TRACE_RECONNECT", &value, "comma-separated seconds"))?;
         }
         if let Some(value) = text("PCP_TRACE_TRANSPORT") {
-            let error = |_| parse_error("PCP_TRACE_TRANSPORT", &value, "auto, shared-memory or tcp");
-            options.transport = value.parse().map_err(error)?;
+            options.transport =
+                value.parse().map_err(|_| parse_error("PCP_TRACE_TRANSPORT", &value, "auto, shared-memory or tcp"))?;
         }
         if var("PCP_TRACE_NOAGENT").is_some() {
             options.state |= State::NOAGENT;

@@ -59,6 +59,7 @@ impl Kind {
 
 /// Decoded PDU.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
 pub enum Pdu<'a> {
     /// Acknowledgement of the agent: the protocol version, the kind that was counted, or a negative error code.
     Ack(i32),
@@ -81,6 +82,7 @@ pub struct Data<'a> {
 
 /// Error of a PDU that is not valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum DecodeError {
     /// No PDU has this length, in bytes.
     #[error("illegal length {0}")]

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
+use pmapi::backoff::Backoff;
 
-use crate::link::{Backoff, Looks, connect};
+use crate::link::{Looks, broke, connect};
 use crate::options::State;
 use crate::protocol::{self, Prepared};
 use crate::status::Shared;
@@ -80,8 +81,8 @@ impl Queue {
         let mut waiting = self.lock();
         waiting.hurry = true;
         self.filled.notify_one();
-        let busy = |waiting: &mut Waiting| !waiting.pdus.is_empty() || waiting.sending;
-        let waited = self.emptied.wait_timeout_while(waiting, timeout, busy);
+        let waited =
+            self.emptied.wait_timeout_while(waiting, timeout, |waiting| !waiting.pdus.is_empty() || waiting.sending);
         let (mut waiting, result) = waited.unwrap_or_else(PoisonError::into_inner);
         waiting.hurry = false;
         !result.timed_out()
@@ -111,8 +112,9 @@ impl Queue {
             waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         waiting.asleep = false;
-        let more = |waiting: &mut Waiting| waiting.pdus.len() < ENOUGH && !waiting.hurry && !waiting.closed;
-        let waited = self.filled.wait_timeout_while(waiting, GATHER, more);
+        let waited = self.filled.wait_timeout_while(waiting, GATHER, |waiting| {
+            waiting.pdus.len() < ENOUGH && !waiting.hurry && !waiting.closed
+        });
         let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(&mut waiting.pdus, pdus);
         waiting.sending = true;
@@ -128,7 +130,7 @@ impl Queue {
             shared.say(State::PDUBUF, || format!("{count} PDUs, {} bytes to send", pdus.len()));
             // Writing to a connection that the agent has closed would succeed, and lose the PDUs.
             if let Some((_, since)) = connection.take_if(|(stream, _)| is_closed(stream)) {
-                backoff.broke(since, &shared.options);
+                broke(&mut backoff, since, &shared.options);
                 shared.down(io::Error::from(io::ErrorKind::ConnectionReset).into());
             }
             let connects = connection.is_none() && backoff.is_due();
@@ -152,7 +154,7 @@ impl Queue {
                 None => shared.add_missed(count),
                 Some(Err(e)) => {
                     if let Some((_, since)) = connection.take() {
-                        backoff.broke(since, &shared.options);
+                        broke(&mut backoff, since, &shared.options);
                     }
                     shared.down(e.into());
                     shared.add_missed(count);

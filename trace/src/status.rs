@@ -1,6 +1,6 @@
 //! The status of a handle: trace events sent and missed, the connection, and the state flags.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::thread;
@@ -12,6 +12,7 @@ use crate::options::{Options, State};
 
 /// Numbers of trace events sent and missed so far, and the state of the connection.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Status {
     /// Whether the process is connected to the agent, or the agent reads the process's file.
     pub connected: bool,
@@ -92,8 +93,9 @@ impl Shared {
     /// Writes a diagnostic line to standard error if the flag is set.
     pub(crate) fn say(&self, flag: State, text: impl FnOnce() -> String) {
         if self.state().contains(flag) {
-            // The descriptor may be closed, or its disk full.
-            _ = writeln!(io::stderr(), "pcp-trace: {}", text());
+            // Without the lock of `Stderr`, which another thread may have held when this process was forked. The
+            // descriptor may be closed, or its disk full.
+            _ = nix::unistd::write(io::stderr(), format!("pcp-trace: {}\n", text()).as_bytes());
         }
     }
 

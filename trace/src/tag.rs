@@ -31,6 +31,7 @@ struct Prepared {
 
 /// Error of [`Tag::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum TagError {
     /// The name is empty (`PMTRACE_ERR_TAGNAME`).
     #[error("a tag cannot be empty")]

@@ -15,7 +15,7 @@ use crate::ways::{Way, Ways};
 ///
 /// The first trace event opens the connection or the mapped file. Clones share it.
 ///
-/// ```
+/// ```no_run
 /// let trace = pcp_trace::Trace::from_env()?;
 /// trace.point(&pcp_trace::Tag::new("started")?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -136,8 +136,10 @@ impl Trace {
         if shared.state().contains(State::NOAGENT) {
             return;
         }
-        let send = || if counts { self.send(Kind::Transact, tag, mark.value as f64 / 1e9) } else { None };
-        if let Some(shared_memory) = self.shared_memory().or_else(send) {
+        if let Some(shared_memory) = self
+            .shared_memory()
+            .or_else(|| if counts { self.send(Kind::Transact, tag, mark.value as f64 / 1e9) } else { None })
+        {
             let time = if mark.time == 0 { shared_memory::now() } else { mark.time };
             shared_memory.mark(shared, tag, Kind::Transact, &Mark { time, ..mark }, counts);
         }
@@ -147,16 +149,13 @@ impl Trace {
     #[inline]
     pub(crate) fn shared_memory(&self) -> Option<&SharedMemory> {
         let ways = &self.0.ways;
-        ways.shared_memory().or_else(|| ways.own()?.1.shared_memory(&self.0.shared))
+        ways.shared_memory().or_else(|| ways.own().1.shared_memory(&self.0.shared))
     }
 
     /// Sends a trace event over TCP. Returns the shared-memory transport instead if it has become available.
     fn send(&self, kind: Kind, tag: &Tag, value: f64) -> Option<&SharedMemory> {
         let shared = &self.0.shared;
-        let Some((pid, way)) = self.0.ways.own() else {
-            shared.add_missed(1);
-            return None;
-        };
+        let (pid, way) = self.0.ways.own();
         if shared.choose() {
             return self.put_aside(way, &Pdu { prepared: tag.prepared(), pid, kind, value, reply: false });
         }

@@ -1,29 +1,15 @@
 //! The environment of a process: that of a set-uid program is its caller's, and its stderr may be on a full disk.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, unsafe_code)]
+#![allow(clippy::unwrap_used)]
 
 use std::fs::File;
-use std::panic::catch_unwind;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Gid, Uid, fork, setresgid, setresuid};
+use nix::unistd::{Gid, Uid, setresgid, setresuid};
 use pcp_trace::{Options, State, Tag, Trace};
 use pmapi::Config;
-
-/// Runs a closure in a forked child, which must not panic.
-fn in_a_child(work: impl FnOnce() + std::panic::UnwindSafe) {
-    // SAFETY: the child uses nothing of other threads but the allocator, which a fork leaves usable.
-    match unsafe { fork() }.unwrap() {
-        ForkResult::Child => {
-            let code = i32::from(catch_unwind(work).is_err());
-            // SAFETY: the call is always safe, and skips the destructors of the test process.
-            unsafe { nix::libc::_exit(code) }
-        }
-        ForkResult::Parent { child } => assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0)),
-    }
-}
+use testkit::Child;
 
 const VARIABLES: [(&str, &str); 9] = [
     ("PCP_TRACE_HOST", "stranger"),
@@ -64,21 +50,24 @@ fn a_set_uid_or_set_gid_program_ignores_the_environment() {
     }
     let (root, other) = (Uid::from_raw(0), Uid::from_raw(65534));
     let (own, group) = (Gid::current(), Gid::from_raw(65534));
-    in_a_child(|| check(true));
-    in_a_child(|| {
+    Child::new(|| check(true)).ends();
+    Child::new(|| {
         setresuid(other, root, root).unwrap();
         check(false);
-    });
-    in_a_child(|| {
+    })
+    .ends();
+    Child::new(|| {
         setresgid(group, own, own).unwrap();
         check(false);
-    });
+    })
+    .ends();
     // A program that has given up the rights of its file for good still has the environment of its caller, and so has
     // root that has become another user: then user and effective user are the same.
-    in_a_child(|| {
+    Child::new(|| {
         setresuid(other, other, other).unwrap();
         check(true);
-    });
+    })
+    .ends();
 }
 
 /// Set in the process that traces with its stderr on a full disk.

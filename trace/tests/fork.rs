@@ -148,3 +148,39 @@ fn what_other_threads_do_at_a_fork_stops_no_child() {
         assert_eq!((marks, last), (vec![Some(true); 20], Some(true)));
     });
 }
+
+#[test]
+fn diagnostics_of_a_child_do_not_wait_for_the_lock_of_standard_error() {
+    let trace = Trace::new(agent().0.state(State::API | State::NOAGENT));
+    let tag = Tag::new("tag").unwrap();
+    let ((locks, is_locked), (release, released)) = (channel(), channel::<()>());
+    let holder = thread::spawn(move || {
+        let _held = std::io::stderr().lock();
+        locks.send(()).unwrap();
+        released.recv().unwrap();
+    });
+    is_locked.recv().unwrap();
+    let ended = in_child(|| {
+        let null = std::fs::File::options().write(true).open("/dev/null").unwrap();
+        nix::unistd::dup2_stderr(null).unwrap();
+        trace.point(&tag);
+        true
+    });
+    release.send(()).unwrap();
+    holder.join().unwrap();
+    assert_eq!(ended, Some(true));
+}
+
+#[test]
+fn children_of_children_trace_however_many_generations_there_are() {
+    fn generations(trace: &Trace, tag: &Tag, left: u32) -> bool {
+        trace.point(tag);
+        trace.status().missed == 0 && (left == 0 || in_child(|| generations(trace, tag, left - 1)) == Some(true))
+    }
+    let (options, counts) = agent();
+    let trace = Trace::new(options.state(State::empty()));
+    assert!(generations(&trace, &Tag::new("tag").unwrap(), 11));
+    drop(trace);
+    let all = (0..12).map(|_| counts.recv_timeout(Duration::from_secs(30)).unwrap());
+    assert_eq!(all.flat_map(HashMap::into_values).sum::<u64>(), 12);
+}

@@ -5,8 +5,10 @@
 mod common;
 
 use std::fs;
+use std::io::Write as _;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -22,13 +24,17 @@ fn small_file_system(test: &str) -> Option<PathBuf> {
     if let Some(small) = std::env::var_os("SMALL") {
         return Some(small.into());
     }
-    let dir = tempfile::tempdir().unwrap();
-    let script =
-        "mount -t tmpfs -o size=1m small \"$SMALL\" && exec \"$0\" --include-ignored --nocapture --exact \"$1\"";
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script]).arg(std::env::current_exe().unwrap()).arg(test);
-    assert!(command.env("SMALL", dir.path()).status().unwrap().success());
+    in_mount_namespace("mount -t tmpfs -o size=1m small \"$SMALL\"", test);
     None
+}
+
+/// Runs the test again in a mount namespace, after a command that mounts a file system on `$SMALL`.
+fn in_mount_namespace(mount: &str, test: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let script = format!("{mount} && exec \"$0\" --include-ignored --nocapture --exact \"$1\"");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]).arg(std::env::current_exe().unwrap()).arg(test);
+    assert!(command.env("SMALL", dir.path()).status().unwrap().success());
 }
 
 #[test]
@@ -82,4 +88,47 @@ fn without_room_for_a_thread_marks_go_over_tcp_until_there_is_some() {
     trace.point(&tag);
     assert_eq!((trace.status().sent, trace.status().missed), (marked + 1, 0));
     assert!((100..=marked).contains(&agent.join().unwrap()));
+}
+
+/// A store to a mapping would need room on the disk, and end the process without it.
+#[test]
+#[ignore = "needs PCP"]
+fn no_file_is_mapped_on_a_file_system_that_copies_on_write() {
+    let Some(small) = std::env::var_os("SMALL").map(PathBuf::from) else {
+        if Command::new("mkfs.btrfs").arg("--version").output().is_err() {
+            eprintln!("not tried, as this machine has no mkfs.btrfs");
+            return;
+        }
+        let mount = "image=$(mktemp) && truncate -s 110M \"$image\" && mkfs.btrfs -q \"$image\" &&
+            mount -o loop \"$image\" \"$SMALL\" && rm \"$image\"";
+        in_mount_namespace(mount, "no_file_is_mapped_on_a_file_system_that_copies_on_write");
+        return;
+    };
+    fs::set_permissions(&small, fs::Permissions::from_mode(0o1777)).unwrap();
+    let refused = Directory::open(small.join("4323"), &small).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
+    // An agent of an earlier version has not refused it.
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path().join("4323"), dir.path()).unwrap();
+    let bind = Command::new("mount").arg("--bind").args([&small, directory.files()]).status();
+    assert!(bind.unwrap().success());
+    let trace = Trace::new(Options::default().directory(directory.path()).transport(Transport::SharedMemory));
+    let tag = Tag::new("tag").unwrap();
+    trace.point(&tag);
+    fill(&small);
+    for _ in 0..10 {
+        (0..1000).for_each(|_| trace.point(&tag));
+        assert!(Command::new("sync").arg("-f").arg(&small).status().unwrap().success());
+    }
+    assert_eq!((trace.status().sent, trace.status().missed), (0, 10_001));
+}
+
+/// Writes a file until the disk is full.
+fn fill(disk: &Path) {
+    let filler = fs::File::create(disk.join("filler")).unwrap();
+    for size in [1 << 20, 4096, 1] {
+        let block = vec![0x5a; size];
+        while (&filler).write_all(&block).is_ok() {}
+    }
+    let _ = filler.sync_all();
 }

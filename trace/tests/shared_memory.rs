@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Barrier;
 use std::thread;
@@ -18,6 +17,7 @@ use nix::unistd::{ForkResult, fork};
 use pcp_trace::protocol::Kind;
 use pcp_trace::shared_memory::{Claim, Directory, Process, Reader};
 use pcp_trace::{Fields, Options, State, StateError, Tag, Trace, Transport};
+use testkit::{Child, as_process_1};
 
 /// A running agent's directories, and options for it.
 struct Scene {
@@ -248,28 +248,16 @@ fn a_child_has_a_file_of_its_own() {
     let open = trace.begin(&before);
     (0..3).for_each(|_| trace.point(&before));
     let parent = scene.reader();
-    // SAFETY: the child only traces, and exits without destructors. Tracing takes no lock that another thread of the
-    // parent may hold, except malloc's, which glibc handles at a fork.
-    match unsafe { fork() }.unwrap() {
-        ForkResult::Child => {
-            (0..5).for_each(|_| trace.point(&after));
-            let in_thread = thread::spawn({
-                let (trace, after) = (trace.clone(), after.clone());
-                move || (0..5).for_each(|_| trace.point(&after))
-            });
-            let joined = in_thread.join().is_ok();
-            open.end();
-            let good = joined && trace.status().sent == 11 && trace.status().missed == 0;
-            drop(trace);
-            // SAFETY: ends the process.
-            unsafe { nix::libc::_exit(i32::from(!good)) }
-        }
-        ForkResult::Parent { child } => {
-            assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
-        }
-    }
+    let mut open = Some(open);
+    Child::new(|| {
+        (0..5).for_each(|_| trace.point(&after));
+        thread::scope(|scope| scope.spawn(|| (0..5).for_each(|_| trace.point(&after))).join()).unwrap();
+        open.take().unwrap().end();
+        assert_eq!((trace.status().sent, trace.status().missed), (11, 0));
+    })
+    .ends();
     trace.point(&before);
-    open.end();
+    open.unwrap().end();
     let expected = [("before".to_owned(), 5)];
     let (mut parent, mut parents_files) = (parent, 0);
     assert_eq!(counts(&mut parent), BTreeMap::from(expected));
@@ -284,21 +272,6 @@ fn a_child_has_a_file_of_its_own() {
         assert!(!reader.process().is_alive());
     }
     assert_eq!((parents_files, scene.files().len()), (1, 2));
-}
-
-/// Runs `work` as process 1 of a new PID namespace.
-fn as_process_1(work: impl Fn()) {
-    let mut stack = vec![0; 1 << 20];
-    let run = Box::new(|| {
-        let good = catch_unwind(AssertUnwindSafe(|| {
-            assert_eq!(std::process::id(), 1);
-            work();
-        }));
-        isize::from(good.is_err())
-    });
-    // SAFETY: the stack is large enough, and the child exits when the closure returns. It only traces, see above.
-    let child = unsafe { clone(run, &mut stack, CloneFlags::CLONE_NEWPID, Some(Signal::SIGCHLD as i32)) }.unwrap();
-    assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
 }
 
 #[test]
@@ -373,20 +346,13 @@ fn a_limit_of_the_size_of_files_is_no_room() {
     let scene = Scene::new();
     let trace = Trace::new(scene.options());
     trace.point(&tag("tag"));
-    // SAFETY: the child only traces, and exits without destructors. Tracing takes no lock that another thread of the
-    // parent may hold, except malloc's, which glibc handles at a fork.
-    match unsafe { fork() }.unwrap() {
-        ForkResult::Child => {
-            // The limit leaves room for the header only.
-            setrlimit(Resource::RLIMIT_FSIZE, 4096, 4096).unwrap();
-            (0..10).for_each(|_| trace.point(&tag("tag")));
-            // SAFETY: ends the process.
-            unsafe { nix::libc::_exit(i32::from(trace.status().missed != 10)) }
-        }
-        ForkResult::Parent { child } => {
-            assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
-        }
-    }
+    Child::new(|| {
+        // The limit leaves room for the header only.
+        setrlimit(Resource::RLIMIT_FSIZE, 4096, 4096).unwrap();
+        (0..10).for_each(|_| trace.point(&tag("tag")));
+        assert_eq!(trace.status().missed, 10);
+    })
+    .ends();
 }
 
 #[test]
@@ -423,6 +389,27 @@ fn a_process_is_believed_if_it_is_the_owners() {
     // Files of root may name processes of any user.
     let others = if nix::unistd::geteuid().is_root() { Claim::Own } else { Claim::Foreign };
     assert_eq!(claim(1, Some(init.start)), others);
+}
+
+/// The process sees the `/proc` of the outer namespace, where its own number belongs to another process.
+#[test]
+#[ignore = "needs root"]
+fn a_process_in_a_pid_namespace_is_found_by_the_number_that_proc_has() {
+    let scene = Scene::new();
+    let trace = Trace::new(scene.options());
+    let in_namespace = || {
+        trace.point(&tag("tag"));
+        let number = fs::read_link("/proc/self").unwrap().to_str().unwrap().parse().unwrap();
+        let found = scene.reader().process() == Process::find(number).unwrap();
+        isize::from(std::process::id() != 1 || number == 1 || trace.status().sent != 1 || !found)
+    };
+    let mut stack = vec![0; 1 << 20];
+    // SAFETY: the child only traces. It has a copy of the memory, as after fork(2).
+    let child = unsafe {
+        clone(Box::new(in_namespace), &mut stack, CloneFlags::CLONE_NEWPID, Some(Signal::SIGCHLD as i32)).unwrap()
+    };
+    assert_eq!(waitpid(child, None), Ok(WaitStatus::Exited(child, 0)));
+    assert_eq!(counts(&mut scene.reader()), BTreeMap::from([("tag".to_owned(), 1)]));
 }
 
 #[test]

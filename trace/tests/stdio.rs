@@ -6,10 +6,10 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread;
 
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, close, fork};
+use nix::unistd::close;
 use pcp_trace::shared_memory::Directory;
 use pcp_trace::{Options, Tag, Trace, Transport, protocol};
+use testkit::Child;
 
 /// Returns whether standard input, output and error are closed.
 fn are_closed() -> bool {
@@ -20,18 +20,14 @@ fn are_closed() -> bool {
 /// Traces in a child without these descriptors. Neither the file nor the connection may get one of them.
 fn trace_without_stdio(options: &Options) {
     let tag = Tag::new("tag").unwrap();
-    // SAFETY: the child only traces, and exits without destructors. No other thread of this process traces.
-    match unsafe { fork() }.unwrap() {
-        ForkResult::Child => {
-            let closed = (0..3).all(|fd| close(fd).is_ok());
-            let trace = Trace::new(options.clone());
-            (0..3).for_each(|_| trace.point(&tag));
-            let good = closed && (trace.status().sent, trace.status().missed) == (3, 0) && are_closed();
-            // SAFETY: ends the process.
-            unsafe { nix::libc::_exit(i32::from(!good)) }
-        }
-        ForkResult::Parent { child } => assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0)),
-    }
+    Child::new(|| {
+        assert!((0..3).all(|fd| close(fd).is_ok()));
+        let trace = Trace::new(options.clone());
+        (0..3).for_each(|_| trace.point(&tag));
+        assert_eq!((trace.status().sent, trace.status().missed), (3, 0));
+        assert!(are_closed());
+    })
+    .ends();
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl Agent for Operands {
         Ok(Operands(0))
     }
 
-    fn refresh(&mut self, _: Request, _: Client) -> Result {
+    fn refresh(&mut self, _: Request<'_>, _: Client) -> Result {
         self.0 += 1;
         Ok(())
     }

@@ -29,20 +29,8 @@ struct Operand {
 struct List(Vec<(Inst, String)>);
 
 impl Instances for List {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn each(&self, f: &mut dyn FnMut(Inst, &str)) {
+    fn each<'a>(&'a self, f: &mut dyn FnMut(Inst, &'a str)) {
         self.0.iter().for_each(|(inst, name)| f(*inst, name));
-    }
-
-    fn name(&self, inst: Inst) -> Option<&str> {
-        self.0.iter().find(|(other, _)| *other == inst).map(|(_, name)| name.as_str())
-    }
-
-    fn lookup(&self, name: &str) -> Option<Inst> {
-        self.0.iter().find(|(_, other)| other == name).map(|(inst, _)| *inst)
     }
 }
 
@@ -72,8 +60,8 @@ impl Agent for Operand {
         Ok(operand)
     }
 
-    fn refresh(&mut self, request: Request, _: Client) -> Result {
-        self.count += u64::from(request == Request::Fetch);
+    fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
+        self.count += u64::from(matches!(request, Request::Fetch(_)));
         Ok(())
     }
 
@@ -102,8 +90,8 @@ impl Agent for Operand {
         LabelSet::of(json!({"letter": self.list.name(inst)})).map_err(|_| Error::GENERIC)
     }
 
-    fn dynamic(&self) -> Option<&Dynamic> {
-        Some(&self.dynamic)
+    fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+        [&self.dynamic as &dyn Catalog]
     }
 
     fn store(&mut self, item: Item, _: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
@@ -135,7 +123,7 @@ impl Operand {
         let ty = if kind == "double" { Type::Double } else { Type::U32 };
         let units = if kind == "double" { Units::SECONDS } else { Units::BYTES };
         if kind != "none" {
-            self.dynamic.insert(Metric::new("operand.changing", self.changed, ty).units(units))?;
+            self.dynamic.insert(MetricDef::new("operand.changing", self.changed, ty).units(units))?;
         }
         kind.clone_into(&mut self.kind);
         Ok(())

@@ -1,6 +1,5 @@
 //! Option `--check`: binds a configuration and prints the outcome, without running as an agent.
 
-use pcp_pdu::print::Print;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
@@ -9,13 +8,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use pcp_client::{Context, HostSpec, Settings};
-use pcp_derive::{Evaluator, Operand, Source, Values};
-use pcp_derive::{Live, Names};
+use pcp_derive::{Evaluator, Live, Names, Operand, Source, Values};
+use pcp_pdu::desc::RawDesc;
+use pcp_pdu::print::Print;
 use pmapi::{Atom, Desc, Domain, Error, Inst};
 use pmda::clap::{ArgMatches, Command};
 
-use crate::config::ROOT;
-use crate::config::{Config, GroupConfig, NameSpace, Operands, Place, Problem};
+use crate::config::{Config, GroupConfig, NameSpace, Operands, Place, Problem, ROOT};
 use crate::operands::agents::Agents;
 use crate::{metrics, options};
 
@@ -90,7 +89,7 @@ impl Report {
         match &group.operands {
             Operands::Host(host) => match metrics_of(host, group) {
                 Ok((mut names, mut live)) => {
-                    let evaluator = Evaluator::bind(definitions, &mut names, group.novalue);
+                    let evaluator = Evaluator::bind(definitions, &mut names, group.unknown_names());
                     self.definitions(group, evaluator, sampling, &mut live, |live, operands| {
                         live.take(operands.iter().copied()).map(drop)
                     });
@@ -108,7 +107,7 @@ impl Report {
                     let place = Place { file: format!("agent {name}").into(), line: 0 };
                     self.lines.push(Line::Bad(Problem { place, definition: None, text: why.to_owned() }));
                 }
-                let evaluator = Evaluator::bind(definitions, &mut agents, group.novalue);
+                let evaluator = Evaluator::bind(definitions, &mut agents, group.unknown_names());
                 self.definitions(group, evaluator, sampling, &mut agents, |agents, operands| {
                     agents.begin(Instant::now() + PATIENCE);
                     // An agent that does not answer has an error in place of its values.
@@ -268,11 +267,7 @@ impl fmt::Display for Line {
 /// Prints the metric as `pminfo -d` and `pminfo -f` do.
 impl fmt::Display for Good {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (ty, semantics) = (self.desc.ty.description(), self.desc.semantics);
-        let indom =
-            self.desc.indom.map_or("PM_INDOM_NULL 0xffffffff".to_owned(), |it| format!("{it} {:#x}", it.word()));
-        write!(f, "{}\n    Data Type: {ty}  InDom: {indom}\n", self.shown)?;
-        write!(f, "    Semantics: {semantics}  Units: {}", self.units())?;
+        write!(f, "{}\n{}", self.shown, RawDesc::from(self.desc))?;
         match &self.values {
             None => Ok(()),
             Some(Err(e)) => write!(f, "\nError: {e}"),

@@ -78,12 +78,12 @@ impl Control {
             dynamic.insert(&metric)?;
         }
         for (item, limit) in (LIMITS..).zip(FixedLimit::ALL) {
-            dynamic.insert(&Metric::of_limit(*limit, "derived.control.limits", Item::new(CLUSTER, item)))?;
+            dynamic.insert(&MetricDef::of_limit(*limit, "derived.control.limits", Item::new(CLUSTER, item)))?;
         }
-        let mut groups = Indom::new(GROUPS);
+        let mut groups = InDomDef::new(GROUPS);
         groups.help("Groups of definitions", "Each group has its own operands and its own time between samples.");
         dynamic.insert_indom(&groups)?;
-        let mut problems = Indom::new(PROBLEMS);
+        let mut problems = InDomDef::new(PROBLEMS);
         problems.help("Problems of the configuration", "Each is named by its definition, or by FILE:LINE.");
         Ok(dynamic.insert_indom(&problems)?)
     }
@@ -189,8 +189,8 @@ impl UniqueNames {
     }
 }
 
-fn metrics() -> [Metric; 11] {
-    let metric = |name: &str, item, ty| Metric::new(format!("{ROOT}.control.{name}"), item, ty);
+fn metrics() -> [MetricDef; 11] {
+    let metric = |name: &str, item, ty| MetricDef::new(format!("{ROOT}.control.{name}"), item, ty);
     let of_groups = |name: &str, item, ty| {
         let mut metric = metric(name, item, ty);
         metric.indom(GROUPS);

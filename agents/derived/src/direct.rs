@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pcp_derive::{Evaluator, Plan, Values as Column};
 use pmapi::{Error, InDom, Result};
-use pmda::prelude::{Instances, PollSet};
+use pmda::{Instances, PollSet};
 use tracing::warn;
 
 use crate::config::{GroupConfig, Operands};
@@ -98,7 +98,7 @@ impl Direct {
         let start = Instant::now();
         let mut agents = self.agents.borrow_mut();
         let changes = agents.changes();
-        let evaluator = Evaluator::bind(self.group.definitions.iter(), &mut *agents, self.group.novalue);
+        let evaluator = Evaluator::bind(self.group.definitions.iter(), &mut *agents, self.group.unknown_names());
         let metrics = Metrics::new(&self.group, &evaluator);
         // Rebinding may take at most 1/20 of the time, however often the agents report changes.
         let again = Instant::now() + self.interval.max(20 * start.elapsed());

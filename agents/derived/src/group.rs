@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pmapi::{Domain, Inst};
-use pmda::prelude::Start;
+use pmda::Start;
 use tracing::warn;
 
 use crate::config::{GroupConfig, Operands};

@@ -26,9 +26,8 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use pmda::Hangups;
-use pmda::clap::Command;
 use pmda::prelude::*;
+use pmda::{Changes, Features, LabelSubject, PollSet, Sighup, Wake, clap::Command};
 use tracing::{error, info, warn};
 
 pub use check::check;
@@ -43,13 +42,13 @@ use sampler::channel::PATIENCE;
 use show::{At, Show};
 
 /// SIGHUP of the process. Unset in a shared object, where the signal is pmcd's.
-static HANGUPS: OnceLock<Hangups> = OnceLock::new();
+static HANGUPS: OnceLock<Sighup> = OnceLock::new();
 
 /// Makes SIGHUP reload the configuration.
 ///
 /// Only for the `main` of the daemon: in a shared object the signal is pmcd's. Logs a warning if it fails.
 pub fn own_process() {
-    match Hangups::catch() {
+    match Sighup::catch() {
         Ok(hangups) => _ = HANGUPS.set(hangups),
         Err(e) => warn!("SIGHUP will not reload the configuration: {e}"),
     }
@@ -80,7 +79,7 @@ pub struct Derived {
 impl Agent for Derived {
     const NAME: &'static str = "derived";
     const DOMAIN: u16 = options::DOMAIN;
-    const WANTS: Flags = Flags::AUTHORIZE;
+    const WANTS: Features = Features::AUTHORIZE;
 
     fn options(command: Command) -> Command {
         options::augment(command)
@@ -142,7 +141,7 @@ impl Agent for Derived {
     }
 
     fn wake(&mut self, _: Wake) {
-        if HANGUPS.get().is_some_and(Hangups::take) {
+        if HANGUPS.get().is_some_and(Sighup::take) {
             info!("SIGHUP: reloading the configuration");
             self.loading.ask();
         }
@@ -152,9 +151,9 @@ impl Agent for Derived {
         }
     }
 
-    fn refresh(&mut self, request: Request, _: Client) -> Result {
+    fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
         let until = Instant::now() + PATIENCE;
-        if request == Request::Names {
+        if let Request::Names(_) = request {
             for group in &mut self.groups {
                 group.running.wait_until_bound(until);
             }
@@ -178,37 +177,24 @@ impl Agent for Derived {
                     }
                 }
             }
+            Request::Names(Some(name)) => self.expect_below(name),
+            Request::Fetch(items) => {
+                for At { group, place } in items.iter().filter_map(|item| self.show.find(item)) {
+                    if let Some(group) = self.groups.get_mut(group) {
+                        group.asked.push(place);
+                    }
+                }
+                for group in &mut self.groups {
+                    group.prepare();
+                }
+            }
             _ => {}
         }
         Ok(())
     }
 
-    fn named(&self, items: &mut dyn Iterator<Item = Item>) {
-        let mut named: Vec<Vec<usize>> = vec![Vec::new(); self.groups.len()];
-        for At { group, place } in items.filter_map(|item| self.show.find(item)) {
-            if let Some(places) = named.get_mut(group) {
-                places.push(place);
-            }
-        }
-        for (group, places) in self.groups.iter().zip(named) {
-            group.running.expect(&places);
-        }
-    }
-
-    fn prepare(&mut self, items: &mut dyn Iterator<Item = Item>, _: Client) -> Result {
-        for At { group, place } in items.filter_map(|item| self.show.find(item)) {
-            if let Some(group) = self.groups.get_mut(group) {
-                group.asked.push(place);
-            }
-        }
-        for group in &mut self.groups {
-            group.prepare();
-        }
-        Ok(())
-    }
-
-    fn dynamic(&self) -> Option<&Dynamic> {
-        Some(&self.show.dynamic)
+    fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+        [&self.show.dynamic as &dyn Catalog]
     }
 
     fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
@@ -218,9 +204,9 @@ impl Agent for Derived {
         }
     }
 
-    fn labels(&self, of: Labelled) -> Result<Option<LabelSet>> {
+    fn labels(&self, of: LabelSubject) -> Result<Option<LabelSet>> {
         match of {
-            Labelled::InDom(serial) => Ok(self.labels_of(serial).map(|labels| labels.indom.clone())),
+            LabelSubject::InDom(serial) => Ok(self.labels_of(serial).map(|labels| labels.indom.clone())),
             _ => Ok(None),
         }
     }
@@ -263,7 +249,7 @@ impl Agent for Derived {
         Ok(())
     }
 
-    fn done(&mut self, _: Request, _: Client) {
+    fn done(&mut self, _: Client) {
         for group in &mut self.groups {
             group.running.done();
         }
@@ -292,6 +278,24 @@ impl Derived {
     fn labels_of(&self, serial: Serial) -> Option<&Labels> {
         let (group, indom) = self.show.find_indom(serial)?;
         self.groups.get(group)?.running.labels(indom)
+    }
+
+    /// Notes that a client has looked up the metrics at or below a name.
+    fn expect_below(&self, name: &str) {
+        let mut looked_up: Vec<Vec<usize>> = vec![Vec::new(); self.groups.len()];
+        for At { group, place } in self.show.dynamic.items_below(name).filter_map(|item| self.show.find(item)) {
+            if let Some(places) = looked_up.get_mut(group) {
+                places.push(place);
+            }
+        }
+        for (group, places) in self.groups.iter().zip(looked_up) {
+            group.running.expect(&places);
+        }
+    }
+
+    /// Returns the metrics in the name space.
+    pub fn metrics(&self) -> &Dynamic {
+        &self.show.dynamic
     }
 
     /// Reloads the configuration if a reload has been requested and is due.

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use pcp_derive::{Definition, Evaluator, Text, Values as Column};
-use pmapi::{Desc, Inst};
-use pmda::prelude::{Instances, LabelSet};
+use pmapi::{Desc, Inst, LabelSet};
+use pmda::Instances;
 
 use crate::config::{GroupConfig, Problem};
 
@@ -55,8 +55,8 @@ impl Metrics {
             let name = definition.name();
             match desc {
                 Ok(desc) => {
-                    let oneline = definition.text(Text::OneLine, true);
-                    let help = definition.text(Text::Help, true).unwrap_or_default();
+                    let oneline = definition.text(Text::OneLine);
+                    let help = definition.text(Text::Help).unwrap_or_default();
                     let shown = group.shown.get(name);
                     metrics.good.push(Metric {
                         name: group.name_of(name),
@@ -73,7 +73,8 @@ impl Metrics {
         metrics
     }
 
-    /// Returns the index among the group's definitions of each metric that is selected, by place.
+    /// Returns the indexes, among the definitions of the group, of the good metrics that are selected. `selected` has an
+    /// element for each good metric.
     pub(crate) fn numbers<'a>(&'a self, selected: &'a [bool]) -> impl Iterator<Item = usize> + 'a {
         self.good.iter().zip(selected).filter(|(_, selected)| **selected).map(|(metric, _)| metric.number)
     }
@@ -156,6 +157,12 @@ impl List {
         values.iter().all(|(inst, _)| inst.is_some_and(|inst| self.find(inst).is_some()))
     }
 
+    /// Returns the number of instances.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.instances.len()
+    }
+
     /// Returns whether an instance identifier has different names in the two lists.
     pub(crate) fn renames(&self, other: &List) -> bool {
         self.instances.iter().any(|(inst, name)| other.find(*inst).is_some_and(|other| other != name))
@@ -163,11 +170,7 @@ impl List {
 }
 
 impl Instances for List {
-    fn len(&self) -> usize {
-        self.instances.len()
-    }
-
-    fn each(&self, f: &mut dyn FnMut(Inst, &str)) {
+    fn each<'a>(&'a self, f: &mut dyn FnMut(Inst, &'a str)) {
         for (inst, name) in &self.instances {
             f(*inst, name);
         }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use pcp_client::HostSpec;
-use pmda::clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use pmda::prelude::{Setup, Start};
+use pmda::{
+    Setup, Start,
+    clap::{Arg, ArgAction, ArgMatches, Command, value_parser},
+};
 
 /// Domain of the agent, unless the option `-d` overrides it.
 pub(crate) const DOMAIN: u16 = 404;

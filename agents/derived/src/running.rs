@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pcp_derive::Values as Column;
 use pmapi::{InDom, Result};
-use pmda::prelude::{Instances, PollSet};
+use pmda::{Instances, PollSet};
 
 use crate::config::GroupConfig;
 use crate::metrics::{Labels, Metrics};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pcp_client::HostSpec;
 use pcp_derive::Values as Column;
 use pmapi::{Domain, Error, InDom, Result};
-use pmda::prelude::{Instances, PollSet};
+use pmda::{Instances, PollSet};
 
 use crate::config::GroupConfig;
 use crate::metrics::{Labels, Metrics};

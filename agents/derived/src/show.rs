@@ -136,7 +136,7 @@ impl Show {
     }
 
     fn insert(&mut self, item: Item, derived: &metrics::Metric, group: (usize, &str)) -> Start<()> {
-        let mut metric = Metric::new(&derived.name, item, derived.desc.ty);
+        let mut metric = MetricDef::new(&derived.name, item, derived.desc.ty);
         metric.units(derived.desc.units).help(&derived.oneline, &derived.help);
         match derived.desc.semantics {
             Semantics::Counter => _ = metric.counter(),
@@ -160,7 +160,7 @@ impl Show {
         let serial = Serial::try_new(number + control::SERIALS).filter(|serial| *serial < SERIALS);
         let serial = serial.ok_or("no number is left for an instance domain")?;
         if self.indoms.insert(serial, (group, operand)).is_none() {
-            let mut indom = Indom::new(serial);
+            let mut indom = InDomDef::new(serial);
             indom.help(
                 format!("Instances of domain {operand}"),
                 format!("Instances of the metrics that group {group_name} refers to."),
@@ -174,7 +174,7 @@ impl Show {
 /// Returns the number of an instance domain. At most `limit` domains have numbers, because numbers are kept for ever,
 /// and a source of operands could report another domain each time.
 fn domain(numbers: &mut Cache<()>, name: &str, limit: usize) -> Start<u32> {
-    if numbers.size() >= limit && numbers.named(name).is_none() {
+    if numbers.len() >= limit && numbers.named(name).is_none() {
         return Err(format!("there are more than {limit} instance domains").into());
     }
     Ok(numbers.store(name, ())?.word())

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, geteuid};
 use pcp_collector::{Collector, End, Launch, Process};
-use pcp_pdu::handshake::{Flags, encode_creds};
+use pcp_pdu::handshake::{Features, encode_creds};
 use pmapi::{Atom, Error};
 use tempfile::TempDir;
 
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 /// says. Each start appends the process identifier to a file.
 const SCRIPT: &str = "\
 echo $$ >> pids.$2
-good() { exec PMDADERIVED -d 405 -c /dev/null -l good.log --username USER; }
+good() { exec \"PMDADERIVED\" -d 405 -c /dev/null -l good.log --username USER; }
 if test -e bad; then
     case $1 in
     good) good;;
@@ -29,7 +29,7 @@ if test -e bad; then
     garbage) cat creds; dd bs=1 count=20 2>/dev/null; echo This is no answer, however long it is.; exec sleep 1000;;
     endless) cat creds; dd bs=1 count=20 2>/dev/null; printf '\\177\\0\\0\\0\\0\\0\\160\\001'; exec cat /dev/zero;;
     large) cat creds; dd bs=1 count=20 2>/dev/null; printf '\\020\\0\\0\\0\\0\\0\\160\\001'; exec cat /dev/zero;;
-    cut) PMDADERIVED -d 405 -c /dev/null -l good.log --username USER | dd bs=1 count=50 2>/dev/null;;
+    cut) \"PMDADERIVED\" -d 405 -c /dev/null -l good.log --username USER | dd bs=1 count=50 2>/dev/null;;
     ends) exit 3;;
     parent) sleep 1000 & echo $! >> pids.$2; sleep 1000; exit;;
     loud) yes 'a line that nobody wants to read' >&2;;
@@ -61,7 +61,7 @@ impl Derived {
         let binary = env!("CARGO_BIN_EXE_pmdaderived");
         fs::write(dir.path().join("agent.sh"), SCRIPT.replace("PMDADERIVED", binary).replace("USER", &user)).unwrap();
         let mut creds = Vec::new();
-        encode_creds(&mut creds, 1, Flags::default()).unwrap();
+        encode_creds(&mut creds, 1, Features::default()).unwrap();
         fs::write(dir.path().join("creds"), creds).unwrap();
         fs::write(dir.path().join("conf.toml"), config).unwrap();
         fs::create_dir_all(dir.path().join("config/pmda")).unwrap();

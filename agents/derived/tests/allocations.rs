@@ -10,8 +10,7 @@ use std::time::Duration;
 use allocation_counter::measure;
 use pcp_pdu::{Header, metadata};
 use pmapi::{Config, PmId};
-use pmda::schema::Identity;
-use pmda::{Agent as _, Engine, Reply};
+use pmda::{Agent as _, Engine, Identity};
 use pmda_derived::Derived;
 use scene::Scene;
 
@@ -19,12 +18,7 @@ const CONFIG: &str = "plus = sample.long.one + 100\nbins = sample.bin * 2\nwords
 
 /// Handles a fetch. Returns the length of the reply in bytes.
 fn fetch(engine: &mut Engine<Derived>, request: &[u8]) -> usize {
-    let answer = match engine.handle(Header::parse(request).unwrap().unwrap(), request) {
-        Reply::Pdu(head, rest) => head.len() + rest.len(),
-        Reply::None => 0,
-    };
-    engine.sent();
-    answer
+    engine.handle(Header::parse(request).unwrap().unwrap(), request, |reply| reply.len())
 }
 
 #[test]
@@ -44,7 +38,7 @@ fn a_fetch_allocates_nothing() {
     let names = ["derived.plus", "derived.bins", "derived.words", "derived.control.samples"];
     let mut request = Vec::new();
     let mut all_there = || {
-        let item = |name: &&str| engine.agent().dynamic().unwrap().item(name);
+        let item = |name: &&str| engine.agent().metrics().item(name);
         let Some(items) = names.iter().map(item).collect::<Option<Vec<_>>>() else {
             // An empty fetch makes the agent apply pending changes.
             metadata::encode_fetch(&mut request, 0, 0, [None].into_iter()).unwrap();

@@ -14,7 +14,8 @@ fn check(files: &[(&str, &str)], options: &[&str]) -> (Option<i32>, String) {
     fs::create_dir(&config).unwrap();
     // The agent of the operands is `pmdaderived` too, without a pmcd: its operands are the metrics about itself.
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
-    let agent = format!("agent = {{ domain = 405, command = '{BINARY} -d 405 -c /dev/null -l {LOG} -U {user}' }}");
+    let command = format!("['{BINARY}', '-d', '405', '-c', '/dev/null', '-l', '{LOG}', '-U', '{user}']");
+    let agent = format!("agent = {{ domain = 405, command = {command} }}");
     for (name, text) in files {
         fs::write(
             config.join(name),

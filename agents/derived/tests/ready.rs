@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pcp_derive::{Controls, Definitions, Evaluator, Scope, Text};
+use pcp_derive::{Controls, Definitions, Evaluator, Scope, Text, UnknownNames};
 use pmapi::{Atom, Semantics, Type, Units};
 use table::Table;
 use testkit::{Agent, Pcp};
@@ -31,7 +31,7 @@ fn definitions() -> Definitions {
 #[test]
 fn each_has_a_text() {
     for definition in &definitions() {
-        let oneline = definition.text(Text::OneLine, true);
+        let oneline = definition.text(Text::OneLine);
         assert!(oneline.is_some_and(|text| text.len() < 80 && !text.contains('\n')), "{}", definition.name());
     }
 }
@@ -126,7 +126,7 @@ fn values_computed_by_hand() {
         }
     }
     let definitions = definitions();
-    let mut evaluator = Evaluator::bind(&definitions, &mut &table, false);
+    let mut evaluator = Evaluator::bind(&definitions, &mut &table, UnknownNames::Refused);
     let plan = evaluator.plan(0..definitions.len());
     for sample in 0..2 {
         for (name, _, _, values) in COUNTERS.iter().chain(GAUGES) {

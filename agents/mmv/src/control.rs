@@ -6,14 +6,12 @@ use std::ffi::OsStr;
 use pmda::pmapi::Config;
 use pmda::prelude::*;
 
-use crate::{Files, limits};
+use crate::{CONTROL_CLUSTER, Files, limits};
 
-pub(crate) const CLUSTER: u16 = 0;
-
-const RELOAD: Item = Item::new(CLUSTER, 0);
-const DEBUG: Item = Item::new(CLUSTER, 1);
-const FILES: Item = Item::new(CLUSTER, 2);
-const METRICS: Item = Item::new(CLUSTER, 3);
+const RELOAD: Item = Item::new(CONTROL_CLUSTER, 0);
+const DEBUG: Item = Item::new(CONTROL_CLUSTER, 1);
+const FILES: Item = Item::new(CONTROL_CLUSTER, 2);
+const METRICS: Item = Item::new(CONTROL_CLUSTER, 3);
 
 /// Returns whether this is PCP 7 or later, whose agent accepts debug options by name and counts metrics.
 pub(crate) fn is_newer(config: &Config) -> bool {
@@ -24,18 +22,18 @@ pub(crate) fn is_newer(config: &Config) -> bool {
 impl<const DOMAIN: u16> Files<DOMAIN> {
     pub(crate) fn add_controls(&mut self) {
         let name = |last| format!("{}.control.{last}", self.prefix);
-        let mut reload = Metric::new(name("reload"), RELOAD, Type::I32);
+        let mut reload = MetricDef::new(name("reload"), RELOAD, Type::I32);
         reload.restricted().help(
             "Reload of all files",
             "With any value but 0, the agent reads its directory again and maps\nthe files that are in it.\n",
         );
-        let mut debug = Metric::new(name("debug"), DEBUG, if self.newer { Type::String } else { Type::I32 });
+        let mut debug = MetricDef::new(name("debug"), DEBUG, if self.newer { Type::String } else { Type::I32 });
         debug
             .restricted()
             .help("Debugging options", "The options of pmdbg(1) that are on. Storing a value changes them.\n");
-        let mut files = Metric::new(name("files"), FILES, Type::I32);
+        let mut files = MetricDef::new(name("files"), FILES, Type::I32);
         files.help("Number of files", "All files that are mapped now, whose values clients get.\n");
-        let mut metrics = Metric::new(name("metrics"), METRICS, Type::I32);
+        let mut metrics = MetricDef::new(name("metrics"), METRICS, Type::I32);
         metrics.help("Number of metrics", "How many metrics of files are exported.");
         for metric in [reload, debug, files].into_iter().chain(self.newer.then_some(metrics)) {
             if let Err(e) = self.controls.insert(&metric) {

@@ -21,16 +21,8 @@ fn shown(name: &str) -> Box<str> {
 }
 
 impl Instances for Domain {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn each(&self, f: &mut dyn FnMut(Inst, &str)) {
+    fn each<'a>(&'a self, f: &mut dyn FnMut(Inst, &'a str)) {
         self.0.iter().for_each(|(inst, name)| f(*inst, name));
-    }
-
-    fn name(&self, inst: Inst) -> Option<&str> {
-        self.0.iter().find(|(other, _)| *other == inst).map(|(_, name)| &**name)
     }
 }
 

@@ -16,12 +16,15 @@ use std::time::{Duration, Instant};
 use clap::{Args as _, FromArgMatches as _};
 use domain::Domain;
 use limits::{Budgets, Options};
-use mmv_reader::collection::{Collection, Help, Labelled as Owner};
+use mmv_reader::Help;
+use mmv_reader::collection::{Collection, LabelSubject as Owner};
 use names::Trees;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use pmda::limits::Accounts;
-use pmda::pmapi;
 use pmda::prelude::*;
+use pmda::{Catalog, Features, LabelSubject, Subject, TextKind, limits::Accounts, pmapi};
+
+/// Cluster of the control metrics.
+const CONTROL_CLUSTER: u16 = 0;
 
 /// The agent for the files in `$PCP_TMP_DIR/mmv`.
 pub type Mmv = Files<70>;
@@ -52,14 +55,12 @@ pub struct Files<const DOMAIN: u16> {
     /// Checks therefore take at most a tenth of the time, but are never more than a second apart. A fetch checks only
     /// the directory and the files of its metrics.
     due: Option<Instant>,
-    /// Whether all files were checked for the present request.
-    is_fresh: bool,
 }
 
 impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
     const NAME: &'static str = if DOMAIN == 4 { "pmproxy" } else { "mmv" };
     const DOMAIN: u16 = DOMAIN;
-    const WANTS: Flags = Flags::AUTHORIZE;
+    const WANTS: Features = Features::AUTHORIZE;
 
     fn options(command: clap::Command) -> clap::Command {
         Options::augment_args(command)
@@ -88,20 +89,21 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
             debug: 0,
             newer: control::is_newer(setup.config()),
             due: None,
-            is_fresh: false,
         };
         agent.add_controls();
         agent.take_note(false);
         Ok(agent)
     }
 
-    fn refresh(&mut self, request: Request, _: Client) -> Result {
+    fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
         let start = Instant::now();
-        self.is_fresh = request == Request::Store || self.due.is_none_or(|due| start >= due);
-        if self.is_fresh {
+        if request == Request::Store || self.due.is_none_or(|due| start >= due) {
             let changed = self.files.refresh();
             self.take_note(changed);
             self.due = Some(Instant::now() + (9 * start.elapsed()).min(Duration::from_secs(1)));
+        } else if let Request::Fetch(items) = request {
+            let changed = self.files.refresh_for(&mut items.iter());
+            self.take_note(changed);
         }
         if let Request::Instance(serial) | Request::InstanceLabels(serial) = request
             && let Ok(instances) = self.files.instances(serial)
@@ -111,20 +113,8 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
         Ok(())
     }
 
-    fn prepare(&mut self, items: &mut dyn Iterator<Item = Item>, _: Client) -> Result {
-        if !self.is_fresh {
-            let changed = self.files.refresh_for(items);
-            self.take_note(changed);
-        }
-        Ok(())
-    }
-
-    fn dynamic(&self) -> Option<&Dynamic> {
-        Some(&self.controls)
-    }
-
-    fn catalog(&self) -> Option<&dyn Catalog> {
-        Some(self)
+    fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+        [self as &dyn Catalog, &self.controls]
     }
 
     fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
@@ -132,7 +122,7 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
     }
 
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
-        if item.cluster() == control::CLUSTER {
+        if item.cluster() == CONTROL_CLUSTER {
             return self.control(item, out);
         }
         let selection = out.selection();
@@ -166,7 +156,7 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
             TextKind::Help => Help::Long,
         };
         match of {
-            Subject::Metric(pmid) if pmid.item().cluster() == control::CLUSTER => {
+            Subject::Metric(pmid) if pmid.item().cluster() == CONTROL_CLUSTER => {
                 Ok(limits::text(pmid.item()).map(str::as_bytes))
             }
             Subject::Metric(pmid) => self.files.help(pmid.item(), which).map(Some),
@@ -174,11 +164,11 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
         }
     }
 
-    fn labels(&self, of: Labelled) -> Result<Option<LabelSet>> {
+    fn labels(&self, of: LabelSubject) -> Result<Option<LabelSet>> {
         let owner = match of {
-            Labelled::InDom(serial) => Owner::InDom(serial),
-            Labelled::Cluster(cluster) => Owner::Cluster(cluster),
-            Labelled::Item(item) => Owner::Item(item),
+            LabelSubject::InDom(serial) => Owner::InDom(serial),
+            LabelSubject::Cluster(cluster) => Owner::Cluster(cluster),
+            LabelSubject::Item(item) => Owner::Item(item),
             _ => return Ok(None),
         };
         Ok(self.files.labels(owner).cloned())

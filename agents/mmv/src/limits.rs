@@ -28,7 +28,7 @@ use pmda::limits::{Budget, FixedLimit};
 use pmda::pmapi::{Desc, PmId, Semantics};
 use pmda::prelude::*;
 
-use crate::control::CLUSTER;
+use crate::CONTROL_CLUSTER;
 
 /// Command-line options.
 #[derive(Args, Debug, Default)]
@@ -127,7 +127,7 @@ impl Budgets {
 
     /// Counts files that were left out.
     pub(crate) fn count(&mut self, all: &[LeftOut]) {
-        for LeftOut { uid, limit, count } in all {
+        for LeftOut { uid, limit, count, .. } in all {
             self.0[index_of(*limit)].leave_out(&format_args!("uid {uid}"), *count);
         }
     }
@@ -150,15 +150,15 @@ fn fixed(index: usize) -> Option<FixedLimit> {
 }
 
 /// Returns the metrics, with their full names.
-pub(crate) fn metrics(prefix: &str) -> impl Iterator<Item = Metric> {
+pub(crate) fn metrics(prefix: &str) -> impl Iterator<Item = MetricDef> {
     let node = format!("{prefix}.{NODE}");
     (0..COUNT).filter_map(move |index| match METRICS.get(index) {
         Some((_, last, help)) => {
-            let mut metric = Metric::new(format!("{node}.{last}"), item(index), Type::U64);
+            let mut metric = MetricDef::new(format!("{node}.{last}"), item(index), Type::U64);
             metric.counter().units(Units::COUNT).help("Files that a limit has left out or delayed", *help);
             Some(metric)
         }
-        None => Some(Metric::of_limit(fixed(index)?, &node, item(index))),
+        None => Some(MetricDef::of_limit(fixed(index)?, &node, item(index))),
     })
 }
 
@@ -183,12 +183,12 @@ pub(crate) fn text(item: Item) -> Option<&'static str> {
 /// Returns the index of the metric with this item.
 pub(crate) fn index(item: Item) -> Option<usize> {
     let index = usize::from(item.item().checked_sub(FIRST)?);
-    (item.cluster() == CLUSTER && index < COUNT).then_some(index)
+    (item.cluster() == CONTROL_CLUSTER && index < COUNT).then_some(index)
 }
 
 /// Returns the item of the metric with this index.
 pub(crate) fn item(index: usize) -> Item {
-    Item::new(CLUSTER, FIRST + index as u16)
+    Item::new(CONTROL_CLUSTER, FIRST + index as u16)
 }
 
 #[cfg(test)]

@@ -7,24 +7,24 @@ use std::rc::Rc;
 use mmv_reader::collection::{Collection, MetricDesc, Part};
 use pmda::pmapi::{Desc, InDom, PmId};
 use pmda::prelude::*;
+use pmda::{MetricInfo, Version};
 use pmns::Tree;
 
-use crate::control::CLUSTER;
-use crate::{Files, limits};
+use crate::{CONTROL_CLUSTER, Files, limits};
 
 impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
-    fn version(&self) -> u64 {
-        self.version
+    fn version(&self) -> Version {
+        Version { names: self.version, labels: 0 }
     }
 
-    fn desc(&self, pmid: PmId) -> Option<Desc> {
-        if pmid.item().cluster() == CLUSTER {
-            return self.item(pmid).and_then(|_| limits::desc(pmid));
+    fn metric(&self, pmid: PmId) -> Option<MetricInfo> {
+        if pmid.item().cluster() == CONTROL_CLUSTER {
+            return self.item(pmid).and_then(|_| limits::desc(pmid)).map(MetricInfo::from);
         }
-        let MetricDesc { item, ty, indom, semantics, units } = self.files.desc(self.item(pmid)?).ok()?;
+        let MetricDesc { item, ty, indom, semantics, units, .. } = self.files.desc(self.item(pmid)?).ok()?;
         let pmid = PmId::new(self.domain, item);
         let indom = indom.map(|serial| InDom::new(self.domain, serial));
-        Some(Desc { pmid, ty: ty.exported(), indom, semantics, units })
+        Some(Desc { pmid, ty: ty.exported(), indom, semantics, units }.into())
     }
 
     fn lookup(&self, name: &str) -> Option<PmId> {
@@ -32,10 +32,10 @@ impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
         Some(PmId::new(self.domain, limit.or_else(|| self.files.item(name).ok())?))
     }
 
-    fn name(&self, pmid: PmId) -> Option<&str> {
+    fn names(&self, pmid: PmId, give: &mut dyn FnMut(&str)) -> Option<()> {
         let item = self.item(pmid)?;
         let limit = limits::index(item).and_then(|index| self.limits.get(index)).map(String::as_str);
-        limit.or_else(|| self.files.name(item).ok())
+        limit.or_else(|| self.files.name(item).ok()).map(give)
     }
 
     fn children(&self, name: &str, give: &mut dyn FnMut(&str, bool)) -> Option<()> {

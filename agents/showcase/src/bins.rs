@@ -28,10 +28,7 @@ fn sizes() -> impl Iterator<Item = (Inst, u32)> {
 impl Bins {
     pub(crate) fn new(setup: &mut Setup) -> Self {
         let bins = setup.indom(INDOM).instances((100..).step_by(100).zip(NAMES));
-        bins.help(
-            "Bins",
-            "Nine bins for things of up to 100, 200 … 900 bytes. An instance's number is the bin's size.",
-        );
+        bins.help("Bins", "Nine bins of 100, 200 … 900 bytes. The number of an instance is the size of the bin.");
         bins.labels(json!({"indom_name": "bin"}));
         let size = setup.metric("showcase.bin.size", SIZE, Type::U32).indom(INDOM).discrete().units(Units::BYTES);
         size.help("Size of each bin", "A constant for each instance.");

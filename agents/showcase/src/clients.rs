@@ -4,6 +4,7 @@
 //! pmdaSetCommFlags(3) and pmdaAttribute(3).
 
 use pmda::prelude::*;
+use pmda::{ClientAttribute, Features};
 
 pub(crate) const CLUSTER: u16 = 15;
 
@@ -30,7 +31,7 @@ struct State {
 
 impl People {
     /// Client attributes that pmcd is to send.
-    pub(crate) const WANTS: Flags = Flags::AUTHORIZE.union(Flags::CONTAINER);
+    pub(crate) const WANTS: Features = Features::AUTHORIZE.union(Features::CONTAINER);
 
     pub(crate) fn new(setup: &mut Setup) -> Self {
         let fetches = setup.metric("showcase.client.fetches", FETCHES, Type::U64).counter().units(Units::COUNT);
@@ -72,13 +73,11 @@ impl People {
         }
     }
 
-    pub(crate) fn store(&mut self, item: Item, value: Atom<'_>, client: Client) -> Result {
-        match (item, value) {
-            (OF_ROOT, Atom::U32(number)) if client.uid() == Some(0) => {
-                self.of_root = number;
-                Ok(())
-            }
-            _ => Err(Error::PERMISSION),
+    pub(crate) fn store(&mut self, value: Atom<'_>, client: Client) -> Result {
+        if client.uid() != Some(0) {
+            return Err(Error::PERMISSION);
         }
+        self.of_root = value.try_into()?;
+        Ok(())
     }
 }

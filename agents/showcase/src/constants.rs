@@ -37,20 +37,8 @@ pub(crate) fn declare(setup: &mut Setup) {
     other("string.empty", EMPTY, Type::String, "A text without characters", "It has a value, which is empty.");
     other("string.hello", HELLO, Type::String, "A greeting", "A constant text.");
     other("aggregate", AGGREGATE, Type::Aggregate, "Three bytes", "The bytes 1, 2 and 3, without any meaning.");
-    other(
-        "aggregate_static",
-        AGGREGATE_STATIC,
-        Type::AggregateStatic,
-        "Three static bytes",
-        "The bytes 1, 2 and 3. In C they are in memory that is not freed.",
-    );
-    other(
-        "no_support",
-        NO_SUPPORT,
-        Type::NoSupport,
-        "A metric that this system does not support",
-        "It has a name but never a value: clients get PM_ERR_APPVERSION.",
-    );
+    other("aggregate_static", AGGREGATE_STATIC, Type::AggregateStatic, "Three static bytes", "C does not free them.");
+    other("no_support", NO_SUPPORT, Type::NoSupport, "A metric without support", "Clients get PM_ERR_APPVERSION.");
 }
 
 pub(crate) fn fetch(item: Item, out: &mut Values<'_>) -> Result {

@@ -32,27 +32,11 @@ impl Counters {
         counter("i32", I32, Type::I32, count, "Two for each fetch", "In 32 bits, of which one is for the sign.");
         counter("i64", I64, Type::I64, bytes, "A kilobyte for each fetch", "Clients show it in bytes per second.");
         counter("u64", U64, Type::U64, bytes, "A gigabyte for each fetch", "More than 32 bits after four fetches.");
-        counter(
-            "float",
-            FLOAT,
-            Type::Float,
-            milliseconds,
-            "Ten milliseconds for each fetch",
-            "Its rate is a utilization.",
-        );
+        counter("float", FLOAT, Type::Float, milliseconds, "Ten milliseconds a fetch", "Its rate is a utilization.");
         counter("double", DOUBLE, Type::Double, seconds, "Time since the agent started", "Its rate is 1.");
-        counter(
-            "wrap",
-            WRAP,
-            Type::U32,
-            count,
-            "A counter that wraps soon",
-            "It wraps at 2^32 with every sixteenth fetch. Clients should show a steady rate.",
-        );
-        setup.metric("showcase.counter.fetches", FETCHES, Type::U32).counter().units(count).storable().help(
-            "Fetches that have reached the agent",
-            "pmstore(1) sets it, and with it all counters that depend on it.",
-        );
+        counter("wrap", WRAP, Type::U32, count, "A counter that wraps soon", "Each 16 fetches. Its rate is steady.");
+        let fetches = setup.metric("showcase.counter.fetches", FETCHES, Type::U32).counter().units(count).storable();
+        fetches.help("Fetches that have reached the agent", "pmstore(1) sets it, and all counters that depend on it.");
         Counters { fetches: 0, since: Instant::now() }
     }
 
@@ -75,13 +59,8 @@ impl Counters {
         }
     }
 
-    pub(crate) fn store(&mut self, item: Item, value: Atom<'_>) -> Result {
-        match (item, value) {
-            (FETCHES, Atom::U32(fetches)) => {
-                self.fetches = fetches;
-                Ok(())
-            }
-            _ => Err(Error::PERMISSION),
-        }
+    pub(crate) fn store(&mut self, value: Atom<'_>) -> Result {
+        self.fetches = value.try_into()?;
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! client stores to the event metric.
 
 use pmda::prelude::*;
+use pmda::{EventFlags, EventQueue, Stamp};
 
 pub(crate) const CLUSTER: u16 = 9;
 
@@ -86,9 +87,7 @@ impl Events {
             HIGHRES_RECORDS => &self.highres,
             _ => return Err(Error::PERMISSION),
         };
-        let Atom::String(text) = value else { return Err(Error::CONV) };
-        let text = std::str::from_utf8(text).map_err(|_| Error::CONV)?;
-        let cluster: u32 = text.parse().map_err(|_| Error::CONV)?;
+        let cluster: u32 = <&str>::try_from(value)?.parse().map_err(|_| Error::CONV)?;
         queue.set_filter(client, move |event| event.param(PARAM_CLUSTER) == Some(Atom::U32(cluster)));
         Ok(())
     }

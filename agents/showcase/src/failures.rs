@@ -18,18 +18,14 @@ pub(crate) struct Failures {
 
 impl Failures {
     pub(crate) fn new(setup: &mut Setup) -> Self {
-        setup.metric("showcase.fail.code", CODE, Type::I32).discrete().storable().help(
-            "The error of showcase.fail.on_demand",
-            "A code that pmerr(1) knows, such as -12351, which is PM_ERR_VALUE; or 0 for none.",
-        );
+        let code = setup.metric("showcase.fail.code", CODE, Type::I32).discrete().storable();
+        code.help("The error of showcase.fail.on_demand", "A code that pmerr(1) knows, such as -12351, or 0 for none.");
         let on_demand = setup.metric("showcase.fail.on_demand", ON_DEMAND, Type::U32);
         on_demand.help("Fails as showcase.fail.code says", "1 as long as there is no error.");
         let no_values = setup.metric("showcase.fail.no_values", NO_VALUES, Type::U32);
         no_values.help("A metric without values", "A fetch returns none, and no error either.");
-        setup
-            .metric("showcase.fail.panic", PANIC, Type::U32)
-            .storable()
-            .help("A store that panics in the agent", "The store fails, the log says where, and the agent goes on.");
+        let panic = setup.metric("showcase.fail.panic", PANIC, Type::U32).storable();
+        panic.help("A store that panics in the agent", "The store fails, the log says where, and the agent goes on.");
         Failures { error: None }
     }
 
@@ -50,9 +46,8 @@ impl Failures {
                 self.error = Error::from_code(code);
                 Ok(())
             }
-            (CODE, _) => Err(Error::BADSTORE),
             (PANIC, _) => panic!("showcase.fail.panic was stored"),
-            _ => Err(Error::PERMISSION),
+            _ => Err(Error::BADSTORE),
         }
     }
 }

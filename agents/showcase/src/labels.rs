@@ -4,6 +4,7 @@
 //! In C: pmdaSetLabelCallBack(3), a label function with pmdaAddLabels(3) and pmdaAddNotes(3), and
 //! `PMDA_EXT_LABEL_CHANGE` to notify clients.
 
+use pmda::Changes;
 use pmda::prelude::*;
 
 pub(crate) const CLUSTER: u16 = 16;
@@ -25,11 +26,8 @@ impl Labels {
         let levels = setup.metric("showcase.label.levels", LEVELS, Type::U32).labels(json!({"level": "item"}));
         levels.notes(json!({"remark": "notes do not distinguish metrics"}));
         levels.help("A metric with labels of every level", "pminfo -l shows also those of its agent and its cluster.");
-        setup
-            .metric("showcase.label.changing", CHANGING, Type::String)
-            .discrete()
-            .storable()
-            .help("A metric with the label mood", "pmstore(1) sets the label, which is also the value.");
+        let changing = setup.metric("showcase.label.changing", CHANGING, Type::String).discrete().storable();
+        changing.help("A metric with the label mood", "pmstore(1) sets the label, which is also the value.");
         Labels { mood: "calm".into(), changes: Changes::default() }
     }
 
@@ -55,8 +53,7 @@ impl Labels {
     }
 
     pub(crate) fn store(&mut self, value: Atom<'_>) -> Result {
-        let Atom::String(mood) = value else { return Err(Error::CONV) };
-        self.mood = String::from_utf8(mood.to_vec()).map_err(|_| Error::BADSTORE)?;
+        self.mood = <&str>::try_from(value).map_err(|_| Error::BADSTORE)?.to_owned();
         self.changes = Changes::LABELS;
         Ok(())
     }

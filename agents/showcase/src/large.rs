@@ -3,7 +3,7 @@
 //!
 //! In C: pmdaCacheStore(3) and pmdaCacheLookup(3) for one domain, an `indomtab` entry for the other.
 
-use pmda::cache::CacheError;
+use pmda::CacheError;
 use pmda::clap::{Arg, Command, value_parser};
 use pmda::prelude::*;
 
@@ -23,12 +23,12 @@ const SINGLES: u16 = 1000;
 #[derive(Debug)]
 pub(crate) struct Large {
     /// Values of both domains.
-    rows: Cache<Row>,
+    pub(crate) rows: Cache<Row>,
     fetches: u32,
 }
 
 #[derive(Debug)]
-struct Row {
+pub(crate) struct Row {
     word: u32,
     text: [u8; 16],
     long: u64,
@@ -71,27 +71,24 @@ impl Large {
         Ok(Some(Large { rows, fetches: 0 }))
     }
 
-    pub(crate) fn instances(&self) -> &dyn Instances {
-        &self.rows
-    }
-
     /// Counts a fetch. Must be called once for each fetch request.
     pub(crate) fn step(&mut self) {
         self.fetches = self.fetches.wrapping_add(1);
     }
 
     pub(crate) fn fetch(&self, item: Item, out: &mut Values<'_>) -> Result {
-        let mut rows = self.rows.values();
         match (item.cluster(), item.item()) {
             (SINGLE_CLUSTER, n) => out.put(self.fetches.wrapping_add(n.into())),
             (CACHED_CLUSTER, WORD) => out.put_each(&self.rows, |row| row.word),
             (CACHED_CLUSTER, LONG) => out.put_each(&self.rows, |row| row.long),
             (CACHED_CLUSTER, REAL) => out.put_each(&self.rows, |row| row.real),
             (CACHED_CLUSTER, TEXT) => out.put_each(&self.rows, |row| Atom::String(&row.text)),
-            (FIXED_CLUSTER, WORD) => rows.try_for_each(|(inst, row)| out.put_inst(inst, row.word)),
-            (FIXED_CLUSTER, LONG) => rows.try_for_each(|(inst, row)| out.put_inst(inst, row.long)),
-            (FIXED_CLUSTER, REAL) => rows.try_for_each(|(inst, row)| out.put_inst(inst, row.real)),
-            (FIXED_CLUSTER, TEXT) => rows.try_for_each(|(inst, row)| out.put_inst(inst, Atom::String(&row.text))),
+            (FIXED_CLUSTER, WORD) => self.rows.values().try_for_each(|(inst, row)| out.put_inst(inst, row.word)),
+            (FIXED_CLUSTER, LONG) => self.rows.values().try_for_each(|(inst, row)| out.put_inst(inst, row.long)),
+            (FIXED_CLUSTER, REAL) => self.rows.values().try_for_each(|(inst, row)| out.put_inst(inst, row.real)),
+            (FIXED_CLUSTER, TEXT) => {
+                self.rows.values().try_for_each(|(inst, row)| out.put_inst(inst, Atom::String(&row.text)))
+            }
             _ => Err(Error::PMID),
         }
     }

@@ -36,8 +36,8 @@ mod readiness;
 mod source;
 mod written;
 
-use pmda::clap::Command;
 use pmda::prelude::*;
+use pmda::{Changes, ClientAttribute, Features, LabelSubject, PollSet, Wake, clap::Command};
 
 /// Agent `showcase`.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub struct Showcase {
 impl Agent for Showcase {
     const NAME: &'static str = "showcase";
     const DOMAIN: u16 = 402;
-    const WANTS: Flags = clients::People::WANTS;
+    const WANTS: Features = clients::People::WANTS;
 
     fn options(command: Command) -> Command {
         large::options(command)
@@ -85,8 +85,8 @@ impl Agent for Showcase {
         })
     }
 
-    fn refresh(&mut self, request: Request, _: Client) -> Result {
-        if request == Request::Fetch {
+    fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
+        if let Request::Fetch(_) = request {
             self.counters.step();
             self.mirage.step()?;
             self.large.as_mut().map(large::Large::step);
@@ -96,9 +96,9 @@ impl Agent for Showcase {
 
     fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
         match indom {
-            large::CACHED => Some(self.large.as_ref()?.instances()),
-            mirage::INDOM => Some(self.mirage.instances()),
-            many::INDOM => Some(self.many.instances()),
+            large::CACHED => Some(&self.large.as_ref()?.rows),
+            mirage::INDOM => Some(&self.mirage.towers),
+            many::INDOM => Some(&self.many.instances),
             _ => None,
         }
     }
@@ -129,28 +129,28 @@ impl Agent for Showcase {
         match item.cluster() {
             // Filters are not events.
             events::CLUSTER => return self.events.store(item, value, client),
-            counters::CLUSTER => self.counters.store(item, value),
+            counters::CLUSTER => self.counters.store(value),
             bins::CLUSTER => self.bins.store(item, inst, value),
-            many::CLUSTER => self.many.store(item, value),
+            many::CLUSTER => self.many.store(value),
             written::CLUSTER => self.written.store(item, value),
             names::CLUSTER => self.names.store(item, value, client),
             failures::CLUSTER => self.failures.store(item, value),
             source::CLUSTER => self.source.store(item, value),
             readiness::CLUSTER => self.readiness.store(value),
-            clients::CLUSTER => self.people.store(item, value, client),
+            clients::CLUSTER => self.people.store(value, client),
             labels::CLUSTER => self.labels.store(value),
             _ => Err(Error::PERMISSION),
         }?;
         self.events.stored(item, inst, client)
     }
 
-    fn dynamic(&self) -> Option<&Dynamic> {
-        Some(self.names.dynamic())
+    fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+        [&self.names.dynamic as &dyn Catalog]
     }
 
-    fn labels(&self, of: Labelled) -> Result<Option<LabelSet>> {
+    fn labels(&self, of: LabelSubject) -> Result<Option<LabelSet>> {
         match of {
-            Labelled::Item(item) => self.labels.of(item),
+            LabelSubject::Item(item) => self.labels.of(item),
             _ => Ok(None),
         }
     }

@@ -1,5 +1,2 @@
 //! Daemon `pmdashowcase`.
-
-fn main() -> std::process::ExitCode {
-    pmda::main::<pmda_showcase::Showcase>()
-}
+pmda::main!(pmda_showcase::Showcase);

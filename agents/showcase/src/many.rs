@@ -2,7 +2,7 @@
 //!
 //! In C: pmdaCacheStore(3) with `PMDA_CACHE_ADD` and `PMDA_CACHE_CULL` in a store function.
 
-use pmda::cache::CacheError;
+use pmda::CacheError;
 use pmda::prelude::*;
 
 pub(crate) const CLUSTER: u16 = 7;
@@ -16,7 +16,7 @@ const MOST: u32 = 100_000;
 #[derive(Debug)]
 pub(crate) struct Many {
     /// Instances. The value of each is its number.
-    instances: Cache<u32>,
+    pub(crate) instances: Cache<u32>,
 }
 
 impl Many {
@@ -25,19 +25,13 @@ impl Many {
             "Instances in a number that clients choose",
             "From 1 to 100,000, as stored to showcase.many.count. Their names are i-0, i-1 and so on.",
         );
-        setup.metric("showcase.many.count", COUNT, Type::U32).discrete().storable().help(
-            "How many instances showcase.many.number has",
-            "One at first. pmstore(1) changes it, to 100,000 at most.",
-        );
+        let count = setup.metric("showcase.many.count", COUNT, Type::U32).discrete().storable();
+        count.help("How many instances showcase.many.number has", "One at first. pmstore(1) sets it, up to 100,000.");
         let number = setup.metric("showcase.many.number", NUMBER, Type::U32).indom(INDOM);
         number.help("The number of each instance", "The value of i-7 is 7.");
         let mut many = Many { instances: Cache::new(setup.indom_id(INDOM)) };
         many.set_count(1)?;
         Ok(many)
-    }
-
-    pub(crate) fn instances(&self) -> &dyn Instances {
-        &self.instances
     }
 
     pub(crate) fn fetch(&self, item: Item, out: &mut Values<'_>) -> Result {
@@ -48,16 +42,13 @@ impl Many {
         }
     }
 
-    pub(crate) fn store(&mut self, item: Item, value: Atom<'_>) -> Result {
-        match (item, value) {
-            (COUNT, Atom::U32(count @ 1..=MOST)) => Ok(self.set_count(count)?),
-            (COUNT, _) => Err(Error::BADSTORE),
-            _ => Err(Error::PERMISSION),
-        }
+    pub(crate) fn store(&mut self, value: Atom<'_>) -> Result {
+        let Atom::U32(count @ 1..=MOST) = value else { return Err(Error::BADSTORE) };
+        Ok(self.set_count(count)?)
     }
 
     fn count(&self) -> u32 {
-        self.instances.len() as u32
+        self.instances.active_len() as u32
     }
 
     /// Adds or culls instances. A new instance gets the lowest free identifier, which is the one after the last.

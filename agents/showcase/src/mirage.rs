@@ -16,16 +16,14 @@ const NAMES: [&str; 6] = ["tower-a", "tower-b", "tower-c", "tower-d", "tower-e",
 #[derive(Debug)]
 pub(crate) struct Mirage {
     /// Towers. The value of each is its height.
-    towers: Cache<u32>,
+    pub(crate) towers: Cache<u32>,
     shrinking: bool,
 }
 
 impl Mirage {
     pub(crate) fn new(setup: &mut Setup) -> Self {
-        setup.indom(INDOM).labels(json!({"indom_name": "mirage"})).help(
-            "Towers of a mirage",
-            "Each fetch adds a tower until there are six. Then each fetch removes a tower until one is left.",
-        );
+        let towers = setup.indom(INDOM).labels(json!({"indom_name": "mirage"}));
+        towers.help("Towers of a mirage", "Each fetch adds a tower up to six, then removes one until one is left.");
         let height = setup.metric("showcase.mirage.height", HEIGHT, Type::U32).indom(INDOM);
         height.help("Height of each tower", "In floors: a tower that comes back is as high as before.");
         let count = setup.metric("showcase.mirage.count", COUNT, Type::U32);
@@ -33,13 +31,9 @@ impl Mirage {
         Mirage { towers: Cache::new(setup.indom_id(INDOM)), shrinking: false }
     }
 
-    pub(crate) fn instances(&self) -> &dyn Instances {
-        &self.towers
-    }
-
     /// Adds or hides a tower. Must be called once for each fetch request.
     pub(crate) fn step(&mut self) -> Result {
-        let seen = self.towers.len();
+        let seen = self.towers.active_len();
         self.shrinking = seen == NAMES.len() || (self.shrinking && seen > 1);
         if !self.shrinking {
             if let Some(next) = NAMES.get(seen) {
@@ -54,7 +48,7 @@ impl Mirage {
     pub(crate) fn fetch(&self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
             HEIGHT => out.put_each(&self.towers, |height| *height),
-            COUNT => out.put(self.towers.len() as u32),
+            COUNT => out.put(self.towers.active_len() as u32),
             _ => Err(Error::PMID),
         }
     }

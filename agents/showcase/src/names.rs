@@ -20,7 +20,7 @@ const ROOT: &str = "showcase.dynamic";
 
 #[derive(Debug)]
 pub(crate) struct Names {
-    dynamic: Dynamic,
+    pub(crate) dynamic: Dynamic,
     /// Number of fetches of each metric.
     fetches: HashMap<Item, u64>,
     added: String,
@@ -29,24 +29,16 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn new(setup: &mut Setup) -> Start<Self> {
-        setup.metric("showcase.names.add", ADD, Type::String).storable().help(
-            "The last metric that was added",
-            "pmstore(1) adds one: a.b becomes showcase.dynamic.a.b, a counter of its own fetches.",
-        );
-        setup.metric("showcase.names.remove", REMOVE, Type::String).storable().help(
-            "The last name that was removed",
-            "pmstore(1) removes one: a removes showcase.dynamic.a and all names below it.",
-        );
+        let add = setup.metric("showcase.names.add", ADD, Type::String).storable();
+        add.help("The last metric that was added", "pmstore(1) adds one: a.b becomes showcase.dynamic.a.b.");
+        let remove = setup.metric("showcase.names.remove", REMOVE, Type::String).storable();
+        remove.help("The last name that was removed", "pmstore(1) removes one, and all names below it.");
         let count = setup.metric("showcase.names.count", COUNT, Type::U32).units(Units::COUNT);
         count.help("Metrics below showcase.dynamic", "One of them, showcase.dynamic.first, exists from the start.");
         let (added, removed) = (String::new(), String::new());
         let mut names = Names { dynamic: setup.dynamic([ROOT]), fetches: HashMap::new(), added, removed };
         names.add("first", &"the start")?;
         Ok(names)
-    }
-
-    pub(crate) fn dynamic(&self) -> &Dynamic {
-        &self.dynamic
     }
 
     pub(crate) fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
@@ -63,8 +55,7 @@ impl Names {
     }
 
     pub(crate) fn store(&mut self, item: Item, value: Atom<'_>, client: Client) -> Result {
-        let Atom::String(name) = value else { return Err(Error::PERMISSION) };
-        let name = std::str::from_utf8(name).map_err(|_| Error::BADSTORE)?;
+        let name: &str = value.try_into().map_err(|_| Error::BADSTORE)?;
         if item == ADD { self.add(name, &client.source()) } else { self.remove(name) }
     }
 
@@ -72,7 +63,7 @@ impl Names {
     fn add(&mut self, name: &str, by: &dyn Display) -> Result {
         let mut items = (0..=Item::MAX_ITEM).map(|item| Item::new(DYNAMIC, item));
         let free = items.find(|item| !self.fetches.contains_key(item)).ok_or(Error::TOOBIG)?;
-        let mut metric = Metric::new(format!("{ROOT}.{name}"), free, Type::U64);
+        let mut metric = MetricDef::new(format!("{ROOT}.{name}"), free, Type::U64);
         metric.counter().units(Units::COUNT).help("Fetches of this metric", "Added by a client, or at the start.");
         self.dynamic.insert(&metric).map_err(|mistake| {
             warn!(source = %by, "showcase.names.add refuses a name: {mistake}");

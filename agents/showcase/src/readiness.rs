@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use pmda::PollSet;
 use pmda::prelude::*;
 
 pub(crate) const CLUSTER: u16 = 14;
@@ -19,10 +20,7 @@ pub(crate) struct Readiness {
 impl Readiness {
     pub(crate) fn new(setup: &mut Setup) -> Self {
         let not_ready = setup.metric("showcase.not_ready", NOT_READY, Type::U32).units(Units::MILLISECONDS).storable();
-        not_ready.help(
-            "Time until the agent is ready again",
-            "After 10000 is stored, clients of any of its metrics get \"Try again\" for ten seconds.",
-        );
+        not_ready.help("Time until the agent is ready again", "Until then clients of any metric get \"Try again\".");
         Readiness { until: None }
     }
 
@@ -32,7 +30,9 @@ impl Readiness {
 
     /// Adds the time at which pmcd is to be notified.
     pub(crate) fn sources(&self, set: &mut PollSet<'_>) {
-        self.until.into_iter().for_each(|until| set.at(until));
+        if let Some(until) = self.until {
+            set.at(until);
+        }
     }
 
     pub(crate) fn wake(&mut self) {
@@ -45,8 +45,7 @@ impl Readiness {
     }
 
     pub(crate) fn store(&mut self, value: Atom<'_>) -> Result {
-        let Atom::U32(milliseconds) = value else { return Err(Error::CONV) };
-        self.until = Some(Instant::now() + Duration::from_millis(milliseconds.into()));
+        self.until = Some(Instant::now() + Duration::from_millis(u32::try_from(value)?.into()));
         Ok(())
     }
 }

@@ -53,17 +53,11 @@ impl Moods {
 impl Source {
     pub(crate) fn new(setup: &mut Setup) -> io::Result<Self> {
         let readings = setup.metric("showcase.source.readings", READINGS, Type::U64).counter().units(Units::COUNT);
-        readings.help(
-            "How often the source has been read",
-            "One more each second, as of the last reading. If that reading failed, the metric has its error.",
-        );
+        readings.help("How often the source has been read", "Each second. After a failed reading it has its error.");
         let age = setup.metric("showcase.source.age", AGE, Type::Double).units(Units::SECONDS);
         age.help("Age of the value of showcase.source.readings", "It grows while the source hangs.");
         let takes = setup.metric("showcase.source.takes", TAKES, Type::U32).discrete().units(Units::MILLISECONDS);
-        takes.storable().help(
-            "How long a reading takes",
-            "After 60000 is stored, the next reading hangs for a minute. The agent still answers.",
-        );
+        takes.storable().help("How long a reading takes", "While a reading hangs, the agent still answers.");
         let fails = setup.metric("showcase.source.fails", FAILS, Type::I32).discrete().storable();
         fails.help("Error with which a reading ends", "A code that pmerr(1) knows, such as -12386, or 0 for none.");
         let moods = Arc::new(Moods::default());

@@ -1,7 +1,7 @@
 //! Metrics of every type that hold what a client stores.
 //!
 //! In C: a store function that extracts the value with pmExtractValue(3). Here the value has the metric's type. Stores
-//! to metrics that are not [`storable`](pmda::Metric::storable) never reach the agent.
+//! to metrics that are not [`storable`](pmda::MetricDef::storable) never reach the agent.
 
 use pmda::prelude::*;
 

@@ -31,7 +31,7 @@ fn valgrind_sees_all_values_freed() {
     let said = &output.text[output.text.len().saturating_sub(4000)..];
     assert!(output.status.success(), "{said}");
     let shown =
-        |metric: &pmda::Metric| output.text.matches(&format!("{}", metric.desc(schema.domain()).pmid)).count() >= 5;
+        |metric: &pmda::MetricDef| output.text.matches(&format!("{}", metric.desc(schema.domain()).pmid)).count() >= 5;
     assert!(schema.metrics().iter().all(shown), "{said}");
     assert!(output.text.contains("numval: 1 valfmt: 1"), "{said}");
 }

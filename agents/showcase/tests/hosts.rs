@@ -26,7 +26,7 @@ struct Asker<C> {
 impl<C: Channel> Asker<C> {
     fn new(agent: Collector<C>) -> Self {
         let schema = Schema::of::<Showcase>().unwrap();
-        let pmid = |metric: &pmda::Metric| metric.desc(schema.domain()).pmid;
+        let pmid = |metric: &pmda::MetricDef| metric.desc(schema.domain()).pmid;
         let names = schema.metrics().iter().map(|metric| (metric.name().to_owned(), pmid(metric)));
         Asker { agent, names: names.collect() }
     }
@@ -315,7 +315,7 @@ fn source(agent: &mut Asker<impl Channel>) {
 fn clients(agent: &mut Asker<impl Channel>) {
     assert_eq!(agent.error("client.uid"), Some(Error::VALUE));
     assert_eq!(agent.store("client.of_root", Atom::U32(1)), Err(Error::PERMISSION));
-    if agent.agent.flags() != Showcase::WANTS {
+    if agent.agent.features() != Showcase::WANTS {
         // Without a pipe or a socket, no client attributes are sent.
         return;
     }

@@ -1,9 +1,8 @@
 //! Agent with common features: a counter that clients can reset, values with instances, times of the process, and a
 //! domain whose instances come from a configuration file.
 
-use chrono::{DateTime, Local, Timelike as _};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeVal;
+use chrono::{DateTime, Local, Timelike};
+use nix::sys::resource::{Usage, UsageWho, getrusage};
 use pmda::prelude::*;
 use tracing::{error, warn};
 
@@ -22,24 +21,16 @@ pub struct Simple {
     numfetch: u32,
     /// Red, green and blue.
     colors: [u8; 3],
-    /// User and system time of the process, read at most once in a fetch.
-    times: Option<(TimeVal, TimeVal)>,
+    /// CPU time of the process, read once for each fetch that needs it.
+    usage: Option<Usage>,
     now: Cache<Unit>,
-    conf: Watch,
+    conf: ConfigFile,
 }
 
-/// Part of the time of day.
-#[derive(Debug)]
-struct Unit {
-    name: &'static str,
-    of: fn(&DateTime<Local>) -> u32,
-}
+/// Returns a part of the time of day.
+type Unit = fn(&DateTime<Local>) -> u32;
 
-const UNITS: [Unit; 3] = [
-    Unit { name: "sec", of: |time| time.second() },
-    Unit { name: "min", of: |time| time.minute() },
-    Unit { name: "hour", of: |time| time.hour() },
-];
+const UNITS: [(&str, Unit); 3] = [("sec", Timelike::second), ("min", Timelike::minute), ("hour", Timelike::hour)];
 
 impl Agent for Simple {
     const NAME: &'static str = "simple";
@@ -76,15 +67,17 @@ impl Agent for Simple {
         setup.file("simple.conf", "sec,min,hour\n");
 
         let now = Cache::open(setup.indom_id(TIME), setup.config());
-        let conf = Watch::new(setup.dir().join("simple.conf"));
-        Ok(Simple { numfetch: 0, colors: [0, 100, 200], times: None, now, conf })
+        let conf = ConfigFile::new(setup.dir().join("simple.conf"));
+        Ok(Simple { numfetch: 0, colors: [0, 100, 200], usage: None, now, conf })
     }
 
-    fn refresh(&mut self, request: Request, _: Client) -> Result {
+    fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
         match request {
-            Request::Fetch => {
+            Request::Fetch(items) => {
                 self.numfetch = self.numfetch.wrapping_add(1);
-                self.times = None;
+                if items.iter().any(|item| matches!(item, USER | SYS)) {
+                    self.usage = getrusage(UsageWho::RUSAGE_SELF).ok();
+                }
                 self.read_conf();
             }
             Request::Instance(TIME) | Request::InstanceLabels(TIME) => self.read_conf(),
@@ -109,11 +102,14 @@ impl Agent for Simple {
                 }
                 Ok(())
             }
-            USER => out.put(seconds(self.times()?.0)),
-            SYS => out.put(seconds(self.times()?.1)),
+            USER | SYS => {
+                let usage = self.usage.ok_or(Error::VALUE)?;
+                let time = if item == USER { usage.user_time() } else { usage.system_time() };
+                out.put(time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6)
+            }
             NOW => {
                 let time = Local::now();
-                self.now.iter().try_for_each(|(inst, _, unit)| out.put_inst(inst, (unit.of)(&time)))
+                out.put_each(&self.now, |unit| unit(&time))
             }
             _ => Err(Error::PMID),
         }
@@ -138,23 +134,12 @@ impl Agent for Simple {
     }
 
     fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
-        let mut labels = LabelSet::new();
-        if let Some(unit) = self.now.get(inst).filter(|_| indom == TIME) {
-            labels.insert("units", unit.name).map_err(|_| Error::GENERIC)?;
-        }
-        Ok(labels)
+        let unit = self.now.instance(inst).filter(|_| indom == TIME);
+        unit.map_or(Ok(LabelSet::new()), |unit| Ok(LabelSet::of(json!({"units": unit.name}))?))
     }
 }
 
 impl Simple {
-    fn times(&mut self) -> Result<(TimeVal, TimeVal)> {
-        if self.times.is_none() {
-            let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(|e| Error::from_errno(e as i32))?;
-            self.times = Some((usage.user_time(), usage.system_time()));
-        }
-        self.times.ok_or(Error::VALUE)
-    }
-
     /// Updates the instances of `simple.now` if `simple.conf` has changed.
     fn read_conf(&mut self) {
         let Some(read) = self.conf.changed() else { return };
@@ -163,20 +148,16 @@ impl Simple {
         let text = String::from_utf8_lossy(&text);
         self.now.hide_all();
         for word in text.lines().next().unwrap_or_default().split(',').filter(|word| !word.is_empty()) {
-            match UNITS.into_iter().find(|unit| unit.name == word) {
-                Some(unit) => _ = self.now.store(word, unit).inspect_err(|e| error!("{path}:1: {e}")),
+            match UNITS.into_iter().find(|(name, _)| *name == word) {
+                Some((_, unit)) => _ = self.now.store(word, unit).inspect_err(|e| error!("{path}:1: {e}")),
                 None => warn!("{path}:1: ignoring {word:?}, which is not one of sec, min, hour"),
             }
         }
-        if self.now.is_empty() {
+        if self.now.active_len() == 0 {
             warn!("{path}:1: no unit of time, so simple.now has no instances");
         }
         self.now.save().unwrap_or_else(|e| error!("instances of simple.now may change after a restart: {e}"));
     }
-}
-
-fn seconds(time: TimeVal) -> f64 {
-    time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6
 }
 
 pmda::dso!(simple_init, Simple);

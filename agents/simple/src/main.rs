@@ -1,5 +1,2 @@
 //! Daemon `pmdasimple`.
-
-fn main() -> std::process::ExitCode {
-    pmda::main::<pmda_simple::Simple>()
-}
+pmda::main!(pmda_simple::Simple);

@@ -1,8 +1,8 @@
 //! Live view in a terminal.
 
+mod row;
 #[cfg(test)]
 mod tests;
-mod text;
 mod view;
 
 use std::io;
@@ -26,6 +26,18 @@ enum Action {
     Page(i32),
     Top,
     Bottom,
+    /// The next agent goes to the top.
+    NextAgent,
+    /// Shows the keys, or hides them.
+    Keys,
+    /// Begins to type a text that the shown names must contain.
+    Filter,
+    Type(char),
+    Erase,
+    /// Ends typing. The filter stays.
+    Accept,
+    /// Ends typing, and shows all metrics.
+    Clear,
 }
 
 fn action(key: KeyEvent) -> Option<Action> {
@@ -40,7 +52,23 @@ fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::PageDown => Action::Page(1),
         KeyCode::Home | KeyCode::Char('g') => Action::Top,
         KeyCode::End | KeyCode::Char('G') => Action::Bottom,
+        KeyCode::Tab => Action::NextAgent,
+        KeyCode::Char('/') => Action::Filter,
+        KeyCode::Char('?' | 'h') | KeyCode::F(1) => Action::Keys,
         _ => return None,
+    })
+}
+
+/// Returns the action of a key while a filter is typed.
+fn typed(key: KeyEvent) -> Option<Action> {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    Some(match key.code {
+        KeyCode::Char('c' | 'C') if control => Action::Quit,
+        KeyCode::Char(c) if !control => Action::Type(c),
+        KeyCode::Backspace => Action::Erase,
+        KeyCode::Enter => Action::Accept,
+        KeyCode::Esc => Action::Clear,
+        _ => return action(key),
     })
 }
 
@@ -79,11 +107,13 @@ fn refresh(
         while event::poll(wait)? {
             wait = Duration::ZERO;
             match event::read()? {
-                Event::Key(key) if key.kind != KeyEventKind::Release => match action(key) {
-                    Some(Action::Quit) => return Ok(()),
-                    Some(action) => view.act(action),
-                    None => {}
-                },
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    match if view.typing { typed(key) } else { action(key) } {
+                        Some(Action::Quit) => return Ok(()),
+                        Some(action) => view.act(action),
+                        None => {}
+                    }
+                }
                 _ => {}
             }
         }

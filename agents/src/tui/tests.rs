@@ -106,7 +106,7 @@ fn eighty_columns() {
  ✖ other ───────────────────────────────────────────────────── pid 4711 · ended
    the agent has closed the connection
 
- q quit · space pause · ↑ ↓ PgUp PgDn scroll";
+ q quit · space pause · ↑ ↓ PgUp PgDn Tab scroll · / filter · ? keys";
     assert_eq!(screen(&mut view, 80, 17).join("\n"), expected.trim_start_matches('\n'));
 }
 
@@ -125,6 +125,52 @@ fn scrolling_keeps_the_heading() {
     assert!(screen(&mut view, 80, 6)[4].ends_with("8–11 of 14"));
     view.act(Action::Top);
     assert!(screen(&mut view, 80, 6)[4].ends_with("1–4 of 14"));
+}
+
+#[test]
+fn a_filter_leaves_names_that_contain_it() {
+    let mut view = View::new(Duration::from_secs(1));
+    let keys = |view: &mut View, codes: &[KeyCode]| {
+        for code in codes {
+            let key = KeyEvent::new(*code, KeyModifiers::NONE);
+            view.act(if view.typing { typed(key) } else { action(key) }.unwrap());
+        }
+        screen(view, 80, 8)
+    };
+    // While the filter is typed, letters are no commands.
+    let shown = keys(&mut view, &[KeyCode::Char('/'), KeyCode::Char('e'), KeyCode::Char('q'), KeyCode::Backspace]);
+    assert_eq!(shown[6], " names with: e▏ Enter · Esc shows all                                 1–6 of 14");
+    let shown = keys(&mut view, &[KeyCode::Char('x'), KeyCode::Enter]);
+    let expected = "
+ ● demo ────────────────────────────────────── domain 42 · pid 4711 · 5 metrics
+ demo.text  What it is                                 string · discrete · none
+                ● \"off\"
+ ✖ other ───────────────────────────────────────────────────── pid 4711 · ended
+   the agent has closed the connection
+
+ names with \"ex\" · / Esc shows all · ? keys";
+    assert_eq!(shown.join("\n"), expected.trim_start_matches('\n'));
+    keys(&mut view, &[KeyCode::Char('/'), KeyCode::Esc]);
+    assert!(screen(&mut view, 80, 8)[1].starts_with(" demo.count"));
+}
+
+#[test]
+fn tab_shows_the_next_agent_and_a_question_mark_the_keys() {
+    let mut view = View::new(Duration::from_secs(1));
+    screen(&mut view, 80, 4);
+    view.act(Action::NextAgent);
+    assert!(screen(&mut view, 80, 4)[0].starts_with(" ✖ other"));
+    view.act(Action::NextAgent);
+    assert!(screen(&mut view, 80, 4)[0].starts_with(" ● demo"));
+    // The last agent may be too short to begin at the top.
+    for first in [" demo.level", " ● demo"] {
+        view.act(Action::NextAgent);
+        assert!(screen(&mut view, 80, 11)[0].starts_with(first));
+    }
+    view.act(Action::Keys);
+    assert!(screen(&mut view, 80, 12)[6].starts_with("   Tab           to the next agent"));
+    view.act(Action::Keys);
+    assert!(screen(&mut view, 80, 4)[0].starts_with(" ● demo"));
 }
 
 #[test]

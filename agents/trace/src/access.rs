@@ -37,8 +37,11 @@ impl FromStr for Spec {
         if host.is_empty() {
             return Err(format!("invalid allow ({spec})"));
         }
-        let bogus = |_| format!("bogus max connection in '{most}'");
-        let most = if most.is_empty() { 0 } else { most.trim_start().parse().map_err(bogus)? };
+        let most = if most.is_empty() {
+            0
+        } else {
+            most.trim_start().parse().map_err(|_| format!("bogus max connection in '{most}'"))?
+        };
         Ok(Spec { host, allowed: true, most })
     }
 }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use pmda::prelude::*;
+use pmda::{EventFlags, EventQueue, Stamp};
 use trace::protocol::{Data, Kind};
 use trace::shared_memory::{ReadError, Reader, Record, now};
 use tracing::warn;
@@ -244,9 +245,9 @@ impl Events {
         let id = |id: u64| u64::from(record.process) << ID_BITS | id & ((1 << ID_BITS) - 1);
         let present = |number: u64| (number != 0).then_some(number);
         let (own, parent) = (present(record.id).map(id), present(record.parent).map(id));
-        let flag = |present: bool, flag| if present { flag } else { EventFlags(0) };
-        let flags = record.flags.union(flag(own.is_some(), EventFlags::ID));
-        let flags = flags.union(flag(parent.is_some(), EventFlags::PARENT));
+        let flag = |present: bool, flag| if present { flag } else { EventFlags::empty() };
+        let flags = record.flags | flag(own.is_some(), EventFlags::ID);
+        let flags = flags | flag(parent.is_some(), EventFlags::PARENT);
         // The parameters that the flags announce, identifier and parent, come first.
         let params = own.map(|id| (ID, id.into())).into_iter().chain(parent.map(|parent| (PARENT, parent.into())));
         let params = params.chain([(TAG, record.tag.as_str().into()), (KIND, kind_name(record.kind).into())]);
@@ -266,7 +267,7 @@ impl Pending {
         let flags = match (record.begin, record.end) {
             (true, false) => EventFlags::START,
             (false, true) => EventFlags::END,
-            (true, true) => EventFlags::START.union(EventFlags::END),
+            (true, true) => EventFlags::START | EventFlags::END,
             (false, false) => EventFlags::POINT,
         };
         let text = |bytes| shown_lines(bytes).into_owned();
@@ -298,7 +299,7 @@ impl Pending {
         Pending {
             account,
             time: now(),
-            flags: if transact { EventFlags::START.union(EventFlags::END) } else { EventFlags::POINT },
+            flags: if transact { EventFlags::START | EventFlags::END } else { EventFlags::POINT },
             missed: 0,
             kind: data.kind,
             tag: shown(data.tag).into_owned(),

@@ -106,7 +106,7 @@ impl Known {
             return None;
         }
         let item = item(self.number).filter(|item| {
-            let mut metric = Metric::new(format!("{}.{}", self.prefix, name_of(key)), *item, Type::String);
+            let mut metric = MetricDef::new(format!("{}.{}", self.prefix, name_of(key)), *item, Type::String);
             metric.parameter().help(
                 format!("Field {}", shown(key.as_bytes())),
                 "A parameter of event records, without a value outside of these.",
@@ -145,8 +145,9 @@ impl Known {
             let stays = stays(key, field);
             if !stays {
                 budget.remove(&field.users, 1);
-                let name = field.item.and_then(|item| names.names(item).next().map(str::to_owned));
-                name.into_iter().for_each(|name| _ = names.remove(&name));
+                if let Some(name) = field.item.and_then(|item| names.names(item).next().map(str::to_owned)) {
+                    names.remove(&name);
+                }
             }
             stays
         });
@@ -165,8 +166,7 @@ fn item(number: u32) -> Option<Item> {
 
 /// The component of a metric's name for a key: characters that are not allowed become `_`.
 fn name_of(key: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let name: String = key.chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    let name = key.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("f{name}") }
 }
 
@@ -190,8 +190,8 @@ mod tests {
             Ok(Own { names: setup.dynamic(["own.field"]) })
         }
 
-        fn dynamic(&self) -> Option<&Dynamic> {
-            Some(&self.names)
+        fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+            [&self.names as &dyn Catalog]
         }
 
         fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> Result {

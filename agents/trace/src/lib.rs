@@ -41,8 +41,8 @@ use std::time::Instant;
 use clap::FromArgMatches as _;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use pmda::Hangups;
 use pmda::prelude::*;
+use pmda::{Features, PollSet, Sighup, Wake};
 use trace::protocol::Data;
 use tracing::{debug, info, warn};
 
@@ -78,7 +78,7 @@ const FILES: usize = 2;
 impl Agent for Trace {
     const NAME: &'static str = "trace";
     const DOMAIN: u16 = 10;
-    const WANTS: Flags = Flags::AUTHORIZE;
+    const WANTS: Features = Features::AUTHORIZE;
     const USAGE: Option<&'static str> = Some(options::USAGE);
 
     fn options(command: clap::Command) -> clap::Command {
@@ -102,11 +102,10 @@ impl Agent for Trace {
     fn open(&mut self) -> Start<()> {
         let mut access = Access::new(&self.options.access)?;
         let own = access.allows_own();
-        let failed = |e: std::io::Error| {
+        self.server = Some(Server::open(self.port, access, self.limits.clone(), HANGUPS.get()).map_err(|e| {
             let reason = e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_owned());
             format!("bind({}): {reason}", self.port)
-        };
-        self.server = Some(Server::open(self.port, access, self.limits.clone(), HANGUPS.get()).map_err(failed)?);
+        })?);
         self.tags.reset();
         if own {
             let processes = Processes::open(self.directory.clone(), self.base.clone(), &self.limits);
@@ -116,7 +115,7 @@ impl Agent for Trace {
     }
 
     /// Counts all trace events up to the request before it is answered.
-    fn refresh(&mut self, request: Request, _: Client) -> Result {
+    fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
         self.serve(|server, counts, now| {
             server.serve_prompt(now, &mut |account, data| counts.add(account, data));
             server.serve_later(now, &mut |account, data| counts.add(account, data));
@@ -124,14 +123,14 @@ impl Agent for Trace {
             server.serve_due(now, &mut |account, data| counts.add(account, data));
         });
         // A store may be a reset, which must clear earlier trace events of files as well.
-        if matches!(request, Request::Fetch | Request::Instance(_) | Request::Store) {
+        if matches!(request, Request::Fetch(_) | Request::Instance(_) | Request::Store) {
             self.read();
         }
         Ok(())
     }
 
-    fn dynamic(&self) -> Option<&Dynamic> {
-        Some(self.events.names())
+    fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+        [self.events.names() as &dyn Catalog]
     }
 
     fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
@@ -265,7 +264,7 @@ impl Trace {
 }
 
 /// Descriptor that becomes readable when the process receives SIGHUP.
-static HANGUPS: OnceLock<Hangups> = OnceLock::new();
+static HANGUPS: OnceLock<Sighup> = OnceLock::new();
 
 /// Prepares a process that runs only this agent, before `pmda::main`.
 ///
@@ -276,7 +275,7 @@ pub fn own_process() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap_or_else(|e| warn!("limit of open files not raised: {e}"));
     }
-    if let Ok(hangups) = Hangups::catch() {
+    if let Ok(hangups) = Sighup::catch() {
         let _ = HANGUPS.set(hangups);
     }
 }

@@ -27,8 +27,8 @@ pub(crate) fn shown_lines(text: &[u8]) -> Cow<'_, str> {
 
 fn is_fit(text: &str) -> bool {
     // The fast path: most tags are printable ASCII.
-    let is_plain = |byte: &u8| matches!(byte, b' '..=b'[' | b']'..=b'~');
-    text.as_bytes().iter().all(is_plain) || text.char_indices().all(|(at, c)| is_fit_char(c, &text[at..]))
+    text.as_bytes().iter().all(|byte| matches!(byte, b' '..=b'[' | b']'..=b'~'))
+        || text.char_indices().all(|(at, c)| is_fit_char(c, &text[at..]))
 }
 
 fn is_in_lines(c: char, rest: &str) -> bool {

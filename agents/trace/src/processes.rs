@@ -282,8 +282,9 @@ impl Table {
 
     /// Forgets files that no longer have a name, except open ones: these are read until their process exits.
     fn end_listing(&mut self, listing: u64) {
-        let stays = |entry: &Entry| matches!(&entry.file, Found::Read(read) if read.stays_open);
-        let gone = self.files.iter().filter(|(_, entry)| entry.listing < listing && !stays(entry));
+        let gone = self.files.iter().filter(|(_, entry)| {
+            entry.listing < listing && !matches!(&entry.file, Found::Read(read) if read.stays_open)
+        });
         let gone: Vec<_> = gone.map(|(identity, _)| *identity).collect();
         gone.into_iter().for_each(|identity| self.forget(identity));
         self.owners.end_listing();

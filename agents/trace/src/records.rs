@@ -27,7 +27,8 @@ const RECORDS_HELP: &str = "\
     Each client gets each record once (pminfo -x, pmval, pmevent). Over shared memory, a transaction has a record of\n\
     its beginning and one of its end. Over TCP it has one record. A client selects records by a filter (pmval -x):\n\
     conditions with semicolons between, such as tag=look up; kind=transact; longer=0.01 (seconds); process=77;\n\
-    user=7 (a field). With ~ instead of = a regular expression follows. An empty filter selects all records.";
+    user=7 (a field). With ~ instead of = a POSIX extended regular expression follows. An empty filter selects all\n\
+    records.";
 
 /// A metric about records: name below `event`, item, type, units, one-line help, and help text.
 type About = (&'static str, Item, Type, Units, &'static str, &'static str);

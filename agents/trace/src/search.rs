@@ -229,8 +229,7 @@ impl Search {
     /// Removes an ignored file when it is stale, unless a process holds its lock.
     pub(crate) fn remove_unused(&self, name: &OsStr, stat: &FileStat) {
         let is_file = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFREG;
-        let is_free = || self.open_file(name).is_ok_and(|file| file.try_lock_shared().is_ok());
-        if is_stale(stat) && (!is_file || is_free()) {
+        if is_stale(stat) && (!is_file || self.open_file(name).is_ok_and(|file| file.try_lock_shared().is_ok())) {
             self.remove_stale(name, stat);
         }
     }

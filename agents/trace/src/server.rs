@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::sockopt::{KeepAlive, RcvBuf, TcpKeepCount, TcpKeepIdle, TcpKeepInterval, TcpUserTimeout};
 use nix::sys::socket::{Backlog, listen, setsockopt};
-use pmda::Hangups;
+use pmda::Sighup;
 use trace::Failure;
 use trace::protocol::{self, Data};
 use tracing::{debug, info, warn};
@@ -55,7 +55,7 @@ pub(crate) struct Server {
     later: Epoll,
     /// Number of asynchronous clients.
     asynchronous: usize,
-    hangups: Option<&'static Hangups>,
+    hangups: Option<&'static Sighup>,
     /// End of the pause of asynchronous clients.
     resting: Option<Instant>,
     access: Access,
@@ -95,7 +95,7 @@ impl Server {
         port: u16,
         access: Access,
         limits: Limits,
-        hangups: Option<&'static Hangups>,
+        hangups: Option<&'static Sighup>,
     ) -> io::Result<Server> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
         listener.set_nonblocking(true)?;
@@ -241,7 +241,9 @@ impl Server {
             // A single ready client takes no time from others.
             if ready > 1 {
                 let end = Instant::now();
-                account.into_iter().for_each(|account| self.shares.spend(account, end - begin));
+                if let Some(account) = account {
+                    self.shares.spend(account, end - begin);
+                }
                 begin = end;
             }
         }
@@ -332,7 +334,9 @@ impl Server {
         let room = self.shares.room(account);
         if let Room::From(largest, _) = room {
             let newest = self.clients.iter().rposition(|c| c.as_ref().is_some_and(|c| c.account == largest));
-            newest.into_iter().for_each(|place| self.leave(place, &Left::GaveWay));
+            if let Some(place) = newest {
+                self.leave(place, &Left::GaveWay);
+            }
             self.refused.add(largest, 1);
         }
         if room == Room::None {
@@ -457,7 +461,7 @@ impl Server {
 
     /// Lists the clients in the log.
     fn show(&self) {
-        self.hangups.map(Hangups::take);
+        self.hangups.map(Sighup::take);
         info!("{} connected clients", self.connections());
         for client in self.clients.iter().flatten().take(SHOWN) {
             info!("{} {}", if client.asynchronous { "async" } else { "sync " }, client.host);

@@ -63,8 +63,8 @@ impl Shares {
 
     /// Whether an account has used up its time in this round, and there are others.
     pub(crate) fn has_had_its_time(&self, account: Account) -> bool {
-        let has_had = |share: &Share| share.round == self.round && share.spent > TIME;
-        self.shares.len() > 1 && self.shares.get(&account).is_some_and(has_had)
+        self.shares.len() > 1
+            && self.shares.get(&account).is_some_and(|share| share.round == self.round && share.spent > TIME)
     }
 
     pub(crate) fn spend(&mut self, account: Account, time: Duration) {

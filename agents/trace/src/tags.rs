@@ -270,8 +270,7 @@ impl Tagged {
     #[inline]
     fn find(&self, bytes: &[u8]) -> Option<usize> {
         let hash = self.hash(bytes);
-        let is_it = |place: &usize| self.tags.get(*place).is_some_and(|tag| *tag.bytes == *bytes);
-        self.places.find(hash, is_it).copied()
+        self.places.find(hash, |place| self.tags.get(*place).is_some_and(|tag| *tag.bytes == *bytes)).copied()
     }
 
     #[inline]
@@ -324,11 +323,7 @@ impl Tagged {
 }
 
 impl Instances for Tagged {
-    fn len(&self) -> usize {
-        self.active
-    }
-
-    fn each(&self, f: &mut dyn FnMut(Inst, &str)) {
+    fn each<'a>(&'a self, f: &mut dyn FnMut(Inst, &'a str)) {
         Tagged::each(self).for_each(|(inst, tag)| f(inst, tag.name()));
     }
 
@@ -342,10 +337,17 @@ impl Instances for Tagged {
     fn lookup(&self, name: &str) -> Option<Inst> {
         let whole = self.find(name.as_bytes()).and_then(|place| self.tags.get(place));
         let whole = whole.filter(|tag| tag.active && tag.name() == name).map(|tag| Inst::new(tag.number));
+        if whole.is_some() {
+            return whole;
+        }
         // The index has names as clients send them: an escaped name needs a search of all tags.
-        let escaped = || Tagged::each(self).find(|(_, tag)| tag.name() == name).map(|(inst, _)| inst);
-        let first = || Tagged::each(self).find(|(_, tag)| tag.name().split(' ').next() == Some(name));
-        whole.or_else(|| name.contains("\\x").then(escaped)?).or_else(|| first().map(|(inst, _)| inst))
+        if name.contains("\\x")
+            && let Some((inst, _)) = Tagged::each(self).find(|(_, tag)| tag.name() == name)
+        {
+            return Some(inst);
+        }
+        let mut all = Tagged::each(self);
+        all.find(|(_, tag)| tag.name().split(' ').next() == Some(name)).map(|(inst, _)| inst)
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use pcp_collector::{Collector, Launch, Process};
 use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Serial};
 use pmda::limits::FixedLimit;
+use testkit::{free_port, wait_for};
 use trace::{Failure, Options, State, Tag, Trace, Transport, protocol};
 
 /// The agent, over a pipe to this test instead of pmcd.
@@ -27,7 +28,7 @@ impl Served {
     /// Starts the agent through another program, whose command line is `by`.
     fn start_with(by: &[&str], args: &[&str]) -> Served {
         let dir = tempfile::tempdir().unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port("127.0.0.1");
         let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
         let program: Vec<&str> = by.iter().copied().chain([env!("CARGO_BIN_EXE_pmdatrace")]).collect();
         let mut command = Command::new(program[0]);
@@ -262,14 +263,6 @@ fn limits_of_the_framework_have_metrics() {
     assert!(limit(&mut served, of(FixedLimit::LogLines)) > 0 && limit(&mut served, of(FixedLimit::LogCut)) > 0);
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn connections_have_a_limit_and_are_given_back() {
     let mut served = Served::start(&["--limit", "connections=20"]);
@@ -279,7 +272,7 @@ fn connections_have_a_limit_and_are_given_back() {
     assert!(matches!(trace.status().failure, Some(Failure::ConnLimit)), "{:?}", trace.status());
     assert_eq!(left_out(&mut served), [1, 0, 0, 0]);
     drop(clients);
-    until("a connection", || {
+    wait_for("a connection", || {
         let trace = served.trace(State::empty());
         trace.point(&Tag::new("tag").unwrap());
         trace.status().sent == 1
@@ -367,7 +360,7 @@ fn without_descriptors_connections_are_accepted_later_and_the_log_has_a_line() {
         std::thread::sleep(Duration::from_millis(20));
     }
     drop(clients);
-    until("a connection", || is_greeted(&connect(), 500));
+    wait_for("a connection", || is_greeted(&connect(), 500));
     let log = std::fs::read_to_string(served.dir.path().join("trace.log")).unwrap();
     let lines = log.lines().filter(|line| line.contains("no connections are accepted")).count();
     assert_eq!(lines, 1, "{log}");

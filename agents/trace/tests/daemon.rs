@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use pcp_collector::{Collector, End, Launch, Process};
 use pmapi::{Atom, Domain, Item, PmId};
+use testkit::free_port;
 
 fn agent(dir: &Path) -> Command {
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
@@ -26,10 +27,6 @@ fn agent(dir: &Path) -> Command {
 fn run(args: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     agent(dir.path()).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
 
 fn control(trace: &mut Collector<Process>, item: u16) -> u32 {
@@ -74,7 +71,7 @@ fn a_port_that_is_taken_is_an_error_in_the_log() {
 #[test]
 fn options_show_in_the_control_metrics() {
     let dir = tempfile::tempdir().unwrap();
-    let port = free_port();
+    let port = free_port("127.0.0.1").to_string();
     let mut command = agent(dir.path());
     command.args(["-T", "2min", "-N", "7", "-l", "-"]).env("PCP_TRACE_PORT", &port);
     let mut trace = Launch::pipe(command).start().unwrap();

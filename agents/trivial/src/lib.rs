@@ -13,10 +13,8 @@ impl Agent for Trivial {
     const DOMAIN: u16 = 250;
 
     fn new(setup: &mut Setup) -> Start<Self> {
-        let time = setup.metric("trivial.time", Item::new(0, 0), Type::U64);
-        time.counter()
-            .units(Units::SECONDS)
-            .help("Seconds since 1970", "The time of day, in seconds since 1970 began.");
+        let time = setup.metric("trivial.time", Item::new(0, 0), Type::U64).counter().units(Units::SECONDS);
+        time.help("Seconds since 1970", "The time of day, in seconds since 1970 began.");
         Ok(Trivial)
     }
 

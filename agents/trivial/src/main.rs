@@ -1,4 +1,2 @@
 //! Daemon `pmdatrivial`.
-fn main() -> std::process::ExitCode {
-    pmda::main::<pmda_trivial::Trivial>()
-}
+pmda::main!(pmda_trivial::Trivial);

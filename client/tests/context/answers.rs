@@ -7,8 +7,7 @@ use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::names::Node;
 use pcp_pdu::profile::{Profile, State};
 use pcp_pdu::result::RawValue;
-use pmapi::id::OptionWord as _;
-use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, LabelSet, OrNull, PmId, Result, Type};
+use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, LabelSet, OptionWord as _, OrNull, PmId, Result, Type};
 
 /// Returns the answer to a request, whose words are separated by tabs.
 pub(crate) fn answer(context: &mut Context, request: &str) -> String {

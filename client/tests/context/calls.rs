@@ -6,7 +6,7 @@ use std::thread;
 
 use pcp_client::{Context, HostSpec, Settings};
 use pcp_pdu::result::Changes;
-use pmapi::id::OptionWord as _;
+use pmapi::OptionWord as _;
 use testkit::Pmcd;
 
 use crate::answers::answer;
@@ -384,10 +384,12 @@ fn ways_to_connect() {
     });
     assert_eq!(answer(&mut Context::connect(&host).unwrap(), request), expected);
     // A specification without ports uses those of the settings.
-    let settings = Settings { ports: vec![1, port], ..Settings::default() };
+    let mut settings = Settings::default();
+    settings.ports = vec![1, port];
     let spec: HostSpec = "127.0.0.1".parse().unwrap();
     assert_eq!(answer(&mut Context::new(spec, settings).unwrap(), request), expected);
-    let settings = Settings { socket: path.into(), ..Settings::default() };
+    let mut settings = Settings::default();
+    settings.socket = path.into();
     assert_eq!(answer(&mut Context::new("local:".parse().unwrap(), settings.clone()).unwrap(), request), expected);
     // pmcd checks the container only when a request needs it.
     let mut context = Context::new("unix:?container=none".parse().unwrap(), settings).unwrap();

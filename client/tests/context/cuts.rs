@@ -46,7 +46,8 @@ impl Relay {
     }
 
     fn connect(&self, timeout: Duration) -> Context {
-        let settings = Settings { socket: self.dir.path().join("s"), request_timeout: timeout, ..Settings::default() };
+        let mut settings = Settings::default();
+        (settings.socket, settings.request_timeout) = (self.dir.path().join("s"), timeout);
         Context::new("unix:".parse().unwrap(), settings).unwrap()
     }
 }

@@ -2,13 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use pcp_client::{Context, Settings};
 use pcp_pdu::codec::Writer;
-use pcp_pdu::handshake::{Flags, encode_error};
+use pcp_pdu::handshake::{Features, encode_error};
 use pcp_pdu::metadata::{DescPdu, Subject, TextKind};
 use pcp_pdu::{Frames, Header, PduType};
 use pmapi::{Desc, Error, InDom, Inst, PmId, Semantics, Type, Units};
@@ -21,10 +20,10 @@ struct Fake {
     dir: tempfile::TempDir,
 }
 
-fn greeting(features: Flags) -> Vec<u8> {
+fn greeting(features: Features) -> Vec<u8> {
     let mut out = Vec::new();
     let mut w = Writer::new(&mut out, PduType::ERROR, 0);
-    w.i32(0).u32(2 << 24 | 1 << 16 | u32::from(features.0));
+    w.i32(0).u32(2 << 24 | 1 << 16 | u32::from(features.bits()));
     w.finish().unwrap();
     out
 }
@@ -40,7 +39,7 @@ impl Fake {
 
     /// Greets, reads the credentials and one request, and answers with `bytes`. Then it keeps the connection open or
     /// closes it.
-    fn answering(features: Flags, bytes: Vec<u8>, stays: bool) -> Fake {
+    fn answering(features: Features, bytes: Vec<u8>, stays: bool) -> Fake {
         let mut kept = Vec::new();
         Fake::new(move |mut stream| {
             let _ = stream.write_all(&greeting(features));
@@ -61,12 +60,16 @@ impl Fake {
     }
 
     fn settings(&self) -> Settings {
-        let socket: PathBuf = self.dir.path().join("s");
-        Settings { socket, request_timeout: Duration::from_secs(5), ..Settings::default() }
+        let mut settings = Settings::default();
+        settings.socket = self.dir.path().join("s");
+        settings.request_timeout = Duration::from_secs(5);
+        settings
     }
 
     fn connect_with(&self, timeout: Duration) -> Result<Context, Error> {
-        Context::new("unix:".parse().unwrap(), Settings { request_timeout: timeout, ..self.settings() })
+        let mut settings = self.settings();
+        settings.request_timeout = timeout;
+        Context::new("unix:".parse().unwrap(), settings)
     }
 
     fn connect(&self) -> Context {
@@ -74,7 +77,8 @@ impl Fake {
     }
 }
 
-const ALL: Flags = Flags(!(Flags::CREDENTIALS_REQUIRED.0 | Flags::CERTIFICATE_REQUIRED.0));
+const ALL: Features =
+    Features::from_bits_retain(!(Features::CREDENTIALS_REQUIRED.bits() | Features::CERTIFICATE_REQUIRED.bits()));
 
 fn pmid(item: u32) -> PmId {
     PmId::from_word(0x0740_0000 + item).unwrap()
@@ -139,12 +143,10 @@ fn time_outs() {
 fn times_without_end() {
     let fake = Fake::answering(ALL, desc(1), false);
     let longest = Duration::MAX;
-    let settings = Settings {
-        connect_timeout: Some(longest),
-        request_timeout: longest,
-        reconnect: vec![longest],
-        ..fake.settings()
-    };
+    let mut settings = fake.settings();
+    settings.connect_timeout = Some(longest);
+    settings.request_timeout = longest;
+    settings.reconnect = vec![longest];
     let mut context = Context::new("unix:".parse().unwrap(), settings.clone()).unwrap();
     assert_eq!(context.lookup_desc(pmid(1)).unwrap().pmid, pmid(1));
     drop(fake);
@@ -195,7 +197,8 @@ fn the_end_in_the_middle_of_an_answer() {
 #[test]
 fn back_off() {
     let fake = Fake::answering(ALL, Vec::new(), false);
-    let settings = Settings { reconnect: vec![Duration::ZERO, Duration::from_secs(1000)], ..fake.settings() };
+    let mut settings = fake.settings();
+    settings.reconnect = vec![Duration::ZERO, Duration::from_secs(1000)];
     let mut context = Context::new("unix:".parse().unwrap(), settings).unwrap();
     drop(fake);
     let timed_out = Err(Error::from_errno(110));
@@ -209,10 +212,11 @@ fn back_off() {
 
 #[test]
 fn what_an_old_pmcd_does_not_have() {
-    let fake = Fake::answering(Flags(0), desc(1), true);
+    let fake = Fake::answering(Features::empty(), desc(1), true);
     assert_eq!(fake.connect().lookup_labels(pmid(1)).unwrap_err(), Error::NOLABELS);
     assert_eq!(fake.connect().context_labels().unwrap_err(), Error::NOLABELS);
-    let settings = Settings { container: Some("c".into()), ..fake.settings() };
+    let mut settings = fake.settings();
+    settings.container = Some("c".into());
     let error = Context::new("unix:".parse().unwrap(), settings).unwrap_err();
     assert_eq!(error, Error::from_errno(95));
     for host in ["pcps://h", "h?user=otto", "h?compress"] {
@@ -224,7 +228,7 @@ fn what_an_old_pmcd_does_not_have() {
 #[test]
 fn descriptors_one_by_one() {
     let fake = Fake::new(|mut stream| {
-        let _ = stream.write_all(&greeting(Flags(0)));
+        let _ = stream.write_all(&greeting(Features::empty()));
         let mut frames = Frames::new();
         loop {
             let Ok(n @ 1..) = stream.read(frames.space()) else { return };

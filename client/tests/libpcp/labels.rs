@@ -1,7 +1,6 @@
 //! Label sets: `__pmAddLabels` and `__pmGetDomainLabels`.
 
-use pmapi::label::{LabelError, LabelFlags, LabelSet};
-use pmapi::{Config, Error};
+use pmapi::{Config, Error, LabelError, LabelFlags, LabelSet};
 
 use crate::{Random, compare, hex};
 
@@ -16,7 +15,7 @@ impl Steps {
     fn ours(&self) -> Vec<u8> {
         let mut set = LabelSet::new();
         for (flags, text) in &self.0 {
-            let added = LabelSet::parse_flagged(text, LabelFlags::from_bits(*flags)).and_then(|s| set.merge(&s));
+            let added = LabelSet::parse_flagged(text, LabelFlags::from_bits_retain(*flags)).and_then(|s| set.merge(&s));
             if let Err(e) = added {
                 return shown(Err(e));
             }

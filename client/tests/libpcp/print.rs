@@ -40,7 +40,7 @@ impl Case {
             Value::Word(word) => RawValue::InSitu(*word),
             Value::Block(code, payload) => RawValue::Block(*code, payload),
         };
-        raw.print(Type::from_code(self.ty).ok(), self.width).squashed(false).to_bytes()
+        raw.print(Type::from_code(self.ty).ok(), self.width).verbatim().to_bytes()
     }
 }
 

@@ -18,6 +18,12 @@ pub(crate) fn close_others(command: &mut Command) {
     unsafe { command.pre_exec(keep_only_standard) };
 }
 
+/// Starts a program with execvp(3) instead of `posix_spawn(3)`.
+pub(crate) fn use_execvp(command: &mut Command) {
+    // SAFETY: nothing is called in the child.
+    unsafe { command.pre_exec(|| Ok(())) };
+}
+
 /// Kills a process when the thread that has started it ends.
 pub(crate) fn end_with_parent(command: &mut Command) {
     // SAFETY: as above.

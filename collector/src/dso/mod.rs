@@ -3,6 +3,8 @@
 //! This module has all unsafe code of the crate.
 #![allow(unsafe_code)]
 
+mod answers;
+mod calls;
 pub(crate) mod child;
 mod shared;
 

@@ -1,6 +1,5 @@
 //! The collector with agents of the C library.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -13,7 +12,7 @@ use pcp_pdu::names::Node;
 use pcp_pdu::profile::{Profile, State as Instances};
 use pcp_pdu::{Pdu, PduType};
 use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Semantics, Serial, Type};
-use testkit::{CAgent, Pcp};
+use testkit::{CAgent, Pcp, free_port};
 
 use crate::{Address, Collector, End, Error, LabelTarget, Launch, Process, State};
 
@@ -38,10 +37,6 @@ fn command(agent: &CAgent, arguments: &[&str]) -> Command {
 /// Returns a file under `target`. `/dev/null` would be replaced by a file when the agent runs as root.
 fn log(agent: &str) -> PathBuf {
     simple().dir().join(format!("{agent}.log"))
-}
-
-fn free_port(address: &str) -> u16 {
-    TcpListener::bind((address, 0)).unwrap().local_addr().unwrap().port()
 }
 
 /// Sends every request that the agent simple can answer.

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pcp_pdu::handshake::{Flags, encode_creds, encode_error};
+use pcp_pdu::handshake::{Features, encode_creds, encode_error};
 use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
 
 use crate::{Channel, Collector, Error, Stream};
@@ -45,9 +45,9 @@ impl Fake {
         self.send(|out, from| encode_error(out, from, Err(code)));
     }
 
-    /// Performs the version exchange, and returns the flags of the collector.
-    pub(super) fn creds(&mut self, flags: Flags) -> Flags {
-        self.send(|out, _| encode_creds(out, 4711, flags));
+    /// Performs the version exchange, and returns the features of the collector.
+    pub(super) fn creds(&mut self, features: Features) -> Features {
+        self.send(|out, _| encode_creds(out, 4711, features));
         match self.expect(PduType::CREDS).1 {
             Pdu::Creds(creds) => creds.version().unwrap().1,
             _ => unreachable!(),

@@ -1,3 +1,4 @@
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use pcp_pdu::FrameError;
-use pcp_pdu::handshake::Flags;
+use pcp_pdu::handshake::Features;
 
 use crate::{Address, End, Error, Launch, State};
 
@@ -26,11 +27,23 @@ fn process_exists(pid: u32) -> bool {
 #[test]
 fn pipe_and_a_clean_end() {
     let mut agent = Launch::pipe(shell(&format!("printf '{CREDS}'; exec cat >/dev/null"))).start().unwrap();
-    assert_eq!(agent.flags(), Flags::AUTHORIZE.union(Flags::CONTAINER));
+    assert_eq!(agent.features(), Features::AUTHORIZE | Features::CONTAINER);
     assert_eq!(agent.exit_status(), None);
     let pid = agent.pid().unwrap();
     assert!(matches!(agent.close(), End::Exited(status) if status.success()));
     assert!(!process_exists(pid));
+}
+
+#[test]
+fn a_script_without_an_interpreter_is_for_the_shell() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("agent");
+    std::fs::write(&script, format!("printf '{CREDS}'\nexec cat >/dev/null\n")).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for launch in [Launch::pipe(Command::new(&script)), Launch::pipe(Command::new(&script)).isolated()] {
+        let agent = launch.start().unwrap();
+        assert!(matches!(agent.close(), End::Exited(status) if status.success()));
+    }
 }
 
 #[test]
@@ -44,6 +57,18 @@ fn an_agent_that_ignores_the_end_is_killed() {
     let pid = agent.pid().unwrap();
     drop(agent);
     assert!(!process_exists(pid));
+}
+
+#[test]
+fn an_agent_that_is_let_go_continues() {
+    let process = Launch::pipe(shell(&format!("printf '{CREDS}'; exec sleep 1000"))).open().unwrap();
+    let (stream, child) = process.into_parts();
+    assert!(stream.descriptor().is_some());
+    drop(stream);
+    let mut child = child.unwrap();
+    assert_eq!(child.try_wait().unwrap(), None);
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 /// The pipe is not close-on-exec, like descriptors of a host of shared objects such as pmcd.

@@ -1,16 +1,16 @@
 use std::time::Duration;
 
-use pcp_pdu::handshake::{Attribute, Flags, encode_error};
+use pcp_pdu::codec::DecodeError;
+use pcp_pdu::handshake::{Attribute, Features, encode_error};
 use pcp_pdu::instance::InstanceWriter;
 use pcp_pdu::label::{LabelSetRef, encode_label};
 use pcp_pdu::metadata::{DescPdu, Subject, Text, TextKind, TextReq};
-use pcp_pdu::names::{Node, encode_ids, encode_names};
+use pcp_pdu::names::{Node, Statuses, encode_ids, encode_names};
 use pcp_pdu::profile::{Profile, State as Instances};
 use pcp_pdu::result::Changes;
 use pcp_pdu::result_writer::ResultWriter;
-use pcp_pdu::{DecodeError, FrameError, Pdu, PduType};
-use pmapi::label::LabelSet;
-use pmapi::{Atom, Desc, Domain, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
+use pcp_pdu::{FrameError, Pdu, PduType};
+use pmapi::{Atom, Desc, Domain, InDom, Inst, Item, LabelSet, PmId, Semantics, Serial, Type, Units};
 
 use super::fake::{Fake, agent, stream};
 use crate::{Collector, Error, LabelTarget, State};
@@ -52,8 +52,8 @@ impl Fake {
 #[test]
 fn version_exchange_returns_only_authorize() {
     let (stream, thread) = stream(|fake| {
-        let flags = fake.creds(Flags(Flags::AUTHORIZE.0 | Flags::CONTAINER.0 | 1));
-        assert_eq!(flags, Flags::AUTHORIZE);
+        let features = fake.creds(Features::AUTHORIZE | Features::CONTAINER | Features::SECURE);
+        assert_eq!(features, Features::AUTHORIZE);
         let (header, pdu) = fake.expect(PduType::ATTR);
         assert!(matches!(pdu, Pdu::Attr(a) if a.attribute == Attribute::USERID && a.value == b"1000"));
         assert_eq!(header.from, 7);
@@ -62,16 +62,16 @@ fn version_exchange_returns_only_authorize() {
     assert!(collector.as_client(7).attribute(Attribute::USERID, "1000").unwrap());
     thread.join().unwrap();
 
-    let (stream, thread) = stream_without_flags();
+    let (stream, thread) = stream_without_features();
     let mut collector = Collector::connect(stream).unwrap();
     assert!(!collector.attribute(Attribute::USERID, "1000").unwrap());
     drop(collector);
     thread.join().unwrap();
 }
 
-fn stream_without_flags() -> (crate::Stream, std::thread::JoinHandle<()>) {
+fn stream_without_features() -> (crate::Stream, std::thread::JoinHandle<()>) {
     stream(|fake| {
-        assert_eq!(fake.creds(Flags::default()), Flags::default());
+        assert_eq!(fake.creds(Features::default()), Features::default());
         fake.expect_end();
     })
 }
@@ -129,7 +129,7 @@ fn values_with_their_types() {
         fake.expect(PduType::FETCH);
         fake.result(Changes::NAMES, &[(pmid(0), None, Atom::I32(-1))]);
         fake.expect(PduType::FETCH);
-        fake.result(Changes(0xff), &[(pmid(0), None, Atom::I32(-1))]);
+        fake.result(Changes::from_bits_retain(0xff), &[(pmid(0), None, Atom::I32(-1))]);
         fake.desc(Type::String);
         fake.expect(PduType::FETCH);
         fake.result(Changes::default(), &[(pmid(1), Some(Inst::new(4)), Atom::String(b"red"))]);
@@ -138,7 +138,7 @@ fn values_with_their_types() {
         fake.result(Changes::default(), &[(pmid(1), None, Atom::Float(1.0))]);
     });
     assert_eq!(collector.value(pmid(0)).unwrap(), Atom::I32(-1));
-    assert_eq!(collector.fetch(&[pmid(0)]).unwrap().changes(), Changes(24));
+    assert_eq!(collector.fetch(&[pmid(0)]).unwrap().changes(), Changes::from_bits_retain(24));
     assert_eq!(collector.values(pmid(1)).unwrap().get(Inst::new(4)), Some(Atom::String(b"red")));
     assert!(matches!(collector.value(pmid(1)), Err(Error::Agent(pmapi::Error::CONV))));
     thread.join().unwrap();
@@ -240,13 +240,13 @@ fn dynamic_names() {
         fake.expect(PduType::PMNS_NAMES);
         fake.send(|out, from| encode_ids(out, from, pmapi::Error::NAME.code(), &[None]));
         fake.expect(PduType::PMNS_IDS);
-        fake.send(|out, from| encode_names(out, from, false, names));
-        assert!(matches!(fake.expect(PduType::PMNS_CHILD).1, Pdu::Child(c) if c.with_status));
-        fake.send(|out, from| encode_names(out, from, true, names));
-        assert!(matches!(fake.expect(PduType::PMNS_CHILD).1, Pdu::Child(c) if !c.with_status));
-        fake.send(|out, from| encode_names(out, from, false, names));
+        fake.send(|out, from| encode_names(out, from, Statuses::Omitted, names));
+        assert!(matches!(fake.expect(PduType::PMNS_CHILD).1, Pdu::Child(c) if c.statuses == Statuses::Included));
+        fake.send(|out, from| encode_names(out, from, Statuses::Included, names));
+        assert!(matches!(fake.expect(PduType::PMNS_CHILD).1, Pdu::Child(c) if c.statuses == Statuses::Omitted));
+        fake.send(|out, from| encode_names(out, from, Statuses::Omitted, names));
         fake.expect(PduType::PMNS_TRAVERSE);
-        fake.send(|out, from| encode_names(out, from, false, names[..1].iter().copied()));
+        fake.send(|out, from| encode_names(out, from, Statuses::Omitted, names[..1].iter().copied()));
     });
     let both = ["secret.foo", "secret.bar"];
     assert_eq!(collector.pmid("a.b").unwrap(), pmid(5));

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source};
+use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source, UnknownNames};
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 
 /// Name, operands and expression of definitions over operands with equal instances.
@@ -103,7 +103,7 @@ fn evaluate(instances: u32, rounds: u32, [name, _, expr]: &[&str; 3]) -> f64 {
     let mut agent = Agent::new(instances);
     let mut definitions = Definitions::new(Scope::Global);
     definitions.register(name, expr).expect("an expression");
-    let mut evaluator = Evaluator::bind(&definitions, &mut agent, false);
+    let mut evaluator = Evaluator::bind(&definitions, &mut agent, UnknownNames::Refused);
     evaluator.desc(0).expect("a metric");
     let plan = evaluator.plan([0]);
     // Reading the clock takes longer than evaluating a few instances.
@@ -141,7 +141,7 @@ fn many() {
         definitions.register(&format!("d{number}"), &expr).expect("an expression");
     }
     let parsed = cpu();
-    let mut evaluator = Evaluator::bind(&definitions, &mut agent, false);
+    let mut evaluator = Evaluator::bind(&definitions, &mut agent, UnknownNames::Refused);
     let bound = cpu();
     let plan = evaluator.plan(0..evaluator.len());
     let mut times: Vec<Duration> = (0..23)

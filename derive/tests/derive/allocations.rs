@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source};
+use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source, UnknownNames};
 use pmapi::{Atom, Desc, Error, InDom, Inst, Semantics, Type, Units};
 
 use crate::table::{Table, indom};
@@ -93,7 +93,7 @@ fn a_steady_tick_allocates_nothing() {
         definitions.register(&format!("d{number}"), expr).unwrap();
     }
     let mut source = Moving { table: &table, tick: 0 };
-    let mut evaluator = Evaluator::bind(&definitions, &mut source, false);
+    let mut evaluator = Evaluator::bind(&definitions, &mut source, UnknownNames::Refused);
     let count = definitions.len();
     for number in 0..count {
         assert!(evaluator.desc(number).is_ok(), "{number}: {:?}", evaluator.desc(number));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pcp_derive::{BindError, Definition, Evaluator, RegisterError};
+use pcp_derive::{BindError, Definition, Evaluator, RegisterError, UnknownNames};
 use pmapi::{Desc, PmId};
 
 use crate::answers::{Answers, Column, Fetched, Outcome, Sample, printed};
@@ -70,7 +70,8 @@ impl Differences<'_> {
 
     fn semantics(&mut self, definitions: &[(String, Definition)]) {
         let mut metadata = self.answers;
-        let evaluator = Evaluator::bind(definitions.iter().map(|(_, definition)| definition), &mut metadata, false);
+        let evaluator =
+            Evaluator::bind(definitions.iter().map(|(_, definition)| definition), &mut metadata, UnknownNames::Refused);
         for (number, (expr, definition)) in definitions.iter().enumerate() {
             let ours = match evaluator.desc(number) {
                 Ok(Desc { ty, indom, semantics, units, .. }) => {
@@ -113,7 +114,7 @@ impl Differences<'_> {
 
     fn batch(&mut self, batch: &[&(String, Definition)], samples: &[&Sample]) {
         let mut metadata = self.answers;
-        let mut evaluator = Evaluator::bind(batch.iter().map(|pair| &pair.1), &mut metadata, false);
+        let mut evaluator = Evaluator::bind(batch.iter().map(|pair| &pair.1), &mut metadata, UnknownNames::Refused);
         let plan = evaluator.plan(0..batch.len());
         let mut different = vec![false; batch.len()];
         for (at, sample) in samples.iter().enumerate() {

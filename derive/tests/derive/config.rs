@@ -1,6 +1,6 @@
 //! Configuration files: the messages of libpcp, and the definitions loaded.
 
-use pcp_derive::{Control, Controls, Definitions, Evaluator, Scope, Setter, Text};
+use pcp_derive::{Control, Controls, Definitions, Evaluator, Scope, Setter, Text, UnknownNames};
 use pmapi::{Error, PmId};
 
 use crate::answers::Answers;
@@ -71,11 +71,11 @@ fn messages_are_those_of_libpcp() {
 
     let (definitions, ..) = load(&config);
     for definition in &definitions {
-        let oneline = definition.text(Text::OneLine, false).unwrap_or("One-line or help text is not available");
+        let oneline = definition.text(Text::OneLine).unwrap_or("One-line or help text is not available");
         let shown = format!("{} [{oneline}]", definition.name());
-        let help = definition.text(Text::Help, true).unwrap_or_default();
+        let help = definition.text(Text::Help).unwrap_or_default();
         assert!(output.text.contains(help), "{help} in {}", output.text);
-        if definition.text(Text::OneLine, false).is_some() {
+        if definition.text(Text::OneLine).is_some() {
             assert!(output.text.contains(&shown), "{shown} in {}", output.text);
         }
     }
@@ -90,11 +90,10 @@ fn definitions_and_texts() {
     let pmids: Vec<String> = definitions.iter().map(|definition| definition.pmid().to_string()).collect();
     assert_eq!(pmids, ["511.0.3", "511.0.4", "511.0.5", "511.0.6"]);
     let one = definitions.get("good.one").unwrap();
-    assert_eq!(one.text(Text::OneLine, false), Some("the sum of two"));
-    assert_eq!(one.text(Text::Help, false), Some("a text\nwith \"quotes\" and \\ in three lines"));
+    assert_eq!(one.text(Text::OneLine), Some("the sum of two"));
+    assert_eq!(one.text(Text::Help), Some("a text\nwith \"quotes\" and \\ in three lines"));
     let three = definitions.get("good.three").unwrap();
-    assert_eq!(three.text(Text::Help, false), Some("one line\n"));
-    assert_eq!(three.text(Text::Help, true), None);
+    assert_eq!(three.text(Text::Help), None);
     let line = |message: &pcp_derive::Message| (message.line, message.text.clone());
     assert_eq!(line(&loaded.messages[1]), (13, "pmLoadDerivedConfig: missing ``='' after derived metric name".into()));
     assert_eq!(loaded.messages.last().map(|message| message.line), Some(40));
@@ -125,7 +124,7 @@ fn reports() {
 
     one.register("x", "no.such + 1").unwrap();
     let answers = Answers::default();
-    let evaluator = Evaluator::bind([one.get("x").unwrap()], &mut &answers, false);
+    let evaluator = Evaluator::bind([one.get("x").unwrap()], &mut &answers, UnknownNames::Refused);
     let error = evaluator.desc(0).unwrap_err().unwrap().report("x", "no.such + 1");
     assert_eq!(error, "Semantic Error: pmAddDerivedMetric(\"x\", ...)\nno.such + 1\n^\nUnknown operand metric\n");
 }
@@ -142,7 +141,7 @@ fn controls() {
                 #control X\n#control GLOBAL=\n#control DEBUG_EVAL=1x\n#control NONE=1\n#control GLOBAL=0\n";
     let (definitions, controls, loaded) = load(text);
     assert_eq!((definitions.len(), definitions.limit()), (2, Some(2)));
-    assert!(controls.novalue());
+    assert!(controls.unknown_names() == UnknownNames::NoValue);
     assert_eq!((controls.get(Control::ContextLimit), controls.get(Control::DebugSyntax)), (7, 1));
     let messages: Vec<String> = loaded.messages.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -191,7 +190,7 @@ fn a_removed_definition_leaves_the_others() {
     definitions.register("b", "4").unwrap();
     assert_eq!(definitions.get("b").unwrap().pmid().to_string(), "511.0.6");
     let answers = Answers::default();
-    let evaluator = Evaluator::bind(&definitions, &mut &answers, false);
+    let evaluator = Evaluator::bind(&definitions, &mut &answers, UnknownNames::Refused);
     assert_eq!((evaluator.len(), evaluator.find("b")), (3, Some(2)));
 }
 

@@ -1,6 +1,6 @@
 //! Differences from libpcp: each entry of the list in the documentation of `pcp_derive`.
 
-use pcp_derive::{BindError, Definitions, Evaluator, Scope};
+use pcp_derive::{BindError, Definitions, Evaluator, Scope, UnknownNames};
 use pmapi::{Error, Semantics, Type, Units};
 
 use crate::table::{One, Table};
@@ -44,7 +44,7 @@ fn negation_gives_a_number_without_units() {
     assert_eq!(One::new("!counter", &table).at(1.0, &table), Ok(vec![(0, 1.0)]));
     let mut definitions = Definitions::new(Scope::Global);
     definitions.register("x", "!text").unwrap();
-    assert!(Evaluator::bind(&definitions, &mut &table, false).desc(0).is_err());
+    assert!(Evaluator::bind(&definitions, &mut &table, UnknownNames::Refused).desc(0).is_err());
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn definitions_refer_to_one_another() {
     }
     definitions.register("by.alias", "shown.sum + 1").unwrap();
     definitions.get_mut("sum.of").unwrap().set_alias("shown.sum");
-    let mut evaluator = Evaluator::bind(&definitions, &mut &table, false);
+    let mut evaluator = Evaluator::bind(&definitions, &mut &table, UnknownNames::Refused);
     let error = |name: &str| evaluator.desc(evaluator.find(name).unwrap()).unwrap_err().cloned().unwrap();
     let path = |names: &[&str]| BindError::Cycle { path: names.iter().map(|name| name.to_string()).collect() };
     assert_eq!(error("loop.a"), path(&["loop.a", "loop.b", "loop.c", "loop.a"]));
@@ -234,7 +234,7 @@ fn unknown_metrics_may_have_no_values() {
     definitions.register("x", "none.such + 1").unwrap();
     definitions.register("y", "defined(none.such)").unwrap();
     definitions.register("z", "counter + none.such").unwrap();
-    let mut evaluator = Evaluator::bind(&definitions, &mut &table, true);
+    let mut evaluator = Evaluator::bind(&definitions, &mut &table, UnknownNames::NoValue);
     let error = evaluator.desc(2).unwrap_err().unwrap();
     assert_eq!(error.to_string(), "counter + <expr>: Illegal operator for counter and non-counter");
     let plan = evaluator.plan([0, 1]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pcp_derive::{Definitions, Evaluator, Plan, Scope, Values};
+use pcp_derive::{Definitions, Evaluator, Plan, Scope, UnknownNames, Values};
 use pmapi::{Atom, Semantics, Type, Units};
 
 use crate::table::Table;
@@ -23,7 +23,7 @@ fn evaluator(table: &mut &Table) -> Evaluator {
     for (name, expr) in [("step", "delta(a)"), ("far", "step * 10"), ("other", "delta(b)")] {
         definitions.register(name, expr).unwrap();
     }
-    Evaluator::bind(&definitions, table, false)
+    Evaluator::bind(&definitions, table, UnknownNames::Refused)
 }
 
 fn operands(evaluator: &Evaluator, plan: &Plan) -> Vec<String> {

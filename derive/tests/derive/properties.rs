@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pcp_derive::{Controls, Definition, Definitions, Evaluator, RegisterError, Scope};
+use pcp_derive::{Controls, Definition, Definitions, Evaluator, RegisterError, Scope, UnknownNames};
 use pmapi::{PmId, Semantics, Type, Units};
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ fn soup() -> impl Strategy<Value = String> {
 fn whole_way(expr: &str) {
     let Ok(definition) = Definition::new("x", expr, PmId::from_word(1).unwrap()) else { return };
     let mut table = table();
-    let mut evaluator = Evaluator::bind([&definition], &mut &table, false);
+    let mut evaluator = Evaluator::bind([&definition], &mut &table, UnknownNames::Refused);
     let plan = evaluator.plan([0]);
     for tick in 1..3 {
         table.set("a", &[(0, -1.0), (1, f64::from(tick))]);
@@ -142,7 +142,7 @@ fn large_circles() {
     for number in 0..20_000 {
         definitions.register(&format!("d{number}"), &format!("1 + d{}", (number + 1) % 20_000)).unwrap();
     }
-    let evaluator = Evaluator::bind(&definitions, &mut &table(), false);
+    let evaluator = Evaluator::bind(&definitions, &mut &table(), UnknownNames::Refused);
     let path = |number: usize| evaluator.desc(number).unwrap_err().unwrap().to_string();
     assert!(path(7).starts_with("definition refers to itself: d7 -> d8 -> "), "{}", path(7));
     assert!(path(7).ends_with(" -> d5 -> d6 -> d7"), "{}", path(7));

@@ -1,6 +1,6 @@
 //! Metrics made up for a test.
 
-use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Plan, Scope, Source};
+use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Plan, Scope, Source, UnknownNames};
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -93,7 +93,7 @@ impl One {
         let mut definitions = Definitions::new(Scope::Global);
         definitions.register("x", expr).unwrap();
         let mut metadata = table;
-        let evaluator = Evaluator::bind(&definitions, &mut metadata, false);
+        let evaluator = Evaluator::bind(&definitions, &mut metadata, UnknownNames::Refused);
         let plan = evaluator.plan([0]);
         One { evaluator, plan }
     }

@@ -14,6 +14,8 @@
 //!
 //! A file is copied, never mapped, so a process that truncates or replaces it meanwhile cannot harm the reader. Invalid
 //! parts are left out, and listed as [`Problem`]s.
+//!
+//! Types of other crates in the interface: those of [`pmapi`] and, in [`format`](mod@format), of `pcp-mmv`.
 
 pub mod collection;
 pub mod dump;
@@ -24,3 +26,8 @@ pub use mmv::format;
 pub use reader::{
     File, Help, Indom, Instance, Label, MAX_LEN, MAX_TOCS, Metric, Problem, Problems, ReadError, ValueOf,
 };
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

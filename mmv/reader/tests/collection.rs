@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use mmv::{Counter, Family, Gauge, Registry, RegistryBuilder, Text};
-use mmv_reader::collection::{Collection, Labelled};
+use mmv_reader::collection::{Collection, LabelSubject};
 use pmapi::{Error, Inst, Item};
 
 fn builder(dir: &Path, name: &str) -> RegistryBuilder {
@@ -285,7 +285,7 @@ fn labels_of_a_registry_are_those_of_its_cluster() {
     let mut collection = Collection::new("mmv", dir.path());
     collection.refresh();
     let json = |of| collection.labels(of).map(|set| set.json());
-    assert_eq!(json(Labelled::Cluster(77)), Some(r#"{"tier":"web"}"#));
-    assert_eq!(json(Labelled::Item(Item::new(77, 4))), Some(r#"{"a":1,"b":"two"}"#));
-    assert_eq!(json(Labelled::Item(Item::new(77, 5))), None);
+    assert_eq!(json(LabelSubject::Cluster(77)), Some(r#"{"tier":"web"}"#));
+    assert_eq!(json(LabelSubject::Item(Item::new(77, 4))), Some(r#"{"a":1,"b":"two"}"#));
+    assert_eq!(json(LabelSubject::Item(Item::new(77, 5))), None);
 }

@@ -13,7 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use mmv::{Counter, Family, Registry};
-use mmv_reader::collection::{Collection, Help, Labelled};
+use mmv_reader::Help;
+use mmv_reader::collection::{Collection, LabelSubject};
 use mmv_reader::{File, Problem, ReadError};
 use pmapi::{Error, Inst, Item, Serial};
 use raw::{INDOMS, INSTANCES, LABELS, METRICS, MetricV1, Raw, VALUES};
@@ -428,7 +429,7 @@ fn labels_are_bounded_and_fresh() {
     // A text that fills its room, followed by bytes that do not belong to it.
     let long = format!("{{\"a\":\"{}\"}}", "y".repeat(236));
     assert_eq!(long.len(), 244);
-    let of = Labelled::Item(Item::new(5, 2));
+    let of = LabelSubject::Item(Item::new(5, 2));
     let mut collection = collection(dir.path(), &[("a", &labelled(long.as_bytes()))]);
     assert_eq!(collection.labels(of).map(|l| l.json()), Some(&*long));
 

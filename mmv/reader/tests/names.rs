@@ -21,15 +21,22 @@ fn look(dir: &Path) -> Collection {
 #[test]
 fn names_of_very_many_components_are_left_out() {
     let dir = tempfile::tempdir().unwrap();
-    let registry = Registry::builder("f").directory(dir.path()).persistent().build().unwrap();
-    let name = |start: &str, components: usize| format!("{start}{}", ".a".repeat(components - 1));
-    for (start, components) in [("good", 1), ("well", 24), ("bad", 25), ("worse", 125)] {
-        registry.counter(&name(start, components)).register().unwrap();
+    let registry = Registry::builder("f").directory(dir.path()).build().unwrap();
+    let (metrics, values) = (72, 72 + 4 * 104);
+    let mut raw = Raw::new((values + 4 * 32) as usize, 2);
+    raw.u32(36, 300).toc(0, METRICS, 4, metrics).toc(1, VALUES, 4, values);
+    for (n, components) in (0..).zip([1, 24, 25, 32]) {
+        let name = format!("m{n}{}", ".a".repeat(components - 1));
+        let metric = metrics + 104 * n;
+        raw.metric(metric, &MetricV1 { name: "", item: n as u32, ..MetricV1::default() }).put(metric, name.as_bytes());
+        raw.value(values + 32 * n, n, 0, metric, 0);
+        // The registry accepts the names that are shown, and refuses the others.
+        assert_eq!(registry.counter(&name).register().is_ok(), n < 2, "{name}");
     }
-    registry.try_start().unwrap();
+    fs::write(dir.path().join("f"), &raw.0).unwrap();
     let collection = look(dir.path());
     let names: Vec<&str> = collection.metrics().map(|(name, _)| name).collect();
-    assert_eq!(names, ["mmv.f.good", &format!("mmv.f.{}", name("well", 24))]);
+    assert_eq!(names, ["mmv.f.m0", &format!("mmv.f.m1{}", ".a".repeat(23))]);
 }
 
 /// A file whose instances have names of 63 bytes.

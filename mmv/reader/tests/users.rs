@@ -119,3 +119,30 @@ fn users_get_equal_shares_of_what_is_scarce() {
     assert_eq!(honest, 10);
     assert!(a.abs_diff(b) <= 1 && b.abs_diff(c) <= 1 && a > 10, "{a} {b} {c}");
 }
+
+/// In a PID namespace below the one of `/proc`, the number of this process is there another one's.
+#[test]
+#[ignore = "needs root"]
+fn links_and_processes_are_found_in_a_pid_namespace() {
+    const INSIDE: &str = "MMV_TEST_INSIDE";
+    let Some(dir) = std::env::var_os(INSIDE) else {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child"]).arg(std::env::current_exe().unwrap());
+        command.args(["--exact", "--ignored", "links_and_processes_are_found_in_a_pid_namespace"]);
+        assert!(command.env(INSIDE, dir.path()).status().unwrap().success());
+        return;
+    };
+    assert_ne!(fs::read_link("/proc/self").unwrap().to_str().unwrap(), std::process::id().to_string());
+    let dir = Path::new(&dir);
+    let registry = Registry::builder("app").directory(dir).build().unwrap();
+    registry.counter("x").register().unwrap();
+    registry.try_start().unwrap();
+    file_of(0, &dir.join(".other"), 0);
+    std::os::unix::fs::symlink(".other", dir.join("link")).unwrap();
+    let mut collection = Collection::new("mmv", dir);
+    // Often enough for a check of the start time.
+    (0..200).for_each(|_| _ = collection.refresh());
+    let names: Vec<&str> = collection.metrics().map(|(name, _)| name).collect();
+    assert_eq!(names, ["mmv.app.x", "mmv.link.x"]);
+}

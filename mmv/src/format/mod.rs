@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use bitflags::bitflags;
 use pmapi::{Error, Semantics, Type};
 
 mod bytes;
@@ -36,6 +37,8 @@ pub const NAME_LEN: usize = 64;
 
 /// Most metrics of a file: PCP's agent exports none of a file with more.
 pub const MAX_METRICS: usize = 1023;
+/// Most components of a metric's name, without the prefix: agent mmv leaves out a metric whose name has more.
+pub const MAX_COMPONENTS: usize = 24;
 /// Most labels of a file: PCP's agent exports none of a file with more.
 pub const MAX_LABELS: usize = 255;
 /// Largest serial number of an instance domain whose exported identifier is distinct in every cluster.
@@ -109,37 +112,16 @@ impl Section {
     }
 }
 
-/// Flags of a file (`mmv_stats_flags_t`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Flags(u32);
-
-impl Flags {
-    /// Names of metrics do not begin with the name of the file.
-    pub const NO_PREFIX: Flags = Flags(1);
-    /// The file is valid only while the process that wrote it lives.
-    pub const PROCESS: Flags = Flags(2);
-    /// Values of all ones, NaN and empty strings stand for "no value".
-    pub const SENTINEL: Flags = Flags(4);
-
-    /// Creates flags from their bits; unknown ones are kept.
-    pub const fn from_bits(bits: u32) -> Flags {
-        Flags(bits)
-    }
-
-    /// Returns the bits.
-    pub const fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// Returns these flags and `others`.
-    #[must_use]
-    pub const fn with(self, others: Flags) -> Flags {
-        Flags(self.0 | others.0)
-    }
-
-    /// Returns whether all flags of `others` are set.
-    pub const fn contains(self, others: Flags) -> bool {
-        self.0 & others.0 == others.0
+bitflags! {
+    /// Flags of a file (`mmv_stats_flags_t`).
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct Flags: u32 {
+        /// Names of metrics do not begin with the name of the file.
+        const NO_PREFIX = 1;
+        /// The file is valid only while the process that wrote it lives.
+        const PROCESS = 2;
+        /// Values of all ones, NaN and empty strings stand for "no value".
+        const SENTINEL = 4;
     }
 }
 
@@ -149,9 +131,9 @@ impl fmt::Display for Flags {
         let names = [(Flags::NO_PREFIX, "noprefix"), (Flags::PROCESS, "process"), (Flags::SENTINEL, "sentinel")];
         let mut text: Vec<String> =
             names.iter().filter(|(flag, _)| self.contains(*flag)).map(|(_, name)| (*name).to_owned()).collect();
-        let unknown = names.iter().fold(self.0, |bits, (flag, _)| bits & !flag.0);
-        if unknown != 0 {
-            text.push(format!("unknown={unknown:x}"));
+        let unknown = *self - Flags::all();
+        if !unknown.is_empty() {
+            text.push(format!("unknown={:x}", unknown.bits()));
         }
         f.write_str(if text.is_empty() { "none" } else { "" })?;
         f.write_str(&text.join(", "))

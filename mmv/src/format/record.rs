@@ -45,7 +45,7 @@ impl Header {
             g1: bytes.u64(8)?,
             g2: bytes.u64(16)?,
             tocs: bytes.i32(24)?,
-            flags: Flags(bytes.u32(28)?),
+            flags: Flags::from_bits_retain(bytes.u32(28)?),
             process: bytes.i32(32)?,
             cluster: bytes.i32(36)?,
         })
@@ -59,7 +59,7 @@ impl Header {
             &self.g1.to_ne_bytes(),
             &self.g2.to_ne_bytes(),
             &self.tocs.to_ne_bytes(),
-            &self.flags.0.to_ne_bytes(),
+            &self.flags.bits().to_ne_bytes(),
             &self.process.to_ne_bytes(),
             &self.cluster.to_ne_bytes(),
         ])

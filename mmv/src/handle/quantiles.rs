@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::sharded::shard_count;
 use super::window::Window;
 use super::{Counter, Gauge};
-use crate::map::fork::{self, Forked};
+use crate::fork::{self, Forked};
 use crate::sync::{Held, Lock, thread_number};
 
 /// A distribution as quantiles of recent values.
@@ -147,8 +147,10 @@ impl Distributions {
         }
         let free = (1..self.buffers.len()).find_map(|n| buffer(own + n)?.try_lock().ok());
         // In a child, the buffer may stay locked for ever.
-        let wait = || Some(buffer(own)?.lock().unwrap_or_else(PoisonError::into_inner));
-        free.or_else(|| if self.forks == fork::count() { wait() } else { None })
+        if free.is_some() || self.forks != fork::count() {
+            return free;
+        }
+        Some(buffer(own)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn is_quiet(&self) -> bool {

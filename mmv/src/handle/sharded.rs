@@ -9,8 +9,8 @@ use std::thread::available_parallelism;
 use pmapi::{Semantics, Units};
 
 use super::{Flush, FromSlot, Number, SlotContext};
+use crate::fork::is_torn;
 use crate::format::ValueType;
-use crate::map::fork::is_torn;
 use crate::map::{Slot, Word};
 use crate::model::Kind;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -54,8 +54,7 @@ impl<T: Number> FromSlot for ShardedCounter<T> {
 
     fn from_slot(mut context: SlotContext<'_>) -> Self {
         let slot = context.slot.clone();
-        let new = || Shards { shards: shards(), slot, number: PhantomData::<T> };
-        ShardedCounter { shards: context.flushed_state(new) }
+        ShardedCounter { shards: context.flushed_state(|| Shards { shards: shards(), slot, number: PhantomData::<T> }) }
     }
 }
 

@@ -9,12 +9,14 @@ use memmap2::MmapMut;
 use pmapi::{Semantics, Units};
 
 use super::{FromSlot, SlotContext};
+use crate::file::write_at;
+use crate::fork::{self, Forked};
 use crate::format::{STRING_LEN, ValueType};
-use crate::map::fork::{self, Forked};
-use crate::map::{Access, Slot, map_range, page_size};
+use crate::map::{Access, Slot};
 use crate::model::Kind;
 use crate::names::truncated;
-use crate::registry::write_at;
+use crate::os::page_size;
+use crate::os::pages::map_range;
 use crate::sync::atomic::Ordering::{Relaxed, Release};
 use crate::sync::{Held, Lock};
 

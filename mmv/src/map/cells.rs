@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::pages::nameless;
 use super::{Gate, Moving};
 use crate::format::VALUE_LEN;
+use crate::os::pages::nameless;
 use crate::sync::atomic::{AtomicU64, Ordering, Ordering::AcqRel};
 
 /// The most values of one test. Each has two cells, and loom tracks all of them.

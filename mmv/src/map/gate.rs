@@ -1,6 +1,6 @@
 //! Synchronizes values that move to another file with the updates that must not run meanwhile.
 
-use super::fork::Forked;
+use crate::fork::Forked;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::{Held, Lock};
 
@@ -14,7 +14,7 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// Returns a guard: while it lives, no value moves, and no other thread holds the gate. Returns `None` in a
-    /// [torn](crate::map::fork::is_torn) child, where no value ever moves again.
+    /// [torn](crate::fork::is_torn) child, where no value ever moves again.
     pub(crate) fn hold(&self) -> Option<Held<'_, ()>> {
         self.lock.lock()
     }

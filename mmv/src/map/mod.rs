@@ -10,10 +10,7 @@
 
 #[cfg(mmv_loom)]
 mod cells;
-pub(crate) mod fork;
 mod gate;
-#[cfg_attr(mmv_loom, allow(dead_code))]
-mod pages;
 
 use std::fs::File;
 use std::io;
@@ -29,29 +26,27 @@ use cells::{Pages, Prepared as PreparedPages};
 #[cfg(mmv_loom)]
 pub(crate) use cells::{Slot, Word};
 pub(crate) use gate::Gate;
-#[cfg(not(mmv_loom))]
-pub(crate) use pages::Slot;
-#[cfg(not(mmv_loom))]
-use pages::{Pages, Prepared as PreparedPages};
-pub(crate) use pages::{access, map_range, page_size};
 
+use crate::file::check_size;
 use crate::format::VALUE_LEN;
 use crate::layout::VALUES_AT;
+#[cfg(not(mmv_loom))]
+use crate::os::pages::Prepared as PreparedPages;
+pub(crate) use crate::os::pages::{Access, Moving, access};
+use crate::os::{page_size, pages};
 
-/// How values get into a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Access {
-    /// The file is mapped behind their addresses.
-    Mapped,
-    /// A flush writes them.
-    Copied,
-}
+/// The gate is that of the registry.
+#[cfg(not(mmv_loom))]
+type Pages = pages::Pages<Arc<Gate>>;
+/// The address of a value, as a handle holds it.
+#[cfg(not(mmv_loom))]
+pub(crate) type Slot = pages::Slot<Arc<Gate>>;
 
-/// How many segments move to a file together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Moving {
-    One,
-    Several,
+#[cfg(not(mmv_loom))]
+impl Slot {
+    pub(crate) fn gate(&self) -> &Gate {
+        self.shared()
+    }
 }
 
 /// A segment of addresses, with slots for a range of values.
@@ -73,12 +68,7 @@ pub(crate) const fn value_at(index: usize) -> u64 {
 
 impl Segment {
     /// Allocates slots for at least `at_least` values from `first` on, over memory of this process.
-    pub(crate) fn new(
-        first: usize,
-        at_least: usize,
-        gate: Arc<Gate>,
-        check_size: impl FnOnce(u64) -> io::Result<()>,
-    ) -> io::Result<Segment> {
+    pub(crate) fn new(first: usize, at_least: usize, gate: Arc<Gate>) -> io::Result<Segment> {
         let page = page_size();
         let end = value_at(first + at_least).next_multiple_of(page);
         check_size(end)?;
@@ -199,7 +189,7 @@ mod tests {
 
     #[test]
     fn slots_do_not_overlap() {
-        let mut segment = Segment::new(7, 200, Arc::default(), |_| Ok(())).unwrap();
+        let mut segment = Segment::new(7, 200, Arc::default()).unwrap();
         assert!(segment.range().len() >= 200);
         let slots: Vec<Slot> = segment.range().map(|i| segment.slot(i)).collect();
         drop(segment);
@@ -215,13 +205,13 @@ mod tests {
     #[test]
     #[should_panic(expected = "another segment")]
     fn slot_of_another_chunk() {
-        let mut segment = Segment::new(0, 1, Arc::default(), |_| Ok(())).unwrap();
+        let mut segment = Segment::new(0, 1, Arc::default()).unwrap();
         segment.slot(segment.range().end);
     }
 
     #[test]
     fn addresses_outlive_their_memory() {
-        let mut segment = Segment::new(300, 1, Arc::default(), |_| Ok(())).unwrap();
+        let mut segment = Segment::new(300, 1, Arc::default()).unwrap();
         let slot = segment.slot(300);
         slot.word().store(11, Relaxed);
         let file = Arc::new(tempfile::tempfile().unwrap());

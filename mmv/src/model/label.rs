@@ -1,11 +1,11 @@
 //! Labels of a registry.
 
-use pmapi::label::{LabelFlags, LabelLevel, LabelSet};
+use pmapi::{LabelFlags, LabelLevel, LabelSet};
 use serde::Serialize;
 
 use super::Model;
 use crate::Error;
-use crate::format::PAYLOAD_LEN;
+use crate::format::{MAX_LABELS, PAYLOAD_LEN};
 
 /// Subject of a label, by indexes of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,16 +37,24 @@ pub(crate) struct Label {
     /// Flags besides the level.
     pub flags: LabelFlags,
     pub json: Box<str>,
+    /// Number of labels in the text: one, or the members of an object.
+    pub count: usize,
 }
 
 impl Label {
     pub(crate) fn new(subject: Subject, flags: LabelFlags, name: &str, value: impl Serialize) -> Result<Label, Error> {
-        let mut set = LabelSet::new();
-        set.insert(name, value).map_err(|source| Error::Label { name: name.to_owned(), source })?;
+        let set = LabelSet::one(name, value).map_err(|source| Error::Label { name: name.to_owned(), source })?;
+        if set.is_empty() {
+            return Err(Error::Name {
+                what: "label",
+                name: name.to_owned(),
+                reason: "has an empty object as its value",
+            });
+        }
         if set.json().len() >= PAYLOAD_LEN {
             return Err(Error::TooLong { what: "label", text: set.json().to_owned(), max: PAYLOAD_LEN - 1 });
         }
-        Ok(Label { subject, flags, json: set.json().into() })
+        Ok(Label { subject, flags, json: set.json().into(), count: set.labels().count() })
     }
 
     /// Returns the flags as the file contains them.
@@ -59,4 +67,24 @@ impl Label {
         };
         level.code() | u32::from(self.flags.bits())
     }
+}
+
+/// Checks that an agent can merge the labels of a subject into one set. The set has a limit of labels, and each member of
+/// an object is a label.
+pub(super) fn check_set<'a>(labels: impl Iterator<Item = &'a Label> + Clone) -> Result<(), Error> {
+    // The texts of all labels of a file are within the set's limit of bytes.
+    const { assert!(MAX_LABELS * PAYLOAD_LEN < LabelSet::MAX_JSON) };
+    if labels.clone().map(|label| label.count).sum::<usize>() <= LabelSet::MAX_LABELS {
+        return Ok(());
+    }
+    // Labels of the same name count once.
+    let mut all = LabelSet::new();
+    for label in labels {
+        let set = LabelSet::parse(&label.json);
+        set.and_then(|set| all.merge(&set)).map_err(|source| Error::Label {
+            name: label.json.split('"').nth(1).unwrap_or_default().to_owned(),
+            source,
+        })?;
+    }
+    Ok(())
 }

@@ -9,6 +9,7 @@ use hashbrown::{HashMap, HashSet};
 use pmapi::{Semantics, Units};
 
 use items::Items;
+use label::check_set;
 pub(crate) use label::{Label, Subject};
 use named::Named;
 pub(crate) use values::Runs;
@@ -145,8 +146,7 @@ impl Indom {
         if let Some(near) = ids::probe_near(hash, IDS, taken) {
             return near as u32;
         }
-        let free = |id: &i32| !self.ids.contains(id);
-        let highest = (0..=i32::MAX - self.passed).rev().find(free).unwrap_or_default();
+        let highest = (0..=i32::MAX - self.passed).rev().find(|id| !self.ids.contains(id)).unwrap_or_default();
         self.passed = i32::MAX - highest;
         highest.cast_unsigned()
     }
@@ -377,12 +377,19 @@ impl Model {
         Ok(index)
     }
 
-    pub(crate) fn add_label(&mut self, label: Label) -> Result<(), Error> {
-        if self.labels.len() == MAX_LABELS {
+    /// Returns an error unless labels fit into the file, and together with those of `subject` into a label set. `None` is
+    /// a subject without labels.
+    pub(crate) fn check_labels(&self, new: &[Label], subject: Option<Subject>) -> Result<(), Error> {
+        if self.labels.len() + new.len() > MAX_LABELS {
             return Err(Error::TooManyLabels);
         }
-        self.labels.push(label);
-        Ok(())
+        let known = self.labels.iter().filter(|known| Some(known.subject) == subject);
+        check_set(known.chain(new))
+    }
+
+    /// Adds labels that were [checked](Model::check_labels).
+    pub(crate) fn add_labels(&mut self, labels: Vec<Label>, subject: Subject) {
+        self.labels.extend(labels.into_iter().map(|label| Label { subject, ..label }));
     }
 
     /// Assigns an item to every metric without one: the one in `before`, or one derived from its name. Metrics that

@@ -65,8 +65,12 @@ impl<T> Named<T> {
     pub(crate) fn insert(&mut self, name: &str, thing: T) -> Option<usize> {
         let half = self.hash(name);
         let Named { names, list, index, .. } = self;
-        let same = |other: &u32| list.get(*other as usize).is_some_and(|one| one.name(names) == name);
-        match index.entry(spread(half), same, |other| hash_of(list, *other)) {
+        let entry = index.entry(
+            spread(half),
+            |other| list.get(*other as usize).is_some_and(|one| one.name(names) == name),
+            |other| hash_of(list, *other),
+        );
+        match entry {
             Entry::Occupied(_) => None,
             Entry::Vacant(entry) => {
                 entry.insert(list.len() as u32);

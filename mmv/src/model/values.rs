@@ -68,7 +68,7 @@ impl Runs {
         self.runs.push(Packed::new(Run { first, count, metric, instance }));
     }
 
-    /// Returns the value of a metric for an instance, which is 0 for a singular metric.
+    /// Returns the index of a metric's value for an instance. `instance` is 0 for a singular metric.
     pub(crate) fn find(&self, metric: usize, instance: usize) -> Option<usize> {
         let run = |index: &u32| self.runs.get(*index as usize).map(|packed| packed.run());
         let more = self.more.get(&metric).map_or(&[][..], Vec::as_slice);

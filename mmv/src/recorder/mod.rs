@@ -34,8 +34,8 @@ use std::sync::Arc;
 
 use metrics::{Key, KeyName, Metadata, SharedString, Unit, set_global_recorder};
 
+use crate::fork;
 use crate::format::MAX_METRICS;
-use crate::map::fork;
 use crate::names::{MAX_TEXT, truncated};
 use crate::sync::Lock;
 use crate::{Error, Registry, RegistryBuilder, Units};
@@ -119,8 +119,8 @@ impl Recorder {
     /// [`Error::InUse`] if the program has a global recorder already.
     pub fn install(self) -> Result<Exported, Error> {
         let exported = Exported(self.registry.clone());
-        let in_use = |_| Error::InUse { what: "the recorder of the", name: "metrics facade".to_owned() };
-        set_global_recorder(self).map_err(in_use)?;
+        set_global_recorder(self)
+            .map_err(|_| Error::InUse { what: "the recorder of the", name: "metrics facade".to_owned() })?;
         exported.0.start();
         Ok(exported)
     }

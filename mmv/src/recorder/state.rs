@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use metrics::Key;
-use pmapi::label::LabelFlags;
+use pmapi::LabelFlags;
 
 use super::Limits;
 use crate::handle::Output;
@@ -176,11 +176,11 @@ impl State {
         let parts: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let instance = names.unique(&sanitize_instance(&parts.join("+")), &parts.join("\0"), MAX_TEXT, '~');
         // Without room for labels, the instance's name still contains them.
-        let label = |(name, value): &(&str, &str)| {
+        let labels = labels.iter().map(|(name, value)| {
             let name = sanitize(name).replace('.', "_");
-            Label::new(Subject::Registry, LabelFlags::NONE, &name, value)
-        };
-        _ = indom.label_instance_all(&instance, labels.iter().map(label).collect());
+            Label::new(Subject::Registry, LabelFlags::empty(), &name, value)
+        });
+        _ = indom.label_instance_all(&instance, labels.collect());
         Ok((indom.clone(), instance))
     }
 }

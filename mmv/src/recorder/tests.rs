@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use metrics::{counter, describe_counter, describe_histogram, gauge, histogram, with_local_recorder};
-use mmv_reader::collection::{Collection, Help};
+use mmv_reader::Help;
+use mmv_reader::collection::Collection;
 
 use super::state::QUANTILES;
 use super::*;

@@ -1,9 +1,11 @@
 //! Periodic flushes.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use once_cell::race::OnceBox;
 
 use super::Inner;
 use super::inner::{Phase, State};
@@ -26,8 +28,8 @@ impl Inner {
         let Some(mut state) = self.lock() else { return };
         let not_copied = if state.exports() { self.copy_changes(&mut state) } else { None };
         self.look_for_file(&mut state);
-        let rests = state.rest.is_some_and(|(until, _)| Instant::now() < until);
-        let error = if attempt == Attempt::Now || !rests { self.publish_in_time(&mut state) } else { None };
+        let error =
+            if attempt == Attempt::Now || state.backoff.is_due() { self.publish_in_time(&mut state) } else { None };
         drop(state);
         self.log(error);
         if let Some(e) = not_copied {
@@ -77,22 +79,27 @@ impl Inner {
     pub(super) fn ensure_thread(self: &Arc<Self>, state: &mut State) -> Option<io::Error> {
         let period = self.options.flush_every.unwrap_or(EVERY_SECOND);
         let Phase::Exporting(published) = &state.phase else { return None };
-        let flushes = || state.shared.has_flushes() || !self.distributions.is_empty();
-        let needed = self.options.lazy || self.options.flush_every.is_some() || published.is_copied() || flushes();
+        let needed = self.options.lazy
+            || self.options.flush_every.is_some()
+            || published.is_copied()
+            || state.shared.has_flushes()
+            || !self.distributions.is_empty();
         if !needed || period.is_zero() || state.thread.is_some() || !state.exports() {
             return None;
         }
         let weak = Arc::downgrade(self);
-        let run = move || loop {
-            thread::park_timeout(period);
-            let Some(inner) = weak.upgrade() else { return };
-            if !inner.lock().is_some_and(|state| state.exports()) {
-                return;
+        let own = Arc::new(OnceBox::new());
+        let of_thread = Arc::clone(&own);
+        let run = move || {
+            of_thread.get_or_init(|| Box::new(thread::current()));
+            while exporting(&weak).is_some() {
+                thread::park_timeout(period);
+                let Some(inner) = exporting(&weak) else { return };
+                inner.flush(Attempt::WhenDue);
             }
-            inner.flush(Attempt::WhenDue);
         };
-        match thread::Builder::new().name("mmv".into()).spawn(run) {
-            Ok(handle) => state.thread = Some(handle.thread().clone()),
+        match pmapi::thread::spawn("mmv", run) {
+            Ok(()) => state.thread = Some(own),
             Err(e) => return Some(e).filter(|_| !std::mem::replace(&mut state.warned_of_thread, true)),
         }
         None
@@ -103,4 +110,9 @@ impl Inner {
             tracing::warn!(target: "mmv", "{}: some values are not exported: no flush thread: {e}", self.options.name);
         }
     }
+}
+
+/// Returns the registry while this process exports it.
+fn exporting(inner: &Weak<Inner>) -> Option<Arc<Inner>> {
+    inner.upgrade().filter(|inner| inner.lock().is_some_and(|state| state.exports()))
 }

@@ -4,15 +4,15 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use pmapi::label::LabelFlags;
+use pmapi::LabelFlags;
 use serde::Serialize;
 
 use super::Inner;
 use super::inner::State;
-use super::metric::all;
+use super::labels::all;
 use crate::Error;
 use crate::handle::Handle;
-use crate::model::{Label, Model, Subject};
+use crate::model::{Label, Subject};
 
 /// Builder of an instance domain (`mmv_stats_add_indom(3)`).
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl<'n> InstanceDomainBuilder<'n> {
     /// Adds a label to the domain (`mmv_stats_add_indom_label(3)`).
     pub fn label(mut self, name: &str, value: impl Serialize) -> Self {
         // The domain's number is not known yet: `add_labels` sets the subject.
-        self.labels.push(Label::new(Subject::Registry, LabelFlags::NONE, name, value));
+        self.labels.push(Label::new(Subject::Registry, LabelFlags::empty(), name, value));
         self
     }
 
@@ -80,10 +80,10 @@ impl<'n> InstanceDomainBuilder<'n> {
         let InstanceDomainBuilder { inner, name, serial, help: [short, long], instances, labels } = self;
         let labels = all(labels)?;
         let add = |state: &mut State| {
-            state.room_for_labels(labels.len())?;
+            state.model.check_labels(&labels, None)?;
             let help = state.model.help(short, long)?;
             let index = state.model.add_indom(name, serial, help, &instances)?;
-            state.add_labels(labels, Subject::Indom(index))?;
+            state.model.add_labels(labels, Subject::Indom(index));
             Ok(index)
         };
         inner.change(|_| 0, add, |_, index| InstanceDomain { inner: Arc::clone(inner), index })
@@ -124,7 +124,7 @@ impl InstanceDomain {
     /// # Errors
     /// The errors of [`Registry::label`](crate::Registry::label) and [`InstanceDomain::add`].
     pub fn label_instance(&self, instance: &str, name: &str, value: impl Serialize) -> Result<(), Error> {
-        self.label_instance_all(instance, vec![Label::new(Subject::Registry, LabelFlags::NONE, name, value)])
+        self.label_instance_all(instance, vec![Label::new(Subject::Registry, LabelFlags::empty(), name, value)])
     }
 
     /// Adds several labels to an instance, or none of them after an error. PCP's agent shows only the first of several
@@ -132,12 +132,14 @@ impl InstanceDomain {
     pub(crate) fn label_instance_all(&self, instance: &str, labels: Vec<Result<Label, Error>>) -> Result<(), Error> {
         let labels = all(labels)?;
         let label = |state: &mut State| {
-            state.room_for_labels(labels.len())?;
-            let index = match state.model.indom(self.index).instance(instance) {
+            let known = state.model.indom(self.index).instance(instance);
+            state.model.check_labels(&labels, known.map(|index| Subject::Instance(self.index, index)))?;
+            let index = match known {
                 Some(index) => index,
                 None => state.model.add_instance(self.index, instance, None)?,
             };
-            state.add_labels(labels, Subject::Instance(self.index, index))
+            state.model.add_labels(labels, Subject::Instance(self.index, index));
+            Ok(())
         };
         self.change(label)
     }
@@ -149,8 +151,8 @@ impl InstanceDomain {
 
     /// Returns the names of the instances.
     pub fn names(&self) -> Vec<String> {
-        let names = |model: &Model| model.indom(self.index).instances().map(|(name, _)| name.to_owned()).collect();
-        self.inner.lock().map(|state| names(&state.model)).unwrap_or_default()
+        let Some(state) = self.inner.lock() else { return Vec::new() };
+        state.model.indom(self.index).instances().map(|(name, _)| name.to_owned()).collect()
     }
 
     /// Returns the name of the domain, which is not part of the file.

@@ -6,18 +6,19 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
+use once_cell::race::OnceBox;
+use pmapi::backoff::Backoff;
 
 use super::RegistryBuilder;
 use super::others::Claim;
 use super::process::Process;
-use super::publish::{Published, check_size, generation};
+use super::published::{Published, generation};
 use crate::Error;
+use crate::fork::{self, Forked};
 use crate::format::Flags;
 use crate::handle::{Distributions, Handle, Shared, SlotContext, Texts, no_value};
-use crate::map::fork::{self, Forked};
 use crate::map::{Gate, Segment};
 use crate::model::{Kind, Model};
 use crate::sync::atomic::Ordering::Relaxed;
@@ -58,11 +59,11 @@ pub(crate) struct State {
     pub warned_of_copy: bool,
     /// Whether the log already says that there is no thread.
     pub warned_of_thread: bool,
-    /// Earliest time of the next automatic attempt to write the file, and the length of that pause.
-    pub rest: Option<(Instant, Duration)>,
+    /// Pauses between automatic attempts to write the file.
+    pub backoff: Backoff,
     pub shared: Shared,
-    /// The flush thread of the process that exports.
-    pub thread: Option<Thread>,
+    /// The flush thread of the process that exports, once it runs.
+    pub thread: Option<Arc<OnceBox<Thread>>>,
     /// Index of each text, by value.
     texts: HashMap<usize, usize>,
     /// Values whose single handle has been created.
@@ -90,7 +91,7 @@ impl Inner {
             warned: false,
             warned_of_copy: false,
             warned_of_thread: false,
-            rest: None,
+            backoff: Backoff::default(),
             shared: Shared::default(),
             thread: None,
             texts: HashMap::new(),
@@ -166,7 +167,7 @@ impl Inner {
             // Slots left over at the start are given up; later ones take room in the file.
             let least = if matches!(state.phase, Phase::Idle) { 32 * LEAST_VALUES } else { LEAST_VALUES };
             let more = (values - capacity).max(capacity / 2).max(least);
-            let segment = Segment::new(capacity, more, Arc::clone(&self.gate), check_size)?;
+            let segment = Segment::new(capacity, more, Arc::clone(&self.gate))?;
             state.segments.push(segment);
         }
         Ok(())

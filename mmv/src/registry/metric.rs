@@ -3,14 +3,14 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use pmapi::label::LabelFlags;
-use pmapi::{Semantics, Units};
+use pmapi::{LabelFlags, Semantics, Units};
 use serde::Serialize;
 
 use super::inner::{Inner, State};
+use super::labels::all;
 use super::{Family, InstanceDomain};
 use crate::Error;
-use crate::format::{Flags, MAX_LABELS};
+use crate::format::Flags;
 use crate::handle::Handle;
 use crate::model::{Label, Metric, Model, Subject};
 
@@ -73,7 +73,7 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
 
     /// Adds a label to the metric (`mmv_stats_add_metric_label(3)`).
     pub fn label(self, name: &str, value: impl Serialize) -> Self {
-        self.add_label(LabelFlags::NONE, name, value)
+        self.add_label(LabelFlags::empty(), name, value)
     }
 
     /// Adds an optional label to the metric: one that does not identify it (`mmv_stats_add_metric_label(3)`).
@@ -90,7 +90,7 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     /// Registers a metric with one value. After an error there is no such metric, and it can be registered again.
     ///
     /// # Errors
-    /// * [`Error::Name`] for an invalid name (pmns(5)) or help text with a NUL byte
+    /// * [`Error::Name`] for an invalid name (pmns(5)), one of more than 24 components, or help text with a NUL byte
     /// * [`Error::TooLong`] for a name or help text over 255 bytes
     /// * [`Error::InUse`] for the name or item of another metric
     /// * [`Error::Leaf`] for a name above or below that of another metric
@@ -100,11 +100,10 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     /// * the errors of [`Registry::label`](crate::Registry::label) for its labels
     pub fn register(self) -> Result<H, Error> {
         let inner = self.inner;
-        let handle = |state: &mut State, metric: usize| {
+        self.add(None, |state, metric| {
             let value = state.model.values().find(metric, 0).unwrap_or_default();
             inner.handle(state, value)
-        };
-        self.add(None, handle)?
+        })?
     }
 
     /// Registers a metric with a value for each instance of a domain.
@@ -129,32 +128,14 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
         let labels = all(labels)?;
         let mut metric = Metric::new(H::TYPE, H::KIND, semantics, units).over(indom);
         let add = |state: &mut State| {
-            state.room_for_labels(labels.len())?;
+            state.model.check_labels(&labels, None)?;
             metric.help = state.model.help(short, long)?;
             let index = state.model.add_metric(name, item, metric)?;
-            state.add_labels(labels, Subject::Metric(index))?;
+            state.model.add_labels(labels, Subject::Metric(index));
             Ok(index)
         };
         let needs = |model: &Model| indom.map_or(1, |indom| model.indom(indom).instances().len());
         inner.change(needs, add, then)
-    }
-}
-
-/// Returns the labels, or the error of the first one that is not valid.
-pub(super) fn all(labels: Vec<Result<Label, Error>>) -> Result<Vec<Label>, Error> {
-    // Most metrics have no labels: this allocates nothing.
-    if labels.is_empty() { Ok(Vec::new()) } else { labels.into_iter().collect() }
-}
-
-impl State {
-    /// Returns an error unless `count` more labels fit. To be called before anything with labels is added.
-    pub(super) fn room_for_labels(&self, count: usize) -> Result<(), Error> {
-        let room = MAX_LABELS - self.model.labels().len();
-        if count <= room { Ok(()) } else { Err(Error::TooManyLabels) }
-    }
-
-    pub(super) fn add_labels(&mut self, labels: Vec<Label>, subject: Subject) -> Result<(), Error> {
-        labels.into_iter().try_for_each(|label| self.model.add_label(Label { subject, ..label }))
     }
 }
 

@@ -6,11 +6,13 @@ mod flush;
 mod histogram;
 mod indom;
 mod inner;
+mod labels;
 mod metric;
 mod moving;
 mod others;
 mod process;
 mod publish;
+mod published;
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -18,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pmapi::label::LabelFlags;
+use pmapi::LabelFlags;
 
 pub use batch::Batch;
 pub use histogram::HistogramBuilder;
@@ -26,7 +28,6 @@ pub use indom::{Family, InstanceDomain, InstanceDomainBuilder};
 pub use metric::MetricBuilder;
 
 pub(crate) use inner::Inner;
-pub(crate) use publish::write_at;
 
 use flush::Attempt;
 
@@ -143,11 +144,18 @@ impl Registry {
     /// # Errors
     /// * [`Error::Label`] for an invalid name or value
     /// * [`Error::TooLong`] for more than 243 bytes of JSON
+    /// * [`Error::Label`] also if the subject's labels, 254 and 65,534 bytes of JSON at most, have no room for it
     /// * [`Error::TooManyLabels`] if the registry has 255 labels
     /// * [`Error::Forked`] in a child that was forked during a registration by another thread
     pub fn label(&self, name: &str, value: impl serde::Serialize) -> Result<(), Error> {
-        let label = Label::new(Subject::Registry, LabelFlags::NONE, name, value)?;
-        self.inner().change(|_| 0, |state| state.model.add_label(label), |_, ()| ())
+        let label = Label::new(Subject::Registry, LabelFlags::empty(), name, value)?;
+        let add = |state: &mut inner::State| {
+            let labels = vec![label];
+            state.model.check_labels(&labels, Some(Subject::Registry))?;
+            state.model.add_labels(labels, Subject::Registry);
+            Ok(())
+        };
+        self.inner().change(|_| 0, add, |_, ()| ())
     }
 
     /// Starts the export. Metrics and instances can be registered before and after.
@@ -245,7 +253,7 @@ impl RegistryBuilder {
     /// Names metrics `mmv.…`, without the registry's name (`MMV_FLAG_NOPREFIX`).
     #[must_use]
     pub fn no_prefix(mut self) -> RegistryBuilder {
-        self.flags = self.flags.with(Flags::NO_PREFIX);
+        self.flags |= Flags::NO_PREFIX;
         self
     }
 
@@ -253,7 +261,7 @@ impl RegistryBuilder {
     /// containers need this, since their identifiers mean something else to PCP.
     #[must_use]
     pub fn persistent(mut self) -> RegistryBuilder {
-        self.flags = Flags::from_bits(self.flags.bits() & !Flags::PROCESS.bits());
+        self.flags -= Flags::PROCESS;
         self
     }
 
@@ -263,7 +271,7 @@ impl RegistryBuilder {
     /// application cannot export these as values then. The agent of PCP 6.0 shows NaN nevertheless.
     #[must_use]
     pub fn sentinels(mut self) -> RegistryBuilder {
-        self.flags = self.flags.with(Flags::SENTINEL);
+        self.flags |= Flags::SENTINEL;
         self
     }
 

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use super::Inner;
 use super::inner::{Phase, State};
-use super::publish::write_at;
+use super::published::Copies;
+use crate::file::write_at;
 use crate::format::{G2_AT, ValueType};
 use crate::handle::{Number, Room};
 use crate::layout::MARK;
 use crate::map::{Access, Moving, Old, Prepared, Segment, Word, value_at};
 use crate::model::{Kind, Model};
-use crate::sync::atomic::Ordering::{Acquire, Relaxed};
+use crate::sync::atomic::Ordering::Relaxed;
 
 /// The files that values were in before a move.
 pub(super) struct OldFiles {
@@ -54,11 +55,11 @@ impl Inner {
 
     /// Writes all values to a file that must not be mapped; their memory stays where it is.
     pub(super) fn copy_all(&self, state: &State, file: &Arc<File>, texts_at: u64) -> io::Result<(OldFiles, Copies)> {
-        let mut copies = Copies { file: Arc::clone(file), written: vec![None; state.model.values().len()] };
+        let mut copies = Copies::new(file, state.model.values().len());
         let mut texts = self.texts.lock();
         let room = texts.as_ref().map_or(Ok(None), |texts| texts.prepare(file, texts_at, Access::Copied))?;
         let (room, shown) = texts.as_mut().map_or((None, Ok(())), |texts| texts.exchange(room));
-        match shown.and_then(|()| copies.write(state)) {
+        match shown.and_then(|()| copies.write(&state.segments)) {
             Ok(()) => Ok((OldFiles { files: Vec::new(), room }, copies)),
             Err(e) => {
                 if let Some(mut texts) = texts {
@@ -74,7 +75,7 @@ impl Inner {
         let Phase::Exporting(published) = &mut state.phase else { return None };
         let mut copies = published.copies.take()?;
         let shown = self.texts.lock().map_or(Ok(()), |mut texts| texts.copy());
-        let result = copies.write(state).and(shown);
+        let result = copies.write(&state.segments).and(shown);
         if let Phase::Exporting(published) = &mut state.phase {
             published.copies = Some(copies);
         }
@@ -92,7 +93,7 @@ impl Inner {
 
     fn move_segments_back(&self, state: &mut State, files: &[Arc<File>]) {
         let published = match &state.phase {
-            Phase::Exporting(published) => Some((Arc::clone(published.file()), published.generation())),
+            Phase::Exporting(published) => Some((Arc::clone(&published.file), published.generation)),
             Phase::Idle | Phase::Stopped => None,
         };
         // A generation of 0 makes readers wait while `MARK` stands for values.
@@ -104,33 +105,6 @@ impl Inner {
         if let Some((file, generation)) = &published {
             tell(*generation, file);
         }
-    }
-}
-
-/// The contents written to a file that must not be mapped.
-#[derive(Debug)]
-pub(super) struct Copies {
-    file: Arc<File>,
-    /// The two words of each value, `None` before the first write.
-    written: Vec<Option<(u64, u64)>>,
-}
-
-impl Copies {
-    /// Writes the values that have changed.
-    fn write(&mut self, state: &State) -> io::Result<()> {
-        for segment in &state.segments {
-            for value in segment.slotted() {
-                let (word, extra) = segment.words(value);
-                let now = (word.load(Relaxed), extra.load(Acquire));
-                let Some(written) = self.written.get_mut(value).filter(|written| **written != Some(now)) else {
-                    continue;
-                };
-                let words = [now.0.to_ne_bytes(), now.1.to_ne_bytes()];
-                write_at(&self.file, words.as_flattened(), value_at(value))?;
-                *written = Some(now);
-            }
-        }
-        Ok(())
     }
 }
 

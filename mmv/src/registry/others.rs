@@ -14,11 +14,11 @@ use pmapi::Item;
 
 use super::directory::{Directory, header, temporary_start};
 use super::process::{Process, digits};
+use crate::fork;
 use crate::format::{
     Bytes, HEADER_LEN, Header, MAX_METRICS, MetricRecord, STRING_LEN, Section, TOC_LEN, Toc, Version, process_exists,
 };
 use crate::ids;
-use crate::map::fork;
 use crate::names::truncated;
 
 /// Returns the cluster for a file: its previous one, or one derived from its name that no other file uses.
@@ -128,11 +128,10 @@ fn candidates(directory: &Directory, path: &Path) -> Vec<String> {
     let mut seen = SEEN.try_lock().ok();
     let fresh = seen.as_ref().and_then(|seen| seen.as_ref()).filter(|(of, at, _)| of == path && at.elapsed() < FRESH);
     fresh.map(|(_, _, names)| names.clone()).unwrap_or_else(|| {
-        let ends_in_number = |name: &str| {
+        let names = directory.names(|name| {
             let (_, last) = name.rsplit_once('.').unwrap_or_default();
             digits::<u64>(last.strip_prefix('p').unwrap_or(last)).is_some()
-        };
-        let names = directory.names(ends_in_number);
+        });
         if let Some(seen) = &mut seen {
             **seen = Some((path.to_owned(), Instant::now(), names.clone()));
         }

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::fork;
 use crate::format::process_exists;
-use crate::map::fork;
 
 /// A process that uses a registry. Its number alone does not tell it from its ancestors: they can be in other PID
 /// namespaces, or have ended before this process got their number.

@@ -2,38 +2,27 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit};
 use once_cell::race::OnceBox;
 use pmapi::Config;
 
 use super::Inner;
 use super::directory::{Directory, Existing, header};
 use super::inner::{Phase, State};
-use super::moving::Copies;
 use super::others::{Before, Claim, choose_cluster, name_of_child, remove_leftovers};
 use super::process::Process;
+use super::published::{Published, generation};
 use crate::Error;
+use crate::file::check_size;
 use crate::format::{Flags, G2_AT, process_exists};
 use crate::handle::no_value;
 use crate::layout::{Layout, Owner};
 use crate::map::{Access, access};
 use crate::model::{Kind, Metric};
-use std::os::unix::fs::FileExt;
-
-/// The file that readers see.
-#[derive(Debug)]
-pub(crate) struct Published {
-    file: Arc<File>,
-    generation: u64,
-    /// The process that wrote the file. In a forked child it is the parent.
-    process: Process,
-    /// The values written so far, if the file is not mapped.
-    pub(super) copies: Option<Copies>,
-}
 
 /// The name under which the file is written.
 struct Target {
@@ -42,8 +31,16 @@ struct Target {
     existing: Existing,
 }
 
-/// The longest pause between attempts to write a file.
-const LONGEST_REST: Duration = Duration::from_secs(64);
+/// Pauses between attempts to write a file.
+const PAUSES: [Duration; 7] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+    Duration::from_secs(16),
+    Duration::from_secs(32),
+    Duration::from_secs(64),
+];
 /// Attempts to find a name, while other processes start at the same moment.
 const TRIES: usize = 8;
 
@@ -57,8 +54,8 @@ impl Inner {
         // Only the parent has this thread.
         state.thread = None;
         let path = self.directory();
-        let io_error = |name: &str, source| Error::Io { path: path.join(name), source };
-        let directory = Directory::open(&path).map_err(|e| io_error(&self.options.name, e))?;
+        let directory =
+            Directory::open(&path).map_err(|source| Error::Io { path: path.join(&self.options.name), source })?;
         if process.is_beside(self.process) {
             remove_leftovers(&directory, &path, &self.options.name);
         }
@@ -93,9 +90,9 @@ impl Inner {
     /// Starts the export under a name. Returns the running process whose file that was.
     fn start_as(&self, state: &mut State, directory: &Directory, target: &Target) -> Result<Option<i32>, Error> {
         let path = self.directory().join(&target.name);
-        let in_use = || Error::InUse { what: "file", name: path.display().to_string() };
         state.claim = None;
-        state.claim = Some(Claim::new(&path).ok_or_else(in_use)?);
+        state.claim =
+            Some(Claim::new(&path).ok_or_else(|| Error::InUse { what: "file", name: path.display().to_string() })?);
         let Before { owner, cluster, items } =
             directory.read(&target.name).map_or_else(|_| Before::default(), |file| Before::read(&file));
         state.before = items;
@@ -116,8 +113,8 @@ impl Inner {
         if self.process == process {
             return Ok(Target { name: name.clone(), existing: Existing::Replaced });
         }
-        let lives = |parent| !self.options.has(Flags::PROCESS) || process.sees(parent);
-        let parents = matches!(&state.phase, Phase::Exporting(published) if lives(published.process));
+        let parents = matches!(&state.phase, Phase::Exporting(Published { process: parent, .. })
+            if !self.options.has(Flags::PROCESS) || process.sees(*parent));
         if !parents && self.is_free(directory, process) {
             return Ok(Target { name: name.clone(), existing: Existing::Kept });
         }
@@ -152,8 +149,10 @@ impl Inner {
     pub(super) fn directory(&self) -> PathBuf {
         // Without a lock, which could stay locked in a forked child.
         static DEFAULT: OnceBox<PathBuf> = OnceBox::new();
-        let default = || DEFAULT.get_or_init(|| Box::new(Config::load().tmp_dir().join("mmv"))).clone();
-        self.options.directory.clone().unwrap_or_else(default)
+        self.options
+            .directory
+            .clone()
+            .unwrap_or_else(|| DEFAULT.get_or_init(|| Box::new(Config::load().tmp_dir().join("mmv"))).clone())
     }
 
     pub(super) fn path(&self) -> Option<PathBuf> {
@@ -175,8 +174,7 @@ impl Inner {
         let published = Directory::open(&self.directory())
             .and_then(|directory| self.publish(state, &directory, Existing::Replaced));
         let error = published.err()?;
-        let rest = state.rest.map_or(Duration::from_secs(1), |(_, rest)| LONGEST_REST.min(2 * rest));
-        state.rest = Some((Instant::now() + rest, rest));
+        state.backoff.failed(&PAUSES);
         Some(error).filter(|_| !std::mem::replace(&mut state.warned, true))
     }
 
@@ -233,7 +231,8 @@ impl Inner {
             directory.remove(&temporary);
             return Err(e);
         }
-        (state.stale, state.warned, state.rest) = (false, false, None);
+        (state.stale, state.warned) = (false, false);
+        state.backoff.succeeded();
         if let Phase::Exporting(old) =
             std::mem::replace(&mut state.phase, Phase::Exporting(Published { file, generation, process, copies }))
             && old.process == process
@@ -264,7 +263,8 @@ impl Inner {
         self.flush_last();
         let Some(mut state) = self.lock() else { return };
         let exports = state.exports();
-        if let Some(thread) = state.thread.take().filter(|_| exports) {
+        // A thread that does not run yet sees that the export has ended.
+        if let Some(thread) = state.thread.take().filter(|_| exports).as_ref().and_then(|thread| thread.get()) {
             thread.unpark();
         }
         if let Phase::Exporting(published) = std::mem::replace(&mut state.phase, Phase::Stopped)
@@ -279,21 +279,6 @@ impl Inner {
     }
 }
 
-impl Published {
-    pub(super) fn file(&self) -> &Arc<File> {
-        &self.file
-    }
-
-    pub(super) fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// Returns whether the file shows only flushed values.
-    pub(super) fn is_copied(&self) -> bool {
-        self.copies.is_some()
-    }
-}
-
 impl State {
     /// Returns whether this process exports, as opposed to a process that it was forked from.
     pub(super) fn exports(&self) -> bool {
@@ -303,25 +288,4 @@ impl State {
     fn exported_by(&self, process: Process) -> bool {
         matches!(&self.phase, Phase::Exporting(published) if published.process == process)
     }
-}
-
-/// Checks that a file may have this length. Writing more than `RLIMIT_FSIZE` would end the process (SIGXFSZ).
-pub(super) fn check_size(len: u64) -> io::Result<()> {
-    let (most, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
-    if len <= most { Ok(()) } else { Err(io::ErrorKind::FileTooLarge.into()) }
-}
-
-/// Writes to a file at an offset.
-///
-/// # Errors
-/// Errors of write(2); `FileTooLarge` beyond `RLIMIT_FSIZE`.
-pub(crate) fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
-    check_size(at + bytes.len() as u64)?;
-    file.write_all_at(bytes, at)
-}
-
-/// Returns a generation number as C's library does: seconds in the upper half, microseconds in the lower.
-pub(super) fn generation() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.as_secs() << 32 | u64::from(now.subsec_micros())
 }

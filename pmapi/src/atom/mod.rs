@@ -5,7 +5,7 @@ mod text;
 
 pub use convert::Converted;
 
-use crate::Type;
+use crate::{Error, Result, Type};
 
 /// Value of a metric (`pmAtomValue` with its type), borrowed from a PDU or from an agent.
 ///
@@ -64,6 +64,35 @@ macro_rules! from {
 from!(i8 => I32, i16 => I32, i32 => I32, u8 => U32, u16 => U32, u32 => U32, i64 => I64, u64 => U64,
       f32 => Float, f64 => Double, bool => U32);
 
+macro_rules! try_from {
+    ($($to:ty => $variant:ident),*) => {$(
+        /// Fails with `PM_ERR_CONV` for a value of another type.
+        impl TryFrom<Atom<'_>> for $to {
+            type Error = Error;
+
+            fn try_from(atom: Atom<'_>) -> Result<Self> {
+                match atom {
+                    Atom::$variant(v) => Ok(v),
+                    _ => Err(Error::CONV),
+                }
+            }
+        }
+    )*};
+}
+try_from!(i32 => I32, u32 => U32, i64 => I64, u64 => U64, f32 => Float, f64 => Double);
+
+/// Fails with `PM_ERR_CONV` for a value of another type than a string, and for text that is not UTF-8.
+impl<'a> TryFrom<Atom<'a>> for &'a str {
+    type Error = Error;
+
+    fn try_from(atom: Atom<'a>) -> Result<Self> {
+        match atom {
+            Atom::String(text) => std::str::from_utf8(text).map_err(|_| Error::CONV),
+            _ => Err(Error::CONV),
+        }
+    }
+}
+
 /// Converts a count, such as the length of a list.
 impl From<usize> for Atom<'_> {
     fn from(v: usize) -> Self {
@@ -80,5 +109,22 @@ impl<'a> From<&'a str> for Atom<'a> {
 impl<'a> From<&'a String> for Atom<'a> {
     fn from(v: &'a String) -> Self {
         Atom::String(v.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_their_own_type_only() {
+        assert_eq!(u32::try_from(Atom::U32(7)), Ok(7));
+        assert_eq!(f64::try_from(Atom::Double(0.5)), Ok(0.5));
+        assert_eq!(<&str>::try_from(Atom::String(b"seven")), Ok("seven"));
+        // A number that fits is not converted: a stored value has the metric's type already.
+        assert_eq!(u64::try_from(Atom::U32(7)), Err(Error::CONV));
+        assert_eq!(i32::try_from(Atom::String(b"7")), Err(Error::CONV));
+        assert_eq!(<&str>::try_from(Atom::String(b"\xff")), Err(Error::CONV));
+        assert_eq!(<&str>::try_from(Atom::Aggregate(b"seven")), Err(Error::CONV));
     }
 }

@@ -48,12 +48,13 @@ impl Dir {
     /// # Errors
     /// Errors of open(2); `PermissionDenied`, with a reason, for a directory or a link that is not trusted.
     pub fn open_trusted(path: &Path, trusts: impl Fn(u32) -> bool) -> io::Result<Dir> {
-        let check = |name: &OsStr, stat: &FileStat| match stat.st_mode & 0o1002 {
-            _ if !trusts(stat.st_uid) => Err(refused(path, name, format_args!("belongs to user {}", stat.st_uid))),
-            0o0002 => Err(refused(path, name, format_args!("can be changed by every user"))),
-            _ => Ok(()),
-        };
-        let fd = walk::open_checked(&std::path::absolute(path)?, false, &trusts, check)?;
+        let fd = walk::open_checked(&std::path::absolute(path)?, false, &trusts, |name, stat| {
+            match stat.st_mode & 0o1002 {
+                _ if !trusts(stat.st_uid) => Err(refused(path, name, format_args!("belongs to user {}", stat.st_uid))),
+                0o0002 => Err(refused(path, name, format_args!("can be changed by every user"))),
+                _ => Ok(()),
+            }
+        })?;
         Ok(Dir { fd: Arc::new(fd), path: path.to_owned() })
     }
 

@@ -9,11 +9,13 @@
 //! * Only a regular file of bounded size is read ([`read`]), so that a FIFO, a device or a sparse file in its place
 //!   does not block the reader.
 
+mod copies;
 mod dir;
 mod new;
 mod stdio;
 mod walk;
 
+pub use copies::copies_on_write;
 pub use dir::Dir;
 pub use new::NewFile;
 pub use stdio::off_stdio;

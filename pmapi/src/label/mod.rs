@@ -3,11 +3,11 @@
 //! A [`LabelSet`] is a JSON object in compact form with an index into it, as in libpcp and on the wire.
 //!
 //! ```
-//! use pmapi::label::LabelSet;
+//! use pmapi::LabelSet;
 //! let mut set = LabelSet::parse(r#"{ "unit": "percent" }"#)?;
 //! set.insert("cpu", 3)?;
 //! assert_eq!(set.json(), r#"{"cpu":3,"unit":"percent"}"#);
-//! # Ok::<(), pmapi::label::LabelError>(())
+//! # Ok::<(), pmapi::LabelError>(())
 //! ```
 
 mod defaults;
@@ -19,12 +19,10 @@ use std::fmt;
 use crate::Error;
 pub use flags::{LabelFlags, LabelLevel};
 
-/// Largest number of labels in a set. libpcp writes one more, which its decoder refuses.
-pub const MAX_LABELS: usize = 254;
-/// Longest JSON text of a set, in bytes.
-pub const MAX_JSON: usize = 0xfffe;
+const MAX_LABELS: usize = LabelSet::MAX_LABELS;
+const MAX_JSON: usize = LabelSet::MAX_JSON;
 /// Longest name of a label, in bytes.
-pub const MAX_NAME: usize = 254;
+const MAX_NAME: usize = 254;
 
 /// Labels of a metric, an instance, an instance domain, an agent or a host (`pmLabelSet`).
 ///
@@ -61,6 +59,7 @@ pub struct RawLabel {
 
 /// Label of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Label<'a> {
     /// Full name, with dots in a compound name.
     pub name: &'a str,
@@ -83,16 +82,16 @@ pub enum LabelError {
     /// Name with other characters than letters, digits and underscores, or without a letter at its start.
     #[error("label name {0:?} is not a letter followed by letters, digits and underscores")]
     Name(String),
-    /// Name longer than [`MAX_NAME`].
+    /// Name longer than 254 bytes.
     #[error("label name of {0} bytes, more than {MAX_NAME}")]
     NameTooLong(usize),
     /// Name that occurs twice in one text.
     #[error("label name {0:?} occurs twice")]
     Duplicate(String),
-    /// More labels than [`MAX_LABELS`].
+    /// More than 254 labels.
     #[error("more than {MAX_LABELS} labels")]
     TooMany,
-    /// JSON text longer than [`MAX_JSON`].
+    /// JSON text longer than 65,534 bytes.
     #[error("labels of more than {MAX_JSON} bytes")]
     TooLong,
     /// Index that points outside of the JSON text.
@@ -114,6 +113,11 @@ const E2BIG: i32 = 7;
 const EINVAL: i32 = 22;
 
 impl LabelSet {
+    /// Largest number of labels in a set. libpcp writes one more, which its decoder refuses.
+    pub const MAX_LABELS: usize = 254;
+    /// Longest JSON text of a set, in bytes.
+    pub const MAX_JSON: usize = 0xfffe;
+
     /// Creates an empty set.
     pub const fn new() -> LabelSet {
         LabelSet { json: String::new(), index: Vec::new() }
@@ -125,7 +129,7 @@ impl LabelSet {
     /// [`LabelError`] for text that is not a JSON object, for invalid or duplicate names, and for a set over the
     /// limits.
     pub fn parse(json: &str) -> Result<LabelSet, LabelError> {
-        Self::parse_flagged(json, LabelFlags::NONE)
+        Self::parse_flagged(json, LabelFlags::empty())
     }
 
     /// Parses a JSON object and gives every label the flags. [`LabelFlags::COMPOUND`] permits dots in names.
@@ -143,8 +147,7 @@ impl LabelSet {
     /// [`LabelError::Index`] when the index points outside of the text.
     pub fn from_raw(json: String, index: impl IntoIterator<Item = RawLabel>) -> Result<LabelSet, LabelError> {
         let index: Vec<Entry> = index.into_iter().map(|raw| Entry { raw, path: None }).collect();
-        let inside = |e: &Entry| json.get(e.raw.name_range()).is_some() && json.get(e.raw.value_range()).is_some();
-        if !index.iter().all(inside) {
+        if !index.iter().all(|e| json.get(e.raw.name_range()).is_some() && json.get(e.raw.value_range()).is_some()) {
             return Err(LabelError::Index(json.len()));
         }
         Ok(LabelSet { json, index })
@@ -158,7 +161,17 @@ impl LabelSet {
     /// # Errors
     /// [`LabelError::Json`] for a value that cannot be serialized; errors of [`LabelSet::parse`].
     pub fn of(labels: impl serde::Serialize) -> Result<LabelSet, LabelError> {
-        json::from(labels, LabelFlags::NONE)
+        json::from(labels, LabelFlags::empty())
+    }
+
+    /// Creates a set of one label. Unlike that of [`LabelSet::of`], its text has nested objects as they are, which is the
+    /// form that agents accept from files.
+    ///
+    /// # Errors
+    /// [`LabelError::Name`] or [`LabelError::NameTooLong`] for an invalid name; errors of [`LabelSet::parse`].
+    pub fn one(name: &str, value: impl serde::Serialize) -> Result<LabelSet, LabelError> {
+        json::check_name(name, false)?;
+        Self::parse(&format!("{{\"{name}\":{}}}", serde_json::to_string(&value)?))
     }
 
     /// Adds labels, in a form that [`LabelSet::of`] accepts (pmdaAddLabels(3)). They replace labels of the same name.
@@ -246,7 +259,7 @@ impl LabelSet {
     /// Adds flags to every label, for instance the level of the set (pmdaAddLabelFlags(3)).
     pub fn flag(&mut self, flags: LabelFlags) {
         for entry in &mut self.index {
-            entry.raw.flags = entry.raw.flags | flags;
+            entry.raw.flags |= flags;
         }
     }
 

@@ -129,6 +129,6 @@ fn flags() {
     assert_eq!(index(&set)[0].2, 32);
     let flags = LabelFlags::from(LabelLevel::Item) | LabelFlags::OPTIONAL;
     assert_eq!((flags.level(), LabelLevel::from_code(0xd0)), (Some(LabelLevel::Item), Some(LabelLevel::Item)));
-    assert_eq!(format!("{flags:?}"), "LabelFlags(Item | OPTIONAL)");
+    assert_eq!(format!("{flags:?}"), "LabelFlags(ITEM | OPTIONAL)");
     assert_eq!(LabelLevel::from_code(3), None);
 }

@@ -98,6 +98,7 @@ impl TimeScale {
 /// Quantity that an extra unit measures (`PM_UNIT_*`, since PCP 7.2). A metric has at most one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(i8)]
+#[non_exhaustive]
 pub enum Quantity {
     /// Temperature.
     Temperature = 1,
@@ -131,6 +132,7 @@ impl Quantity {
 
 /// Extra unit with its scale (`PM_TEMPERATURE_*`, `PM_VOLTAGE_*`, `PM_CURRENT_*`, `PM_POWER_*`, since PCP 7.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum ExtraUnit {
     /// Degrees Celsius.
     Celsius,

@@ -14,9 +14,8 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use driver::Home;
-use pmapi::config::Config;
-use pmapi::{Domain, InDom, Inst, Serial};
-use pmda::{Cache, Instances as _};
+use pmapi::{Config, Domain, InDom, Inst, Serial};
+use pmda::Cache;
 
 const INSTANCES: usize = 100_000;
 /// Number of instances for operations that take quadratic time in C.
@@ -101,8 +100,8 @@ fn run_ours(var: &Path, times: &mut Times) -> Vec<String> {
     time("look up by number", INSTANCES, &mut || {
         scattered(INSTANCES).for_each(|at| _ = black_box(cache.instance(inst(at))));
     });
-    time("walk, with name and value", INSTANCES, &mut || cache.iter().for_each(|instance| _ = black_box(instance)));
-    time("number of active instances", 1, &mut || _ = black_box(cache.len()));
+    time("walk, with name and value", INSTANCES, &mut || cache.active().for_each(|instance| _ = black_box(instance)));
+    time("number of active instances", 1, &mut || _ = black_box(cache.active_len()));
     time("save", INSTANCES, &mut || cache.save().expect("a file"));
     time("hide all", INSTANCES, &mut || cache.hide_all());
     time("activate all", INSTANCES, &mut || _ = cache.activate_all());
@@ -124,7 +123,7 @@ fn run_ours(var: &Path, times: &mut Times) -> Vec<String> {
     });
     let mut loaded = Cache::<()>::new(indom(5));
     time("load", INSTANCES, &mut || loaded = Cache::open(indom(5), &config));
-    assert_eq!(loaded.size(), INSTANCES);
+    assert_eq!(loaded.len(), INSTANCES);
     // Later rounds reuse memory that earlier rounds have freed.
     times.entry("bytes an instance".into()).or_insert(bytes);
     order.push("bytes an instance".into());

@@ -5,7 +5,7 @@ use std::io::{stdin, stdout};
 use std::path::Path;
 
 use nix::unistd::{read, write};
-use pcp_pdu::handshake::{Flags, encode_creds};
+use pcp_pdu::handshake::{Features, encode_creds};
 use pcp_pdu::{Frames, PduType};
 
 use super::{Program, encode};
@@ -26,7 +26,7 @@ pub(super) fn asked(arguments: &[String]) -> Option<&Path> {
 
 pub(super) fn run(reply: &Path) {
     let reply = fs::read(reply).expect("the recorded reply");
-    send(&encode(|out| encode_creds(out, 0, Flags::default())));
+    send(&encode(|out| encode_creds(out, 0, Features::default())));
     let mut frames = Frames::new();
     loop {
         let n = read(stdin(), frames.space()).expect("a request");

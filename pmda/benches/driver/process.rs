@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
-use pcp_pdu::handshake::{Flags, encode_creds};
+use pcp_pdu::handshake::{Features, encode_creds};
 use pcp_pdu::{Header, Pdu, PduType};
 
 use super::encode;
@@ -75,7 +75,7 @@ impl Agent {
         let creds = agent.receive()?;
         let header = Header::parse(creds).ok().flatten().expect("a PDU");
         assert_eq!(header.pdu, PduType::CREDS);
-        agent.tell(&encode(|out| encode_creds(out, 0, Flags::default())))?;
+        agent.tell(&encode(|out| encode_creds(out, 0, Features::default())))?;
         Ok(agent)
     }
 

@@ -13,12 +13,11 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use driver::Home;
-use pcp_pdu::names::{Child, Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::names::{Child, Node, Statuses, Traverse, encode_ids, encode_names};
 use pcp_pdu::{Header, metadata};
-use pmapi::config::Config;
-use pmapi::{Domain, PmId};
+use pmapi::{Config, Domain, PmId};
+use pmda::Engine;
 use pmda::prelude::*;
-use pmda::{Engine, Reply};
 
 const METRICS: u32 = 100_000;
 const GROUPS: u32 = 10;
@@ -36,8 +35,8 @@ impl Agent for Bench {
         Ok(Bench { dynamic: setup.dynamic(["bench"]) })
     }
 
-    fn dynamic(&self) -> Option<&Dynamic> {
-        Some(&self.dynamic)
+    fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+        [&self.dynamic as &dyn Catalog]
     }
 
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
@@ -75,7 +74,7 @@ fn compare() {
     let dynamic = &mut engine.agent_mut().dynamic;
     let start = Instant::now();
     for i in 0..METRICS {
-        dynamic.insert(&Metric::new(name(i), item(i), Type::U32)).expect("a free name");
+        dynamic.insert(&MetricDef::new(name(i), item(i), Type::U32)).expect("a free name");
     }
     show("insert", METRICS, start);
 
@@ -84,16 +83,13 @@ fn compare() {
         pdu.clear();
         encode(&mut pdu).expect("a request");
         let header = Header::parse(&pdu).expect("a header").expect("a request");
-        match engine.handle(header, &pdu) {
-            Reply::Pdu(head, rest) => head.len() + rest.len(),
-            Reply::None => 0,
-        }
+        engine.handle(header, &pdu, |reply| reply.len())
     };
     let some = || (0..SOME).scan(0, |at, _| Some(std::mem::replace(at, (*at + 61_195) % METRICS)));
     let start = Instant::now();
     for name in some().map(name) {
         let names = [(Node::Leaf, name.as_bytes())].into_iter();
-        assert_eq!(ask(&|out| encode_names(out, 0, false, names.clone())), 24);
+        assert_eq!(ask(&|out| encode_names(out, 0, Statuses::Omitted, names.clone())), 24);
     }
     show("PMID of a name", SOME, start);
     let pmid = |i| Some(PmId::new(domain, item(i)));
@@ -101,7 +97,7 @@ fn compare() {
     some().for_each(|i| assert!(ask(&|out| encode_ids(out, 0, 0, &[pmid(i)])) > 30));
     show("name of a PMID", SOME, start);
     let start = Instant::now();
-    assert!(ask(&|out| Child { with_status: true, name: b"bench.g0" }.encode(out, 0)) > 100_000);
+    assert!(ask(&|out| Child { statuses: Statuses::Included, name: b"bench.g0" }.encode(out, 0)) > 100_000);
     show("children of a group", 1, start);
     let start = Instant::now();
     assert!(ask(&|out| Traverse { name: b"bench" }.encode(out, 0)) > 1_000_000);

@@ -14,13 +14,11 @@ use std::io::{self, Read};
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use pmapi::config::Config;
-use pcp_pdu::handshake::{Flags, encode_creds};
+use pmapi::{Config, Domain, Error};
+use pcp_pdu::handshake::{Features, encode_creds};
 use pcp_pdu::profile::Profile;
 use pcp_pdu::{FROM_AGENT, Frames, Header, Pdu, PduType};
-use pmapi::{Domain, Error};
-use pmda::Engine;
-use pmda::session::{Session, SessionError};
+use pmda::{Engine, Session, SessionError};
 use zoo::Zoo;
 
 /// A subscriber that formats log lines and drops them.
@@ -54,7 +52,7 @@ const REQUESTS: [PduType; 10] = [
 fuzz_target!(|input: &[u8]| {
     let Some((&size, mut rest)) = input.split_first() else { return };
     let mut stream = Vec::new();
-    encode_creds(&mut stream, 1, Flags::default()).unwrap();
+    encode_creds(&mut stream, 1, Features::default()).unwrap();
     Profile::default().encode(&mut stream, 0, 0).unwrap();
     let mut requests = 0;
     let mut damaged = false;
@@ -72,7 +70,7 @@ fuzz_target!(|input: &[u8]| {
 
     let mut output = Vec::new();
     let pieces = Pieces(&stream, usize::from(size).max(1));
-    let mut session = Session::open(pieces, &mut output, Flags::default()).unwrap();
+    let mut session = Session::open(pieces, &mut output, Features::default()).unwrap();
     let ended = ENGINE.with_borrow_mut(|engine| {
         let agent = engine.agent_mut();
         (agent.stored, agent.levels) = (String::new(), [10, 20]);

@@ -79,7 +79,9 @@ impl Entries {
     }
 
     pub(super) fn set_stamp(&mut self, at: usize, stamp: u32) {
-        self.records.get_mut(at).into_iter().for_each(|record| record.stamp = stamp);
+        if let Some(record) = self.records.get_mut(at) {
+            record.stamp = stamp;
+        }
     }
 
     /// Stamps the entries that have no stamp.

@@ -16,7 +16,7 @@ pub(super) const MAX: u32 = i32::MAX as u32;
 /// The reason why the file of a cache cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum FileError {
+pub enum CacheFileError {
     /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
     Io {

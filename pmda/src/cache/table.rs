@@ -155,14 +155,16 @@ impl<T> Table<T> {
     /// Returns the index of a name, compared by its identifying part.
     pub(super) fn named(&self, name: &str) -> Option<usize> {
         let key = self.key(name);
-        let same = |&at: &u32| self.entry(at as usize).is_some_and(|e| self.key(e.name) == key);
-        self.names.find(self.hasher.hash_one(key), same).map(|at| *at as usize)
+        self.names
+            .find(self.hasher.hash_one(key), |&at| self.entry(at as usize).is_some_and(|e| self.key(e.name) == key))
+            .map(|at| *at as usize)
     }
 
     /// Returns the index of a key.
     pub(super) fn keyed(&self, key: &[u8]) -> Option<usize> {
-        let same = |&at: &u32| self.entry(at as usize).is_some_and(|e| e.key == key);
-        self.keys.find(self.hasher.hash_one(key), same).map(|at| *at as usize)
+        self.keys
+            .find(self.hasher.hash_one(key), |&at| self.entry(at as usize).is_some_and(|e| e.key == key))
+            .map(|at| *at as usize)
     }
 
     pub(super) fn value(&self, at: usize) -> Option<&Numbered<T>> {
@@ -250,15 +252,13 @@ impl<T> Table<T> {
             let key = if whole { e.name } else { pmapi::names::instance_key(e.name) };
             self.hasher.hash_one(key)
         };
-        let rehash = |&at: &u32| self.entries.get(at as usize).map_or(0, hash);
-        self.names.insert_unique(hash(entry), at as u32, rehash);
+        self.names.insert_unique(hash(entry), at as u32, |&at| self.entries.get(at as usize).map_or(0, hash));
     }
 
     fn insert_key(&mut self, at: usize) {
         let Some(entry) = self.entries.get(at).filter(|entry| !entry.key.is_empty()) else { return };
         let hash = |e: Entry<'_>| self.hasher.hash_one(e.key);
-        let rehash = |&at: &u32| self.entries.get(at as usize).map_or(0, hash);
-        self.keys.insert_unique(hash(entry), at as u32, rehash);
+        self.keys.insert_unique(hash(entry), at as u32, |&at| self.entries.get(at as usize).map_or(0, hash));
     }
 
     /// Removes an entry, and returns its value.
@@ -323,8 +323,9 @@ impl<T> Table<T> {
 
 impl Scattered {
     fn place<T>(&self, values: &[Numbered<T>], hasher: &DefaultHashBuilder, number: u32) -> Option<usize> {
-        let same = |&at: &u32| values.get(at as usize).is_some_and(|v| v.number == number);
-        self.places.find(hasher.hash_one(number), same).map(|at| *at as usize)
+        self.places
+            .find(hasher.hash_one(number), |&at| values.get(at as usize).is_some_and(|v| v.number == number))
+            .map(|at| *at as usize)
     }
 
     fn insert<T>(&mut self, values: &[Numbered<T>], hasher: &DefaultHashBuilder, at: usize) {

@@ -28,10 +28,10 @@ fn read(file: &Path) -> String {
 fn numbers_stay_over_restarts() {
     let (_dir, file, config) = home("2 0 2147483647\n5 1 hour\n7 1 [0aff] min of hour\n");
     let mut cache = Cache::open(indom(), &config);
-    assert_eq!((cache.len(), cache.size(), cache.lookup("hour")), (0, 2, None));
+    assert_eq!((cache.active_len(), cache.len(), cache.lookup("hour")), (0, 2, None));
     assert_eq!(cache.store("sec", 's'), Ok(Inst::new(8)));
     assert_eq!(cache.store("hour", 'h'), Ok(Inst::new(5)));
-    assert!(cache.iter().eq([(Inst::new(5), "hour", &'h'), (Inst::new(8), "sec", &'s')]));
+    assert!(cache.active().eq([(Inst::new(5), "hour", &'h'), (Inst::new(8), "sec", &'s')]));
     assert_eq!(cache.lookup("hour"), Some(Inst::new(5)));
     assert_eq!(cache.keyed(&[10, 255]).map(|i| (i.name, i.is_active)), Some(("min of hour", false)));
     cache.save().unwrap();
@@ -44,7 +44,7 @@ fn numbers_stay_over_restarts() {
     // Known instances do not change, and new ones are hidden.
     fs::write(&file, "2 0 2147483647\n5 1 hour\n6 1 hour\n7 1 other\n9 1 new\n").unwrap();
     cache.load().unwrap();
-    assert_eq!((cache.len(), cache.size()), (2, 4));
+    assert_eq!((cache.active_len(), cache.len()), (2, 4));
 }
 
 #[test]
@@ -55,8 +55,8 @@ fn a_link_in_place_of_the_file_is_not_followed() {
     fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink(&secret, &file).unwrap();
     let mut cache = Cache::open(indom(), &config);
-    assert_eq!(cache.size(), 0);
-    assert!(matches!(cache.load(), Err(FileError::Io { .. })));
+    assert_eq!(cache.len(), 0);
+    assert!(matches!(cache.load(), Err(CacheFileError::Io { .. })));
     cache.store("own", ()).unwrap();
     cache.save().unwrap();
     assert!(!fs::symlink_metadata(&file).unwrap().is_symlink() && !read(&file).contains("secret"));
@@ -87,19 +87,19 @@ fn hidden_instances_keep_number_and_value() {
     let a = cache.store("a", 1).unwrap();
     let b = cache.store("b", 2).unwrap();
     cache.hide_all();
-    assert_eq!((cache.len(), cache.name(a), cache.get(b)), (0, None, None));
+    assert_eq!((cache.active_len(), cache.name(a), cache.get(b)), (0, None, None));
     assert_eq!(cache.store("b", 3), Ok(b));
-    assert_eq!((cache.len(), cache.hide(b), cache.hide(b), cache.len()), (1, true, false, 0));
+    assert_eq!((cache.active_len(), cache.hide(b), cache.hide(b), cache.active_len()), (1, true, false, 0));
     assert_eq!(cache.named("b").map(|i| (i.inst, i.value, i.is_active)), Some((b, Some(&3), false)));
     assert_eq!(cache.activate_all(), 2);
     assert_eq!((cache.get(a), cache.get(b)), (Some(&1), Some(&3)));
-    assert_eq!((cache.cull(a), cache.cull(a), cache.len(), cache.size()), (Some(1), None, 1, 1));
+    assert_eq!((cache.cull(a), cache.cull(a), cache.active_len(), cache.len()), (Some(1), None, 1, 1));
     assert_eq!(cache.instance(a), None);
     // A culled number is not used again without `reuse`.
     assert_eq!(cache.store("a", 4), Ok(Inst::new(2)));
     cache.reuse();
     assert_eq!(cache.store("c", 5), Ok(a));
-    assert!(cache.iter().map(|(_, name, _)| name).eq(["c", "b", "a"]));
+    assert!(cache.active().map(|(_, name, _)| name).eq(["c", "b", "a"]));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn unused_instances_are_purged() {
     let (_dir, file, config) = home("2 0 9\n0 1 long ago\n1 99999999999 just now\n");
     let mut cache = Cache::open(indom(), &config);
     cache.store("new", ()).unwrap();
-    assert_eq!((cache.purge(Duration::from_secs(60)), cache.size()), (1, 2));
+    assert_eq!((cache.purge(Duration::from_secs(60)), cache.len()), (1, 2));
     cache.save().unwrap();
     assert!(!read(&file).contains("long"));
     // Without new instances only `sync` writes.
@@ -176,10 +176,10 @@ fn what_is_no_file_is_not_waited_for() {
     fs::remove_file(&file).unwrap();
     nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let mut cache = Cache::<()>::open(indom(), &config);
-    assert!(matches!(cache.load(), Err(FileError::Io { .. })));
+    assert!(matches!(cache.load(), Err(CacheFileError::Io { .. })));
     let sparse = fs::remove_file(&file).and_then(|()| fs::File::create(&file)).unwrap();
     sparse.set_len(file::LONGEST + 1).unwrap();
-    assert!(matches!(cache.load(), Err(FileError::Io { .. })));
+    assert!(matches!(cache.load(), Err(CacheFileError::Io { .. })));
 }
 
 #[test]
@@ -201,16 +201,16 @@ fn a_damaged_file_is_kept_and_the_rest_of_it_used() {
         let aside = |n: &str| file.with_extension(format!("1.damaged{n}"));
         fs::write(aside(""), "another one").unwrap();
         let mut cache = Cache::open(indom(), &config);
-        assert_eq!(cache.size(), size, "{text:?}");
+        assert_eq!(cache.len(), size, "{text:?}");
         let again = cache.load().unwrap_err();
-        assert!(matches!(again, FileError::Damaged { line: found, .. } if found == line), "{again}, not {line}");
+        assert!(matches!(again, CacheFileError::Damaged { line: found, .. } if found == line), "{again}, not {line}");
         // Without changes the file stays as it is.
         cache.save().unwrap();
         assert_eq!(read(&file), text);
         cache.store("a", 1).unwrap();
         cache.save().unwrap();
         assert_eq!((read(&aside("")).as_str(), read(&aside(".2")).as_str()), ("another one", text));
-        assert_eq!(Cache::<()>::open(indom(), &config).size(), size + 1);
+        assert_eq!(Cache::<()>::open(indom(), &config).len(), size + 1);
         cache.write().unwrap();
         assert!(!aside(".3").exists());
     }
@@ -301,7 +301,7 @@ proptest! {
                 }
                 Step::Reuse => cache.reuse(),
             }
-            prop_assert_eq!((cache.size(), cache.len()), (model.len(), model.values().filter(|v| v.1).count()));
+            prop_assert_eq!((cache.len(), cache.active_len()), (model.len(), model.values().filter(|v| v.1).count()));
         }
         let all: Vec<(u32, u8, bool)> = cache.all().map(|i| (i.inst.word(), *i.value.unwrap(), i.is_active)).collect();
         prop_assert_eq!(all, model.iter().map(|(id, (n, active))| (*id, *n, *active)).collect::<Vec<_>>());

@@ -8,7 +8,7 @@ use pcp_pdu::handshake::{Attr, Attribute};
 use pcp_pdu::instance::InstanceReq;
 use pcp_pdu::label::LabelReq;
 use pcp_pdu::metadata::{TextReq, encode_fetch};
-use pcp_pdu::names::{Child, Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::names::{Child, Node, Statuses, Traverse, encode_ids, encode_names};
 use pcp_pdu::result::Changes;
 use pcp_pdu::{HEADER, Pdu, PduType};
 use pmapi::{Error, InDom, Inst, PmId, Result};
@@ -22,7 +22,7 @@ use crate::agent::Agent;
 pub(super) fn fill<A: Agent>(interface: &mut Interface, ext: *mut Ext) {
     interface.interface = abi::INTERFACE;
     interface.pmapi = abi::PMAPI;
-    interface.flags = A::WANTS.0;
+    interface.flags = A::WANTS.bits();
     interface.ext = ext;
     interface.profile = Some(profile::<A>);
     interface.fetch = Some(fetch::<A>);
@@ -103,20 +103,22 @@ unsafe extern "C" fn desc<A: Agent>(pmid: u32, desc: *mut CDesc, ext: *mut Ext) 
     // SAFETY: there is room for the answer.
     let asked = unsafe {
         call::<A, _>(ext, |state, client| {
-            let encode = |out: &mut Vec<u8>| {
-                let mut w = Writer::new(out, PduType::DESC_REQ, client);
-                w.u32(pmid);
-                w.finish()
-            };
-            state.ask(encode, |pdu, _| match pdu {
-                // The five words are in the order of the structure.
-                Some((Pdu::Desc(_), bytes)) => {
-                    let mut words = words(bytes.get(HEADER..).unwrap_or_default());
-                    *desc = std::array::from_fn(|_| words.next().unwrap_or_default());
-                    Ok(0)
-                }
-                _ => Err(Error::IPC),
-            })
+            state.ask(
+                |out| {
+                    let mut w = Writer::new(out, PduType::DESC_REQ, client);
+                    w.u32(pmid);
+                    w.finish()
+                },
+                |pdu, _| match pdu {
+                    // The five words are in the order of the structure.
+                    Some((Pdu::Desc(_), bytes)) => {
+                        let mut words = words(bytes.get(HEADER..).unwrap_or_default());
+                        *desc = std::array::from_fn(|_| words.next().unwrap_or_default());
+                        Ok(0)
+                    }
+                    _ => Err(Error::IPC),
+                },
+            )
         })
     };
     status(asked)
@@ -179,14 +181,16 @@ unsafe extern "C" fn store<A: Agent>(result: *mut CResult, ext: *mut Ext) -> c_i
     let asked = unsafe {
         call::<A, _>(ext, |state, client| {
             let mut writer = std::mem::take(&mut state.values);
-            let encoded = |out: &mut Vec<u8>| {
-                values::read(result, &mut writer)?;
-                let (head, rest) = writer.seal(client, Changes::default())?;
-                out.extend_from_slice(head);
-                out.extend_from_slice(rest);
-                Ok(())
-            };
-            let asked = state.ask(encoded, |_, _| Ok(0));
+            let asked = state.ask(
+                |out| {
+                    values::read(result, &mut writer)?;
+                    let (head, rest) = writer.seal(client, Changes::default())?;
+                    out.extend_from_slice(head);
+                    out.extend_from_slice(rest);
+                    Ok(())
+                },
+                |_, _| Ok(0),
+            );
             state.values = writer;
             asked
         })
@@ -200,7 +204,7 @@ unsafe extern "C" fn id<A: Agent>(name: *const c_char, pmid: *mut u32, ext: *mut
         call::<A, _>(ext, |state, client| {
             let names = [(Node::Leaf, text_of(name).ok_or(Error::NAME)?)];
             state.ask(
-                |out| encode_names(out, client, false, names),
+                |out| encode_names(out, client, Statuses::Omitted, names),
                 |pdu, _| match pdu {
                     Some((Pdu::Ids(ids), _)) => {
                         Error::from_code(ids.status).map_or(Ok(()), Err)?;
@@ -245,17 +249,19 @@ unsafe extern "C" fn children<A: Agent>(
     let asked = unsafe {
         call::<A, _>(ext, |state, client| {
             let name = text_of(name).ok_or(Error::NAME)?;
-            let encode = |out: &mut Vec<u8>| match traverse {
-                0 => Child { with_status: true, name }.encode(out, client),
-                _ => Traverse { name }.encode(out, client),
-            };
-            state.ask(encode, |pdu, _| match pdu {
-                Some((Pdu::Names(pdu), _)) => {
-                    *names = reply::names(&pdu, Some(&mut *statuses))?;
-                    c_int::try_from(pdu.len()).map_err(|_| Error::TOOBIG)
-                }
-                _ => Err(Error::NAME),
-            })
+            state.ask(
+                |out| match traverse {
+                    0 => Child { statuses: Statuses::Included, name }.encode(out, client),
+                    _ => Traverse { name }.encode(out, client),
+                },
+                |pdu, _| match pdu {
+                    Some((Pdu::Names(pdu), _)) => {
+                        *names = reply::names(&pdu, Some(&mut *statuses))?;
+                        c_int::try_from(pdu.len()).map_err(|_| Error::TOOBIG)
+                    }
+                    _ => Err(Error::NAME),
+                },
+            )
         })
     };
     status(asked)
@@ -274,7 +280,7 @@ unsafe extern "C" fn attribute<A: Agent>(
             let len = if value.is_null() { 0 } else { usize::try_from(len).unwrap_or(0) };
             let value = if len == 0 { &[] } else { slice::from_raw_parts(value.cast::<u8>(), len) };
             let value = value.split(|&b| b == 0).next().unwrap_or_default();
-            state.ask(|out| Attr { attribute: Attribute(key), value }.encode(out, client), |_, _| Ok(0))
+            state.ask(|out| Attr { attribute: Attribute::new(key), value }.encode(out, client), |_, _| Ok(0))
         })
     };
     status(asked)

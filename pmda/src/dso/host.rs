@@ -3,26 +3,23 @@
 
 use std::any::TypeId;
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, CString, OsStr, c_int, c_void};
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use nix::libc;
 use pcp_pdu::handshake::encode_error;
 use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{Header, Pdu};
-use pmapi::config::Config;
-use pmapi::{Domain, Error, Result};
-use tracing::error;
+use pmapi::{Config, Domain, Error, Result};
 
 use super::abi::{Ext, Interface, Private};
-use super::calls;
 use super::values::Skeleton;
-use crate::agent::{Agent, Start};
+use crate::agent::Agent;
 use crate::engine::{Engine, Reply};
+use crate::error::Start;
 use crate::options;
 use crate::schema::Identity;
 
@@ -32,6 +29,8 @@ use crate::schema::Identity;
 struct Host<A> {
     ext: UnsafeCell<Ext>,
     private: UnsafeCell<Private>,
+    /// The thread that has the agent.
+    thread: u64,
     state: Mutex<Option<State<A>>>,
 }
 
@@ -51,6 +50,7 @@ pub(super) struct State<A> {
 /// An agent that has been created, for calls that do not say which one they mean.
 struct Made {
     ext: *mut Ext,
+    thread: u64,
     of: TypeId,
     domain: Domain,
     interface: unsafe fn(*mut Ext) -> *mut Interface,
@@ -58,7 +58,8 @@ struct Made {
     end: unsafe fn(*mut Ext),
 }
 
-// SAFETY: the pointer is to a `Host`, whose state has a lock; agents are called under that lock only.
+// SAFETY: an agent need not be `Send`: its host is used only by the thread that made it ([`here`]). That is all that
+// pmcd and libpcp need, which call all agents of a process from one thread.
 unsafe impl Send for Made {}
 
 static HOSTS: Mutex<Vec<Made>> = Mutex::new(Vec::new());
@@ -66,110 +67,70 @@ static HOSTS: Mutex<Vec<Made>> = Mutex::new(Vec::new());
 /// The process whose end is that of the agents, but not the processes that it forks.
 static PROCESS: OnceLock<u32> = OnceLock::new();
 
+/// Returns the number of the current thread, which no other thread ever has. Unlike [`std::thread::current`], this
+/// also works while the process ends.
+fn thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    thread_local!(static NUMBER: u64 = NEXT.fetch_add(1, Relaxed));
+    NUMBER.with(|number| *number)
+}
+
+/// Returns what `of` makes of the agents of this thread.
+fn here<T>(of: impl FnMut(&Made) -> Option<T>) -> Vec<T> {
+    let thread = thread();
+    hosts().iter().filter(|made| made.thread == thread).filter_map(of).collect()
+}
+
 fn hosts() -> MutexGuard<'static, Vec<Made>> {
     HOSTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the entry point of a shared object; see [`dso!`](crate::dso!).
-///
-/// # Safety
-/// `interface` must be a `pmdaInterface` of pmcd, dbpmda or a local context, with the domain filled in. The functions
-/// that it gets must be called as pmcd calls them.
-pub unsafe fn init<A: Agent>(interface: *mut Interface) {
-    if interface.is_null() {
-        return;
-    }
-    let status = catch_unwind(|| {
-        stay_loaded(init::<A> as *const c_void);
-        PROCESS.get_or_init(|| {
-            // SAFETY: the code stays loaded.
-            unsafe { libc::atexit(end_all) };
-            std::process::id()
-        });
-        crate::log::subscribe(&program(), Default::default());
-        crate::log::panics();
-        // SAFETY: as the caller says.
-        match unsafe { Host::<A>::start(interface) } {
-            Ok(()) => 0,
-            Err(e) => {
-                error!("{}: {e}", A::NAME);
-                Error::GENERIC.code()
-            }
-        }
-    });
-    // SAFETY: as the caller says.
-    unsafe { (*interface).status = status.unwrap_or(Error::GENERIC.code()) }
-}
-
-/// Drops all agents at the end of the process, so that they can save their state, and memory checkers find no leaks of
-/// them. Later calls get an error.
+/// Drops all agents of this thread at the end of the process, so that they can save their state, and memory checkers
+/// find no leaks of them. Later calls get an error.
 extern "C" fn end_all() {
     if PROCESS.get() != Some(&std::process::id()) {
         return;
     }
     crate::log::begin_exit();
-    let all: Vec<_> = hosts().iter().map(|made| (made.ext, made.end)).collect();
-    for (ext, end) in all {
+    for (ext, end) in here(|made| Some((made.ext, made.end))) {
         // SAFETY: hosts live for ever.
         _ = catch_unwind(AssertUnwindSafe(|| unsafe { end(ext) }));
     }
     _ = catch_unwind(crate::log::finish);
 }
 
-/// Returns the name of the process, for log lines.
-fn program() -> String {
-    let path = std::env::current_exe().unwrap_or_default();
-    path.file_name().map_or_else(|| "pmda".into(), |name| name.to_string_lossy().into_owned())
+/// Arranges that the agents end with this process.
+pub(super) fn end_with_process() {
+    PROCESS.get_or_init(|| {
+        // SAFETY: the code stays loaded.
+        unsafe { libc::atexit(end_all) };
+        std::process::id()
+    });
 }
 
-/// Returns the file that contains a function.
-fn file_of(function: *const c_void) -> Option<PathBuf> {
-    let mut info =
-        libc::Dl_info { dli_fname: null_mut(), dli_fbase: null_mut(), dli_sname: null_mut(), dli_saddr: null_mut() };
-    // SAFETY: `info` is written only when the address is in a loaded file, whose name is then there.
-    unsafe {
-        let found = libc::dladdr(function, &mut info) != 0 && !info.dli_fname.is_null();
-        found.then(|| OsStr::from_bytes(CStr::from_ptr(info.dli_fname).to_bytes()).into())
-    }
-}
-
-/// Keeps the code in memory after the file is closed. Threads of the agent may still run, and threads of the host may
-/// have thread-locals to destroy.
-fn stay_loaded(function: *const c_void) {
-    let Some(path) = file_of(function) else { return };
-    let Ok(path) = CString::new(path.into_os_string().into_encoded_bytes()) else { return };
-    // SAFETY: the file is loaded already; this only marks it.
-    unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
-}
-
-/// Returns the name of an agent whose file is `pmda_NAME.so`. A file with an entry point of that name has its own name,
-/// and agents in it may have others: `None`.
-fn name_of(file: &Path) -> Option<String> {
-    let name = file.file_stem()?.to_str()?.strip_prefix("pmda_")?;
-    let path = CString::new(file.as_os_str().as_bytes()).ok()?;
-    let entry = CString::new(format!("{name}_init")).ok()?;
-    // SAFETY: the file is loaded already, and the address is not used.
-    let has_entry = unsafe {
-        let file = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        !file.is_null() && !libc::dlsym(file, entry.as_ptr()).is_null()
-    };
-    (!has_entry).then(|| name.to_owned())
+/// Creates the agent of an interface, under a name of its own or under that of its file.
+///
+/// # Safety
+/// `interface` must be as for [`init`](super::init).
+pub(super) unsafe fn start<A: Agent>(interface: *mut Interface, name: Option<String>) -> Start<*mut Ext> {
+    // SAFETY: as the caller says.
+    unsafe { Host::<A>::start(interface, name) }
 }
 
 impl<A: Agent> Host<A> {
-    unsafe fn start(interface: *mut Interface) -> Start<()> {
-        // SAFETY: as the caller of `init` says.
-        let interface_ref = unsafe { &mut *interface };
+    unsafe fn start(interface: *mut Interface, name: Option<String>) -> Start<*mut Ext> {
         let own = Identity::of::<A>()?;
-        let domain = u16::try_from(interface_ref.domain).ok().and_then(Domain::new).unwrap_or(own.domain);
+        // SAFETY: as the caller says.
+        let domain = u16::try_from(unsafe { (*interface).domain }).ok();
+        let domain = domain.and_then(Domain::new).unwrap_or(own.domain);
         // Re-initializing an interface ends the agent that it belonged to.
         let again = Self::at(interface, domain);
         if let Some(ext) = again {
             // SAFETY: hosts live for ever.
             unsafe { Self::end(ext) };
         }
-        let name = file_of(init::<A> as *const c_void).as_deref().and_then(name_of).unwrap_or(own.name);
-        let mut engine = Engine::<A>::with(Identity { name, domain }, Config::load(), options::none::<A>()?)?;
+        let identity = Identity { name: name.unwrap_or(own.name), domain };
+        let mut engine = Engine::<A>::with(identity, Config::load(), options::none::<A>()?)?;
         engine.agent_mut().open()?;
         let state = State {
             engine,
@@ -183,30 +144,33 @@ impl<A: Agent> Host<A> {
         let ext = again.unwrap_or_else(|| Self::make(interface, domain));
         // SAFETY: hosts live for ever.
         *unsafe { &(*ext.cast::<Self>()).state }.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
-        calls::fill::<A>(interface_ref, ext);
-        Ok(())
+        Ok(ext)
     }
 
     /// Finds the agent that was created for this interface. Another agent may have had this address: local contexts
     /// move their interfaces without notice.
     fn at(interface: *mut Interface, domain: Domain) -> Option<*mut Ext> {
-        let hosts = hosts();
-        let mut same = hosts.iter().filter(|made| made.of == TypeId::of::<A>() && made.domain == domain);
-        // SAFETY: hosts live for ever.
-        same.find(|made| unsafe { (made.interface)(made.ext) } == interface).map(|made| made.ext)
+        let same = here(|made| {
+            let same = made.of == TypeId::of::<A>() && made.domain == domain;
+            // SAFETY: hosts live for ever, and this thread has this one.
+            (same && unsafe { (made.interface)(made.ext) } == interface).then_some(made.ext)
+        });
+        same.first().copied()
     }
 
     fn make(interface: *mut Interface, domain: Domain) -> *mut Ext {
         let host = Box::into_raw(Box::new(Self {
             ext: UnsafeCell::new(Ext::new(domain.get().into(), null_mut(), end_context::<A>)),
             private: UnsafeCell::new(Private::new(interface)),
+            thread: thread(),
             state: Mutex::new(None),
         }));
         let ext = host.cast::<Ext>();
         // SAFETY: no other code has the host yet.
         unsafe { (*ext).private = (*host).private.get() };
         let of = TypeId::of::<A>();
-        hosts().push(Made { ext, of, domain, interface: Self::interface, close: Self::close, end: Self::end });
+        let (interface, close, end) = (Self::interface, Self::close, Self::end);
+        hosts().push(Made { ext, thread: thread(), of, domain, interface, close, end });
         ext
     }
 
@@ -254,7 +218,11 @@ unsafe fn locked<A: Agent, T>(ext: *mut Ext, f: impl FnOnce(&mut State<A>, i32) 
         return Err(Error::GENERIC);
     }
     catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: the address is what `start` has given, and hosts live for ever.
+        // SAFETY: the address is what `start` has given, hosts live for ever, and their thread does not change.
+        if unsafe { (&raw const (*ext.cast::<Host<A>>()).thread).read() } != thread() {
+            return Err(Error::THREAD);
+        }
+        // SAFETY: as above, and this thread has the host.
         let host = unsafe { &*ext.cast::<Host<A>>() };
         // SAFETY: the caller of the function wrote it, and now waits for us.
         let client = unsafe { (*host.ext.get()).context };
@@ -275,7 +243,7 @@ impl<A: Agent> State<A> {
         encode(&mut self.request)?;
         let header = Header::parse(&self.request)?.ok_or(Error::IPC)?;
         let mut kept = Kept { skeleton: &mut self.skeleton, text: &mut self.text };
-        let taken = match self.engine.handle(header, &self.request) {
+        self.engine.handle(header, &self.request, |reply| match reply {
             Reply::None => take(None, &mut kept),
             Reply::Pdu(head, []) => answer(head).and_then(|pdu| take(Some((pdu, head)), &mut kept)),
             Reply::Pdu(head, rest) => {
@@ -284,9 +252,7 @@ impl<A: Agent> State<A> {
                 self.reply.extend_from_slice(rest);
                 answer(&self.reply).and_then(|pdu| take(Some((pdu, &self.reply)), &mut kept))
             }
-        };
-        self.engine.sent();
-        taken
+        })
     }
 }
 
@@ -307,9 +273,8 @@ pub(super) struct Kept<'a> {
 }
 
 unsafe extern "C" fn end_context<A: Agent>(client: c_int) {
-    let of: Vec<_> =
-        hosts().iter().filter(|made| made.of == TypeId::of::<A>()).map(|made| (made.ext, made.close)).collect();
-    for (ext, close) in of {
+    let of = TypeId::of::<A>();
+    for (ext, close) in here(|made| (made.of == of).then_some((made.ext, made.close))) {
         // SAFETY: hosts live for ever.
         unsafe { close(ext, client) }
     }

@@ -23,6 +23,7 @@
 pub mod abi;
 pub(crate) mod block;
 mod calls;
+mod entry;
 mod host;
 #[doc(hidden)]
 pub mod memory;
@@ -31,10 +32,13 @@ mod reply;
 pub mod values;
 
 pub use abi::Interface;
-pub use host::init;
+pub use entry::init;
 
 /// Exports the entry point of an agent's shared object. Its arguments are the name that `pmcd.conf` has for it, by
 /// custom `NAME_init`, and the type of the agent.
+///
+/// The agent need not be `Send`: the thread that calls the entry point has it. Calls of other threads get
+/// `PM_ERR_THREAD`, which libpcp also gives to threads that use shared objects.
 ///
 /// The library needs `crate-type = ["rlib", "cdylib"]`, and a profile without `panic = "abort"`, with which this macro
 /// does not compile.

@@ -112,7 +112,7 @@ pub unsafe fn read(result: *const CResult, out: &mut ResultWriter) -> Result<Cha
             }
             out.end_set(Error::from_code((*set).count).map_or(Ok(()), Err));
         }
-        Ok(Changes((*result).seconds as u8))
+        Ok(Changes::from_bits_retain((*result).seconds as u8))
     }
 }
 

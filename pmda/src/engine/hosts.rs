@@ -14,6 +14,16 @@ use crate::client::Client;
 use crate::log::panic_message;
 use crate::poll::Wake;
 
+/// Whether pmcd sends requests as soon as it has started an agent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Startup {
+    /// pmcd sends requests at once.
+    #[default]
+    Ready,
+    /// pmcd waits for the notification that the agent is ready (`notready` in `pmcd.conf`).
+    NotReady,
+}
+
 /// Whether pmcd sends requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Readiness {
@@ -42,10 +52,13 @@ impl<A: Agent> Engine<A> {
         &mut self.access
     }
 
-    /// Declares that the host can notify pmcd between requests that the agent is ready. With `not_ready`, pmcd waits
-    /// for that from the start (`notready` in `pmcd.conf`).
-    pub(crate) fn can_tell(&mut self, not_ready: bool) {
-        self.readiness = if not_ready { Readiness::NotReady } else { Readiness::Ready };
+    /// Declares that the host can notify pmcd between requests that the agent is ready. At
+    /// [`Startup::NotReady`], pmcd waits for that from the start.
+    pub(crate) fn can_tell(&mut self, startup: Startup) {
+        self.readiness = match startup {
+            Startup::Ready => Readiness::Ready,
+            Startup::NotReady => Readiness::NotReady,
+        };
     }
 
     /// Returns whether pmcd waits for the notification that the agent is ready.
@@ -72,15 +85,15 @@ impl<A: Agent> Engine<A> {
         let _ = self.guard(|engine| engine.agent.wake(wake));
     }
 
-    /// Records that the host has sent the reply of [`Engine::handle`], and calls [`Agent::done`].
-    pub fn sent(&mut self) {
+    /// Records that the host has sent the reply of [`Engine::begin`], and calls [`Agent::done`].
+    pub(crate) fn sent(&mut self) {
         // Most answers do not need the memory of the largest one.
         self.result.give_back(KEPT);
         if self.out.capacity() > KEPT && self.out.len() < self.out.capacity() / 16 {
             self.out.shrink_to(KEPT);
         }
-        if let Some((request, client)) = self.answered.take() {
-            let _ = self.guard(|engine| engine.agent.done(request, client));
+        if let Some((_, client)) = self.answered.take() {
+            let _ = self.guard(|engine| engine.agent.done(client));
         }
     }
 
@@ -94,10 +107,11 @@ impl<A: Agent> Engine<A> {
 
     /// Prepares the agent for the request of a PDU, if it makes one. The agent must be ready.
     pub(super) fn before(&mut self, pdu: &Pdu<'_>, client: Client) -> Result {
-        self.answered = Request::of(pdu, self.schema.domain()).map(|request| (request, client));
-        match self.answered {
+        let request = Request::of(pdu, self.schema.domain());
+        self.answered = request.map(|request| (matches!(request, Request::Names(_)), client));
+        match request {
             None => Ok(()),
-            Some((request, client)) if self.agent.is_ready() => self.agent.refresh(request, client),
+            Some(request) if self.agent.is_ready() => self.agent.refresh(request, client),
             Some(_) => Err(Error::PMDANOTREADY),
         }
     }
@@ -108,7 +122,7 @@ impl<A: Agent> Engine<A> {
     pub(super) fn presentable(&mut self, e: Error) -> Error {
         // pmcd ignores `PM_ERR_PMDANOTREADY` in answers about names. It would take the later notification that the agent
         // is ready for the answer to its next request.
-        let is_of_names = matches!(self.answered, Some((Request::Names, _)));
+        let is_of_names = matches!(self.answered, Some((true, _)));
         match (e, self.readiness) {
             (Error::PMDANOTREADY, Readiness::Ready) if !is_of_names => {
                 debug!(target: "libpmda", "not ready");

@@ -2,33 +2,34 @@
 
 use pcp_pdu::Pdu;
 use pcp_pdu::label::LabelReq;
-use pmapi::label::LabelLevel;
-use pmapi::{Domain, InDom, Serial};
+use pmapi::{Domain, InDom, LabelLevel, Serial};
 
-use crate::agent::Request;
+use crate::agent::{Items, Request};
 
-use super::labels;
+use super::{labels, names};
 
-impl Request {
+impl<'a> Request<'a> {
     /// Returns the request that a PDU makes of an agent with this domain; `None` for a PDU that is not a request, and
     /// for one that is answered with an error whatever the agent's state is.
-    pub(super) fn of(pdu: &Pdu<'_>, domain: Domain) -> Option<Request> {
-        match pdu {
-            Pdu::Fetch(_) => Some(Request::Fetch),
+    pub(super) fn of(pdu: &Pdu<'a>, domain: Domain) -> Option<Self> {
+        match *pdu {
+            Pdu::Fetch(fetch) => Some(Request::Fetch(Items { fetch, domain })),
             Pdu::DescReq(req) => Some(Request::Desc(req.pmid?.item())),
             Pdu::InstanceReq(req) => own(req.indom, domain).map(Request::Instance),
             Pdu::TextReq(_) => Some(Request::Text),
-            Pdu::LabelReq(req) => of_labels(*req, domain),
+            Pdu::LabelReq(req) => of_labels(req, domain),
             Pdu::Result(_) => Some(Request::Store),
             // An error in place of PMIDs is the outcome of a request.
             Pdu::Ids(ids) if ids.status != 0 => None,
-            Pdu::Names(_) | Pdu::Child(_) | Pdu::Traverse(_) | Pdu::Ids(_) => Some(Request::Names),
+            Pdu::Names(names) => Some(Request::Names(names.iter().next().and_then(|(_, name)| names::text(name)))),
+            Pdu::Traverse(traverse) => Some(Request::Names(names::text(traverse.name))),
+            Pdu::Child(_) | Pdu::Ids(_) => Some(Request::Names(None)),
             _ => None,
         }
     }
 }
 
-fn of_labels(req: LabelReq, domain: Domain) -> Option<Request> {
+fn of_labels(req: LabelReq, domain: Domain) -> Option<Request<'static>> {
     let indom = InDom::from_word(req.ident);
     match labels::level(req).ok()? {
         // A singular metric has one set of labels, without an instance.

@@ -198,9 +198,9 @@ fn filters_and_access() {
     assert_eq!(read(&queue, B), [2, 4]);
     assert_eq!(queue.read(A, Layout::Nano, |_| Ok(())), Err(Error::PERMISSION));
     (5..=6).for_each(|n| push(&queue, n));
-    queue.set_access(A, true);
+    queue.grant_access(A);
     assert_eq!((read(&queue, A), read(&queue, B)), (vec![5, 6], vec![6]));
-    queue.set_access(A, false);
+    queue.revoke_access(A);
     assert_eq!(queue.read(A, Layout::Nano, |_| Ok(())), Err(Error::PERMISSION));
     queue.clear_filter(B);
     assert_eq!((queue.read(B, Layout::Nano, |_| Ok(())), Rc::strong_count(&alive)), (Err(Error::PERMISSION), 1));

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A limit of the framework, with a counter that an agent can export as a metric
-/// ([`Metric::of_limit`](crate::schema::Metric::of_limit)).
+/// ([`MetricDef::of_limit`](crate::MetricDef::of_limit)).
 ///
 /// | limit | amount | beyond it | metric |
 /// |---|---|---|---|

@@ -1,11 +1,11 @@
 //! Declarations of metrics and instance domains.
 
-use pcp_pdu::handshake::Flags;
-use pmapi::label::{LabelError, LabelSet};
-use pmapi::{Desc, Domain, InDom, Item, PmId, Semantics, Serial, Type, Units};
+use pcp_pdu::handshake::Features;
+use pmapi::{Desc, Domain, InDom, Item, LabelError, LabelSet, PmId, Semantics, Serial, Type, Units};
 use serde::Serialize;
 
-use super::{Mistake, Served};
+use super::Mistake;
+use crate::catalog::MetricInfo;
 use crate::indom::Fixed;
 use crate::limits::FixedLimit;
 
@@ -15,7 +15,7 @@ pub(crate) type Labels = Result<LabelSet, String>;
 /// Declaration of a metric: with [`Setup::metric`](crate::Setup::metric), or with
 /// [`Dynamic::insert`](crate::Dynamic::insert) while the agent runs.
 #[derive(Clone, Debug)]
-pub struct Metric {
+pub struct MetricDef {
     pub(super) name: String,
     pub(super) item: Item,
     pub(super) ty: Type,
@@ -33,7 +33,7 @@ pub struct Metric {
 /// Declaration of an instance domain: with [`Setup::indom`](crate::Setup::indom), or with
 /// [`Dynamic::insert_indom`](crate::Dynamic::insert_indom) while the agent runs.
 #[derive(Clone, Debug)]
-pub struct Indom {
+pub struct InDomDef {
     pub(super) serial: Serial,
     pub(super) instances: Fixed,
     pub(super) oneline: String,
@@ -50,10 +50,10 @@ pub(crate) fn add(labels: &mut Labels, more: impl FnOnce(&mut LabelSet) -> Resul
     }
 }
 
-impl Metric {
+impl MetricDef {
     /// A metric with a full name, for instance `simple.color`. It is singular, instantaneous and without units.
-    pub fn new(name: impl Into<String>, item: Item, ty: Type) -> Metric {
-        Metric {
+    pub fn new(name: impl Into<String>, item: Item, ty: Type) -> MetricDef {
+        MetricDef {
             name: name.into(),
             item,
             ty,
@@ -71,8 +71,8 @@ impl Metric {
 
     /// Creates the metric of a limit of the framework, whose value is [`FixedLimit::exceeded`]. Its name is that of
     /// the limit below `prefix`, such as `AGENT.control.limits`.
-    pub fn of_limit(limit: FixedLimit, prefix: &str, item: Item) -> Metric {
-        let mut metric = Metric::new(format!("{prefix}.{}", limit.name()), item, Type::U64);
+    pub fn of_limit(limit: FixedLimit, prefix: &str, item: Item) -> MetricDef {
+        let mut metric = MetricDef::new(format!("{prefix}.{}", limit.name()), item, Type::U64);
         metric.counter().units(Units::COUNT).help("What a limit of the framework has left out", limit.help());
         metric
     }
@@ -128,7 +128,7 @@ impl Metric {
     /// Other clients get `PM_ERR_PERMISSION`, including those whose user pmcd does not know. The option
     /// `--open-control` lifts the restriction, as does `PMDA_OPEN_CONTROL` in the environment or in `pcp.conf`.
     ///
-    /// [`Agent::WANTS`](crate::Agent::WANTS) must have [`Flags::AUTHORIZE`](pcp_pdu::handshake::Flags::AUTHORIZE).
+    /// [`Agent::WANTS`](crate::Agent::WANTS) must have [`Features::AUTHORIZE`](pcp_pdu::handshake::Features::AUTHORIZE).
     pub fn restricted(&mut self) -> &mut Self {
         self.storable = true;
         self.restricted = true;
@@ -179,9 +179,9 @@ impl Metric {
         }
     }
 
-    pub(crate) fn served(&self, domain: Domain) -> Served {
-        let Metric { item, storable, restricted, parameter, .. } = *self;
-        Served { desc: self.desc(domain), item, storable, restricted, parameter }
+    pub(crate) fn info(&self, domain: Domain) -> MetricInfo {
+        let MetricDef { storable, restricted, parameter, .. } = *self;
+        MetricInfo { desc: self.desc(domain), storable, restricted, parameter }
     }
 
     pub(crate) fn label_set(&self) -> Labels {
@@ -189,17 +189,17 @@ impl Metric {
     }
 
     /// Checks that an agent with a restricted metric asks for the identity of its clients.
-    pub(crate) fn check_restriction(&self, wants: Flags) -> Result<(), Mistake> {
-        let known = !self.restricted || wants.contains(Flags::AUTHORIZE);
+    pub(crate) fn check_restriction(&self, wants: Features) -> Result<(), Mistake> {
+        let known = !self.restricted || wants.contains(Features::AUTHORIZE);
         if known { Ok(()) } else { Err(Mistake::Restricted(self.name.clone())) }
     }
 }
 
-impl Indom {
+impl InDomDef {
     /// An instance domain without instances, help and labels.
-    pub fn new(serial: Serial) -> Indom {
+    pub fn new(serial: Serial) -> InDomDef {
         let labels = Ok(LabelSet::new());
-        Indom { serial, instances: Fixed::default(), oneline: String::new(), text: String::new(), labels }
+        InDomDef { serial, instances: Fixed::default(), oneline: String::new(), text: String::new(), labels }
     }
 
     /// Sets the instances of a fixed domain. For a domain that changes, use
@@ -216,13 +216,13 @@ impl Indom {
         self
     }
 
-    /// Adds labels of the domain; see [`Metric::labels`].
+    /// Adds labels of the domain; see [`MetricDef::labels`].
     pub fn labels(&mut self, labels: impl Serialize) -> &mut Self {
         add(&mut self.labels, |set| set.add(labels));
         self
     }
 
-    /// Adds labels that do not identify the domain; see [`Metric::notes`].
+    /// Adds labels that do not identify the domain; see [`MetricDef::notes`].
     pub fn notes(&mut self, notes: impl Serialize) -> &mut Self {
         add(&mut self.labels, |set| set.add_notes(notes));
         self

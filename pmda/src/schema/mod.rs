@@ -4,27 +4,31 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use pcp_pdu::handshake::Flags;
-use pmapi::label::LabelSet;
+use help::{Compiled, Target};
+use pcp_pdu::handshake::Features;
+use pcp_pdu::metadata::{Subject, TextKind};
 use pmapi::names::strip_node;
-use pmapi::{Domain, Item, PmId, Serial};
+use pmapi::{Domain, Item, LabelSet, PmId, Serial};
 
+use crate::catalog::{Catalog, LabelSubject, MetricInfo};
 use crate::client::Ends;
 use crate::event::Types;
 use crate::indom::Instances;
 
+mod by_pmid;
 mod check;
 mod declare;
-mod served;
+mod mistake;
 
-pub(crate) use check::check_help;
-pub use check::{Mistake, Mistakes};
+pub(crate) use by_pmid::ByPmid;
 pub(crate) use declare::add;
-pub use declare::{Indom, Metric};
-pub(crate) use served::{ByPmid, Served};
+pub use declare::{InDomDef, MetricDef};
+pub(crate) use mistake::check_help;
+pub use mistake::{Mistake, Mistakes};
 
 /// Name and domain of an agent in PCP. They are those that it declares, unless it is installed under others.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Identity {
     /// First component of the metrics' names, and name of the agent's directory and log.
     pub name: String,
@@ -36,11 +40,11 @@ pub struct Identity {
 #[derive(Debug)]
 pub(crate) struct Declarations {
     pub(crate) own_name: &'static str,
-    pub(crate) wants: Flags,
+    pub(crate) wants: Features,
     pub(crate) name: String,
     pub(crate) domain: Domain,
-    pub(crate) metrics: Vec<Metric>,
-    pub(crate) indoms: Vec<Indom>,
+    pub(crate) metrics: Vec<MetricDef>,
+    pub(crate) indoms: Vec<InDomDef>,
     /// Names below which metrics are dynamic.
     pub(crate) dynamic: Vec<String>,
     /// Items and names of the declared metrics, for dynamic metrics; set by [`Declarations::finish`].
@@ -60,24 +64,26 @@ pub struct Schema {
     own_name: &'static str,
     name: String,
     domain: Domain,
-    metrics: Vec<Metric>,
-    indoms: Vec<Indom>,
+    metrics: Vec<MetricDef>,
+    indoms: Vec<InDomDef>,
     dynamic: Vec<String>,
     files: Vec<(PathBuf, String)>,
     not_ready: bool,
-    served: ByPmid,
+    by_pmid: ByPmid,
     storable: bool,
-    pub(crate) labels: Labels,
+    labels: Labels,
+    /// Help for requests; set by an engine.
+    pub(crate) compiled_help: Option<Compiled>,
     pub(crate) ends: Ends,
 }
 
 /// Declared labels, by level.
 #[derive(Debug, Default)]
-pub(crate) struct Labels {
-    pub(crate) domain: LabelSet,
-    pub(crate) clusters: BTreeMap<u16, LabelSet>,
-    pub(crate) items: HashMap<Item, LabelSet>,
-    pub(crate) indoms: HashMap<Serial, LabelSet>,
+struct Labels {
+    domain: LabelSet,
+    clusters: BTreeMap<u16, LabelSet>,
+    items: HashMap<Item, LabelSet>,
+    indoms: HashMap<Serial, LabelSet>,
 }
 
 impl Schema {
@@ -102,12 +108,12 @@ impl Schema {
     }
 
     /// Returns the declared metrics.
-    pub fn metrics(&self) -> &[Metric] {
+    pub fn metrics(&self) -> &[MetricDef] {
         &self.metrics
     }
 
     /// Returns the declared instance domains.
-    pub fn indoms(&self) -> &[Indom] {
+    pub fn indoms(&self) -> &[InDomDef] {
         &self.indoms
     }
 
@@ -126,24 +132,45 @@ impl Schema {
         self.not_ready
     }
 
-    /// Finds a declared metric.
-    pub(crate) fn find(&self, pmid: PmId) -> Option<&Served> {
-        self.served.find(pmid)
-    }
-
     /// Returns whether any metric is storable.
     pub(crate) fn is_storable(&self) -> bool {
         self.storable
     }
+}
 
-    /// Returns the declared instances of a domain.
-    pub(crate) fn instances(&self, serial: Serial) -> Option<&dyn Instances> {
+impl Catalog for Schema {
+    fn metric(&self, pmid: PmId) -> Option<MetricInfo> {
+        self.by_pmid.find(pmid).copied()
+    }
+
+    fn instances(&self, serial: Serial) -> Option<&dyn Instances> {
         self.indoms.iter().find(|indom| indom.serial == serial).map(|indom| &indom.instances as &dyn Instances)
+    }
+
+    fn text(&self, of: Subject, kind: TextKind) -> Option<&[u8]> {
+        let target = match of {
+            Subject::Metric(pmid) => Target::Metric(pmid),
+            Subject::InDom(indom) => Target::InDom(indom),
+        };
+        match kind {
+            TextKind::OneLine => self.compiled_help.as_ref()?.oneline(target),
+            TextKind::Help => self.compiled_help.as_ref()?.text(target),
+        }
+    }
+
+    fn labels(&self, of: LabelSubject) -> Option<&LabelSet> {
+        match of {
+            LabelSubject::Context => None,
+            LabelSubject::Agent => Some(&self.labels.domain),
+            LabelSubject::InDom(serial) => self.labels.indoms.get(&serial),
+            LabelSubject::Cluster(cluster) => self.labels.clusters.get(&cluster),
+            LabelSubject::Item(item) => self.labels.items.get(&item),
+        }
     }
 }
 
 impl Declarations {
-    pub(crate) fn new(own_name: &'static str, wants: Flags, identity: Identity) -> Declarations {
+    pub(crate) fn new(own_name: &'static str, wants: Features, identity: Identity) -> Declarations {
         Declarations {
             own_name,
             wants,
@@ -212,7 +239,7 @@ impl Declarations {
             name: self.name,
             domain: self.domain,
             storable: self.metrics.iter().any(|m| m.storable),
-            served: ByPmid::new(self.metrics.iter().map(|m| m.served(self.domain))),
+            by_pmid: ByPmid::new(self.metrics.iter().map(|m| m.info(self.domain))),
             metrics: self.metrics,
             indoms: self.indoms,
             dynamic: self.dynamic,
@@ -220,6 +247,7 @@ impl Declarations {
             not_ready: self.not_ready,
             ends: self.ends,
             labels,
+            compiled_help: None,
         })
     }
 }

@@ -76,17 +76,18 @@ impl Poll {
 
 /// Polls, and returns whether the last descriptor is ready.
 fn wait(fds: &mut [PollFd<'_>], until: Option<Instant>) -> io::Result<bool> {
-    match poll(fds, until.map_or(PollTimeout::NONE, timeout)) {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    match poll(fds, left.map_or(PollTimeout::NONE, timeout)) {
         Ok(_) => Ok(fds.last().is_some_and(|fd| fd.any().unwrap_or(true))),
         Err(Errno::EINTR) => Ok(false),
         Err(e) => Err(e.into()),
     }
 }
 
-/// Returns the time left, rounded up to milliseconds: rounding down would poll without waiting at the end.
-fn timeout(until: Instant) -> PollTimeout {
-    let left: Duration = until.saturating_duration_since(Instant::now());
-    PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
+/// Returns a time, rounded up to milliseconds: rounding down would poll without waiting at the end.
+fn timeout(left: Duration) -> PollTimeout {
+    let up = Duration::from_nanos(999_999);
+    PollTimeout::try_from(left.saturating_add(up).as_millis()).unwrap_or(PollTimeout::MAX)
 }
 
 /// Returns an empty vector with the memory of another one.
@@ -101,11 +102,12 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::agent::Start;
     use crate::background::Background;
+    use crate::engine::Startup;
+    use crate::error::Start;
     use crate::setup::Setup;
     use crate::values::Values;
-    use pmapi::{Domain, Item, Result, config::Config};
+    use pmapi::{Config, Domain, Item, Result};
 
     /// An agent that waits for the other end of a socket, if it has one, and for times.
     #[derive(Default)]
@@ -197,11 +199,19 @@ mod tests {
     #[test]
     fn an_agent_that_is_not_ready_is_looked_at_now_and_then() {
         let mut engine = engine();
-        engine.can_tell(true);
+        engine.can_tell(Startup::NotReady);
         let (pmcd, _silent) = UnixStream::pair().unwrap();
         // This returns although pmcd sends nothing.
         assert!(!Poll::default().wait(&sends(&pmcd), &mut engine).unwrap());
         assert!(engine.becomes_ready() && !engine.is_waited_for());
+    }
+
+    #[test]
+    fn a_time_is_rounded_up_to_milliseconds() {
+        for (nanoseconds, milliseconds) in [(0, 0u8), (1, 1), (999_999, 1), (1_000_000, 1), (1_000_001, 2)] {
+            assert_eq!(timeout(Duration::from_nanos(nanoseconds)), milliseconds.into(), "{nanoseconds} ns");
+        }
+        assert_eq!(timeout(Duration::MAX), PollTimeout::MAX);
     }
 
     #[test]

@@ -6,10 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pmapi::config::Config;
-use pmapi::{Domain, InDom, Inst, Serial};
-use pmda::cache::{CacheError, Instance};
-use pmda::{Cache, Instances as _};
+use pmapi::{Config, Domain, InDom, Inst, Serial};
+use pmda::Cache;
+use pmda::{CacheError, CacheInstance};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -67,7 +66,7 @@ fn step(cache: &mut Cache<()>, line: &str, out: &mut String) {
         Ok(inst) => format!("{inst}\n"),
         Err(e) => format!("{}\n", pmapi::Error::from(e).code()),
     };
-    let found = |found: Option<Instance<'_, ()>>| match found {
+    let found = |found: Option<CacheInstance<'_, ()>>| match found {
         None => format!("{}\n", pmapi::Error::INST.code()),
         Some(i) => format!("{} {} {}\n", if i.is_active { "active" } else { "hidden" }, i.inst, i.name),
     };
@@ -86,10 +85,10 @@ fn step(cache: &mut Cache<()>, line: &str, out: &mut String) {
         "keyed" => out.push_str(&found(cache.keyed(&unhex(rest)))),
         "id" => out.push_str(&found(cache.instance(Inst::new(rest.parse().unwrap())))),
         "walk" => {
-            cache.iter().for_each(|(inst, ..)| write!(out, "{inst} ").unwrap());
+            cache.active().for_each(|(inst, ..)| write!(out, "{inst} ").unwrap());
             out.push('\n');
         }
-        "sizes" => writeln!(out, "{} {}", cache.len(), cache.size() - cache.len()).unwrap(),
+        "sizes" => writeln!(out, "{} {}", cache.active_len(), cache.len() - cache.active_len()).unwrap(),
         "max" => {
             let resized = cache.resize(rest.parse().unwrap()).map_err(|e| pmapi::Error::from(e).code());
             writeln!(out, "{}", resized.err().unwrap_or(0)).unwrap();

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 
-use pmapi::config::Config;
+use pmapi::Config;
 use pmda::Schema;
 use stage::Stage;
 use testkit::{Agent, Pcp, Pmcd};
@@ -26,14 +26,14 @@ use zoo::Zoo;
 
 /// Starts a private pmcd with the agent `zoo`.
 fn zoo() -> Pmcd {
-    let names = Schema::with::<Zoo>(Config::new(b"", [])).unwrap().pmns().unwrap().pmns;
+    let names = Schema::with::<Zoo>(Config::new(b"", [])).unwrap().pmns().unwrap();
     let agent = Agent::new("zoo", zoo::DOMAIN, example("zoo")).names(&names);
     Pcp::required().pmcd().agent(agent).start()
 }
 
 /// Returns the agent `stage`, for a private pmcd.
 fn stage() -> Agent {
-    let names = Schema::with::<Stage>(Config::new(b"", [])).unwrap().pmns().unwrap().pmns;
+    let names = Schema::with::<Stage>(Config::new(b"", [])).unwrap().pmns().unwrap();
     Agent::new("stage", stage::DOMAIN, example("stage")).names(&names).args(["-l", "stage.log"])
 }
 

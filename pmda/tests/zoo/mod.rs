@@ -2,8 +2,9 @@
 
 #![allow(dead_code, unreachable_pub)]
 
-use pcp_pdu::handshake::Flags;
+use pcp_pdu::handshake::Features;
 use pmda::prelude::*;
+use pmda::{Changes, ClientAttribute};
 
 pub const DOMAIN: u16 = 400;
 pub const FIXED: Serial = Serial::new(0);
@@ -49,7 +50,7 @@ pub struct Zoo {
 impl Agent for Zoo {
     const NAME: &'static str = "zoo";
     const DOMAIN: u16 = DOMAIN;
-    const WANTS: Flags = Flags::AUTHORIZE;
+    const WANTS: Features = Features::AUTHORIZE;
 
     fn new(setup: &mut Setup) -> Start<Self> {
         setup.labels(json!({"kind": "test", "size": {"x": 1}}));
@@ -77,13 +78,13 @@ impl Agent for Zoo {
         setup.metric("zoo.guest_labels", GUEST_LABELS, Type::String).storable();
         let mut dynamic = setup.dynamic(["zoo.dyn", "zoo.more"]);
         dynamic.insert_indom(
-            Indom::new(VISITORS)
+            InDomDef::new(VISITORS)
                 .instances([(1, "first of all"), (2, "second")])
                 .help("Visitors", "Who came.")
                 .labels(r#"{"came":true}"#),
         )?;
         dynamic.insert(
-            Metric::new("zoo.dyn.guest", GUEST, Type::U32)
+            MetricDef::new("zoo.dyn.guest", GUEST, Type::U32)
                 .counter()
                 .units(Units::BYTES)
                 .help("A guest", "For a while.")
@@ -91,7 +92,7 @@ impl Agent for Zoo {
                 .notes(json!({"by": "chance"}))
                 .storable(),
         )?;
-        dynamic.insert(Metric::new("zoo.dyn.house.guests", GUESTS, Type::U64).indom(VISITORS))?;
+        dynamic.insert(MetricDef::new("zoo.dyn.house.guests", GUESTS, Type::U64).indom(VISITORS))?;
         dynamic.alias("zoo.more.guests", GUESTS)?;
         let mut strangers = Cache::new(setup.indom_id(STRANGERS));
         strangers.store("nobody", ())?;
@@ -107,7 +108,7 @@ impl Agent for Zoo {
         })
     }
 
-    fn refresh(&mut self, request: Request, _: Client) -> Result {
+    fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
         // A store can end the failures.
         if self.stored == OUT_OF_ORDER && request != Request::Store { Err(Error::AGAIN) } else { Ok(()) }
     }
@@ -120,8 +121,8 @@ impl Agent for Zoo {
         }
     }
 
-    fn dynamic(&self) -> Option<&Dynamic> {
-        Some(&self.dynamic)
+    fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+        [&self.dynamic as &dyn Catalog]
     }
 
     fn changes(&mut self) -> Changes {
@@ -133,7 +134,7 @@ impl Agent for Zoo {
             (0, _) => out.put(value(out.desc().ty, 7)),
             (1, _) => {
                 let ty = out.desc().ty;
-                self.cache.iter().try_for_each(|(inst, _, v)| out.put_inst(inst, value(ty, *v)))
+                self.cache.active().try_for_each(|(inst, _, v)| out.put_inst(inst, value(ty, *v)))
             }
             (_, STORED) => out.put(&self.stored),
             (_, HERD) => out.put(self.herd),
@@ -158,7 +159,7 @@ impl Agent for Zoo {
             (_, MISFIT) => out.put("no number"),
             (_, MANY) => {
                 let Some(named) = out.selection().named() else {
-                    return self.cache.iter().try_for_each(|(inst, _, v)| out.put_inst(inst, *v as f64));
+                    return self.cache.active().try_for_each(|(inst, _, v)| out.put_inst(inst, *v as f64));
                 };
                 named
                     .filter_map(|inst| Some((inst, *self.cache.get(inst)?)))
@@ -211,7 +212,7 @@ impl Zoo {
     fn herd(&mut self, n: u32) -> Result {
         let item = |i: u32| Item::try_new(HERD_CLUSTER + (i / 1024) as u16, (i % 1024) as u16).ok_or(Error::TOOBIG);
         for i in self.herd..n {
-            let metric = Metric::new(format!("zoo.dyn.herd.a{}.n{i}", i % 10), item(i)?, Type::U32);
+            let metric = MetricDef::new(format!("zoo.dyn.herd.a{}.n{i}", i % 10), item(i)?, Type::U32);
             self.dynamic.insert(&metric).map_err(|_| Error::GENERIC)?;
         }
         for i in n..self.herd {

@@ -9,29 +9,49 @@ use std::collections::HashMap;
 
 const ROOT: &str = "root";
 
+/// Inner node that has no children yet.
+struct Inner<'a> {
+    id: Id,
+    /// Path of its parent.
+    prefix: &'a str,
+    name: Name,
+}
+
+/// Blocks by path, without those that are part of the tree already.
+struct Unused<'a> {
+    by_path: HashMap<&'a str, usize>,
+    is_used: Vec<bool>,
+}
+
+impl<'a> Unused<'a> {
+    fn new(blocks: &'a Blocks) -> Unused<'a> {
+        // If several blocks have one path, the last one is used. The others are reported as disconnected.
+        let mut by_path = HashMap::with_capacity(blocks.blocks.len());
+        by_path.extend(blocks.blocks.iter().enumerate().map(|(at, block)| (blocks.name(block.path), at)));
+        Unused { by_path, is_used: vec![false; blocks.blocks.len()] }
+    }
+
+    fn take(&mut self, path: &str) -> Option<usize> {
+        let at = self.by_path.remove(path)?;
+        if let Some(used) = self.is_used.get_mut(at) {
+            *used = true;
+        }
+        Some(at)
+    }
+}
+
 impl Blocks {
     /// Builds the tree. Every block must be reachable from the block `root`.
     pub(super) fn assemble(&self, unique: bool) -> Result<Tree, Error> {
-        // If several blocks have one path, the last one is used. The others are reported as disconnected below.
-        let mut by_path: HashMap<&str, usize> = HashMap::with_capacity(self.blocks.len());
-        by_path.extend(self.blocks.iter().enumerate().map(|(at, block)| (self.name(block.path), at)));
-        let mut is_used = vec![false; self.blocks.len()];
-        let mut take = |path: &str| {
-            let at = by_path.remove(path)?;
-            if let Some(used) = is_used.get_mut(at) {
-                *used = true;
-            }
-            Some(at)
-        };
-
-        let root = take(ROOT).ok_or_else(|| self.problem(None, "No name space entry for \"root\"".into()))?;
+        let mut unused = Unused::new(self);
+        let root = unused.take(ROOT).ok_or_else(|| self.problem(None, "No name space entry for \"root\"".into()))?;
         self.refuse_second_root(root)?;
 
         let mut tree = Tree::with_capacity(self.entries.len());
         let mut places = Vec::with_capacity(if unique { self.entries.len() } else { 0 });
         let mut path = String::new();
-        // Inner nodes still to be filled, each with the path of its parent. The next one is the last.
-        let mut inner: Vec<(Id, &str, Name)> = Vec::new();
+        // Inner nodes still to be filled. The next one is the last.
+        let mut inner = Vec::new();
         let mut next = Some((Id::ROOT, "", root));
         while let Some((id, prefix, block)) = next {
             let first = inner.len();
@@ -44,33 +64,36 @@ impl Blocks {
                 }
                 tree[child].pmid = entry.pmid;
                 if entry.pmid.is_none() {
-                    inner.push((child, prefix, entry.name));
+                    inner.push(Inner { id: child, prefix, name: entry.name });
                 } else if unique {
                     places.push((child, entry.name));
                 }
             }
             inner.get_mut(first..).unwrap_or_default().reverse();
-
-            next = match inner.pop() {
-                None => None,
-                Some((id, prefix, name)) => {
-                    path.clear();
-                    path.push_str(prefix);
-                    path.push_str(if prefix.is_empty() { "" } else { "." });
-                    path.push_str(self.name(name));
-                    let Some(block) = take(&path) else {
-                        let reason = format!("Cannot find definition for non-terminal node \"{path}\" in name space");
-                        return Err(self.problem(Some(name), reason));
-                    };
-                    let prefix = self.blocks.get(block).map_or("", |block| self.name(block.path));
-                    Some((id, prefix, block))
-                }
-            };
+            next = inner.pop().map(|node| self.block_of(&node, &mut unused, &mut path)).transpose()?;
         }
 
-        self.refuse_unused(&is_used)?;
+        self.refuse_unused(&unused.is_used)?;
         if unique { self.check_unique(&tree, places) } else { Ok(()) }?;
         Ok(tree)
+    }
+
+    /// Returns an inner node with the path of its block, and the block. `path` is scratch space.
+    fn block_of<'a>(
+        &'a self,
+        node: &Inner<'_>,
+        unused: &mut Unused<'_>,
+        path: &mut String,
+    ) -> Result<(Id, &'a str, usize), Error> {
+        path.clear();
+        path.push_str(node.prefix);
+        path.push_str(if node.prefix.is_empty() { "" } else { "." });
+        path.push_str(self.name(node.name));
+        let Some(block) = unused.take(path) else {
+            let reason = format!("Cannot find definition for non-terminal node \"{path}\" in name space");
+            return Err(self.problem(Some(node.name), reason));
+        };
+        Ok((node.id, self.blocks.get(block).map_or("", |block| self.name(block.path)), block))
     }
 
     fn refuse_second_root(&self, root: usize) -> Result<(), Error> {

@@ -113,9 +113,13 @@ fn word_of(domain: u32, cluster: u32, item: u32) -> Token<'static> {
 
 /// Parses a decimal number. One that needs more than 32 bits becomes `u32::MAX`, which is too large for every field.
 fn number(digits: &[u8]) -> Option<u32> {
-    let digit = |b: &u8| b.is_ascii_digit().then(|| u32::from(b - b'0'));
-    let value = |value: u32, b| Some(value.saturating_mul(10).saturating_add(digit(b)?));
-    if digits.is_empty() { None } else { digits.iter().try_fold(0, value) }
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u32, |value, b| {
+        let digit = b.is_ascii_digit().then(|| u32::from(b - b'0'))?;
+        Some(value.saturating_mul(10).saturating_add(digit))
+    })
 }
 
 /// Whether [`line_control`] should parse the line.

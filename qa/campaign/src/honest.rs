@@ -13,7 +13,7 @@ use trace::{Options, Tag, Trace, Transport};
 
 use crate::Outcome;
 use crate::host::{Host, Scene};
-use crate::pdus::{Answer, Probe};
+use crate::probe::{Answer, Probe, first_number};
 use crate::spec::Spec;
 
 /// Cluster of the honest application's metrics.
@@ -168,7 +168,7 @@ fn check_rows(spec: &Spec, host: &mut dyn Host) -> Outcome {
 fn ask_number(host: &mut dyn Host, probe: Probe) -> Outcome<u64> {
     let mut seen = 0;
     host.exchange(&probe.pdus, 1, &mut |header, bytes| {
-        seen = crate::pdus::first_number(header, bytes, Type::U64)? as u64;
+        seen = first_number(header, bytes, Type::U64)? as u64;
         Ok(())
     })?;
     Ok(seen)

@@ -13,7 +13,7 @@
 //! | `clients` | `trace:tags` | extreme values of tags that an honest client uses, too |
 //! | `texts` | `config`, `cache`, `expressions`, `help`, `names`, `settings` | damaged configurations, caches, help, name spaces |
 //! | `faults` | `restart`, `apps`, `limits`, `disk`, `disk:btrfs`, `links`, `clock`, `pmcd` | `kill -9`, SIGSTOP, no descriptors, no memory, a full disk, removed directories, links in place of caches and logs, jumping clocks |
-//! | `applications` | `labels`, `start`, `forks` | label sets of hostile clients, file names that other users occupy, forks at any moment |
+//! | `applications` | `labels`, `start`, `forks`, `traces` | label sets of hostile clients, file names that other users occupy, forks at any moment |
 //! | `endurance` | each agent | fetches, while instances, clients, files and configurations change |
 //!
 //! After each round the job sends requests whose answers it knows. Values that come from the campaign itself must be
@@ -34,6 +34,7 @@ mod host;
 mod job;
 mod pdus;
 mod plan;
+mod probe;
 mod procs;
 mod rng;
 mod spec;
@@ -68,6 +69,8 @@ enum What {
     App(faults::App),
     /// Counts and forks; started by the campaign
     Forker(applications::Forker),
+    /// Traces and forks; started by the campaign
+    Tracer(applications::Tracer),
     /// Runs one job of a campaign; started by the campaign
     Job {
         name: String,
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         What::Hostile(options) => plan::run(&options),
         What::Endurance(options) => plan::endurance(&options),
         What::Forker(forker) => applications::run_forker(&forker).map(|()| ExitCode::SUCCESS),
+        What::Tracer(tracer) => applications::run_tracer(&tracer).map(|()| ExitCode::SUCCESS),
         What::App(app) => faults::run_app(&app).map(|()| ExitCode::SUCCESS),
         What::Job { name, seed, round, seconds, inputs, dir, port, bin, group } => {
             let joined = group.map_or(Ok(()), |group| procs::join_group(&group));

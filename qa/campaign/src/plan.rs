@@ -101,7 +101,7 @@ fn planned() -> Vec<Planned> {
     {
         all.push(Planned { name: format!("faults:{what}"), kind: Kinds::Faults, share });
     }
-    for what in ["labels", "start", "forks"] {
+    for what in ["labels", "start", "forks", "traces"] {
         all.push(Planned { name: format!("applications:{what}"), kind: Kinds::Faults, share: 2.0 });
     }
     all.push(Planned { name: "clients:trace".to_owned(), kind: Kinds::Pdus, share: 10.0 });
@@ -115,9 +115,8 @@ pub(crate) fn run_stage(job: &mut Job) -> Outcome {
     let mut parts = name.split(':');
     let (stage, what, how) = (parts.next(), parts.next().unwrap_or(""), parts.next().unwrap_or(""));
     let agent = || Spec::of(what).ok_or("no such agent");
-    let host = || Kind::of(how).ok_or("no such host");
     match stage {
-        Some("pdus") => pdus::run(job, agent()?, host()?),
+        Some("pdus") => pdus::run(job, agent()?, Kind::of(how).ok_or("no such host")?),
         Some("applications") => applications::run(job, what),
         Some("endurance") => endurance::run(job, agent()?),
         Some("faults") => faults::run(job, what, how),
@@ -177,7 +176,9 @@ pub(crate) fn run(options: &Hostile) -> Outcome<ExitCode> {
     let wanted = jobs.len();
     jobs.retain(|job| {
         let why_not = job.name.strip_prefix("faults:").and_then(faults::impossible);
-        why_not.into_iter().for_each(|why| println!("NOT RUN: {}: {why}", job.name));
+        if let Some(why) = why_not {
+            println!("NOT RUN: {}: {why}", job.name);
+        }
         why_not.is_none()
     });
     if jobs.is_empty() {
@@ -208,9 +209,11 @@ pub(crate) struct Endurance {
 
 /// Runs the endurance of agents.
 pub(crate) fn endurance(options: &Endurance) -> Outcome<ExitCode> {
-    let wanted = |name: &str| options.agents.is_empty() || options.agents.iter().any(|agent| agent == name);
-    let of = |spec: &Spec| Planned { name: format!("endurance:{}", spec.name), kind: Kinds::Fetches, share: 1.0 };
-    let jobs: Vec<Planned> = SPECS.iter().filter(|spec| wanted(spec.name)).map(of).collect();
+    let jobs: Vec<Planned> = SPECS
+        .iter()
+        .filter(|spec| options.agents.is_empty() || options.agents.iter().any(|agent| agent == spec.name))
+        .map(|spec| Planned { name: format!("endurance:{}", spec.name), kind: Kinds::Fetches, share: 1.0 })
+        .collect();
     let fetches = options.fetches * jobs.len() as f64;
     let options = Hostile {
         minutes: 0.0,

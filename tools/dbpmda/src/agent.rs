@@ -1,17 +1,20 @@
 //! Connection to an agent.
 
 use std::ffi::OsStr;
-use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::io::{
+    self,
+    ErrorKind::{OutOfMemory, WouldBlock},
+};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use pcp_collector::{Address, Channel as _, Collector, Error, LoadError, SharedObject, Stream};
+use pcp_collector::{Address, Channel as _, Collector, Error, Launch, LoadError, SharedObject, Stream};
+use pcp_pdu::FrameError;
 use pcp_pdu::codec::Writer;
-use pcp_pdu::frame::FrameError;
-use pcp_pdu::handshake::{Attr, Flags, encode_creds, encode_error};
+use pcp_pdu::handshake::{Attr, Features, encode_creds, encode_error};
 use pcp_pdu::{HEADER, Header, Pdu, PduType};
 
 use crate::console::{Console, err};
@@ -55,43 +58,33 @@ impl Reply {
 impl Agent {
     /// Starts a program and connects to its standard input and output.
     pub(crate) fn start(program: &[u8], arguments: &[Vec<u8>], trace: &Trace, console: &Console) -> io::Result<Self> {
-        let arguments = || arguments.iter().map(|word| OsStr::from_bytes(word));
-        let program = OsStr::from_bytes(program);
-        let mut command = Command::new(program);
-        let mut spawned = spawn(command.args(arguments()));
-        if let Err(e) = &spawned
-            && e.raw_os_error() == Some(Errno::ENOEXEC as i32)
-        {
-            spawned = spawn(Command::new("/bin/sh").arg(program).args(arguments()));
-        }
-        let (from, to, child) = match spawned {
-            Ok((from, to, child)) => (from, to, Some(child)),
-            Err(e) if matches!(e.raw_os_error().map(Errno::from_raw), Some(Errno::EAGAIN | Errno::ENOMEM)) => {
-                return Err(e);
-            }
-            Err(e) => {
-                // In C the forked process notices that the program does not exist, and ends.
-                err!(console, "execvp: {}\n", pmapi::Error::from(e));
+        let mut command = Command::new(OsStr::from_bytes(program));
+        command.args(arguments.iter().map(|word| OsStr::from_bytes(word)));
+        let (stream, child) = match Launch::pipe(command).open() {
+            Ok(process) => process.into_parts(),
+            Err(Error::Spawn { source, .. }) if !matches!(source.kind(), WouldBlock | OutOfMemory) => {
+                // In C the forked process notices that the program cannot be executed, and ends.
+                err!(console, "execvp: {}\n", pmapi::Error::from(source));
                 let ((_, to), (from, _)) = (io::pipe()?, io::pipe()?);
-                (from.into(), to.into(), None)
+                (Stream::new(from.into(), to.into())?, None)
             }
+            Err(Error::Spawn { source, .. } | Error::Io(source)) => return Err(source),
+            Err(e) => return Err(io::Error::other(e)),
         };
-        let fd = from.as_raw_fd();
-        let mut agent = Agent::new(Stream::new(from, to)?, fd, program.as_bytes(), trace);
+        let mut agent = Agent::new(stream, program, trace);
         agent.child = child;
         Ok(agent)
     }
 
     /// Connects to an agent that listens.
     pub(crate) fn connect(address: &Address, name: &[u8], trace: &Trace) -> io::Result<Self> {
-        let socket = address.connect()?;
-        let fd = socket.as_raw_fd();
-        let mut agent = Agent::new(Stream::socket(socket)?, fd, name, trace);
+        let mut agent = Agent::new(Stream::socket(address.connect()?)?, name, trace);
         agent.is_socket = true;
         Ok(agent)
     }
 
-    fn new(stream: Stream, fd: i32, name: &[u8], trace: &Trace) -> Self {
+    fn new(stream: Stream, name: &[u8], trace: &Trace) -> Self {
+        let fd = stream.descriptor().map_or(-1, |fd| fd.as_raw_fd());
         let mut collector = Collector::new(stream);
         collector.set_timeout(None);
         Agent {
@@ -179,7 +172,7 @@ impl Agent {
         let Some((version, _)) = creds.version() else { return Ok(()) };
         self.version = Some(version);
         let pid = std::process::id().cast_signed();
-        self.send(|out| encode_creds(out, pid, Flags::default()))
+        self.send(|out| encode_creds(out, pid, Features::default()))
     }
 
     /// Sends a PDU. The error is a code of libpcp.
@@ -294,14 +287,6 @@ impl Drop for Agent {
         }
         // Sending fails if the agent has ended.
         let _ = self.send(|out| encode_error(out, 0, Err(pmapi::Error::NOTCONN)));
-    }
-}
-
-fn spawn(command: &mut Command) -> io::Result<(OwnedFd, OwnedFd, Child)> {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    match (child.stdout.take(), child.stdin.take()) {
-        (Some(from), Some(to)) => Ok((from.into(), to.into(), child)),
-        _ => Err(io::ErrorKind::BrokenPipe.into()),
     }
 }
 

@@ -29,8 +29,8 @@ pub(crate) fn name(key: i32) -> Option<&'static str> {
 
 /// Returns the attribute with a name (`__pmLookupAttrKey`). Some attributes have no name for input.
 pub(crate) fn key(name: &[u8]) -> Option<i32> {
-    let named = |names: &[&str]| names.iter().any(|known| known.as_bytes() == name);
-    ATTRIBUTES.iter().find(|(.., names)| named(names)).map(|(number, ..)| *number)
+    let mut all = ATTRIBUTES.iter();
+    all.find(|(.., names)| names.iter().any(|known| known.as_bytes() == name)).map(|(number, ..)| *number)
 }
 
 /// Returns the port of a service in `/etc/services` (getservbyname(3)).

@@ -1,5 +1,6 @@
 //! Commands `fetch` and `store`.
 
+use pcp_pdu::desc::RawDesc;
 use pcp_pdu::metadata::encode_fetch;
 use pcp_pdu::print::Print;
 use pcp_pdu::result::Changes;
@@ -12,8 +13,8 @@ use crate::agent::{Reply, error_text};
 use crate::console::out;
 use crate::number;
 use crate::requests::{Asked, Status, Wrong};
-use crate::session::State;
-use crate::show::{self, RawDesc};
+use crate::show;
+use crate::state::State;
 
 impl State {
     pub(crate) fn fetch(&mut self, pmids: &[Option<PmId>]) -> Asked {
@@ -61,8 +62,7 @@ impl State {
         out!(self.console, "{}", self.head(result, bytes));
         let unknown = RawDesc { ty: i32::MAX, ..RawDesc::default() };
         for (set, desc) in result.sets().zip(descs.iter().chain(std::iter::repeat(&unknown))) {
-            let (head, _) = show::set_head(&set, &self.names.all(set.pmid), " or ");
-            out!(self.console, "{head}");
+            out!(self.console, "{}", show::set_head(&set, &self.names.all(set.pmid), " or "));
             for (inst, value) in set.values() {
                 if set.len() > 1 || desc.indom.is_some() {
                     out!(self.console, "    inst [{}", OrNull(inst));
@@ -108,8 +108,9 @@ impl State {
             self.send_profile()?;
         }
         out!(self.console, "Getting Result Structure...\n");
-        let encode = |out: &mut Vec<u8>| encode_fetch(out, 0, 0, [desc.pmid].into_iter());
-        let reply = self.ask_with(Wrong::Text, PduType::RESULT, encode).map_err(|_| FAILED)?;
+        let reply = self
+            .ask_with(Wrong::Text, PduType::RESULT, |out| encode_fetch(out, 0, 0, [desc.pmid].into_iter()))
+            .map_err(|_| FAILED)?;
         let result = self.result(&reply)?;
         if self.trace.has("fetch") {
             self.console.out_bytes(&self.shown(&result, &reply.bytes));
@@ -132,7 +133,7 @@ impl State {
             self.console.out_bytes(&[b" -> ", &*Print::new(atom, 1).to_bytes(), b"\n"].concat());
         }
         writer.end_set(Ok(()));
-        let changes = Changes(result.seconds as u8);
+        let changes = Changes::from_bits_retain(result.seconds as u8);
         self.send_result(writer, changes)
     }
 

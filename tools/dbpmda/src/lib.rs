@@ -20,6 +20,7 @@ mod scanner;
 mod session;
 mod show;
 mod source;
+mod state;
 mod status;
 mod terminal;
 #[cfg(test)]

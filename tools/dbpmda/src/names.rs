@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pcp_derive::{Controls, Definitions, Scope, read_files};
 use pcp_tools::PmIds;
-use pmapi::id::OptionWord as _;
-use pmapi::{Config, Domain, Item, OrNull, PmId};
+use pmapi::{Config, Domain, Item, OptionWord as _, OrNull, PmId};
 use pmns::{Node, Tree};
 
 use crate::console::{Console, err};
@@ -199,7 +198,8 @@ impl Derived {
 
     fn name(&self, pmid: PmId) -> Option<&str> {
         let anonymous = ANONYMOUS.iter().find(|(_, known)| *known == pmid);
-        let defined = || Some(self.0.iter().find(|definition| definition.pmid() == pmid)?.name());
-        anonymous.map(|(name, _)| *name).or_else(defined)
+        anonymous
+            .map(|(name, _)| *name)
+            .or_else(|| Some(self.0.iter().find(|definition| definition.pmid() == pmid)?.name()))
     }
 }

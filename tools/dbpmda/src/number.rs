@@ -1,6 +1,6 @@
 //! Values, parsed as in C.
 
-use pmapi::cnum::scan;
+use pmapi::cnum::{is_space, scan};
 use pmapi::{Atom, Error, Type};
 
 const RANGE: Error = Error::from_errno(nix::errno::Errno::ERANGE as i32);
@@ -42,10 +42,9 @@ fn integer(text: &[u8]) -> (i128, bool) {
     (sign * value, !rest.is_empty() && digits.count() == rest.len())
 }
 
-/// Removes white space at the start, as isspace(3) defines it: with the vertical tab.
 fn trim_start(text: &[u8]) -> &[u8] {
-    let len = text.iter().take_while(|&&c| matches!(c, b' ' | b'\t'..=b'\r')).count();
-    text.get(len..).unwrap_or_default()
+    let start = text.iter().position(|&c| !is_space(c)).unwrap_or(text.len());
+    text.get(start..).unwrap_or_default()
 }
 
 fn signed(text: &[u8]) -> Result<(i64, bool), Error> {

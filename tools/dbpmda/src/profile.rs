@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use pcp_pdu::PduType;
 use pcp_pdu::codec::Writer;
 use pcp_pdu::profile::State;
-use pmapi::id::OptionWord as _;
-use pmapi::{Error, InDom, OrNull, Result};
+use pmapi::{Error, InDom, OptionWord as _, OrNull, Result};
 
 use crate::command::Change;
 

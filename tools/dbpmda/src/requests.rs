@@ -3,22 +3,21 @@
 //! Each function returns a status. It is negative after a failure, and the duration is then not shown. The end of the
 //! agent and an answer of the wrong type do not count as failures.
 
+use pcp_pdu::desc::RawDesc;
 use pcp_pdu::handshake::{Attr, Attribute};
 use pcp_pdu::instance::{InstancePdu, InstanceReq};
 use pcp_pdu::label::LabelReq;
 use pcp_pdu::metadata::TextReq;
-use pcp_pdu::names::{Child, Names, Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::names::{Child, Names, Node, Statuses, Traverse, encode_ids, encode_names};
 use pcp_pdu::{Header, Pdu, PduType};
-use pmapi::id::OptionWord as _;
-use pmapi::label::LabelLevel;
-use pmapi::{InDom, Inst, OrNull, PmId};
+use pmapi::{InDom, Inst, LabelLevel, OptionWord as _, OrNull, PmId};
 
 use crate::agent::{Reply, error_text};
 use crate::attribute;
 use crate::command::{Labels, Subject, Which};
 use crate::console::out;
-use crate::session::State;
-use crate::show::{self, RawDesc, until_nul};
+use crate::show::{self, until_nul};
+use crate::state::State;
 use crate::trace_answers as trace;
 
 /// Status of a request as in libpcp: negative after a failure.
@@ -123,7 +122,8 @@ impl State {
 
     pub(crate) fn show_desc(&mut self, pmid: Option<PmId>) -> Asked {
         out!(self.console, "PMID: {}\n", OrNull(pmid));
-        self.desc(pmid)?.print(&self.console);
+        let desc = self.desc(pmid)?;
+        out!(self.console, "{desc}\n");
         Ok(())
     }
 
@@ -131,7 +131,7 @@ impl State {
     pub(crate) fn desc_first(&mut self, pmid: Option<PmId>) -> Asked<RawDesc> {
         let desc = self.desc(pmid)?;
         if self.trace.has("pdu") && self.interface().is_none() {
-            desc.print(&self.console);
+            out!(self.console, "{desc}\n");
         }
         Ok(desc)
     }
@@ -139,11 +139,10 @@ impl State {
     /// Requests a descriptor. The debug option `pdu` shows that of a shared object.
     fn desc(&mut self, pmid: Option<PmId>) -> Asked<RawDesc> {
         self.trace_call("desc");
-        let encode = |out: &mut Vec<u8>| pcp_pdu::metadata::DescReq { pmid }.encode(out, 0);
-        let reply = self.ask(PduType::DESC, encode)?;
+        let reply = self.ask(PduType::DESC, |out| pcp_pdu::metadata::DescReq { pmid }.encode(out, 0))?;
         let desc = RawDesc::decode(&reply.bytes).ok_or_else(|| self.undecodable("__pmDecodeDesc"))?;
         if self.trace.has("pdu") && self.interface().is_some() {
-            desc.print(&self.console);
+            out!(self.console, "{desc}\n");
         }
         Ok(desc)
     }
@@ -275,7 +274,7 @@ impl State {
         out!(self.console, "Metric: {name}\n");
         trace::names(&self.pdus(), "__pmSendNameList", [(None, name.as_bytes())].into_iter());
         let names = [(Node::Leaf, name.as_bytes())];
-        let reply = self.ask(PduType::PMNS_IDS, |out| encode_names(out, 0, false, names))?;
+        let reply = self.ask(PduType::PMNS_IDS, |out| encode_names(out, 0, Statuses::Omitted, names))?;
         match reply.pdu() {
             Some(Pdu::Ids(ids)) if ids.pmids().len() == 1 => {
                 let pmid = ids.pmids().next().flatten();
@@ -290,7 +289,7 @@ impl State {
     pub(crate) fn children(&mut self, name: &str) -> Asked {
         out!(self.console, "Metric: {name}\n");
         trace::name_request(&self.pdus(), name, PduType::PMNS_CHILD, 1);
-        let child = Child { with_status: true, name: name.as_bytes() };
+        let child = Child { statuses: Statuses::Included, name: name.as_bytes() };
         let reply = self.ask(PduType::PMNS_NAMES, |out| child.encode(out, 0))?;
         let names = self.names_in(&reply)?;
         self.warn_of_none("children", &names);
@@ -343,9 +342,9 @@ impl State {
         let Some(agent) = &mut self.agent else { return Err(IPC) };
         let shared = agent.interface().is_some();
         let sent = match value {
-            _ if shared => agent.attribute(Attr { attribute: Attribute(key), value: value.unwrap_or_default() }),
+            _ if shared => agent.attribute(Attr { attribute: Attribute::new(key), value: value.unwrap_or_default() }),
             Some(value) if value.len() + 1 >= MAX_ATTRIBUTE => Err(IPC),
-            Some(value) => agent.attribute(Attr { attribute: Attribute(key), value }),
+            Some(value) => agent.attribute(Attr { attribute: Attribute::new(key), value }),
             None => agent.send_words(PduType::ATTR, &[key.cast_unsigned()]),
         };
         match sent {

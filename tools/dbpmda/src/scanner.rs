@@ -19,133 +19,121 @@ pub(crate) struct Scanner {
     ended: bool,
 }
 
-/// State of the characters of a token so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Start,
-    Name,
-    Minus,
-    MinusName,
-    Negative,
-    Dollar,
-    Macro,
-    Zero,
-    HexMark,
-    Hex,
-    Number,
-    NumberDot,
-    Number2,
-    Number2Dot,
-    Number3,
-    Quote(u8),
-    InQuotes(u8),
-    Quoted,
-    /// Text in quotes whose line ends before the closing quote.
-    Unclosed(u8),
-    Hash,
-    Comment,
-    Space,
-    Eol,
-    Question,
-    Comma,
-    Operator,
-    /// Path of a file that is not another token.
-    Path,
-    /// Character that begins no token.
-    Other,
-    Dead,
-}
-
-impl State {
-    fn next(self, c: u8) -> State {
-        use State::*;
-        match (self, c) {
-            (Start, b'a'..=b'z' | b'A'..=b'Z') => Name,
-            (Start, b'-') => Minus,
-            (Start, b'$') => Dollar,
-            (Start, b'0') => Zero,
-            (Start, b'1'..=b'9') => Number,
-            (Start, b'"' | b'\'') => Quote(c),
-            (Start, b'#') => Hash,
-            (Start | Space, b' ' | b'\t' | b'\r') => Space,
-            (Start, b'\n') => Eol,
-            (Start, b'?') => Question,
-            (Start, b',') => Comma,
-            (Start, b'=' | b'+') => Operator,
-            (Start, _) => Other,
-            (Name, _) if is_name(c) => Name,
-            (Minus, b'a'..=b'z' | b'A'..=b'Z') => MinusName,
-            (MinusName, _) if is_name(c) => MinusName,
-            (Minus | Negative, b'0'..=b'9') => Negative,
-            (Dollar, b'a'..=b'z' | b'A'..=b'Z') => Macro,
-            (Macro, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-') => Macro,
-            (Zero, b'x' | b'X') => HexMark,
-            (HexMark | Hex, b'0'..=b'9') => Hex,
-            (Zero | Number, b'0'..=b'9') => Number,
-            (Zero | Number, b'.') => NumberDot,
-            (NumberDot | Number2, b'0'..=b'9') => Number2,
-            (Number2, b'.') => Number2Dot,
-            (Number2Dot | Number3, b'0'..=b'9') => Number3,
-            (Quote(quote), _) if c != quote && c != b'\n' => InQuotes(quote),
-            (InQuotes(quote), _) if c == quote => Quoted,
-            (InQuotes(quote), b'\n') => Unclosed(quote),
-            (InQuotes(quote), _) => InQuotes(quote),
-            (Hash, b'\n') => Comment,
-            (Hash, _) => Hash,
-            _ => Dead,
-        }
-    }
-
-    /// Whether another character may belong to the token.
-    fn goes_on(self) -> bool {
-        use State::*;
-        !matches!(self, Quoted | Unclosed(_) | Comment | Eol | Question | Comma | Operator | Other | Dead)
-    }
-
-    /// Whether the characters form a token with a rule of its own.
-    fn is_token(self) -> bool {
-        use State::*;
-        !matches!(
-            self,
-            Start | Minus | Dollar | HexMark | NumberDot | Number2Dot | Quote(_) | InQuotes(_) | Hash | Other | Dead
-        )
-    }
-}
-
-fn is_name(c: u8) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b'/' | b':' | b'-')
-}
+/// Makes a token of its text. Returns `None` for white space, and a message for text that is not a token.
+type Make = fn(&[u8]) -> Result<Option<Token>, String>;
 
 impl Scanner {
     /// Returns the next token. Invalid text is an error, after which the search continues in the next line.
     pub(crate) fn token(&mut self, source: &mut Source) -> Token {
         loop {
-            let Some((kind, text)) = self.longest(source) else { return Token::End };
-            if let Some(token) = self.make(kind, &text, source) {
-                return token;
+            let Some((len, make)) = self.longest(source) else { return Token::End };
+            let text: Vec<u8> = self.pending.drain(..len).collect();
+            match make(&text) {
+                Ok(None) => {}
+                Ok(Some(token)) => {
+                    match &token {
+                        Token::Path(_) => self.path = false,
+                        Token::Word(word) => self.path |= word.opens_path(),
+                        _ => {}
+                    }
+                    return token;
+                }
+                Err(message) => source.error(&message),
             }
         }
     }
 
-    fn longest(&mut self, source: &mut Source) -> Option<(State, Vec<u8>)> {
-        let (mut state, mut path) = (State::Start, self.path);
-        let mut longest = None;
-        let mut len = 0;
-        while state.goes_on() || path {
-            let Some(c) = self.peek(len, source) else { break };
-            state = state.next(c);
-            path = path && !matches!(c, b' ' | b'\t' | b'\n');
-            len += 1;
-            if state.is_token() {
-                longest = Some((state, len));
-            } else if path {
-                longest = Some((State::Path, len));
-            } else if len == 1 {
-                longest = Some((State::Other, len));
+    /// Returns the length of the longest token, and how to make it. A path must be longer than other tokens.
+    fn longest(&mut self, source: &mut Source) -> Option<(usize, Make)> {
+        let first = self.peek(0, source)?;
+        let token = self.rule(first, source);
+        let path = if self.path { self.run(0, |c| !matches!(c, b' ' | b'\t' | b'\n'), source) } else { 0 };
+        match token {
+            Some((len, _)) if path > len => Some((path, |text| Ok(Some(Token::Path(text.to_owned()))))),
+            None if path > 0 => Some((path, |text| Ok(Some(Token::Path(text.to_owned()))))),
+            None => Some((1, |_| Err("Illegal character".to_owned()))),
+            token => token,
+        }
+    }
+
+    /// Finds the token, other than a path, that begins with a character.
+    fn rule(&mut self, first: u8, source: &mut Source) -> Option<(usize, Make)> {
+        let second = if matches!(first, b'-' | b'$') { self.peek(1, source) } else { None };
+        let is_letter = second.is_some_and(|c| c.is_ascii_alphabetic());
+        Some(match first {
+            b'a'..=b'z' | b'A'..=b'Z' => (self.run(1, is_name, source), |text| {
+                let name = string(text);
+                Ok(Some(Word::parse(&name).map_or(Token::Name(name), Token::Word)))
+            }),
+            b'-' if is_letter => (self.run(2, is_name, source), |text| Ok(Some(Token::MinusName(string(text))))),
+            b'-' => match self.run(1, |c| c.is_ascii_digit(), source) {
+                1 => return None,
+                len => (len, |text| Ok(Some(Token::Negative(number(text, 10))))),
+            },
+            b'$' if is_letter => {
+                let is_macro = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-');
+                (self.run(2, is_macro, source), |_| Ok(Some(Token::Macro)))
+            }
+            b'0'..=b'9' => self.numbers(first, source),
+            b'"' | b'\'' => return self.quoted(first, source),
+            b'#' => {
+                let len = self.run(1, |c| c != b'\n', source);
+                self.peek(len, source)?;
+                (len + 1, |_| Ok(Some(Token::Eol)))
+            }
+            b' ' | b'\t' | b'\r' => (self.run(1, |c| matches!(c, b' ' | b'\t' | b'\r'), source), |_| Ok(None)),
+            b'\n' => (1, |_| Ok(Some(Token::Eol))),
+            b'?' => (1, |_| Ok(Some(Token::Word(Word::Help)))),
+            b',' => (1, |_| Ok(Some(Token::Comma))),
+            b'=' | b'+' => (1, |_| Ok(Some(Token::Operator))),
+            _ => return None,
+        })
+    }
+
+    /// Finds a hexadecimal number, or up to three decimal numbers with dots between.
+    fn numbers(&mut self, first: u8, source: &mut Source) -> (usize, Make) {
+        let is_digit = |c: u8| c.is_ascii_digit();
+        if first == b'0' && matches!(self.peek(1, source), Some(b'x' | b'X')) {
+            let len = self.run(2, is_digit, source);
+            if len > 2 {
+                return (len, |text| Ok(Some(Token::Number(number(text.get(2..).unwrap_or_default(), 16)))));
             }
         }
-        let (kind, len) = longest?;
-        Some((kind, self.pending.drain(..len).collect()))
+        let (mut len, mut count) = (self.run(1, is_digit, source), 1);
+        while count < 3 && self.peek(len, source) == Some(b'.') {
+            match self.run(len + 1, is_digit, source) {
+                end if end == len + 1 => break,
+                end => len = end,
+            }
+            count += 1;
+        }
+        let make: Make = match count {
+            1 => |text| Ok(Some(Token::Number(number(text, 10)))),
+            2 => |text| Ok(Some(Token::Number2(parts(text)))),
+            _ => |text| Ok(Some(Token::Number3(parts(text)))),
+        };
+        (len, make)
+    }
+
+    /// Finds a text in quotes, which is not empty and ends with the line at the latest.
+    fn quoted(&mut self, quote: u8, source: &mut Source) -> Option<(usize, Make)> {
+        if matches!(self.peek(1, source), Some(c) if c == quote || c == b'\n') {
+            return None;
+        }
+        let len = self.run(1, |c| c != quote && c != b'\n', source);
+        Some(match self.peek(len, source)? {
+            b'\n' => (len + 1, |text| Err(format!("Expected {}", char::from(text[0])))),
+            _ => (len + 1, |text| Ok(Some(Token::Quoted(text.get(1..text.len() - 1).unwrap_or_default().to_owned())))),
+        })
+    }
+
+    /// Returns the end of the characters from `start` that belong to a token.
+    fn run(&mut self, start: usize, belongs: impl Fn(u8) -> bool, source: &mut Source) -> usize {
+        let mut end = start;
+        while self.peek(end, source).is_some_and(&belongs) {
+            end += 1;
+        }
+        end
     }
 
     fn peek(&mut self, at: usize, source: &mut Source) -> Option<u8> {
@@ -156,67 +144,23 @@ impl Scanner {
         }
         self.pending.get(at).copied()
     }
-
-    fn make(&mut self, kind: State, text: &[u8], source: &mut Source) -> Option<Token> {
-        use State::*;
-        let string = || String::from_utf8_lossy(text).into_owned();
-        Some(match kind {
-            Path => {
-                self.path = false;
-                Token::Path(text.to_owned())
-            }
-            Name => match Word::parse(&string()) {
-                Some(word) => self.word(word),
-                None => Token::Name(string()),
-            },
-            MinusName => Token::MinusName(string()),
-            Macro => Token::Macro,
-            Hex => Token::Number(number(text.get(2..).unwrap_or_default(), 16)),
-            Zero | Number => Token::Number(number(text, 10)),
-            Negative => Token::Negative(number(text, 10)),
-            Number2 => Token::Number2(numbers(text)),
-            Number3 => Token::Number3(numbers(text)),
-            Quoted => Token::Quoted(text.get(1..text.len() - 1).unwrap_or_default().to_owned()),
-            Comma => Token::Comma,
-            Operator => Token::Operator,
-            Question => self.word(Word::Help),
-            Comment | Eol => Token::Eol,
-            Unclosed(quote) => {
-                source.error(&format!("Expected {}", char::from(quote)));
-                return None;
-            }
-            Space => return None,
-            _ => {
-                source.error("Illegal character");
-                return None;
-            }
-        })
-    }
-
-    fn word(&mut self, word: Word) -> Token {
-        self.path |= word.opens_path();
-        Token::Word(word)
-    }
 }
 
-fn numbers<const N: usize>(text: &[u8]) -> [i32; N] {
+fn is_name(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.' | b'/' | b':' | b'-')
+}
+
+fn string(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+fn parts<const N: usize>(text: &[u8]) -> [i32; N] {
     let mut parts = text.split(|&c| c == b'.');
     std::array::from_fn(|_| parts.next().map_or(0, |part| number(part, 10)))
 }
 
-/// Converts a number as atoi(3) does: the lower 32 bits of the result of strtol(3), which saturates at 64 bits.
-fn number(text: &[u8], base: i64) -> i32 {
-    let (minus, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    let value = digits.iter().fold(0_i64, |value, &c| {
-        let digit = i64::from(c - b'0');
-        if minus {
-            value.saturating_mul(base).saturating_sub(digit)
-        } else {
-            value.saturating_mul(base).saturating_add(digit)
-        }
-    });
-    value as i32
+/// Converts digits as atoi(3) does: the lower 32 bits of the result of strtol(3), which saturates at 64 bits.
+fn number(digits: &[u8], base: u32) -> i32 {
+    let limit = if digits.starts_with(b"-") { i64::MIN } else { i64::MAX };
+    i64::from_str_radix(&string(digits), base).unwrap_or(limit) as i32
 }

@@ -4,57 +4,10 @@ use chrono::{DateTime, Local};
 use pcp_pdu::instance::InstancePdu;
 use pcp_pdu::label::LabelPdu;
 use pcp_pdu::result::{RawValue, ResultPdu, ValueSet};
-use pmapi::id::OptionWord as _;
-use pmapi::{InDom, OrNull, PmId, Semantics, Type, Units};
+use pmapi::{OrNull, Type};
 
 use crate::console::{Console, out};
 use crate::names::Names;
-
-/// Descriptor as received from an agent. Its numbers may be invalid.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RawDesc {
-    pub(crate) pmid: Option<PmId>,
-    pub(crate) ty: i32,
-    pub(crate) indom: Option<InDom>,
-    pub(crate) semantics: i32,
-    pub(crate) units: u32,
-}
-
-impl RawDesc {
-    /// Decodes a DESC PDU.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let words: [u8; 20] = bytes.get(12..)?.try_into().ok()?;
-        let mut words = words.as_chunks().0.iter().map(|word| u32::from_be_bytes(*word));
-        Some(RawDesc {
-            pmid: PmId::from_word(words.next()?),
-            ty: words.next()?.cast_signed(),
-            indom: InDom::from_word(words.next()?),
-            semantics: words.next()?.cast_signed(),
-            units: words.next()?,
-        })
-    }
-
-    /// Prints the descriptor as pmPrintDesc(3) does.
-    pub(crate) fn print(&self, console: &Console) {
-        let ty = match Type::from_code(self.ty) {
-            Ok(Type::NoSupport) => return out!(console, "    Data Type: Not Supported\n"),
-            Ok(ty) => ty.description(),
-            Err(_) => "???",
-        };
-        let number = |name: &str, number: i32| match name {
-            "???" => format!(" ({number})"),
-            _ => String::new(),
-        };
-        let indom = self.indom.word();
-        out!(console, "    Data Type: {ty}{}  InDom: {} {indom:#x}\n", number(ty, self.ty), OrNull(self.indom));
-        let semantics = Semantics::name_of(self.semantics);
-        let units = match Units::from_word(self.units).to_string() {
-            none if none.is_empty() => "none".to_owned(),
-            units => units,
-        };
-        out!(console, "    Semantics: {semantics}{}  Units: {units}\n", number(semantics, self.semantics));
-    }
-}
 
 /// Returns the first line of a result. `interface` is that of a shared object, whose results have microseconds.
 pub(crate) fn result_head(result: &ResultPdu<'_>, bytes: &[u8], interface: Option<u8>) -> String {
@@ -69,17 +22,14 @@ pub(crate) fn result_head(result: &ResultPdu<'_>, bytes: &[u8], interface: Optio
     format!("{kind}Result dump from {address:p} timestamp: {seconds}.{fraction} {clock}.{shown} numpmid: {count}\n")
 }
 
-/// Returns the first line of a value set, and whether values follow.
-pub(crate) fn set_head(set: &ValueSet<'_>, names: &[String], separator: &str) -> (String, bool) {
-    let names = match names {
-        [] => "<noname>".to_owned(),
-        names => names.join(separator),
-    };
+/// Returns the first line of a value set.
+pub(crate) fn set_head(set: &ValueSet<'_>, names: &[String], separator: &str) -> String {
+    let names = if names.is_empty() { "<noname>".to_owned() } else { names.join(separator) };
     let head = format!("  {} ({names}):", OrNull(set.pmid));
     match set.error {
-        Some(code) => (format!("{head} {code}\n"), false),
-        None if set.is_empty() => (format!("{head} No values returned!\n"), false),
-        None => (format!("{head} numval: {} valfmt: {} vlist[]:\n", set.len(), set.format().code()), true),
+        Some(code) => format!("{head} {code}\n"),
+        None if set.is_empty() => format!("{head} No values returned!\n"),
+        None => format!("{head} numval: {} valfmt: {} vlist[]:\n", set.len(), set.format().code()),
     }
 }
 
@@ -87,8 +37,7 @@ pub(crate) fn set_head(set: &ValueSet<'_>, names: &[String], separator: &str) ->
 pub(crate) fn result(head: String, result: &ResultPdu<'_>, names: &Names) -> Vec<u8> {
     let mut text = head.into_bytes();
     for set in result.sets() {
-        let (head, _) = set_head(&set, &names.all_quietly(set.pmid), ", ");
-        text.extend(head.bytes());
+        text.extend(set_head(&set, &names.all_quietly(set.pmid), ", ").bytes());
         for (inst, value) in set.values() {
             if set.len() > 1 || inst.is_some() {
                 text.extend(format!("    inst [{} or ???] value ", OrNull(inst)).bytes());

@@ -172,8 +172,8 @@ impl Source {
         while !matches!(self.last, 0 | b'\n') {
             self.next();
         }
-        let blank = |c: &u8| if *c == b'\t' { '\t' } else { ' ' };
-        let before = self.line.iter().take(mark).take_while(|c| **c != b'\n').map(blank);
+        let before =
+            self.line.iter().take(mark).take_while(|c| **c != b'\n').map(|c| if *c == b'\t' { '\t' } else { ' ' });
         let indent: String = self.prompt.chars().map(|_| ' ').chain([' ']).chain(before).collect();
         out!(self.console, "{indent}^ at or near here\n");
         match self.after {

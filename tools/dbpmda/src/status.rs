@@ -3,7 +3,7 @@
 use pmapi::debug::Debug;
 
 use crate::console::out;
-use crate::session::State;
+use crate::state::State;
 
 /// Shows the settings of a session.
 pub(crate) fn show(state: &State) {

@@ -14,10 +14,10 @@ use crate::console::{Console, err};
 #[derive(Clone)]
 pub struct Trace {
     console: Console,
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<TraceState>>,
 }
 
-struct State {
+struct TraceState {
     options: Debug,
     recent: Vec<(usize, Recent)>,
     pdus: usize,
@@ -44,7 +44,7 @@ const RECENT: usize = 8;
 impl Trace {
     /// Returns a trace without options.
     pub fn new(console: Console) -> Self {
-        let state = State { options: Debug::NONE, recent: Vec::new(), pdus: 0 };
+        let state = TraceState { options: Debug::NONE, recent: Vec::new(), pdus: 0 };
         Trace { console, state: Rc::new(RefCell::new(state)) }
     }
 

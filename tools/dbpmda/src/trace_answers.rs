@@ -4,8 +4,7 @@ use pcp_pdu::PduType;
 use pcp_pdu::instance::InstancePdu;
 use pcp_pdu::label::LabelPdu;
 use pcp_pdu::names::Node;
-use pmapi::id::OptionWord as _;
-use pmapi::{OrNull, PmId};
+use pmapi::{OptionWord as _, OrNull, PmId};
 
 use crate::show::until_nul;
 use crate::trace::Trace;

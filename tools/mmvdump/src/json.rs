@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mmv_reader::format::{Flags, ValueRecord, ValueType};
 use mmv_reader::{self as reader, File, Help};
-use pmapi::Semantics;
-use pmapi::label::{LabelFlags, LabelLevel};
+use pmapi::{LabelFlags, LabelLevel, Semantics};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -129,22 +128,20 @@ impl Shown {
 
 impl Indom {
     fn new(file: &File, indom: &reader::Indom) -> Indom {
-        let instance = |i: &reader::Instance| Instance { id: i.id, name: text(file.instance_name(i)) };
         Indom {
             serial: indom.serial,
             texts: Texts::new(|which| file.indom_help(indom, which)),
-            instances: indom.instances().iter().map(instance).collect(),
+            instances: indom
+                .instances()
+                .iter()
+                .map(|i| Instance { id: i.id, name: text(file.instance_name(i)) })
+                .collect(),
         }
     }
 }
 
 impl Metric {
     fn new(file: &File, metric: &reader::Metric, now: Duration) -> Metric {
-        let sample = |value: &reader::ValueOf| {
-            let record = file.value(value.index)?;
-            let instance = metric.indom.map(|_| value.instance);
-            Some(Sample { instance, value: number(file, metric.ty, &record, now) })
-        };
         Metric {
             name: text(file.name(metric)),
             item: metric.item,
@@ -157,7 +154,15 @@ impl Metric {
             units: metric.units.to_string(),
             indom: metric.indom,
             texts: Texts::new(|which| file.help(metric, which)),
-            values: metric.values().iter().filter_map(sample).collect(),
+            values: metric
+                .values()
+                .iter()
+                .filter_map(|value| {
+                    let record = file.value(value.index)?;
+                    let instance = metric.indom.map(|_| value.instance);
+                    Some(Sample { instance, value: number(file, metric.ty, &record, now) })
+                })
+                .collect(),
         }
     }
 }

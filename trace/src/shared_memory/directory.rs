@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, mkdirat};
 use nix::unistd::{Gid, UnlinkatFlags, fchown, getegid, geteuid, mkdtemp, unlinkat};
-use pmapi::config::Config;
+use pmapi::Config;
+use pmapi::file::copies_on_write;
 
 use super::agent_file::{AGENT, is_locked, lock, read_path};
 
@@ -60,7 +61,7 @@ impl Directory {
     /// - `PermissionDenied` if another user owns a directory, or could replace it.
     /// - `AddrInUse` if another agent uses `path`.
     /// - `InvalidInput` if `path` has no parent or no last component.
-    /// - `Unsupported` on systems other than Linux.
+    /// - `Unsupported` on systems other than Linux, and for files on a file system that copies on write.
     /// - Errors of the system, such as `NotADirectory` for a symbolic link.
     pub fn open(path: PathBuf, base: &Path) -> io::Result<Directory> {
         let directory = open_own(&path)?;
@@ -191,6 +192,13 @@ fn open_files(files: &Path, base: &Path) -> io::Result<File> {
     }
     fchown(&opened, None, Some(Gid::from_raw(getegid().as_raw())))?;
     fchmod(&opened, Mode::from_bits_truncate(FOR_FILES))?;
+    let nameless = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
+    let file = openat(&opened, ".", nameless, Mode::S_IRUSR | Mode::S_IWUSR);
+    if file.is_ok_and(|file| copies_on_write(&file.into())) {
+        let why =
+            format!("{}: the file system copies on write: on a full disk it would end processes", files.display());
+        return Err(io::Error::new(ErrorKind::Unsupported, why));
+    }
     Ok(opened)
 }
 
@@ -329,8 +337,11 @@ mod tests {
     fn any_number_that_look_see_no_agent_where_there_is_none() {
         let run = tempfile::tempdir().unwrap();
         fs::write(run.path().join(AGENT), "/tmp").unwrap();
-        let look = || (0..5_000).filter(|_| has_agent(run.path())).count();
-        let seen = std::thread::scope(|scope| [0; 4].map(|_| scope.spawn(look)).map(|thread| thread.join().unwrap()));
+        let seen = std::thread::scope(|scope| {
+            [0; 4]
+                .map(|_| scope.spawn(|| (0..5_000).filter(|_| has_agent(run.path())).count()))
+                .map(|thread| thread.join().unwrap())
+        });
         assert_eq!(seen, [0; 4]);
     }
 }

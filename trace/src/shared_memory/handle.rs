@@ -2,19 +2,21 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread;
+
+use pmapi::backoff::Backoff;
 
 use super::agent::Agent;
 use super::format::{BEGIN, END};
 use super::map::{self, Id};
+use super::per_process::{Inherited, PerProcess};
 use super::reader::Reader;
 use super::ring::Mark;
 use super::writer::{Lane, Writer};
 use crate::failure::Failure;
-use crate::link::Backoff;
-use crate::options::State;
+use crate::options::State as Flags;
 use crate::protocol::Kind;
 use crate::status::Shared;
 use crate::tag::Tag;
@@ -25,15 +27,39 @@ pub(crate) struct SharedMemory {
     id: u32,
     agent: Agent,
     ring_len: usize,
-    /// The process that created this.
-    process: Id,
-    file: Mutex<OfProcess>,
+    files: PerProcess<OwnFile>,
 }
 
+/// The file of a process, and when to try again to make it.
 #[derive(Debug, Default)]
-struct OfProcess {
+struct OwnFile(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
     writer: Option<Arc<Writer>>,
     backoff: Backoff,
+}
+
+impl OwnFile {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inherited for OwnFile {
+    /// Closes the parent's file, whose lock would otherwise show the parent as alive.
+    fn release(&self) {
+        // A thread that was writing the file at the fork had a reference of its own, which is never dropped here.
+        if let Ok(mut state) = self.0.try_lock() {
+            state.writer = None;
+        }
+    }
+
+    fn forget(&mut self) {
+        if matches!(self.0.try_lock(), Err(TryLockError::WouldBlock)) {
+            mem::forget(mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner)));
+        }
+    }
 }
 
 /// A lane that belongs to the current thread.
@@ -64,17 +90,16 @@ impl SharedMemory {
     pub(crate) fn new(agent: Agent, ring_len: usize) -> Option<SharedMemory> {
         static IDS: AtomicU32 = AtomicU32::new(1);
         let id = IDS.fetch_add(1, Relaxed);
-        Some(SharedMemory { id, agent, ring_len, process: map::id()?, file: Mutex::default() })
+        map::id().map(|_| SharedMemory { id, agent, ring_len, files: PerProcess::new() })
     }
 
     /// Whether an agent reads files, and this process has a file with room for a lane. Makes the file.
     pub(crate) fn is_there(&self, shared: &Shared) -> bool {
         let writer = || self.writer(map::id()?, shared);
-        let has_room = |writer: Arc<Writer>| writer.lane().map(|lane| writer.give_back(lane)).is_ok();
         match self.agent.check() {
-            Ok(()) => writer().is_some_and(has_room),
+            Ok(()) => writer().is_some_and(|writer| writer.lane().map(|lane| writer.give_back(lane)).is_ok()),
             Err(e) => {
-                shared.say(State::COMMS, || format!("no shared memory: {e}"));
+                shared.say(Flags::COMMS, || format!("no shared memory: {e}"));
                 false
             }
         }
@@ -116,8 +141,7 @@ impl SharedMemory {
         let own = map::id()?;
         let in_lane = HELD.try_with(|held| {
             let mut held = held.try_borrow_mut().ok()?;
-            let mine = |held: &Held| held.shared_memory == self.id && held.writer.process == own;
-            let at = match held.iter().position(mine) {
+            let at = match held.iter().position(|held| held.shared_memory == self.id && held.writer.process == own) {
                 Some(at) => at,
                 None => self.attach(&mut held, own, shared)?,
             };
@@ -140,8 +164,8 @@ impl SharedMemory {
 
     /// The file of this process. Makes it if an attempt is due.
     fn writer(&self, own: Id, shared: &Shared) -> Option<Arc<Writer>> {
-        let mut file = self.lock(own)?;
-        if let Some(writer) = file.writer.as_ref().filter(|writer| writer.process == own) {
+        let mut file = self.files.own(own).lock();
+        if let Some(writer) = &file.writer {
             return Some(Arc::clone(writer));
         }
         if !file.backoff.is_due() {
@@ -161,36 +185,22 @@ impl SharedMemory {
         }
     }
 
-    fn lock(&self, own: Id) -> Option<MutexGuard<'_, OfProcess>> {
-        if own == self.process {
-            return Some(self.file.lock().unwrap_or_else(PoisonError::into_inner));
-        }
-        // In a forked child the lock may never be released: another thread of the parent held it at the fork.
-        for _ in 0..1000 {
-            match self.file.try_lock() {
-                Ok(file) => return Some(file),
-                Err(TryLockError::Poisoned(file)) => return Some(file.into_inner()),
-                Err(TryLockError::WouldBlock) => thread::yield_now(),
-            }
-        }
-        None
+    /// The file of this process, if it has made one.
+    fn own_writer(&self) -> Option<Arc<Writer>> {
+        self.files.find(map::id()?)?.lock().writer.clone()
     }
 
     #[cold]
     fn miss(&self, shared: &Shared) {
         shared.add_missed(1);
-        let file = map::id().and_then(|own| Some((own, self.lock(own)?)));
-        if let Some((own, file)) = file
-            && let Some(writer) = file.writer.as_ref().filter(|writer| writer.process == own)
-        {
+        if let Some(writer) = self.own_writer() {
             writer.missed();
         }
     }
 
     /// The number of trace events in the file, and whether an agent reads it.
     pub(crate) fn status(&self) -> (u64, bool) {
-        let writer = map::id().and_then(|own| self.lock(own)?.writer.clone().filter(|writer| writer.process == own));
-        let Some(writer) = writer else { return (0, false) };
+        let Some(writer) = self.own_writer() else { return (0, false) };
         let mut count = 0;
         let reader = writer.file().map_err(Into::into).and_then(Reader::new);
         let read = reader.and_then(|mut reader| reader.changes(|_, _, change| count += change.count));
@@ -200,11 +210,49 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        let own = map::id();
-        let has_agent = self.agent.is_running();
-        let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(writer) = file.writer.as_ref().filter(|writer| own == Some(writer.process)) {
-            writer.end(has_agent);
+        if let Some(writer) = self.own_writer() {
+            writer.end(self.agent.is_running());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::{ForkResult, fork};
+    use pmapi::Config;
+
+    use super::super::directory::Directory;
+    use super::*;
+    use crate::options::Options;
+
+    #[test]
+    #[allow(unsafe_code, reason = "fork(2)")]
+    fn a_child_does_not_wait_for_locks_of_its_parent() {
+        let dir = tempfile::tempdir().unwrap();
+        let agent = Directory::open(dir.path().join("4323"), dir.path()).unwrap();
+        let agent = Agent::new(agent.path().to_owned(), &Config::default());
+        let shared = Shared::new(Options::default());
+        let shared_memory = SharedMemory::new(agent, 4096).unwrap();
+        let tag = Tag::new("tag").unwrap();
+        let mark = || shared_memory.mark(&shared, &tag, Kind::Point, &Mark { time: 1, ..Mark::default() }, true);
+        mark();
+        let own = shared_memory.files.own(map::id().unwrap()).lock();
+        // SAFETY: the child only traces, and exits without destructors.
+        match unsafe { fork() }.unwrap() {
+            ForkResult::Child => {
+                // SAFETY: the signal ends a child that hangs.
+                unsafe { nix::libc::alarm(60) };
+                (0..5).for_each(|_| mark());
+                let good = (shared_memory.status().0, shared.status().missed) == (5, 0);
+                // SAFETY: ends the process.
+                unsafe { nix::libc::_exit(i32::from(!good)) }
+            }
+            ForkResult::Parent { child } => {
+                drop(own);
+                assert_eq!(waitpid(child, None), Ok(WaitStatus::Exited(child, 0)));
+            }
+        }
+        assert_eq!(shared_memory.status().0, 1);
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Id(u64);
 
 impl Id {
     /// The process with this number of copies of its memory before it.
-    fn new(copies: u32) -> Id {
+    pub(super) fn new(copies: u32) -> Id {
         Id(u64::from(copies) << 32 | u64::from(std::process::id()))
     }
 

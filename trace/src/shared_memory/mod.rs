@@ -11,10 +11,11 @@
 mod agent;
 mod agent_file;
 mod directory;
-mod fields;
+pub(crate) mod fields;
 pub mod format;
 mod handle;
 mod map;
+mod per_process;
 mod process;
 mod reader;
 mod ring;
@@ -23,10 +24,10 @@ mod writer;
 
 pub(crate) use agent::Agent;
 pub use directory::{Directory, base, path};
-pub use fields::Fields;
+pub(crate) use fields::Fields;
 pub(crate) use format::{ABORTED, END};
 pub(crate) use handle::SharedMemory;
-pub(crate) use map::{Id, id};
+pub(crate) use per_process::{Inherited, PerProcess, this_process};
 pub(crate) use process::since;
 pub use process::{Process, now};
 pub use reader::{Claim, ReadError, Reader};

@@ -17,10 +17,21 @@ pub struct Process {
 impl Process {
     /// Returns the process with this number, or `None` if there is none, or it has ended (a zombie).
     pub fn find(pid: u32) -> Option<Process> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Process::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Returns this process, as other processes with the same `/proc` find it. In a PID namespace below the one of
+    /// `/proc`, the number is another one than [`std::process::id`].
+    pub(super) fn own() -> Option<Process> {
+        Process::parse(&fs::read("/proc/self/stat").ok()?)
+    }
+
+    /// Parses `/proc/PID/stat`.
+    fn parse(stat: &[u8]) -> Option<Process> {
         // The name stands in parentheses, and may contain any characters, such as spaces and parentheses.
         let after_name = stat.iter().rposition(|byte| *byte == b')')?;
         let fields = str::from_utf8(stat.get(after_name + 2..)?).ok()?;
+        let pid = str::from_utf8(stat.split(|byte| *byte == b' ').next()?).ok()?.parse().ok()?;
         let mut fields = fields.split_ascii_whitespace();
         let ended = matches!(fields.next()?, "Z" | "X");
         let start = fields.nth(18)?.parse().ok()?;

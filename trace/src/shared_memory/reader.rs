@@ -24,6 +24,7 @@ const MAX_BLOCKS: usize = 1 << 14;
 
 /// Error of reading a file.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// Error of the system. The file may be too short.
     #[error("{0}")]

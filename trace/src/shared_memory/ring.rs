@@ -138,6 +138,7 @@ pub(crate) struct Consumer {
 
 /// Record of one trace event.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Record<'a> {
     /// Time, in nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
@@ -367,8 +368,11 @@ mod tests {
 
     #[test]
     fn fields_take_as_many_cells_as_they_need() {
-        let words = || (0..word_of(100)).map(|_| std::sync::atomic::AtomicU64::new(0)).collect::<Vec<_>>();
-        let (ring, mut producer, mut consumer) = (words(), Producer::new(100), Consumer::new(100, MAX_CELLS));
+        let (ring, mut producer, mut consumer) = (
+            (0..word_of(100)).map(|_| std::sync::atomic::AtomicU64::new(0)).collect::<Vec<_>>(),
+            Producer::new(100),
+            Consumer::new(100, MAX_CELLS),
+        );
         let bytes: Vec<u8> = (0..MAX_FIELDS).map(|n| n as u8).collect();
         for len in (0..=MAX_FIELDS).chain([0, 1]) {
             producer.write(&ring[..], 5, &Mark { time: len as u64, fields: &bytes[..len], ..Mark::default() });

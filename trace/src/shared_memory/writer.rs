@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pmapi::file::off_stdio;
+use pmapi::file::{copies_on_write, off_stdio};
 
 use super::agent::Agent;
 use super::format::{
@@ -76,8 +76,7 @@ impl Writer {
         })?;
         static IDS: AtomicU32 = AtomicU32::new(1);
         let id = IDS.fetch_add(1, Relaxed);
-        let pid = process.pid();
-        let start = Process::find(pid).ok_or(io::ErrorKind::NotFound)?.start;
+        let Process { pid, start } = Process::own().ok_or(io::ErrorKind::NotFound)?;
         // The time keeps names unique: an earlier program of this process, before an execve, or another copy of this
         // library may have made a file, too.
         let name = format!("{pid}.{id}.{:x}", now());
@@ -85,7 +84,7 @@ impl Writer {
         let (name, hidden) = (OsString::from(&name), OsString::from(format!(".{name}")));
         let file = directory.new_file(&hidden, 0o600)?;
         let file = off_stdio(file).inspect_err(|_| _ = directory.remove(&hidden))?;
-        let made = Mapping::append(&file, 0, PAGE).and_then(|header| {
+        let made = map_header(&file).and_then(|header| {
             // The lock shows the agent that the process lives. Mode 0600 keeps other users from taking it before.
             file.try_lock()?;
             // The file has the directory's group, which is the agent's. The umask does not apply to this mode.
@@ -184,6 +183,17 @@ impl Writer {
     pub(crate) fn is_ended(&self) -> bool {
         self.header.words().load(header::ENDED, Relaxed) != 0
     }
+}
+
+/// Maps the first page of a new file.
+fn map_header(file: &File) -> io::Result<Mapping> {
+    if copies_on_write(file) {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "trace files are on a file system that copies on write",
+        ));
+    }
+    Mapping::append(file, 0, PAGE)
 }
 
 impl Grow {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pcp_client::HostSpec;
-use pcp_derive::{Controls, Definitions, Scope, Setter};
+use pcp_derive::{Controls, Definitions, Scope, Setter, UnknownNames};
 
 use super::{Config, GroupConfig, Operands, Place, Problem};
 
@@ -34,7 +34,7 @@ impl Loader {
         let controls = self.controls.clone();
         let group = self.group(DERIVED);
         controls.apply(&mut group.definitions);
-        group.novalue = controls.novalue();
+        group.novalue = controls.unknown_names() == UnknownNames::NoValue;
     }
 
     pub(super) fn problem(&mut self, file: &Arc<str>, line: usize, text: String) {
@@ -57,7 +57,7 @@ impl Loader {
         let group = self.group(DERIVED);
         let before = group.definitions.len();
         let loaded = group.definitions.load_text(file, text, &mut controls);
-        group.novalue |= controls.novalue();
+        group.novalue |= controls.unknown_names() == UnknownNames::NoValue;
         for (definition, line) in group.definitions.iter().skip(before).zip(loaded.lines) {
             group.places.insert(definition.name().to_owned(), Place { file: Arc::clone(file), line });
         }

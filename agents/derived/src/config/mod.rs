@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pcp_client::HostSpec;
-use pcp_derive::{BindError, Definitions, Message};
+use pcp_derive::{BindError, Definitions, Message, UnknownNames};
 use pmapi::Domain;
 
 pub(crate) use place::NameSpace;
@@ -59,6 +59,13 @@ pub(crate) struct GroupConfig {
     taken: HashSet<String>,
     /// Place of the group's own settings, if a file has any.
     described: Option<Place>,
+}
+
+impl GroupConfig {
+    /// Returns what binding makes of metrics that do not exist.
+    pub(crate) fn unknown_names(&self) -> UnknownNames {
+        if self.novalue { UnknownNames::NoValue } else { UnknownNames::Refused }
+    }
 }
 
 /// Source of a group's operands.

@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use pmapi::config::Config;
-use pmapi::names::is_at_or_below;
-use pmapi::{Domain, PmId};
+use pmapi::{Config, Domain, PmId, names::is_at_or_below};
 use pmns::{InsertError, Loader, Tree, dynamic_root};
 
 use super::{Problem, ROOT};

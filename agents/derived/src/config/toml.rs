@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
-use pcp_derive::{RegisterError, SyntaxError, Text};
-use pmapi::Domain;
-use pmapi::label::LabelSet;
+use pcp_derive::{SyntaxError, Text};
+use pmapi::{Domain, LabelSet};
 use serde_json::Value as Json;
 
 use super::loader::{DERIVED, Loader};
@@ -82,27 +81,28 @@ impl Reader<'_> {
         self.problem(entry.at, &format!("unknown key {:?}; there are {known}", entry.key));
     }
 
-    fn wrong_type(&mut self, entry: Entry<'_>, wanted: &str) {
-        let found = entry.value.get_ref().type_str();
-        self.problem(entry.value.span().start, &format!("{:?} must be {wanted}, not {found}", entry.key));
+    /// Returns what `take` makes of a value. Records a problem if that is nothing.
+    fn value<'e, T>(
+        &mut self,
+        entry: Entry<'e>,
+        wanted: &str,
+        take: impl FnOnce(&'e DeValue<'e>) -> Option<T>,
+    ) -> Option<T> {
+        let value = entry.value.get_ref();
+        let taken = take(value);
+        if taken.is_none() {
+            let text = format!("{:?} must be {wanted}, not {}", entry.key, value.type_str());
+            self.problem(entry.value.span().start, &text);
+        }
+        taken
     }
 
     fn string<'e>(&mut self, entry: Entry<'e>) -> Option<&'e str> {
-        let text = entry.value.get_ref().as_str();
-        if text.is_none() {
-            self.wrong_type(entry, "a string");
-        }
-        text
+        self.value(entry, "a string", DeValue::as_str)
     }
 
     fn table<'e>(&mut self, entry: Entry<'e>) -> Vec<Entry<'e>> {
-        match entry.value.get_ref() {
-            DeValue::Table(table) => entries(table),
-            _ => {
-                self.wrong_type(entry, "a table");
-                Vec::new()
-            }
-        }
+        self.value(entry, "a table", DeValue::as_table).map(entries).unwrap_or_default()
     }
 
     /// Parses a string. Records a problem if it is invalid.
@@ -152,10 +152,11 @@ impl Reader<'_> {
                 }
                 "host" => operands = self.parsed(*entry, |text| text.parse().map(Operands::Host)),
                 "agent" => operands = self.agents(*entry).map(Operands::Agents),
-                "novalue" => match entry.value.get_ref().as_bool() {
-                    Some(novalue) => self.loader.group(name).novalue = novalue,
-                    None => self.wrong_type(*entry, "true or false"),
-                },
+                "novalue" => {
+                    let novalue = self.value(*entry, "true or false", DeValue::as_bool);
+                    let group = self.loader.group(name);
+                    group.novalue = novalue.unwrap_or(group.novalue);
+                }
                 "labels" => labels = self.labels(*entry),
                 _ => self.unknown(*entry, OF_GROUP),
             }
@@ -186,10 +187,9 @@ impl Reader<'_> {
             match entry.key {
                 "name" => name = self.string(entry).map(str::to_owned),
                 "domain" => {
-                    domain = integer(entry.value.get_ref()).and_then(|n| u16::try_from(n).ok()).and_then(Domain::new);
-                    if domain.is_none() {
-                        self.wrong_type(entry, "a number from 1 to 510");
-                    }
+                    domain = self.value(entry, "a number from 1 to 510", |value| {
+                        Domain::new(u16::try_from(integer(value)?).ok()?)
+                    });
                 }
                 "command" => command = self.words(entry),
                 "pmns" => pmns = self.string(entry).map(|file| self.path(file)),
@@ -212,24 +212,23 @@ impl Reader<'_> {
 
     /// Parses words: an array of strings, or one string with words separated by blanks.
     fn words(&mut self, entry: Entry<'_>) -> Option<Vec<String>> {
-        let words: Option<Vec<String>> = match entry.value.get_ref() {
-            DeValue::String(line) => Some(line.split_whitespace().map(str::to_owned).collect()),
-            DeValue::Array(list) => list.iter().map(|word| word.get_ref().as_str().map(str::to_owned)).collect(),
-            _ => None,
-        };
-        let words = words.filter(|words| !words.is_empty());
-        if words.is_none() {
-            self.wrong_type(entry, "words, in an array or with spaces between");
-        }
-        words
+        self.value(entry, "words, in an array or with spaces between", |value| {
+            let words: Vec<String> = match value {
+                DeValue::String(line) => line.split_whitespace().map(str::to_owned).collect(),
+                value => value
+                    .as_array()?
+                    .iter()
+                    .map(|word| Some(word.get_ref().as_str()?.to_owned()))
+                    .collect::<Option<_>>()?,
+            };
+            Some(words).filter(|words| !words.is_empty())
+        })
     }
 
     fn labels(&mut self, entry: Entry<'_>) -> LabelSet {
-        let labels = entry.value.get_ref().as_table().and_then(|_| json(entry.value.get_ref()));
-        let Some(labels) = labels else {
-            self.wrong_type(entry, "a table of strings, numbers and truth values");
-            return LabelSet::new();
-        };
+        let wanted = "a table of strings, numbers and truth values";
+        let labels = self.value(entry, wanted, |value| json(value).filter(Json::is_object));
+        let Some(labels) = labels else { return LabelSet::new() };
         LabelSet::of(labels).unwrap_or_else(|e| {
             self.problem(entry.value.span().start, &e.to_string());
             LabelSet::new()
@@ -281,7 +280,8 @@ impl Reader<'_> {
         let definition = match target.definitions.register(name, &text) {
             Ok(definition) => definition,
             Err(e) => {
-                let (text, definition) = (refused(name, &text, e), Some(name.to_owned()));
+                let (detail, definition) = (SyntaxError::from(e).detail(&text).join("\n"), Some(name.to_owned()));
+                let text = format!("Error: pmRegisterDerived({name}, ...) syntax error\n{detail}");
                 return self.loader.config.problems.push(Problem { place, definition, text });
             }
         };
@@ -299,19 +299,6 @@ impl Reader<'_> {
     fn place(&self, at: usize) -> Place {
         Place { file: Arc::clone(self.file), line: self.line(at) }
     }
-}
-
-/// Formats a syntax error as libpcp prints it.
-fn refused(name: &str, expr: &str, error: RegisterError) -> String {
-    let error = match error {
-        RegisterError::Syntax(error) => error,
-        error => SyntaxError { offset: 0, reason: Some(error.to_string()) },
-    };
-    let mut text = format!("Error: pmRegisterDerived({name}, ...) syntax error\n{expr}\n{}", error.caret(expr));
-    if let Some(reason) = &error.reason {
-        text.extend(["\n", reason]);
-    }
-    text
 }
 
 fn integer(value: &DeValue<'_>) -> Option<i64> {

@@ -180,7 +180,7 @@ impl Keeper {
                 }
                 Err(Error::AGAIN)
             }
-            (Err(e), State::Ready) => Err(match e.code() {
+            (Err(e), _) => Err(match e.code() {
                 // pmcd would take these codes for failures of this agent.
                 Error::IPC | Error::TIMEOUT => Error::AGAIN,
                 code => code,

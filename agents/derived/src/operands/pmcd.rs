@@ -43,7 +43,8 @@ impl Pmcd {
             return Ok(Connected::Still);
         }
         self.live = None;
-        let settings = Settings { longest_answer: limits::ANSWER, ..Settings::default() };
+        let mut settings = Settings::default();
+        settings.longest_answer = limits::ANSWER;
         self.live = Some(Live::new(Context::new(self.host.clone(), settings)?));
         info!(source = %self.host, "connected to {}", self.host);
         Ok(Connected::Anew)

@@ -32,7 +32,7 @@ const PMCD: PmId = match Domain::new(2) {
 };
 
 /// Notifications that agents have been added, restarted or dropped.
-const AGENTS: Changes = Changes(Changes::AGENT_ADDED.0 | Changes::AGENT_RESTARTED.0 | Changes::AGENT_DROPPED.0);
+const AGENTS: Changes = Changes::AGENT_ADDED.union(Changes::AGENT_RESTARTED).union(Changes::AGENT_DROPPED);
 
 /// Samples.
 impl Sampler {
@@ -73,7 +73,7 @@ impl Sampler {
     fn try_sample(&mut self, binding: &mut Binding, kind: Kind) -> Result<bool> {
         binding.choose(kind, self.latest.as_deref());
         let (taken, changes) = self.fetch(binding)?;
-        if changes.0 & AGENTS.0 != 0 {
+        if changes.intersects(AGENTS) {
             // Agents that have been restarted may have other metrics, and have reset their counters.
             self.names = Names::default();
             return Ok(false);
@@ -181,7 +181,7 @@ impl Sampler {
         self.lists.clear();
         self.last = Instant::now();
         let operands = &mut self.pmcd.operands(&mut self.names);
-        let evaluator = Evaluator::bind(&self.group.definitions, operands, self.group.novalue);
+        let evaluator = Evaluator::bind(&self.group.definitions, operands, self.group.unknown_names());
         let metrics = Metrics::new(&self.group, &evaluator);
         let (metrics, demand) = match &self.latest {
             Some(same) if *same.metrics == metrics => (Arc::clone(&same.metrics), Arc::clone(&same.demand)),

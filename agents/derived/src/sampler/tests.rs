@@ -132,7 +132,7 @@ fn instance_lists_have_limited_memory() {
     scene.sampler.limits.lists = 300;
     let published = scene.sample();
     let snapshot = published.snapshot.unwrap();
-    let lengths: Vec<usize> = snapshot.lists.iter().map(|known| pmda::indom::Instances::len(&*known.list)).collect();
+    let lengths: Vec<usize> = snapshot.lists.iter().map(|known| known.list.len()).collect();
     assert_eq!(lengths, [3, 0]);
     assert_eq!(published.figures.large_lists, 1);
     // The list that has been left out is not asked for again.
@@ -165,7 +165,7 @@ fn restless(mut stream: UnixStream) -> usize {
                 PduType::FETCH => {
                     samples += 1;
                     let mut change = Writer::new(&mut out, PduType::ERROR, 0);
-                    change.i32(Changes::AGENT_RESTARTED.0.into());
+                    change.i32(Changes::AGENT_RESTARTED.bits().into());
                     change.finish().unwrap();
                     let mut result = Writer::new(&mut out, PduType::RESULT, 0);
                     result.i32(1).i32(0).count(1).u32(pmid.word()).count(1).u32(0).u32(u32::MAX).u32(7);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pcp_client::{Context, HostSpec, Settings};
 use pcp_pdu::result::ValueSet;
-use pmapi::{Atom, Desc, Error, Inst, PmId};
+use pmapi::{Atom, Desc, Error, Inst, PmId, Type};
 use tempfile::TempDir;
 use testkit::{Agent, Builder, CAgent, Pcp, Pmcd};
 
@@ -138,11 +138,7 @@ impl Watch {
     pub(crate) fn fetch(&mut self) -> Vec<Outcome> {
         let pmids: Vec<PmId> = self.descs.iter().map(|desc| desc.pmid).collect();
         let sample = self.client.fetch(&pmids).unwrap();
-        let number = |value: Atom<'_>| match value {
-            Atom::I32(n) => n.into(),
-            Atom::U32(n) => n.into(),
-            Atom::I64(n) => n as f64,
-            Atom::U64(n) => n as f64,
+        let number = |value: Atom<'_>| match value.convert(Type::Double).unwrap().as_atom() {
             Atom::Double(n) => n,
             other => panic!("{other}"),
         };

@@ -25,10 +25,10 @@ fn both_transports_count_together() {
     assert_eq!((served.of(17, 3, "bytes"), served.of(19, 3, "bytes")), (Some(3.0), Some(100.0)));
     assert_eq!([(3, 0), (3, 1), (3, 2)].map(|(cluster, item)| served.own(cluster, item)), [1, 1, 0]);
     // For a while, the trace events are in complete buckets.
-    until("rates", || served.of(1, 0, "work") == Some(1.0));
+    wait_for("rates", || served.of(1, 0, "work") == Some(1.0));
     assert_eq!((served.of(3, 0, "work"), served.of(4, 0, "work")), (Some(0.25), Some(1.25)));
     assert_eq!((served.of(2, 0, "work"), served.of(7, 1, "point")), (Some(0.5), Some(0.75)));
-    until("no rates", || served.of(1, 0, "work").is_none());
+    wait_for("no rates", || served.of(1, 0, "work").is_none());
     // After a reset earlier trace events are not counted again.
     served.reset();
     assert_eq!(served.points("point"), 0);
@@ -38,7 +38,7 @@ fn both_transports_count_together() {
 
 /// Options for an application that starts before the agent, and a function that starts the agent.
 fn before_the_agent(state: State) -> (Options, impl FnOnce() -> Served) {
-    let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+    let (dir, port) = (tempfile::tempdir().unwrap(), free_port("127.0.0.1"));
     let directory = dir.path().join(format!("trace/{port}"));
     let reconnect = vec![Duration::from_millis(10)];
     let options = Options::default().port(port).directory(directory).state(state).reconnect(reconnect);
@@ -55,7 +55,7 @@ fn an_application_that_was_there_first_comes_the_light_way() {
         assert_eq!(trace.status().missed, 1);
         let mut served = agent();
         let mut marked = 1;
-        until("shared memory", || {
+        wait_for("shared memory", || {
             trace.point(&point);
             marked += 1;
             served.own(3, 0) == 1
@@ -105,7 +105,7 @@ fn processes_are_counted_exactly() {
         // The first fetch after the last trace event counts all of them.
         assert_eq!(served.points("tag"), round * 4 * EACH);
         // Records may be read in a later round.
-        until("all records", || take(&mut served) >= 4 * EACH);
+        wait_for("all records", || take(&mut served) >= 4 * EACH);
         assert_eq!(seen + missed, 4 * EACH, "{seen} {missed}");
         assert!(seen > 0 && missed > 0);
     }
@@ -122,7 +122,7 @@ fn a_killed_process_leaves_nothing_behind() {
     marker.wait();
     assert_eq!(served.files(), 1);
     drop(marker);
-    until("the file's end", || served.files() == 0);
+    wait_for("the file's end", || served.files() == 0);
     assert_eq!(served.points("killed"), 100);
     assert_eq!(served.records(1).0.len(), 100);
     assert_eq!(served.own(3, 0), 0);
@@ -130,7 +130,7 @@ fn a_killed_process_leaves_nothing_behind() {
     let trace = served.shared_memory();
     trace.point(&tag("ended"));
     drop(trace);
-    until("the file's end", || served.files() == 0);
+    wait_for("the file's end", || served.files() == 0);
     assert_eq!(served.points("ended"), 1);
 }
 
@@ -149,7 +149,7 @@ fn files_outlive_an_agent() {
     // The new agent counts the totals in existing files.
     assert_eq!((served.points("tag"), served.own(1, 1)), (2, 2));
     drop(trace);
-    until("the file's end", || served.files() == 0);
+    wait_for("the file's end", || served.files() == 0);
     let (directory, place) = (served.directory(), served.place());
     served.agent.close();
     assert!(!directory.exists() && !place.exists());
@@ -165,7 +165,7 @@ fn a_process_that_becomes_another_program_goes_on() {
         assert_eq!(served.points("tag"), 20 * round);
     }
     drop(marker);
-    until("the files' end", || served.files() == 0);
+    wait_for("the files' end", || served.files() == 0);
     assert_eq!(served.points("tag"), 60);
 }
 

@@ -85,8 +85,8 @@ fn a_file_costs_memory_up_to_a_limit_and_others_count_on() {
     // Each file has 4 MB of sums.
     let place = served.place();
     let files = [0, 1, 2].map(|n| put(&place, &n.to_string(), &bytes, |file| add_sums(file, 500)));
-    until("the files", || served.own(3, 0) == 4);
-    until("the limit", || served.left_out(MEMORY) > 3 * 63 * 250);
+    wait_for("the files", || served.own(3, 0) == 4);
+    wait_for("the limit", || served.left_out(MEMORY) > 3 * 63 * 250);
     let left_out = served.left_out(MEMORY);
     (0..5).for_each(|_| _ = served.points("tag 0"));
     assert!(served.memory() < before + (16 << 20), "{before} {}", served.memory());
@@ -94,9 +94,9 @@ fn a_file_costs_memory_up_to_a_limit_and_others_count_on() {
     assert_eq!((served.left_out(MEMORY), served.log().matches("memory for files").count()), (left_out, 1));
     let points = served.points("tag 0");
     good.point(&tag("tag 0"));
-    until("the point", || served.points("tag 0") > points);
+    wait_for("the point", || served.points("tag 0") > points);
     drop(files);
-    until("the end of the files", || served.own(3, 0) == 1);
+    wait_for("the end of the files", || served.own(3, 0) == 1);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_long_ring_costs_no_memory_of_its_length() {
             })
         })
         .collect();
-    until("the files", || served.own(3, 0) == 21);
+    wait_for("the files", || served.own(3, 0) == 21);
     for _ in 0..10 {
         let _ = served.records(1);
     }
@@ -164,14 +164,14 @@ fn a_user_has_a_number_of_files_and_those_that_end_make_room() {
         trace.point(&tag("tag"));
         let _ = served.points("tag");
     }
-    until("the limit", || served.left_out(FILES) == 2);
+    wait_for("the limit", || served.left_out(FILES) == 2);
     assert_eq!((served.points("tag"), served.own(3, 0)), (2, 2));
     assert_eq!(served.log().matches("files of processes").count(), 1);
     traces.remove(0);
-    until("another one", || served.points("tag") == 3);
+    wait_for("another one", || served.points("tag") == 3);
     traces.clear();
-    until("the last one", || served.points("tag") == 4);
-    until("no files", || served.files() == 0);
+    wait_for("the last one", || served.points("tag") == 4);
+    wait_for("no files", || served.files() == 0);
 }
 
 #[test]
@@ -190,9 +190,9 @@ fn files_that_do_not_stay_open_count_as_others_do() {
     let (file, _) = served.file();
     fs::rename(&file, served.place().join("renamed")).unwrap();
     traces.iter().for_each(|trace| trace.point(&tag("tag")));
-    until("all points", || served.points("tag") == 40);
+    wait_for("all points", || served.points("tag") == 40);
     drop(traces);
-    until("no files", || served.files() == 0);
+    wait_for("no files", || served.files() == 0);
     assert_eq!((served.points("tag"), descriptors(&served)), (40, before));
 }
 
@@ -218,10 +218,10 @@ fn a_moment_without_descriptors_costs_no_file() {
         assert_eq!(served.points("tag"), 1);
     }
     limit("1024");
-    until("the second file", || served.points("tag") == 2);
+    wait_for("the second file", || served.points("tag") == 2);
     assert_eq!(served.left_out(BAD_FILES), 0);
     drop((first, second));
-    until("no files", || served.files() == 0);
+    wait_for("no files", || served.files() == 0);
 }
 
 #[test]
@@ -235,14 +235,14 @@ fn a_directory_that_is_removed_is_made_again() {
         fs::remove_dir_all(directory).unwrap();
         // Open files are still counted, and new processes find the new directory.
         first.point(&tag("tag"));
-        until("a directory", || {
+        wait_for("a directory", || {
             let _ = served.points("tag");
             served.directory().join("agent").exists() && served.place().exists()
         });
         let second = served.shared_memory();
         second.point(&tag("tag"));
         drop(second);
-        until("no files", || served.files() == 0);
+        wait_for("no files", || served.files() == 0);
     }
     assert_ne!(served.place(), before);
     assert_eq!(served.points("tag"), 5);
@@ -262,15 +262,15 @@ fn a_file_that_names_a_process_of_another_user_is_left_alone() {
         put(&place, name, bytes, |_| chown(&place.join(format!(".{name}")), nobody, None).unwrap())
     };
     let foreign = owned("foreign", &bytes);
-    until("the file", || served.left_out(BAD_FILES) == 1);
+    wait_for("the file", || served.left_out(BAD_FILES) == 1);
     assert_eq!((served.points("tag"), served.own(3, 0)), (1, 1));
     assert!(served.log().contains("foreign: damaged: it names a process of another user: file of uid 65534"));
     // A file whose process is not visible on this host counts. Its records have no process identifier.
     let unseen = owned("unseen", &with_word(&bytes, PID, 1));
-    until("the file", || served.own(3, 0) == 2);
-    until("its points", || served.points("tag") == 2);
+    wait_for("the file", || served.own(3, 0) == 2);
+    wait_for("its points", || served.points("tag") == 2);
     let file = fs::metadata(place.join("unseen")).unwrap();
     assert_eq!(file.uid(), 65534);
     drop((foreign, unseen));
-    until("its end", || served.own(3, 0) == 1);
+    wait_for("its end", || served.own(3, 0) == 1);
 }

@@ -5,13 +5,13 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use nix::unistd::{User, geteuid};
 use pcp_collector::{Collector, Launch, Process};
 use pcp_pdu::event::{EventFlags, Layout, records};
 use pcp_pdu::handshake::Attribute;
 use pmapi::{Atom, Domain, InDom, Item, PmId, Serial};
+pub(crate) use testkit::{free_port, wait_for};
 use trace::{Options, Tag, Trace, Transport};
 
 /// The agent, over a pipe to this test instead of pmcd.
@@ -44,7 +44,7 @@ impl Served {
     }
 
     pub(crate) fn in_directory(dir: tempfile::TempDir, args: &[&str]) -> Served {
-        let port = free_port();
+        let port = free_port("127.0.0.1");
         Served { agent: start(dir.path(), port, args), port, dir }
     }
 
@@ -106,7 +106,7 @@ impl Served {
                 let tag = String::from_utf8(tag.to_vec()).unwrap();
                 let time = i128::from(record.time.seconds) * 1_000_000_000 + i128::from(record.time.nanoseconds);
                 let params = record.params().map(|(id, _)| id.unwrap().item()).collect();
-                seen.push(Seen { tag, flags: record.flags.0, time, params });
+                seen.push(Seen { tag, flags: record.flags.bits(), time, params });
             }
         }
         (seen, missed)
@@ -119,10 +119,6 @@ pub(crate) struct Seen {
     pub(crate) flags: u32,
     pub(crate) time: i128,
     pub(crate) params: Vec<Item>,
-}
-
-pub(crate) fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 pub(crate) fn pmid(cluster: u16, item: u16) -> PmId {
@@ -141,14 +137,6 @@ pub(crate) fn number(atom: Atom<'_>) -> f64 {
 
 pub(crate) fn tag(name: &str) -> Tag {
     Tag::new(name).unwrap()
-}
-
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// This test program as another process, which traces points.

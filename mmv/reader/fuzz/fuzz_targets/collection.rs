@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::fs;
 
 use libfuzzer_sys::fuzz_target;
-use mmv_reader::collection::{Collection, Help, Labelled, MetricDesc};
+use mmv_reader::Help;
+use mmv_reader::collection::{Collection, LabelSubject, MetricDesc};
 use tempfile::TempDir;
 
 thread_local!(static DIR: RefCell<TempDir> = RefCell::new(tempfile::tempdir().expect("a directory")));
@@ -25,11 +26,11 @@ fuzz_target!(|files: (&[u8], &[u8])| {
             let mut instances = Vec::new();
             _ = collection.fetch(desc.item, |_| true, |inst, _| instances.push(inst));
             assert!(desc.indom.is_some() || instances.len() <= 1);
-            collection.labels(Labelled::Item(desc.item));
+            collection.labels(LabelSubject::Item(desc.item));
         }
         for indom in collection.indoms().collect::<Vec<_>>() {
             let instances: Vec<_> = collection.instances(indom).expect("a known domain").map(|(id, _)| id).collect();
-            instances.into_iter().for_each(|id| _ = collection.labels(Labelled::Instance(indom, id)));
+            instances.into_iter().for_each(|id| _ = collection.labels(LabelSubject::Instance(indom, id)));
             _ = collection.indom_help(indom, Help::Short);
         }
     });

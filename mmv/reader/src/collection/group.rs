@@ -12,6 +12,7 @@ use pmapi::{Item, Serial};
 
 use super::limits::{Tariff, thread_time};
 use super::names::head;
+use super::numbers::{CLASSES, class_of_cluster, class_of_indom};
 use super::source::Source;
 use super::tables::{Entry, Tables};
 
@@ -51,10 +52,6 @@ pub(super) struct Groups {
     stamp: u64,
 }
 
-/// Number of classes. The exported number of an instance domain contains the cluster modulo this, so clusters of one
-/// class can have domains in common.
-const CLASSES: u16 = 1 << 11;
-
 /// Indexes of groups, in ascending order. Several groups belong to different users.
 #[derive(Clone, Debug, Default)]
 enum Numbers {
@@ -89,14 +86,6 @@ impl Numbers {
 /// that have been in the directory longest, then the first by name.
 type Rank<'a> = (bool, u64, &'a OsStr);
 
-pub(super) fn class_of_cluster(cluster: u16) -> u16 {
-    cluster % CLASSES
-}
-
-pub(super) fn class_of_indom(serial: Serial) -> u16 {
-    (serial.get() >> 11) as u16 % CLASSES
-}
-
 impl Group {
     #[inline]
     pub(super) fn tables(&self, prefix: &str) -> &Tables {
@@ -129,9 +118,12 @@ impl Group {
             return true;
         }
         self.begun = request;
-        // No short circuit: each file must discard the values of the last request.
-        let valid = self.sources.iter_mut().map(|source| source.begin(buffer));
-        valid.filter(|valid| !valid).count() == 0
+        let mut are_valid = true;
+        for source in &mut self.sources {
+            // Whatever the others are: each file must discard the values of the last request.
+            are_valid &= source.begin(buffer);
+        }
+        are_valid
     }
 
     pub(super) fn parts_mut(&mut self, prefix: &str) -> (&mut [Source], &Tables) {
@@ -176,12 +168,12 @@ impl Groups {
 
     #[inline(never)]
     fn of_shared_item(&self, prefix: &str, item: Item, numbers: &[u32]) -> Option<u32> {
-        let of = |number: &u32| {
+        let claims = numbers.iter().filter_map(|number| {
             let group = self.get(*number)?;
             let entry = group.tables(prefix).metric(item)?;
             Some((group.rank(entry.source as usize)?, *number, group.tables(prefix).name(entry)))
-        };
-        let (rank, first, name) = numbers.iter().filter_map(of).min()?;
+        });
+        let (rank, first, name) = claims.min()?;
         // A metric is exported only if both its identifier and its name are its own.
         let owner = self.claims(prefix, name).min()?;
         ((rank, first) == (owner.0, owner.1)).then_some(first)
@@ -210,15 +202,16 @@ impl Groups {
 
     /// Returns the group whose instance domain with this number is exported.
     pub(super) fn of_indom(&self, prefix: &str, serial: Serial) -> Option<u32> {
-        let of = |number: &u32| {
+        let numbers = self.of_class(class_of_indom(serial));
+        if let [number] = numbers {
+            return Some(*number);
+        }
+        let claims = numbers.iter().filter_map(|number| {
             let group = self.get(*number)?;
             let (source, _) = group.tables(prefix).indoms.get(&serial)?.parts.first()?;
             Some((group.rank(*source)?, *number))
-        };
-        match self.of_class(class_of_indom(serial)) {
-            [number] => Some(*number),
-            numbers => numbers.iter().filter_map(of).min().map(|(_, number)| number),
-        }
+        });
+        claims.min().map(|(_, number)| number)
     }
 
     /// Returns whether a group's metric has instances of a domain that another group exports.
@@ -235,15 +228,16 @@ impl Groups {
 
     /// Returns the group whose labels of a cluster are exported.
     pub(super) fn of_cluster(&self, cluster: u16) -> Option<u32> {
-        let of = |number: &u32| {
+        let numbers = self.of_class(class_of_cluster(cluster));
+        if let [number] = numbers {
+            return Some(*number);
+        }
+        let claims = numbers.iter().filter_map(|number| {
             let group = self.get(*number)?;
             let ranks = (0..).zip(&group.sources).filter(|(_, source)| source.cluster == cluster);
             Some((ranks.filter_map(|(place, _)| group.rank(place)).min()?, *number))
-        };
-        match self.of_class(class_of_cluster(cluster)) {
-            [number] => Some(*number),
-            numbers => numbers.iter().filter_map(of).min().map(|(_, number)| number),
-        }
+        });
+        claims.min().map(|(_, number)| number)
     }
 
     #[inline]

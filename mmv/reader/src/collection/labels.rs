@@ -3,17 +3,16 @@
 use std::cell::OnceCell;
 
 use hashbrown::HashMap;
-use pmapi::label::{LabelFlags, LabelLevel, LabelSet};
-use pmapi::{Inst, Item, Serial};
+use pmapi::{Inst, Item, LabelFlags, LabelLevel, LabelSet, Serial};
 
-use super::Collection;
+use super::numbers::exported_serial;
 use super::source::Source;
-use super::tables::exported_serial;
 use crate::reader::Label;
 
 /// Subject of labels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Labelled {
+#[non_exhaustive]
+pub enum LabelSubject {
     /// All metrics of a cluster.
     Cluster(u16),
     /// A metric.
@@ -26,7 +25,7 @@ pub enum Labelled {
 
 /// The labels of a group's files.
 #[derive(Debug, Default)]
-pub(super) struct LabelTable(HashMap<Labelled, Labels>);
+pub(super) struct LabelTable(HashMap<LabelSubject, Labels>);
 
 /// The labels of a subject, which are merged at the first access.
 #[derive(Debug, Default)]
@@ -39,21 +38,13 @@ struct Labels {
 /// Most labels per subject that are merged, from all files: twice as many as a set can hold. Further ones are left out.
 const MOST: usize = 512;
 
-impl Collection {
-    /// Returns the labels of a subject, or `None` if it has none.
-    pub fn labels(&self, of: Labelled) -> Option<&LabelSet> {
-        let number = match of {
-            Labelled::Cluster(cluster) => self.groups.of_cluster(cluster),
-            Labelled::Item(item) => self.groups.of_item(&self.prefix, item),
-            Labelled::InDom(serial) | Labelled::Instance(serial, _) => self.groups.of_indom(&self.prefix, serial),
-        };
-        let group = self.groups.get(number?)?;
-        let labels = group.tables(&self.prefix).labels.0.get(&of)?;
-        Some(labels.set.get_or_init(|| labels.merge(&self.prefix, &group.sources))).filter(|set| !set.is_empty())
-    }
-}
-
 impl LabelTable {
+    /// Returns the labels of a subject, or `None` if it has none. The sources are those of the table.
+    pub(super) fn get(&self, of: LabelSubject, prefix: &str, sources: &[Source]) -> Option<&LabelSet> {
+        let labels = self.0.get(&of)?;
+        Some(labels.set.get_or_init(|| labels.merge(prefix, sources))).filter(|set| !set.is_empty())
+    }
+
     pub(super) fn build(sources: &[Source]) -> LabelTable {
         let mut table = LabelTable::default();
         for (number, source) in (0..).zip(sources) {
@@ -77,7 +68,7 @@ impl Labels {
             let Some(source) = sources.get(*number as usize) else { continue };
             let Some(label) = source.file.labels().get(*index as usize) else { continue };
             let optional = label.flags & u32::from(LabelFlags::OPTIONAL.bits()) != 0;
-            let flags = if optional { LabelFlags::OPTIONAL } else { LabelFlags::NONE };
+            let flags = if optional { LabelFlags::OPTIONAL } else { LabelFlags::empty() };
             match str::from_utf8(source.file.payload(label)).ok().and_then(|json| parse(json, flags)) {
                 None => source.log(prefix, format_args!("a label is left out: it is not a JSON object")),
                 Some(set) => {
@@ -99,7 +90,7 @@ fn parse(json: &str, flags: LabelFlags) -> Option<LabelSet> {
 }
 
 /// Returns the subjects of a label: one, unless its flags name several levels.
-fn subjects(source: &Source, label: &Label) -> impl Iterator<Item = Labelled> {
+fn subjects(source: &Source, label: &Label) -> impl Iterator<Item = LabelSubject> {
     let cluster = source.cluster;
     let item = u16::try_from(label.identity).ok().and_then(|item| Item::try_new(cluster, item));
     let serial = exported_serial(cluster, label.identity);
@@ -107,10 +98,10 @@ fn subjects(source: &Source, label: &Label) -> impl Iterator<Item = Labelled> {
     let wanted = source.file.header().cluster.cast_unsigned();
     let own = label.identity == wanted || label.identity == u32::from(cluster);
     [
-        (LabelLevel::Cluster, own.then_some(Labelled::Cluster(cluster))),
-        (LabelLevel::Item, item.map(Labelled::Item)),
-        (LabelLevel::InDom, Some(Labelled::InDom(serial))),
-        (LabelLevel::Instances, inst.map(|inst| Labelled::Instance(serial, inst))),
+        (LabelLevel::Cluster, own.then_some(LabelSubject::Cluster(cluster))),
+        (LabelLevel::Item, item.map(LabelSubject::Item)),
+        (LabelLevel::InDom, Some(LabelSubject::InDom(serial))),
+        (LabelLevel::Instances, inst.map(|inst| LabelSubject::Instance(serial, inst))),
     ]
     .into_iter()
     .filter(|(level, _)| label.flags & level.code() != 0)

@@ -41,7 +41,7 @@ impl Default for Limits {
             user_files: 1250,
             user_memory: 44 << 20,
             user_values: 120_000,
-            user_work: 6_000_000,
+            user_work: 4_500_000,
             files: 4000,
             memory: 176 << 20,
             values: 480_000,
@@ -53,6 +53,7 @@ impl Default for Limits {
 
 /// Kind of limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[non_exhaustive]
 pub enum Limit {
     /// [`Limits::user_files`] and [`Limits::files`].
     Files,
@@ -83,6 +84,7 @@ impl fmt::Display for Limit {
 
 /// Number of files that a limit has left out or, for [`Limit::Work`], delayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct LeftOut {
     /// The user to whom the files are charged.
     pub uid: u32,

@@ -11,6 +11,7 @@ mod labels;
 mod limits;
 mod listing;
 mod names;
+mod numbers;
 mod parts;
 mod reading;
 mod scan;
@@ -23,22 +24,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use pmapi::{Error, Inst, Item, Semantics, Serial, Units};
+use pmapi::{Error, Inst, Item, LabelSet, Semantics, Serial, Units};
 
-pub use labels::Labelled;
+pub use labels::LabelSubject;
 pub use limits::{LeftOut, Limit, Limits};
 pub use parts::Part;
 
-pub use crate::reader::Help;
-
 use crate::format::ValueType;
-use crate::reader::Directory;
+use crate::reader::{Directory, Help};
 use group::{Group, Groups};
 use limits::Accounts;
 use listing::{Listing, Look};
 use scan::Skipped;
-use source::Source;
-use tables::{Entry, IndomEntry, InstanceEntry};
+use tables::{Entry, IndomEntry};
 
 /// The files of a directory, as one name space.
 #[derive(Debug)]
@@ -75,6 +73,7 @@ pub struct Collection {
 /// Description of a metric, without the agent's domain (`pmDesc`). Elapsed times are counters of microseconds, whatever
 /// semantics and units the file has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct MetricDesc {
     /// The metric's identifier.
     pub item: Item,
@@ -176,8 +175,10 @@ impl Collection {
     fn scan_unless(&mut self, valid: bool) -> bool {
         self.accounts.begin();
         let forced = self.reload != 0;
-        let broken = self.groups.all_mut().iter_mut().flat_map(|group| &mut group.sources);
-        let broken = broken.map(Source::take_broken).filter(|broken| *broken).count() > 0;
+        let mut broken = false;
+        for source in self.groups.all_mut().iter_mut().flat_map(|group| &mut group.sources) {
+            broken |= source.take_broken();
+        }
         let look = Look::at(&self.directory, &self.seen);
         let differs = look.as_ref().is_ok_and(|look| self.seen.may_differ(look));
         let goes_on = self.listing.is_some() || self.is_delayed || self.is_unreadable;
@@ -206,21 +207,19 @@ impl Collection {
 
     /// Returns the number of exported metrics.
     pub fn metric_count(&self) -> usize {
-        let exported = |number: u32, group: &Group| {
-            let metrics = group.tables(&self.prefix).metrics().iter();
-            metrics.filter(|entry| self.groups.exports(&self.prefix, number, entry)).count()
-        };
-        (0..).zip(self.groups.all()).map(|(number, group)| exported(number, group)).sum()
+        let groups = (0..).zip(self.groups.all());
+        let all =
+            groups.flat_map(|(number, group)| group.tables(&self.prefix).metrics().iter().map(move |m| (number, m)));
+        all.filter(|(number, entry)| self.groups.exports(&self.prefix, *number, entry)).count()
     }
 
     /// Returns the names and descriptions of the metrics, in the order of the files.
     pub fn metrics(&self) -> impl Iterator<Item = (&str, MetricDesc)> {
         self.groups.files().flat_map(move |(group, number, place)| {
             let tables = group.tables(&self.prefix);
-            let exported = move |entry: &&Entry| self.groups.exports(&self.prefix, number, entry);
-            let desc = |entry: &Entry| entry.desc(&group.sources);
-            let entries = tables.metrics_of(place).iter().filter(exported);
-            entries.filter_map(move |entry| Some((tables.name(entry), desc(entry)?)))
+            let entries = tables.metrics_of(place).iter();
+            let exported = entries.filter(move |entry| self.groups.exports(&self.prefix, number, entry));
+            exported.filter_map(move |entry| Some((tables.name(entry), entry.desc(&group.sources)?)))
         })
     }
 
@@ -265,8 +264,10 @@ impl Collection {
     /// `PM_ERR_INDOM` if there is no such domain.
     pub fn instances(&self, indom: Serial) -> Result<impl ExactSizeIterator<Item = (Inst, &[u8])>, Error> {
         let (group, indom) = self.indom(indom)?;
-        let name = |i: &InstanceEntry| group.sources.get(i.source).map_or(&[][..], |s| s.file.instance_name(&i.name));
-        Ok(indom.instances.iter().map(move |i| (i.id, name(i))))
+        Ok(indom.instances.iter().map(|i| {
+            let source = group.sources.get(i.source);
+            (i.id, source.map_or(&[][..], |source| source.file.instance_name(&i.name)))
+        }))
     }
 
     /// Returns a metric's help text (`pmLookupText(3)`).
@@ -290,11 +291,24 @@ impl Collection {
     /// `PM_ERR_TEXT` if no file has one, `PM_ERR_INDOM` if there is no such domain.
     pub fn indom_help(&self, indom: Serial, which: Help) -> Result<&[u8], Error> {
         let (group, indom) = self.indom(indom)?;
-        let of = |&(source, index): &(usize, usize)| {
-            let file = &group.sources.get(source)?.file;
-            file.indom_help(file.indoms().get(index)?, which)
+        let mut texts = indom.parts.iter().filter_map(|(source, index)| {
+            let file = &group.sources.get(*source)?.file;
+            file.indom_help(file.indoms().get(*index)?, which)
+        });
+        texts.next().ok_or(Error::TEXT)
+    }
+
+    /// Returns the labels of a subject, or `None` if it has none.
+    pub fn labels(&self, of: LabelSubject) -> Option<&LabelSet> {
+        let number = match of {
+            LabelSubject::Cluster(cluster) => self.groups.of_cluster(cluster),
+            LabelSubject::Item(item) => self.groups.of_item(&self.prefix, item),
+            LabelSubject::InDom(serial) | LabelSubject::Instance(serial, _) => {
+                self.groups.of_indom(&self.prefix, serial)
+            }
         };
-        indom.parts.iter().find_map(of).ok_or(Error::TEXT)
+        let group = self.groups.get(number?)?;
+        group.tables(&self.prefix).labels.get(of, &self.prefix, &group.sources)
     }
 
     fn entry(&self, item: Item) -> Result<(&Group, &Entry), Error> {

@@ -1,13 +1,14 @@
 //! Names of metrics.
 
+use std::ffi::OsStr;
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use pmapi::Item;
 use pmapi::names::is_at_or_below;
 
-use super::source::Source;
-use crate::format::Flags;
+use crate::format::{Flags, MAX_COMPONENTS};
+use crate::reader::File;
 
 /// Reason for leaving a metric out of the name space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -20,50 +21,79 @@ pub(super) enum NameError {
     InUse,
     #[error("is an inner node of the name space, or below a metric")]
     Leaf,
-    #[error("is too long, has over {MOST_COMPONENTS} components, or exceeds the room for names")]
+    #[error("is too long, has over {MAX_COMPONENTS} components, or exceeds the room for names")]
     TooMuch,
 }
-
-/// Most components of a name in a file. Each one is a node, which is looked up when the name is added.
-const MOST_COMPONENTS: usize = 24;
 
 /// The agent's own metrics, without prefix.
 const CONTROL: [&str; 5] = ["control.reload", "control.debug", "control.files", "control.metrics", "control.limits"];
 
-/// A builder of full metric names, one at a time, for the metrics of a file.
+/// What the full names of a file's metrics have in common.
 #[derive(Debug)]
-pub(super) struct FullName {
+pub(super) struct Front {
+    /// The front of each name, including a dot.
     text: String,
-    /// Length of the part that all names of the file have in common.
-    front: usize,
-    /// Offset of the name without prefix.
-    own: usize,
+    /// Length of the prefix of all files, including a dot.
+    prefix: usize,
 }
 
-impl FullName {
-    pub(super) fn new(prefix: &str, source: &Source) -> Result<FullName, NameError> {
+impl Front {
+    pub(super) fn new(prefix: &str, name: &OsStr, file: &File) -> Result<Front, NameError> {
         let mut text = format!("{prefix}.");
-        if !source.file.header().flags.contains(Flags::NO_PREFIX) {
-            text.extend([source.name.to_str().ok_or(NameError::Syntax)?, "."]);
+        if !file.header().flags.contains(Flags::NO_PREFIX) {
+            text.extend([name.to_str().ok_or(NameError::Syntax)?, "."]);
         }
         let front = text.strip_suffix('.').unwrap_or_default();
         if !are_components(front.as_bytes()) || !front.starts_with(|c: char| c.is_ascii_alphabetic()) {
             return Err(NameError::Syntax);
         }
-        Ok(FullName { front: text.len(), own: prefix.len() + 1, text })
+        Ok(Front { prefix: prefix.len() + 1, text })
     }
 
-    /// Returns the full name of a metric.
-    pub(super) fn of(&mut self, name: &[u8]) -> Result<&str, NameError> {
+    /// Appends the full name of a metric to a text.
+    pub(super) fn append(&self, name: &[u8], text: &mut String) -> Result<(), NameError> {
         let name = str::from_utf8(name).ok().filter(|name| are_components(name.as_bytes())).ok_or(NameError::Syntax)?;
         // A shorter name has fewer components.
-        if name.len() >= 2 * MOST_COMPONENTS && name.split('.').count() > MOST_COMPONENTS {
+        if name.len() >= 2 * MAX_COMPONENTS && name.split('.').count() > MAX_COMPONENTS {
             return Err(NameError::TooMuch);
         }
-        self.text.truncate(self.front);
-        self.text.push_str(name);
-        let own = self.text.get(self.own..).filter(|own| own.starts_with("control"));
-        if own.is_some_and(is_reserved) { Err(NameError::Reserved) } else { Ok(&self.text) }
+        if is_reserved(self.text.get(self.prefix..).unwrap_or_default(), name) {
+            return Err(NameError::Reserved);
+        }
+        text.push_str(&self.text);
+        text.push_str(name);
+        Ok(())
+    }
+}
+
+/// The full names of a file's metrics.
+#[derive(Debug, Default)]
+pub(super) struct FullNames {
+    text: String,
+    /// The end of each name, or the reason for leaving the metric out.
+    ends: Vec<Result<u32, NameError>>,
+}
+
+impl FullNames {
+    pub(super) fn of(prefix: &str, name: &OsStr, file: &File) -> FullNames {
+        let front = Front::new(prefix, name, file);
+        let mut text = String::new();
+        let ends = file.metrics().iter().map(|metric| {
+            front.as_ref().map_err(|e| *e)?.append(file.name(metric), &mut text)?;
+            u32::try_from(text.len()).map_err(|_| NameError::TooMuch)
+        });
+        let ends = ends.collect();
+        text.shrink_to_fit();
+        FullNames { text, ends }
+    }
+
+    /// Returns the names, in the order of the metrics.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Result<&str, NameError>> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| {
+            let end = (*end)? as usize;
+            self.text.get(std::mem::replace(&mut start, end)..end).ok_or(NameError::TooMuch)
+        })
     }
 }
 
@@ -77,9 +107,15 @@ fn are_components(name: &[u8]) -> bool {
     name.iter().all(&mut good) && before != b'.'
 }
 
-/// Returns whether a name without prefix is one of the agent's own, below one, or their common node.
-fn is_reserved(own: &str) -> bool {
-    own == "control" || CONTROL.iter().any(|control| is_at_or_below(own, control))
+/// Returns whether a name without prefix, given in two parts, is one of the agent's own, below one, or their common
+/// node.
+fn is_reserved(front: &str, name: &str) -> bool {
+    let is_own = |own: &str| own == "control" || CONTROL.iter().any(|control| is_at_or_below(own, control));
+    match front {
+        "" => name.starts_with("control") && is_own(name),
+        "control." => is_own(&format!("{front}{name}")),
+        _ => false,
+    }
 }
 
 /// Returns the first component of a name without prefix.
@@ -95,7 +131,7 @@ pub(super) struct Names {
     nodes: HashTable<Node>,
     hasher: DefaultHashBuilder,
     /// The parent of the last metric.
-    above: Name,
+    above: String,
     /// Whether a node has got a metric after another node did, so the metrics below it are not adjacent.
     mixed: bool,
 }
@@ -147,10 +183,11 @@ impl Names {
             Some(_) => return Err(NameError::Leaf),
             None => {}
         }
-        let above = name.rfind('.').unwrap_or(0);
+        // Faster than `rsplit_once` for short names.
+        let above = name.bytes().rposition(|byte| byte == b'.').and_then(|dot| name.get(..dot)).unwrap_or_default();
         // Most metrics of a file are next to their siblings.
         let (mut new, mut mixed) = (Vec::new(), self.mixed);
-        if name.get(..above) != Some(self.text(self.above)) {
+        if above != self.above {
             for (dot, _) in name.rmatch_indices('.') {
                 let node = name.get(..dot).unwrap_or_default();
                 match self.node(node) {
@@ -158,7 +195,7 @@ impl Names {
                     Some(Node { item: Some(_), .. }) => return Err(NameError::Leaf),
                     // All nodes above an inner node are inner nodes.
                     Some(_) => {
-                        mixed |= !is_at_or_below(self.text(self.above), node);
+                        mixed |= !is_at_or_below(&self.above, node);
                         break;
                     }
                 }
@@ -166,14 +203,18 @@ impl Names {
         }
         let start = u32::try_from(self.text.len()).map_err(|_| NameError::TooMuch)?;
         let part = |len| u16::try_from(len).map(|len| Name { start, len }).map_err(|_| NameError::TooMuch);
-        let (whole, above) = (part(name.len())?, part(above)?);
+        let whole = part(name.len())?;
         self.text.push_str(name);
         for len in new {
             let node = part(len)?;
             self.add(self.hasher.hash_one(self.text(node)), Node { name: node, item: None });
         }
         self.add(hash, Node { name: whole, item: Some(item) });
-        (self.above, self.mixed) = (above, mixed);
+        self.mixed = mixed;
+        if above != self.above {
+            self.above.clear();
+            self.above.push_str(above);
+        }
         Ok(whole)
     }
 
@@ -208,10 +249,18 @@ mod tests {
     #[test]
     fn the_agents_own() {
         for own in ["control", "control.files", "control.files.a"] {
-            assert!(is_reserved(own), "{own}");
+            assert!(is_reserved("", own), "{own}");
+        }
+        for own in ["files", "files.a"] {
+            assert!(is_reserved("control.", own), "control.{own}");
         }
         for other in ["control.a", "control.files2", "controls", "a.control"] {
-            assert!(!is_reserved(other), "{other}");
+            assert!(!is_reserved("", other), "{other}");
+        }
+        for (front, other) in
+            [("control.", "a"), ("control.", "files2"), ("a.", "control.files"), ("control2.", "files")]
+        {
+            assert!(!is_reserved(front, other), "{front}{other}");
         }
     }
 

@@ -10,6 +10,7 @@ use super::group::{Group, Groups, own_head};
 /// Parts of different users may have first components, and even full names, in common. Of each such name, one part
 /// [`exports`](Part::exports) it.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Part<'a> {
     prefix: &'a str,
     groups: &'a Groups,
@@ -30,8 +31,8 @@ impl Collection {
     /// Returns the parts that may contain a full name, and the names below it.
     pub fn parts(&self, name: &str) -> impl Iterator<Item = Part<'_>> {
         let (prefix, groups) = (&*self.prefix, &self.groups);
-        let part = move |number: &u32| Some(Part { prefix, groups, group: groups.get(*number)?, number: *number });
-        groups.of_head(own_head(prefix, name)).iter().filter_map(part)
+        let numbers = groups.of_head(own_head(prefix, name)).iter().copied();
+        numbers.filter_map(move |number| Some(Part { prefix, groups, group: groups.get(number)?, number }))
     }
 
     /// Returns the versions of all parts.

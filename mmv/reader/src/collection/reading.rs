@@ -123,6 +123,8 @@ impl Collection {
                 if !matches!(&before, Before::Source(before) if source.is_known_from(before)) {
                     source.report(&self.prefix);
                 }
+                // Made now, the full names are charged together with the file, and further files wait.
+                source.names(&self.prefix);
                 handles.admit(&mut source);
                 source.loaded = self.request;
                 source.since = match &before {
@@ -156,8 +158,7 @@ impl Collection {
             let Err(limit) = self.accounts.check(uid, 1, cost) else { return true };
             let Some(largest) = self.accounts.larger(uid, 1, cost) else { return false };
             // A skipped file counts as a file.
-            let is_exported = |source: &Source| source.uid == largest;
-            let Some(place) = kept.iter().rposition(is_exported) else {
+            let Some(place) = kept.iter().rposition(|source| source.uid == largest) else {
                 let Some(place) = self.skipped.iter().rposition(|file| file.uid == largest) else { return false };
                 self.skipped.swap_remove(place);
                 self.accounts.remove(largest, 1, Cost::default());

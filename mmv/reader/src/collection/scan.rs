@@ -177,17 +177,7 @@ impl Collection {
         let Sorted { known, skipped, mut kept, mut wanted, refused } = files;
         kept.iter().for_each(|source| self.accounts.add(source.uid, 1, source.cost));
         self.skipped.iter().for_each(|file| self.accounts.add(file.uid, 1, Cost::default()));
-        let mut changed = all;
-        // Files that are gone. Those of a user without time stay for now.
-        for (_, source) in known {
-            if self.accounts.has_time(source.uid) || directory.is_none() {
-                changed = true;
-            } else {
-                self.is_delayed = true;
-                self.accounts.add(source.uid, 1, source.cost);
-                kept.push(source);
-            }
-        }
+        let mut changed = all | self.let_go(known, directory.is_none(), &mut kept);
         // There may be room for other files.
         let has_room = changed || !skipped.is_empty();
         for (file, stamp) in refused {
@@ -213,6 +203,22 @@ impl Collection {
         assign_clusters(&mut kept);
         self.skipped.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         self.groups.put_sources(kept, tariff);
+        changed
+    }
+
+    /// Drops exported files that are gone, and returns whether there were any. Those of a user without time stay for now,
+    /// unless the whole directory is gone.
+    fn let_go(&mut self, gone: HashMap<OsString, Source>, all: bool, kept: &mut Vec<Source>) -> bool {
+        let mut changed = false;
+        for (_, source) in gone {
+            if all || self.accounts.has_time(source.uid) {
+                changed = true;
+            } else {
+                self.is_delayed = true;
+                self.accounts.add(source.uid, 1, source.cost);
+                kept.push(source);
+            }
+        }
         changed
     }
 

@@ -1,18 +1,17 @@
 //! An exported file of the directory.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::{fmt, fs, io};
 
 use hashbrown::HashSet;
-use pmapi::label::LabelLevel;
+use pmapi::LabelLevel;
 
-use super::group::{class_of_cluster, class_of_indom};
 use super::limits::Cost;
-use super::names::{FullName, head};
-use super::tables::exported_serial;
+use super::names::{Front, FullNames, head};
+use super::numbers::{class_of_cluster, class_of_indom, exported_serial};
 use crate::format::{Flags, STRING_LEN, VALUE_LEN, ValueRecord, ValueType, Version};
 use crate::reader::{self, Directory, File, Identity, Metric, Problem, Process, ReadError, Stamp};
 
@@ -39,6 +38,8 @@ pub(super) struct Source {
     pub stamp: u64,
     /// The first components of its metric names, without prefix.
     heads: Vec<Box<str>>,
+    /// The full names of its metrics. Set at the first access.
+    names: OnceCell<FullNames>,
     /// The serial numbers of its instance domains that may clash with those of other clusters.
     far: Vec<u32>,
     directory: Arc<Directory>,
@@ -92,7 +93,8 @@ impl Source {
         };
         let (heads, far) = (heads(name, &file), far_indoms(&file));
         let texts = heads.iter().map(|head| head.len() + HEAD_COST).sum::<usize>();
-        let names = file.metrics().iter().map(|metric| name.len() + 2 * file.name(metric).len()).sum::<usize>();
+        let full = |metric: &Metric| FULL_NAME_COST + 2 * (name.len() + file.name(metric).len());
+        let names = file.metrics().iter().map(full).sum::<usize>();
         let nodes = file.nodes();
         let memory = file.memory(nodes) + (SOURCE_COST + texts + names) as u64;
         Ok(Source {
@@ -105,6 +107,7 @@ impl Source {
             since: 0,
             is_valid: true,
             heads,
+            names: OnceCell::new(),
             far,
             file,
             cluster: 0,
@@ -159,25 +162,31 @@ impl Source {
         self.heads.iter().map(|head| &**head)
     }
 
+    /// Returns the full names of its metrics.
+    pub(super) fn names(&self, prefix: &str) -> &FullNames {
+        self.names.get_or_init(|| FullNames::of(prefix, &self.name, &self.file))
+    }
+
     /// Logs the parts that are left out.
     pub(super) fn report(&self, prefix: &str) {
         let (file, problems) = (self.name.display(), self.file.problems());
-        let mut names = FullName::new(prefix, self).ok();
+        let front = Front::new(prefix, &self.name, &self.file).ok();
         for problem in problems.first().iter().take(LINES as usize) {
             let Problem::Item { index, item } = *problem else {
                 self.log(prefix, format_args!("{problem}"));
                 continue;
             };
-            match names.as_mut().and_then(|names| names.of(self.file.record_name(index)).ok()) {
+            let mut name = String::new();
+            match front.as_ref().map(|front| front.append(self.file.record_name(index), &mut name)) {
                 // The C agent's text, which PCP's tests look for.
-                Some(name) => {
+                Some(Ok(())) => {
                     let (kind, uid) = (if self.file.version() == Version::V1 { "" } else { "2" }, self.uid);
                     tracing::warn!(
                         source = %format_args!("uid {uid}"),
                         "MMV: verify_metric_item{kind}: invalid item {item} ({name}) in {file}, ignored"
                     );
                 }
-                None => self.log(prefix, format_args!("{problem}")),
+                _ => self.log(prefix, format_args!("{problem}")),
             }
         }
         let more = problems.count().saturating_sub(LINES.into());
@@ -286,9 +295,8 @@ impl Source {
     /// `InvalidInput` if the string is outside of the file as it was read. Only the application can correct that.
     pub(super) fn reread_string(&self, value: &ValueRecord, buffer: &mut Vec<u8>) -> io::Result<()> {
         let at = u64::try_from(value.extra).ok();
-        let is_inside = |at: &u64| at.checked_add(STRING_LEN as u64).is_some_and(|end| end <= self.identity.len);
         let at = at
-            .filter(is_inside)
+            .filter(|at| at.checked_add(STRING_LEN as u64).is_some_and(|end| end <= self.identity.len))
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its text is not in the file"))?;
         self.with_handle(|handle| self.file.reread_string(handle, at, buffer))
     }
@@ -296,18 +304,20 @@ impl Source {
 
 /// Memory per file, beside that of its contents, in bytes.
 const SOURCE_COST: usize = 2048;
+/// Memory per full name of a metric, in bytes, beside its text, which is there twice.
+const FULL_NAME_COST: usize = 8;
 /// Memory per first component of names, in bytes.
 const HEAD_COST: usize = 160;
 
 /// Returns the weighted number of values of a file, as for [`Limits::user_values`](super::Limits::user_values).
 fn values(file: &File) -> u64 {
-    let of = |metric: &Metric| {
+    let values = file.metrics().iter().map(|metric| {
         let weight = if metric.ty == ValueType::String { TEXT_VALUES } else { 1 };
         // A metric without values takes work, too.
         metric.values().len().max(1) as u64 * weight
-    };
+    });
     let instances: usize = file.indoms().iter().map(|indom| 1 + indom.instances().len()).sum();
-    file.metrics().iter().map(of).sum::<u64>() + instances as u64 + file.labels().len() as u64 * LABEL_VALUES
+    values.sum::<u64>() + instances as u64 + file.labels().len() as u64 * LABEL_VALUES
 }
 
 fn heads(name: &OsStr, file: &File) -> Vec<Box<str>> {

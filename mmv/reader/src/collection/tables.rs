@@ -7,7 +7,8 @@ use pmapi::{Error, Inst, Item, Semantics, Serial, Units};
 
 use super::MetricDesc;
 use super::labels::LabelTable;
-use super::names::{FullName, Name, NameError, Names, head};
+use super::names::{Name, NameError, Names, head};
+use super::numbers::exported_serial;
 use super::source::Source;
 use crate::format::ValueType;
 use crate::reader::{Indom, Instance, Metric};
@@ -99,12 +100,6 @@ pub(super) struct InstanceEntry {
     pub name: Instance,
 }
 
-/// Returns the exported number of a file's instance domain.
-pub(super) fn exported_serial(cluster: u16, serial: u32) -> Serial {
-    let number = (u32::from(cluster) << 11 | serial) & Serial::MAX;
-    Serial::try_new(number).unwrap_or(const { Serial::new(0) })
-}
-
 impl Entry {
     pub(super) fn desc(&self, sources: &[Source]) -> Option<MetricDesc> {
         let source = sources.get(self.source as usize)?;
@@ -132,11 +127,10 @@ impl Tables {
             }
         }
         for (index, source) in (0..).zip(sources) {
-            let mut names = FullName::new(prefix, source);
-            for (metric_index, metric) in (0..).zip(source.file.metrics()) {
-                let name = names.as_mut().map_err(|e| *e).and_then(|names| names.of(source.file.name(metric)));
+            builder.begin(source);
+            for ((name, metric), number) in source.names(prefix).iter().zip(source.file.metrics()).zip(0..) {
                 let added = name.map_err(Refusal::Name);
-                let added = added.and_then(|name| builder.add_metric(name, index, source, metric_index, metric));
+                let added = added.and_then(|name| builder.add_metric(name, index, source, number, metric));
                 if let Err(e) = added {
                     e.report(prefix, source, metric);
                 }
@@ -144,7 +138,7 @@ impl Tables {
         }
         let mut tables = builder.finish();
         tables.labels = LabelTable::build(sources);
-        tables.heads = tables.find_heads(prefix);
+        tables.heads = tables.find_heads(prefix, sources);
         tables
     }
 
@@ -202,11 +196,17 @@ impl Tables {
 
     /// Returns the instances of a metric; none if it is singular.
     pub(super) fn instances_of(&self, sources: &[Source], item: Item) -> &[InstanceEntry] {
-        let find = || Some(&*self.indoms.get(&self.metric(item)?.desc(sources)?.indom?)?.instances);
-        find().unwrap_or_default()
+        let indom = self.metric(item).and_then(|entry| entry.desc(sources)?.indom);
+        indom.and_then(|indom| self.indoms.get(&indom)).map(|indom| &*indom.instances).unwrap_or_default()
     }
 
-    fn find_heads(&self, prefix: &str) -> Vec<(u32, Box<str>)> {
+    fn find_heads(&self, prefix: &str, sources: &[Source]) -> Vec<(u32, Box<str>)> {
+        let mut all = sources.iter().flat_map(Source::heads);
+        if let (Some(entry), Some(only)) = (self.metrics.first(), all.next())
+            && all.all(|head| head == only)
+        {
+            return vec![(entry.source, only.into())];
+        }
         let mut heads: Vec<(u32, Box<str>)> = Vec::new();
         let mut seen = HashSet::new();
         for entry in &self.metrics {
@@ -227,21 +227,6 @@ impl Tables {
         let index = *items.get(usize::from(item.item()))?;
         (index != NONE).then_some(index as usize)
     }
-
-    fn set_index(&mut self, item: Item, index: usize) {
-        let at = match self.items.binary_search_by_key(&item.cluster(), |(cluster, _)| *cluster) {
-            Ok(at) => at,
-            Err(at) => {
-                self.items.insert(at, (item.cluster(), Vec::new()));
-                at
-            }
-        };
-        if let Some((_, items)) = self.items.get_mut(at) {
-            let item = usize::from(item.item());
-            items.resize(items.len().max(item + 1), NONE);
-            items[item] = index as u32;
-        }
-    }
 }
 
 struct Builder<'a> {
@@ -254,6 +239,8 @@ struct Builder<'a> {
     values: Vec<(u32, Place)>,
     /// Instances of a source that are left out, because another source has another name for the identifier.
     strangers: HashSet<(Serial, usize, Inst)>,
+    /// Index of the present source's cluster in [`Tables::items`].
+    cluster: usize,
 }
 
 impl<'a> Builder<'a> {
@@ -267,7 +254,31 @@ impl<'a> Builder<'a> {
             ..Tables::default()
         };
         let (shapes, values) = (Vec::with_capacity(metrics), Vec::with_capacity(values));
-        Builder { prefix, sources, tables, shapes, values, strangers: HashSet::new() }
+        Builder { prefix, sources, tables, shapes, values, strangers: HashSet::new(), cluster: 0 }
+    }
+
+    /// Begins with the metrics of a source.
+    fn begin(&mut self, source: &Source) {
+        let items = &mut self.tables.items;
+        self.cluster = items.binary_search_by_key(&source.cluster, |(cluster, _)| *cluster).unwrap_or_else(|at| {
+            items.insert(at, (source.cluster, Vec::new()));
+            at
+        });
+    }
+
+    /// Returns the index of the metric with an item of the present source's cluster.
+    fn index(&self, item: Item) -> Option<usize> {
+        let (_, items) = self.tables.items.get(self.cluster)?;
+        let index = *items.get(usize::from(item.item()))?;
+        (index != NONE).then_some(index as usize)
+    }
+
+    fn set_index(&mut self, item: Item, index: usize) {
+        if let Some((_, items)) = self.tables.items.get_mut(self.cluster) {
+            let item = usize::from(item.item());
+            items.resize(items.len().max(item + 1), NONE);
+            items[item] = index as u32;
+        }
     }
 
     fn add_indom(&mut self, source: usize, part: usize, indom: &Indom) {
@@ -304,7 +315,7 @@ impl<'a> Builder<'a> {
     ) -> Result<(), Refusal> {
         let desc = describe(own, metric).ok_or(Refusal::Item)?;
         let MetricDesc { item, indom, .. } = desc;
-        let index = self.tables.index(item).unwrap_or(self.tables.metrics.len());
+        let index = self.index(item).unwrap_or(self.tables.metrics.len());
         if let Some(entry) = self.tables.metrics.get_mut(index) {
             entry.last = source;
             // The source contributes further instances to a known metric.
@@ -316,7 +327,7 @@ impl<'a> Builder<'a> {
             }
         } else {
             let name = self.tables.names.insert(name, item)?;
-            self.tables.set_index(item, index);
+            self.set_index(item, index);
             self.tables.metrics.push(Entry { name, item, source, metric: metric_index, last: source });
             self.shapes.push((desc.ty, indom));
         }

@@ -1,11 +1,11 @@
 //! Access to files of a directory that any user may write.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::{fs, process};
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
@@ -95,7 +95,7 @@ impl Directory {
         match openat(self.handle.as_fd(), name, READ | OFlag::O_NOFOLLOW, Mode::empty()) {
             Err(Errno::ELOOP) => {
                 let target = self.follow(name)?;
-                let path = format!("/proc/{}/fd/{}", process::id(), target.as_raw_fd());
+                let path = format!("/proc/self/fd/{}", target.as_raw_fd());
                 fs::OpenOptions::new().read(true).custom_flags(READ.bits()).open(path)
             }
             opened => Ok(fs::File::from(opened?)),

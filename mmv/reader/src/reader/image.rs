@@ -9,7 +9,6 @@ use std::{fs, mem};
 use nix::errno::Errno;
 use nix::unistd::{Whence, lseek64};
 
-use super::source::read_at;
 use super::{File, HelpAt, ReadError, Table};
 use crate::format::{Bytes, Extent, STRING_LEN, Sparse, VALUE_LEN};
 
@@ -168,11 +167,10 @@ impl Image {
     pub(super) fn range_mut(&mut self, range: Range<u64>) -> Option<&mut [u8]> {
         let Sparse { data, extents, apart } = &mut self.sparse;
         let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
-        let of_extents = || {
+        data.get_mut(apart.find(range.start, len).or_else(|| {
             let first = extents.partition_point(|extent| extent.end() <= range.start);
             extents.get(first)?.find(range.start, len)
-        };
-        data.get_mut(apart.find(range.start, len).or_else(of_extents)?)
+        })?)
     }
 }
 
@@ -210,6 +208,19 @@ fn texts(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
         }
         Some(first * PIECE..(end * PIECE).min(bytes.len()))
     })
+}
+
+pub(super) fn read_at(file: &fs::File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, at + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
 }
 
 /// Returns the offset where data or a hole begins, or `None` behind the last data. On file systems without support for

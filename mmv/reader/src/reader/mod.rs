@@ -28,6 +28,7 @@ pub const MAX_TOCS: usize = 1024;
 
 /// A metric of a file.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Metric {
     /// The item, at most 1023.
     pub item: u32,
@@ -91,6 +92,7 @@ impl Values {
 
 /// A value of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct ValueOf {
     /// Index of the value among the values of the file.
     pub index: u32,
@@ -100,6 +102,7 @@ pub struct ValueOf {
 
 /// An instance domain of a file.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Indom {
     /// Serial number.
     pub serial: u32,
@@ -116,6 +119,7 @@ impl Indom {
 
 /// An instance of a file.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Instance {
     /// Instance identifier.
     pub id: i32,
@@ -124,6 +128,7 @@ pub struct Instance {
 
 /// A label of a file.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Label {
     /// Level of the label, and whether it is optional (`PM_LABEL_*`).
     pub flags: u32,

@@ -35,8 +35,13 @@ impl Process {
     }
 }
 
-/// Returns the start time of a process, in clock ticks since boot.
+/// Returns the start time of a process, in clock ticks since boot. In a PID namespace below the one of `/proc`, numbers
+/// there are those of other processes.
 fn start(id: i32) -> Option<u64> {
+    let own = fs::read_link("/proc/self").ok()?;
+    if own.to_str()?.parse() != Ok(std::process::id()) {
+        return None;
+    }
     let stat = fs::read(format!("/proc/{id}/stat")).ok()?;
     // The name of the program may contain any character.
     let behind = stat.iter().rposition(|byte| *byte == b')')?;

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
+use super::image::read_at;
 use super::{File, Image, Metric, ReadError, check_header};
 use crate::format::{Bytes, HEADER_LEN, Header, STRING_LEN, VALUE_LEN};
 
@@ -230,17 +231,4 @@ fn generations(file: &fs::File) -> Result<(u64, u64), ReadError> {
     let bytes = Bytes::new(bytes.get(..len).unwrap_or_default());
     let header = Header::read(bytes).ok_or(ReadError::TooShort { len: len as u64 })?;
     Ok((header.g1, header.g2))
-}
-
-pub(super) fn read_at(file: &fs::File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut done = 0;
-    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, at + done as u64) {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(done)
 }

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use mmv::Semantics;
-use mmv_reader::collection::{Collection, Help, Labelled, MetricDesc};
+use mmv_reader::Help;
+use mmv_reader::collection::{Collection, LabelSubject, MetricDesc};
 use pmapi::{Domain, InDom, Inst, LabelSet, PmId};
 
 /// Returns the block of each metric.
@@ -97,10 +98,10 @@ fn values(out: &mut String, collection: &mut Collection, desc: &MetricDesc) {
 fn labels(collection: &Collection, desc: &MetricDesc, inst: Option<Inst>) -> LabelSet {
     let mut set = LabelSet::new();
     let levels = [
-        desc.indom.map(Labelled::InDom),
-        Some(Labelled::Cluster(desc.item.cluster())),
-        Some(Labelled::Item(desc.item)),
-        desc.indom.zip(inst).map(|(indom, inst)| Labelled::Instance(indom, inst)),
+        desc.indom.map(LabelSubject::InDom),
+        Some(LabelSubject::Cluster(desc.item.cluster())),
+        Some(LabelSubject::Item(desc.item)),
+        desc.indom.zip(inst).map(|(indom, inst)| LabelSubject::Instance(indom, inst)),
     ];
     for level in levels.into_iter().flatten() {
         collection.labels(level).into_iter().for_each(|labels| set.merge(labels).unwrap());

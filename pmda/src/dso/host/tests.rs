@@ -1,4 +1,4 @@
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pmapi::{Item, Type};
@@ -6,6 +6,7 @@ use pmapi::{Item, Type};
 use super::*;
 use crate::agent::Request;
 use crate::client::Client;
+use crate::dso::init;
 use crate::setup::Setup;
 use crate::values::Values;
 
@@ -23,10 +24,11 @@ const DONE: u32 = 4;
 const CLOSE: u32 = 5;
 const DROP: u32 = 6;
 const NOWHERE: u32 = 7;
+const ELSEWHERE: u32 = 8;
 
-static MADE: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
-static CLOSED: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
-static DROPPED: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
+static MADE: [AtomicU32; 9] = [const { AtomicU32::new(0) }; 9];
+static CLOSED: [AtomicU32; 9] = [const { AtomicU32::new(0) }; 9];
+static DROPPED: [AtomicU32; 9] = [const { AtomicU32::new(0) }; 9];
 
 fn of(counts: &[AtomicU32], at: u32) -> &AtomicU32 {
     &counts[at as usize]
@@ -46,7 +48,7 @@ impl<const AT: u32> Agent for Fragile<AT> {
         Ok(())
     }
 
-    fn refresh(&mut self, _: Request, _: Client) -> Result {
+    fn refresh(&mut self, _: Request<'_>, _: Client) -> Result {
         assert_ne!(AT, REFRESH);
         Ok(())
     }
@@ -56,7 +58,7 @@ impl<const AT: u32> Agent for Fragile<AT> {
         out.put(self.n)
     }
 
-    fn done(&mut self, _: Request, _: Client) {
+    fn done(&mut self, _: Client) {
         assert_ne!(AT, DONE);
     }
 
@@ -121,6 +123,29 @@ fn after_the_agent_there_are_errors() {
         assert_eq!((*(*interface.ext).private).interface.cast_const(), &raw const *interface);
     }
     assert_eq!(fetched(&interface), Err(Error::NOAGENT));
+}
+
+#[test]
+fn an_agent_stays_on_its_thread() {
+    let mut interface = started::<ELSEWHERE>();
+    let (ext, fetch) = (interface.ext as usize, interface.fetch.unwrap());
+    let at = &raw mut *interface as usize;
+    let other = std::thread::spawn(move || {
+        let (ext, interface) = (ext as *mut Ext, at as *mut Interface);
+        // SAFETY: both are there until the thread ends.
+        unsafe {
+            let refused = fetch(1, [PMID].as_mut_ptr(), &mut null_mut(), ext);
+            (*ext).end_context.unwrap()(7);
+            // The interface may be started again, with another agent.
+            init::<Fragile<ELSEWHERE>>(interface);
+            assert_ne!((*interface).ext, ext);
+            (refused, fetched(&*interface).is_ok())
+        }
+    });
+    assert_eq!(other.join().unwrap(), (Error::THREAD.code(), true));
+    assert_eq!([&CLOSED, &DROPPED].map(|counts| of(counts, ELSEWHERE).load(Ordering::Relaxed)), [0, 0]);
+    interface.ext = ext as *mut Ext;
+    assert!(fetched(&interface).is_ok());
 }
 
 /// pmcd calls the same function for each interface, without saying which one it means.

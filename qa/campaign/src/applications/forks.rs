@@ -17,7 +17,7 @@ use pmapi::Type;
 use crate::Outcome;
 use crate::host::{self, Kind, Scene};
 use crate::job::Job;
-use crate::pdus::{Answer, Probe};
+use crate::probe::{Answer, Probe};
 use crate::procs::{Guarded, tail};
 use crate::rng::Rng;
 use crate::spec::Spec;
@@ -152,7 +152,7 @@ fn child(dir: &Path, n: u32) -> Outcome {
 }
 
 /// Waits for the end of a child.
-fn ends(child: Pid) -> Outcome {
+pub(super) fn ends(child: Pid) -> Outcome {
     let begin = Instant::now();
     loop {
         match waitpid(child, Some(WaitPidFlag::WNOHANG))? {

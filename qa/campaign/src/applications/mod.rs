@@ -3,11 +3,13 @@
 mod forks;
 mod labels;
 mod start;
+mod traces;
 
 use crate::Outcome;
 use crate::job::Job;
 
 pub(crate) use forks::{Forker, run_forker};
+pub(crate) use traces::{Tracer, run_tracer};
 
 /// Runs a part of the stage.
 pub(crate) fn run(job: &mut Job, what: &str) -> Outcome {
@@ -15,6 +17,7 @@ pub(crate) fn run(job: &mut Job, what: &str) -> Outcome {
         "forks" => forks::run(job),
         "labels" => labels::run(job),
         "start" => start::run(job),
+        "traces" => traces::run(job),
         _ => Err(format!("no stage applications:{what}").into()),
     }
 }

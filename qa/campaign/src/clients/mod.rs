@@ -10,7 +10,8 @@ use trace::{Options, Tag, Trace, Transport};
 
 use crate::host::{Host, Kind, PATIENCE, Scene};
 use crate::job::Job;
-use crate::pdus::{Answer, Probe, first_number, start};
+use crate::pdus::start;
+use crate::probe::{Answer, Probe, first_number};
 use crate::spec::Spec;
 use crate::{Outcome, honest, procs};
 

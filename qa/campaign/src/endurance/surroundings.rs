@@ -11,7 +11,7 @@ use trace::{Options, Tag, Trace, Transport};
 use crate::Outcome;
 use crate::host::{Host, Scene};
 use crate::job::Job;
-use crate::pdus::Probe;
+use crate::probe::Probe;
 use crate::rng::Rng;
 use crate::spec::Spec;
 

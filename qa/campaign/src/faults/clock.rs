@@ -11,7 +11,8 @@ use crate::Outcome;
 use crate::honest::Honest;
 use crate::host::{Host, Scene, Streams, command};
 use crate::job::Job;
-use crate::pdus::{Answer, Probe, probes};
+use crate::pdus::probes;
+use crate::probe::{Answer, Probe};
 use crate::spec::Spec;
 
 /// Returns Debian's path of the library.

@@ -15,7 +15,7 @@ use crate::Outcome;
 use crate::honest::{FIXED, Honest};
 use crate::host::{PATIENCE, Scene};
 use crate::job::Job;
-use crate::pdus::number;
+use crate::probe::number;
 use crate::rng::Rng;
 
 /// Longest wait of a client for pmcd's own metrics, and of an application for a trace event.

@@ -15,7 +15,7 @@ use pmapi::Type;
 use crate::Outcome;
 use crate::host::{self, Host, Kind, Scene};
 use crate::job::Job;
-use crate::pdus::{Answer, Probe};
+use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
 

@@ -17,7 +17,7 @@ use pmapi::{Atom, Type};
 use crate::Outcome;
 use crate::host::{self, Kind, Scene};
 use crate::job::Job;
-use crate::pdus::{Answer, Probe};
+use crate::probe::{Answer, Probe};
 use crate::procs;
 use crate::rng::Rng;
 use crate::spec::Spec;

@@ -15,7 +15,8 @@ use crate::Outcome;
 use crate::honest::Honest;
 use crate::host::{Host, Kind, Scene};
 use crate::job::Job;
-use crate::pdus::{self, Probe};
+use crate::pdus;
+use crate::probe::Probe;
 use crate::spec::Spec;
 
 pub(crate) use apps::{App, run_app};

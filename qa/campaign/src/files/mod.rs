@@ -14,7 +14,8 @@ use nix::unistd::{Uid, chown};
 use crate::honest::Honest;
 use crate::host::{self, Host, Kind, Scene};
 use crate::job::Job;
-use crate::pdus::{self, Answer, Probe};
+use crate::pdus;
+use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
 use crate::users::FIRST;
@@ -93,24 +94,29 @@ fn beside_strangers(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
     drop(format);
     crowd.go()?;
     job.check_memory(host.pid(), spec.memory);
-    // The agent notices removed files when it next checks the directory.
-    let begin = Instant::now();
-    let outcome = loop {
-        let now = counts(spec, &mut *host)?;
-        let open = procs::descriptors(host.pid()).unwrap_or(0);
-        if now == before && open <= descriptors + 4 {
-            break Ok(());
-        }
-        if begin.elapsed() > Duration::from_secs(10) {
-            break Err(format!("{now} files, {before} before; {open} descriptors, {descriptors} before").into());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    };
+    let outcome = until_gone(spec, &mut *host, before, descriptors);
     job.expect("cleanup after strangers' files", outcome);
     if spec.name == "trace" && honest.missed() > 0 {
         job.fail(format_args!("{} honest points were missed", honest.missed()));
     }
     Ok(())
+}
+
+/// Waits until the agent has no more files and descriptors than before. It notices removed files when it next checks the
+/// directory.
+fn until_gone(spec: &'static Spec, host: &mut dyn Host, before: u64, descriptors: usize) -> Outcome {
+    let begin = Instant::now();
+    loop {
+        let now = counts(spec, host)?;
+        let open = procs::descriptors(host.pid()).unwrap_or(0);
+        if now == before && open <= descriptors + 4 {
+            return Ok(());
+        }
+        if begin.elapsed() > Duration::from_secs(10) {
+            return Err(format!("{now} files, {before} before; {open} descriptors, {descriptors} before").into());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Requests after which a new file of an application must be exported.
@@ -151,7 +157,7 @@ fn counts(spec: &Spec, host: &mut dyn Host) -> Outcome<u64> {
     let probe = Probe::default().fetch(pmid, Answer::Any)?;
     let mut count = 0;
     host.exchange(&probe.pdus, 1, &mut |header, bytes| {
-        count = pdus::first_number(header, bytes, ty)? as u64;
+        count = crate::probe::first_number(header, bytes, ty)? as u64;
         Ok(())
     })?;
     Ok(count)

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use mmv::format::STRING_LEN;
+use mmv::format::{MAX_COMPONENTS, STRING_LEN};
 use mmv::{Counter, Family, Registry};
 
 use super::Format;
@@ -70,10 +70,10 @@ impl Pool {
     }
 }
 
-/// Registers metrics with long names, which differ in their first component, in their last one, or in length.
+/// Registers metrics whose names have up to as many components as are allowed, and differ in their first component, in their last one, or in length.
 fn components(registry: &Registry, n: usize) -> Outcome {
     let metrics = [3, 30, 300, 1000].get(n % 4).copied().unwrap_or(1);
-    let most = [24, 60, 120].get(n % 3).copied().unwrap_or(1);
+    let most = [6, 12, MAX_COMPONENTS - 1].get(n % 3).copied().unwrap_or(1);
     for metric in 0..metrics {
         let name = match n / 4 {
             0 => format!("n{metric}{}", ".a".repeat(most)),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mmv::Registry;
 use pcp_pdu::Pdu;
 use pcp_pdu::metadata::encode_fetch;
-use pcp_pdu::names::{Node, encode_names};
+use pcp_pdu::names::{Node, Statuses, encode_names};
 use pcp_pdu::profile::Profile;
 use pmapi::{Atom, PmId, Type};
 
@@ -17,7 +17,7 @@ use super::{HONEST, timed};
 use crate::Outcome;
 use crate::host::{self, Host, Kind, Scene};
 use crate::job::Job;
-use crate::pdus::{Answer, Probe};
+use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
 use crate::users::As;
@@ -146,7 +146,7 @@ fn found(agent: &mut dyn Host) -> Outcome<Vec<(u64, PmId)>> {
     let mut request = Vec::new();
     for n in 0..FILES {
         let name = format!("mmv.h{n}.count");
-        encode_names(&mut request, 1, false, [(Node::Leaf, name.as_bytes())])?;
+        encode_names(&mut request, 1, Statuses::Omitted, [(Node::Leaf, name.as_bytes())])?;
     }
     let (mut found, mut number): (Vec<(u64, PmId)>, u64) = (Vec::new(), 0);
     agent.exchange(&request, FILES, &mut |header, bytes| {

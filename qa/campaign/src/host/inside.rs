@@ -2,7 +2,7 @@
 
 use pcp_collector::{Channel, Error, Local, SharedObject};
 use pcp_pdu::{Header, Pdu, PduType};
-use pmapi::config::Config;
+use pmapi::Config;
 
 use super::{Each, Host};
 use crate::Outcome;
@@ -55,7 +55,7 @@ impl Host for Inside {
                 Err(Error::Agent(_)) if matches!(header.pdu, PduType::PROFILE | PduType::ATTR | PduType::ERROR) => {}
                 other => other?,
             }
-            if answered < answers && crate::pdus::answer_to(header.pdu).is_some() {
+            if answered < answers && super::answer_to(header.pdu).is_some() {
                 self.answer(each)?;
                 answered += 1;
             }

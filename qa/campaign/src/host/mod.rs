@@ -6,7 +6,7 @@ mod streams;
 
 use std::time::Duration;
 
-use pcp_pdu::Header;
+use pcp_pdu::{Header, PduType};
 
 use crate::Outcome;
 use crate::job::Job;
@@ -65,6 +65,21 @@ pub(crate) trait Host {
 
     /// Sends bytes after which a stream cannot continue. An agent that is a process must then exit normally.
     fn break_off(&mut self, bytes: &[u8]) -> Outcome;
+}
+
+/// Returns the type of a successful answer to a PDU; `None` for PDUs that have no answer.
+pub(crate) fn answer_to(pdu: PduType) -> Option<PduType> {
+    Some(match pdu {
+        PduType::RESULT => PduType::ERROR,
+        PduType::FETCH => PduType::RESULT,
+        PduType::DESC_REQ => PduType::DESC,
+        PduType::INSTANCE_REQ => PduType::INSTANCE,
+        PduType::TEXT_REQ => PduType::TEXT,
+        PduType::PMNS_IDS | PduType::PMNS_CHILD | PduType::PMNS_TRAVERSE => PduType::PMNS_NAMES,
+        PduType::PMNS_NAMES => PduType::PMNS_IDS,
+        PduType::LABEL_REQ => PduType::LABEL,
+        _ => return None,
+    })
 }
 
 /// Starts an agent.

@@ -110,7 +110,7 @@ impl Scene {
 
     /// Returns the directory in which agent trace announces the directory of trace files.
     pub(crate) fn trace(&self) -> PathBuf {
-        trace::shared_memory::path(&pmapi::config::Config::load(), self.trace_port)
+        trace::shared_memory::path(&pmapi::Config::load(), self.trace_port)
     }
 
     pub(crate) fn derived(&self) -> PathBuf {

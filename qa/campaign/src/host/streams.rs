@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use pcp_pdu::handshake::{Flags, encode_creds};
+use pcp_pdu::handshake::{Features, encode_creds};
 use pcp_pdu::{Frames, Pdu};
 use pmda::Address;
 
@@ -84,7 +84,7 @@ impl Streams {
         }
         let mut streams = Streams { child, input, output, frames: Frames::new(), log };
         let mut greeting = Vec::new();
-        encode_creds(&mut greeting, 1, Flags::default())?;
+        encode_creds(&mut greeting, 1, Features::default())?;
         streams.exchange(&[], 1, &mut |header, bytes| match Pdu::decode(header, bytes)? {
             Pdu::Creds(creds) if creds.version().is_some() => Ok(()),
             _ => Err(format!("{} PDU in place of CREDS", header.pdu).into()),

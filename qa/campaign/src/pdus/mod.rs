@@ -1,7 +1,7 @@
 //! Stage `pdus`: damaged PDUs, and valid ones in any order, for each agent in each host.
 
 mod damage;
-mod probe;
+mod known;
 mod valid;
 
 use std::collections::VecDeque;
@@ -11,13 +11,14 @@ use pcp_pdu::{Header, Pdu, PduType};
 use pmapi::Error;
 
 use crate::honest::Honest;
-use crate::host::{self, Host, Kind, Scene};
+use crate::host::{self, Host, Kind, Scene, answer_to};
 use crate::job::Job;
+use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
 use crate::{Outcome, procs};
 
-pub(crate) use probe::{Answer, Probe, first_number, number, probes};
+pub(crate) use known::probes;
 pub(crate) use valid::Valid;
 
 /// PDUs of a round.
@@ -26,21 +27,6 @@ const ROUND: usize = 2048;
 const CHECK: u64 = 16;
 /// Rounds between broken streams.
 const BREAK: u64 = 64;
-
-/// Returns the type of a successful answer to a PDU; `None` for PDUs that have no answer.
-pub(crate) fn answer_to(pdu: PduType) -> Option<PduType> {
-    Some(match pdu {
-        PduType::RESULT => PduType::ERROR,
-        PduType::FETCH => PduType::RESULT,
-        PduType::DESC_REQ => PduType::DESC,
-        PduType::INSTANCE_REQ => PduType::INSTANCE,
-        PduType::TEXT_REQ => PduType::TEXT,
-        PduType::PMNS_IDS | PduType::PMNS_CHILD | PduType::PMNS_TRAVERSE => PduType::PMNS_NAMES,
-        PduType::PMNS_NAMES => PduType::PMNS_IDS,
-        PduType::LABEL_REQ => PduType::LABEL,
-        _ => return None,
-    })
-}
 
 /// A batch of PDUs and the expected answers.
 #[derive(Default)]
@@ -118,7 +104,7 @@ struct Stage {
 impl Stage {
     fn start(job: &Job, spec: &'static Spec, kind: Kind, scene: &Scene, honest: Option<&Honest>) -> Outcome<Stage> {
         let mut host = start(job, spec, kind, scene, honest)?;
-        let probes = probe::probes(spec, &mut *host)?;
+        let probes = probes(spec, &mut *host)?;
         let untouched = spec.untouched.iter().map(|(cluster, item)| spec.pmid(*cluster, *item).word()).collect();
         for probe in &probes {
             probe.ask(&mut *host)?;
@@ -244,15 +230,4 @@ pub(crate) fn ask_valid(rng: &mut Rng, host: &mut dyn Host, valid: &mut Valid, c
         Some((request, pmids)) => check_any(request, pmids, header, bytes),
         None => Err("one answer too many".into()),
     })
-}
-
-impl Probe {
-    /// Sends the requests and checks the answers.
-    pub(crate) fn ask(&self, host: &mut dyn Host) -> Outcome {
-        let mut answers = self.answers.iter();
-        host.exchange(&self.pdus, self.answers.len(), &mut |header, bytes| match answers.next() {
-            Some(answer) => answer.check(header, bytes),
-            None => Err("one answer too many".into()),
-        })
-    }
 }

@@ -1,10 +1,10 @@
 //! Random PDUs as pmcd sends them, with identifiers and names that the agent has and others.
 
-use pcp_pdu::handshake::{Attr, Attribute, Flags, encode_creds, encode_error};
+use pcp_pdu::handshake::{Attr, Attribute, Features, encode_creds, encode_error};
 use pcp_pdu::instance::InstanceReq;
 use pcp_pdu::label::LabelReq;
 use pcp_pdu::metadata::{DescReq, TextReq, encode_fetch};
-use pcp_pdu::names::{Child, Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::names::{Child, Node, Statuses, Traverse, encode_ids, encode_names};
 use pcp_pdu::profile::{Profile, State};
 use pcp_pdu::result::Changes;
 use pcp_pdu::result_writer::ResultWriter;
@@ -88,8 +88,11 @@ impl Valid {
                 };
                 LabelReq { ident, bits }.encode(out, from)
             }
-            14 => encode_names(out, from, false, [(Node::Leaf, self.name(rng))]),
-            15 if rng.one_in(2) => Child { with_status: rng.one_in(2), name: self.name(rng) }.encode(out, from),
+            14 => encode_names(out, from, Statuses::Omitted, [(Node::Leaf, self.name(rng))]),
+            15 if rng.one_in(2) => {
+                let statuses = if rng.one_in(2) { Statuses::Included } else { Statuses::Omitted };
+                Child { statuses, name: self.name(rng) }.encode(out, from)
+            }
             15 => Traverse { name: self.name(rng) }.encode(out, from),
             16 => encode_ids(out, from, 0, &[self.pmid(rng)]),
             17 | 18 => self.store(rng, out, from),
@@ -142,7 +145,7 @@ impl Valid {
     /// Appends a PDU that has no answer: CREDS, ERROR or ATTR.
     fn news(&self, rng: &mut Rng, out: &mut Vec<u8>, from: i32) -> Result {
         match rng.below(4) {
-            0 => encode_creds(out, from, Flags(rng.word() as u16)),
+            0 => encode_creds(out, from, Features::from_bits_retain(rng.word() as u16)),
             1 => encode_error(out, from, Err(Error::NOTCONN)),
             2 => encode_error(out, from, Error::from_code(-(rng.below(13_000) as i32)).map_or(Ok(()), Err)),
             _ => {
@@ -153,7 +156,7 @@ impl Valid {
                     Attribute::PROCESSID,
                     Attribute::CONTAINER,
                 ];
-                let attribute = known.get(rng.below(6)).copied().unwrap_or(Attribute(rng.word().cast_signed()));
+                let attribute = known.get(rng.below(6)).copied().unwrap_or(Attribute::new(rng.word().cast_signed()));
                 let value = match rng.below(3) {
                     0 => rng.odd_number().to_string(),
                     1 => "root\u{1b}[31m\nforged".repeat(1 + rng.below(40)),

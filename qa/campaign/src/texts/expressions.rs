@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pcp_derive::{Controls, Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source};
+use pcp_derive::{Controls, Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source, UnknownNames};
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 
 use super::damage::{damage, lines};
@@ -24,7 +24,7 @@ pub(super) fn try_one(rng: &mut Rng) -> Outcome {
     let expression = text.split_once([' ', '=']).map_or(&*text, |(_, expression)| expression);
     let _ = definitions.register("x", expression);
     definitions.load_text("file", &text, &mut Controls::default());
-    let mut evaluator = Evaluator::bind(&definitions, &mut Metrics, false);
+    let mut evaluator = Evaluator::bind(&definitions, &mut Metrics, UnknownNames::Refused);
     let plan = evaluator.plan(0..evaluator.len());
     for stamp in 1..3 {
         evaluator.evaluate(&plan, Duration::from_secs(stamp), &mut Metrics);

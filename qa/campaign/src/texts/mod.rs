@@ -18,7 +18,7 @@ use pmns::{Files, Loader};
 use crate::Outcome;
 use crate::host::{self, Kind, Scene};
 use crate::job::Job;
-use crate::pdus::{Answer, Probe};
+use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
 

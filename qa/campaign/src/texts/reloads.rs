@@ -14,7 +14,8 @@ use super::damage::{damage, lines};
 use crate::Outcome;
 use crate::host::{Host, Kind, PATIENCE, Scene};
 use crate::job::Job;
-use crate::pdus::{Answer, Probe, start};
+use crate::pdus::start;
+use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
 

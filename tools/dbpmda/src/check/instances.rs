@@ -41,13 +41,16 @@ impl<C: Channel> Check<C> {
 
     fn instance(&mut self, indom: InDom, inst: Option<Inst>, name: Option<&[u8]>) -> Answer<Instances> {
         let request = InstanceReq { indom: Some(indom), inst, name };
-        let take = |pdu: Pdu<'_>| match pdu {
-            Pdu::Instance(list) if list.indom == Some(indom) => {
-                Some(list.iter().map(|(inst, name)| (inst, name.to_owned())).collect())
-            }
-            _ => None,
-        };
-        self.asker.ask(&indom.to_string(), |out, from| request.encode(out, from), take)
+        self.asker.ask(
+            &indom.to_string(),
+            |out, from| request.encode(out, from),
+            |pdu| match pdu {
+                Pdu::Instance(list) if list.indom == Some(indom) => {
+                    Some(list.iter().map(|(inst, name)| (inst, name.to_owned())).collect())
+                }
+                _ => None,
+            },
+        )
     }
 
     fn check_list(&mut self, indom: InDom, list: &Instances) {

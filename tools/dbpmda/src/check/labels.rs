@@ -6,8 +6,7 @@ use pcp_collector::{Channel, LabelTarget};
 use pcp_pdu::Pdu;
 use pcp_pdu::label::RawLabelSet;
 use pcp_pdu::profile::Profile;
-use pmapi::PmId;
-use pmapi::label::{LabelFlags, LabelLevel, LabelSet};
+use pmapi::{LabelFlags, LabelLevel, LabelSet, PmId};
 
 use super::{Check, Rule};
 
@@ -36,14 +35,18 @@ impl<C: Channel> Check<C> {
     fn check_sets(&mut self, subject: &str, target: LabelTarget) {
         let request = target.request();
         let level = u32::try_from(request.bits).ok().and_then(LabelLevel::from_code);
-        let take = |pdu: Pdu<'_>| match pdu {
-            Pdu::Label(labels) if u32::try_from(labels.bits).ok().and_then(LabelLevel::from_code) == level => {
-                let sets = labels.sets().map(|set| (set.inst, mistake(&set)));
-                Some(sets.collect::<Vec<_>>())
-            }
-            _ => None,
-        };
-        let Some(Ok(sets)) = self.asker.ask(subject, |out, from| request.encode(out, from), take) else { return };
+        let answer = self.asker.ask(
+            subject,
+            |out, from| request.encode(out, from),
+            |pdu| match pdu {
+                Pdu::Label(labels) if u32::try_from(labels.bits).ok().and_then(LabelLevel::from_code) == level => {
+                    let sets = labels.sets().map(|set| (set.inst, mistake(&set)));
+                    Some(sets.collect::<Vec<_>>())
+                }
+                _ => None,
+            },
+        );
+        let Some(Ok(sets)) = answer else { return };
         for detail in sets.iter().filter_map(|(_, mistake)| mistake.as_ref()) {
             self.asker.note(Rule::Labels, subject, detail);
         }
@@ -82,8 +85,10 @@ fn mistake(set: &RawLabelSet<'_>) -> Option<String> {
         let name = String::from_utf8_lossy(span.name_in(set.json)?).into_owned();
         let value = String::from_utf8_lossy(span.value_in(set.json)?).into_owned();
         // libpcp's index has only the last part of a compound name.
-        let is_it = |other: &str| other == name || other.strip_suffix(&*name).is_some_and(|rest| rest.ends_with('.'));
-        let found = labels.labels().any(|label| is_it(label.name) && (!is_compact || label.value == value));
+        let found = labels.labels().any(|label| {
+            (label.name == name || label.name.strip_suffix(&*name).is_some_and(|rest| rest.ends_with('.')))
+                && (!is_compact || label.value == value)
+        });
         (!found).then(|| format!("{json:.60}: the index has {name:.40?} as {value:.40}"))
     })
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pcp_collector::Channel;
 use pcp_pdu::Pdu;
 use pcp_pdu::metadata::{DescReq, Subject, TextKind, TextReq};
-use pcp_pdu::names::{Node, Traverse, encode_ids, encode_names};
+use pcp_pdu::names::{Node, Statuses, Traverse, encode_ids, encode_names};
 use pmapi::{Desc, Error, Item, PmId};
 
 use super::asker::Answer;
@@ -40,11 +40,14 @@ impl<C: Channel> Check<C> {
     }
 
     fn desc(&mut self, subject: &str, pmid: PmId) -> Answer<Desc> {
-        let take = |pdu: Pdu<'_>| match pdu {
-            Pdu::Desc(desc) => Some(desc.desc).filter(|desc| desc.pmid == pmid),
-            _ => None,
-        };
-        self.asker.ask(subject, |out, from| DescReq { pmid: Some(pmid) }.encode(out, from), take)
+        self.asker.ask(
+            subject,
+            |out, from| DescReq { pmid: Some(pmid) }.encode(out, from),
+            |pdu| match pdu {
+                Pdu::Desc(desc) => Some(desc.desc).filter(|desc| desc.pmid == pmid),
+                _ => None,
+            },
+        )
     }
 
     /// Finds the metrics below a root of dynamic names. A root without metrics is valid, because dynamic metrics come
@@ -54,11 +57,15 @@ impl<C: Channel> Check<C> {
         let Some(Ok(names)) = self.asker.ask(root, |out, from| traverse.encode(out, from), take_names) else { return };
         for name in names {
             let list = [(Node::Leaf, name.as_bytes())];
-            let take = |pdu: Pdu<'_>| match pdu {
-                Pdu::Ids(ids) if ids.pmids().len() == 1 => Some(ids.pmids().next().flatten()),
-                _ => None,
-            };
-            match self.asker.ask(&name, |out, from| encode_names(out, from, false, list), take) {
+            let answer = self.asker.ask(
+                &name,
+                |out, from| encode_names(out, from, Statuses::Omitted, list),
+                |pdu| match pdu {
+                    Pdu::Ids(ids) if ids.pmids().len() == 1 => Some(ids.pmids().next().flatten()),
+                    _ => None,
+                },
+            );
+            match answer {
                 Some(Ok(Some(pmid))) => {
                     self.check_name(&name, pmid);
                     self.find_metric(&name, pmid);
@@ -120,11 +127,14 @@ impl<C: Channel> Check<C> {
     fn text(&mut self, name: &str, subject: Subject, kind: TextKind) -> Answer<bool> {
         let request = TextReq::new(subject, kind);
         // The subject in the answer is not checked, because libpcp sends it in the host's byte order.
-        let take = |pdu: Pdu<'_>| match pdu {
-            Pdu::Text(text) => Some(text.text.iter().any(|c| !c.is_ascii_whitespace() && *c != 0)),
-            _ => None,
-        };
-        self.asker.ask(name, |out, from| request.encode(out, from), take)
+        self.asker.ask(
+            name,
+            |out, from| request.encode(out, from),
+            |pdu| match pdu {
+                Pdu::Text(text) => Some(text.text.iter().any(|c| !c.is_ascii_whitespace() && *c != 0)),
+                _ => None,
+            },
+        )
     }
 }
 

@@ -30,19 +30,22 @@ impl<C: Channel> Check<C> {
     }
 
     fn check_refused(&mut self, subject: &str, pmid: PmId, inst: Option<Inst>, value: Atom<'_>, what: &str) {
-        let encode = |out: &mut Vec<u8>, from| {
-            let mut writer = ResultWriter::new();
-            writer.begin();
-            writer.begin_set(Some(pmid));
-            writer.push(inst, value.ty(), value)?;
-            writer.end_set(Ok(()));
-            let (head, blocks) = writer.seal(from, Changes::default())?;
-            out.extend([head, blocks].concat());
-            Ok(())
-        };
         // The answer is always an ERROR PDU, here one with the code 0.
-        let take = |pdu: Pdu<'_>| matches!(pdu, Pdu::Error(_)).then_some(());
-        if let Some(Ok(())) = self.asker.ask(subject, encode, take) {
+        let answer = self.asker.ask(
+            subject,
+            |out, from| {
+                let mut writer = ResultWriter::new();
+                writer.begin();
+                writer.begin_set(Some(pmid));
+                writer.push(inst, value.ty(), value)?;
+                writer.end_set(Ok(()));
+                let (head, blocks) = writer.seal(from, Changes::default())?;
+                out.extend([head, blocks].concat());
+                Ok(())
+            },
+            |pdu| matches!(pdu, Pdu::Error(_)).then_some(()),
+        );
+        if let Some(Ok(())) = answer {
             self.asker.note(Rule::Store, subject, format!("accepts {what}"));
         }
     }

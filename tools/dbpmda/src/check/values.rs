@@ -63,25 +63,28 @@ impl<C: Channel> Check<C> {
             Type::Event | Type::HighResEvent => self.metrics.iter().map(|m| (m.desc.pmid, m.desc.ty)).collect(),
             _ => HashMap::new(),
         };
-        let take = |pdu: Pdu<'_>| {
-            let Pdu::Result(result) = pdu else { return None };
-            let set = result.sets().next().filter(|set| result.len() == 1 && set.pmid == Some(pmid))?;
-            let mut wrong = Vec::new();
-            let values = set.values().map(|(inst, raw)| match raw.atom(ty) {
-                Ok(atom) => {
-                    wrong.extend(events::mistakes(atom, &types).into_iter().map(|detail| (Rule::Events, detail)));
-                    (inst, number(atom))
-                }
-                Err(_) => {
-                    wrong.push((Rule::ValueType, format!("{raw:.40?} is not of type {}", ty.name())));
-                    (inst, None)
-                }
-            });
-            let values = values.collect();
-            Some(set.error.map_or(Ok((values, wrong)), Err))
-        };
-        let encode = |out: &mut Vec<u8>, from| encode_fetch(out, from, 0, [Some(pmid)].into_iter());
-        self.asker.ask(&metric.name, encode, take).map(|answer| answer.and_then(|inner| inner))
+        let answer = self.asker.ask(
+            &metric.name,
+            |out, from| encode_fetch(out, from, 0, [Some(pmid)].into_iter()),
+            |pdu| {
+                let Pdu::Result(result) = pdu else { return None };
+                let set = result.sets().next().filter(|set| result.len() == 1 && set.pmid == Some(pmid))?;
+                let mut wrong = Vec::new();
+                let values = set.values().map(|(inst, raw)| match raw.atom(ty) {
+                    Ok(atom) => {
+                        wrong.extend(events::mistakes(atom, &types).into_iter().map(|detail| (Rule::Events, detail)));
+                        (inst, number(atom))
+                    }
+                    Err(_) => {
+                        wrong.push((Rule::ValueType, format!("{raw:.40?} is not of type {}", ty.name())));
+                        (inst, None)
+                    }
+                });
+                let values = values.collect();
+                Some(set.error.map_or(Ok((values, wrong)), Err))
+            },
+        );
+        answer.map(|answer| answer.and_then(|inner| inner))
     }
 
     fn check_sample(&mut self, metric: &Metric, sample: &Sample) {
@@ -171,13 +174,8 @@ impl<C: Channel> Check<C> {
 
 /// Converts the value of a counter to a number.
 fn number(atom: Atom<'_>) -> Option<f64> {
-    Some(match atom {
-        Atom::I32(n) => n.into(),
-        Atom::U32(n) => n.into(),
-        Atom::I64(n) => n as f64,
-        Atom::U64(n) => n as f64,
-        Atom::Float(n) => n.into(),
-        Atom::Double(n) => n,
-        _ => return None,
-    })
+    match atom.convert(Type::Double).ok()?.as_atom() {
+        Atom::Double(n) => Some(n),
+        _ => None,
+    }
 }

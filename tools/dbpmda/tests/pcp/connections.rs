@@ -1,14 +1,11 @@
 //! Agents that listen on sockets.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use nix::unistd::{User, getuid};
-use testkit::Pcp;
+use testkit::{Pcp, free_port, wait_for};
 
 use crate::sessions::{OURS, Sessions, shows};
 
@@ -52,14 +49,6 @@ fn check(open: &str, listen: impl Fn(&Path) -> Listening) {
     assert!(shown[0].contains("    inst [100 or ???] value 100\n"), "{}", shown[0]);
 }
 
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain for {what}");
-        sleep(Duration::from_millis(10));
-    }
-}
-
 /// Whether a process listens on a port, found without a connection to it.
 fn listens(port: u16) -> bool {
     let pattern = format!(":{port:04X} ");
@@ -68,10 +57,6 @@ fn listens(port: u16) -> bool {
         let mut words = line.split_whitespace();
         words.nth(1).is_some_and(|local| format!("{local} ").ends_with(&pattern)) && words.nth(1) == Some("0A")
     })
-}
-
-fn free_port(address: &str) -> u16 {
-    TcpListener::bind((address, 0)).unwrap().local_addr().unwrap().port()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 use tempfile::TempDir;
-use testkit::{CAgent, Pcp};
+use testkit::{CAgent, Pcp, one_word};
 
 /// Path of this dbpmda.
 pub(crate) const OURS: &str = env!("CARGO_BIN_EXE_dbpmda");
@@ -135,7 +135,7 @@ pub(crate) fn our_simple() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let agent = exe.parent().and_then(Path::parent).unwrap().join("examples/simple_agent");
     assert!(agent.exists(), "no {}: `cargo test --examples` builds it", agent.display());
-    agent
+    one_word(agent)
 }
 
 /// Replaces what differs between runs: process identifiers, times, addresses and file descriptors. Unlike testkit's

@@ -9,13 +9,12 @@ use pcp_pdu::handshake::encode_error;
 use pcp_pdu::instance::{InstanceReq, InstanceWriter};
 use pcp_pdu::label::{LabelReq, LabelSetRef, encode_label};
 use pcp_pdu::metadata::{DescPdu, Subject, Text, TextReq};
-use pcp_pdu::names::{Node, encode_ids, encode_names};
+use pcp_pdu::names::{Node, Statuses, encode_ids, encode_names};
 use pcp_pdu::profile::Profile;
 use pcp_pdu::result::{Changes, ResultPdu};
 use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{Header, Pdu};
-use pmapi::label::{LabelLevel, LabelSet};
-use pmapi::{Atom, Desc, Error, InDom, Inst, PmId, Semantics, Type, Units};
+use pmapi::{Atom, Desc, Error, InDom, Inst, LabelLevel, LabelSet, PmId, Semantics, Type, Units};
 
 use crate::check::Rule;
 
@@ -325,10 +324,10 @@ impl Fake {
                 Some(id) => self.fetch(out, id),
                 None => Err(Error::PMID),
             },
-            Pdu::Traverse(_) => encode_names(out, 0, false, [(Node::Leaf, NEW.as_bytes())]),
+            Pdu::Traverse(_) => encode_names(out, 0, Statuses::Omitted, [(Node::Leaf, NEW.as_bytes())]),
             Pdu::Ids(_) => {
                 let name = if self.flaw == Flaw::OtherDynamicName { "a.b" } else { NEW };
-                encode_names(out, 0, false, [(Node::Leaf, name.as_bytes())])
+                encode_names(out, 0, Statuses::Omitted, [(Node::Leaf, name.as_bytes())])
             }
             Pdu::Names(_) if self.flaw == Flaw::NoDynamicMetric => Err(Error::NAME),
             Pdu::Names(_) => encode_ids(out, 0, 0, &[Some(pmid("400.1.0"))]),

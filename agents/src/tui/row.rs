@@ -1,0 +1,223 @@
+//! Lines of the body.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use pmapi::{Desc, Semantics, Type};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Constraint::{Fill, Length};
+use ratatui::layout::{Layout, Rect};
+use ratatui::style::{Color, Style, Stylize as _};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Borders, RenderDirection, Sparkline, Widget};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use crate::fleet::{Agent, Status};
+use crate::model::{Change, Kind, Metric, Series, Shown};
+use crate::plain::difference;
+
+/// Line of the body.
+#[derive(Debug)]
+pub(super) enum Row<'a> {
+    Agent(&'a Agent),
+    Metric(&'a Metric),
+    Value(&'a Desc, &'a Series),
+    /// Description of a key.
+    Key(&'static str),
+    /// Reason why an agent or a metric has no values.
+    NoValue(Cow<'a, str>, Color),
+}
+
+impl<'a> Row<'a> {
+    /// Returns the lines of an agent and of its metrics whose names contain `filter`. There are none if the filter leaves
+    /// out all metrics.
+    pub(super) fn of(agent: &'a Agent, filter: &str) -> Vec<Row<'a>> {
+        let mut rows = vec![Row::Agent(agent)];
+        if let Some(reason) = agent.failure() {
+            rows.push(Row::NoValue(reason.into(), Color::Red));
+            return rows;
+        }
+        let all = &agent.board.metrics;
+        for Shown { metric, values } in all.iter().filter(|shown| shown.metric.name.contains(filter)) {
+            rows.push(Row::Metric(metric));
+            match (&metric.desc, values) {
+                (Err(code), _) | (_, Err(code)) => rows.push(Row::NoValue(code.to_string().into(), Color::Yellow)),
+                (_, Ok(values)) if values.is_empty() => rows.push(Row::NoValue("no values".into(), Color::Yellow)),
+                (Ok(desc), Ok(values)) => rows.extend(values.iter().map(|series| Row::Value(desc, series))),
+            }
+        }
+        if rows.len() == 1 && !filter.is_empty() { Vec::new() } else { rows }
+    }
+
+    /// Returns whether the line is a heading of the lines below it.
+    pub(super) fn is_heading(&self) -> bool {
+        matches!(self, Row::Agent(_) | Row::Metric(_) | Row::Key(_))
+    }
+}
+
+impl Widget for &Row<'_> {
+    fn render(self, area: Rect, buf: &mut Buffer) {
+        match self {
+            Row::Agent(agent) => heading(agent).render(area, buf),
+            Row::Metric(metric) => draw_metric(metric, area, buf),
+            Row::Key(text) => line(&format!("   {text}"), Style::new(), area).render(area, buf),
+            Row::Value(desc, series) => draw_value(desc, series, area, buf),
+            Row::NoValue(reason, color) => {
+                let [_, area, _] = Layout::horizontal([Length(3), Fill(1), Length(1)]).areas(area);
+                line(reason, Style::new().fg(*color), area).render(area, buf);
+            }
+        }
+    }
+}
+
+/// Returns a line that fits into an area. An ellipsis replaces what is cut off.
+pub(super) fn line(text: &str, style: Style, area: Rect) -> Line<'static> {
+    Line::styled(cut(text, area.width.into()), style)
+}
+
+fn cut(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let Some(room) = columns.checked_sub(1) else { return String::new() };
+    let mut used = 0;
+    let kept = text.chars().take_while(|c| {
+        used += c.width().unwrap_or(0);
+        used <= room
+    });
+    kept.chain(['…']).collect()
+}
+
+/// Returns the number of columns of a text in a layout.
+pub(super) fn columns(text: &str) -> u16 {
+    text.width().try_into().unwrap_or(u16::MAX)
+}
+
+fn heading(agent: &Agent) -> Block<'_> {
+    let metrics = agent.board.metrics.len();
+    let (mark, color, state) = match &agent.status {
+        Status::Running => {
+            ("●", Color::Green, format!("{metrics} {}", if metrics == 1 { "metric" } else { "metrics" }))
+        }
+        Status::Starting => ("○", Color::Yellow, "starting".to_owned()),
+        Status::NotReady => ("○", Color::Yellow, "not ready".to_owned()),
+        Status::Failed(_) => ("✖", Color::Red, "ended".to_owned()),
+    };
+    let domain = agent.domain.map(|domain| format!("domain {domain} · ")).unwrap_or_default();
+    let pid = agent.pid().map(|pid| format!("pid {pid} · ")).unwrap_or_default();
+    Block::new()
+        .borders(Borders::TOP)
+        .border_style(Style::new().fg(color).dim())
+        .title_style(Style::new().not_dim())
+        .title(Line::raw(format!(" {mark} {} ", agent.name)).bold())
+        .title(Line::raw(format!(" {domain}{pid}{state} ")).right_aligned())
+}
+
+fn draw_metric(metric: &Metric, area: Rect, buf: &mut Buffer) {
+    let desc = metric.desc.as_ref().map(|desc| desc_words(desc, area.width)).unwrap_or_default();
+    // With too few columns, the name stays.
+    let name = columns(&metric.name).min(area.width.saturating_sub(2));
+    let words = columns(&desc).min(area.width.saturating_sub(name + 3));
+    let widths = [Length(1), Length(name), Length(2), Fill(1), Length(2), Length(words), Length(1)];
+    let [_, name, _, help, _, words, _] = Layout::horizontal(widths).areas(area);
+    line(&metric.name, Style::new().bold(), name).render(name, buf);
+    line(&metric.oneline, Style::new().italic(), help).render(help, buf);
+    line(&desc, Style::new().fg(Color::Cyan), words).render(words, buf);
+}
+
+/// Formats type, semantics and units. The type has a short name if there are few columns.
+fn desc_words(desc: &Desc, columns: u16) -> String {
+    let ty = match desc.ty {
+        ty if columns >= 100 => ty.description().to_owned(),
+        Type::I32 => "i32".to_owned(),
+        Type::I64 => "i64".to_owned(),
+        ty => ty.to_string().to_lowercase(),
+    };
+    let units = desc.units.to_string();
+    let units = if units.is_empty() { "none" } else { &units };
+    format!("{ty} · {} · {units}", desc.semantics)
+}
+
+fn draw_value(desc: &Desc, series: &Series, area: Rect, buf: &mut Buffer) {
+    let [instance, value, change] = match area.width {
+        ..60 => [8, 12, 10],
+        60..100 => [12, 20, 15],
+        _ => [24, 22, 20],
+    };
+    let widths = [3, instance, 1, 1, 1, value, 2, change, 2].map(Length).into_iter().chain([Fill(1), Length(1)]);
+    let [_, instance, _, mark, _, value, _, change, _, course, _] = Layout::horizontal(widths).areas(area);
+    let (sign, color) = match series.change {
+        Some(Change::Up) => ("▲", Color::Green),
+        Some(Change::Down) => ("▼", Color::Red),
+        Some(Change::Other) => ("●", Color::Yellow),
+        None => (" ", Color::Reset),
+    };
+    let style = if series.change.is_some() { Style::new().fg(color).bold() } else { Style::new() };
+    let name = match (series.inst, series.instance.as_str()) {
+        (Some(inst), "") => format!("inst {inst}").into(),
+        (_, name) => Cow::from(name),
+    };
+    line(&name, Style::new(), instance).render(instance, buf);
+    line(sign, Style::new().fg(color), mark).render(mark, buf);
+    if matches!(series.value.kind, Kind::Text(_) | Kind::Opaque) {
+        let rest = value.union(course);
+        return line(&series.value.text, style, rest).render(rest, buf);
+    }
+    let difference = difference(desc, series).unwrap_or_default();
+    line(&series.value.text, style, value).right_aligned().render(value, buf);
+    line(&difference, Style::new().dim(), change).right_aligned().render(change, buf);
+    // The bars of a counter's rates begin at zero.
+    let floor = if desc.semantics == Semantics::Counter { 0.0 } else { f64::INFINITY };
+    sparkline(&series.course, course.width, floor).fg(Color::LightBlue).render(course, buf);
+}
+
+/// Draws the latest numbers, with the last one at the right. The lowest bar is the smallest number, or `floor` if that
+/// is less. Equal numbers are a line in the middle.
+fn sparkline(course: &VecDeque<Option<f64>>, columns: u16, floor: f64) -> Sparkline<'static> {
+    let shown = || course.iter().rev().take(columns.into()).map(|v| v.filter(|v| v.is_finite()));
+    let high = shown().flatten().fold(f64::NEG_INFINITY, f64::max);
+    let low = shown().flatten().fold(floor, f64::min);
+    let bar = |v: f64| match high - low {
+        // Differences within rounding errors do not count.
+        span if span <= 1e-9 * high.abs().max(low.abs()) => {
+            if high == 0.0 {
+                1
+            } else {
+                4
+            }
+        }
+        span => 1 + ((v - low) / span * 7.0).round() as u64,
+    };
+    let bars = shown().map(|v| v.map(bar));
+    Sparkline::default().data(bars).max(8).direction(RenderDirection::RightToLeft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut() {
+        assert_eq!(cut("abc", 5), "abc");
+        assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!(cut("数数数", 4), "数…");
+        assert_eq!(cut("abc", 0), "");
+    }
+
+    #[test]
+    fn courses() {
+        let drawn = |course: &[Option<f64>], columns, floor| {
+            let area = Rect::new(0, 0, columns, 1);
+            let mut buf = Buffer::empty(area);
+            sparkline(&course.iter().copied().collect(), columns, floor).render(area, &mut buf);
+            (0..columns).map(|x| buf[(x, 0)].symbol()).collect::<String>()
+        };
+        assert_eq!(drawn(&[0.0, 1.0, 2.0, 7.0].map(Some), 6, f64::INFINITY), "  ▁▂▃█");
+        assert_eq!(drawn(&[9.0, 10.0].map(Some), 2, 0.0), "▇█");
+        assert_eq!(drawn(&[9.0, 10.0].map(Some), 2, f64::INFINITY), "▁█");
+        assert_eq!(drawn(&[5.0, 5.0].map(Some), 3, f64::INFINITY), " ▄▄");
+        assert_eq!(drawn(&[0.0, 0.0].map(Some), 2, 0.0), "▁▁");
+        assert_eq!(drawn(&[Some(1.0), None, Some(f64::NAN), Some(2.0)], 3, f64::INFINITY), "  ▄");
+        assert_eq!(drawn(&[], 2, 0.0), "  ");
+    }
+}

@@ -1,0 +1,81 @@
+//! The packages that go to crates.io have what their users look for there, and nothing else.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+fn cargo(args: &[&str]) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let output = Command::new(env!("CARGO")).args(args).arg("--offline").current_dir(root).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn published() -> Vec<Value> {
+    let metadata: Value = serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version", "1"])).unwrap();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    packages.filter(|package| package["publish"].is_null()).cloned().collect()
+}
+
+#[test]
+fn manifests_have_what_crates_io_shows() {
+    for package in published() {
+        let name = package["name"].as_str().unwrap();
+        assert_eq!(package["documentation"], format!("https://docs.rs/{name}"));
+        assert_eq!(package["readme"], "README.md", "{name}");
+        assert_eq!(package["license"], "MIT OR Apache-2.0", "{name}");
+        assert!(package["description"].as_str().is_some_and(|text| text.contains("Performance Co-Pilot")), "{name}");
+        for list in ["keywords", "categories"] {
+            assert!((1..=5).contains(&package[list].as_array().unwrap().len()), "{name}: {list}");
+        }
+        // docs.rs would otherwise leave out the modules of features.
+        let has_features = !package["features"].as_object().unwrap().is_empty();
+        assert_eq!(package["metadata"]["docs"]["rs"]["all-features"] == true, has_features, "{name}");
+    }
+}
+
+#[test]
+fn packages_have_licences_and_no_tests() {
+    for package in published() {
+        let name = package["name"].as_str().unwrap();
+        let files = cargo(&["package", "--list", "--allow-dirty", "-p", name]);
+        let files: Vec<&str> = files.lines().collect();
+        for file in ["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md"] {
+            assert!(files.contains(&file), "{name}: no {file}");
+        }
+        let known =
+            ["src", "examples", "build.rs", "Cargo.lock", "Cargo.toml.orig", ".cargo_vcs_info.json", "CHECKED.md"];
+        let known = |file: &&str| known.contains(&file.split('/').next().unwrap_or(file));
+        let stray: Vec<_> = files.iter().filter(|file| !known(file)).collect();
+        assert_eq!(stray, [&"Cargo.toml", &"LICENSE-APACHE", &"LICENSE-MIT", &"README.md"], "{name}");
+    }
+}
+
+/// crates.io accepts a package after those that it depends on. A dependency without a version is left out.
+#[test]
+fn packages_can_be_published_one_after_the_other() {
+    let published = published();
+    let name = |value: &Value| value["name"].as_str().unwrap().to_owned();
+    let names: BTreeSet<String> = published.iter().map(name).collect();
+    let mut waiting: BTreeMap<String, BTreeSet<String>> = published
+        .iter()
+        .map(|package| {
+            let dependencies = package["dependencies"].as_array().unwrap().iter();
+            let needed = dependencies.filter(|dependency| dependency["req"] != "*").map(name);
+            (name(package), needed.filter(|dependency| names.contains(dependency)).collect())
+        })
+        .collect();
+    while !waiting.is_empty() {
+        let ready: BTreeSet<String> =
+            waiting.iter().filter(|(_, needed)| needed.is_empty()).map(|(name, _)| name.clone()).collect();
+        assert!(!ready.is_empty(), "these depend on each other: {waiting:?}");
+        waiting.retain(|name, needed| {
+            needed.retain(|dependency| !ready.contains(dependency));
+            !ready.contains(name)
+        });
+    }
+}

@@ -1,0 +1,50 @@
+//! The catalogs of an agent, in the order in which they are asked.
+
+use std::borrow::Cow;
+
+use pcp_pdu::metadata::{Subject, TextKind};
+use pmapi::{LabelSet, PmId, Result, Serial};
+
+use crate::agent::Agent;
+use crate::catalog::{Catalog, LabelSubject, MetricInfo, Version};
+use crate::indom::Instances;
+use crate::schema::Schema;
+
+/// Where answers come from: the agent's own methods, then its declarations, then [`Agent::catalogs`].
+pub(super) struct Catalogs<'a, A> {
+    pub(super) agent: &'a A,
+    pub(super) schema: &'a Schema,
+}
+
+impl<'a, A: Agent> Catalogs<'a, A> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'a dyn Catalog> {
+        std::iter::once(self.schema as &dyn Catalog).chain(self.agent.catalogs())
+    }
+
+    pub(super) fn metric(&self, pmid: PmId) -> Option<MetricInfo> {
+        self.iter().find_map(|catalog| catalog.metric(pmid))
+    }
+
+    pub(super) fn instances(&self, indom: Serial) -> Option<&'a dyn Instances> {
+        self.agent.instances(indom).or_else(|| self.iter().find_map(|catalog| catalog.instances(indom)))
+    }
+
+    pub(super) fn text(&self, of: Subject, kind: TextKind) -> Result<Option<&'a [u8]>> {
+        let own = self.agent.text(of, kind)?;
+        Ok(own.or_else(|| self.iter().find_map(|catalog| catalog.text(of, kind))))
+    }
+
+    pub(super) fn labels(&self, of: LabelSubject) -> Result<Option<Cow<'a, LabelSet>>> {
+        let own = self.agent.labels(of)?.map(Cow::Owned);
+        Ok(own.or_else(|| self.iter().find_map(|catalog| catalog.labels(of)).map(Cow::Borrowed)))
+    }
+}
+
+/// Returns the version of all catalogs.
+pub(super) fn version(agent: &impl Agent) -> Version {
+    // The counters only grow, so that their sum changes when one of them does.
+    agent.catalogs().into_iter().map(Catalog::version).fold(Version::default(), |sum, version| Version {
+        names: sum.names.wrapping_add(version.names),
+        labels: sum.labels.wrapping_add(version.labels),
+    })
+}

@@ -1,0 +1,171 @@
+//! Plans of recent fetches: a list of metrics that is asked again is not looked up again.
+
+use pcp_pdu::metadata::Fetch;
+use pmapi::{Desc, Error, PmId};
+
+use crate::catalog::MetricInfo;
+use crate::client::Client;
+
+/// The metrics of the last few distinct lists of PMIDs.
+///
+/// Their memory is bounded by `PLANS` and `LONGEST`. A client with many lists replaces its own plans, not those of
+/// other clients.
+#[derive(Debug, Default)]
+pub(super) struct Plans {
+    /// Version of the names of the catalogs.
+    names: u64,
+    plans: Vec<Plan>,
+    /// Number of uses of all plans.
+    uses: u64,
+}
+
+/// What a fetch of a metric needs: its descriptor, or the outcome of a fetch that does not call the agent.
+type Planned = Result<Desc, pmapi::Result>;
+
+#[derive(Debug)]
+struct Plan {
+    /// PMIDs in network byte order.
+    list: Vec<u8>,
+    metrics: Vec<Planned>,
+    /// Client that the plan was made for.
+    client: Client,
+    /// Number of uses of all plans when this one was last used.
+    used: u64,
+}
+
+/// Most plans.
+const PLANS: usize = 16;
+
+/// Most plans that are made for one client.
+const SHARE: usize = 8;
+
+/// Most metrics in a plan. A longer list needs several plans.
+pub(super) const LONGEST: usize = 1024;
+
+impl Plans {
+    /// Begins a fetch. A new version of the names makes all plans invalid.
+    pub(super) fn begin(&mut self, names: u64) {
+        if self.names != names {
+            self.names = names;
+            self.plans.clear();
+        }
+    }
+
+    /// Returns the metrics of a list of at most `LONGEST` PMIDs: those of a plan, or those that `find` returns.
+    pub(super) fn metrics(
+        &mut self,
+        client: Client,
+        list: Fetch<'_>,
+        find: impl Fn(PmId) -> Option<MetricInfo>,
+    ) -> &[Planned] {
+        self.uses += 1;
+        let known = self.plans.iter().position(|plan| plan.list == list.bytes());
+        let at = known.unwrap_or_else(|| {
+            let at = self.place(client);
+            let plan = &mut self.plans[at];
+            plan.client = client;
+            plan.list.clear();
+            plan.list.extend_from_slice(list.bytes());
+            plan.metrics.clear();
+            plan.metrics.extend(list.pmids().map(|pmid| planned(pmid.and_then(&find))));
+            at
+        });
+        self.plans[at].used = self.uses;
+        &self.plans[at].metrics
+    }
+
+    /// Returns the index of the plan to be replaced: a new one, or the one that was not used for the longest time.
+    fn place(&mut self, client: Client) -> usize {
+        let own = self.plans.iter().filter(|plan| plan.client == client).count();
+        if own < SHARE && self.plans.len() < PLANS {
+            self.plans.push(Plan { list: Vec::new(), metrics: Vec::new(), client, used: 0 });
+            return self.plans.len() - 1;
+        }
+        let plans = self.plans.iter().enumerate().filter(|(_, plan)| own < SHARE || plan.client == client);
+        plans.min_by_key(|(_, plan)| plan.used).map_or(0, |(at, _)| at)
+    }
+}
+
+fn planned(metric: Option<MetricInfo>) -> Planned {
+    metric.map_or(Err(Err(Error::PMID)), MetricInfo::fetched)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use pcp_pdu::Pdu;
+    use pcp_pdu::metadata::encode_fetch;
+    use pmapi::{Domain, Item, Semantics, Type, Units};
+
+    use super::*;
+
+    /// Plans, and the number of look-ups for them.
+    #[derive(Default)]
+    struct Scene {
+        plans: Plans,
+        found: Cell<usize>,
+    }
+
+    fn pmid(item: u16) -> PmId {
+        PmId::new(Domain::new(400).unwrap(), Item::new(0, item))
+    }
+
+    impl Scene {
+        /// Returns how many metrics a list of items makes the plans look up. Items below 100 exist.
+        fn fetch(&mut self, client: i32, items: &[u16]) -> usize {
+            let mut bytes = Vec::new();
+            encode_fetch(&mut bytes, 0, 0, items.iter().map(|item| Some(pmid(*item)))).unwrap();
+            let header = pcp_pdu::Header::parse(&bytes).unwrap().unwrap();
+            let Ok(Pdu::Fetch(list)) = Pdu::decode(header, &bytes) else { panic!("no fetch") };
+            self.found.set(0);
+            let metrics = self.plans.metrics(Client::new(client), list, |pmid| {
+                self.found.set(self.found.get() + 1);
+                let desc = Desc { pmid, ty: Type::U32, indom: None, semantics: Semantics::Instant, units: Units::NONE };
+                (pmid.item().item() < 100).then(|| desc.into())
+            });
+            let found: Vec<_> = metrics.iter().map(|metric| metric.ok().map(|desc| desc.pmid)).collect();
+            let expected: Vec<_> = items.iter().map(|item| Some(pmid(*item)).filter(|_| *item < 100)).collect();
+            assert_eq!(found, expected);
+            self.found.get()
+        }
+    }
+
+    #[test]
+    fn a_list_is_looked_up_once_until_names_change() {
+        let mut scene = Scene::default();
+        for names in 0..3 {
+            scene.plans.begin(names);
+            for looked_up in [3, 0, 0] {
+                assert_eq!(scene.fetch(0, &[7, 200, 7]), looked_up);
+                // Other lists are other plans: a part, and another order.
+                assert_eq!(scene.fetch(1, &[7, 200]), looked_up.min(2));
+                assert_eq!(scene.fetch(0, &[200, 7, 7]), looked_up);
+            }
+        }
+    }
+
+    #[test]
+    fn a_client_with_many_lists_replaces_its_own_plans() {
+        let mut scene = Scene::default();
+        for client in 0..2 {
+            assert_eq!(scene.fetch(client, &[client as u16, 5]), 2);
+        }
+        for item in 0..1000 {
+            scene.fetch(7, &[item, 1, 2]);
+        }
+        assert!(scene.plans.plans.len() <= PLANS);
+        for client in 0..2 {
+            assert_eq!(scene.fetch(client, &[client as u16, 5]), 0, "client {client}");
+        }
+        // The plan that was not used for the longest time goes first.
+        assert_eq!(scene.fetch(7, &[999, 1, 2]), 0);
+        assert_eq!(scene.fetch(7, &[0, 1, 2]), 3);
+        assert_eq!(scene.fetch(7, &[999, 1, 2]), 0);
+        // Any number of clients has a limited number of plans.
+        for client in 0..1000 {
+            scene.fetch(client, &[client as u16]);
+        }
+        assert_eq!(scene.plans.plans.len(), PLANS);
+    }
+}

@@ -1,0 +1,19 @@
+//! The names that the source file of most agents needs: `use pmda::prelude::*`.
+//!
+//! [`Result`] shadows that of the standard library, but for its defaults it is the same type: `Result` stands for
+//! `Result<(), Error>`, and `Result<T, E>` is valid too.
+
+pub use crate::agent::{Agent, Request};
+pub use crate::background::Background;
+pub use crate::cache::Cache;
+pub use crate::catalog::Catalog;
+pub use crate::client::{Client, Clients};
+pub use crate::config_file::ConfigFile;
+pub use crate::dynamic::Dynamic;
+pub use crate::error::Start;
+pub use crate::indom::Instances;
+pub use crate::schema::{InDomDef, MetricDef};
+pub use crate::setup::Setup;
+pub use crate::values::Values;
+pub use pmapi::{Atom, Error, Inst, Item, LabelSet, Result, Serial, Type, Units};
+pub use serde_json::json;
