@@ -76,7 +76,7 @@ fn strangers_who_connect_before_pmcd_are_refused() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = testkit::free_port("127.0.0.1");
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("stage.log");
     let mut agent = Command::new(stage::example("stage"));

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::one_word;
 
@@ -128,10 +129,22 @@ impl Agent {
     }
 }
 
-/// Returns a port that no process listens on at this moment. Another process may take it before it is used.
+/// Returns a port that no process uses at this moment.
+///
+/// It is outside the range from which the kernel takes the ports of connections and of listeners without a number, and each
+/// test program begins at another one. So it is still free when it is used.
 ///
 /// # Panics
-/// When the system has no such port.
+/// When no port is free.
 pub fn free_port(address: &str) -> u16 {
-    TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 22_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let is_free = |port: &u16| TcpListener::bind((address, *port)).is_ok();
+    let offset = std::process::id().wrapping_mul(61);
+    let mut ports = (0..COUNT).map(|_| {
+        let n = offset.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        u16::try_from(FIRST + n % COUNT).expect("below 32,000")
+    });
+    ports.find(is_free).expect("a free port")
 }

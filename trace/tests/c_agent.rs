@@ -2,18 +2,17 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
 use pcp_trace::{Failure, Options, State, Tag, Trace};
-use testkit::{Pcp, Pmcd};
+use testkit::{Pcp, Pmcd, free_port};
 
 /// Starts a pmcd with PCP's agent. Returns it with options for this agent.
 fn agent(args: &[&str]) -> (Pmcd, Options) {
     let pcp = Pcp::required();
     let c = pcp.c_agent("trace");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port("127.0.0.1");
     let agent = c.agent().args(["-I", &port.to_string()]).args(args);
     let pmcd = pcp.pmcd().pmdas_dir(c.pmdas_dir()).agent(agent).start();
     // The agent has shaken hands with pmcd before it listens. It listens when it answers a fetch.

@@ -162,6 +162,8 @@ fn threads_are_counted_exactly_while_they_are_read() {
             while threads.iter().any(|thread| !thread.is_finished()) {
                 take(&mut reader);
             }
+            // A scope ends before its threads have given back their lanes, unless they are joined.
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
     }
     take(&mut reader);

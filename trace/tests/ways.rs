@@ -56,7 +56,7 @@ fn an_agent_that_comes_later_is_used_the_light_way() {
     for state in [State::empty(), State::ASYNC] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("4323");
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = testkit::free_port("127.0.0.1");
         let reconnect = vec![Duration::from_millis(10), Duration::from_secs(3600)];
         let trace = Trace::new(Options::default().port(port).directory(path.clone()).state(state).reconnect(reconnect));
         let before = mark(&trace, || trace.status().missed > 0);

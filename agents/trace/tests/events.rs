@@ -3,12 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
-use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use testkit::{Agent, Pcp, Pmcd};
+use testkit::{Agent, Pcp, Pmcd, free_port};
 use trace::layer::TraceLayer;
 use trace::{Options, State, Trace, Transport};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -20,7 +19,7 @@ fn start() -> (Pmcd, Options) {
     let binary = env!("CARGO_BIN_EXE_pmdatrace");
     let written = Command::new(binary).arg("--write-pmda").arg(dir.path()).status().unwrap();
     assert!(written.success());
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port("127.0.0.1");
     let agent = Agent::new("trace", 10, binary).pmns(&dir.path().join("pmns"));
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
     let pmcd = pcp.pmcd().agent(agent.args(["-M", &user, "-I", &port.to_string()])).start();
@@ -137,9 +136,14 @@ fn a_service_under_load_is_seen_by_pmval_and_pminfo() {
         shown("trace.shared_memory.processes").contains("value 1\n")
             && shown("trace.shared_memory.missed").contains("value 0\n")
     );
-    let text = pmcd.run("pmval", ["-s", "3", "-t", "0.3", "trace.transact.count"]).ok();
-    let rate = text.lines().last().and_then(|line| line.split_whitespace().last()?.parse::<f64>().ok());
-    assert!(rate.is_some_and(|rate| rate > 0.0), "{text}");
+    loop {
+        let text = pmcd.run("pmval", ["-s", "3", "-t", "0.3", "trace.transact.count"]).ok();
+        let rate = text.lines().last().and_then(|line| line.split_whitespace().last()?.parse::<f64>().ok());
+        if rate.is_some_and(|rate| rate > 0.0) {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "{text}");
+    }
     let text = pmcd.run("pmval", ["-s", "1", "-x", "tag=look up; id~.", "trace.event.records"]).ok();
     assert!(text.contains("(end,id,parent) ---") && text.contains("trace.event.field.id \""), "{text}");
     // After the service is killed, all its trace events are counted, and its file is removed.

@@ -3,13 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fmt::Write as _;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use testkit::{Agent, Pcp, Pmcd};
+use testkit::{Agent, Pcp, Pmcd, free_port};
 
 /// All metrics except `trace.control.debug`, which was a number before PCP 7, and is a string since.
 const METRICS: [&str; 9] = [
@@ -35,7 +34,7 @@ impl Traced {
     fn start(ours: bool, args: &[&str]) -> Traced {
         let pcp = Pcp::required();
         let c = pcp.c_agent("trace");
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port("127.0.0.1");
         let agent = if ours {
             let agent = Agent::new("trace", 10, env!("CARGO_BIN_EXE_pmdatrace")).pmns(&c.pmns());
             agent.args(["-h".as_ref(), c.help().as_os_str()])
@@ -265,7 +264,7 @@ fn a_hangup_lists_the_clients() {
 fn as_a_shared_object_it_serves_clients_when_pmcd_asks() {
     let pcp = Pcp::required();
     let c = pcp.c_agent("trace");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port("127.0.0.1");
     let agent = Agent::new("trace", 10, testkit::built("pmda_trace")).pmns(&c.pmns()).dso("trace_init");
     let pmcd = pcp.pmcd().agent(agent).env("PCP_TRACE_PORT", port.to_string()).start();
     let traced = Traced { pcp, pmcd, port };

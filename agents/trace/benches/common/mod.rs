@@ -1,7 +1,6 @@
 //! Agents over pipes, and processes that trace to them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -51,7 +50,7 @@ pub(crate) struct Agent {
 impl Agent {
     /// Starts PCP's agent or ours. `dir` has its log, and the files of the shared-memory transport.
     pub(crate) fn start(binary: &str, dir: &Path) -> Agent {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = testkit::free_port("127.0.0.1");
         let mut command = Command::new(binary);
         command.args(["-d", "10", "-M", "root", "-l", "trace.log", "-I", &port.to_string()]).current_dir(dir);
         command.env("PCP_RUN_DIR", dir).env("PCP_TRACE_DIR", dir);
