@@ -28,7 +28,7 @@ pub trait Catalog {
         Version::default()
     }
 
-    /// Returns a metric (pmdaDesc(3)).
+    /// Returns the description of a metric, or `None` for a PMID that is not the catalog's (pmdaDesc(3)).
     fn metric(&self, pmid: PmId) -> Option<MetricInfo>;
 
     /// Returns the metric of a name (pmdaTreePMID(3)).

@@ -24,7 +24,7 @@ const MAX_REPEAT: u32 = 0x7fff;
 /// Largest nesting of intervals that directly follow one another.
 const MAX_NESTED: usize = 50;
 
-/// The text of regerror(3) for an invalid pattern.
+/// Error in a pattern, with the text that regerror(3) returns for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Error(pub &'static str);
 
@@ -50,7 +50,7 @@ type Result<T = ()> = std::result::Result<T, Error>;
 /// ```
 ///
 /// # Errors
-/// The text of regerror(3) for an invalid pattern, a back reference or a repetition of more than 32,767 times.
+/// For an invalid pattern, a back reference, or a repetition of more than 32,767 times.
 pub fn translate(pattern: &str) -> Result<String> {
     let mut translation = Translation { rest: pattern, out: String::from("(?s)"), ..Translation::default() };
     translation.run()?;

@@ -27,7 +27,7 @@ pub enum Kind {
     Set,
     /// Set, and never without a value.
     Counted,
-    /// Set: the value, and the start of a running interval.
+    /// Set. Both the value and the start of the running interval are copied.
     Interval,
     /// A text, which the handles' `Texts` move.
     Text,

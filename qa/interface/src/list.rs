@@ -31,7 +31,7 @@ pub fn interface(root: &Path) -> Result<String, Error> {
 
 struct List<'a> {
     source: &'a Source,
-    /// Lines of each item, by its path.
+    /// Lines of the list that each item gets, by the path of the item.
     found: BTreeMap<String, Vec<String>>,
     /// Modules with the paths under which they have been visited.
     visited: BTreeSet<(usize, String)>,

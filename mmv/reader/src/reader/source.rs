@@ -198,7 +198,7 @@ impl File {
         self.values.count
     }
 
-    /// Reads the present string at an offset, up to its NUL, into `buffer`.
+    /// Reads the string that is at an offset of the file now, up to its NUL, into `buffer`.
     ///
     /// # Errors
     /// `UnexpectedEof` if the string is not in the file, and other errors of reading it.

@@ -120,7 +120,7 @@ fn counted(spec: &Spec, host: &mut dyn Host, expected: [u64; 2]) -> Outcome {
 /// Item of `trace.point.count`.
 const POINTS: u16 = 6;
 
-/// What all threads and children of the application use.
+/// State that the application's threads and forked children share.
 struct Shared {
     options: Options,
     /// Handles for shared memory, and for synchronous and asynchronous TCP.
