@@ -40,13 +40,13 @@ impl Child {
     /// Waits until the child has ended.
     ///
     /// # Panics
-    /// When the child does not end within 30 s, or has panicked.
+    /// When the child does not end within 2 minutes, or has panicked.
     #[track_caller]
     pub fn ends(&self) {
         let begin = Instant::now();
         loop {
             match waitpid(self.0, Some(WaitPidFlag::WNOHANG)).unwrap() {
-                WaitStatus::StillAlive if begin.elapsed() < Duration::from_secs(30) => {
+                WaitStatus::StillAlive if begin.elapsed() < Duration::from_secs(120) => {
                     thread::sleep(Duration::from_millis(2));
                 }
                 WaitStatus::StillAlive => {
