@@ -109,7 +109,7 @@ fn metric(Shown { metric, values }: &Shown) -> (Option<Metric<'_>>, Option<Strin
 }
 
 fn value(series: &Series) -> Value<'_> {
-    let instance = series.inst.map(|inst| Instance { inst: inst.word().cast_signed(), instance: &series.instance });
+    let instance = series.inst.map(|inst| Instance { inst: inst.word() as i32, instance: &series.instance });
     let value = match &series.value.kind {
         Kind::Integer(v) => match i64::try_from(*v) {
             Ok(v) => Scalar::Signed(v),

@@ -110,7 +110,7 @@ impl Context {
         if !self.features.contains(Features::LABELS) {
             return Err(Error::NOLABELS);
         }
-        let request = LabelReq { ident, bits: level.code().cast_signed() };
+        let request = LabelReq { ident, bits: level.code() as i32 };
         match self.ask(|out| request.encode(out, 0))? {
             Answer::Pdu(Pdu::Label(answer)) => take(&mut answer.sets()),
             _ => Err(Error::IPC),

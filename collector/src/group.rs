@@ -27,7 +27,7 @@ impl Group {
     }
 
     fn kill(&mut self, until: Instant) -> bool {
-        let pid = Pid::from_raw(self.0.cast_signed());
+        let pid = Pid::from_raw(self.0 as i32);
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         let mut pause = Duration::from_millis(1);
         let (ended, ours) = loop {

@@ -111,7 +111,7 @@ impl LabelTarget {
             LabelTarget::Item(pmid) => (pmid.word(), LabelLevel::Item),
             LabelTarget::Instances(indom) => (indom.word(), LabelLevel::Instances),
         };
-        LabelReq { ident, bits: level.code().cast_signed() }
+        LabelReq { ident, bits: level.code() as i32 }
     }
 }
 

@@ -99,7 +99,7 @@ impl<C: Channel> Collector<C> {
             _ => return Err(Error::Unexpected { request: PduType::CREDS, got: header.pdu }),
         };
         bytes.clear();
-        let pid = std::process::id().cast_signed();
+        let pid = std::process::id() as i32;
         encode_creds(&mut bytes, pid, features & Features::AUTHORIZE).map_err(Error::Request)?;
         channel.send(&bytes, timeout)?;
         Ok(features)

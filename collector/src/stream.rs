@@ -104,7 +104,7 @@ impl Channel for Stream {
                 return Ok(header);
             }
             if let Some(header) = Header::parse(self.frames.unread())?.filter(|header| header.len > self.limit) {
-                return Err(FrameError::TooLong(header.len.cast_signed()).into());
+                return Err(FrameError::TooLong(header.len as i32).into());
             }
             // Otherwise an agent that never stops sending would be read for ever.
             if late >= ARREARS {

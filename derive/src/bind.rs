@@ -99,10 +99,10 @@ impl<'a, M: Metadata> Binder<'a, M> {
         };
         let names = self.expr(number).names();
         for name in names {
-            if let Some(needed) = unbound(self, name)
-                && self.look_up(name) == Err(Missing::Name)
-            {
-                return Some(needed);
+            if let Some(needed) = unbound(self, name) {
+                if self.look_up(name) == Err(Missing::Name) {
+                    return Some(needed);
+                }
             }
         }
         None

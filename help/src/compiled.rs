@@ -57,22 +57,22 @@ impl Compiled {
     }
 
     fn parse(dir: &[u8], pag: Vec<u8>, dir_path: &Path, pag_path: &Path) -> Result<Compiled, Error> {
-        let (records, _) = dir.as_chunks::<RECORD>();
-        let Some((header, records)) = records.split_first() else {
+        let Some((header, records)) = dir.split_at_checked(RECORD) else {
             return Err(Error::Version { path: dir_path.to_path_buf() });
         };
         let [magic, format, count] = words(header);
         if magic != MAGIC || format & FORMAT_MASK != FORMAT {
             return Err(Error::Version { path: dir_path.to_path_buf() });
         }
-        let Some(records) = usize::try_from(count).ok().and_then(|count| records.get(..count)) else {
-            let reason = format!("the header says {count} entries, the file has {}", records.len());
+        let len = usize::try_from(count).ok().and_then(|count| count.checked_mul(RECORD));
+        let Some(records) = len.and_then(|len| records.get(..len)) else {
+            let reason = format!("the header says {count} entries, the file has {}", records.len() / RECORD);
             return Err(Error::format(dir_path, reason));
         };
 
         let last_nul = pag.iter().rposition(|b| *b == 0);
-        let mut index = Vec::with_capacity(records.len());
-        for (position, record) in records.iter().enumerate() {
+        let mut index = Vec::with_capacity(records.len() / RECORD);
+        for (position, record) in records.chunks_exact(RECORD).enumerate() {
             let [key, oneline, text] = words(record);
             for (what, offset) in [("summary", oneline), ("text", text)] {
                 if last_nul.is_none_or(|last| offset as usize > last) {
@@ -137,8 +137,7 @@ impl Compiled {
     }
 }
 
-fn words(record: &[u8; RECORD]) -> [u32; 3] {
-    let (words, _) = record.as_chunks();
-    let word = |at: usize| words.get(at).map_or(0, |bytes| u32::from_ne_bytes(*bytes));
-    [word(0), word(1), word(2)]
+fn words(record: &[u8]) -> [u32; 3] {
+    let word = |at: usize| record.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_ne_bytes(*word));
+    [word(0), word(4), word(8)]
 }

@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn item(Path(id): Path<u32>) -> (StatusCode, String) {
     let span = tracing::info_span!("look_up", id);
     let _entered = span.enter();
-    if id.is_multiple_of(10) {
+    if id % 10 == 0 {
         tracing::warn!(id, "no such item");
         return (StatusCode::NOT_FOUND, "no such item\n".into());
     }

@@ -21,9 +21,10 @@ fn from(hash: u64, count: u64) -> impl Iterator<Item = u64> {
 /// Returns a hash that is the same on every machine and in every version of this crate. All its bits depend on the
 /// whole name.
 pub(crate) fn hash(name: &str) -> u64 {
-    let (words, rest) = name.as_bytes().as_chunks();
-    let rest = rest.iter().rfold(name.len() as u64, |word, byte| word << 8 | u64::from(*byte));
-    words.iter().map(|word| u64::from_le_bytes(*word)).chain([rest]).fold(0, |hash, word| mix(hash ^ word))
+    let words = name.as_bytes().chunks_exact(8);
+    let rest = words.remainder().iter().rfold(name.len() as u64, |word, byte| word << 8 | u64::from(*byte));
+    let words = words.filter_map(<[u8]>::first_chunk).map(|word| u64::from_le_bytes(*word));
+    words.chain([rest]).fold(0, |hash, word| mix(hash ^ word))
 }
 
 /// Combines both halves of a product, so that every bit of `n` affects the result.

@@ -197,7 +197,7 @@ impl<'a> Layout<'a> {
                     if metric.kind == Kind::Text {
                         extra = texts.next().unwrap_or_default();
                     }
-                    let value = ValueRecord { word, extra: extra.cast_signed(), metric: metric_at, instance };
+                    let value = ValueRecord { word, extra: extra as i64, metric: metric_at, instance };
                     instance += step;
                     value.bytes()
                 })?;
@@ -333,9 +333,9 @@ impl Sink<'_> {
             return Ok(());
         }
         while count > 0 {
-            let places = self.buffer.get_mut(self.len..).unwrap_or_default().as_chunks_mut().0;
+            let places = self.buffer.get_mut(self.len..).unwrap_or_default().chunks_exact_mut(LEN);
             let room = places.len().min(count);
-            places.iter_mut().take(room).for_each(|place| *place = next());
+            places.take(room).for_each(|place| place.copy_from_slice(&next()));
             (self.len, count) = (self.len + room * LEN, count - room);
             if count > 0 {
                 self.spill()?;

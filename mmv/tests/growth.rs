@@ -104,7 +104,7 @@ fn the_last_value_set_is_the_last_seen() {
             }
         });
         assert_eq!(word(dir.path(), "counter"), 5_000 * u64::from(round + 1));
-        assert_eq!(word(dir.path(), "writer").cast_signed(), 2_499);
+        assert_eq!(word(dir.path(), "writer") as i64, 2_499);
         assert_eq!((word(dir.path(), "gauge"), gauge.get()), (4_999 ^ 0x5a5a, 4_999 ^ 0x5a5a));
     }
 }
@@ -211,7 +211,7 @@ fn instances_appear_in_every_metric_over_the_domain() {
     let metric = file.metrics().iter().find(|m| file.name(m) == b"hits").unwrap();
     assert_eq!(metric.values().len(), 602);
     for value in metric.values() {
-        let name = str::from_utf8(name_of(value.instance)).unwrap();
+        let name = std::str::from_utf8(name_of(value.instance)).unwrap();
         let expected = match name {
             "a" => 6,
             "z" => 0,

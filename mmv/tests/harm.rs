@@ -230,11 +230,7 @@ fn a_process_that_may_map_no_more_goes_on() {
         let page = || {
             // Adjacent pages with equal rights would be one mapping.
             static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-            let write = if COUNT.fetch_add(1, Relaxed).is_multiple_of(2) {
-                ProtFlags::PROT_WRITE
-            } else {
-                ProtFlags::PROT_NONE
-            };
+            let write = if COUNT.fetch_add(1, Relaxed) % 2 == 0 { ProtFlags::PROT_WRITE } else { ProtFlags::PROT_NONE };
             // SAFETY: the kernel chooses a free address.
             unsafe {
                 mmap_anonymous(None, 4096.try_into().unwrap(), ProtFlags::PROT_READ | write, MapFlags::MAP_PRIVATE)

@@ -204,7 +204,7 @@ fn files_go_or_stay_as_asked() {
     let path = dir.path().join("test");
     let first = registry(dir.path());
     first.try_start().unwrap();
-    assert_eq!(read(dir.path()).header().owner(), Some(std::process::id().cast_signed()));
+    assert_eq!(read(dir.path()).header().owner(), Some(std::process::id() as i32));
     assert_eq!(first.path(), Some(path.clone()));
     let clone = first.clone();
     drop(first);
@@ -322,7 +322,7 @@ fn everything_about_a_metric() {
     let m = &file.metrics()[0];
     assert_eq!((m.item, m.ty, m.semantics, m.units), (3, ValueType::I32, Semantics::Discrete, Units::BYTES));
     assert_eq!((file.help(m, Help::Short), file.help(m, Help::Long)), (Some(&b"one line"[..]), Some(&b"a text"[..])));
-    assert_eq!(file.value(0).unwrap().half().cast_signed(), -5);
+    assert_eq!(file.value(0).unwrap().half() as i32, -5);
     let label = &file.labels()[0];
     assert_eq!((label.flags, label.identity, label.instance), (16, 3, -1));
     assert_eq!(file.payload(label), br#"{"tier":"web"}"#);

@@ -30,9 +30,9 @@ impl RawDesc {
         let mut words = words(body);
         Some(RawDesc {
             pmid: PmId::from_word(words.next()?),
-            ty: words.next()?.cast_signed(),
+            ty: words.next()? as i32,
             indom: InDom::from_word(words.next()?),
-            semantics: words.next()?.cast_signed(),
+            semantics: words.next()? as i32,
             units: words.next()?,
         })
     }

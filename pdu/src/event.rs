@@ -56,7 +56,7 @@ impl Stamp {
 impl From<SystemTime> for Stamp {
     fn from(time: SystemTime) -> Stamp {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Stamp { seconds: since.as_secs().cast_signed(), nanoseconds: since.subsec_nanos() }
+        Stamp { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() }
     }
 }
 

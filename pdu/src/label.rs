@@ -31,6 +31,10 @@ impl LabelReq {
 
 const SPAN: usize = 8;
 
+fn decode_labels(bytes: &[u8]) -> impl ExactSizeIterator<Item = RawLabel> {
+    bytes.chunks_exact(SPAN).map(|span| decode_label(span.first_chunk().unwrap_or(&[0; SPAN])))
+}
+
 fn decode_label(bytes: &[u8; SPAN]) -> RawLabel {
     let [n0, n1, name_len, flags, v0, v1, l0, l1] = *bytes;
     RawLabel {
@@ -67,7 +71,7 @@ impl<'a> RawLabelSet<'a> {
 
     /// Iterates over the labels.
     pub fn spans(&self) -> impl ExactSizeIterator<Item = RawLabel> + use<'a> {
-        self.spans.as_chunks().0.iter().map(decode_label)
+        decode_labels(self.spans)
     }
 }
 
@@ -161,7 +165,7 @@ impl Reader<'_> {
         let Some(json) = offset.checked_add(len).and_then(|end| self.whole().get(offset..end)) else {
             return Err(self.bad("JSON offset", offset as i64, "and length reach past the PDU's end"));
         };
-        for span in self.records(count, SPAN, "labels")?.as_chunks().0.iter().map(decode_label) {
+        for span in decode_labels(self.records(count, SPAN, "labels")?) {
             if span.name_in(json).is_none() {
                 return Err(self.bad("label name", span.name, "reaches past the JSON's end"));
             }

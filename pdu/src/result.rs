@@ -267,7 +267,7 @@ impl<'a> ValueSet<'a> {
     }
 
     fn pairs(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
-        self.list.as_chunks::<8>().0.iter().map(halves)
+        self.list.chunks_exact(8).filter_map(<[u8]>::first_chunk).map(halves)
     }
 
     /// Iterates over the instances, `None` for a singular metric, and their values.

@@ -1,13 +1,15 @@
 //! A slow data source, which a thread reads while the agent answers from the latest snapshot.
 
-use std::io::{self, PipeReader};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
 use pmapi::{Error, Result};
 use tracing::{error, warn};
 
@@ -69,7 +71,7 @@ pub struct Background<T> {
     /// A message requests a snapshot at once. The end of the channel ends the thread.
     asks: SyncSender<()>,
     /// Reaches its end of file with the first outcome.
-    first: PipeReader,
+    first: OwnedFd,
 }
 
 #[derive(Debug)]
@@ -88,7 +90,7 @@ impl<T: Send + Sync + 'static> Background<T> {
     /// # Errors
     /// The error of pipe(2), or of the creation of the thread.
     pub fn spawn(period: Duration, source: impl FnMut() -> Result<T> + Send + 'static) -> io::Result<Self> {
-        let (first, until) = io::pipe()?;
+        let (first, until) = pipe2(OFlag::O_CLOEXEC)?;
         let latest = Arc::new(Mutex::new(Latest { outcome: Err(Error::AGAIN), taken: None, ready: false }));
         let (asks, asked) = sync_channel(1);
         let to = Arc::clone(&latest);

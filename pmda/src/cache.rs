@@ -14,6 +14,27 @@ mod file;
 mod key;
 mod saved;
 mod table;
+struct Dump<'a, T>(&'a Cache<T>);
+
+impl<T> fmt::Display for Dump<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Dump(cache) = self;
+        let Head { reuse, max } = cache.head;
+        let numbers = if reuse { "lowest free" } else { "next" };
+        write!(f, "instance domain {}: {} instances, {} active, ", cache.indom, cache.len(), cache.active)?;
+        writeln!(f, "{numbers} number up to {max}")?;
+        cache.all().try_for_each(|i| {
+            let state = if i.is_active { "active" } else { "hidden" };
+            write!(f, "{:>10} {state} {}", i.inst, i.name)?;
+            if !i.key.is_empty() {
+                f.write_str(" key ")?;
+                i.key.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+            }
+            writeln!(f)
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -284,9 +305,8 @@ impl<T> Cache<T> {
     pub fn activate_all(&mut self) -> usize {
         let before = self.active;
         for instance in self.table.values_mut() {
-            if let State::Hidden(value @ Some(_)) = &mut instance.state
-                && let Some(value) = value.take()
-            {
+            let State::Hidden(value) = &mut instance.state else { continue };
+            if let Some(value) = value.take() {
                 instance.state = State::Active(value);
                 self.active += 1;
             }
@@ -389,21 +409,7 @@ impl<T> Cache<T> {
 
     /// Describes the domain and each instance, a line each, for people (`PMDA_CACHE_DUMP`).
     pub fn dump(&self) -> impl fmt::Display {
-        fmt::from_fn(|f| {
-            let Head { reuse, max } = self.head;
-            let numbers = if reuse { "lowest free" } else { "next" };
-            write!(f, "instance domain {}: {} instances, {} active, ", self.indom, self.len(), self.active)?;
-            writeln!(f, "{numbers} number up to {max}")?;
-            self.all().try_for_each(|i| {
-                let state = if i.is_active { "active" } else { "hidden" };
-                write!(f, "{:>10} {state} {}", i.inst, i.name)?;
-                if !i.key.is_empty() {
-                    f.write_str(" key ")?;
-                    i.key.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-                }
-                writeln!(f)
-            })
-        })
+        Dump(self)
     }
 
     fn at(&self, at: usize) -> Option<CacheInstance<'_, T>> {

@@ -64,10 +64,18 @@ impl Client {
     /// Returns the text that names the client in the field `source` of a [log line](crate::log): its user if pmcd has
     /// sent it, or else its number.
     pub fn source(self) -> impl fmt::Display {
-        fmt::from_fn(move |f| match self.uid() {
+        Source(self)
+    }
+}
+
+struct Source(Client);
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.uid() {
             Some(uid) => write!(f, "uid {uid}"),
-            None => write!(f, "client {self}"),
-        })
+            None => write!(f, "client {}", self.0),
+        }
     }
 }
 

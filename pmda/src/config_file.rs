@@ -91,10 +91,10 @@ impl ConfigFile {
     /// once; a changed directory or symbolic link in its path within a second. Just after a change, each call reads the
     /// file again, because another write may fall into the same tick of the file system's clock.
     pub fn changed(&mut self) -> Option<io::Result<Vec<u8>>> {
-        if let Seen::Content(content) = &mut self.seen
-            && content.is_same(&self.path)
-        {
-            return None;
+        if let Seen::Content(content) = &mut self.seen {
+            if content.is_same(&self.path) {
+                return None;
+            }
         }
         match self.read() {
             Ok((bytes, content)) => {

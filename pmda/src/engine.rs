@@ -389,11 +389,11 @@ impl<A: Agent> Engine<A> {
 
     /// Answers requests for dynamic names. pmcd knows the other names itself.
     fn names(&mut self, request: Pdu<'_>) -> Result {
-        if let Pdu::Ids(ids) = &request
-            && let Some(outcome) = Error::from_code(ids.status)
-        {
-            // This is the outcome of a request, not a request.
-            return Err(outcome);
+        if let Pdu::Ids(ids) = &request {
+            if let Some(outcome) = Error::from_code(ids.status) {
+                // This is the outcome of a request, not a request.
+                return Err(outcome);
+            }
         }
         names::answer(self.agent.catalogs().into_iter(), request, &mut self.out)
     }

@@ -151,7 +151,7 @@ pub(crate) struct Cut<'a>(pub(crate) &'a mut String, pub(crate) usize);
 impl fmt::Write for Cut<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.1.saturating_sub(self.0.len());
-        let end = text.floor_char_boundary(room);
+        let end = (0..=room.min(text.len())).rfind(|at| text.is_char_boundary(*at)).unwrap_or(0);
         self.0.push_str(&text[..end]);
         if end < text.len() { Err(fmt::Error) } else { Ok(()) }
     }

@@ -58,9 +58,7 @@ pub fn debug_options() -> Debug {
 /// Replaces the debug options (pmClearDebug(3), pmSetDebug(3)). Their output is limited from now on, since a client may
 /// have set them.
 pub fn set_debug_options(options: Debug) {
-    if let Some(lines) = LINES.get()
-        && !std::io::stderr().is_terminal()
-    {
+    if let Some(lines) = LINES.get().filter(|_| !std::io::stderr().is_terminal()) {
         lines.limit_debug();
     }
     set(options);
@@ -84,15 +82,15 @@ fn shows(options: Debug, metadata: &Metadata<'_>) -> bool {
 /// be written, stderr stays, with a message. The path `-` is stderr. `user` is the user that the process will change
 /// to.
 pub(crate) fn open(program: &str, path: &Path, user: Option<UserIds>) {
-    if path.as_os_str() != "-"
-        && let Err(e) = log_file::open(path, user).and_then(|file| Ok(nix::unistd::dup2_stderr(&file)?))
-    {
+    let redirect = || Ok(nix::unistd::dup2_stderr(log_file::open(path, user)?)?);
+    let redirected: std::io::Result<()> = if path.as_os_str() == "-" { Ok(()) } else { redirect() };
+    if let Err(e) = redirected {
         let reason =
             e.raw_os_error().map_or_else(|| e.to_string(), |errno| pmapi::Error::from_errno(errno).to_string());
         put(&format!("{program}: cannot open log \"{}\" for writing : {reason}\n", path.display()));
     }
     let host = nix::unistd::gethostname().unwrap_or_default();
-    put(&format!("Log for {program} on {} started {}\n\n", host.display(), now()));
+    put(&format!("Log for {program} on {} started {}\n\n", Path::new(&host).display(), now()));
 }
 
 /// Writes the number of lines left out, before the log ends.

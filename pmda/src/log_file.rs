@@ -57,11 +57,11 @@ fn create(path: &Path) -> io::Result<File> {
         _ = dir.remove(&previous);
         // There may be no file yet. The new file is created only if the name is free. Without the permission to free
         // the name, creating the file would fail as well, but with a misleading error.
-        if dir.rename(name, &previous).is_err()
-            && let Err(e) = dir.remove(name)
-            && e.kind() == io::ErrorKind::PermissionDenied
-        {
-            return Err(e);
+        if dir.rename(name, &previous).is_err() {
+            match dir.remove(name) {
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Err(e),
+                _ => {}
+            }
         }
         match dir.file(name, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL, 0o666) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}

@@ -85,8 +85,9 @@ fn address(address: SocketAddr) -> String {
     let mut text: String = match address.ip() {
         IpAddr::V4(ip) => format!("{:08X}", u32::from_ne_bytes(ip.octets())),
         IpAddr::V6(ip) => {
-            let words = ip.octets().as_chunks::<4>().0.to_vec();
-            words.into_iter().map(|word| format!("{:08X}", u32::from_ne_bytes(word))).collect()
+            let octets = ip.octets();
+            let words = octets.chunks_exact(4).filter_map(<[u8]>::first_chunk);
+            words.map(|word| format!("{:08X}", u32::from_ne_bytes(*word))).collect()
         }
     };
     text.push_str(&format!(":{:04X}", address.port()));

@@ -166,7 +166,7 @@ impl<R: Read, W: Write> Session<R, W> {
         match Header::parse(self.frames.unread())? {
             Some(header) if header.len > LONGEST => {
                 FixedLimit::Pdus.count();
-                Err(FrameError::TooLong(header.len.cast_signed()).into())
+                Err(FrameError::TooLong(header.len as i32).into())
             }
             _ => Ok(true),
         }

@@ -170,7 +170,7 @@ fn replace(path: &Path, make: impl Fn() -> io::Result<UnixListener>) -> io::Resu
 /// is complete.
 fn give(path: &Path, owner: Option<UserIds>) -> io::Result<UnixListener> {
     let (dir, name) = Dir::of(path)?;
-    let hidden = OsString::from(format!(".{}.{}", name.display(), std::process::id()));
+    let hidden = OsString::from(format!(".{}.{}", Path::new(name).display(), std::process::id()));
     // A killed process may have left its directory.
     let _ = dir.subdir(&hidden, 0o700).map(|left| left.remove(SOCKET.as_ref()));
     let _ = dir.remove_dir(&hidden);

@@ -1,11 +1,14 @@
 //! The output of a tool, without the parts that differ between two runs.
 
 use std::ffi::OsStr;
-use std::io::{Read, Write, pipe};
+use std::fs::File;
+use std::io::{Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::LazyLock;
 use std::thread;
 
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
 use regex::Regex;
 
 /// Longest time that a tool may run, in seconds. The `timeout` of coreutils then ends it with exit code 124.
@@ -103,7 +106,7 @@ pub(crate) fn run(command: Command, input: &str) -> Output {
         limited.current_dir(dir);
     }
 
-    let (mut reader, writer) = pipe().expect("a pipe");
+    let (reader, writer) = pipe2(OFlag::O_CLOEXEC).expect("a pipe");
     let mut child = limited
         .stdin(Stdio::piped())
         .stdout(writer.try_clone().expect("a second descriptor"))
@@ -117,7 +120,7 @@ pub(crate) fn run(command: Command, input: &str) -> Output {
     thread::scope(|scope| {
         // A tool may end before it has read everything. Its status shows whether it succeeded.
         scope.spawn(move || stdin.write_all(input.as_bytes()));
-        reader.read_to_end(&mut bytes).expect("the tool's output");
+        File::from(reader).read_to_end(&mut bytes).expect("the tool's output");
     });
     let status = child.wait().expect("the tool's exit status");
     Output { command: line, status, text: String::from_utf8_lossy(&bytes).into_owned() }

@@ -324,7 +324,7 @@ impl Pmcd {
     pub fn stop(&mut self) {
         let agents = self.children();
         let Some(mut child) = self.child.take() else { return };
-        let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM);
+        let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
         let start = Instant::now();
         while start.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
             sleep(PAUSE);

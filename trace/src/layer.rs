@@ -87,7 +87,8 @@ impl TraceLayer {
 fn tag_of(metadata: &Metadata<'_>) -> Option<Tag> {
     let named = !metadata.is_event() || !metadata.name().starts_with("event ");
     let name = if named { metadata.name() } else { metadata.target() };
-    Tag::new(name.get(..name.floor_char_boundary(MAX_TAG))?).ok()
+    let end = (0..=name.len().min(MAX_TAG)).rfind(|at| name.is_char_boundary(*at))?;
+    Tag::new(name.get(..end)?).ok()
 }
 
 impl fmt::Debug for TraceLayer {

@@ -126,7 +126,7 @@ pub fn next(bytes: &[u8]) -> Result<Option<(Pdu<'_>, usize)>, DecodeError> {
 fn decode(pdu: &[u8]) -> Result<Pdu<'_>, DecodeError> {
     let short = DecodeError::Length(pdu.len() as u32);
     match word(pdu, 4).ok_or(short)? {
-        ACK if pdu.len() == ACK_LEN => Ok(Pdu::Ack(word(pdu, HEADER).ok_or(short)?.cast_signed())),
+        ACK if pdu.len() == ACK_LEN => Ok(Pdu::Ack(word(pdu, HEADER).ok_or(short)? as i32)),
         ACK => Err(short),
         DATA => decode_data(pdu).map(Pdu::Data),
         other => Err(DecodeError::Type(other)),
@@ -150,7 +150,7 @@ fn decode_data(pdu: &[u8]) -> Result<Data<'_>, DecodeError> {
 /// Encodes an acknowledgement from the process `pid`.
 pub fn encode_ack(code: i32, pid: u32) -> [u8; ACK_LEN] {
     let mut pdu = [0; ACK_LEN];
-    for (to, word) in pdu.chunks_exact_mut(4).zip([ACK_LEN as u32, ACK, pid, code.cast_unsigned()]) {
+    for (to, word) in pdu.chunks_exact_mut(4).zip([ACK_LEN as u32, ACK, pid, code as u32]) {
         to.copy_from_slice(&word.to_be_bytes());
     }
     pdu

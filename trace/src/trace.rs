@@ -163,11 +163,11 @@ impl Trace {
         let mut link = way.link();
         // A second attempt when the agent has closed the connection: it may have restarted.
         for _ in 0..2 {
-            if link.is_time_to_look(&shared.options)
-                && let Some(shared_memory) = way.look(shared)
-            {
-                link.close();
-                return Some(shared_memory);
+            if link.is_time_to_look(&shared.options) {
+                if let Some(shared_memory) = way.look(shared) {
+                    link.close();
+                    return Some(shared_memory);
+                }
             }
             if link.send(shared, &pdu) {
                 return None;

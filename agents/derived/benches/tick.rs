@@ -91,7 +91,7 @@ fn tool(pmcd: &Pmcd, tool: &str, metric: &str, definitions: &str) -> Duration {
         Pcp::required().run_command(command, "").ok();
         let after = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the time of children");
         let time = |usage: &nix::sys::resource::Usage| usage.user_time() + usage.system_time();
-        Duration::from_micros((time(&after) - time(&before)).num_microseconds().cast_unsigned())
+        Duration::from_micros((time(&after) - time(&before)).num_microseconds() as u64)
     };
     (0..5).map(|_| run()).min().unwrap_or_default()
 }

@@ -1,11 +1,14 @@
 //! Groups over a pmcd, as the agent's own thread sees them. [`crate::sampler`] describes both threads.
 
 use std::cell::RefCell;
-use std::io::{self, PipeReader};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
 use pcp_client::HostSpec;
 use pcp_derive::Values as Column;
 use pmapi::{Domain, Error, InDom, Result};
@@ -33,7 +36,7 @@ pub(crate) struct Sampled {
     /// End of waiting for the last reload.
     bound_by: Instant,
     /// Reaches end of file when the agent no longer has to wait for the first snapshot.
-    first: PipeReader,
+    first: OwnedFd,
     interval: Duration,
     /// What the sampler had published when the current request began or stopped waiting.
     now: Published,
@@ -43,7 +46,7 @@ pub(crate) struct Sampled {
 
 impl Sampled {
     pub(crate) fn start(group: GroupConfig, host: HostSpec, own: Domain, interval: Duration) -> io::Result<Sampled> {
-        let (first, until) = io::pipe()?;
+        let (first, until) = pipe2(OFlag::O_CLOEXEC)?;
         let (commands, receiver) = sync_channel(QUEUE);
         let shared = Arc::new(Shared::new(interval));
         Sampler::new(group, host, own, Arc::clone(&shared), until).spawn(receiver)?;

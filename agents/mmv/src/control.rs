@@ -2,6 +2,7 @@
 //! `qa/run` can exchange them.
 
 use std::ffi::OsStr;
+use std::str;
 
 use pmda::pmapi::Config;
 use pmda::prelude::*;

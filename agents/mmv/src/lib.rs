@@ -105,10 +105,10 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
             let changed = self.files.refresh_for(&mut items.iter());
             self.take_note(changed);
         }
-        if let Request::Instance(serial) | Request::InstanceLabels(serial) = request
-            && let Ok(instances) = self.files.instances(serial)
-        {
-            self.domains.entry(serial).or_insert_with(|| Domain::new(instances));
+        if let Request::Instance(serial) | Request::InstanceLabels(serial) = request {
+            if let Ok(instances) = self.files.instances(serial) {
+                self.domains.entry(serial).or_insert_with(|| Domain::new(instances));
+            }
         }
         Ok(())
     }
@@ -187,9 +187,8 @@ static OPEN_FILES: AtomicUsize = AtomicUsize::new(Collection::OPEN_FILES);
 /// Only for a process that is nothing but the agent: pmcd, which loads the shared object, needs its descriptors for
 /// clients.
 pub fn allow_many_files() {
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok()
-    {
+    let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() {
         // The other half is for other purposes.
         OPEN_FILES.fetch_max(usize::try_from(hard / 2).unwrap_or(usize::MAX), Relaxed);
     }

@@ -62,7 +62,7 @@ impl Events {
     pub(crate) fn stored(&self, item: Item, inst: Option<Inst>, client: Client) -> Result {
         let params = [(PARAM_CLUSTER, item.cluster().into()), (PARAM_ITEM, item.item().into())];
         let inst = inst.map(|inst| (PARAM_INST, inst.word().into()));
-        let client = (PARAM_CLIENT, client.number().cast_unsigned().into());
+        let client = (PARAM_CLIENT, (client.number() as u32).into());
         for queue in [&self.records, &self.highres] {
             queue.push(Stamp::now(), EventFlags::POINT, params.into_iter().chain(inst).chain([client]))?;
         }

@@ -162,7 +162,7 @@ type Set<'a> = (u32, i32, u32, &'a [(u32, u32)]);
 fn store(sets: &[Set<'_>]) -> Vec<u8> {
     let mut list = vec![0, 0, sets.len() as u32];
     for (pmid, n, format, values) in sets {
-        list.extend([*pmid, n.cast_unsigned()]);
+        list.extend([*pmid, *n as u32]);
         if *n > 0 {
             list.push(*format);
         }
@@ -256,7 +256,7 @@ fn requests() -> Vec<(String, Vec<u8>)> {
     for ids in [&[][..], &[NUMFETCH], &[NULL], &[NUMFETCH, COLOR]] {
         add(&format!("names of {ids:x?}"), pdu(IDS, &words(&[&[0, ids.len() as u32], ids].concat())));
     }
-    add("names of a failed look-up", pdu(IDS, &words(&[(-12357_i32).cast_unsigned(), 1, NUMFETCH])));
+    add("names of a failed look-up", pdu(IDS, &words(&[-12357_i32 as u32, 1, NUMFETCH])));
     add("half of children", pdu(CHILD, &words(&[0])));
     add("half a traversal", pdu(TRAVERSE, &words(&[0, 9])));
 
@@ -280,8 +280,8 @@ fn requests() -> Vec<(String, Vec<u8>)> {
     add("user", pdu(ATTR, &[words(&[11]), b"1000\0".to_vec()].concat()));
     add("unknown attribute", pdu(ATTR, &[words(&[99]), b"x\0".to_vec()].concat()));
     add("half an attribute", pdu(ATTR, &[]));
-    add("end of a client", pdu(ERROR, &words(&[(-12391_i32).cast_unsigned()])));
-    add("another error", pdu(ERROR, &words(&[(-12345_i32).cast_unsigned()])));
+    add("end of a client", pdu(ERROR, &words(&[-12391_i32 as u32])));
+    add("another error", pdu(ERROR, &words(&[-12345_i32 as u32])));
     add("half an error", pdu(ERROR, &[]));
     for ty in [CREDS, CONTROL_REQ, DESC, INSTANCE, TEXT, LABEL, 0x7099, 1] {
         add(&format!("unexpected {ty:x}"), pdu(ty, &words(&[1, 2, 3, 4])));

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::str;
 
 use pmda::pmapi::escape::is_control;
 

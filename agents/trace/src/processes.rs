@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::sys::inotify::Inotify;
@@ -194,7 +194,7 @@ impl Processes {
                         owners.left_out.memory.add(*account, more);
                     }
                 }
-                Err(e) if e.is_passing() => debug!("{}: {e}: retried later", name.display()),
+                Err(e) if e.is_passing() => debug!("{}: {e}: retried later", Path::new(name).display()),
                 Err(e) => ended.push((*identity, Some(e))),
             }
             if has_ended {
@@ -251,7 +251,7 @@ impl Table {
         }
         match Read::new(search, &name, identity, is_listed && search.listings == 1) {
             Ok(mut read) => {
-                debug!("process {}: {}", read.reader.process().pid, name.display());
+                debug!("process {}: {}", read.reader.process().pid, Path::new(&name).display());
                 read.stays_open = self.open < self.most_open;
                 self.open += usize::from(read.stays_open);
                 if !read.stays_open {
@@ -264,7 +264,7 @@ impl Table {
             // The next listing finds it again.
             Err(e) if e.is_passing() || search.look_at(&name).is_err() => {
                 self.owners.remove_file(account);
-                debug!("{}: {e}: retried later", name.display());
+                debug!("{}: {e}: retried later", Path::new(&name).display());
             }
             Err(e) => {
                 let file = Found::Left(stamp(&stat));
@@ -276,7 +276,7 @@ impl Table {
 
     fn say_bad(&mut self, identity: Identity, e: &ReadError) {
         let Some(Entry { name, account, .. }) = self.files.get(&identity) else { return };
-        warn!(source = %account, "{}: {e}: file of {account} is ignored", name.display());
+        warn!(source = %account, "{}: {e}: file of {account} is ignored", Path::new(name).display());
         self.owners.left_out.bad += 1;
     }
 
@@ -330,7 +330,7 @@ impl Table {
         let removed = if links > 0 { search.remove(name) } else { Ok(()) };
         if let Err(e) = removed.as_ref().or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(&()) } else { Err(e) })
         {
-            info!(source = %account, "{}: {e}: file of {account} could not be removed", name.display());
+            info!(source = %account, "{}: {e}: file of {account} could not be removed", Path::new(name).display());
         } else if links < 2 {
             return self.forget(identity);
         }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, openat};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
@@ -218,21 +218,25 @@ impl Search {
 
     /// Removes a [stale](is_stale) file, or a stale and empty directory.
     pub(crate) fn remove_stale(&self, name: &OsStr, stat: &FileStat) {
-        if is_stale(stat)
-            && self.remove(name).is_err_and(|e| e.raw_os_error() == Some(Errno::EISDIR as i32))
-            && let Ok(opened) = self.opened()
-        {
-            let _ = unlinkat(opened, name, UnlinkatFlags::RemoveDir);
+        if is_stale(stat) && self.remove(name).is_err_and(|e| e.raw_os_error() == Some(Errno::EISDIR as i32)) {
+            if let Ok(opened) = self.opened() {
+                let _ = unlinkat(opened, name, UnlinkatFlags::RemoveDir);
+            }
         }
     }
 
     /// Removes an ignored file when it is stale, unless a process holds its lock.
     pub(crate) fn remove_unused(&self, name: &OsStr, stat: &FileStat) {
         let is_file = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFREG;
-        if is_stale(stat) && (!is_file || self.open_file(name).is_ok_and(|file| file.try_lock_shared().is_ok())) {
+        if is_stale(stat) && (!is_file || self.open_file(name).is_ok_and(is_unlocked)) {
             self.remove_stale(name, stat);
         }
     }
+}
+
+/// Whether no process holds an exclusive lock of the file.
+fn is_unlocked(file: File) -> bool {
+    Flock::lock(file, FlockArg::LockSharedNonblock).is_ok()
 }
 
 /// Whether the file's last change (ctime) is far in the past, or in the future after the clock was set back.

@@ -54,10 +54,10 @@ impl Shares {
 
     pub(crate) fn disconnect(&mut self, account: Account) {
         self.connections.remove(account, 1);
-        if self.connections.of(account) == 0
-            && let Some(share) = self.shares.remove(&account)
-        {
-            self.resting -= share.resting.len();
+        if self.connections.of(account) == 0 {
+            if let Some(share) = self.shares.remove(&account) {
+                self.resting -= share.resting.len();
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tags: totals, and the last buckets of a period.
 
 use std::collections::VecDeque;
+use std::str;
 use std::time::{Duration, Instant};
 
 use trace::protocol::Kind;

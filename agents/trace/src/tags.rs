@@ -341,10 +341,10 @@ impl Instances for Tagged {
             return whole;
         }
         // The index has names as clients send them: an escaped name needs a search of all tags.
-        if name.contains("\\x")
-            && let Some((inst, _)) = Tagged::each(self).find(|(_, tag)| tag.name() == name)
-        {
-            return Some(inst);
+        if name.contains("\\x") {
+            if let Some((inst, _)) = Tagged::each(self).find(|(_, tag)| tag.name() == name) {
+                return Some(inst);
+            }
         }
         let mut all = Tagged::each(self);
         all.find(|(_, tag)| tag.name().split(' ').next() == Some(name)).map(|(inst, _)| inst)

@@ -112,11 +112,11 @@ impl NameBudget {
 
     /// Remembers the first use of a name by an account that is not charged, if there is room.
     pub(crate) fn add_use(&mut self, users: &mut Users, account: Account, last: u32) {
-        if let Err(at) = users.find(account)
-            && self.uses.room(account, 1) == Room::Free
-        {
-            users.others.insert(at, Use { account, last });
-            self.uses.add(account, 1);
+        if let Err(at) = users.find(account) {
+            if self.uses.room(account, 1) == Room::Free {
+                users.others.insert(at, Use { account, last });
+                self.uses.add(account, 1);
+            }
         }
     }
 

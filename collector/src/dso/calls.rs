@@ -131,7 +131,7 @@ impl Calls {
         let Profile { head, indoms, insts } = &mut self.profile;
         let code = |state: State| c_int::from(state == State::Exclude);
         insts.clear();
-        insts.extend(pdu.entries().flat_map(|(_, _, insts)| insts).map(u32::cast_signed));
+        insts.extend(pdu.entries().flat_map(|(_, _, insts)| insts).map(|inst| inst as i32));
         indoms.clear();
         let mut rest = insts.as_slice();
         for (indom, state, listed) in pdu.entries() {
@@ -192,7 +192,7 @@ impl Calls {
         let name = req.name.map(CString::new).transpose().map_err(|_| Error::INST)?;
         let name = name.as_deref().map_or(null_mut(), |name| name.as_ptr().cast_mut());
         let indom = req.indom.ok_or(Error::INDOM)?;
-        let inst = req.inst.map_or(u32::MAX, Inst::word).cast_signed();
+        let inst = req.inst.map_or(u32::MAX, Inst::word) as i32;
         let mut result: *mut CInstances = null_mut();
         // SAFETY: the answer is whole and ours.
         unsafe {
@@ -201,7 +201,7 @@ impl Calls {
             let count = usize::try_from(head.count).unwrap_or(0);
             let mut w = InstanceWriter::new(out, FROM_AGENT, InDom::from_word(head.indom).unwrap_or(indom));
             for i in 0..count {
-                let inst = (!head.insts.is_null()).then(|| head.insts.add(i).read().cast_unsigned());
+                let inst = (!head.insts.is_null()).then(|| head.insts.add(i).read() as u32);
                 let name = if head.names.is_null() { null_mut() } else { head.names.add(i).read() };
                 w.push(inst.and_then(Inst::from_word), text(name));
                 free(name);
@@ -218,7 +218,7 @@ impl Calls {
         let mut buffer = null_mut();
         // SAFETY: the text stays the agent's until the next call.
         let found = unsafe {
-            check(function(req.ident.cast_signed(), req.bits, &raw mut buffer, self.interface.ext))?;
+            check(function(req.ident as i32, req.bits, &raw mut buffer, self.interface.ext))?;
             text(buffer)
         };
         Text { ident: req.ident, text: found }.encode(out, FROM_AGENT)
@@ -229,7 +229,7 @@ impl Calls {
         let mut list: *mut CLabelSet = null_mut();
         // SAFETY: the sets are whole and ours.
         unsafe {
-            let count = check(function(req.ident.cast_signed(), req.bits, &raw mut list, self.interface.ext))?;
+            let count = check(function(req.ident as i32, req.bits, &raw mut list, self.interface.ext))?;
             let sets = if list.is_null() { &[] } else { slice::from_raw_parts(list, count.max(0) as usize) };
             let indexes: Vec<Vec<RawLabel>> = sets.iter().map(|set| index(set)).collect();
             let refs: Vec<_> = sets.iter().zip(&indexes).map(|(set, index)| set_of(set, index)).collect();

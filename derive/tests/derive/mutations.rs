@@ -17,7 +17,7 @@ use crate::{local, tokens};
 /// Whether an expression belongs to the sample that is tested; all of them would take too long.
 fn chosen(number: &mut usize, one_of: usize) -> bool {
     *number += 1;
-    number.is_multiple_of(one_of)
+    *number % one_of == 0
 }
 
 /// Returns changed expressions: every prefix; without one token, with one doubled, and with two exchanged. A part of

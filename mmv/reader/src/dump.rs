@@ -112,12 +112,12 @@ fn head(out: &mut impl Write, name: &[u8], bytes: Bytes<'_>, texts: Texts) -> io
         writeln!(out, "Mismatched generation numbers ({}/{})", header.g1, header.g2)?;
         return Ok(None);
     }
-    writeln!(out, "TOC count  = {}", header.tocs.cast_unsigned())?;
+    writeln!(out, "TOC count  = {}", header.tocs as u32)?;
     if header.tocs < 2 {
         writeln!(out, "Bad tocs: invalid table of contents count ({})", header.tocs)?;
         return Ok(None);
     }
-    writeln!(out, "Cluster    = {}", header.cluster.cast_unsigned())?;
+    writeln!(out, "Cluster    = {}", header.cluster as u32)?;
     if !(0..=i32::from(pmapi::Item::MAX_CLUSTER)).contains(&header.cluster) {
         writeln!(out, "Bad cluster: {} is not a valid cluster ID", header.cluster)?;
         return Ok(None);
@@ -171,7 +171,7 @@ impl<'a, W: Write> Table<'a, W> {
                 writeln!(self.out, "\nTOC[{index}]: {toc} {base}, {what} offset {offset} ({count} entries)")
             }
             Section::Instances | Section::Metrics | Section::Labels => {
-                let offset = offset.cast_signed();
+                let offset = offset as i64;
                 writeln!(self.out, "\nTOC[{index}]: {toc} {base}, {what} offset {offset} ({count} entries)")
             }
         }
@@ -212,8 +212,8 @@ impl<'a, W: Write> Table<'a, W> {
     fn indom(&mut self, i: u64) -> Result<(), Stop> {
         let at = self.at(i, INDOM_LEN);
         let Some(indom) = IndomRecord::read(self.bytes, at) else { return Err(self.too_small("indom", i, "")) };
-        let (count, offset) = (indom.count.cast_signed(), indom.offset.cast_signed());
-        writeln!(self.out, "  [{}/{}] {count} instances, starting at offset {offset}", indom.serial, at.cast_signed())?;
+        let (count, offset) = (indom.count as i32, indom.offset as i64);
+        writeln!(self.out, "  [{}/{}] {count} instances, starting at offset {offset}", indom.serial, at as i64)?;
         self.help("indom", i, indom.short, indom.long)
     }
 
@@ -244,7 +244,7 @@ impl<'a, W: Write> Table<'a, W> {
             return Err(self.invalid_offset("inst", i, " name"));
         }
         // C computes offsets with the record size of version 1, whatever the version is.
-        let shown = self.at(i, Version::V1.instance_len()).cast_signed();
+        let shown = self.at(i, Version::V1.instance_len()) as i64;
         write!(self.out, "  [{}/{shown}] instance = [{} or \"", indom.serial, instance.internal)?;
         self.texts.write(self.out, cut(name))?;
         writeln!(self.out, "\"]")?;
@@ -257,7 +257,7 @@ impl<'a, W: Write> Table<'a, W> {
             return Err(self.too_small("metric", i, ""));
         };
         let name = self.metric_name(&metric, "metric", i, " name")?;
-        write!(self.out, "  [{}/{}] ", metric.item, at.cast_signed())?;
+        write!(self.out, "  [{}/{}] ", metric.item, at as i64)?;
         self.texts.write(self.out, name)?;
         writeln!(self.out)?;
         let (ty, sem) = (type_name(metric.ty), semantics_name(metric.semantics));
@@ -270,7 +270,7 @@ impl<'a, W: Write> Table<'a, W> {
         if is_singular(metric.indom) {
             writeln!(self.out, "       (no indom)")?;
         } else {
-            writeln!(self.out, "       indom={}", metric.indom.cast_signed())?;
+            writeln!(self.out, "       indom={}", metric.indom as i32)?;
         }
         self.help("metric", i, metric.short, metric.long)
     }
@@ -316,9 +316,9 @@ impl<'a, W: Write> Table<'a, W> {
     fn number(&mut self, value: &ValueRecord, metric: &MetricRecord, i: u64) -> io::Result<()> {
         let half = value.half();
         match ValueType::from_code(metric.ty) {
-            Ok(ValueType::I32) => writeln!(self.out, " = {}", half.cast_signed()),
+            Ok(ValueType::I32) => writeln!(self.out, " = {}", half as i32),
             Ok(ValueType::U32) => writeln!(self.out, " = {half}"),
-            Ok(ValueType::I64) => writeln!(self.out, " = {}", value.word.cast_signed()),
+            Ok(ValueType::I64) => writeln!(self.out, " = {}", value.word as i64),
             Ok(ValueType::U64) => writeln!(self.out, " = {}", value.word),
             Ok(ValueType::Float) => writeln!(self.out, " = {}", float(f32::from_bits(half).into())),
             Ok(ValueType::Double) => writeln!(self.out, " = {}", float(f64::from_bits(value.word))),
@@ -329,7 +329,7 @@ impl<'a, W: Write> Table<'a, W> {
     }
 
     fn text(&mut self, value: &ValueRecord, i: u64) -> io::Result<()> {
-        let Some(text) = self.bytes.string(value.extra.cast_unsigned()) else {
+        let Some(text) = self.bytes.string(value.extra as u64) else {
             return writeln!(self.out, " = ?\nBad file size: toc[{}] str value[{i}] extra", self.index);
         };
         write!(self.out, " = \"")?;
@@ -338,7 +338,7 @@ impl<'a, W: Write> Table<'a, W> {
     }
 
     fn elapsed(&mut self, value: &ValueRecord) -> io::Result<()> {
-        let (word, extra) = (value.word.cast_signed(), value.extra);
+        let (word, extra) = (value.word as i64, value.extra);
         let total = value.elapsed(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         write!(self.out, " = {total} (value={word}/extra={extra})")?;
         if extra > 0 {

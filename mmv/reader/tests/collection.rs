@@ -238,7 +238,7 @@ fn many_values_of_one_file() {
     let cluster = collection.item("mmv.a.m0").unwrap().cluster();
     for m in 0..3u16 {
         let mut values = Vec::new();
-        let some = |inst: Inst| inst.word().is_multiple_of(2);
+        let some = |inst: Inst| inst.word() % 2 == 0;
         collection
             .fetch(Item::new(cluster, m), some, |inst, value| {
                 values.push((inst, Print::new(value.unwrap(), 0).to_string()))

@@ -240,13 +240,13 @@ fn a_file_that_changes_all_the_time_is_read_or_not() {
             let whole = two_metrics().0;
             let mut round = 0u64;
             while running.load(Relaxed) {
-                let file = OpenOptions::new().write(true).create(true).truncate(round.is_multiple_of(2)).open(&path);
+                let file = OpenOptions::new().write(true).create(true).truncate(round % 2 == 0).open(&path);
                 let file = file.unwrap();
                 file.set_len(round * 37 % (2 * LEN)).unwrap();
                 file.write_all_at(&whole, 0).unwrap();
                 file.write_all_at(&(round + 1).to_ne_bytes(), 8).unwrap();
                 file.write_all_at(&(round + 1).to_ne_bytes(), 16).unwrap();
-                if round.is_multiple_of(7) {
+                if round % 7 == 0 {
                     fs::rename(&path, dir.path().join(".old")).unwrap();
                     fs::write(&path, &whole).unwrap();
                 }

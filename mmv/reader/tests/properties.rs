@@ -129,7 +129,7 @@ proptest! {
             file.indoms()[0].instances().iter().map(|i| (i.id, text(file.instance_name(i)))).collect();
         let values = families[0].values().iter();
         let read: BTreeMap<String, i32> = values
-            .map(|v| (names[&v.instance].clone(), file.value(v.index).unwrap().half().cast_signed()))
+            .map(|v| (names[&v.instance].clone(), file.value(v.index).unwrap().half() as i32))
             .collect();
         prop_assert_eq!(read, instances);
     }

@@ -249,11 +249,14 @@ impl ValueRecord {
     /// Reads the value from the bytes of its record.
     #[inline]
     pub fn of(bytes: &[u8]) -> Option<ValueRecord> {
-        let [word, extra, metric, instance] = bytes.as_chunks().0 else { return None };
+        let (word, rest) = bytes.split_first_chunk()?;
+        let (extra, rest) = rest.split_first_chunk()?;
+        let (metric, rest) = rest.split_first_chunk()?;
+        let instance = rest.first_chunk()?;
         let word_of = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
         Some(ValueRecord {
             word: word_of(word),
-            extra: word_of(extra).cast_signed(),
+            extra: word_of(extra) as i64,
             metric: word_of(metric),
             instance: word_of(instance),
         })
@@ -267,7 +270,7 @@ impl ValueRecord {
 
     /// Returns an elapsed time in microseconds, including a running interval. `now` is the time since the epoch.
     pub fn elapsed(&self, now: Duration) -> i64 {
-        let done = self.word.cast_signed();
+        let done = self.word as i64;
         if self.extra >= 0 {
             return done;
         }
@@ -277,9 +280,9 @@ impl ValueRecord {
     /// Returns the value as bytes.
     pub fn bytes(&self) -> [u8; VALUE_LEN] {
         let mut bytes = [0; VALUE_LEN];
-        let words = [self.word, self.extra.cast_unsigned(), self.metric, self.instance];
-        for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
-            *place = word.to_ne_bytes();
+        let words = [self.word, self.extra as u64, self.metric, self.instance];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
         }
         bytes
     }

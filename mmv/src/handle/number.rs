@@ -82,9 +82,9 @@ macro_rules! integer {
 
 integer! {
     u64, U64, |n| n, |w| w;
-    i64, I64, |n| n.cast_unsigned(), |w| w.cast_signed();
+    i64, I64, |n| n as u64, |w| w as i64;
     u32, U32, |n| word_of_half(n), |w| half(w);
-    i32, I32, |n| word_of_half(n.cast_unsigned()), |w| half(w).cast_signed();
+    i32, I32, |n| word_of_half(n as u32), |w| half(w) as i32;
 }
 
 macro_rules! float {

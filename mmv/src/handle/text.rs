@@ -176,7 +176,7 @@ impl TextList {
             Strings::Mapped(map, skew) => {
                 let start = *skew + place;
                 if let Some(string) = map.get_mut(start..).and_then(<[u8]>::first_chunk_mut::<STRING_LEN>) {
-                    *string = [0; _];
+                    *string = [0; STRING_LEN];
                     string.iter_mut().zip(one.now.bytes()).for_each(|(to, from)| *to = from);
                 }
             }

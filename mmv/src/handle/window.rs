@@ -39,7 +39,7 @@ static THERE_ARE: AtomicUsize = AtomicUsize::new(0);
 impl Parts {
     fn new() -> Option<Parts> {
         let room = THERE_ARE.fetch_update(Relaxed, Relaxed, |count| (count < MOST).then_some(count + 1));
-        room.ok().map(|_| Parts(Box::new([0; _])))
+        room.ok().map(|_| Parts(Box::new([0; PARTS as usize])))
     }
 }
 

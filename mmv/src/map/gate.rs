@@ -36,7 +36,7 @@ impl Gate {
     /// Reads a value while no value moves: `read` is repeated if its result may be wrong.
     pub(crate) fn read_unmoved<T>(&self, read: impl Fn() -> T) -> T {
         let before = self.moves.load(Ordering::SeqCst);
-        if before.is_multiple_of(2) {
+        if before % 2 == 0 {
             let result = read();
             fence(Ordering::Acquire);
             if self.moves.load(Ordering::SeqCst) == before {

@@ -112,7 +112,7 @@ impl Segment {
     /// Returns a reader of the values in `file` that may have slots.
     pub(crate) fn contents(&self, file: &Arc<File>) -> Old {
         let touched = pages::is_touched(file);
-        Old { file: Arc::clone(file), touched, end: self.slotted().end, held: 0..0, buffer: [0; _] }
+        Old { file: Arc::clone(file), touched, end: self.slotted().end, held: 0..0, buffer: [0; Old::HELD * VALUE_LEN] }
     }
 
     /// Returns the mapped file.
@@ -176,8 +176,9 @@ impl Old {
             let bytes = self.buffer.get_mut(..self.held.len() * VALUE_LEN).filter(|bytes| !bytes.is_empty());
             self.file.read_exact_at(bytes.ok_or(io::ErrorKind::UnexpectedEof)?, value_at(value))?;
         }
-        let words = &self.buffer.as_chunks().0[(value - self.held.start) * (VALUE_LEN / 8)..];
-        Ok((u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1])))
+        let at = (value - self.held.start) * VALUE_LEN;
+        let word = |at: usize| self.buffer.get(at..)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
+        word(at).zip(word(at + 8)).ok_or(io::ErrorKind::UnexpectedEof.into())
     }
 }
 

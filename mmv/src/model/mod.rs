@@ -148,7 +148,7 @@ impl Indom {
         }
         let highest = (0..=i32::MAX - self.passed).rev().find(|id| !self.ids.contains(id)).unwrap_or_default();
         self.passed = i32::MAX - highest;
-        highest.cast_unsigned()
+        highest as u32
     }
 }
 
@@ -445,7 +445,7 @@ mod tests {
         model.add_instance(indom, "high", Some(max - 1)).unwrap();
         let ids = ["a", "b", "c"].map(|name| {
             let index = model.add_instance(indom, name, None).unwrap();
-            model.indom(indom).id(index).cast_unsigned()
+            model.indom(indom).id(index) as u32
         });
         assert_eq!(ids, [max, max - 2, max - 3]);
     }

@@ -105,7 +105,7 @@ impl<S> Pages<S> {
 
     fn address(&self, at: u64) -> NonNull<AtomicU64> {
         let within = at.wrapping_sub(self.offset) as usize;
-        assert!(within.is_multiple_of(VALUE_LEN) && within < self.len, "no value is at {at}");
+        assert!(within % VALUE_LEN == 0 && within < self.len, "no value is at {at}");
         // SAFETY: `within + VALUE_LEN <= len` by the assertion, as pages are multiples of VALUE_LEN.
         unsafe { self.base.add(within) }.cast()
     }

@@ -40,7 +40,7 @@ impl Process {
 
     /// Returns the process identifier, as files contain it.
     pub(super) fn number(self) -> i32 {
-        self.number.cast_signed()
+        self.number as i32
     }
 
     /// Returns whether both processes have their numbers from the same PID namespace.
@@ -64,7 +64,7 @@ impl Process {
             let (number, space) = name.split_once('.')?;
             Some((digits::<u32>(number)?, digits::<u64>(space)?))
         };
-        parse().is_some_and(|(number, space)| space == self.space && !process_exists(number.cast_signed()))
+        parse().is_some_and(|(number, space)| space == self.space && !process_exists(number as i32))
     }
 }
 

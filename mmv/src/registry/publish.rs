@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -138,7 +139,7 @@ impl Inner {
             .is_some_and(|header| header.owner().map_or(header.g1 < self.made, |owner| !process_exists(owner)));
         let removes = process.is_beside(self.process)
             && is_left
-            && file.try_lock().is_ok()
+            && try_lock(&file).is_ok()
             && directory.leads_to(name, &file) == Some(true);
         if removes {
             directory.remove(name);
@@ -180,11 +181,11 @@ impl Inner {
 
     /// Marks the file as stale if it, or its directory, was removed.
     pub(super) fn look_for_file(&self, state: &mut State) {
-        if let Phase::Exporting(published) = &state.phase
-            && state.exports()
-            && !state.stale
-            && let Ok(directory) = Directory::open(&self.directory())
-        {
+        let Phase::Exporting(published) = &state.phase else { return };
+        if !state.exports() || state.stale {
+            return;
+        }
+        if let Ok(directory) = Directory::open(&self.directory()) {
             state.stale = directory.leads_to(&state.file, &published.file).is_none();
         }
     }
@@ -233,13 +234,14 @@ impl Inner {
         }
         (state.stale, state.warned) = (false, false);
         state.backoff.succeeded();
-        if let Phase::Exporting(old) =
-            std::mem::replace(&mut state.phase, Phase::Exporting(Published { file, generation, process, copies }))
-            && old.process == process
-        {
+        let phase = Phase::Exporting(Published { file, generation, process, copies });
+        match std::mem::replace(&mut state.phase, phase) {
             // This tells readers of the old file that it is over, even if the directory's change time has not advanced
             // since they looked.
-            _ = old.file.write_all_at(&0u64.to_ne_bytes(), G2_AT);
+            Phase::Exporting(old) if old.process == process => {
+                _ = old.file.write_all_at(&0u64.to_ne_bytes(), G2_AT);
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -267,16 +269,27 @@ impl Inner {
         if let Some(thread) = state.thread.take().filter(|_| exports).as_ref().and_then(|thread| thread.get()) {
             thread.unpark();
         }
-        if let Phase::Exporting(published) = std::mem::replace(&mut state.phase, Phase::Stopped)
-            && exports
-            && self.options.has(Flags::PROCESS)
-            && let Ok(directory) = Directory::open(&self.directory())
-            && directory.leads_to(&state.file, &published.file) == Some(true)
-        {
-            directory.remove(&state.file);
+        if let Phase::Exporting(published) = std::mem::replace(&mut state.phase, Phase::Stopped) {
+            if exports && self.options.has(Flags::PROCESS) {
+                self.remove_own(&state.file, &published.file);
+            }
         }
         state.claim = None;
     }
+
+    /// Removes the file with this name if it is `file`.
+    fn remove_own(&self, name: &str, file: &File) {
+        let Ok(directory) = Directory::open(&self.directory()) else { return };
+        if directory.leads_to(name, file) == Some(true) {
+            directory.remove(name);
+        }
+    }
+}
+
+/// Locks a file with flock(2) until it is closed, unless another process holds the lock.
+#[expect(deprecated, reason = "Flock panics if it cannot unlock the file, and File::try_lock needs Rust 1.89")]
+fn try_lock(file: &File) -> nix::Result<()> {
+    nix::fcntl::flock(file.as_raw_fd(), nix::fcntl::FlockArg::LockExclusiveNonblock)
 }
 
 impl State {

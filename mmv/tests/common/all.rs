@@ -96,7 +96,7 @@ impl All {
         assert_eq!((self.sharded.get(), word(file, "timer")), (updates, updates));
         let own = self.own.lock().unwrap();
         assert_eq!((own.0.get(), word(file, "writer")), (updates, updates));
-        assert_eq!(word(file, "set").cast_signed(), -(updates as i64));
+        assert_eq!(word(file, "set") as i64, -(updates as i64));
         assert_eq!(u128::from(word(file, "interval")), own.2.get().as_micros());
     }
 }

@@ -172,7 +172,7 @@ impl Dir {
 }
 
 fn refused(path: &Path, name: &OsStr, why: fmt::Arguments<'_>) -> io::Error {
-    let text = format!("{}: the directory {} {why}", path.display(), name.display());
+    let text = format!("{}: the directory {} {why}", path.display(), Path::new(name).display());
     io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 

@@ -97,7 +97,7 @@ fn names(path: &Path) -> Vec<OsString> {
 
 fn follow(link: &OwnedFd, stat: &FileStat, name: &OsStr, trusts: impl Fn(u32) -> bool) -> io::Result<OsString> {
     if !trusts(stat.st_uid) {
-        let (name, owner) = (name.display(), Uid::from_raw(stat.st_uid));
+        let (name, owner) = (Path::new(name).display(), Uid::from_raw(stat.st_uid));
         let refusal = format!("{name} is a symbolic link of user {owner}, which is not followed");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, refusal));
     }

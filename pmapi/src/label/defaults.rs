@@ -36,9 +36,8 @@ impl LabelSet {
         let mut names: Vec<_> = entries.flatten().map(|e| e.file_name()).collect();
         names.sort();
         for name in names.iter().filter(|n| !n.as_encoded_bytes().starts_with(b".")) {
-            if let Ok(text) = fs::read_to_string(dir.join(name))
-                && let Ok(labels) = Self::parse_flagged(&text, flags)
-            {
+            let Ok(text) = fs::read_to_string(dir.join(name)) else { continue };
+            if let Ok(labels) = Self::parse_flagged(&text, flags) {
                 // A set that has become too large keeps the labels that it has.
                 let _ = self.merge(&labels);
             }

@@ -70,7 +70,7 @@ impl Agent {
     pub(super) fn start(mut command: Command) -> std::io::Result<Agent> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (to, from) = child.stdin.take().zip(child.stdout.take()).expect("two pipes");
-        let clock = clock_getcpuclockid(Pid::from_raw(child.id().cast_signed()))?;
+        let clock = clock_getcpuclockid(Pid::from_raw(child.id() as i32))?;
         let mut agent = Agent { child, to, from, clock, reply: vec![0; 1 << 16] };
         let creds = agent.receive()?;
         let header = Header::parse(creds).ok().flatten().expect("a PDU");
@@ -100,10 +100,10 @@ impl Agent {
                 0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
                 n => have += n,
             }
-            if have >= 12
-                && let Ok(Some(header)) = Header::parse(&self.reply)
-            {
-                want = header.len as usize;
+            if have >= 12 {
+                if let Ok(Some(header)) = Header::parse(&self.reply) {
+                    want = header.len as usize;
+                }
             }
         }
         assert_eq!(have, want, "one reply to one request");

@@ -15,7 +15,8 @@ const TRIES: usize = 10;
 fn hash(key: &[u8], seed: u32) -> u32 {
     const GOLDEN: u32 = 0x9e37_79b9;
     let mut state = [GOLDEN, GOLDEN, seed];
-    let (blocks, rest) = key.as_chunks::<12>();
+    let blocks = key.chunks_exact(12);
+    let rest = blocks.remainder();
     for block in blocks {
         for (i, byte) in block.iter().enumerate() {
             add(&mut state, i, *byte);
@@ -32,7 +33,7 @@ fn hash(key: &[u8], seed: u32) -> u32 {
 }
 
 fn add(state: &mut [u32; 3], at: usize, byte: u8) {
-    let signed = i32::from(byte.cast_signed()).cast_unsigned();
+    let signed = i32::from(byte as i8) as u32;
     if let Some(word) = state.get_mut(at / 4) {
         *word = word.wrapping_add(signed << (8 * (at % 4)));
     }

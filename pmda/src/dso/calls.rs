@@ -136,7 +136,7 @@ unsafe extern "C" fn instance<A: Agent>(
         call::<A, _>(ext, |state, client| {
             let indom = InDom::from_word(indom).ok_or(Error::INDOM)?;
             let name = text_of(name);
-            let inst = Inst::from_word(inst.cast_unsigned());
+            let inst = Inst::from_word(inst as u32);
             let req = InstanceReq { indom: Some(indom), inst, name };
             state.ask(
                 |out| req.encode(out, client),
@@ -157,7 +157,7 @@ unsafe extern "C" fn text<A: Agent>(ident: c_int, kind: c_int, buffer: *mut *mut
     // SAFETY: there is room for the answer.
     let asked = unsafe {
         call::<A, _>(ext, |state, client| {
-            let req = TextReq { ident: ident.cast_unsigned(), bits: kind };
+            let req = TextReq { ident: ident as u32, bits: kind };
             state.ask(
                 |out| req.encode(out, client),
                 |pdu, kept| match pdu {
@@ -290,7 +290,7 @@ unsafe extern "C" fn label<A: Agent>(ident: c_int, kind: c_int, sets: *mut *mut 
     // SAFETY: there is room for the answer.
     let asked = unsafe {
         call::<A, _>(ext, |state, client| {
-            let req = LabelReq { ident: ident.cast_unsigned(), bits: kind };
+            let req = LabelReq { ident: ident as u32, bits: kind };
             state.ask(
                 |out| req.encode(out, client),
                 |pdu, _| match pdu {

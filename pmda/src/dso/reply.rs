@@ -22,7 +22,7 @@ pub(super) fn instances(indom: InDom, pdu: &InstancePdu<'_>) -> Result<*mut CIns
     let mut names = Heap::<*mut c_char>::zeroed(count)?;
     let (mut has_ids, mut has_names) = (count != 1, count != 1);
     for (((inst, name), id), copy) in pdu.iter().zip(ids.as_mut()).zip(names.as_mut()) {
-        *id = inst.map_or(NULL, Inst::word).cast_signed();
+        *id = inst.map_or(NULL, Inst::word) as i32;
         has_ids |= inst.is_some();
         has_names |= !name.is_empty();
         if has_names {

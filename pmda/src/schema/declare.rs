@@ -43,10 +43,10 @@ pub struct InDomDef {
 
 /// Adds labels, unless earlier ones were invalid.
 pub(crate) fn add(labels: &mut Labels, more: impl FnOnce(&mut LabelSet) -> Result<(), LabelError>) {
-    if let Ok(set) = labels
-        && let Err(e) = more(set)
-    {
-        *labels = Err(e.to_string());
+    if let Ok(set) = labels {
+        if let Err(e) = more(set) {
+            *labels = Err(e.to_string());
+        }
     }
 }
 

@@ -11,6 +11,8 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
 use pcp_collector::{Address, Channel as _, Collector, Error, Launch, LoadError, SharedObject, Stream};
 use pcp_pdu::FrameError;
 use pcp_pdu::codec::Writer;
@@ -65,8 +67,8 @@ impl Agent {
             Err(Error::Spawn { source, .. }) if !matches!(source.kind(), WouldBlock | OutOfMemory) => {
                 // In C the forked process notices that the program cannot be executed, and ends.
                 err!(console, "execvp: {}\n", pmapi::Error::from(source));
-                let ((_, to), (from, _)) = (io::pipe()?, io::pipe()?);
-                (Stream::new(from.into(), to.into())?, None)
+                let ((_, to), (from, _)) = (pipe2(OFlag::O_CLOEXEC)?, pipe2(OFlag::O_CLOEXEC)?);
+                (Stream::new(from, to)?, None)
             }
             Err(Error::Spawn { source, .. } | Error::Io(source)) => return Err(source),
             Err(e) => return Err(io::Error::other(e)),
@@ -171,7 +173,7 @@ impl Agent {
         let Some(Pdu::Creds(creds)) = reply.pdu() else { return Err(pmapi::Error::IPC.code()) };
         let Some((version, _)) = creds.version() else { return Ok(()) };
         self.version = Some(version);
-        let pid = std::process::id().cast_signed();
+        let pid = std::process::id() as i32;
         self.send(|out| encode_creds(out, pid, Features::default()))
     }
 
@@ -264,8 +266,7 @@ impl Agent {
     fn notify_cut_short(&self, have: usize) {
         let Link::Stream(collector) = &self.link else { return };
         let (fd, bytes) = (self.fd, collector.channel().unread());
-        let words = bytes.as_chunks().0;
-        let word = |at: usize| words.get(at).map(|word| u32::from_be_bytes(*word));
+        let word = |at: usize| bytes.get(4 * at..)?.first_chunk().map(|word| u32::from_be_bytes(*word));
         let Some(len) = word(0) else {
             return self.trace.notify("Error", format_args!("__pmGetPDU: fd={fd} hdr read: bad len={have}"));
         };

@@ -143,10 +143,10 @@ impl State {
         if !shared {
             out!(self.console, "Sending Result...\n");
         }
-        if let Ok(bytes) = &sealed
-            && let Ok(Some(header)) = Header::parse(bytes)
-        {
-            let _ = self.result(&Reply { header, bytes: bytes.clone() });
+        if let Ok(bytes) = &sealed {
+            if let Ok(Some(header)) = Header::parse(bytes) {
+                let _ = self.result(&Reply { header, bytes: bytes.clone() });
+            }
         }
         let reply = self.ask(PduType::ERROR, |out| {
             out.extend(sealed?);

@@ -84,7 +84,7 @@ impl<M: Meaning> Parser<'_, M> {
             (Word::Timer, Token::Word(Word::On)) => self.end(Command::Timer(true)),
             (Word::Timer, Token::Word(Word::Off)) => self.end(Command::Timer(false)),
             (Word::Traverse, Token::Name(name)) => self.end(Command::Traverse(name)),
-            (Word::Wait, Token::Number(seconds)) => self.end(Command::Wait(seconds.cast_unsigned())),
+            (Word::Wait, Token::Number(seconds)) => self.end(Command::Wait(seconds as u32)),
             (Word::Watch, token) => self.path_of(token, Command::Watch),
             _ => Err(self.syntax()),
         }
@@ -268,7 +268,7 @@ impl<M: Meaning> Parser<'_, M> {
             Token::Word(Word::InDom) => Labels::InDom(self.indom()?),
             Token::Word(Word::Instances) => Labels::Instances(self.indom()?),
             Token::Word(Word::Cluster) => match self.token() {
-                Token::Number(word) => Labels::Cluster(PmId::from_word(word.cast_unsigned())),
+                Token::Number(word) => Labels::Cluster(PmId::from_word(word as u32)),
                 Token::Number2([domain, cluster]) => Labels::Cluster(pmid([domain, cluster, 0])),
                 _ => return Err(self.syntax()),
             },
@@ -327,7 +327,7 @@ impl<M: Meaning> Parser<'_, M> {
 
     fn metric(&mut self, token: Token) -> Parsed<Option<PmId>> {
         let pmid = match token {
-            Token::Number(word) => PmId::from_word(word.cast_unsigned()),
+            Token::Number(word) => PmId::from_word(word as u32),
             Token::Number2([cluster, item]) => pmid([0, cluster, item]),
             Token::Number3(parts) => pmid(parts),
             Token::Name(name) => {
@@ -351,9 +351,9 @@ impl<M: Meaning> Parser<'_, M> {
 
     fn indom_of(&mut self, token: Token) -> Parsed<Option<InDom>> {
         match token {
-            Token::Number(word) | Token::Negative(word) => Ok(InDom::from_word(word.cast_unsigned())),
+            Token::Number(word) | Token::Negative(word) => Ok(InDom::from_word(word as u32)),
             Token::Number2([domain, serial]) => {
-                let (domain, serial) = (domain.cast_unsigned() & 0x1ff, serial.cast_unsigned() & 0x3f_ffff);
+                let (domain, serial) = (domain as u32 & 0x1ff, serial as u32 & 0x3f_ffff);
                 Ok(InDom::from_word(domain << 22 | serial))
             }
             _ => Err(self.syntax()),
@@ -363,7 +363,7 @@ impl<M: Meaning> Parser<'_, M> {
 
 /// Returns the PMID with the lower bits of each part that fit into its field.
 fn pmid(parts: [i32; 3]) -> Option<PmId> {
-    let [domain, cluster, item] = parts.map(i32::cast_unsigned);
+    let [domain, cluster, item] = parts.map(|part| part as u32);
     PmId::from_word((domain & 0x1ff) << 22 | (cluster & 0xfff) << 10 | item & 0x3ff)
 }
 

@@ -77,7 +77,7 @@ impl Profile {
         let mut text = format!("Dump Instance Profile state={}, {} profiles", name(self.state), self.entries.len());
         // Writing to memory does not fail.
         if let Some(indom) = of {
-            let number = Some(indom).word().cast_signed();
+            let number = Some(indom).word() as i32;
             let _ = write!(text, ", dump restricted to indom={number} [{indom}]");
         }
         text.push('\n');
@@ -85,7 +85,7 @@ impl Profile {
             if of.is_some_and(|of| of != *indom) {
                 continue;
             }
-            let (number, state, count) = (indom.word().cast_signed(), name(*state), listed.len());
+            let (number, state, count) = (indom.word() as i32, name(*state), listed.len());
             let indom = OrNull(Some(*indom));
             let _ = writeln!(text, "\tProfile [{at}] indom={number} [{indom}] state={state} {count} instances");
             if !listed.is_empty() {

@@ -172,7 +172,7 @@ impl State {
         out!(self.console, "pmInDom: {}\n", OrNull(indom));
         let (inst, name) = match which {
             Which::All => (None, None),
-            Which::Number(number) => (Inst::from_word(number.cast_unsigned()), None),
+            Which::Number(number) => (Inst::from_word(*number as u32), None),
             Which::Name(name) => (None, Some(name.as_slice())),
         };
         self.trace_call("instance");
@@ -251,7 +251,7 @@ impl State {
                 (indom.word(), LabelLevel::Instances)
             }
         };
-        let request = LabelReq { ident, bits: level.code().cast_signed() };
+        let request = LabelReq { ident, bits: level.code() as i32 };
         let reply = self.ask(PduType::LABEL, |out| request.encode(out, 0))?;
         let Some(Pdu::Label(labels)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeLabel")) };
         trace::labels(&self.pdus(), &labels);
@@ -345,7 +345,7 @@ impl State {
             _ if shared => agent.attribute(Attr { attribute: Attribute::new(key), value: value.unwrap_or_default() }),
             Some(value) if value.len() + 1 >= MAX_ATTRIBUTE => Err(IPC),
             Some(value) => agent.attribute(Attr { attribute: Attribute::new(key), value }),
-            None => agent.send_words(PduType::ATTR, &[key.cast_unsigned()]),
+            None => agent.send_words(PduType::ATTR, &[key as u32]),
         };
         match sent {
             Ok(()) => out!(self.console, "Success\n"),

@@ -83,9 +83,11 @@ impl State {
     pub(crate) fn open_socket(&mut self, address: &Address, name: &[u8]) {
         let shown = String::from_utf8_lossy(name);
         let is_unix = matches!(address, Address::Unix(_));
-        if is_unix && let Err(e) = fs::metadata(OsStr::from_bytes(name)) {
-            err!(self.console, "opensocket: {shown}: {}\n", pmapi::Error::from(e));
-            return;
+        if is_unix {
+            if let Err(e) = fs::metadata(OsStr::from_bytes(name)) {
+                err!(self.console, "opensocket: {shown}: {}\n", pmapi::Error::from(e));
+                return;
+            }
         }
         self.agent = None;
         match Agent::connect(address, name, &self.trace) {

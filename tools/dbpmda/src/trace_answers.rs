@@ -73,7 +73,7 @@ pub(crate) fn labels(trace: &Trace, labels: &LabelPdu<'_>) {
     if !trace.has("labels") {
         return;
     }
-    let (ident, bits, count) = (labels.ident.cast_signed(), labels.bits, labels.len());
+    let (ident, bits, count) = (labels.ident as i32, labels.bits, labels.len());
     let at = if count == 0 { "(nil)".to_owned() } else { format!("{labels:p}") };
     let level_name = level(bits);
     trace.line(

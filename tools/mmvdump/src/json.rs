@@ -196,9 +196,9 @@ impl Label {
 /// Returns the value, or null for a number that JSON cannot express.
 fn number(file: &File, ty: ValueType, value: &ValueRecord, now: Duration) -> Value {
     match ty {
-        ValueType::I32 => value.half().cast_signed().into(),
+        ValueType::I32 => (value.half() as i32).into(),
         ValueType::U32 => value.half().into(),
-        ValueType::I64 => value.word.cast_signed().into(),
+        ValueType::I64 => (value.word as i64).into(),
         ValueType::U64 => value.word.into(),
         ValueType::Float => f32::from_bits(value.half()).into(),
         ValueType::Double => f64::from_bits(value.word).into(),

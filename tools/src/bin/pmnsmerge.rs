@@ -66,8 +66,8 @@ fn run(program: &Program) -> Result<(), ExitCode> {
     new.set_mode(0o644);
     let merged = merge(program, &mut args).inspect_err(|_| {
         // PCP's pmnsmerge creates the output file before it merges, so that an empty one remains.
-        if !exists && let Ok((dir, name)) = Dir::of(&out) {
-            let _ = dir.new_file(name, 0o666);
+        if !exists {
+            let _ = Dir::of(&out).and_then(|(dir, name)| dir.new_file(name, 0o666));
         }
     })?;
     let written = new.write_all(pmns::write::root(&merged).as_bytes()).and_then(|()| new.commit());

@@ -66,7 +66,7 @@ impl Directory {
     pub fn open(path: PathBuf, base: &Path) -> io::Result<Directory> {
         let directory = open_own(&path)?;
         let before = left_before(&directory)?;
-        let prefix = format!("pcp-trace-{}.", path.file_name().unwrap_or_default().display());
+        let prefix = format!("pcp-trace-{}.", Path::new(path.file_name().unwrap_or_default()).display());
         let (files, opened) = match before.and_then(|files| reopen(files, base, &prefix)) {
             Some(found) => found,
             None => make_files(base, &prefix)?,

@@ -1,6 +1,7 @@
 //! Keys and values of a trace event.
 
 use std::fmt::{self, Display, Write as _};
+use std::str;
 
 use super::format::MAX_FIELDS;
 

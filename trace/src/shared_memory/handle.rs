@@ -77,10 +77,10 @@ thread_local! {
 impl Drop for Held {
     fn drop(&mut self) {
         // In a forked child the lane is the parent's, and the lock of its file may never be released.
-        if map::id() == Some(self.writer.process)
-            && let Some(lane) = self.lane.take()
-        {
-            self.writer.give_back(lane);
+        if map::id() == Some(self.writer.process) {
+            if let Some(lane) = self.lane.take() {
+                self.writer.give_back(lane);
+            }
         }
     }
 }

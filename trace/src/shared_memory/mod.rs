@@ -12,6 +12,7 @@ mod agent;
 mod agent_file;
 mod directory;
 pub(crate) mod fields;
+mod file_lock;
 pub mod format;
 mod handle;
 mod map;

@@ -1,6 +1,7 @@
 //! Processes of this host, and their common clock.
 
 use std::fs;
+use std::str;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
+use super::file_lock::{Lock, flock};
 use super::format::{
     CELL_WORDS, MAGIC, MAX_CELLS, MAX_LANES, MAX_RING_LEN, MAX_SUMS, MAX_TAGS, PAGE, PER_BLOCK, SUM_WORDS, TAG_WORDS,
     VERSION, WORD, block, header,
@@ -221,10 +222,10 @@ impl Reader {
     /// while the reader is closed.
     pub fn is_abandoned(&self) -> bool {
         let Ok(file) = opened(&self.file) else { return false };
-        if file.try_lock_shared().is_err() {
+        if flock(file, Lock::LockSharedNonblock).is_err() {
             return false;
         }
-        let _ = file.unlock();
+        let _ = flock(file, Lock::Unlock);
         self.claim() != Claim::Own
     }
 
@@ -273,14 +274,16 @@ impl Reader {
             let known = self.tags.len().saturating_sub(sums.first).min(PER_BLOCK);
             let words = &mut words[..known * SUM_WORDS];
             read_words::<SUMS_BYTES>(file, sums.at + (block::WORDS * WORD) as u64, words)?;
-            let (entries, _) = words.as_chunks::<SUM_WORDS>();
-            let used = entries.iter().rposition(|entry| *entry != [0; SUM_WORDS]).map_or(0, |at| at + 1);
+            let entries = words.chunks_exact(SUM_WORDS);
+            let used = entries.clone().rposition(|entry| entry != [0; SUM_WORDS]).map_or(0, |at| at + 1);
             sums.make_room(used, &mut self.memory, self.most);
             self.left_out[1] += used.saturating_sub(sums.before.len()) as u64;
             let now = now();
             let elapsed = now.saturating_sub(self.looked);
-            for ((entry, before), tag) in
-                entries.iter().zip(&mut sums.before).zip(self.tags.get(sums.first..).unwrap_or_default())
+            for ((entry, before), tag) in entries
+                .filter_map(<[u64]>::first_chunk)
+                .zip(&mut sums.before)
+                .zip(self.tags.get(sums.first..).unwrap_or_default())
             {
                 let Some(change) = change(before, entry, elapsed, now) else { continue };
                 *before = *entry;
@@ -367,15 +370,13 @@ impl Reader {
         read_words::<BLOCK_BYTES>(opened(&self.file)?, at, &mut words)?;
         let len = words[block::LEN];
         let end = at.checked_add(len).filter(|end| *end <= i64::MAX as u64);
-        let end = end
-            .filter(|_| len > 0 && len.is_multiple_of(PAGE as u64))
-            .ok_or(ReadError::Damaged("length of a block"))?;
+        let end = end.filter(|_| len > 0 && len % PAGE as u64 == 0).ok_or(ReadError::Damaged("length of a block"))?;
         self.blocks += 1;
         if self.blocks > MAX_BLOCKS {
             return Err(ReadError::Damaged("number of blocks"));
         }
         let first = usize::try_from(words[block::FIRST]).ok().filter(|first| *first < MAX_TAGS);
-        let first = first.filter(|first| first.is_multiple_of(PER_BLOCK)).unwrap_or(usize::MAX);
+        let first = first.filter(|first| first % PER_BLOCK == 0).unwrap_or(usize::MAX);
         match words[block::KIND] {
             block::TAGS if first != self.names.len() * PER_BLOCK => return Err(ReadError::Damaged("order of tags")),
             block::TAGS => self.names.push(at),
@@ -452,13 +453,18 @@ fn read_header(file: &File) -> Result<[u64; header::WORDS], ReadError> {
     }
 }
 
+/// Returns the word of eight bytes.
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+}
+
 /// Reads words of a file, at most `BYTES` at a time.
 fn read_words<const BYTES: usize>(file: &File, mut at: u64, words: &mut [u64]) -> io::Result<()> {
     let mut bytes = [0; BYTES];
     for words in words.chunks_mut(BYTES / WORD) {
         let bytes = &mut bytes[..words.len() * WORD];
         file.read_exact_at(bytes, at)?;
-        words.iter_mut().zip(bytes.as_chunks().0).for_each(|(to, from)| *to = u64::from_ne_bytes(*from));
+        words.iter_mut().zip(bytes.chunks_exact(WORD)).for_each(|(to, from)| *to = word(from));
         at += bytes.len() as u64;
     }
     Ok(())
@@ -484,7 +490,7 @@ impl Source for InFile<'_> {
         while left > 0 {
             let bytes = &mut bytes[..left.min(PAGE)];
             self.file.read_exact_at(bytes, at)?;
-            into.extend(bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)));
+            into.extend(bytes.chunks_exact(WORD).map(word));
             left -= bytes.len();
             at += bytes.len() as u64;
         }

@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pmapi::file::{copies_on_write, off_stdio};
 
 use super::agent::Agent;
+use super::file_lock::{Lock, flock};
 use super::format::{
     MAGIC, MAX_LANES, MAX_RING_LEN, MAX_SUMS, MAX_TAGS, PAGE, PER_BLOCK, SUM_WORDS, SUMS_LEN, TAG_WORDS, TAGS_LEN,
     VERSION, WORD, Words as _, block, header,
@@ -86,7 +87,7 @@ impl Writer {
         let file = off_stdio(file).inspect_err(|_| _ = directory.remove(&hidden))?;
         let made = map_header(&file).and_then(|header| {
             // The lock shows the agent that the process lives. Mode 0600 keeps other users from taking it before.
-            file.try_lock()?;
+            flock(&file, Lock::LockExclusiveNonblock)?;
             // The file has the directory's group, which is the agent's. The umask does not apply to this mode.
             file.set_permissions(Permissions::from_mode(0o640))?;
             let words = [MAGIC, VERSION, pid.into(), start, PAGE as u64];
@@ -157,7 +158,9 @@ impl Writer {
         let mut entry = [0; TAG_WORDS * WORD];
         let head = [kind as u8, name.len() as u8];
         entry.iter_mut().zip(head.iter().chain(name)).for_each(|(to, from)| *to = *from);
-        for (to, word) in (block::WORDS + at * TAG_WORDS..).zip(entry.as_chunks().0) {
+        for (to, word) in
+            (block::WORDS + at * TAG_WORDS..).zip(entry.chunks_exact(WORD).filter_map(<[u8]>::first_chunk))
+        {
             names.store(to, u64::from_ne_bytes(*word), Relaxed);
         }
         self.header.words().store(header::TAGS, number as u64 + 1, Release);

@@ -44,7 +44,9 @@ impl Config {
 
     /// Copies a definition from one group into another, under the name that it is shown by.
     fn take(&mut self, user: usize, home: usize, name: &str) -> Result<(), &'static str> {
-        let Ok([user, home]) = self.groups.get_disjoint_mut([user, home]) else { return Ok(()) };
+        let Some((low, high)) = self.groups.split_at_mut_checked(user.max(home)) else { return Ok(()) };
+        let (Some(low), Some(high)) = (low.get_mut(user.min(home)), high.first_mut()) else { return Ok(()) };
+        let (user, home) = if user < home { (low, high) } else { (high, low) };
         let (Some(definition), shown) = (home.definitions.get(name), home.name_of(name)) else { return Ok(()) };
         if user.definitions.get(name).is_some() || user.taken.contains(&shown) {
             return Ok(());

@@ -69,8 +69,9 @@ impl Reader<'_> {
         let line = self.line(at);
         let start = line.checked_sub(2).and_then(|before| self.lines.get(before)).map_or(0, |end| end + 1);
         let end = self.lines.get(line - 1).copied().unwrap_or(self.text.len());
-        let from = self.text.ceil_char_boundary(start.max(at.saturating_sub(SHOWN)));
-        let to = self.text.floor_char_boundary(end.min(at + SHOWN));
+        let is_boundary = |at: &usize| self.text.is_char_boundary(*at);
+        let from = (start.max(at.saturating_sub(SHOWN))..at).find(is_boundary).unwrap_or(at);
+        let to = (at..=end.min(at + SHOWN)).rfind(is_boundary).unwrap_or(at);
         let (before, after) =
             self.text.get(from..to).unwrap_or_default().split_at_checked(at - from).unwrap_or_default();
         let indent: String = before.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();

@@ -1,11 +1,13 @@
 //! Child processes that are agents.
 
-use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _};
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::process::Command;
 use std::thread;
 
+use nix::fcntl::OFlag;
 use nix::sys::signal::SigSet;
-use nix::unistd::{getegid, geteuid};
+use nix::unistd::{getegid, geteuid, pipe2};
 use pcp_collector::{Collector, Process};
 use pcp_pdu::handshake::Attribute;
 use tracing::warn;
@@ -28,7 +30,7 @@ pub(super) fn command(words: &[String]) -> Command {
 }
 
 /// Standard error of an agent, to be copied to the log at the log's limited rate.
-pub(super) struct Complaints(PipeReader);
+pub(super) struct Complaints(File);
 
 impl Complaints {
     /// Longest line, in bytes. The rest of a longer line becomes the next line.
@@ -36,9 +38,9 @@ impl Complaints {
 
     /// Creates a pipe, whose write end becomes the standard error of `command`.
     pub(super) fn of(command: &mut Command) -> io::Result<Complaints> {
-        let (from, to) = io::pipe()?;
+        let (from, to) = pipe2(OFlag::O_CLOEXEC)?;
         command.stderr(to);
-        Ok(Complaints(from))
+        Ok(Complaints(from.into()))
     }
 
     /// Starts a thread that logs each line until all write ends are closed.

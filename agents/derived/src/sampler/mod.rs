@@ -75,7 +75,8 @@ pub(crate) mod snapshot;
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests;
 
-use std::io::{self, PipeWriter};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -144,18 +145,12 @@ pub(crate) struct Sampler {
     /// Number of failures since the last complete sample.
     failures: u32,
     /// Closed when the agent no longer has to wait for the first snapshot.
-    first: Option<PipeWriter>,
+    first: Option<OwnedFd>,
 }
 
 /// The thread and its states.
 impl Sampler {
-    pub(crate) fn new(
-        group: GroupConfig,
-        host: HostSpec,
-        own: Domain,
-        shared: Arc<Shared>,
-        first: PipeWriter,
-    ) -> Sampler {
+    pub(crate) fn new(group: GroupConfig, host: HostSpec, own: Domain, shared: Arc<Shared>, first: OwnedFd) -> Sampler {
         let (interval, now) = (shared.orders().interval, Instant::now());
         Sampler {
             state: State::Unbound,

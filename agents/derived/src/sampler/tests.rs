@@ -4,6 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use allocation_counter::measure;
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
 use pcp_pdu::codec::Writer;
 use pcp_pdu::metadata::DescPdu;
 use pcp_pdu::names::encode_ids;
@@ -36,7 +38,7 @@ fn without_a_pmcd_no_command_is_waited_for() {
     let own = Domain::new(404).unwrap();
     let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::new(pmns::Tree::new(), own));
     let shared = Arc::new(Shared::new(Duration::from_secs(3600)));
-    let (mut first, until) = io::pipe().unwrap();
+    let (mut first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
     let sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
     let (commands, receiver) = std::sync::mpsc::sync_channel(channel::QUEUE);
     sampler.spawn(receiver).unwrap();
@@ -65,7 +67,7 @@ struct Scene {
     sampler: Sampler,
     shared: Arc<Shared>,
     _pmcd: testkit::Pmcd,
-    _first: io::PipeReader,
+    _first: OwnedFd,
 }
 
 impl Scene {
@@ -79,7 +81,7 @@ impl Scene {
         let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::installed(own));
         assert_eq!(config.problems, []);
         let shared = Arc::new(Shared::new(Duration::from_secs(1)));
-        let (first, until) = io::pipe().unwrap();
+        let (first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
         let sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
         Scene { sampler, shared, _pmcd: pmcd, _first: first }
     }
@@ -187,7 +189,7 @@ fn a_pmcd_that_always_reports_changes_costs_a_limited_number_of_samples() {
     let config = dir.path().join("conf");
     let mut config = Config::load(config.to_str().unwrap(), &host, &NameSpace::new(pmns::Tree::new(), own));
     let shared = Arc::new(Shared::new(Duration::from_secs(1)));
-    let (_first, until) = io::pipe().unwrap();
+    let (_first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
     let mut sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
     let pmcd = thread::spawn(move || restless(listener.accept().unwrap().0));
     sampler.attempt(Kind::Regular);

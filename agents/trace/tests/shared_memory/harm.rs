@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{User, chown};
 
 use crate::scene::*;
@@ -93,8 +94,7 @@ fn files_that_take_long_leave_time_for_others() {
         file.write_all_at(&(from + blocks * len).to_ne_bytes(), 4 * 8).unwrap();
         let nobody = nix::unistd::Uid::from_raw(65534);
         chown(&path, Some(nobody), None).unwrap();
-        file.lock().unwrap();
-        locked.push(file);
+        locked.push(Flock::lock(file, FlockArg::LockExclusive).unwrap());
         fs::rename(&path, directory.join(n.to_string())).unwrap();
     }
     wait_for("all of them", || served.own(3, 0) == 41);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{Uid, chown};
 use trace::Trace;
 
@@ -46,12 +47,12 @@ const PID: usize = 2;
 const END: usize = 4;
 
 /// Makes a file as processes do, and locks it until the returned handle is dropped.
-fn put(place: &Path, name: &str, bytes: &[u8], more: impl FnOnce(&File)) -> File {
+fn put(place: &Path, name: &str, bytes: &[u8], more: impl FnOnce(&File)) -> Flock<File> {
     let hidden = place.join(format!(".{name}"));
     fs::write(&hidden, bytes).unwrap();
     let file = File::options().read(true).write(true).open(&hidden).unwrap();
     more(&file);
-    file.lock().unwrap();
+    let file = Flock::lock(file, FlockArg::LockExclusive).unwrap();
     fs::rename(hidden, place.join(name)).unwrap();
     file
 }

@@ -101,9 +101,9 @@ impl Source {
             return Ok(None);
         }
         Ok(Some(match ty {
-            ValueType::I32 => Atom::I32(value.half().cast_signed()),
+            ValueType::I32 => Atom::I32(value.half() as i32),
             ValueType::U32 => Atom::U32(value.half()),
-            ValueType::I64 => Atom::I64(value.word.cast_signed()),
+            ValueType::I64 => Atom::I64(value.word as i64),
             ValueType::U64 => Atom::U64(value.word),
             ValueType::Float => Atom::Float(f32::from_bits(value.half())),
             ValueType::Double => Atom::Double(f64::from_bits(value.word)),

@@ -1,6 +1,7 @@
 //! Labels of files.
 
 use std::cell::OnceCell;
+use std::str;
 
 use hashbrown::HashMap;
 use pmapi::{Inst, Item, LabelFlags, LabelLevel, LabelSet, Serial};
@@ -94,8 +95,8 @@ fn subjects(source: &Source, label: &Label) -> impl Iterator<Item = LabelSubject
     let cluster = source.cluster;
     let item = u16::try_from(label.identity).ok().and_then(|item| Item::try_new(cluster, item));
     let serial = exported_serial(cluster, label.identity);
-    let inst = Inst::from_word(label.instance.cast_unsigned());
-    let wanted = source.file.header().cluster.cast_unsigned();
+    let inst = Inst::from_word(label.instance as u32);
+    let wanted = source.file.header().cluster as u32;
     let own = label.identity == wanted || label.identity == u32::from(cluster);
     [
         (LabelLevel::Cluster, own.then_some(LabelSubject::Cluster(cluster))),

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::hash::BuildHasher;
+use std::str;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use pmapi::Item;

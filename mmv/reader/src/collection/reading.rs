@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -240,12 +241,12 @@ const REPLACED: usize = 4;
 
 /// Logs that a file is skipped: as an error if it is an mmv(5) file, and at debug level otherwise.
 fn report(prefix: &str, name: &OsStr, uid: u32, e: &ReadError) {
-    let (name, source) = (name.display(), format_args!("uid {uid}"));
+    let name = Path::new(name).display();
     match e {
         // Files that limits leave out are counted and logged elsewhere.
         ReadError::TooShort { .. } | ReadError::Magic(_) | ReadError::InFlux { .. } | ReadError::LeftOut { .. } => {
-            tracing::debug!(source = %source, "{prefix}: {name}: {e}");
+            tracing::debug!(source = %format_args!("uid {uid}"), "{prefix}: {name}: {e}");
         }
-        _ => tracing::error!(source = %source, "{prefix}: {name}: {e}"),
+        _ => tracing::error!(source = %format_args!("uid {uid}"), "{prefix}: {name}: {e}"),
     }
 }

@@ -3,8 +3,9 @@
 use std::cell::{Cell, OnceCell};
 use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::sync::Arc;
-use std::{fmt, fs, io};
+use std::{fmt, fs, io, str};
 
 use hashbrown::HashSet;
 use pmapi::LabelLevel;
@@ -124,7 +125,7 @@ impl Source {
 
     /// Logs a line about the contents of the file, unless there were too many.
     pub(super) fn log(&self, prefix: &str, text: fmt::Arguments<'_>) {
-        let (file, uid, logged) = (self.name.display(), self.uid, self.logged.get());
+        let (file, uid, logged) = (Path::new(&self.name).display(), self.uid, self.logged.get());
         self.logged.set(logged.saturating_add(1));
         match logged.cmp(&LINES) {
             Ordering::Less => tracing::error!(source = %format_args!("uid {uid}"), "{prefix}: {file}: {text}"),
@@ -169,7 +170,7 @@ impl Source {
 
     /// Logs the parts that are left out.
     pub(super) fn report(&self, prefix: &str) {
-        let (file, problems) = (self.name.display(), self.file.problems());
+        let (file, problems) = (Path::new(&self.name).display(), self.file.problems());
         let front = Front::new(prefix, &self.name, &self.file).ok();
         for problem in problems.first().iter().take(LINES as usize) {
             let Problem::Item { index, item } = *problem else {

@@ -1,6 +1,7 @@
 //! The combined metrics and instance domains of a group of files.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use hashbrown::{HashMap, HashSet};
 use pmapi::{Error, Inst, Item, Semantics, Serial, Units};
@@ -202,10 +203,10 @@ impl Tables {
 
     fn find_heads(&self, prefix: &str, sources: &[Source]) -> Vec<(u32, Box<str>)> {
         let mut all = sources.iter().flat_map(Source::heads);
-        if let (Some(entry), Some(only)) = (self.metrics.first(), all.next())
-            && all.all(|head| head == only)
-        {
-            return vec![(entry.source, only.into())];
+        if let (Some(entry), Some(only)) = (self.metrics.first(), all.next()) {
+            if all.all(|head| head == only) {
+                return vec![(entry.source, only.into())];
+            }
         }
         let mut heads: Vec<(u32, Box<str>)> = Vec::new();
         let mut seen = HashSet::new();
@@ -287,7 +288,7 @@ impl<'a> Builder<'a> {
         let entry = self.tables.indoms.entry(serial).or_default();
         entry.parts.push((source, part));
         for instance in indom.instances() {
-            let Some(id) = Inst::from_word(instance.id.cast_unsigned()) else { continue };
+            let Some(id) = Inst::from_word(instance.id as u32) else { continue };
             let Some(&known) = entry.order.get(&id) else {
                 entry.order.insert(id, entry.instances.len());
                 entry.instances.push(InstanceEntry { id, source, name: *instance });
@@ -332,7 +333,7 @@ impl<'a> Builder<'a> {
             self.shapes.push((desc.ty, indom));
         }
         for value in metric.values() {
-            let inst = indom.and_then(|_| Inst::from_word(value.instance.cast_unsigned()));
+            let inst = indom.and_then(|_| Inst::from_word(value.instance as u32));
             let is_stranger =
                 |(indom, inst)| !self.strangers.is_empty() && self.strangers.contains(&(indom, source as usize, inst));
             if inst.is_some() == indom.is_some() && !indom.zip(inst).is_some_and(is_stranger) {
@@ -421,7 +422,7 @@ impl Refusal {
             }
             // PCP's agent logs nothing here, and PCP's tests expect nothing.
             _ => {
-                let (file, uid) = (source.name.display(), source.uid);
+                let (file, uid) = (Path::new(&source.name).display(), source.uid);
                 tracing::debug!(source = %format_args!("uid {uid}"), "{prefix}: {file}: metric {name:?} is left out: {self}");
             }
         }

@@ -53,7 +53,7 @@ impl Stamp {
 
     fn of(m: &FileStat) -> Stamp {
         Stamp {
-            identity: Identity { device: m.st_dev, inode: m.st_ino, len: m.st_size.cast_unsigned() },
+            identity: Identity { device: m.st_dev, inode: m.st_ino, len: m.st_size as u64 },
             modified: (m.st_mtime, m.st_mtime_nsec),
             changed: (m.st_ctime, m.st_ctime_nsec),
             owner: m.st_uid,

@@ -188,12 +188,14 @@ fn split(range: Range<usize>, part: &Range<usize>) -> [Range<usize>; 2] {
 
 /// Returns the ranges between long runs of zeros.
 fn texts(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
-    let (pieces, rest) = bytes.as_chunks::<PIECE>();
-    let is_zero = |index: usize| match pieces.get(index) {
-        Some(piece) => piece.iter().fold(0, |all, byte| all | byte) == 0,
-        None => rest.iter().all(|byte| *byte == 0),
+    let is_zero = |index: usize| {
+        let rest = bytes.get(index * PIECE..).unwrap_or_default();
+        match rest.first_chunk::<PIECE>() {
+            Some(piece) => piece.iter().fold(0, |all, byte| all | byte) == 0,
+            None => rest.iter().all(|byte| *byte == 0),
+        }
     };
-    let count = pieces.len() + usize::from(!rest.is_empty());
+    let count = bytes.len().div_ceil(PIECE);
     let mut next = 0;
     std::iter::from_fn(move || {
         let first = (next..count).find(|index| !is_zero(*index))?;
@@ -227,8 +229,8 @@ pub(super) fn read_at(file: &fs::File, bytes: &mut [u8], at: u64) -> io::Result<
 /// this, the whole file is data.
 fn seek(file: &fs::File, from: u64, whence: Whence) -> io::Result<Option<u64>> {
     let is_data = matches!(whence, Whence::SeekData);
-    match lseek64(file.as_fd(), from.cast_signed(), whence) {
-        Ok(at) => Ok(Some(at.cast_unsigned())),
+    match lseek64(file.as_fd(), from as i64, whence) {
+        Ok(at) => Ok(Some(at as u64)),
         Err(Errno::ENXIO) => Ok(None),
         Err(Errno::EINVAL) => Ok(is_data.then_some(from)),
         Err(e) => Err(e.into()),

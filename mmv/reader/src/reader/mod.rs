@@ -381,7 +381,7 @@ impl File {
         metric_len: u64,
         bytes: Bytes<'_>,
     ) -> Result<(), Problem> {
-        let from = value.metric.checked_sub(metrics).filter(|from| from.is_multiple_of(metric_len));
+        let from = value.metric.checked_sub(metrics).filter(|from| from % metric_len == 0);
         let metric = from.and_then(|from| usize::try_from(from / metric_len).ok());
         let metric = metric.and_then(|i| self.metrics.get_mut(i)).ok_or(Problem::ValueMetric { index })?;
         let instance = match metric.indom {
@@ -449,7 +449,7 @@ impl File {
 
 /// Returns the length of a name as text: each byte that is not UTF-8 becomes a character of three bytes.
 fn text_len(name: &[u8]) -> usize {
-    if str::from_utf8(name).is_ok() { name.len() } else { 3 * name.len() }
+    if std::str::from_utf8(name).is_ok() { name.len() } else { 3 * name.len() }
 }
 
 impl Metric {

@@ -1,6 +1,7 @@
 //! Processes that files depend on.
 
 use std::fs;
+use std::str;
 
 use crate::format::process_exists;
 
@@ -20,13 +21,13 @@ const LOOKS: u32 = 64;
 impl Process {
     /// Returns the process with this identifier, if it exists.
     pub(crate) fn find(id: i32) -> Option<Process> {
-        process_exists(id).then(|| Process { id, start: None, looks: id.cast_unsigned() })
+        process_exists(id).then_some(Process { id, start: None, looks: id as u32 })
     }
 
     /// Returns whether the process still exists. Another process with the same identifier does not count.
     pub(crate) fn lives(&mut self) -> bool {
         self.looks = self.looks.wrapping_add(1);
-        process_exists(self.id) && (!self.looks.is_multiple_of(LOOKS) || self.is_same(start(self.id)))
+        process_exists(self.id) && (self.looks % LOOKS != 0 || self.is_same(start(self.id)))
     }
 
     fn is_same(&mut self, now: Option<u64>) -> bool {

@@ -76,7 +76,7 @@ impl Raw {
     }
 
     pub(crate) fn value(&mut self, at: u64, word: u64, extra: i64, metric: u64, instance: u64) -> &mut Raw {
-        self.u64(at, word).u64(at + 8, extra.cast_unsigned()).u64(at + 16, metric).u64(at + 24, instance)
+        self.u64(at, word).u64(at + 8, extra as u64).u64(at + 16, metric).u64(at + 24, instance)
     }
 }
 

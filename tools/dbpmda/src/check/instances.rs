@@ -59,16 +59,14 @@ impl<C: Channel> Check<C> {
         for (inst, name) in list {
             let shown = String::from_utf8_lossy(name);
             let word = name.split(|c| *c == b' ').next().unwrap_or_default();
-            match inst.map(|inst| inst.word().cast_signed()) {
+            match inst.map(|inst| inst.word() as i32) {
                 Some(0..) => {}
                 inst => {
                     let inst = inst.unwrap_or(-1);
                     self.asker.note(Rule::NegativeInstance, &subject, format!("{inst} \"{shown}\""));
                 }
             }
-            if let Some(inst) = inst
-                && !numbers.insert(*inst)
-            {
+            if let Some(inst) = inst.filter(|inst| !numbers.insert(*inst)) {
                 self.asker.note(
                     Rule::DuplicateInstance,
                     &subject,

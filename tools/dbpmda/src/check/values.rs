@@ -23,10 +23,11 @@ impl<C: Channel> Check<C> {
         let first: Vec<_> = metrics.iter().map(|metric| self.sample(metric)).collect();
         let second: Vec<_> = metrics.iter().map(|metric| self.sample(metric)).collect();
         for (metric, (first, second)) in metrics.iter().zip(first.into_iter().zip(second)) {
-            if metric.desc.semantics == Semantics::Counter
-                && let (Some(first), Some(second)) = (first, second)
-            {
-                self.check_counter(metric, &first, &second);
+            match (first, second) {
+                (Some(first), Some(second)) if metric.desc.semantics == Semantics::Counter => {
+                    self.check_counter(metric, &first, &second);
+                }
+                _ => {}
             }
         }
     }

@@ -66,7 +66,7 @@ fn answer(request: i32, wrong: u8) -> Option<i32> {
 
 fn pdu(code: i32, body: &[u32]) -> Vec<u8> {
     let len = 12 + 4 * body.len() as u32;
-    [len, code.cast_unsigned(), 0].iter().chain(body).flat_map(|word| word.to_be_bytes()).collect()
+    [len, code as u32, 0].iter().chain(body).flat_map(|word| word.to_be_bytes()).collect()
 }
 
 /// Runs an agent that gives these answers and then ends.
@@ -81,7 +81,7 @@ fn agent(listener: &UnixListener, answers: Vec<(Vec<u32>, u8)>) -> std::io::Resu
         let mut rest = vec![0; words[0] as usize - 12];
         stream.read_exact(&mut rest)?;
         let Some((body, wrong)) = answers.next() else { return Ok(()) };
-        if let Some(code) = answer(words[1].cast_signed(), wrong) {
+        if let Some(code) = answer(words[1] as i32, wrong) {
             stream.write_all(&pdu(code, &body))?;
         }
     }

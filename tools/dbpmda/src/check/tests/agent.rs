@@ -162,7 +162,7 @@ impl Fake {
         let (Some(of), false) = (request.indom, self.flaw == Flaw::NoInDom) else { return Err(Error::INDOM) };
         let mut writer = InstanceWriter::new(out, 0, of);
         for (inst, name) in self.instances() {
-            let number = Inst::from_word(inst.cast_unsigned());
+            let number = Inst::from_word(inst as u32);
             match (request.inst, request.name) {
                 (None, None) => writer.push(number, name.as_bytes()),
                 (Some(wanted), _) if Some(wanted) == number => {
@@ -221,7 +221,7 @@ impl Fake {
             ("400.0.1", flaw) => {
                 let domain = if flaw == Flaw::ForeignInDom { "401.1" } else { "400.1" };
                 for (inst, _) in self.instances() {
-                    let Some(number) = Inst::from_word(inst.cast_unsigned()) else { continue };
+                    let Some(number) = Inst::from_word(inst as u32) else { continue };
                     let selection = self.profile.selection(indom(domain));
                     let wanted = match flaw {
                         Flaw::NoProfile => true,
@@ -251,16 +251,16 @@ impl Fake {
         let set = LabelSet::parse(r#"{"color":"red","size":7}"#).unwrap();
         let mut index: Vec<_> = set.index().collect();
         let mut json = set.json().as_bytes();
-        let mut insts = match LabelLevel::from_code(request.bits.cast_unsigned()) {
+        let mut insts = match LabelLevel::from_code(request.bits as u32) {
             Some(LabelLevel::Instances) => {
-                self.instances().iter().map(|(inst, _)| Inst::from_word(inst.cast_unsigned())).collect()
+                self.instances().iter().map(|(inst, _)| Inst::from_word(*inst as u32)).collect()
             }
             // An agent need not have labels.
             Some(LabelLevel::Domain) => return Err(Error::NYI),
             _ => vec![None],
         };
         match self.flaw {
-            Flaw::OtherLabels if insts == [None] => request.bits = LabelLevel::Context.code().cast_signed(),
+            Flaw::OtherLabels if insts == [None] => request.bits = LabelLevel::Context.code() as i32,
             Flaw::LabelIndex => (index[0].value, index[0].value_len) = (index[1].value, index[1].value_len),
             Flaw::LabelText => json = br#"{"color":"red","size":7,"#,
             Flaw::LabelOfOther if insts.len() > 1 => insts.push(Inst::from_word(99)),
