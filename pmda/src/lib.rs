@@ -69,6 +69,7 @@ mod indom;
 pub mod limits;
 pub mod log;
 mod log_file;
+mod named;
 mod options;
 mod peer;
 mod poll;

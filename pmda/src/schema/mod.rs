@@ -112,6 +112,12 @@ impl Schema {
         &self.metrics
     }
 
+    /// Returns the name of a declared metric.
+    pub(crate) fn name_of(&self, pmid: PmId) -> Option<&str> {
+        let metric = |m: &&MetricDef| PmId::new(self.domain, m.item) == pmid;
+        self.metrics.iter().find(metric).map(|m| m.name.as_str())
+    }
+
     /// Returns the declared instance domains.
     pub fn indoms(&self) -> &[InDomDef] {
         &self.indoms
