@@ -107,7 +107,7 @@ pub use pcp_pdu::metadata::{Subject, TextKind};
 pub use pcp_pdu::profile::Selection;
 pub use pcp_pdu::result::Changes;
 pub use poll::{PollSet, Wake};
-pub use schema::{Identity, InDomDef, MetricDef, Mistake, Mistakes, Schema};
+pub use schema::{ArgumentDef, Identity, InDomDef, MetricDef, Mistake, Mistakes, Schema};
 pub use session::{Session, SessionError};
 pub use setup::Setup;
 pub use sighup::Sighup;
