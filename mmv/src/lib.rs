@@ -37,6 +37,7 @@ mod layout;
 mod map;
 mod model;
 mod names;
+mod notice;
 mod os;
 mod registry;
 mod sync;

@@ -80,7 +80,7 @@ fn no_directory_is_one_line() {
         registry.stop();
     });
     let expected = format!(
-        "WARN: metrics are not exported to PCP: {:?}: No such file or directory (os error 2)",
+        "WARN: shop: metrics are not exported to PCP: {:?}: No such file or directory (os error 2)",
         missing.join("shop")
     );
     assert_eq!(lines, [expected]);

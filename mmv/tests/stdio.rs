@@ -57,12 +57,35 @@ fn a_program_without_a_log_is_told_on_standard_error() {
     let (missing, told) = (dir.path().join("missing"), dir.path().join("told"));
     Child::new(|| {
         dup2_stderr(fs::File::create(&told).unwrap()).unwrap();
-        start_in(&missing);
+        // Every later failure of the process is silent, or a loop would fill the disk.
+        (0..3).for_each(|_| start_in(&missing));
     })
     .ends();
     let path = missing.join("shop");
     let line = format!("shop: metrics are not exported to PCP: {path:?}: No such file or directory (os error 2)\n");
     assert_eq!(fs::read_to_string(&told).unwrap(), line);
+}
+
+#[test]
+fn a_user_without_the_right_learns_which_group_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = dir.path().join("told");
+    // Only root can become another user.
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    Child::new(|| {
+        dup2_stderr(fs::File::create(&told).unwrap()).unwrap();
+        nix::unistd::setuid(nix::unistd::Uid::from_raw(65534)).unwrap();
+        start_in(dir.path());
+    })
+    .ends();
+    let text = fs::read_to_string(&told).unwrap();
+    assert!(text.starts_with("shop: metrics are not exported to PCP: ") && text.lines().count() == 1, "{text}");
+    assert!(
+        text.ends_with("Permission denied (os error 13); members of the directory's group, and root, may export\n"),
+        "{text}"
+    );
 }
 
 #[test]

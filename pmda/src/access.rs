@@ -1,9 +1,10 @@
 //! Access control for metrics that change an agent for all its clients.
 
-use pmapi::{Config, Error, PmId, Result};
+use pmapi::{Config, Error, Result};
 use tracing::warn;
 
 use crate::client::Client;
+use crate::named::Named;
 use crate::user;
 
 /// Decides about stores to [restricted](crate::MetricDef::restricted) metrics.
@@ -40,18 +41,18 @@ impl Access {
     }
 
     /// Refuses a store without access, with a line in the log.
-    pub(crate) fn check(&self, client: Client, pmid: PmId) -> Result {
+    pub(crate) fn check(&self, client: Client, metric: &Named) -> Result {
         if self.open || self.is_admin(client) {
             return Ok(());
         }
         match client.uid() {
             Some(uid) => {
-                warn!(source = %format_args!("uid {uid}"), "refused to let user {uid} store metric {pmid}, which is for administrators (see --open-control)");
+                warn!(source = %format_args!("uid {uid}"), "refused to let user {uid} store {metric}, which is for administrators (see --open-control)");
             }
             None => {
                 warn!(
                     source = "unknown clients",
-                    "refused to let an unknown user store metric {pmid}, which is for administrators (see --open-control)"
+                    "refused to let an unknown user store {metric}, which is for administrators (see --open-control)"
                 );
             }
         }

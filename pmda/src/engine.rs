@@ -5,12 +5,12 @@ use help::Compiled;
 use pcp_pdu::handshake;
 use pcp_pdu::instance::{InstanceReq, InstanceWriter};
 use pcp_pdu::label::LabelReq;
-use pcp_pdu::metadata::{DescPdu, DescReq, Fetch, Text, TextReq};
-use pcp_pdu::profile::{Profile, Selection};
+use pcp_pdu::metadata::{DescPdu, DescReq, Text, TextReq};
+use pcp_pdu::profile::Profile;
 use pcp_pdu::result::{Changes, ResultPdu, ValueSet};
 use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
-use pmapi::{Config, Desc, Error, InDom, PmId, Result, Type};
+use pmapi::{Config, Error, InDom, Result, Type};
 use tracing::{debug, error, warn};
 
 use crate::access::Access;
@@ -23,9 +23,9 @@ use crate::log;
 use crate::options;
 use crate::schema::{Identity, Schema};
 use crate::unserved::Unserved;
-use crate::values::Values;
 
 mod catalogs;
+mod fetch;
 mod hosts;
 mod labels;
 mod names;
@@ -163,7 +163,8 @@ impl<A: Agent> Engine<A> {
     /// Answers a PDU. `send` sends the reply. After that, the agent does the work that no client waits for
     /// ([`Agent::done`]). Returns what `send` returns.
     ///
-    /// A panic of the agent is logged, and `PM_ERR_GENERIC` becomes the answer to the request.
+    /// A panic of the agent is logged, and `PM_ERR_GENERIC` becomes the answer to the request. A panic in
+    /// [`Agent::fetch`] is the answer for its metric only.
     pub fn handle<T>(&mut self, header: Header, bytes: &[u8], send: impl FnOnce(Reply<'_>) -> T) -> T {
         let sent = send(self.begin(header, bytes));
         self.sent();
@@ -289,56 +290,6 @@ impl<A: Agent> Engine<A> {
         }
     }
 
-    fn fetch(&mut self, client: Client, fetch: Fetch<'_>) -> Result<Answer> {
-        let version = version(&self.agent);
-        self.unserved.begin(version);
-        self.plans.begin(version.names);
-        self.result.begin();
-        for list in fetch.parts(plans::LONGEST) {
-            self.fetch_list(client, list)?;
-        }
-        let changes = self.news_for_clients();
-        match self.result.seal(FROM_AGENT, changes) {
-            Ok(_) => Ok(Answer::Values),
-            Err(e) => {
-                // Clients have not been notified of the changes.
-                self.changes = changes;
-                error!(source = %client.source(), "the answer to a fetch: {e}");
-                FixedLimit::Pdus.count();
-                Err(e)
-            }
-        }
-    }
-
-    /// Adds the values of some metrics of a fetch to the answer.
-    fn fetch_list(&mut self, client: Client, list: Fetch<'_>) -> Result {
-        let Engine { agent, schema, plans, profile, result, unserved, .. } = self;
-        let metrics = plans.metrics(client, list, |pmid| Catalogs { agent, schema }.metric(pmid));
-        for (pmid, metric) in list.pmids().zip(metrics) {
-            // A request may name a large metric any number of times.
-            if result.len() > MAX_REPLY {
-                error!(source = %client.source(), "the answer to a fetch is over {MAX_REPLY} bytes");
-                FixedLimit::Pdus.count();
-                return Err(Error::TOOBIG);
-            }
-            result.begin_set(pmid);
-            let outcome = match metric {
-                Ok(desc) => fetch_metric(agent, desc, profile, result, unserved, &client),
-                Err(outcome) => {
-                    if *outcome == Err(Error::PMID) {
-                        debug!(target: "libpmda", "metric {} is not defined", Ident(pmid));
-                    }
-                    *outcome
-                }
-            };
-            match outcome {
-                Ok(()) => result.end_set(Ok(())),
-                Err(e) => result.fail_set(e),
-            }
-        }
-        Ok(())
-    }
-
     fn desc(&mut self, req: DescReq) -> Result {
         let pmid = req.pmid.ok_or(Error::PMID)?;
         let metric = self.catalogs().metric(pmid).ok_or(Error::PMID)?;
@@ -422,7 +373,7 @@ impl<A: Agent> Engine<A> {
             return Err(Error::PERMISSION);
         }
         if metric.restricted {
-            self.access.check(client, metric.desc.pmid)?;
+            self.access.check(client, &self.catalogs().named(metric.desc.pmid))?;
         }
         if set.is_empty() {
             return Err(set.error.unwrap_or(Error::BADSTORE));
@@ -437,32 +388,6 @@ impl<A: Agent> Engine<A> {
         }
         Ok(())
     }
-}
-
-/// Adds the values of a metric to the open value set.
-fn fetch_metric<A: Agent>(
-    agent: &mut A,
-    desc: &Desc,
-    profile: &Profile,
-    out: &mut ResultWriter,
-    unserved: &mut Unserved,
-    client: &Client,
-) -> Result {
-    let selection = desc.indom.map_or(Selection::ALL, |indom| profile.selection(indom));
-    let mut values = Values::new(out, unserved, desc, selection, client);
-    let done = agent.fetch(desc.pmid.item(), &mut values);
-    let missing = values.missing();
-    if let Err(e) = done {
-        unserved.log(*client, desc.pmid, None, e);
-        return Err(e);
-    }
-    if out.count() == 0 {
-        return missing;
-    }
-    let Some(inst) = out.repeated() else { return Ok(()) };
-    let of = inst.map(|inst| format!(" instance {inst} has")).unwrap_or_default();
-    error!(source = %client.source(), "metric {}:{of} several values", desc.pmid);
-    Err(Error::INST)
 }
 
 /// Whether the request is one that pmcd never sends: an empty fetch, or not exactly one name or PMID.
@@ -482,16 +407,4 @@ const MAX_REPLY: usize = 64 << 20;
 /// the client (`pmval -x`).
 fn stored_as(ty: Type) -> Type {
     if matches!(ty, Type::Event | Type::HighResEvent) { Type::String } else { ty }
-}
-
-/// A PMID for the log.
-struct Ident(Option<PmId>);
-
-impl std::fmt::Display for Ident {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(pmid) => pmid.fmt(f),
-            None => f.write_str("PM_ID_NULL"),
-        }
-    }
 }

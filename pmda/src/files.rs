@@ -9,7 +9,7 @@ use pmapi::file::{Dir, NewFile};
 use pmapi::{InDom, PmId};
 
 use crate::error::Failure;
-use crate::schema::Schema;
+use crate::schema::{ArgumentDef, Schema};
 
 impl Schema {
     /// Returns the name as a macro of the C preprocessor: `SIMPLE` for `simple`.
@@ -92,16 +92,29 @@ impl Schema {
     fn script(&self, template: &str) -> String {
         let args = if self.is_renamed() { format!("--name {}", self.name()) } else { String::new() };
         let entry = format!("{}_init", self.own_name());
-        let notready = if self.is_not_ready() { "true" } else { "false" };
+        let questions: Vec<_> = self.arguments().iter().map(ArgumentDef::script).collect();
+        let running = self.running();
         let replace = [
-            ("@NOTREADY@", notready),
-            ("@ENTRY@", entry.as_str()),
-            ("@NAME@", self.name()),
-            ("@SYMBOL@", &self.symbol()),
-            ("@ARGS@", &args),
+            ("@QUESTIONS@", questions.join("\n")),
+            ("@USER@", running.user.clone().unwrap_or_default()),
+            ("@RESTART@", running.restart.to_string()),
+            ("@NOTREADY@", self.is_not_ready().to_string()),
+            ("@ENTRY@", entry),
+            ("@NAME@", self.name().to_owned()),
+            ("@SYMBOL@", self.symbol()),
+            ("@ARGS@", args),
         ];
         let text = template.replace("@STEPS@", include_str!("dir/steps.in"));
-        replace.iter().fold(text, |text, (mark, value)| text.replace(mark, value))
+        // The marks are replaced from left to right, once: the text of a question may look like a mark.
+        let mut script = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        while let Some((at, mark, value)) = first_mark(rest, &replace) {
+            script.push_str(&rest[..at]);
+            script.push_str(value);
+            rest = &rest[at + mark.len()..];
+        }
+        script.push_str(rest);
+        script
     }
 
     /// Writes the agent's complete PCP directory: scripts, name space, help, and a copy of `binary` under the name of
@@ -136,6 +149,12 @@ impl Schema {
         }
         copy(binary, &format!("pmda{}", self.name()))
     }
+}
+
+/// Returns the first mark of a template: its offset, the mark, and its value.
+fn first_mark<'r>(text: &str, replace: &'r [(&'static str, String)]) -> Option<(usize, &'static str, &'r str)> {
+    let found = replace.iter().filter_map(|(mark, value)| Some((text.find(mark)?, *mark, value.as_str())));
+    found.min_by_key(|(at, ..)| *at)
 }
 
 /// Writes a file at a path below `top`. Directories in the path are created, and must not be symbolic links.

@@ -44,6 +44,8 @@
 //! An agent runs on one thread and need not be [`Send`]. The handles that it gets from [`Setup`], [`Clients`] and
 //! [`EventQueue`], are not `Send` either. Threads of the agent pass their data by a [`Background`] or a channel.
 //!
+//! The [`cookbook`] has recipes: changing instances, slow sources, rates, labels, options, tests and more.
+//!
 //! [`c_api`] maps each name of C's `pmda.h` to its counterpart here, and [`log`] describes log lines and debug options.
 //! Crate `pcp-collector` is the other side of the connection: it sends the requests that dbpmda(1) and pmcd(1) send to
 //! an agent.
@@ -57,6 +59,8 @@ mod cache;
 mod catalog;
 mod client;
 mod config_file;
+#[doc = include_str!("cookbook.md")]
+pub mod cookbook {}
 mod daemon;
 #[cfg(all(target_endian = "little", target_pointer_width = "64"))]
 pub mod dso;
@@ -69,6 +73,7 @@ mod indom;
 pub mod limits;
 pub mod log;
 mod log_file;
+mod named;
 mod options;
 mod peer;
 mod poll;
@@ -106,7 +111,7 @@ pub use pcp_pdu::metadata::{Subject, TextKind};
 pub use pcp_pdu::profile::Selection;
 pub use pcp_pdu::result::Changes;
 pub use poll::{PollSet, Wake};
-pub use schema::{Identity, InDomDef, MetricDef, Mistake, Mistakes, Schema};
+pub use schema::{ArgumentDef, Identity, InDomDef, MetricDef, Mistake, Mistakes, Schema};
 pub use session::{Session, SessionError};
 pub use setup::Setup;
 pub use sighup::Sighup;

@@ -22,6 +22,7 @@
 //! is not limited. Options that are set while the agent runs log at most 50 KiB a second, unless stderr is a terminal.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -155,12 +156,25 @@ pub(crate) fn tick() {
     }
 }
 
+thread_local! {
+    /// Place of the last panic of this thread.
+    static PANICKED_AT: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
 /// Logs a line for each panic. The panic then continues as usual.
 pub(crate) fn panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(|place| format!(" at {place}")).unwrap_or_default();
         tracing::error!(source = place, "panic{place}: {}", panic_message(panic.payload()));
+        // Thread-locals of an exiting thread are gone, and nothing reads this one then.
+        let _ = PANICKED_AT.try_with(|at| at.replace(place));
     }));
+}
+
+/// Returns the place of the last panic of this thread, as ` at FILE:LINE:COLUMN`, and forgets it. It is empty in a
+/// process whose panics this log does not report.
+pub(crate) fn take_panic_place() -> String {
+    PANICKED_AT.take()
 }
 
 /// Returns the message of a panic.

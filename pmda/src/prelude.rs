@@ -12,7 +12,7 @@ pub use crate::config_file::ConfigFile;
 pub use crate::dynamic::Dynamic;
 pub use crate::error::Start;
 pub use crate::indom::Instances;
-pub use crate::schema::{InDomDef, MetricDef};
+pub use crate::schema::{ArgumentDef, InDomDef, MetricDef};
 pub use crate::setup::Setup;
 pub use crate::values::Values;
 pub use pmapi::{Atom, Error, Inst, Item, LabelSet, Result, Serial, Type, Units};

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::client::Clients;
 use crate::dynamic::{Dynamic, Scope};
 use crate::event::{EventQueue, Types};
-use crate::schema::{self, Declarations, InDomDef, MetricDef, Mistakes, Schema};
+use crate::schema::{self, ArgumentDef, Declarations, InDomDef, MetricDef, Mistakes, Schema};
 
 /// The interface for declarations in [`Agent::new`](crate::Agent::new).
 ///
@@ -101,6 +101,28 @@ impl Setup {
     /// line in `pmcd.conf`.
     pub fn not_ready(&mut self) {
         self.declared.not_ready = true;
+    }
+
+    /// Declares an option of the agent that Install asks for on a terminal. Elsewhere, Install accepts the agent's options
+    /// after `--`. It keeps them in `arguments.conf` in the agent's directory, and writes them to the agent's line in
+    /// `pmcd.conf`. The options themselves are those of [`Agent::options`](crate::Agent::options), or of the framework.
+    pub fn argument(&mut self, option: impl Into<String>) -> &mut ArgumentDef {
+        self.declared.arguments.push(ArgumentDef::new(option));
+        let last = self.declared.arguments.len() - 1;
+        &mut self.declared.arguments[last]
+    }
+
+    /// Declares that the agent must run as another user than PCP's, such as root. Install adds `--username` to its line in
+    /// `pmcd.conf`, and [restarts](Setup::restart_pmcd) pmcd.
+    pub fn run_as(&mut self, user: impl Into<String>) {
+        self.declared.running.user = Some(user.into());
+        self.declared.running.restart = true;
+    }
+
+    /// Declares that Install must restart pmcd instead of sending it a signal (`forced_restart` of PCP's pmdaproc.sh).
+    /// pmcd gives up the rights of root after its start, so that it can start a process of another user only then.
+    pub fn restart_pmcd(&mut self) {
+        self.declared.running.restart = true;
     }
 
     /// Creates state that the agent keeps for each client. The state of a client is dropped when the client

@@ -1,5 +1,7 @@
 //! Log lines about values that an agent does not supply.
 
+use std::fmt;
+
 use hashbrown::HashSet;
 use pmapi::{Error, Inst, PmId};
 use tracing::{debug, error, warn};
@@ -7,6 +9,7 @@ use tracing::{debug, error, warn};
 use crate::catalog::Version;
 use crate::client::Client;
 use crate::limits::FixedLimit;
+use crate::named::Named;
 
 /// Logs why metrics and instances have no values, in the words of pmdaFetch(3), which PCP's tests expect.
 ///
@@ -15,7 +18,12 @@ use crate::limits::FixedLimit;
 pub(crate) struct Unserved {
     unknown: HashSet<(PmId, Option<Inst>)>,
     version: Version,
+    /// Instances of the metric that is being fetched, or the metric itself, and their errors, to be logged.
+    pending: Vec<(Option<Inst>, Error)>,
 }
+
+/// Most errors of one metric that are logged at a fetch. This is far more than the log accepts at once.
+const PENDING: usize = 1024;
 
 /// Most metrics and instances that are remembered. Further ones are not logged.
 const MOST: usize = 4096;
@@ -27,6 +35,12 @@ impl Unserved {
             self.version = version;
             self.unknown.clear();
         }
+        self.forget();
+    }
+
+    /// Forgets the errors that have been added and not logged.
+    pub(crate) fn forget(&mut self) {
+        self.pending.clear();
     }
 
     fn is_new(&mut self, pmid: PmId, inst: Option<Inst>) -> bool {
@@ -39,21 +53,60 @@ impl Unserved {
         false
     }
 
-    /// Logs why a metric or instance has no value for a client.
-    pub(crate) fn log(&mut self, client: Client, pmid: PmId, inst: Option<Inst>, e: Error) {
-        let number = inst.map_or(-1, |inst| i64::from(inst.word()));
+    /// Adds the reason why a metric or instance has no value for a client. [`Unserved::log`] logs it, when the name of
+    /// the metric can be looked up.
+    pub(crate) fn add(&mut self, pmid: PmId, inst: Option<Inst>, e: Error) {
         match e {
             Error::PMID | Error::INST if !self.is_new(pmid, inst) => {}
-            Error::PMID => error!(source = %client.source(), "pmdaFetch: PMID {pmid} not handled by fetch callback"),
-            Error::INST => {
-                warn!(source = %client.source(), "pmdaFetch: Instance {number} of PMID {pmid} not handled by fetch callback");
-            }
             Error::VALUE | Error::APPVERSION | Error::PERMISSION | Error::AGAIN | Error::NYI => {
+                let number = Number(inst);
                 debug!(target: "libpmda", "Fetch callback error from metric PMID {pmid}[{number}]: {e}");
             }
-            _ => {
-                error!(source = %client.source(), "pmdaFetch: Fetch callback error from metric PMID {pmid}[{number}]: {e}");
+            _ if self.pending.len() < PENDING => self.pending.push((inst, e)),
+            _ => FixedLimit::LogLines.count(),
+        }
+    }
+
+    /// Logs the reasons that were added for a metric. `named` looks up its name.
+    ///
+    /// The lines are those of pmdaFetch(3), followed by the name. A line about an unknown metric or instance has the
+    /// name only of a declared metric: PCP's tests compare such lines of agents with dynamic names.
+    pub(crate) fn log(&mut self, client: Client, pmid: PmId, is_declared: bool, named: impl Fn() -> Named) {
+        for (inst, e) in self.pending.drain(..) {
+            let number = Number(inst);
+            let name = Name(&named, is_declared || !matches!(e, Error::PMID | Error::INST));
+            match e {
+                Error::PMID => {
+                    error!(source = %client.source(), "pmdaFetch: PMID {pmid} not handled by fetch callback{name}");
+                }
+                Error::INST => {
+                    warn!(source = %client.source(), "pmdaFetch: Instance {number} of PMID {pmid} not handled by fetch callback{name}");
+                }
+                _ => {
+                    error!(source = %client.source(), "pmdaFetch: Fetch callback error from metric PMID {pmid}[{number}]: {e}{name}");
+                }
             }
+        }
+    }
+}
+
+/// The number of an instance as pmdaFetch(3) logs it: -1 for none.
+struct Number(Option<Inst>);
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(-1, |inst| i64::from(inst.word())).fmt(f)
+    }
+}
+
+/// The name of a metric, looked up only for a line that is written.
+struct Name<'a, F>(&'a F, bool);
+
+impl<F: Fn() -> Named> fmt::Display for Name<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1.then(self.0).as_ref().and_then(Named::name) {
+            Some(name) => write!(f, " ({name})"),
+            None => Ok(()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The values of a metric, which an agent puts directly into the answer.
 
+use std::fmt;
+
 use pcp_pdu::event::Layout;
 use pcp_pdu::profile::Selection;
 use pcp_pdu::result_writer::ResultWriter;
@@ -23,6 +25,46 @@ pub struct Values<'a> {
     client: &'a Client,
     /// Error of the last instance without a value; it counts when no instance has one.
     missing: Result,
+    /// The last value that does not convert to the metric's type.
+    misfit: Option<Misfit>,
+}
+
+/// A value that does not convert to the type of its metric.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Misfit {
+    inst: Option<Inst>,
+    given: Type,
+    /// The value, if it is a number.
+    number: Option<Atom<'static>>,
+    declared: Type,
+}
+
+impl Misfit {
+    fn new(inst: Option<Inst>, value: Atom<'_>, declared: Type) -> Misfit {
+        let number = match value {
+            Atom::I32(v) => Some(Atom::I32(v)),
+            Atom::U32(v) => Some(Atom::U32(v)),
+            Atom::I64(v) => Some(Atom::I64(v)),
+            Atom::U64(v) => Some(Atom::U64(v)),
+            Atom::Float(v) => Some(Atom::Float(v)),
+            Atom::Double(v) => Some(Atom::Double(v)),
+            Atom::String(_) | Atom::Aggregate(_) | Atom::Event(_) | Atom::HighResEvent(_) => None,
+        };
+        Misfit { inst, given: value.ty(), number, declared }
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a value of type {}", self.given)?;
+        if let Some(number) = self.number {
+            write!(f, " ({number})")?;
+        }
+        if let Some(inst) = self.inst {
+            write!(f, " for instance {inst}")?;
+        }
+        write!(f, " does not convert to the declared type {}", self.declared)
+    }
 }
 
 impl<'a> Values<'a> {
@@ -33,11 +75,16 @@ impl<'a> Values<'a> {
         selection: Selection<'a>,
         client: &'a Client,
     ) -> Self {
-        Values { out, unserved, desc, selection, client, missing: Ok(()) }
+        Values { out, unserved, desc, selection, client, missing: Ok(()), misfit: None }
     }
 
     pub(crate) fn missing(&self) -> Result {
         self.missing
+    }
+
+    /// Returns the last value that did not convert to the metric's type.
+    pub(crate) fn misfit(&self) -> Option<Misfit> {
+        self.misfit
     }
 
     /// Puts the value of a singular metric, which has only one.
@@ -128,7 +175,7 @@ impl<'a> Values<'a> {
     /// only when no instance has a value.
     pub fn fail_inst(&mut self, inst: Inst, error: Error) {
         if self.selection.includes(inst) {
-            self.unserved.log(*self.client, self.desc.pmid, Some(inst), error);
+            self.unserved.add(self.desc.pmid, Some(inst), error);
             self.missing = Err(error);
         }
     }
@@ -164,9 +211,18 @@ impl<'a> Values<'a> {
     #[inline]
     fn push(&mut self, inst: Option<Inst>, value: Atom<'_>) -> Result {
         match self.out.push(inst, self.desc.ty, value) {
-            Err(Error::TYPE) => self.out.push(inst, self.desc.ty, converted(value, self.desc.ty)?),
+            Err(Error::TYPE) => self.push_converted(inst, value),
             done => done,
         }
+    }
+
+    #[inline(never)]
+    fn push_converted(&mut self, inst: Option<Inst>, value: Atom<'_>) -> Result {
+        let pushed = converted(value, self.desc.ty).and_then(|value| self.out.push(inst, self.desc.ty, value));
+        if matches!(pushed, Err(Error::TYPE | Error::SIGN | Error::TRUNC)) {
+            self.misfit = Some(Misfit::new(inst, value, self.desc.ty));
+        }
+        pushed
     }
 }
 

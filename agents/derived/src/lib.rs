@@ -87,6 +87,7 @@ impl Agent for Derived {
 
     fn new(setup: &mut Setup) -> Start<Self> {
         setup.not_ready();
+        options::ask(setup);
         for (name, text) in config::READY {
             setup.configuration(name, text);
         }

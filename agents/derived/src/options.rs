@@ -47,6 +47,18 @@ fn add_check(command: Command) -> Command {
         .arg(samples.help("--check: also print the values after N samples").value_parser(value_parser!(u32)))
 }
 
+/// Declares the options that Install asks for.
+pub(crate) fn ask(setup: &mut Setup) {
+    setup.argument("-c").prompt("Definitions: files and directories, with colons between").help(
+        "Files *.conf have the format of pmRegisterDerived(3), and files *.toml that of this agent. Without an answer, those\n\
+         in its directory below PCP_SYSCONF_DIR are read.",
+    );
+    let host = setup.argument("--host").prompt("The pmcd whose metrics expressions refer to").default("local:");
+    host.help("A host as in pmcd's clients, see PCPIntro(1): HOST, HOST:PORT or local:.");
+    let interval = setup.argument("-t").prompt("Time between samples").default("1s");
+    interval.help("Seconds, or an interval with its unit, such as 500msec or 2min.");
+}
+
 /// Parses an interval that is not zero: the sampler would never pause.
 fn positive(text: &str) -> Result<Duration, String> {
     match pmapi::interval::parse(text) {

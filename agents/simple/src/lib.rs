@@ -65,6 +65,10 @@ impl Agent for Simple {
              The file is read again when it has changed.",
         );
         setup.file("simple.conf", "sec,min,hour\n");
+        setup.argument("--username").prompt("User that the agent runs as, instead of PCP's").help(
+            "Without a user, the agent changes to the user of PCP_USER in pcp.conf. Another user needs a pmcd that has the\n\
+             rights of root when it starts the agent.",
+        );
 
         let now = Cache::open(setup.indom_id(TIME), setup.config());
         let conf = ConfigFile::new(setup.dir().join("simple.conf"));

@@ -87,6 +87,7 @@ impl Agent for Trace {
 
     fn new(setup: &mut Setup) -> Start<Self> {
         let options = Options::from_arg_matches(setup.options())?;
+        options::ask(setup);
         metrics::declare(setup, &options);
         shared_memory::declare(setup);
         limits::declare(setup);

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use clap::{Args, Command};
-use pmda::Start;
 use pmda::pmapi::{Units, interval};
+use pmda::{Setup, Start};
 use tracing::warn;
 
 use crate::access::Spec;
@@ -55,6 +55,28 @@ pub(crate) fn augment(mut command: Command) -> Command {
         command = command.mut_arg("username", |arg| arg.short('M'));
     }
     Options::augment_args(command)
+}
+
+/// Declares the options that Install asks for.
+pub(crate) fn ask(setup: &mut Setup) {
+    let units = "Six numbers with commas between: the dimensions in space, time and count, and the scales of these, such as\n\
+                 1,-1,0,0,3,0 for bytes in a second.";
+    for (option, prompt, default, help) in [
+        (
+            "-A",
+            "Hosts that may send trace events",
+            "",
+            "allow:HOST:MAXIMUM lets a host open up to MAXIMUM connections, disallow:HOST none. Without it all hosts may.\n\
+             Several of these are given after -- on the command line of Install.",
+        ),
+        ("-I", "TCP port for applications", "", "A number or a service. The default is PCP_TRACE_PORT, or else 4323."),
+        ("-N", "Buckets in the period", "5", "Rates and times move by a bucket at a time."),
+        ("-T", "Period of rates and times", "60", "Seconds, or an interval with its unit, such as 2min."),
+        ("-U", "Units of observations", "0,0,0,0,0,0", units),
+        ("-V", "Units of counters", "0,0,0,0,0,0", units),
+    ] {
+        setup.argument(option).prompt(prompt).default(default).help(help);
+    }
 }
 
 impl Options {

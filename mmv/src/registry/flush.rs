@@ -10,6 +10,7 @@ use once_cell::race::OnceBox;
 use super::Inner;
 use super::inner::{Phase, State};
 use crate::handle::{Output, Quantiles};
+use crate::notice;
 
 const EVERY_SECOND: Duration = Duration::from_secs(1);
 
@@ -33,7 +34,7 @@ impl Inner {
         drop(state);
         self.log(error);
         if let Some(e) = not_copied {
-            tracing::warn!(target: "mmv", "{}: readers see old values, as writing failed: {e}", self.options.name);
+            notice::warn(format_args!("{}: readers see old values, as writing failed: {e}", self.options.name));
         }
     }
 
@@ -107,7 +108,7 @@ impl Inner {
 
     pub(super) fn log_no_thread(&self, error: Option<io::Error>) {
         if let Some(e) = error {
-            tracing::warn!(target: "mmv", "{}: some values are not exported: no flush thread: {e}", self.options.name);
+            notice::warn(format_args!("{}: some values are not exported: no flush thread: {e}", self.options.name));
         }
     }
 }

@@ -15,7 +15,7 @@ mod publish;
 mod published;
 
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ use crate::format::Flags;
 use crate::handle::{Counter, Gauge, Handle, Text, Timer};
 use crate::model::{Label, Subject};
 use crate::names::check_file;
-use crate::{Error, format};
+use crate::{Error, format, notice};
 
 /// The metrics of an application, exported through one file (`mmv_stats_registry(3)`).
 ///
@@ -160,17 +160,19 @@ impl Registry {
 
     /// Starts the export. Metrics and instances can be registered before and after.
     ///
-    /// On a machine without PCP, or without the right to write its directory, this logs one warning. A program without a
-    /// subscriber of `tracing` gets the line on standard error. The application runs on, and its updates are invisible.
+    /// On a machine without PCP, or without the right to write its directory, this logs one warning. The application runs
+    /// on, and its updates are invisible. A program without a subscriber of `tracing` has no log: the first warning of the
+    /// process about an export goes to standard error then, and no other.
     /// [`try_start`](Registry::try_start) returns the error instead.
     pub fn start(&self) {
         let Err(e) = self.try_start() else { return };
-        if tracing::dispatcher::has_been_set() {
-            tracing::warn!(target: "mmv", "metrics are not exported to PCP: {e}");
-        } else {
-            // The descriptor may be closed, or its disk full.
-            _ = writeln!(io::stderr(), "{}: metrics are not exported to PCP: {e}", self.inner().options.name);
-        }
+        let hint = match &e {
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "; members of the directory's group, and root, may export"
+            }
+            _ => "",
+        };
+        notice::warn(format_args!("{}: metrics are not exported to PCP: {e}{hint}", self.inner().options.name));
     }
 
     /// Starts the export (`mmv_stats_start(3)`).

@@ -24,6 +24,7 @@ use crate::handle::no_value;
 use crate::layout::{Layout, Owner};
 use crate::map::{Access, access};
 use crate::model::{Kind, Metric};
+use crate::notice;
 
 /// The name under which the file is written.
 struct Target {
@@ -193,7 +194,7 @@ impl Inner {
     /// Logs an error. An export that fails must not stop the application.
     pub(super) fn log(&self, error: Option<io::Error>) {
         if let Some(e) = error {
-            tracing::warn!(target: "mmv", "{}: new metrics are not exported to PCP: {e}", self.options.name);
+            notice::warn(format_args!("{}: new metrics are not exported to PCP: {e}", self.options.name));
         }
     }
 

@@ -8,6 +8,7 @@ use pmapi::{LabelSet, PmId, Result, Serial};
 use crate::agent::Agent;
 use crate::catalog::{Catalog, LabelSubject, MetricInfo, Version};
 use crate::indom::Instances;
+use crate::named::Named;
 use crate::schema::Schema;
 
 /// Where answers come from: the agent's own methods, then its declarations, then [`Agent::catalogs`].
@@ -23,6 +24,19 @@ impl<'a, A: Agent> Catalogs<'a, A> {
 
     pub(super) fn metric(&self, pmid: PmId) -> Option<MetricInfo> {
         self.iter().find_map(|catalog| catalog.metric(pmid))
+    }
+
+    /// Returns a metric's PMID together with its name, if it has one.
+    pub(super) fn named(&self, pmid: PmId) -> Named {
+        let mut name = self.schema.name_of(pmid).map(str::to_owned);
+        if name.is_none() {
+            self.agent.catalogs().into_iter().find_map(|catalog| {
+                catalog.names(pmid, &mut |first| {
+                    name.get_or_insert_with(|| first.to_owned());
+                })
+            });
+        }
+        Named::new(pmid, name)
     }
 
     pub(super) fn instances(&self, indom: Serial) -> Option<&'a dyn Instances> {

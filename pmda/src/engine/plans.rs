@@ -20,7 +20,7 @@ pub(super) struct Plans {
 }
 
 /// What a fetch of a metric needs: its descriptor, or the outcome of a fetch that does not call the agent.
-type Planned = Result<Desc, pmapi::Result>;
+pub(super) type Planned = Result<Desc, pmapi::Result>;
 
 #[derive(Debug)]
 struct Plan {

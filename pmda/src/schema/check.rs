@@ -53,6 +53,19 @@ impl Declarations {
     }
 }
 
+impl Declarations {
+    pub(super) fn check_install(&self, mistakes: &mut Vec<Mistake>) {
+        let mut options = HashSet::new();
+        for argument in &self.arguments {
+            mistakes.extend(argument.check().err());
+            if !options.insert(argument.option()) {
+                mistakes.push(Mistake::Argument(argument.option().to_owned(), "declared twice"));
+            }
+        }
+        mistakes.extend(self.running.check().err());
+    }
+}
+
 impl InDomDef {
     pub(crate) fn check(&self, mistakes: &mut Vec<Mistake>) {
         mistakes.extend(check_help(&format!("instance domain {}", self.serial), &self.oneline, &self.text).err());

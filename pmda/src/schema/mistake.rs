@@ -49,6 +49,12 @@ pub enum Mistake {
     /// Invalid labels.
     #[error("{0}: {1}")]
     Labels(String, String),
+    /// An option for Install that cannot be one.
+    #[error("argument {0:?}: {1}")]
+    Argument(String, &'static str),
+    /// An invalid name of the user that the agent runs as.
+    #[error("user {0:?}: not the name of a user")]
+    User(String),
     /// One-line help with a newline, or help with a NUL.
     #[error("{0}")]
     Help(String),

@@ -18,11 +18,14 @@ use crate::indom::Instances;
 mod by_pmid;
 mod check;
 mod declare;
+mod install;
 mod mistake;
 
 pub(crate) use by_pmid::ByPmid;
 pub(crate) use declare::add;
 pub use declare::{InDomDef, MetricDef};
+pub use install::ArgumentDef;
+pub(crate) use install::Running;
 pub(crate) use mistake::check_help;
 pub use mistake::{Mistake, Mistakes};
 
@@ -53,6 +56,8 @@ pub(crate) struct Declarations {
     pub(crate) cluster_labels: BTreeMap<u16, declare::Labels>,
     pub(crate) files: Vec<(PathBuf, String)>,
     pub(crate) not_ready: bool,
+    pub(crate) arguments: Vec<ArgumentDef>,
+    pub(crate) running: Running,
     pub(crate) ends: Ends,
     /// Types of the declared metrics, for event queues; set by [`Declarations::finish`].
     pub(crate) types: Types,
@@ -69,6 +74,8 @@ pub struct Schema {
     dynamic: Vec<String>,
     files: Vec<(PathBuf, String)>,
     not_ready: bool,
+    arguments: Vec<ArgumentDef>,
+    running: Running,
     by_pmid: ByPmid,
     storable: bool,
     labels: Labels,
@@ -112,6 +119,12 @@ impl Schema {
         &self.metrics
     }
 
+    /// Returns the name of a declared metric.
+    pub(crate) fn name_of(&self, pmid: PmId) -> Option<&str> {
+        let metric = |m: &&MetricDef| PmId::new(self.domain, m.item) == pmid;
+        self.metrics.iter().find(metric).map(|m| m.name.as_str())
+    }
+
     /// Returns the declared instance domains.
     pub fn indoms(&self) -> &[InDomDef] {
         &self.indoms
@@ -130,6 +143,16 @@ impl Schema {
     /// Returns whether pmcd has to wait until the agent reports that it is ready.
     pub(crate) fn is_not_ready(&self) -> bool {
         self.not_ready
+    }
+
+    /// Returns the options that Install asks for.
+    pub(crate) fn arguments(&self) -> &[ArgumentDef] {
+        &self.arguments
+    }
+
+    /// Returns how pmcd runs the agent.
+    pub(crate) fn running(&self) -> &Running {
+        &self.running
     }
 
     /// Returns whether any metric is storable.
@@ -184,6 +207,8 @@ impl Declarations {
             cluster_labels: BTreeMap::new(),
             files: Vec::new(),
             not_ready: false,
+            arguments: Vec::new(),
+            running: Running::default(),
             ends: Ends::default(),
             types: Types::default(),
         }
@@ -204,6 +229,7 @@ impl Declarations {
         let mut mistakes = Vec::new();
         self.check_metrics(&mut mistakes);
         self.check_indoms(&mut mistakes);
+        self.check_install(&mut mistakes);
         let mut labels = Labels::default();
         let mut checked = |of: String, set: Result<LabelSet, String>| {
             let set = set.map_err(|e| mistakes.push(Mistake::Labels(of, e))).ok();
@@ -245,6 +271,8 @@ impl Declarations {
             dynamic: self.dynamic,
             files: self.files,
             not_ready: self.not_ready,
+            arguments: self.arguments,
+            running: self.running,
             ends: self.ends,
             labels,
             compiled_help: None,

@@ -59,6 +59,11 @@ fn no_failure_of_a_request_ends_the_agent() {
     let text = probe(&pmcd, "stage.panic");
     assert!(text.contains("Generic error, already reported above"), "{text}");
     assert_eq!(probe(&pmcd, "stage.panic"), "stage.panic 1 1\n");
+    // Other metrics of the same fetch have their values.
+    pmcd.run("pmstore", ["stage.panic", "1"]).ok();
+    let text = pmcd.run("pminfo", ["-f", "stage.error", "stage.panic", "stage.small.u8"]).text;
+    assert_eq!(text.matches("\n    value ").count(), 2, "{text}");
+    assert!(text.contains("stage.panic\nError: Generic error, already reported above"), "{text}");
     // These are PM_ERR_IPC, PM_ERR_TIMEOUT, PM_ERR_PMDAREADY and -EPIPE, with which pmcd would drop the agent.
     for code in ["-12366", "-12353", "-13393", "-32"] {
         let text = pmcd.run("pmstore", ["--", "stage.error", code]).failed();
@@ -67,7 +72,12 @@ fn no_failure_of_a_request_ends_the_agent() {
     assert_eq!(probe(&pmcd, "stage.print"), "stage.print 1 1\n");
     assert_eq!((pmcd.agent_status("stage"), pmcd.agent_pid("stage")), (0, pid));
     let log = pmcd.log("stage");
-    assert!(log.contains("Error: panic at ") && log.contains("\nthe agent prints\n"), "{log}");
+    assert!(
+        log.contains("Error: panic at ")
+            && log.contains("Error: stage.panic (401.3.0): the fetch panicked at ")
+            && log.contains("\nthe agent prints\n"),
+        "{log}"
+    );
 }
 
 #[test]

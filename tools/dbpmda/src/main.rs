@@ -11,6 +11,7 @@ use pmda::user::{self, UserError};
 
 const USAGE: &str = "\
 Usage: dbpmda [options]
+       dbpmda check [options] AGENT...    check an agent; see dbpmda check --help
 
 Options:
   -n FILE, --namespace=FILE

@@ -1,6 +1,7 @@
 //! Command `dbpmda check`.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -11,17 +12,18 @@ use pcp_tools::{PmIds, Program};
 use pmapi::escape::Escaped;
 use pmapi::{Domain, PmId};
 
-use super::{Finding, Limits, Rule, check};
+use super::{Limits, Report, Rule, check};
 
 /// Check an agent against the rules of the protocol and of PCP.
 ///
 /// Sends the agent all requests about the metrics of its name space. Prints a line for each breach of a rule: the rule,
-/// the metric or instance domain or request, and a description.
+/// the metric or instance domain or request, and a description. The last line has the number of metrics and values that
+/// were checked.
 ///
 /// Without --store, nothing is stored. The exit code is 0 if no rule is broken, 1 if rules are broken, 2 if the check
 /// cannot begin.
 #[derive(Parser)]
-#[command(name = "dbpmda check", after_long_help = rules())]
+#[command(name = "dbpmda check", bin_name = "dbpmda check", after_long_help = rules())]
 struct Args {
     /// File with the names of metrics, instead of the default name space.
     #[arg(short, long, value_name = "FILE")]
@@ -48,7 +50,7 @@ struct Args {
     #[arg(short, long)]
     store: bool,
     /// Start an agent that talks over its standard input and output, with its arguments.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required_unless_present_any = ["unix", "inet", "dso"])]
+    #[arg(trailing_var_arg = true, required_unless_present_any = ["unix", "inet", "dso"])]
     agent: Vec<OsString>,
 }
 
@@ -75,7 +77,7 @@ fn try_run(args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
         let domain = names.first().map(|(_, pmid)| pmid.dynamic_root().unwrap_or(pmid.domain()));
         let domain = domain.ok_or_else(|| program.fail("no names"))?;
         let agent = SharedObject::collector(file.as_ref(), init, domain).map_err(|e| program.fail(e))?;
-        return Ok(report(&check(agent, &names, limits)));
+        return Ok(print(&check(agent, &names, limits)));
     }
     let launch = match (&args.unix, args.inet, &*args.agent) {
         (Some(path), ..) => Launch::socket(Address::Unix(path.clone())),
@@ -88,14 +90,17 @@ fn try_run(args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
         _ => return Err(program.fail("no agent")),
     };
     let agent = launch.handshake_timeout(Some(limits.timeout)).start().map_err(|e| program.fail(e))?;
-    Ok(report(&check(agent, &names, limits)))
+    Ok(print(&check(agent, &names, limits)))
 }
 
-fn report(findings: &[Finding]) -> ExitCode {
-    for finding in findings {
-        println!("{}", Escaped(finding));
+/// Prints a report. Failed output, as into a closed pipe, does not change the exit code.
+fn print(report: &Report) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    for finding in &report.findings {
+        let _ = writeln!(out, "{}", Escaped(finding));
     }
-    if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    let _ = writeln!(out, "{report}");
+    if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
 /// Returns the names to check, all of one domain.

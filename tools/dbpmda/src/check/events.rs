@@ -24,7 +24,9 @@ fn parameter(pmid: Option<PmId>, ty: Type, types: &HashMap<PmId, Type>) -> Optio
     match types.get(&pmid) {
         None => Some(format!("parameter {pmid} has no descriptor")),
         Some(announced) if is_same(*announced, ty) => None,
-        Some(announced) => Some(format!("parameter {pmid} is {}, not {}", ty.name(), announced.name())),
+        Some(announced) => {
+            Some(format!("parameter {pmid} has a value of type {}, but is of type {}", ty.name(), announced.name()))
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod tests;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use pcp_collector::{Channel, Collector};
@@ -40,10 +41,33 @@ impl Default for Limits {
     }
 }
 
-/// Sends an agent all requests about the metrics of a name space.
-///
-/// Returns the broken rules in the order in which they were found, once for each metric, instance domain or request.
-pub fn check<C: Channel>(agent: Collector<C>, names: &[(String, PmId)], limits: Limits) -> Vec<Finding> {
+/// The result of a check.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// Broken rules in the order in which they were found, once for each metric, instance domain or request.
+    pub findings: Vec<Finding>,
+    /// Number of metrics that have a descriptor.
+    pub metrics: usize,
+    /// Number of values that these metrics had when they were first fetched.
+    pub values: usize,
+}
+
+/// The summary of a check in one line, such as "5 metrics, 9 values, all well".
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |n: usize, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });
+        let outcome = match self.findings.len() {
+            0 => "all well".to_owned(),
+            n => count(n, "breach", "breaches"),
+        };
+        let (metrics, values) = (count(self.metrics, "metric", "metrics"), count(self.values, "value", "values"));
+        write!(f, "{metrics}, {values}, {outcome}")
+    }
+}
+
+/// Sends an agent all requests about the metrics of a name space, and returns the broken rules.
+pub fn check<C: Channel>(agent: Collector<C>, names: &[(String, PmId)], limits: Limits) -> Report {
     let mut check = Check {
         asker: Asker::new(agent, limits.answer, limits.timeout),
         named: BTreeSet::new(),
@@ -54,13 +78,13 @@ pub fn check<C: Channel>(agent: Collector<C>, names: &[(String, PmId)], limits: 
     check.find_unnamed();
     check.check_instances();
     check.check_help();
-    check.check_values();
+    let values = check.check_values();
     check.check_profile();
     check.check_labels();
     if limits.stores {
         check.check_stores();
     }
-    check.asker.findings()
+    Report { metrics: check.metrics.len(), values, findings: check.asker.findings() }
 }
 
 struct Check<C> {

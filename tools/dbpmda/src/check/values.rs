@@ -6,7 +6,7 @@ use pcp_collector::Channel;
 use pcp_pdu::Pdu;
 use pcp_pdu::metadata::encode_fetch;
 use pcp_pdu::profile::{Profile, State};
-use pmapi::{Atom, InDom, Inst, Semantics, Type};
+use pmapi::{Atom, Error, InDom, Inst, Semantics, Type};
 
 use super::asker::Answer;
 use super::metrics::is_unknown;
@@ -16,12 +16,13 @@ use super::{Check, Metric, Rule, events};
 type Sample = Vec<(Option<Inst>, Option<f64>)>;
 
 impl<C: Channel> Check<C> {
-    /// Fetches every metric twice and checks the values.
-    pub(super) fn check_values(&mut self) {
+    /// Fetches every metric twice and checks the values. Returns the number of values at first.
+    pub(super) fn check_values(&mut self) -> usize {
         self.send_profile(&Profile::default());
         let metrics = self.metrics.clone();
         let first: Vec<_> = metrics.iter().map(|metric| self.sample(metric)).collect();
         let second: Vec<_> = metrics.iter().map(|metric| self.sample(metric)).collect();
+        let values = first.iter().flatten().map(Vec::len).sum();
         for (metric, (first, second)) in metrics.iter().zip(first.into_iter().zip(second)) {
             match (first, second) {
                 (Some(first), Some(second)) if metric.desc.semantics == Semantics::Counter => {
@@ -30,6 +31,7 @@ impl<C: Channel> Check<C> {
                 _ => {}
             }
         }
+        values
     }
 
     pub(super) fn send_profile(&mut self, profile: &Profile) {
@@ -53,7 +55,12 @@ impl<C: Channel> Check<C> {
                 self.asker.note(Rule::NoValue, &metric.name, code.to_string());
                 None
             }
-            Err(_) => None,
+            Err(code) => {
+                if let Some(reason) = mistake(code) {
+                    self.asker.note(Rule::FailedValue, &metric.name, format!("{code} ({reason})"));
+                }
+                None
+            }
         }
     }
 
@@ -170,6 +177,21 @@ impl<C: Channel> Check<C> {
 
     fn insts(&mut self, metric: &Metric) -> Option<BTreeSet<Inst>> {
         Some(self.sample(metric)?.into_iter().filter_map(|(inst, _)| inst).collect())
+    }
+}
+
+/// Returns the mistake of the agent that an error in place of values shows. Other errors are normal, such as no value
+/// for now, or no access.
+fn mistake(code: Error) -> Option<&'static str> {
+    match code {
+        Error::TYPE | Error::CONV => Some("a value has not the type of the metric"),
+        Error::TRUNC => Some("a value does not fit into the type of the metric"),
+        Error::SIGN => Some("a value is negative, and the type of the metric is unsigned"),
+        Error::GENERIC => Some("an agent of pmda answers so after a panic, and its log has the place"),
+        Error::INST => {
+            Some("a value is for an instance of a metric without any, or for none of a metric with instances")
+        }
+        _ => None,
     }
 }
 

@@ -8,6 +8,13 @@ use crate::sessions::{OURS, our_simple};
 
 /// Returns the breaches that an agent shows, without help texts, and the exit code.
 fn check(command: &str, name: &str) -> (Vec<String>, Option<i32>) {
+    let (mut lines, code) = report(command, name);
+    lines.pop();
+    (lines, code)
+}
+
+/// Returns the lines of a report, without breaches about help texts, and the exit code.
+fn report(command: &str, name: &str) -> (Vec<String>, Option<i32>) {
     let agent = Pcp::required().c_agent(name);
     let binary = agent.binary();
     let dir = tempfile::tempdir().unwrap();
@@ -22,7 +29,8 @@ fn check(command: &str, name: &str) -> (Vec<String>, Option<i32>) {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.success(), text.is_empty(), "{text}");
+    let summary = text.lines().last().unwrap_or_default();
+    assert_eq!(output.status.success(), text.lines().count() == 1 && summary.ends_with(", all well"), "{text}");
     (text.lines().filter(|line| !line.starts_with("no-help: ")).map(str::to_owned).collect(), output.status.code())
 }
 
@@ -35,8 +43,8 @@ fn the_sample_agent() {
         "no-descriptor: sample.bad.unknown: ",
         "no-descriptor: sample.secret.foo.bar.max.redirect: ",
         "value-instance: sample.bogus_bin: ",
-        "events: sample.event.records: parameter 29.0.127 is U32, not 32",
-        "events: sample.event.highres_records: parameter 29.0.127 is U32, not 32",
+        "events: sample.event.records: parameter 29.0.127 has a value of type U32, but is of type 32",
+        "events: sample.event.highres_records: parameter 29.0.127 has a value of type U32, but is of type 32",
     ];
     for start in starts {
         assert!(found.iter().any(|line| line.starts_with(start)), "{start}: {found:#?}");
@@ -53,6 +61,28 @@ fn the_agent_simple() {
         let (found, _) = check(&command, "simple");
         assert_eq!(found, [""; 0], "{command}");
     }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn an_agent_without_breaches_has_a_summary() {
+    for name in ["simple", "trivial"] {
+        let (lines, code) = report("BINARY", name);
+        let values: Vec<usize> = lines[0].split(' ').filter_map(|word| word.parse().ok()).collect();
+        let expected = if name == "simple" { 1..100 } else { 1..2 };
+        assert!(values.len() == 2 && values.iter().all(|n| expected.contains(n)), "{lines:?}");
+        assert_eq!((lines.len(), code), (1, Some(0)), "{lines:?}");
+    }
+}
+
+/// `dbpmda --help` leads to the check.
+#[test]
+fn help_names_the_check() {
+    let help = Command::new(OURS).arg("--help").output().unwrap();
+    assert!(String::from_utf8_lossy(&help.stderr).contains("dbpmda check"), "{help:?}");
+    let usage = Command::new(OURS).args(["check", "--no-such-option"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&usage.stderr).contains("Usage: dbpmda check"), "{usage:?}");
+    assert_eq!(usage.status.code(), Some(2));
 }
 
 /// The C agent accepts a value for any instance. From a string it stores the address, unless that is negative.

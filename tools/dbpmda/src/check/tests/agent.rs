@@ -67,6 +67,11 @@ flaws! {
     InstanceOfSingular => ValueInstance,
     NoInstance => ValueInstance,
     Unfetchable => NoValue,
+    Mistyped => FailedValue,
+    TooWide => FailedValue,
+    Negative => FailedValue,
+    Panics => FailedValue,
+    WithoutInstance => FailedValue,
     Falls => CounterFalls,
     HalfAnEvent => Events,
     UnknownParameter => Events,
@@ -198,6 +203,11 @@ impl Fake {
         let mut push = |inst: Option<u32>, atom: Atom<'_>| writer.push(inst.map(Inst::new), atom.ty(), atom);
         match (id, self.flaw) {
             ("400.0.0", Flaw::Unfetchable) => Err(Error::PMID),
+            ("400.0.0", Flaw::Mistyped) => Err(Error::TYPE),
+            ("400.0.0", Flaw::TooWide) => Err(Error::TRUNC),
+            ("400.0.0", Flaw::Negative) => Err(Error::SIGN),
+            ("400.0.0", Flaw::Panics) => Err(Error::GENERIC),
+            ("400.0.0", Flaw::WithoutInstance) => Err(Error::INST),
             // Each fetch has one of five metrics, so the same metric comes again after five fetches.
             ("400.0.0", Flaw::Falls) => push(None, Atom::U64(1000 - self.fetches / 5)),
             ("400.0.0", Flaw::OtherType) => push(None, Atom::Double(1.0)),

@@ -5,14 +5,16 @@ mod agent;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use pcp_collector::Collector;
+use pcp_collector::{Collector, Local};
+use pmapi::{Config, Domain, PmId};
+use pmda::prelude::*;
 
-use super::{Finding, Limits, Rule, check};
+use super::{Finding, Limits, Report, Rule, check};
 use agent::{Fake, Flaw, names};
 
 fn found(flaw: Flaw, answer: Duration) -> Vec<Finding> {
     let limits = Limits { answer, timeout: Duration::from_secs(60), stores: true };
-    check(Collector::new(Fake::new(flaw)), &names(), limits)
+    check(Collector::new(Fake::new(flaw)), &names(), limits).findings
 }
 
 /// Returns the only finding.
@@ -53,9 +55,82 @@ fn what_is_said() {
     assert_eq!(only(Flaw::Unnamed), "no-name: 400.0.5: has a descriptor but no name");
     assert_eq!(only(Flaw::NegativeInstance), "negative-instance: 400.1: -7 \"seven\"");
     assert_eq!(only(Flaw::Falls), "counter-falls: a.count: 1000, then 999");
-    assert_eq!(only(Flaw::ParameterType), "events: a.events: parameter 400.0.0 is U32, not U64");
+    assert_eq!(
+        only(Flaw::ParameterType),
+        "events: a.events: parameter 400.0.0 has a value of type U32, but is of type U64"
+    );
     assert_eq!(only(Flaw::TakesText), "store: a.count: accepts a value of type STRING, not U64");
     assert_eq!(only(Flaw::TakesUnknown), "store: 400.4095.1023: accepts a value, but is not a metric");
     assert_eq!(only(Flaw::LabelOfOther), "labels: 400.1: labels for instance 99, not in the domain");
     assert_eq!(only(Flaw::NoProfile), "profile: a.level: returns 0, but the profile has only 1");
+}
+
+/// A real agent with common mistakes.
+struct Bad;
+
+const BAD: [(&str, Type); 6] = [
+    ("bad.good", Type::U32),
+    ("bad.text", Type::U32),
+    ("bad.wide", Type::U32),
+    ("bad.negative", Type::U32),
+    ("bad.panics", Type::U32),
+    ("bad.absent", Type::U32),
+];
+
+impl Agent for Bad {
+    const NAME: &'static str = "bad";
+    const DOMAIN: u16 = 400;
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        for (i, (name, ty)) in (0..).zip(BAD) {
+            setup.metric(name, Item::new(0, i), ty).help("One line", "A text.");
+        }
+        Ok(Bad)
+    }
+
+    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
+        match item.item() {
+            1 => out.put("text"),
+            2 => out.put(5_000_000_000_u64),
+            3 => out.put(-1),
+            4 => std::panic::panic_any("as the test wants it"),
+            5 => Err(Error::VALUE),
+            _ => out.put(7),
+        }
+    }
+}
+
+fn bad(names: &[&str]) -> Report {
+    let domain = Domain::new(400).unwrap();
+    let agent = Collector::new(Local::<Bad>::with(domain, Config::new(b"", [])).unwrap());
+    let all = (0..).zip(BAD).map(|(i, (name, _))| (name.to_owned(), PmId::new(domain, Item::new(0, i))));
+    let names: Vec<_> = all.filter(|(name, _)| names.contains(&name.as_str())).collect();
+    check(agent, &names, Limits { answer: Duration::from_secs(60), timeout: Duration::from_secs(60), stores: false })
+}
+
+#[test]
+fn values_that_fail_are_named_with_the_reason() {
+    let report = bad(&BAD.map(|(name, _)| name));
+    let lines: Vec<_> = report.findings.iter().map(Finding::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "failed-value: bad.text: Unknown or illegal metric type (a value has not the type of the metric)",
+            "failed-value: bad.wide: Truncation in value conversion (a value does not fit into the type of the metric)",
+            "failed-value: bad.negative: Negative value in conversion to unsigned (a value is negative, and the type of \
+             the metric is unsigned)",
+            "failed-value: bad.panics: Generic error, already reported above (an agent of pmda answers so after a panic, \
+             and its log has the place)",
+        ]
+    );
+    assert_eq!(report.to_string(), "6 metrics, 1 value, 4 breaches");
+}
+
+#[test]
+fn a_check_says_what_it_has_checked() {
+    let report = |findings, metrics, values| Report { findings, metrics, values }.to_string();
+    assert_eq!(report(Vec::new(), 5, 9), "5 metrics, 9 values, all well");
+    assert_eq!(report(Vec::new(), 1, 0), "1 metric, 0 values, all well");
+    let finding = Finding { rule: Rule::NoHelp, subject: String::new(), detail: String::new() };
+    assert_eq!(report(vec![finding], 0, 1), "0 metrics, 1 value, 1 breach");
 }

@@ -1,0 +1,17 @@
+//! Warnings of the library about exports that do not work.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Logs a warning about the export of a registry. In a program without a subscriber of `tracing`, the first warning of
+/// the process goes to standard error, because nobody would see it otherwise.
+pub(crate) fn warn(text: fmt::Arguments<'_>) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if tracing::dispatcher::has_been_set() {
+        tracing::warn!(target: "mmv", "{text}");
+    } else if !TOLD.swap(true, Relaxed) {
+        // The descriptor may be closed, or its disk full.
+        _ = writeln!(io::stderr(), "{text}");
+    }
+}

@@ -1,0 +1,173 @@
+//! Answers to fetches. A metric that fails, or whose code panics, costs the other metrics nothing.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pcp_pdu::FROM_AGENT;
+use pcp_pdu::metadata::Fetch;
+use pcp_pdu::profile::{Profile, Selection};
+use pcp_pdu::result_writer::ResultWriter;
+use pmapi::{Desc, Error, PmId, Result};
+use tracing::{debug, error};
+
+use super::catalogs::{Catalogs, version};
+use super::{Answer, Engine, MAX_REPLY, plans};
+use crate::agent::Agent;
+use crate::client::Client;
+use crate::limits::FixedLimit;
+use crate::log::{panic_message, take_panic_place};
+use crate::schema::Schema;
+use crate::unserved::Unserved;
+use crate::values::Values;
+
+impl<A: Agent> Engine<A> {
+    pub(super) fn fetch(&mut self, client: Client, fetch: Fetch<'_>) -> Result<Answer> {
+        let version = version(&self.agent);
+        self.unserved.begin(version);
+        self.plans.begin(version.names);
+        self.result.begin();
+        for list in fetch.parts(plans::LONGEST) {
+            self.fetch_list(client, list)?;
+        }
+        let changes = self.news_for_clients();
+        match self.result.seal(FROM_AGENT, changes) {
+            Ok(_) => Ok(Answer::Values),
+            Err(e) => {
+                // Clients have not been notified of the changes.
+                self.changes = changes;
+                error!(source = %client.source(), "the answer to a fetch: {e}");
+                FixedLimit::Pdus.count();
+                Err(e)
+            }
+        }
+    }
+
+    /// Adds the values of some metrics of a fetch to the answer.
+    fn fetch_list(&mut self, client: Client, list: Fetch<'_>) -> Result {
+        let Engine { agent, schema, plans, profile, result, unserved, .. } = self;
+        let metrics = plans.metrics(client, list, |pmid| Catalogs { agent, schema }.metric(pmid));
+        let mut rest = list.pmids().zip(metrics);
+        let mut fetching = Fetching { agent, schema, profile, out: result, unserved, client };
+        loop {
+            // One catch for all metrics, since a catch around each would cost time. After a panic, the metrics that
+            // follow have another catch. The writer and the log survive a panic at any point; the agent is responsible
+            // for its own state.
+            let caught =
+                catch_unwind(AssertUnwindSafe(|| rest.try_for_each(|(pmid, metric)| fetching.metric(pmid, metric))));
+            match caught {
+                Ok(done) => return done,
+                Err(panic) => {
+                    let at = list.pmids().len() - rest.len();
+                    fetching.panicked(at.checked_sub(1).and_then(|at| list.pmids().nth(at)).flatten(), &*panic);
+                }
+            }
+        }
+    }
+}
+
+/// The parts of the engine that the values of metrics need.
+struct Fetching<'a, A> {
+    agent: &'a mut A,
+    schema: &'a Schema,
+    profile: &'a Profile,
+    out: &'a mut ResultWriter,
+    unserved: &'a mut Unserved,
+    client: Client,
+}
+
+impl<A: Agent> Fetching<'_, A> {
+    /// Adds the value set of a metric. Fails when the answer is too large, which ends the fetch.
+    #[inline]
+    fn metric(&mut self, pmid: Option<PmId>, metric: &plans::Planned) -> Result {
+        // A request may name a large metric any number of times.
+        if self.out.len() > MAX_REPLY {
+            error!(source = %self.client.source(), "the answer to a fetch is over {MAX_REPLY} bytes");
+            FixedLimit::Pdus.count();
+            return Err(Error::TOOBIG);
+        }
+        self.out.begin_set(pmid);
+        let outcome = match metric {
+            Ok(desc) => self.values(desc),
+            Err(outcome) => {
+                if *outcome == Err(Error::PMID) {
+                    debug!(target: "libpmda", "metric {} is not defined", Ident(pmid));
+                }
+                *outcome
+            }
+        };
+        match outcome {
+            Ok(()) => self.out.end_set(Ok(())),
+            Err(e) => self.out.fail_set(e),
+        }
+        Ok(())
+    }
+
+    /// Adds the values of a metric to the open value set.
+    #[inline]
+    fn values(&mut self, desc: &Desc) -> Result {
+        let selection = desc.indom.map_or(Selection::ALL, |indom| self.profile.selection(indom));
+        let mut values = Values::new(self.out, self.unserved, desc, selection, &self.client);
+        let done = self.agent.fetch(desc.pmid.item(), &mut values);
+        let (missing, misfit) = (values.missing(), values.misfit());
+        if missing.is_err() {
+            self.log_unserved(desc.pmid);
+        }
+        if let Err(e) = done {
+            match misfit {
+                Some(misfit) if matches!(e, Error::TYPE | Error::SIGN | Error::TRUNC) => {
+                    let metric = Catalogs { agent: self.agent, schema: self.schema }.named(desc.pmid);
+                    error!(source = %self.client.source(), "{metric}: {misfit}: {e}");
+                }
+                _ => {
+                    self.unserved.add(desc.pmid, None, e);
+                    self.log_unserved(desc.pmid);
+                }
+            }
+            return Err(e);
+        }
+        if self.out.count() == 0 {
+            return missing;
+        }
+        let Some(inst) = self.out.repeated() else { return Ok(()) };
+        let of = inst.map(|inst| format!(" instance {inst} has")).unwrap_or_default();
+        let metric = Catalogs { agent: self.agent, schema: self.schema }.named(desc.pmid);
+        error!(source = %self.client.source(), "{metric}:{of} several values");
+        Err(Error::INST)
+    }
+
+    /// Logs why the metric, or some of its instances, have no values.
+    #[cold]
+    fn log_unserved(&mut self, pmid: PmId) {
+        let catalogs = Catalogs { agent: self.agent, schema: self.schema };
+        let is_declared = self.schema.name_of(pmid).is_some();
+        self.unserved.log(self.client, pmid, is_declared, || catalogs.named(pmid));
+    }
+
+    /// Ends the value set of a metric whose code has panicked, with `PM_ERR_GENERIC`.
+    #[cold]
+    fn panicked(&mut self, pmid: Option<PmId>, panic: &(dyn Any + Send)) {
+        self.out.fail_set(Error::GENERIC);
+        self.unserved.forget();
+        let (place, message) = (take_panic_place(), panic_message(panic));
+        match pmid.map(|pmid| Catalogs { agent: self.agent, schema: self.schema }.named(pmid)) {
+            // Each metric has a limit of its own, whichever client asks.
+            Some(metric) => error!(
+                source = %metric,
+                "{metric}: the fetch panicked{place}: {message}; this metric has no value, the others have theirs"
+            ),
+            None => error!(source = "panics", "a fetch panicked{place}: {message}"),
+        }
+    }
+}
+
+/// A PMID for the log.
+struct Ident(Option<PmId>);
+
+impl std::fmt::Display for Ident {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(pmid) => pmid.fmt(f),
+            None => f.write_str("PM_ID_NULL"),
+        }
+    }
+}
