@@ -2,16 +2,13 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use pmapi::{Config, interval};
+use pcp_view::{Plan, ViewOptions};
 use pmda::Failure;
 
 use crate::builtin;
-use crate::fleet::Plan;
 
 /// Starts agents over pipes, as pmcd does, and shows their live metrics
 ///
@@ -25,21 +22,8 @@ pub(crate) struct Options {
     #[arg(value_name = "AGENT", value_parser = names())]
     agents: Vec<String>,
 
-    /// Time between samples, in seconds or with a unit such as 500msec
-    #[arg(short = 't', long, value_name = "TIME", default_value = "1", value_parser = interval_of)]
-    pub(crate) interval: Duration,
-
-    /// Number of samples, 0 for no end [default: 2; in a terminal 0]
-    #[arg(short, long, value_name = "N")]
-    pub(crate) samples: Option<u64>,
-
-    /// Print plain text even in a terminal
-    #[arg(long)]
-    pub(crate) plain: bool,
-
-    /// Print JSON: one line for each metric and sample
-    #[arg(long, conflicts_with = "plain")]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) view: ViewOptions,
 
     /// File with the names of COMMAND's metrics, see PMNS(5). An agent of this framework writes them itself
     #[arg(long, value_name = "FILE", requires = "command")]
@@ -60,11 +44,6 @@ fn names() -> PossibleValuesParser {
     builtin::AGENTS.iter().map(|agent| agent.name).collect::<Vec<_>>().into()
 }
 
-fn interval_of(text: &str) -> Result<Duration, String> {
-    let interval = interval::parse(text).map_err(|e| e.to_string())?;
-    if interval < Duration::from_millis(10) { Err("less than 10 milliseconds".to_owned()) } else { Ok(interval) }
-}
-
 impl Options {
     /// Plans the start of the agents, with their files in `scratch`.
     pub(crate) fn plans(&self, scratch: &Path) -> Result<Vec<Plan>, Failure> {
@@ -76,26 +55,12 @@ impl Options {
             }
         }
         if !self.command.is_empty() {
-            let path = self.pmns.clone().map_or_else(|| own_names(&self.command, scratch), Ok)?;
-            let include = Config::load().var_dir().join("pmns");
-            let names = pmns::Loader::new().include_dir(include).load(&path).map_err(|e| e.to_string())?;
-            plans.push(builtin::foreign(&self.command, names, scratch)?);
+            plans.push(match &self.pmns {
+                Some(names) => Plan::with_names(&self.command, names, scratch)?,
+                None => Plan::own(&self.command, scratch)
+                    .map_err(|e| format!("{e}; --pmns FILE names the metrics of any agent"))?,
+            });
         }
         Ok(plans)
-    }
-}
-
-/// Makes an agent of this framework write its directory. Returns the file of its names.
-fn own_names(command: &[OsString], scratch: &Path) -> Result<PathBuf, Failure> {
-    let (program, args) = command.split_first().ok_or("no command")?;
-    let dir = scratch.join("written");
-    let mut write = Command::new(program);
-    write.args(args).arg("--write-pmda").arg(&dir);
-    let ended = write.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let program = program.display();
-    match ended {
-        Err(e) => Err(format!("{program}: {e}").into()),
-        Ok(status) if status.success() && dir.join("root").exists() => Ok(dir.join("root")),
-        Ok(_) => Err(format!("{program} is no agent of this framework: its names are needed, as --pmns FILE").into()),
     }
 }
