@@ -1,6 +1,6 @@
 //! Runs and checks the agent in a folder, and prints what it writes.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use nix::unistd::{User, geteuid};
 use pcp_view::{Failure, Plan};
+use pmapi::Config;
 use pmapi::escape::Output;
 use tempfile::TempDir;
 
@@ -17,10 +18,14 @@ use crate::package::Package;
 /// Shows the live metrics of the agent.
 pub(crate) fn run(run: &Run) -> Result<ExitCode, Failure> {
     let binary = Package::find(&run.build.selection)?.build(&run.build, "dev")?;
-    let mut command = vec![binary.into_os_string()];
-    command.extend(as_user("-".as_ref())?);
+    let mut command = vec![binary.clone().into_os_string()];
+    command.extend(as_user(OsStr::new("-"))?);
     command.extend(run.args.iter().cloned());
-    pcp_view::show(&run.view, |scratch| Ok(vec![Plan::own(&command, scratch)?]))
+    pcp_view::show(&run.view, |scratch| {
+        let dir = scratch.join("written");
+        written(&binary, &run.args, &dir)?;
+        Ok(vec![Plan::with_names(&command, &dir.join("root"), scratch)?])
+    })
 }
 
 /// Checks the agent as `dbpmda check` does. Prints the agent's log if a rule is broken.
@@ -52,14 +57,31 @@ pub(crate) fn check(check: &Check) -> Result<ExitCode, Failure> {
     Ok(code)
 }
 
-/// Prints a file of the directory that the agent writes.
-pub(crate) fn print(of: &Print, file: &str) -> Result<ExitCode, Failure> {
+/// Prints the name space of the agent, as a file that `pminfo -n` reads.
+pub(crate) fn names(of: &Print) -> Result<ExitCode, Failure> {
+    print(of, |dir| {
+        let include = Config::load().var_dir().join("pmns");
+        let tree = pmns::Loader::new().include_dir(include).load(&dir.join("root")).map_err(|e| e.to_string())?;
+        Ok(pmns::write::root(&tree))
+    })
+}
+
+/// Prints the help text of the agent, in the format of newhelp(1).
+pub(crate) fn help(of: &Print) -> Result<ExitCode, Failure> {
+    print(of, |dir| {
+        let text = fs::read(dir.join("help")).map_err(|e| format!("help: {e}"))?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    })
+}
+
+/// Prints a text that is made from the directory that the agent writes.
+fn print(of: &Print, text: impl FnOnce(&Path) -> Result<String, Failure>) -> Result<ExitCode, Failure> {
     let binary = Package::find(&of.build.selection)?.build(&of.build, "dev")?;
     let scratch = scratch()?;
     let dir = scratch.path().join("written");
     written(&binary, &of.args, &dir)?;
-    let text = fs::read(dir.join(file)).map_err(|e| format!("{file}: {e}"))?;
-    match io::stdout().lock().write_all(&text) {
+    let text = text(&dir)?;
+    match Output::to(io::stdout().lock()).write_all(text.as_bytes()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
         _ => Ok(ExitCode::SUCCESS),
     }
@@ -91,7 +113,7 @@ pub(crate) fn written(binary: &Path, args: &[OsString], dir: &Path) -> Result<()
 
 /// Returns the options that make an agent write its log to a file, and run as the current user. As root it would
 /// otherwise become PCP's user, which may not have the right to read files here.
-fn as_user(log: &std::ffi::OsStr) -> Result<Vec<OsString>, Failure> {
+fn as_user(log: &OsStr) -> Result<Vec<OsString>, Failure> {
     let mut options = vec!["--log".into(), log.to_owned()];
     if let Some(user) = User::from_uid(geteuid())? {
         options.extend(["--username".into(), user.name.into()]);

@@ -27,12 +27,22 @@ const EXAMPLE: &str = "An agent of your own:
 #[derive(Subcommand, Debug)]
 pub(crate) enum Task {
     /// Create a package with an agent and its tests, in the new folder NAME
+    ///
+    /// The package is pmda-NAME, and its program pmdaNAME.
+    ///
+    /// PCP's documents leave the domains 385 to 510 to agents that are not its own, from high to low. The default is the
+    /// highest of these that is free on this host: neither in stdpmid, stdpmid.local or stdpmid.pcp of /var/lib/pcp/pmns
+    /// nor in pmcd.conf. A domain that has been taken when the agent is installed is refused then.
     New(New),
     /// Build the agent in this folder and show its live metrics; needs no PCP
     Run(Run),
     /// Build the agent in this folder and check it against the rules of PCP, as dbpmda check does
     Check(Check),
     /// Build the agent in this folder and install it into the PCP of this host
+    ///
+    /// The agent is built with the profile release, and writes its directory with the script Install, which runs as
+    /// root: by sudo, unless you are root. pmcd then runs the agent as PCP's user, and talks to it over a pipe unless an
+    /// option says otherwise. Installing again replaces the agent and keeps its own options.
     Install(Install),
     /// Remove the agent in this folder from the PCP of this host
     Remove(Remove),
@@ -42,11 +52,7 @@ pub(crate) enum Task {
     Help(Print),
 }
 
-/// Create a package with an agent and its tests, in the new folder NAME
-///
-/// The package is pmda-NAME, and its program pmdaNAME. PCP's documents leave the domains 385 to 510 to agents that are
-/// not its own, from high to low. The default is the highest of these that is free on this host: neither in stdpmid,
-/// stdpmid.local or stdpmid.pcp of /var/lib/pcp/pmns nor in pmcd.conf. Install refuses a domain that is taken by then.
+/// Agent to create.
 #[derive(Args, Debug)]
 pub(crate) struct New {
     /// Name of the agent and first component of its metrics' names: lower-case letters, digits and _
@@ -108,6 +114,7 @@ pub(crate) struct Build {
     pub(crate) offline: bool,
 }
 
+/// Agent to run, and how it is shown.
 #[derive(Args, Debug)]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -121,6 +128,7 @@ pub(crate) struct Run {
     pub(crate) args: Vec<OsString>,
 }
 
+/// Agent to check.
 #[derive(Args, Debug)]
 pub(crate) struct Check {
     #[command(flatten)]
@@ -135,6 +143,7 @@ pub(crate) struct Check {
     pub(crate) args: Vec<OsString>,
 }
 
+/// Agent that writes its name space and help.
 #[derive(Args, Debug)]
 pub(crate) struct Print {
     #[command(flatten)]
@@ -145,11 +154,7 @@ pub(crate) struct Print {
     pub(crate) args: Vec<OsString>,
 }
 
-/// Build the agent in this folder and install it into the PCP of this host
-///
-/// The agent is built with the profile release, and writes its directory with the script Install, which runs as root: by
-/// sudo, unless you are root. pmcd then runs the agent as PCP's user, and talks to it over a pipe unless an option says
-/// otherwise. Installing again replaces the agent and keeps its own options.
+/// How the agent is installed.
 #[derive(Args, Debug)]
 pub(crate) struct Install {
     #[command(flatten)]
@@ -196,6 +201,7 @@ pub(crate) struct Transport {
     pub(crate) unix: Option<PathBuf>,
 }
 
+/// Agent to remove.
 #[derive(Args, Debug)]
 pub(crate) struct Remove {
     #[command(flatten)]

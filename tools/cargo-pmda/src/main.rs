@@ -28,8 +28,8 @@ fn main() -> ExitCode {
         Task::Check(check) => agent::check(check),
         Task::Install(install) => install::install(install),
         Task::Remove(remove) => install::remove(remove),
-        Task::Pmns(of) => agent::print(of, "root"),
-        Task::Help(of) => agent::print(of, "help"),
+        Task::Pmns(of) => agent::names(of),
+        Task::Help(of) => agent::help(of),
     };
     done.unwrap_or_else(|e| {
         eprintln!("cargo-pmda: {}", Escaped(e));

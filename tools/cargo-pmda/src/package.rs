@@ -64,8 +64,11 @@ impl Package {
             None => packages.iter().find(|package| package["manifest_path"] == located),
         };
         let Some(package) = chosen else {
-            let names: Vec<&str> =
-                packages.iter().filter(|package| is_agent(package)).map(|one| text(one, "name")).collect();
+            let names: Vec<&str> = packages
+                .iter()
+                .filter(|one| is_agent(one) && binary(one, None).is_ok())
+                .map(|one| text(one, "name"))
+                .collect();
             let names = if names.is_empty() { "it has no agents".to_owned() } else { names.join(", ") };
             return Err(match &selection.package {
                 Some(name) => format!("the workspace of {located} has no package {name}; its agents: {names}").into(),
@@ -199,13 +202,8 @@ mod tests {
         assert_eq!(choose(None, None, "beside/"), ok("pmdac"));
         assert_eq!(choose(None, Some("tool"), "beside/"), ok("tool"));
         for (package, bin, located, expected) in [
-            (None, None, "", "/w/Cargo.toml has no package of its own; choose one with -p: one, several, beside, none"),
-            (
-                Some("x"),
-                None,
-                "",
-                "the workspace of /w/Cargo.toml has no package x; its agents: one, several, beside, none",
-            ),
+            (None, None, "", "/w/Cargo.toml has no package of its own; choose one with -p: one, beside"),
+            (Some("x"), None, "", "the workspace of /w/Cargo.toml has no package x; its agents: one, beside"),
             (None, None, "several/", "package several has several binaries; choose one with --bin: tool, pmdaa, pmdab"),
             (None, Some("x"), "several/", "package several has no binary x, but tool, pmdaa, pmdab"),
             (None, None, "none/", "package none has no binary; an agent's is src/main.rs with pmda::main!"),
