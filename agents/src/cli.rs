@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
@@ -55,12 +56,24 @@ impl Options {
             }
         }
         if !self.command.is_empty() {
-            plans.push(match &self.pmns {
-                Some(names) => Plan::with_names(&self.command, names, scratch)?,
-                None => Plan::own(&self.command, scratch)
-                    .map_err(|e| format!("{e}; --pmns FILE names the metrics of any agent"))?,
-            });
+            let names = self.pmns.clone().map_or_else(|| own_names(&self.command, scratch), Ok)?;
+            plans.push(Plan::with_names(&self.command, &names, scratch)?);
         }
         Ok(plans)
+    }
+}
+
+/// Makes an agent of this framework write its directory. Returns the file of its names.
+fn own_names(command: &[OsString], scratch: &Path) -> Result<PathBuf, Failure> {
+    let (program, args) = command.split_first().ok_or("no command")?;
+    let dir = scratch.join("written");
+    let mut write = Command::new(program);
+    write.args(args).arg("--write-pmda").arg(&dir);
+    let ended = write.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let program = program.display();
+    match ended {
+        Err(e) => Err(format!("{program}: {e}").into()),
+        Ok(status) if status.success() && dir.join("root").exists() => Ok(dir.join("root")),
+        Ok(_) => Err(format!("{program} is no agent of this framework: its names are needed, as --pmns FILE").into()),
     }
 }

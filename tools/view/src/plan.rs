@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use pmapi::Config;
 use pmda::Failure;
@@ -52,27 +52,5 @@ impl Plan {
         let mut command = Command::new(program);
         command.args(args);
         Ok(Plan::new(name, command, names, scratch)?)
-    }
-
-    /// Plans the start of an agent of this framework, which writes the names of its metrics itself.
-    ///
-    /// # Errors
-    /// The agent cannot be started, or writes no names; with the first line of its standard error. Otherwise the errors of
-    /// [`Plan::with_names`].
-    pub fn own(command: &[OsString], scratch: &Path) -> Result<Plan, Failure> {
-        let (program, args) = command.split_first().ok_or("no command")?;
-        let dir = scratch.join("written");
-        let mut write = Command::new(program);
-        write.args(args).arg("--write-pmda").arg(&dir);
-        let ended = write.stdin(Stdio::null()).stdout(Stdio::null()).output();
-        let program = program.display();
-        let ended = ended.map_err(|e| format!("{program}: {e}"))?;
-        let names = dir.join("root");
-        if ended.status.success() && names.exists() {
-            return Plan::with_names(command, &names, scratch);
-        }
-        let said = String::from_utf8_lossy(&ended.stderr);
-        let said = said.trim().lines().next().map(|line| format!("; it says: {line}"));
-        Err(format!("{program} does not write the names of its metrics{}", said.unwrap_or_default()).into())
     }
 }
