@@ -19,8 +19,7 @@ pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
     let binary = package.build(&install.build, "release")?;
     // Not in /tmp: Install starts the agent, which a file system may not allow there.
     let scratch = tempfile::Builder::new().prefix("pmda.").tempdir_in(&package.target)?;
-    let name = install.name.as_deref().unwrap_or(package.agent());
-    let dir = scratch.path().join(name);
+    let dir = scratch.path().join("agent");
     let mut args = Vec::new();
     if let Some(name) = &install.name {
         args.extend(["--name".into(), OsString::from(name)]);
@@ -48,7 +47,10 @@ pub(crate) fn remove(remove: &Remove) -> Result<ExitCode, Failure> {
         None => Package::find(&remove.selection)?.agent().to_owned(),
     };
     let is_name = pmns::is_name(&name) && !name.contains('.');
-    let dir = Some(Config::load().pmdas_dir().join(&name)).filter(|dir| is_name && dir.join(".before").is_dir());
+    let pmdas = Config::load().pmdas_dir();
+    // An Install or Remove that was interrupted may have left the directory under another name.
+    let names = [name.clone(), format!("{name}.kept"), format!(".{name}.old"), format!(".{name}.new")];
+    let dir = names.iter().map(|name| pmdas.join(name)).find(|dir| is_name && dir.join(".before").is_dir());
     let dir = dir.ok_or_else(|| format!("no agent {name} of this framework is installed"))?;
     as_root(&dir.join("Remove"), &[])
 }
@@ -77,7 +79,7 @@ fn needs_pcp() -> Result<(), Failure> {
 fn as_root(script: &Path, words: &[OsString]) -> Result<ExitCode, Failure> {
     let mut command = if geteuid().is_root() { Command::new("sh") } else { Command::new("sudo") };
     if !geteuid().is_root() {
-        eprintln!("Only root can change the PCP of this host: sudo sh {}", script.display());
+        eprintln!("Only root can change the PCP of this host: running sudo");
         command.args(["--", "sh"]);
     }
     let status = command.arg(script).args(words).status();

@@ -27,7 +27,7 @@ impl Agent for Template {
 
     fn new(setup: &mut Setup) -> Start<Self> {
         let lines = setup
-            .metric("template.lines", LINES, Type::U32)
+            .metric("template.lines", LINES, Type::U64)
             .units(Units::COUNT);
         lines.help(
             "Metrics below template.vm",
@@ -57,7 +57,7 @@ impl Agent for Template {
     /// Supplies the value of a metric, be it declared in `new` or dynamic.
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
-            LINES => out.put(self.values.len() as u32),
+            LINES => out.put(self.values.len() as u64),
             item => out.put(*self.values.get(&item).ok_or(Error::VALUE)?),
         }
     }
@@ -84,7 +84,9 @@ impl Template {
         }
         for item in old.into_keys() {
             let gone: Vec<String> = self.names.names(item).map(str::to_owned).collect();
-            gone.iter().for_each(|name| _ = self.names.remove(name));
+            for name in gone {
+                self.names.remove(&name);
+            }
         }
     }
 
@@ -130,7 +132,7 @@ mod tests {
         assert!(matches!(agent.value(free).unwrap(), Atom::U64(_)));
         let names = agent.traverse("template.vm").unwrap();
         let lines = agent.metric("template.lines").unwrap();
-        assert_eq!(agent.value(lines).unwrap(), Atom::U32(names.len() as u32));
+        assert_eq!(agent.value(lines).unwrap(), Atom::U64(names.len() as u64));
     }
 
     #[test]
