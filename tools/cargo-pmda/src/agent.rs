@@ -37,6 +37,9 @@ pub(crate) fn check(check: &Check) -> Result<ExitCode, Failure> {
     written(&binary, &check.args, &dir)?;
     let log = scratch.path().join("log");
     let mut words: Vec<OsString> = vec!["cargo pmda check".into(), "--namespace".into(), dir.join("root").into()];
+    for (option, seconds) in [("--limit", check.limit), ("--timeout", check.timeout)] {
+        words.push(format!("{option}={seconds}").into());
+    }
     if check.store {
         words.push("--store".into());
     }

@@ -138,6 +138,14 @@ pub(crate) struct Check {
     #[arg(short, long)]
     pub(crate) store: bool,
 
+    /// Seconds that an answer may take
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) limit: f64,
+
+    /// Seconds to wait for an answer before giving up
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 5.0)]
+    pub(crate) timeout: f64,
+
     /// Options of the agent itself
     #[arg(last = true)]
     pub(crate) args: Vec<OsString>,

@@ -81,6 +81,7 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
         (&["run", "-t", "soon"], "invalid value 'soon' for '--interval <TIME>'"),
         (&["run"], "could not find `Cargo.toml`"),
         (&["check", "--manifest-path", "/nonexistent"], "manifest path `/nonexistent` does not exist"),
+        (&["check", "--limit", "soon"], "invalid value 'soon' for '--limit <SECONDS>'"),
         (&["pmns", "--release", "--profile", "dev"], "cannot be used with"),
         (&["install", "--dso", "--inet", "4000"], "cannot be used with"),
     ] {

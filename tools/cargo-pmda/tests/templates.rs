@@ -55,7 +55,7 @@ fn each_template_compiles_is_tested_and_keeps_the_rules() {
 
         let tested = succeeds(command(env!("CARGO"), &dir).args(["test", "--lib"]).output().unwrap());
         assert!(tested.contains("2 passed; 0 failed") && !tested.contains("warning"), "{template}: {tested}");
-        let checked = succeeds(pmda(&dir, &["check", "--store"]));
+        let checked = succeeds(pmda(&dir, &["check", "--store", "--limit", "60", "--timeout", "60"]));
         assert!(!checked.contains("warning"), "{template}: {checked}");
         let names = succeeds(pmda(&dir, &["pmns"]));
         assert!(names.contains(&format!("{name} {{\n")), "{names}");
@@ -101,7 +101,7 @@ fn options_of_the_agent_and_mistakes(dir: &Path, name: &str) {
     let good = fs::read_to_string(&file).unwrap();
     // A metric without help breaks a rule.
     fs::write(&file, good.replacen(".help(", ".clone(); let _ = (", 1)).unwrap();
-    let broken = pmda(dir, &["check"]);
+    let broken = pmda(dir, &["check", "--limit", "60", "--timeout", "60"]);
     let said = text(&broken);
     assert_eq!(broken.status.code(), Some(1), "{said}");
     assert!(said.contains(&format!("no-help: {name}.fetches")), "{said}");
