@@ -1,19 +1,16 @@
 //! Agents of this repository. Each agent is this program, started again with other arguments.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::process::CommandExt as _;
+use std::ffi::OsString;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
+use pcp_view::Plan;
 use pmapi::Config;
 use pmda::{Agent, Failure, Schema, SetupError, Start};
-
-use crate::fleet::Plan;
 
 /// All agents, one line each.
 pub(crate) const AGENTS: &[Builtin] = &[
@@ -128,29 +125,7 @@ pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(common(agent.name)).envs(places);
     command.args((agent.arguments)(&Place { dir: &dir, config: &config, common: &common })?);
-    log_to(&mut command, scratch, agent.name)?;
-    Ok(Plan { name: agent.name.to_owned(), command, names, log: Some(log(scratch, agent.name)) })
-}
-
-/// Plans the start of an agent with a command line and the names of its metrics.
-pub(crate) fn foreign(command: &[OsString], names: pmns::Tree, scratch: &Path) -> Result<Plan, Failure> {
-    let (program, args) = command.split_first().ok_or("no command")?;
-    let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
-    let name = name.strip_prefix("pmda").unwrap_or(&name).to_owned();
-    let mut command = Command::new(program);
-    command.args(args);
-    log_to(&mut command, scratch, &name)?;
-    Ok(Plan { log: Some(log(scratch, &name)), name, command, names })
-}
-
-fn log(scratch: &Path, name: &str) -> std::path::PathBuf {
-    scratch.join(Path::new(name).with_extension("log").file_name().unwrap_or(OsStr::new("log")))
-}
-
-/// Sends standard error to a file. A process group of its own keeps Ctrl-C from the agent, which this program ends.
-fn log_to(command: &mut Command, scratch: &Path, name: &str) -> io::Result<()> {
-    command.stderr(File::create(log(scratch, name))?).process_group(0);
-    Ok(())
+    Ok(Plan::new(agent.name, command, names, scratch)?)
 }
 
 /// Configures agent `derived` to start an agent `simple` of its own. Returns the arguments.

@@ -3,15 +3,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use pmapi::{Config, interval};
+use pcp_view::{Plan, ViewOptions};
 use pmda::Failure;
 
 use crate::builtin;
-use crate::fleet::Plan;
 
 /// Starts agents over pipes, as pmcd does, and shows their live metrics
 ///
@@ -25,21 +23,8 @@ pub(crate) struct Options {
     #[arg(value_name = "AGENT", value_parser = names())]
     agents: Vec<String>,
 
-    /// Time between samples, in seconds or with a unit such as 500msec
-    #[arg(short = 't', long, value_name = "TIME", default_value = "1", value_parser = interval_of)]
-    pub(crate) interval: Duration,
-
-    /// Number of samples, 0 for no end [default: 2; in a terminal 0]
-    #[arg(short, long, value_name = "N")]
-    pub(crate) samples: Option<u64>,
-
-    /// Print plain text even in a terminal
-    #[arg(long)]
-    pub(crate) plain: bool,
-
-    /// Print JSON: one line for each metric and sample
-    #[arg(long, conflicts_with = "plain")]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) view: ViewOptions,
 
     /// File with the names of COMMAND's metrics, see PMNS(5). An agent of this framework writes them itself
     #[arg(long, value_name = "FILE", requires = "command")]
@@ -60,11 +45,6 @@ fn names() -> PossibleValuesParser {
     builtin::AGENTS.iter().map(|agent| agent.name).collect::<Vec<_>>().into()
 }
 
-fn interval_of(text: &str) -> Result<Duration, String> {
-    let interval = interval::parse(text).map_err(|e| e.to_string())?;
-    if interval < Duration::from_millis(10) { Err("less than 10 milliseconds".to_owned()) } else { Ok(interval) }
-}
-
 impl Options {
     /// Plans the start of the agents, with their files in `scratch`.
     pub(crate) fn plans(&self, scratch: &Path) -> Result<Vec<Plan>, Failure> {
@@ -76,10 +56,8 @@ impl Options {
             }
         }
         if !self.command.is_empty() {
-            let path = self.pmns.clone().map_or_else(|| own_names(&self.command, scratch), Ok)?;
-            let include = Config::load().var_dir().join("pmns");
-            let names = pmns::Loader::new().include_dir(include).load(&path).map_err(|e| e.to_string())?;
-            plans.push(builtin::foreign(&self.command, names, scratch)?);
+            let names = self.pmns.clone().map_or_else(|| own_names(&self.command, scratch), Ok)?;
+            plans.push(Plan::with_names(&self.command, &names, scratch)?);
         }
         Ok(plans)
     }

@@ -47,8 +47,16 @@ fn packages_have_licences_and_no_tests() {
         for file in ["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md"] {
             assert!(files.contains(&file), "{name}: no {file}");
         }
-        let known =
-            ["src", "examples", "build.rs", "Cargo.lock", "Cargo.toml.orig", ".cargo_vcs_info.json", "CHECKED.md"];
+        let known = [
+            "src",
+            "examples",
+            "build.rs",
+            "Cargo.lock",
+            "Cargo.toml.orig",
+            ".cargo_vcs_info.json",
+            "CHECKED.md",
+            "templates",
+        ];
         let known = |file: &&str| known.contains(&file.split('/').next().unwrap_or(file));
         let stray: Vec<_> = files.iter().filter(|file| !known(file)).collect();
         assert_eq!(stray, [&"Cargo.toml", &"LICENSE-APACHE", &"LICENSE-MIT", &"README.md"], "{name}");

@@ -78,7 +78,8 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn on_a_terminal(program: &str) -> String {
     format!(
         "{program}: this is an agent of Performance Co-Pilot, which pmcd(1) starts to talk to it over standard input \
-         and output; --write-pmda DIR writes its directory with the script Install, and --help lists the options"
+         and output; `cargo pmda run` shows its metrics, --write-pmda DIR writes its directory with the script Install, \
+         and --help lists the options"
     )
 }
 

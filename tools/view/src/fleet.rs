@@ -1,8 +1,7 @@
 //! Running agents. Each agent has a thread of its own, so that an agent that hangs does not delay the others.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -15,17 +14,7 @@ use pmapi::Domain;
 
 use crate::ask::Asked;
 use crate::model::{Board, Metric, Readings, clean};
-
-/// Agent that is to be started.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) name: String,
-    pub(crate) command: Command,
-    /// Names of its metrics, and its dynamic roots.
-    pub(crate) names: pmns::Tree,
-    /// File with its standard error.
-    pub(crate) log: Option<PathBuf>,
-}
+use crate::plan::Plan;
 
 /// Message from an agent's thread.
 #[derive(Debug)]
@@ -213,7 +202,7 @@ fn tend(plan: Plan, ticked: &Receiver<()>, pid: &OnceLock<u32>, tell: impl Fn(Ne
         Err(e) => Some(e.to_string()),
     };
     if let Some(reason) = failure {
-        let said = log.as_deref().and_then(last_line).map(|line| format!("; its log: {line}"));
+        let said = last_line(&log).map(|line| format!("; its log: {line}"));
         tell(News::Failed(reason + &said.unwrap_or_default()));
     }
 }

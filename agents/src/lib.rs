@@ -1,0 +1,30 @@
+//! Program `pcp-agents`: starts agents over pipes, as pmcd does, and shows their live metrics. It does not need PCP.
+//!
+//! A library, so that other programs can read its command line, for instance to write its man page.
+
+mod builtin;
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+use pmapi::escape::Escaped;
+
+use cli::Options;
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    if let Some(code) = builtin::agent(std::env::args_os()) {
+        return code;
+    }
+    let options = Options::parse();
+    pcp_view::show(&options.view, |scratch| options.plans(scratch)).unwrap_or_else(|e| {
+        eprintln!("pcp-agents: {}", Escaped(e));
+        ExitCode::FAILURE
+    })
+}
+
+/// Returns the command line of the program.
+pub fn command() -> clap::Command {
+    Options::command()
+}

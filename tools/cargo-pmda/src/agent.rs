@@ -1,0 +1,125 @@
+//! Runs and checks the agent in a folder, and prints what it writes.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use nix::unistd::{User, geteuid};
+use pcp_view::{Failure, Plan};
+use pmapi::Config;
+use pmapi::escape::Output;
+use tempfile::TempDir;
+
+use crate::cli::{Check, Print, Run};
+use crate::package::Package;
+
+/// Shows the live metrics of the agent.
+pub(crate) fn run(run: &Run) -> Result<ExitCode, Failure> {
+    let binary = Package::find(&run.build.selection)?.build(&run.build, "dev")?;
+    let mut command = vec![binary.clone().into_os_string()];
+    command.extend(as_user(OsStr::new("-"))?);
+    command.extend(run.args.iter().cloned());
+    pcp_view::show(&run.view, |scratch| {
+        let dir = scratch.join("written");
+        written(&binary, &run.args, &dir)?;
+        Ok(vec![Plan::with_names(&command, &dir.join("root"), scratch)?])
+    })
+}
+
+/// Checks the agent as `dbpmda check` does. Prints the agent's log if a rule is broken.
+pub(crate) fn check(check: &Check) -> Result<ExitCode, Failure> {
+    let package = Package::find(&check.build.selection)?;
+    let binary = package.build(&check.build, "dev")?;
+    let scratch = scratch()?;
+    let dir = scratch.path().join("written");
+    written(&binary, &check.args, &dir)?;
+    let log = scratch.path().join("log");
+    let mut words: Vec<OsString> = vec!["cargo pmda check".into(), "--namespace".into(), dir.join("root").into()];
+    for (option, seconds) in [("--limit", check.limit), ("--timeout", check.timeout)] {
+        words.push(format!("{option}={seconds}").into());
+    }
+    if check.store {
+        words.push("--store".into());
+    }
+    words.push(binary.into_os_string());
+    words.extend(as_user(log.as_os_str())?);
+    words.extend(check.args.iter().cloned());
+    let code = dbpmda::check::cli::run(words.into_iter());
+    if code != ExitCode::SUCCESS {
+        let text = fs::read(&log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let mut lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with("Log ")).peekable();
+        if lines.peek().is_some() {
+            let mut out = Output::to(io::stderr().lock());
+            writeln!(out, "The agent's log:")?;
+            lines.try_for_each(|line| writeln!(out, "  {line}"))?;
+        }
+    }
+    Ok(code)
+}
+
+/// Prints the name space of the agent, as a file that `pminfo -n` reads.
+pub(crate) fn names(of: &Print) -> Result<ExitCode, Failure> {
+    print(of, |dir| {
+        let include = Config::load().var_dir().join("pmns");
+        let tree = pmns::Loader::new().include_dir(include).load(&dir.join("root")).map_err(|e| e.to_string())?;
+        Ok(pmns::write::root(&tree))
+    })
+}
+
+/// Prints the help text of the agent, in the format of newhelp(1).
+pub(crate) fn help(of: &Print) -> Result<ExitCode, Failure> {
+    print(of, |dir| {
+        let text = fs::read(dir.join("help")).map_err(|e| format!("help: {e}"))?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    })
+}
+
+/// Prints a text that is made from the directory that the agent writes.
+fn print(of: &Print, text: impl FnOnce(&Path) -> Result<String, Failure>) -> Result<ExitCode, Failure> {
+    let binary = Package::find(&of.build.selection)?.build(&of.build, "dev")?;
+    let scratch = scratch()?;
+    let dir = scratch.path().join("written");
+    written(&binary, &of.args, &dir)?;
+    let text = text(&dir)?;
+    match Output::to(io::stdout().lock()).write_all(text.as_bytes()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn scratch() -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix("cargo-pmda.").tempdir()
+}
+
+/// Makes an agent write its directory.
+///
+/// # Errors
+/// What the agent says, for example about its options.
+pub(crate) fn written(binary: &Path, args: &[OsString], dir: &Path) -> Result<(), Failure> {
+    let mut command = Command::new(binary);
+    command.args(args).arg("--write-pmda").arg(dir).stdin(Stdio::null()).stdout(Stdio::null());
+    let name = binary.display();
+    let ended = command.output().map_err(|e| format!("{name}: {e}"))?;
+    if ended.status.success() && dir.join("root").exists() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    // After the reason, an agent prints its usage.
+    match said.trim().lines().next() {
+        Some(said) => Err(said.into()),
+        None => Err(format!("{name} writes no directory of an agent").into()),
+    }
+}
+
+/// Returns the options that make an agent write its log to a file, and run as the current user. As root it would
+/// otherwise become PCP's user, which may not have the right to read files here.
+fn as_user(log: &OsStr) -> Result<Vec<OsString>, Failure> {
+    let mut options = vec!["--log".into(), log.to_owned()];
+    if let Some(user) = User::from_uid(geteuid())? {
+        options.extend(["--username".into(), user.name.into()]);
+    }
+    Ok(options)
+}

@@ -1,0 +1,221 @@
+//! Command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use pcp_view::ViewOptions;
+
+use crate::template::Template;
+
+/// Creates, runs, checks and installs agents (PMDAs) of Performance Co-Pilot
+#[derive(Parser, Debug)]
+#[command(name = "cargo-pmda", bin_name = "cargo pmda", version, after_help = EXAMPLE)]
+#[command(disable_help_subcommand = true, arg_required_else_help = true)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    pub(crate) task: Task,
+}
+
+const EXAMPLE: &str = "An agent of your own:
+  cargo pmda new hello
+  cd hello
+  cargo pmda run
+  cargo pmda install";
+
+/// What is to be done.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Task {
+    /// Create a package with an agent and its tests, in the new folder NAME
+    ///
+    /// The package is pmda-NAME, and its program pmdaNAME.
+    ///
+    /// PCP's documents leave the domains 385 to 510 to agents that are not its own, from high to low. The default is the
+    /// highest of these that is free on this host: neither in stdpmid, stdpmid.local or stdpmid.pcp of /var/lib/pcp/pmns
+    /// nor in pmcd.conf. A domain that has been taken when the agent is installed is refused then.
+    New(New),
+    /// Build the agent in this folder and show its live metrics; needs no PCP
+    Run(Run),
+    /// Build the agent in this folder and check it against the rules of PCP, as dbpmda check does
+    Check(Check),
+    /// Build the agent in this folder and install it into the PCP of this host
+    ///
+    /// The agent is built with the profile release, and writes its directory with the script Install, which runs as
+    /// root: by sudo, unless you are root. pmcd then runs the agent as PCP's user, and talks to it over a pipe unless an
+    /// option says otherwise. Installing again replaces the agent and keeps its own options.
+    Install(Install),
+    /// Remove the agent in this folder from the PCP of this host
+    Remove(Remove),
+    /// Print the name space of the agent in this folder
+    Pmns(Print),
+    /// Print the help text of the metrics of the agent in this folder
+    Help(Print),
+}
+
+/// Agent to create.
+#[derive(Args, Debug)]
+pub(crate) struct New {
+    /// Name of the agent and first component of its metrics' names: lower-case letters, digits and _
+    pub(crate) name: String,
+
+    /// What the agent begins as
+    #[arg(short, long, value_enum, default_value_t = Template::Simple)]
+    pub(crate) template: Template,
+
+    /// Domain of the agent, 1 to 510 [default: the highest that is free]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=510))]
+    pub(crate) domain: Option<u16>,
+
+    /// Use the crates of this checkout of the repository instead of those of crates.io
+    #[arg(long, value_name = "DIR")]
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// The package of the agent.
+#[derive(Args, Default, Debug)]
+pub(crate) struct Selection {
+    /// Cargo.toml of the package [default: that of this folder or above]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) manifest_path: Option<PathBuf>,
+
+    /// Package of the workspace
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) package: Option<String>,
+
+    /// Binary of the package, if it has several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) bin: Option<String>,
+}
+
+/// How the package is built.
+#[derive(Args, Debug)]
+pub(crate) struct Build {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Build with optimizations
+    #[arg(short, long, conflicts_with = "profile")]
+    pub(crate) release: bool,
+
+    /// Build with this profile
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+
+    /// Features of the package to activate
+    #[arg(short = 'F', long, value_name = "FEATURES")]
+    pub(crate) features: Vec<String>,
+
+    /// Use exactly the versions in Cargo.lock
+    #[arg(long)]
+    pub(crate) locked: bool,
+
+    /// Use no network
+    #[arg(long)]
+    pub(crate) offline: bool,
+}
+
+/// Agent to run, and how it is shown.
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) build: Build,
+
+    #[command(flatten)]
+    pub(crate) view: ViewOptions,
+
+    /// Options of the agent itself
+    #[arg(last = true)]
+    pub(crate) args: Vec<OsString>,
+}
+
+/// Agent to check.
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) build: Build,
+
+    /// Also store values that the agent must refuse
+    #[arg(short, long)]
+    pub(crate) store: bool,
+
+    /// Seconds that an answer may take
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) limit: f64,
+
+    /// Seconds to wait for an answer before giving up
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 5.0)]
+    pub(crate) timeout: f64,
+
+    /// Options of the agent itself
+    #[arg(last = true)]
+    pub(crate) args: Vec<OsString>,
+}
+
+/// Agent that writes its name space and help.
+#[derive(Args, Debug)]
+pub(crate) struct Print {
+    #[command(flatten)]
+    pub(crate) build: Build,
+
+    /// Options of the agent itself
+    #[arg(last = true)]
+    pub(crate) args: Vec<OsString>,
+}
+
+/// How the agent is installed.
+#[derive(Args, Debug)]
+pub(crate) struct Install {
+    #[command(flatten)]
+    pub(crate) build: Build,
+
+    /// Name of the agent in PCP, instead of its own
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+
+    /// Domain of the agent, instead of its own
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=510))]
+    pub(crate) domain: Option<u16>,
+
+    #[command(flatten)]
+    pub(crate) transport: Transport,
+
+    /// Replace an agent of pmcd that has this name or domain; remove restores it
+    #[arg(long)]
+    pub(crate) replace: bool,
+
+    /// Options of the agent itself, which the next install keeps
+    #[arg(last = true)]
+    pub(crate) args: Vec<OsString>,
+}
+
+/// How pmcd talks to the agent.
+#[derive(Args, Debug)]
+#[group(multiple = false)]
+pub(crate) struct Transport {
+    /// pmcd loads the agent as a shared object
+    #[arg(long)]
+    pub(crate) dso: bool,
+
+    /// pmcd talks to the agent over an IPv4 socket
+    #[arg(long, value_name = "PORT")]
+    pub(crate) inet: Option<String>,
+
+    /// pmcd talks to the agent over an IPv6 socket
+    #[arg(long, value_name = "PORT")]
+    pub(crate) ipv6: Option<String>,
+
+    /// pmcd talks to the agent over a Unix domain socket
+    #[arg(long, value_name = "FILE")]
+    pub(crate) unix: Option<PathBuf>,
+}
+
+/// Agent to remove.
+#[derive(Args, Debug)]
+pub(crate) struct Remove {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Name that the agent was installed under, instead of its own
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+}

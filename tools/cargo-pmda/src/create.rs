@@ -1,0 +1,128 @@
+//! Creates a package with an agent.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use pcp_view::Failure;
+use pmapi::Config;
+
+use crate::cli::New;
+use crate::names::{self, Taken};
+use crate::template::{Crates, Identity};
+
+/// Creates the package of a new agent in a folder of the agent's name. After an error there is no such folder.
+pub(crate) fn create(new: &New) -> Result<(), Failure> {
+    let name = new.name.as_str();
+    names::check(name).map_err(|e| format!("{name:?}: {e}"))?;
+    let taken = Taken::load(&Config::load());
+    if let Some(owner) = taken.owner_of_name(name) {
+        return Err(format!("the name {name} belongs to {owner}").into());
+    }
+    let domain = match new.domain {
+        Some(domain) => match taken.owner_of_domain(domain) {
+            Some(owner) => return Err(format!("domain {domain} belongs to {owner}").into()),
+            None => domain,
+        },
+        None => taken.free_domain().ok_or("no domain from 385 to 510 is free; --domain chooses another one")?,
+    };
+    let crates = crates(new.path.as_deref())?;
+    let mut files = new.template.files(&Identity { name, domain }, &crates);
+    if is_in_workspace(&std::env::current_dir()?) {
+        files[0].1 += "\n# A workspace of its own, apart from that of the folder above.\n[workspace]\n";
+    }
+    write(Path::new(name), &files)?;
+    println!("Created the agent {name} with domain {domain} in the folder {name}. Next: cd {name} && cargo pmda run");
+    Ok(())
+}
+
+/// Returns the crates that the agent depends on: of a checkout, or of crates.io.
+fn crates(checkout: Option<&Path>) -> Result<Crates, Failure> {
+    let Some(dir) = checkout else {
+        let version = format!("{:?}", env!("CARGO_PKG_VERSION"));
+        return Ok(Crates { pmda: version.clone(), collector: version });
+    };
+    let top = dir.canonicalize().map_err(|e| format!("{}: {e}", dir.display()))?;
+    let of = |folder: &str, package: &str| -> Result<String, Failure> {
+        let manifest = fs::read_to_string(top.join(folder).join("Cargo.toml")).unwrap_or_default();
+        if !manifest.lines().any(|line| line == format!("name = \"{package}\"")) {
+            return Err(format!("{}: no checkout of pcp-rs: there is no crate {package}", dir.display()).into());
+        }
+        let path = top.join(folder).into_os_string().into_string();
+        let path = path.map_err(|_| format!("{}: a path in Cargo.toml must be UTF-8", dir.display()))?;
+        // A JSON string is a TOML string.
+        Ok(format!("{{ path = {} }}", serde_json::to_string(&path)?))
+    };
+    Ok(Crates { pmda: of("pmda", "pcp-pmda")?, collector: of("collector", "pcp-collector")? })
+}
+
+/// Returns whether cargo would count a new package in a folder to a workspace above, which does not name it.
+fn is_in_workspace(folder: &Path) -> bool {
+    let manifests = folder.ancestors().map(|dir| dir.join("Cargo.toml"));
+    manifests
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .any(|text| text.lines().any(|line| line == "[workspace]"))
+}
+
+/// The new folder, which is removed again unless it becomes complete.
+struct Folder {
+    path: PathBuf,
+    is_complete: bool,
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            // The error that made it incomplete is reported.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Writes the files into a new folder, which must not exist.
+fn write(path: &Path, files: &[(&str, String)]) -> Result<(), Failure> {
+    let at = |path: &Path, e: std::io::Error| match e.kind() {
+        ErrorKind::AlreadyExists => format!("{} exists already, and nothing is overwritten", path.display()),
+        _ => format!("{}: {e}", path.display()),
+    };
+    fs::create_dir(path).map_err(|e| at(path, e))?;
+    let mut folder = Folder { path: path.to_owned(), is_complete: false };
+    fs::create_dir(path.join("src")).map_err(|e| at(&path.join("src"), e))?;
+    for (name, text) in files {
+        let file = path.join(name);
+        fs::write(&file, text).map_err(|e| at(&file, e))?;
+    }
+    folder.is_complete = true;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_complete_or_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hello");
+        // The folder of the second file does not exist.
+        let broken = [("src/lib.rs", "x".to_owned()), ("missing/file", "y".to_owned())];
+        let e = write(&path, &broken).unwrap_err().to_string();
+        assert!(e.contains("missing/file: No such file"), "{e}");
+        assert!(!path.exists());
+        write(&path, &broken[..1]).unwrap();
+        assert_eq!(fs::read_to_string(path.join("src/lib.rs")).unwrap(), "x");
+        let e = write(&path, &broken).unwrap_err().to_string();
+        assert!(e.ends_with("hello exists already, and nothing is overwritten"), "{e}");
+        assert!(path.join("src/lib.rs").exists());
+    }
+
+    #[test]
+    fn a_workspace_above_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let below = dir.path().join("a/b");
+        fs::create_dir_all(&below).unwrap();
+        assert!(!is_in_workspace(&below));
+        fs::write(dir.path().join("Cargo.toml"), "[workspace]\nmembers = []\n").unwrap();
+        assert!(is_in_workspace(&below));
+    }
+}

@@ -1,0 +1,89 @@
+//! Installs the agent in a folder into the PCP of this host, and removes it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use nix::unistd::geteuid;
+use pcp_view::Failure;
+use pmapi::Config;
+
+use crate::agent;
+use crate::cli::{Install, Remove, Transport};
+use crate::package::Package;
+
+/// Builds the agent, makes it write its directory, and runs the script Install there.
+pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
+    needs_pcp()?;
+    let package = Package::find(&install.build.selection)?;
+    let binary = package.build(&install.build, "release")?;
+    // Not in /tmp: Install starts the agent, which a file system may not allow there.
+    let scratch = tempfile::Builder::new().prefix("pmda.").tempdir_in(&package.target)?;
+    let dir = scratch.path().join("agent");
+    let mut args = Vec::new();
+    if let Some(name) = &install.name {
+        args.extend(["--name".into(), OsString::from(name)]);
+    }
+    if let Some(domain) = install.domain {
+        args.extend(["--domain".into(), domain.to_string().into()]);
+    }
+    agent::written(&binary, &args, &dir)?;
+    let mut words = install.transport.options();
+    if install.replace {
+        words.push("-r".into());
+    }
+    if !install.args.is_empty() {
+        words.push("--".into());
+        words.extend(install.args.iter().cloned());
+    }
+    as_root(&dir.join("Install"), &words)
+}
+
+/// Runs the script Remove of the installed agent.
+pub(crate) fn remove(remove: &Remove) -> Result<ExitCode, Failure> {
+    needs_pcp()?;
+    let name = match &remove.name {
+        Some(name) => name.clone(),
+        None => Package::find(&remove.selection)?.agent().to_owned(),
+    };
+    let is_name = pmns::is_name(&name) && !name.contains('.');
+    let pmdas = Config::load().pmdas_dir();
+    // An Install or Remove that was interrupted may have left the directory under another name.
+    let names = [name.clone(), format!("{name}.kept"), format!(".{name}.old"), format!(".{name}.new")];
+    let dir = names.iter().map(|name| pmdas.join(name)).find(|dir| is_name && dir.join(".before").is_dir());
+    let dir = dir.ok_or_else(|| format!("no agent {name} of this framework is installed"))?;
+    as_root(&dir.join("Remove"), &[])
+}
+
+impl Transport {
+    /// Returns the options of the script Install.
+    fn options(&self) -> Vec<OsString> {
+        match self {
+            Transport { dso: true, .. } => vec!["-D".into()],
+            Transport { inet: Some(port), .. } => vec!["-i".into(), port.into()],
+            Transport { ipv6: Some(port), .. } => vec!["-6".into(), port.into()],
+            Transport { unix: Some(path), .. } => vec!["-u".into(), path.into()],
+            _ => vec!["-p".into()],
+        }
+    }
+}
+
+/// Checks that this host has PCP.
+fn needs_pcp() -> Result<(), Failure> {
+    let top = std::env::var_os("PCP_DIR").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let file = top.join("etc/pcp.env");
+    if file.exists() { Ok(()) } else { Err(format!("PCP is not installed (there is no {})", file.display()).into()) }
+}
+
+/// Runs a script as root, by sudo if this process is not root.
+fn as_root(script: &Path, words: &[OsString]) -> Result<ExitCode, Failure> {
+    let mut command = if geteuid().is_root() { Command::new("sh") } else { Command::new("sudo") };
+    if !geteuid().is_root() {
+        eprintln!("Only root can change the PCP of this host: running sudo");
+        command.args(["--", "sh"]);
+    }
+    let status = command.arg(script).args(words).status();
+    let program = command.get_program().display().to_string();
+    let status = status.map_err(|e| format!("{program}: {e}; run this command as root"))?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}

@@ -1,0 +1,46 @@
+//! `cargo pmda`: creates, runs, checks and installs agents (PMDAs) of Performance Co-Pilot.
+//!
+//! A library, so that other programs can read its command line, for instance to write its man page.
+
+mod agent;
+mod cli;
+mod create;
+mod install;
+mod names;
+mod package;
+mod template;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+use pmapi::escape::Escaped;
+
+use cli::{Options, Task};
+
+/// Runs the command.
+pub fn main() -> ExitCode {
+    let mut words: Vec<_> = std::env::args_os().collect();
+    // `cargo pmda new` starts `cargo-pmda pmda new`.
+    if words.get(1).is_some_and(|word| word == "pmda") {
+        words.remove(1);
+    }
+    let options = Options::parse_from(words);
+    let done = match &options.task {
+        Task::New(new) => create::create(new).map(|()| ExitCode::SUCCESS),
+        Task::Run(run) => agent::run(run),
+        Task::Check(check) => agent::check(check),
+        Task::Install(install) => install::install(install),
+        Task::Remove(remove) => install::remove(remove),
+        Task::Pmns(of) => agent::names(of),
+        Task::Help(of) => agent::help(of),
+    };
+    done.unwrap_or_else(|e| {
+        eprintln!("cargo-pmda: {}", Escaped(e));
+        ExitCode::FAILURE
+    })
+}
+
+/// Returns the command line of the command.
+pub fn command() -> clap::Command {
+    Options::command()
+}

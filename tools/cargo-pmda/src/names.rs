@@ -1,0 +1,166 @@
+//! Names and domains of agents: which are valid, and which are taken.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use pmapi::Config;
+
+/// Names and domains of PCP's own agents.
+const PCP: &str = include_str!("taken.txt");
+
+/// Longest name of an agent, which is also that of a package, a library, a directory and a file.
+const LONGEST: usize = 40;
+
+/// Most bytes that are read of a file.
+const MOST: u64 = 1 << 20;
+
+/// Domains that PCP leaves to agents that are not its own.
+const FREE: std::ops::RangeInclusive<u16> = 385..=510;
+
+/// Returns why a text is not the name of an agent.
+pub(crate) fn check(name: &str) -> Result<(), String> {
+    let first = name.starts_with(|c: char| c.is_ascii_lowercase());
+    if !first || name.contains(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_') {
+        return Err("an agent's name has lower-case letters, digits and _, and begins with a letter".to_owned());
+    }
+    if name.len() > LONGEST {
+        return Err(format!("an agent's name has at most {LONGEST} characters"));
+    }
+    Ok(())
+}
+
+/// A name or a domain that is taken.
+#[derive(Debug)]
+struct Entry {
+    name: String,
+    domain: Option<u16>,
+    /// What has it: ends the sentence "the name x belongs to …".
+    owner: String,
+}
+
+/// Names and domains that are taken, by PCP or on this host.
+#[derive(Debug)]
+pub(crate) struct Taken(Vec<Entry>);
+
+impl Taken {
+    /// Reads what PCP's configuration of this host has, in addition to the names and domains of PCP itself.
+    pub(crate) fn load(config: &Config) -> Taken {
+        let mut taken = Taken(Vec::new());
+        taken.add_pcp();
+        for file in ["stdpmid.local", "stdpmid.pcp", "stdpmid"] {
+            taken.add_stdpmid(&config.var_dir().join("pmns").join(file));
+        }
+        taken.add_pmcd_conf(&config.pmcdconf_path());
+        for entry in std::fs::read_dir(config.pmdas_dir()).into_iter().flatten().flatten() {
+            let owner = format!("the agent in {}", entry.path().display());
+            taken.add(&entry.file_name().to_string_lossy(), None, owner);
+        }
+        taken
+    }
+
+    fn add(&mut self, name: &str, domain: Option<u16>, owner: String) {
+        self.0.push(Entry { name: name.to_lowercase(), domain, owner });
+    }
+
+    fn add_pcp(&mut self) {
+        for line in PCP.lines().filter(|line| !line.starts_with('#')) {
+            let mut words = line.split(' ');
+            let kind = words.next().unwrap_or_default();
+            for name in words {
+                let owner = match kind {
+                    "metrics" => format!("metrics of PCP, {name}.*"),
+                    _ => format!("PCP's agent {name}"),
+                };
+                self.add(name, kind.parse().ok(), owner);
+            }
+        }
+    }
+
+    /// Adds a file of `NAME DOMAIN` or `#define NAME DOMAIN` lines.
+    fn add_stdpmid(&mut self, path: &Path) {
+        for line in text(path).lines() {
+            let line = line.strip_prefix("#define").unwrap_or(line);
+            let mut words = line.split_whitespace();
+            if let (Some(name), Some(Ok(domain))) = (words.next(), words.next().map(str::parse)) {
+                self.add(name, Some(domain), format!("{name} in {}", path.display()));
+            }
+        }
+    }
+
+    /// Adds the agents of pmcd's configuration (pmcd(1)): `NAME DOMAIN TYPE …`.
+    fn add_pmcd_conf(&mut self, path: &Path) {
+        for line in text(path).lines().filter(|line| !line.starts_with('#')) {
+            let mut words = line.split_whitespace();
+            if let (Some(name), Some(Ok(domain))) = (words.next(), words.next().map(str::parse)) {
+                self.add(name, Some(domain), format!("the agent {name} in {}", path.display()));
+            }
+        }
+    }
+
+    /// Returns what has a name.
+    pub(crate) fn owner_of_name(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|entry| entry.name == name).map(|entry| entry.owner.as_str())
+    }
+
+    /// Returns what has a domain.
+    pub(crate) fn owner_of_domain(&self, domain: u16) -> Option<&str> {
+        self.0.iter().find(|entry| entry.domain == Some(domain)).map(|entry| entry.owner.as_str())
+    }
+
+    /// Returns the highest domain for agents that are not PCP's own that is free.
+    pub(crate) fn free_domain(&self) -> Option<u16> {
+        FREE.rev().find(|domain| self.owner_of_domain(*domain).is_none())
+    }
+}
+
+/// Returns the text of a file; of one that cannot be read, none.
+fn text(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    // A file of PCP that is missing or damaged takes no name.
+    let _ = File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for good in ["hello", "a", "my_disks_2", &"x".repeat(LONGEST)] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for bad in ["", "Hello", "2x", "_x", "a-b", "a.b", "a b", "a/b", "..", "ä", "a\n", &"x".repeat(LONGEST + 1)] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_and_domains_of_pcp_and_of_the_host_are_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let var = dir.path().join("var");
+        std::fs::create_dir_all(var.join("pmns")).unwrap();
+        std::fs::create_dir_all(dir.path().join("pmdas/placed")).unwrap();
+        std::fs::write(var.join("pmns/stdpmid.local"), "# a comment 508\nOURS\t510\n#EXAMPLE 509\n").unwrap();
+        std::fs::write(var.join("pmns/stdpmid"), "#define THEIRS 508\n#define X\n\u{0}\u{1f} x\n").unwrap();
+        let conf = dir.path().join("pmcd.conf");
+        std::fs::write(&conf, "# c 507\nlive\t509\tpipe\tbinary\t/bin/true\n[access]\nallow x : all;\n").unwrap();
+        let place = |name: &str, path: &Path| (name.into(), path.as_os_str().to_owned());
+        let places = [
+            place("PCP_VAR_DIR", &var),
+            place("PCP_PMCDCONF_PATH", &conf),
+            place("PCP_PMDAS_DIR", &dir.path().join("pmdas")),
+        ];
+        let taken = Taken::load(&Config::new(b"", places));
+        assert_eq!(taken.free_domain(), Some(507));
+        assert_eq!(taken.owner_of_domain(60), Some("PCP's agent linux"));
+        assert_eq!(taken.owner_of_name("linux"), Some("PCP's agent linux"));
+        assert_eq!(taken.owner_of_name("kernel"), Some("metrics of PCP, kernel.*"));
+        assert_eq!(taken.owner_of_name("live"), Some(format!("the agent live in {}", conf.display()).as_str()));
+        for name in ["ours", "theirs", "placed", "nvidia"] {
+            assert!(taken.owner_of_name(name).is_some(), "{name}");
+        }
+        assert_eq!((taken.owner_of_name("hello"), taken.owner_of_domain(507)), (None, None));
+    }
+}

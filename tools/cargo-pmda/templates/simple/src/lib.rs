@@ -1,0 +1,138 @@
+//! Agent `template`: a counter, a measured value, and a limit that is an option and can be changed.
+
+use std::fs;
+
+use pmda::clap::{self, Args as _, FromArgMatches as _};
+use pmda::prelude::*;
+
+// The numbers of the metrics: cluster and item. Archives refer to metrics by number, so a number
+// keeps its meaning when metrics are added or removed.
+const FETCHES: Item = Item::new(0, 0);
+const LOAD: Item = Item::new(0, 1);
+const LIMIT: Item = Item::new(0, 2);
+const BUSY: Item = Item::new(0, 3);
+
+/// Options of this agent, besides those of every agent: `cargo pmda run -- --limit 4`, and
+/// `cargo pmda install -- --limit 4`, which the next installation keeps.
+#[derive(clap::Args, Debug)]
+struct Options {
+    /// Load from which the machine counts as busy
+    #[arg(long, default_value_t = 1.0)]
+    limit: f64,
+}
+
+/// The agent, with its state between two requests.
+#[derive(Debug)]
+pub struct Template {
+    fetches: u64,
+    limit: f64,
+}
+
+impl Agent for Template {
+    const NAME: &'static str = "template";
+    // From 1 to 510. Each agent of a host has its own.
+    const DOMAIN: u16 = 510;
+
+    fn options(command: clap::Command) -> clap::Command {
+        Options::augment_args(command)
+    }
+
+    /// Declares the metrics. A metric is an instant value without a unit unless it says otherwise.
+    fn new(setup: &mut Setup) -> Start<Self> {
+        let options = Options::from_arg_matches(setup.options())?;
+
+        let fetches = setup.metric("template.fetches", FETCHES, Type::U64);
+        fetches.counter().units(Units::COUNT).help(
+            "Requests for values",
+            "Counts the requests for values since the agent started.",
+        );
+        setup.metric("template.load", LOAD, Type::Float).help(
+            "Processes that run or wait",
+            "The average of the last minute, which the kernel has in /proc/loadavg.",
+        );
+        setup
+            .metric("template.limit", LIMIT, Type::Double)
+            .storable()
+            .help(
+                "Load from which the machine counts as busy",
+                "The option --limit sets it. pmstore(1) changes it while the agent runs.",
+            );
+        setup.metric("template.busy", BUSY, Type::U32).help(
+            "Whether the load has reached template.limit",
+            "1 if it has, otherwise 0.",
+        );
+        Ok(Template {
+            fetches: 0,
+            limit: options.limit,
+        })
+    }
+
+    /// Runs once for each request, before `fetch` runs for each metric of it.
+    fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
+        if let Request::Fetch(_) = request {
+            self.fetches += 1;
+        }
+        Ok(())
+    }
+
+    /// Supplies the value of a metric. After an error this metric has no value, and the others do.
+    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
+        match item {
+            FETCHES => out.put(self.fetches),
+            LOAD => out.put(load()?),
+            LIMIT => out.put(self.limit),
+            BUSY => out.put(u32::from(load()? >= self.limit)),
+            _ => Err(Error::PMID),
+        }
+    }
+
+    /// Applies a value that a client stores. Only metrics that are `storable` get here.
+    fn store(&mut self, _: Item, _: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
+        let limit: f64 = value.try_into()?;
+        if limit.is_nan() || limit < 0.0 {
+            return Err(Error::BADSTORE);
+        }
+        self.limit = limit;
+        Ok(())
+    }
+}
+
+/// Returns the average load of the last minute.
+fn load() -> Result<f64> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    text.split(' ')
+        .next()
+        .and_then(|word| word.parse().ok())
+        .ok_or(Error::VALUE)
+}
+
+// Lets pmcd load the agent as a shared object: cargo pmda install --dso.
+pmda::dso!(template_init, Template);
+
+#[cfg(test)]
+mod tests {
+    use pcp_collector::Local;
+
+    use super::*;
+
+    #[test]
+    fn fetches_are_counted() {
+        // Sends requests to the agent in this process, by the same protocol as pmcd.
+        let mut agent = Local::<Template>::collector().unwrap();
+        let fetches = agent.metric("template.fetches").unwrap();
+        assert_eq!(agent.value(fetches).unwrap(), Atom::U64(1));
+        assert_eq!(agent.value(fetches).unwrap(), Atom::U64(2));
+    }
+
+    #[test]
+    fn clients_can_change_the_limit() {
+        let mut agent = Local::<Template>::collector().unwrap();
+        let limit = agent.metric("template.limit").unwrap();
+        assert_eq!(agent.value(limit).unwrap(), Atom::Double(1.0));
+        agent.store(limit, None, Atom::Double(0.0)).unwrap();
+        let busy = agent.metric("template.busy").unwrap();
+        assert_eq!(agent.value(busy).unwrap(), Atom::U32(1));
+        assert!(agent.store(limit, None, Atom::Double(-1.0)).is_err());
+        assert_eq!(agent.value(limit).unwrap(), Atom::Double(0.0));
+    }
+}

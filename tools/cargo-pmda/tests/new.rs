@@ -1,0 +1,107 @@
+//! `cargo pmda new` on the command line: what it creates, and what it refuses.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs the command in a folder, on a host without PCP.
+fn run(dir: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-pmda"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("PCP_")) {
+        command.env_remove(name);
+    }
+    for name in ["PCP_VAR_DIR", "PCP_PMDAS_DIR", "PCP_PMCDCONF_PATH", "PCP_DIR", "PCP_CONF"] {
+        command.env(name, "/nonexistent");
+    }
+    command.args(arguments).current_dir(dir).output().unwrap()
+}
+
+/// Returns the error of a command that fails.
+fn refused(dir: &Path, arguments: &[&str]) -> String {
+    let output = run(dir, arguments);
+    assert!(!output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn it_creates_a_package() {
+    let dir = tempfile::tempdir().unwrap();
+    // Both as cargo starts it, and by itself.
+    for (words, name) in [(&["pmda", "new"][..], "one"), (&["new"], "two")] {
+        let output = run(dir.path(), &[words, &[name]].concat());
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains(&format!("the agent {name} with domain 510")), "{said}");
+        let read = |file: &str| fs::read_to_string(dir.path().join(name).join(file)).unwrap();
+        assert!(read("Cargo.toml").contains(&format!("pcp-pmda = {:?}\n", env!("CARGO_PKG_VERSION"))));
+        assert!(!read("Cargo.toml").contains("[workspace]"));
+        assert!(read("src/lib.rs").contains(&format!("const NAME: &'static str = \"{name}\";")));
+        assert_eq!(read(".gitignore"), "/target\n");
+    }
+    assert!(run(dir.path(), &["new", "three", "--domain", "444", "-t", "table"]).status.success());
+    let agent = fs::read_to_string(dir.path().join("three/src/lib.rs")).unwrap();
+    assert!(agent.contains("const DOMAIN: u16 = 444;") && agent.contains("Cache"));
+}
+
+#[test]
+fn it_refuses_with_one_sentence_and_creates_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let rule = "an agent's name has lower-case letters, digits and _, and begins with a letter";
+    for name in ["Hello", "9x", "a-b", "a.b", "../x", "/tmp/x", "", "ä", "a\u{1b}[2J", "self::x"] {
+        let e = refused(dir.path(), &["new", "--", name]);
+        assert_eq!(e.lines().count(), 1, "{e}");
+        assert!(e.contains(rule) && !e.contains('\u{1b}'), "{e}");
+    }
+    let long = "x".repeat(41);
+    let checkout = dir.path().to_str().unwrap();
+    for (arguments, expected) in [
+        (&["linux"][..], "the name linux belongs to PCP's agent linux".to_owned()),
+        (&["simple"], "the name simple belongs to PCP's agent simple".to_owned()),
+        (&["nvidia"], "the name nvidia belongs to PCP's agent nvidia".to_owned()),
+        (&["kernel"], "the name kernel belongs to metrics of PCP, kernel.*".to_owned()),
+        (&["x", "--domain", "60"], "domain 60 belongs to PCP's agent linux".to_owned()),
+        (&[&long], format!("{long:?}: an agent's name has at most 40 characters")),
+        (&["x", "--path", "/nonexistent"], "/nonexistent: No such file or directory (os error 2)".to_owned()),
+        (&["x", "--path", checkout], format!("{checkout}: no checkout of pcp-rs: there is no crate pcp-pmda")),
+    ] {
+        assert_eq!(refused(dir.path(), &[&["new"], arguments].concat()), format!("cargo-pmda: {expected}\n"));
+    }
+    for (arguments, expected) in [
+        (&["new", "x", "--domain", "0"][..], "0 is not in 1..=510"),
+        (&["new", "x", "--domain", "511"], "511 is not in 1..=510"),
+        (&["new", "x", "--domain", "abc"], "invalid value 'abc' for '--domain <N>'"),
+        (&["new", "x", "--template", "nope"], "[possible values: simple, table, background, dynamic]"),
+        (&["new"], "<NAME>"),
+        (&["new", "x", "y"], "unexpected argument 'y'"),
+        (&["nonsense"], "unrecognized subcommand 'nonsense'"),
+        (&["install"], "PCP is not installed (there is no /nonexistent/etc/pcp.env)"),
+        (&["remove"], "PCP is not installed (there is no /nonexistent/etc/pcp.env)"),
+        (&["run", "-t", "soon"], "invalid value 'soon' for '--interval <TIME>'"),
+        (&["run"], "could not find `Cargo.toml`"),
+        (&["check", "--manifest-path", "/nonexistent"], "manifest path `/nonexistent` does not exist"),
+        (&["check", "--limit", "soon"], "invalid value 'soon' for '--limit <SECONDS>'"),
+        (&["pmns", "--release", "--profile", "dev"], "cannot be used with"),
+        (&["install", "--dso", "--inet", "4000"], "cannot be used with"),
+    ] {
+        let e = refused(dir.path(), arguments);
+        assert!(e.contains(expected), "{arguments:?}: {e}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn it_overwrites_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("hello")).unwrap();
+    fs::write(dir.path().join("hello/mine"), "mine").unwrap();
+    fs::write(dir.path().join("file"), "mine").unwrap();
+    std::os::unix::fs::symlink("/nonexistent", dir.path().join("link")).unwrap();
+    for name in ["hello", "file", "link"] {
+        let expected = format!("cargo-pmda: {name} exists already, and nothing is overwritten\n");
+        assert_eq!(refused(dir.path(), &["new", name]), expected);
+    }
+    assert_eq!(fs::read_dir(dir.path().join("hello")).unwrap().count(), 1);
+    assert_eq!(fs::read_to_string(dir.path().join("file")).unwrap(), "mine");
+}

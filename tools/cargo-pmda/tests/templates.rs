@@ -1,0 +1,113 @@
+//! Each template compiles, its tests pass, and it keeps the rules that `dbpmda check` knows.
+//!
+//! The dependencies are compiled once, in a target folder of their own: cargo may hold the lock of the usual one.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Each template with the name of an agent. The names are as long as the one in the files, so that lines have the
+/// widths that rustfmt has seen.
+const AGENTS: [(&str, &str); 4] =
+    [("simple", "firstone"), ("table", "secondly"), ("background", "thirdone"), ("dynamic", "fourthly")];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// Returns a command that compiles without the network, in the shared folder.
+fn command(program: &str, dir: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(dir).env("CARGO_NET_OFFLINE", "true").env("CARGO_INCREMENTAL", "0");
+    command.env("CARGO_PROFILE_DEV_DEBUG", "0").env_remove("RUSTFLAGS");
+    command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("templates"));
+    command
+}
+
+fn pmda(dir: &Path, arguments: &[&str]) -> Output {
+    command(env!("CARGO_BIN_EXE_cargo-pmda"), dir).arg("pmda").args(arguments).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+/// Returns the output of a command that succeeds.
+fn succeeds(output: Output) -> String {
+    let text = text(&output);
+    assert!(output.status.success(), "{text}");
+    text
+}
+
+#[test]
+fn each_template_compiles_is_tested_and_keeps_the_rules() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let root = root();
+    for (template, name) in AGENTS {
+        succeeds(pmda(scratch.path(), &["new", name, "-t", template, "--path", root.to_str().unwrap()]));
+        let dir = scratch.path().join(name);
+        // The versions of the dependencies are those of the repository, which are on this machine.
+        fs::copy(root.join("Cargo.lock"), dir.join("Cargo.lock")).unwrap();
+        assert_formatted(&dir);
+
+        let tested = succeeds(command(env!("CARGO"), &dir).args(["test", "--lib"]).output().unwrap());
+        assert!(tested.contains("2 passed; 0 failed") && !tested.contains("warning"), "{template}: {tested}");
+        let checked = succeeds(pmda(&dir, &["check", "--store", "--limit", "60", "--timeout", "60"]));
+        assert!(!checked.contains("warning"), "{template}: {checked}");
+        let names = succeeds(pmda(&dir, &["pmns"]));
+        assert!(names.contains(&format!("{name} {{\n")), "{names}");
+        assert!(succeeds(pmda(&dir, &["help"])).contains(&format!("@ {name}.")));
+        shows_values(&dir, name);
+    }
+    options_of_the_agent_and_mistakes(&scratch.path().join(AGENTS[0].1), AGENTS[0].1);
+}
+
+/// Runs the agent until it has a value. One that is not ready at once has none in the first sample.
+fn shows_values(dir: &Path, name: &str) {
+    let mut run = command(env!("CARGO_BIN_EXE_cargo-pmda"), dir);
+    run.args(["run", "--samples", "600", "--interval", "0.1", "--json"]).stdout(Stdio::piped());
+    let mut child = run.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let metric = format!("\"metric\":\"{name}.");
+    let mut seen = Vec::new();
+    let has_value =
+        lines.inspect(|line| seen.push(line.clone())).any(|line| line.contains(&metric) && line.contains("\"value\""));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(has_value, "{name}: {seen:?}");
+}
+
+fn assert_formatted(dir: &Path) {
+    let mut rustfmt = command("rustfmt", dir);
+    rustfmt.args(["--check", "--edition", "2024", "--config", "max_width=100,use_small_heuristics=Default"]);
+    succeeds(rustfmt.args(["src/lib.rs", "src/main.rs"]).output().unwrap());
+}
+
+fn options_of_the_agent_and_mistakes(dir: &Path, name: &str) {
+    let shown = succeeds(pmda(dir, &["run", "-s", "1", "--", "--limit", "7"]));
+    assert!(shown.contains("value 7"), "{shown}");
+    for task in ["run", "check", "pmns", "help"] {
+        let refused = pmda(dir, &[task, "--", "--limit", "x"]);
+        let said = text(&refused);
+        assert!(!refused.status.success());
+        assert!(said.contains(&format!("cargo-pmda: pmda{name}: invalid value 'x' for '--limit <LIMIT>'")), "{said}");
+    }
+    assert!(text(&pmda(dir, &["run", "--bin", "x"])).contains("has no binary x"));
+
+    let file = dir.join("src/lib.rs");
+    let good = fs::read_to_string(&file).unwrap();
+    // A metric without help breaks a rule.
+    fs::write(&file, good.replacen(".help(", ".clone(); let _ = (", 1)).unwrap();
+    let broken = pmda(dir, &["check", "--limit", "60", "--timeout", "60"]);
+    let said = text(&broken);
+    assert_eq!(broken.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("no-help: {name}.fetches")), "{said}");
+
+    fs::write(&file, good + "not rust").unwrap();
+    let broken = pmda(dir, &["run"]);
+    let said = text(&broken);
+    assert!(!broken.status.success() && said.contains(&format!("cargo could not build package pmda-{name}")), "{said}");
+}

@@ -1,0 +1,41 @@
+//! Options of the command line.
+
+use std::time::Duration;
+
+use clap::Args;
+use pmapi::interval;
+
+/// How often, how long and in which form samples are shown.
+///
+/// A command adds the options to its own with clap's `#[command(flatten)]`.
+#[derive(Args, Clone, Debug)]
+#[non_exhaustive]
+pub struct ViewOptions {
+    /// Time between samples, in seconds or with a unit such as 500msec
+    #[arg(short = 't', long, value_name = "TIME", default_value = "1", value_parser = interval_of)]
+    pub interval: Duration,
+
+    /// Number of samples, 0 for no end [default: 2; in a terminal 0]
+    #[arg(short, long, value_name = "N")]
+    pub samples: Option<u64>,
+
+    /// Print plain text even in a terminal
+    #[arg(long)]
+    pub plain: bool,
+
+    /// Print JSON: one line for each metric and sample
+    #[arg(long, conflicts_with = "plain")]
+    pub json: bool,
+}
+
+impl Default for ViewOptions {
+    /// One sample a second, live in a terminal.
+    fn default() -> Self {
+        ViewOptions { interval: Duration::from_secs(1), samples: None, plain: false, json: false }
+    }
+}
+
+fn interval_of(text: &str) -> Result<Duration, String> {
+    let interval = interval::parse(text).map_err(|e| e.to_string())?;
+    if interval < Duration::from_millis(10) { Err("less than 10 milliseconds".to_owned()) } else { Ok(interval) }
+}
