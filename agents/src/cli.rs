@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use pmapi::{Config, interval};
+use pmapi::{Config, build, interval};
 use pmda::Failure;
 
 use crate::builtin;
@@ -19,7 +19,7 @@ use crate::fleet::Plan;
 /// as processes with their files in a temporary directory. PCP is not needed, and an installed PCP is not
 /// changed.
 #[derive(Parser, Debug)]
-#[command(name = "pcp-agents", version, after_help = EXAMPLES)]
+#[command(name = "pcp-agents", version = build::version(env!("CARGO_PKG_VERSION")), after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// Agents to start [default: all but trace, which needs a port]
     #[arg(value_name = "AGENT", value_parser = names())]
