@@ -50,10 +50,10 @@ commit()
 # because PCP_RS_COMMIT makes cargo compile the crates of this repository again.
 build()
 {
+    PATH=$PATH:$HOME/.cargo/bin
+    command -v cargo >/dev/null || fail "there is no cargo; README names ways to get it."
     if [ -z "$bin" ]
     then
-        PATH=$PATH:$HOME/.cargo/bin
-        command -v cargo >/dev/null || fail "there is no cargo; README names ways to get it."
         list=''
         for crate in $crates
         do
@@ -112,6 +112,7 @@ third_party()
     echo
     # shellcheck disable=SC2086
     cargo tree --locked --offline -e normal --prefix none -f '{p}|{l}' $list 2>/dev/null | grep -v ' (/' | sort -u >"$work/crates"
+    [ -s "$work/crates" ] || fail "cargo tree does not list the crates."
     sed -e 's/ (proc-macro)//' -e 's/|/: /' "$work/crates"
     mkdir -p "$work/texts"
     while IFS=' |' read -r name number _
