@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use pcp_view::{Plan, ViewOptions};
+use pmapi::build;
 use pmda::Failure;
 
 use crate::builtin;
@@ -17,7 +18,7 @@ use crate::builtin;
 /// as processes with their files in a temporary directory. PCP is not needed, and an installed PCP is not
 /// changed.
 #[derive(Parser, Debug)]
-#[command(name = "pcp-agents", version, after_help = EXAMPLES)]
+#[command(name = "pcp-agents", version = build::version(env!("CARGO_PKG_VERSION")), after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// Agents to start [default: all but trace, which needs a port]
     #[arg(value_name = "AGENT", value_parser = names())]

@@ -8,6 +8,7 @@
 
 mod atom;
 pub mod backoff;
+pub mod build;
 pub mod cnum;
 mod config;
 pub mod debug;

@@ -16,7 +16,7 @@ use crate::transport::{Address, inet_port};
 #[derive(Parser, Debug)]
 #[command(about = None, long_about = None, args_override_self = true)]
 #[command(disable_help_flag = true, disable_version_flag = true, infer_long_args = true, group = ArgGroup::new("task"))]
-#[command(version = concat!("(pcp-pmda ", env!("CARGO_PKG_VERSION"), ")"))]
+#[command(version = format!("(pcp-pmda {})", pmapi::build::version(env!("CARGO_PKG_VERSION"))))]
 struct Given {
     /// Set debug options: names with commas between, see pmdbg(1)
     #[arg(short = 'D', long, value_name = "DBG", allow_negative_numbers = true)]
@@ -103,6 +103,16 @@ pub(crate) struct Options {
     pub(crate) matches: ArgMatches,
 }
 
+/// Returns the command line of the agent's program: the options of every agent, and the agent's own. Man pages and
+/// completions come from it, as the option `--help` does. `program` is the program's name.
+pub fn command<A: Agent>(program: &str) -> Command {
+    let command = A::options(Given::command()).name(program.to_owned()).bin_name(program.to_owned());
+    match A::USAGE {
+        Some(usage) => command.override_help(usage),
+        None => command,
+    }
+}
+
 const OPERANDS: &str = "operands";
 
 /// Checks the name of an agent, which is also a directory name and a word in shell scripts.
@@ -121,10 +131,7 @@ impl Options {
         let path = PathBuf::from(args.next().unwrap_or_default());
         let program = path.file_name().unwrap_or("pmda".as_ref()).to_string_lossy().into_owned();
         let args = std::iter::once(OsString::from(&program)).chain(args);
-        let mut command = A::options(Given::command()).name(program.clone()).bin_name(program.clone());
-        if let Some(usage) = A::USAGE {
-            command = command.override_help(usage);
-        }
+        let mut command = command::<A>(&program);
         if command.get_positionals().next().is_none() {
             command = command.arg(operands());
         }

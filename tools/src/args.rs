@@ -17,13 +17,18 @@ pub fn debug(spec: &str) -> Result<Debug, UnknownOption> {
 }
 
 impl Program {
-    /// Parses the arguments of the process.
+    /// Parses the arguments of the process. `--version` as the only argument prints the version and ends the process.
+    /// PCP's commands refuse it, or have another option of this name that needs an argument.
     ///
     /// # Errors
     ///
     /// The exit code of a failure when the arguments are wrong or request help. The reason, if any, and the usage text
     /// are then on stderr.
     pub fn args<T: Parser>(&self) -> Result<T, ExitCode> {
+        if std::env::args_os().skip(1).eq(["--version"]) {
+            println!("{} {}", self.name(), pmapi::build::version(env!("CARGO_PKG_VERSION")));
+            std::process::exit(0);
+        }
         T::try_parse().map_err(|e| {
             if let Some(message) = message(&e) {
                 self.say(message);

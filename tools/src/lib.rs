@@ -4,6 +4,7 @@
 mod args;
 mod merge;
 mod update;
+pub mod usage;
 
 pub use args::{Debug, debug};
 pub use merge::{Order, merge};

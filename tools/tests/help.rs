@@ -156,7 +156,6 @@ fn newhelp_says_the_same() {
         &["-v", "x", "-o", &base],
         &["-v", "", "-o", &base],
         &["-v"],
-        &["--version"],
         &["-n", "root", "--version=2"],
         &["-D", "nosuch"],
         &["-z"],
@@ -165,5 +164,22 @@ fn newhelp_says_the_same() {
         &["-n", "root", "-o", "/nosuch/help"],
     ] {
         assert_same("newhelp", &sample, args, b"");
+    }
+}
+
+#[test]
+fn the_version_is_printed() {
+    let commands = [
+        env!("CARGO_BIN_EXE_chkhelp"),
+        env!("CARGO_BIN_EXE_newhelp"),
+        env!("CARGO_BIN_EXE_pmnsadd"),
+        env!("CARGO_BIN_EXE_pmnsdel"),
+        env!("CARGO_BIN_EXE_pmnsmerge"),
+    ];
+    for command in commands {
+        let output = Command::new(command).arg("--version").output().unwrap();
+        let name = Path::new(command).file_name().unwrap().to_str().unwrap();
+        let expected = format!("{name} {}", env!("CARGO_PKG_VERSION"));
+        assert!(output.status.success() && output.stdout.starts_with(expected.as_bytes()), "{name}: {output:?}");
     }
 }

@@ -28,6 +28,7 @@ mod tests;
 mod token;
 mod trace;
 mod trace_answers;
+mod usage;
 
 pub use console::Console;
 pub use names::NoNames;
@@ -35,3 +36,4 @@ pub use session::{Options, Session};
 pub use source::{Input, Source};
 pub use terminal::Terminal;
 pub use trace::Trace;
+pub use usage::USAGE;

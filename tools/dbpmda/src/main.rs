@@ -5,29 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use dbpmda::{Console, Input, Options, Session, Source, Terminal, Trace};
+use dbpmda::{Console, Input, Options, Session, Source, Terminal, Trace, USAGE};
 use pcp_tools::Program;
 use pmda::user::{self, UserError};
-
-const USAGE: &str = "\
-Usage: dbpmda [options]
-       dbpmda check [options] AGENT...    check an agent; see dbpmda check --help
-
-Options:
-  -n FILE, --namespace=FILE
-                        read the names of metrics from this file
-  -f, --norc            do not read .dbpmdarc
-  -q N, --creds-timeout=N
-                        seconds to wait until an agent begins the version exchange
-  -U USER, --username=USER
-                        run as this user
-  -v, --valgrind        keep shared objects loaded
-  -?, --help            print this text
-
-Input options:
-  -e, --echo-input      echo the input
-  -i, --interactive     prompt even if the input is not a terminal
-";
 
 #[derive(Parser)]
 #[command(disable_help_flag = true, infer_long_args = true)]

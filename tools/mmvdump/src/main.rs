@@ -1,12 +1,13 @@
 //! `mmvdump`: prints the contents of a memory mapped values file.
 
 mod json;
+mod options;
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -14,16 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use pmapi::escape::Output;
 
-/// Prints the contents of a memory mapped values file (mmv(5)), as PCP's mmvdump does.
-#[derive(Parser, Debug)]
-#[command(version)]
-struct Options {
-    /// Prints a JSON object instead of text.
-    #[arg(long)]
-    json: bool,
-    /// The file to print; `$PCP_TMP_DIR/mmv/test` by default.
-    file: Option<PathBuf>,
-}
+use options::Options;
 
 fn main() -> ExitCode {
     let options = match Options::try_parse() {

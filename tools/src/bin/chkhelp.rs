@@ -2,28 +2,12 @@
 
 use clap::{ArgAction, Parser};
 use help::{Compiled, Error, Target};
-use pcp_tools::{Debug, PmIds, Program};
+use pcp_tools::{Debug, PmIds, Program, usage};
 use pmapi::escape::Output;
 use pmns::Tree;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-const USAGE: &str = "\
-Usage: chkhelp helpfile
-       chkhelp [options] helpfile [metricname ...]
-
-Options:
-  -e           list the metrics without help text
-  -H           print the long texts
-  -i           print the texts of all instance domains
-  -n pmnsfile  file with the name space
-  -O           print the one-line texts
-  -p           print the texts of all metrics
-  -v version   version of the format, which is always 2
-
-Without options, checks the file and prints nothing if it is valid.
-";
 
 #[derive(Parser)]
 #[command(disable_help_flag = true, args_override_self = true)]
@@ -73,7 +57,7 @@ impl Args {
 }
 
 fn main() -> ExitCode {
-    run(&Program::new(USAGE, 1).load_prefix("")).err().unwrap_or(ExitCode::SUCCESS)
+    run(&Program::new(usage::CHKHELP, 1).load_prefix("")).err().unwrap_or(ExitCode::SUCCESS)
 }
 
 fn run(program: &Program) -> Result<(), ExitCode> {

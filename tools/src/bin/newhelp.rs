@@ -3,7 +3,7 @@
 use clap::{ArgAction, Parser};
 use help::source::{self, Raw, Resolver};
 use help::{Entry, Target};
-use pcp_tools::{Debug, PmIds, Program};
+use pcp_tools::{Debug, PmIds, Program, usage};
 use pmapi::{Domain, PmId};
 use pmns::Tree;
 use std::collections::HashSet;
@@ -11,21 +11,6 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-const USAGE: &str = "\
-Usage: newhelp [options] [file ...]
-
-General options:
-  -n FILE, --namespace=FILE
-                        file with the name space
-  -?, --help            print this text
-
-Output options:
-  -o FILE, --output=FILE
-                        name of the output files, without extensions
-  -V, --verbose         print the name of each entry, and warnings
-  -v N, --version=N     version of the format, which is always 2
-";
 
 #[derive(Parser)]
 #[command(disable_help_flag = true, infer_long_args = true, args_override_self = true)]
@@ -71,7 +56,7 @@ struct Compiler<'a> {
 }
 
 fn main() -> ExitCode {
-    let program = Program::new(USAGE, 2);
+    let program = Program::new(usage::NEWHELP, 2);
     let prefix = format!("{}: ", program.name());
     run(&program.load_prefix(prefix)).unwrap_or_else(|failure| failure)
 }

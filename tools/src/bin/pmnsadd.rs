@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use nix::unistd::{AccessFlags, access};
-use pcp_tools::{Order, PmIds, Program, Update};
+use pcp_tools::{Order, PmIds, Program, Update, usage};
 use pmns::Tree;
 use std::fmt::Display;
 use std::fs;
@@ -31,21 +31,21 @@ fn tell(program: &Program, message: impl Display) -> ExitCode {
     program.failure()
 }
 
-fn usage() {
-    println!("Usage: pmnsadd [-d] [-n namespace] file");
+fn print_usage() {
+    print!("{}", usage::PMNSADD);
 }
 
 fn run(program: &Program) -> Result<(), ExitCode> {
     let args: Args = program.args().map_err(|_| {
         // PCP's pmnsadd exits with 0 after an invalid option.
-        usage();
+        print_usage();
         ExitCode::SUCCESS
     })?;
     if args.dupok {
         tell(program, pcp_tools::DUPOK_WARNING);
     }
     let [file] = args.files.as_slice() else {
-        usage();
+        print_usage();
         return Err(program.failure());
     };
     let name_space = args.namespace.unwrap_or_else(pcp_tools::default_name_space);

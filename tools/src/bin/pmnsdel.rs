@@ -1,18 +1,9 @@
 //! pmnsdel(1): removes subtrees from a name space.
 
 use clap::Parser;
-use pcp_tools::{Debug, PmIds, Program, Update};
+use pcp_tools::{Debug, PmIds, Program, Update, usage};
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-const USAGE: &str = "\
-Usage: pmnsdel [options] metricpath [...]
-
-Options:
-  -n FILE, --namespace=FILE
-                        file with the name space
-  -?, --help            print this text
-";
 
 #[derive(Parser)]
 #[command(disable_help_flag = true, infer_long_args = true, args_override_self = true)]
@@ -29,7 +20,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    run(&Program::new(USAGE, 1)).err().unwrap_or(ExitCode::SUCCESS)
+    run(&Program::new(usage::PMNSDEL, 1)).err().unwrap_or(ExitCode::SUCCESS)
 }
 
 fn run(program: &Program) -> Result<(), ExitCode> {

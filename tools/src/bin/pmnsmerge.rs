@@ -2,24 +2,12 @@
 
 use clap::{ArgAction, Parser};
 use nix::sys::stat::{Mode, umask};
-use pcp_tools::{Debug, Order, PmIds, Program};
+use pcp_tools::{Debug, Order, PmIds, Program, usage};
 use pmapi::file::{Dir, NewFile};
 use pmns::Tree;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-const USAGE: &str = "\
-Usage: pmnsmerge [options] infile [...] outfile
-
-Options:
-  -a                    merge the files in this order, whatever their _DATESTAMP
-  -d, --dupok           accept several names for one PMID (the default)
-  -f, --force           replace an output file that exists
-  -x, --nodups          refuse several names for one PMID
-  -v, --verbose         print the name of each input file
-  -?, --help            print this text
-";
 
 #[derive(Parser)]
 #[command(disable_help_flag = true, infer_long_args = true, args_override_self = true)]
@@ -43,7 +31,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    run(&Program::new(USAGE, 1)).err().unwrap_or(ExitCode::SUCCESS)
+    run(&Program::new(usage::PMNSMERGE, 1)).err().unwrap_or(ExitCode::SUCCESS)
 }
 
 fn run(program: &Program) -> Result<(), ExitCode> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use pcp_collector::{Address, Launch, SharedObject};
 use pcp_tools::{PmIds, Program};
 use pmapi::escape::Escaped;
@@ -23,7 +23,7 @@ use super::{Limits, Report, Rule, check};
 /// Without --store, nothing is stored. The exit code is 0 if no rule is broken, 1 if rules are broken, 2 if the check
 /// cannot begin.
 #[derive(Parser)]
-#[command(name = "dbpmda check", bin_name = "dbpmda check", after_long_help = rules())]
+#[command(name = "dbpmda check", bin_name = "dbpmda check", version = version(), after_long_help = rules())]
 struct Args {
     /// File with the names of metrics, instead of the default name space.
     #[arg(short, long, value_name = "FILE")]
@@ -54,9 +54,18 @@ struct Args {
     agent: Vec<OsString>,
 }
 
+fn version() -> String {
+    pmapi::build::version(env!("CARGO_PKG_VERSION"))
+}
+
 fn rules() -> String {
     let lines = Rule::ALL.iter().map(|rule| format!("  {:20}{}\n", rule.name(), rule.about()));
     format!("Rules:\n{}", lines.collect::<String>())
+}
+
+/// Returns the command line of `dbpmda check`.
+pub fn command() -> clap::Command {
+    Args::command()
 }
 
 /// Runs `dbpmda check`. The first of `arguments` is the name of the command. Ends the process if they are invalid.
