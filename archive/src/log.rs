@@ -187,13 +187,15 @@ impl Log {
         let is_here = |entry: &&IndexEntry| i64::from(number) == i64::from(entry.volume);
         let place = |entry: &IndexEntry| u64::try_from(entry.data).ok().filter(|at| *at <= len);
         let Some(mut at) = self.index.iter().rev().filter(is_here).find_map(place) else { return Ok(None) };
+        if at < first {
+            return Ok(None);
+        }
         let mut found = None;
         if at > first {
             let span = window.before(at)?;
             found = self.whole_record(window, span)?.map(|(_, time)| time);
         }
-        while let Ok(Some((span, time))) = window.after(at.max(first)).and_then(|span| self.whole_record(window, span))
-        {
+        while let Ok(Some((span, time))) = window.after(at).and_then(|span| self.whole_record(window, span)) {
             (found, at) = (Some(time), span.end());
         }
         Ok(found)

@@ -128,7 +128,8 @@ fn desc<'a>(r: &mut Fields<'a>) -> Decoded<Meta<'a>> {
     let mut names = Vec::new();
     for _ in 0..count {
         let len = r.count("length of a name")?;
-        names.push(r.bytes(len, "name")?);
+        // Some writers pad names with NULs.
+        names.push(r.bytes(len, "name")?.split(|b| *b == 0).next().unwrap_or_default());
     }
     match r.left() {
         0 => Ok(Meta::Desc { desc, names }),
