@@ -103,7 +103,12 @@ impl<'a> Fields<'a> {
             Version::V2 => {
                 Stamp { seconds: self.i32("timestamp")?.into(), nanoseconds: self.u32("timestamp")?.wrapping_mul(1000) }
             }
-            Version::V3 => Stamp { seconds: self.u64("timestamp")?.cast_signed(), nanoseconds: self.u32("timestamp")? },
+            Version::V3 => {
+                // The low word of the seconds comes first, unlike in offsets.
+                let (low, high) = (self.u32("timestamp")?, self.u32("timestamp")?);
+                let seconds = (u64::from(high) << 32 | u64::from(low)).cast_signed();
+                Stamp { seconds, nanoseconds: self.u32("timestamp")? }
+            }
         })
     }
 }
