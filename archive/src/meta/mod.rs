@@ -105,7 +105,7 @@ impl Metadata {
         self.indoms.keys()
     }
 
-    /// Returns the help text of a metric (pmLookupText(3)).
+    /// Returns the help text of a metric (pmLookupText(3)); the line in place of a missing full text.
     ///
     /// # Errors
     /// `PM_ERR_TEXT` for a metric without text, `PM_ERR_NOTHOST` in an archive without such texts.
@@ -113,7 +113,7 @@ impl Metadata {
         self.find_text(TextSubject::Metric, pmid.word(), level)
     }
 
-    /// Returns the help text of an instance domain (pmLookupInDomText(3)).
+    /// Returns the help text of an instance domain (pmLookupInDomText(3)); the line in place of a missing full text.
     ///
     /// # Errors
     /// `PM_ERR_TEXT` for a domain without text, `PM_ERR_NOTHOST` in an archive without such texts.
@@ -121,12 +121,17 @@ impl Metadata {
         self.find_text(TextSubject::InDom, indom.word(), level)
     }
 
+    /// Finds a text. A missing or empty full text is replaced by the line.
     fn find_text(&self, subject: TextSubject, ident: u32, level: TextLevel) -> Result<&[u8]> {
-        if let Some(place) = self.texts.get(&(subject, ident, level.code())) {
-            return Ok(self.text_at(*place));
+        let found = self.texts.get(&(subject, ident, level.code())).map(|place| self.text_at(*place));
+        match (found, level) {
+            (Some(text), _) if !text.is_empty() => return Ok(text),
+            (_, TextLevel::Help) => return self.find_text(subject, ident, TextLevel::OneLine),
+            (Some(text), TextLevel::OneLine) => return Ok(text),
+            (None, TextLevel::OneLine) => (),
         }
-        let same = |(of, _, at): &&(TextSubject, u32, u32)| *of == subject && *at == level.code();
-        Err(if self.texts.keys().any(|key| same(&key)) { Error::TEXT } else { Error::NOTHOST })
+        let is_same = |(of, _, code): &(TextSubject, u32, u32)| *of == subject && *code == level.code();
+        Err(if self.texts.keys().any(is_same) { Error::TEXT } else { Error::NOTHOST })
     }
 
     /// Iterates over the identifiers, levels and texts of metrics, in the order of identifiers.
