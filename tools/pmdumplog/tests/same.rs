@@ -16,8 +16,9 @@ const OURS: &str = env!("CARGO_BIN_EXE_pmdumplog");
 /// on this machine.
 const UNTYPED: [&str; 3] = ["960624.08.17_v2", "babylon.pmview_v2", "bozo.client_v2"];
 
-/// Archive whose index points into a record. PCP fails; ours begins with the first record.
-const BAD_INDEX: &str = "badti-4";
+/// Archives whose index points into a record or before the first one. PCP shows nothing or fails where it uses the index;
+/// ours shows all records.
+const BAD_INDEX: [&str; 2] = ["badti-4", "20180608.04.23-01"];
 
 /// Bytes of the files of an archive that counts as small.
 const SMALL: u64 = 150_000;
@@ -53,7 +54,12 @@ fn archives() -> Vec<PathBuf> {
         files.map(|e| e.metadata().unwrap().len() * weight(&e)).sum::<u64>()
     };
     let chosen: Vec<_> = found.into_iter().filter(|base| wants_all() || len(base) <= SMALL).collect();
-    assert!(chosen.len() > if wants_all() { 250 } else { 100 }, "only {} archives in {}", chosen.len(), suite.display());
+    assert!(
+        chosen.len() > if wants_all() { 250 } else { 100 },
+        "only {} archives in {}",
+        chosen.len(),
+        suite.display()
+    );
     chosen
 }
 
@@ -108,9 +114,8 @@ fn compare(options: &str, archive: &Path) {
     let (ours, theirs) = (run(OURS, options, archive), run("pmdumplog", options, archive));
     let what = format!("pmdumplog {options} {}", archive.display());
     let (out, expected) = (normal(&ours), normal(&theirs));
-    if name == BAD_INDEX && !theirs.status.success() {
-        assert!(ours.status.success() && text(&theirs.stderr).contains("Corrupted record"), "{what}");
-        assert!(out.starts_with(expected.trim_end()), "{what}");
+    if BAD_INDEX.contains(&name) && out.len() > expected.len() {
+        assert!(ours.status.success() && out.starts_with(expected.trim_end()), "{what}");
         return;
     }
     for (nth, (a, b)) in out.lines().zip(expected.lines()).enumerate() {
@@ -132,7 +137,8 @@ fn all_of_each_archive_of_the_testsuite() {
 #[test]
 #[ignore = "needs PCP"]
 fn other_options_over_the_testsuite() {
-    let options = ["-z -I -e -h -xx", "-z -r -M", "-l -x -s -m", "-Z UTC -d -t", "-z -i -S 10min -T 20min", "-m -S -90sec"];
+    let options =
+        ["-z -I -e -h -xx", "-z -r -M", "-l -x -s -m", "-Z UTC -d -t", "-z -i -S 10min -T 20min", "-m -S -90sec"];
     for (nth, archive) in archives().iter().filter(|archive| !is_large(archive)).enumerate() {
         let each = if wants_all() { &options[..] } else { &options[nth % options.len()..][..1] };
         each.iter().for_each(|options| compare(options, archive));
@@ -177,7 +183,9 @@ fn large_archives_of_the_testsuite() {
 fn metrics_by_name_and_raw_files_of_the_testsuite() {
     let dir = Pcp::required().testsuite().join("archives");
     let archive = dir.join("omnibus_v3");
-    for arguments in [&["sample.long"][..], &["sample", "-M"], &["no.such.metric"], &["sample.bin", "sample.long.one", "-r"]] {
+    for arguments in
+        [&["sample.long"][..], &["sample", "-M"], &["no.such.metric"], &["sample.bin", "sample.long.one", "-r"]]
+    {
         let run = |program: &str| {
             let output = Command::new(program).args(["-z"]).arg(&archive).args(arguments).output().unwrap();
             (output.status.code(), text(&output.stdout), text(&output.stderr))
