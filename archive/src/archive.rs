@@ -139,9 +139,4 @@ impl Archive {
     pub fn volume_len(&self, volume: u32) -> Result<u64> {
         self.logs[0].len_of(Some(volume))
     }
-
-    /// Returns a cursor at the start.
-    pub fn cursor(&self) -> crate::Cursor<'_> {
-        crate::Cursor::new(self)
-    }
 }
