@@ -70,6 +70,11 @@ impl<'a> Reader<'a> {
         Reader { pdu, bytes, pos: HEADER.min(bytes.len()) }
     }
 
+    /// Creates a reader of the bytes of a PDU, positioned at offset `pos`.
+    pub fn at(pdu: PduType, bytes: &'a [u8], pos: usize) -> Self {
+        Reader { pdu, bytes, pos: pos.min(bytes.len()) }
+    }
+
     /// Returns the offset of the next field from the start of the PDU, in bytes.
     pub fn pos(&self) -> usize {
         self.pos

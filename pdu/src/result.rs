@@ -2,6 +2,7 @@
 
 use bitflags::bitflags;
 
+use super::PduType;
 use super::codec::{DecodeError, Decoded, Reader};
 use pmapi::{Atom, Converted, Error, Inst, OptionWord as _, PmId, Type};
 
@@ -139,6 +140,24 @@ impl<'a> HighResResult<'a> {
 }
 
 impl<'a> ValueSets<'a> {
+    /// Decodes `count` value sets that begin at offset `start` of `bytes` and end with it. References to value blocks
+    /// count from the start of `bytes`. A record of an archive (LOGARCHIVE(5)) has this layout from eight bytes before
+    /// its length on.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for value sets that are short, too long or have invalid fields.
+    pub fn within(bytes: &'a [u8], start: usize, count: usize) -> Decoded<ValueSets<'a>> {
+        let mut r = Reader::at(PduType::RESULT, bytes, start);
+        let sets = ValueSets::decode(&mut r, count)?;
+        r.finish()?;
+        Ok(sets)
+    }
+
+    /// Returns no value sets.
+    pub const fn empty() -> ValueSets<'a> {
+        ValueSets { count: 0, start: 0, pdu: &[] }
+    }
+
     fn decode(r: &mut Reader<'a>, count: usize) -> Decoded<Self> {
         let start = r.pos();
         for _ in 0..count {

@@ -12,8 +12,9 @@ pub struct Crate {
 }
 
 /// Returns the crates whose public interface is recorded.
-pub fn library_crates() -> [Crate; 11] {
+pub fn library_crates() -> [Crate; 12] {
     [
+        ("pcp-archive", "archive"),
         ("pcp-client", "client"),
         ("pcp-collector", "collector"),
         ("pcp-derive", "derive"),

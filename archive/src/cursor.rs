@@ -1,0 +1,340 @@
+//! Reading records forward and back.
+
+use pcp_pdu::event::Stamp;
+use pcp_pdu::result::ValueSets;
+use pmapi::Error;
+
+use crate::archive::Archive;
+use crate::decode::record::{self, Record};
+use crate::error::{ArchiveError, Result};
+use crate::log::Log;
+use crate::window::{Span, Window};
+
+/// Direction of reading.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Direction {
+    /// Toward the end (`PM_MODE_FORW`).
+    Forward,
+    /// Toward the start (`PM_MODE_BACK`).
+    Backward,
+}
+
+/// Position in an archive, and the reader of its records.
+#[derive(Debug)]
+pub struct Cursor<'a> {
+    archive: &'a Archive,
+    /// Number of the archive in the list.
+    log: usize,
+    volume: u32,
+    /// Open volume; `None` before the first read.
+    window: Option<Window>,
+    offset: u64,
+    /// Time of the last record, or that of the last [`Cursor::seek`].
+    origin: Stamp,
+    /// Whether the position must be found by the time.
+    is_lost: bool,
+    /// Whether the `<mark>` at this boundary between two archives has been returned.
+    is_marked: bool,
+}
+
+/// What one step has found.
+#[derive(Clone, Copy)]
+pub(crate) enum Step {
+    Record(Span, Stamp),
+    /// `<mark>` between two archives.
+    Mark(Stamp),
+    End,
+}
+
+/// Distance of a `<mark>` between two archives from their end or start, in nanoseconds.
+const MARK: u32 = 1_000_000;
+const SECOND: u32 = 1_000_000_000;
+
+impl Archive {
+    /// Returns a cursor at the start.
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor::new(self)
+    }
+}
+
+impl<'a> Cursor<'a> {
+    fn new(archive: &'a Archive) -> Cursor<'a> {
+        Cursor {
+            archive,
+            log: 0,
+            volume: 0,
+            window: None,
+            offset: 0,
+            origin: archive.label().start,
+            is_lost: true,
+            is_marked: false,
+        }
+    }
+
+    /// Returns the archive.
+    pub fn archive(&self) -> &'a Archive {
+        self.archive
+    }
+
+    /// Returns the time of the last record, or that of the last [`Cursor::seek`]. Metadata of the values is as of it.
+    pub fn time(&self) -> Stamp {
+        self.origin
+    }
+
+    /// Sets the position (pmSetMode(3)). Reading forward begins with the first record of this time or later, reading
+    /// backward with the last one of this time or earlier.
+    pub fn seek(&mut self, time: Stamp) {
+        (self.origin, self.is_lost, self.is_marked) = (time, true, false);
+    }
+
+    /// Returns the next record, `<mark>`s included (pmFetchArchive(3) in mode `PM_MODE_FORW`); `None` at the end, after
+    /// which more may follow in an archive that grows. Records whose time goes back are skipped.
+    ///
+    /// # Errors
+    /// `PM_ERR_LOGREC` for a damaged record, `PM_ERR_LOGOVERLAP` for archives that overlap in time, `-errno` for a
+    /// failed read. The position does not change then.
+    pub fn forward(&mut self) -> Result<Option<Record<'_>>> {
+        self.next(Direction::Forward)
+    }
+
+    /// Returns the record before, `<mark>`s included (pmFetchArchive(3) in mode `PM_MODE_BACK`); `None` at the start.
+    ///
+    /// # Errors
+    /// Errors of [`Cursor::forward`].
+    pub fn backward(&mut self) -> Result<Option<Record<'_>>> {
+        self.next(Direction::Backward)
+    }
+
+    /// Returns the next record in a direction: [`Cursor::forward`] or [`Cursor::backward`].
+    ///
+    /// # Errors
+    /// Errors of [`Cursor::forward`].
+    pub fn next(&mut self, direction: Direction) -> Result<Option<Record<'_>>> {
+        let before = self.offset;
+        match self.find(direction)? {
+            Step::Record(span, _) => {
+                if let Err(e) = self.record(span).map(|_| ()) {
+                    self.offset = before;
+                    return Err(e);
+                }
+                self.record(span).map(Some)
+            }
+            Step::Mark(time) => Ok(Some(Record { time, values: ValueSets::empty() })),
+            Step::End => Ok(None),
+        }
+    }
+
+    /// Finds the next record whose time is not on the wrong side of the origin.
+    pub(crate) fn find(&mut self, direction: Direction) -> Result<Step> {
+        if self.is_lost {
+            self.locate(direction)?;
+            self.is_lost = false;
+        }
+        loop {
+            let step = self.step(direction)?;
+            let (Step::Record(_, time) | Step::Mark(time)) = step else { return Ok(step) };
+            let is_passed = match direction {
+                Direction::Forward => time < self.origin,
+                Direction::Backward => time > self.origin,
+            };
+            if !is_passed {
+                self.origin = time;
+                return Ok(step);
+            }
+        }
+    }
+
+    /// Decodes a record that was found last.
+    pub(crate) fn record(&mut self, span: Span) -> Result<Record<'_>> {
+        let version = self.log().label.version;
+        let Some(window) = &mut self.window else {
+            return Ok(Record { time: self.origin, values: ValueSets::empty() });
+        };
+        let path = window.source().path().to_owned();
+        record::record(version, window.bytes(span)?).map_err(|e| ArchiveError::at(&path, span.at, e))
+    }
+
+    pub(crate) fn log(&self) -> &'a Log {
+        let logs = &self.archive.logs;
+        // The position is always within the list.
+        logs.get(self.log).unwrap_or(&logs[0])
+    }
+
+    fn open(&mut self, log: usize, (volume, window): (u32, Window), offset: u64) {
+        (self.log, self.volume, self.offset) = (log, volume, offset);
+        self.window = Some(window);
+    }
+
+    fn first_offset(&self) -> u64 {
+        self.log().label.version.label_len() as u64
+    }
+
+    fn no_volume(&self) -> ArchiveError {
+        ArchiveError::file(&self.log().files.base, Error::LOGFILE, "no volume can be opened")
+    }
+
+    /// Moves to the approximate place of the origin, from which records in the direction are not missed.
+    fn locate(&mut self, direction: Direction) -> Result {
+        let logs = &self.archive.logs;
+        let later = logs.partition_point(|log| log.label.start < self.origin);
+        self.log = match direction {
+            Direction::Forward => later.saturating_sub(1),
+            Direction::Backward => later.min(logs.len() - 1),
+        };
+        self.is_marked = false;
+        let log = self.log();
+        if log.index.is_empty() && direction == Direction::Backward {
+            return self.go_to_end(self.log);
+        }
+        let (volume, offset) = self.indexed(direction).unwrap_or((0, self.first_offset()));
+        let first = self.first_offset();
+        let found = log.window_from(volume).or_else(|| log.window_before(u32::MAX)).ok_or_else(|| self.no_volume())?;
+        let offset = if found.0 == volume { offset.max(first) } else { first };
+        self.open(self.log, found, offset);
+        // An index that points into a record must not hide the records.
+        if self.window.as_mut().is_some_and(|window| window.after(offset).is_err()) {
+            self.offset = first;
+        }
+        if direction == Direction::Backward {
+            // Forward as long as the time is not later: what is before is not later either.
+            loop {
+                let (log, volume, offset) = (self.log, self.volume, self.offset);
+                match self.step(Direction::Forward) {
+                    Ok(Step::Record(_, time)) if time <= self.origin => (),
+                    Ok(Step::Record(..)) => break,
+                    Ok(Step::Mark(_) | Step::End) | Err(_) => {
+                        let is_here = (self.log, self.volume) == (log, volume);
+                        self.offset = if is_here { offset } else { self.offset };
+                        break;
+                    }
+                }
+            }
+            self.is_marked = false;
+        }
+        Ok(())
+    }
+
+    /// Returns the place of the last entry of the index before the origin, up to it when going back.
+    fn indexed(&self, direction: Direction) -> Option<(u32, u64)> {
+        let log = self.log();
+        let mut found = None;
+        for entry in &log.index {
+            let is_before = match direction {
+                Direction::Forward => entry.time < self.origin,
+                Direction::Backward => entry.time <= self.origin,
+            };
+            let place = u32::try_from(entry.volume).ok().zip(u64::try_from(entry.data).ok());
+            let is_there = place.is_some_and(|(volume, at)| {
+                log.files.volumes.contains_key(&volume) && log.len_of(Some(volume)).is_ok_and(|len| at <= len)
+            });
+            if !is_before {
+                break;
+            }
+            if is_there {
+                found = place;
+            }
+        }
+        found
+    }
+
+    /// Moves to the end of an archive.
+    fn go_to_end(&mut self, log: usize) -> Result {
+        self.log = log;
+        let found = self.log().window_before(u32::MAX).ok_or_else(|| self.no_volume())?;
+        let end = found.1.source().len()?;
+        self.open(log, found, end);
+        Ok(())
+    }
+
+    /// Moves over one record.
+    fn step(&mut self, direction: Direction) -> Result<Step> {
+        loop {
+            let version = self.log().label.version;
+            let offset = self.offset;
+            let Some(window) = &mut self.window else { return Ok(Step::End) };
+            let span = match direction {
+                Direction::Forward => window.after(offset)?,
+                Direction::Backward => window.before(offset)?,
+            };
+            if let Some(span) = span {
+                let path = window.source().path().to_owned();
+                let bytes = window.bytes(span)?.get(record::SLACK..).unwrap_or_default();
+                let time = record::time(version, bytes).map_err(|e| ArchiveError::at(&path, span.at, e))?;
+                self.is_marked = false;
+                self.offset = if direction == Direction::Forward { span.end() } else { span.at };
+                return Ok(Step::Record(span, time));
+            }
+            if self.turn(direction)? {
+                continue;
+            }
+            return self.boundary(direction);
+        }
+    }
+
+    /// Moves to the next volume; returns whether there is one.
+    fn turn(&mut self, direction: Direction) -> Result<bool> {
+        let log = self.log();
+        let found = match direction {
+            Direction::Forward => self.volume.checked_add(1).and_then(|number| log.window_from(number)),
+            Direction::Backward => log.window_before(self.volume),
+        };
+        let Some(found) = found else { return Ok(false) };
+        let offset = match direction {
+            Direction::Forward => self.first_offset(),
+            Direction::Backward => found.1.source().len()?,
+        };
+        self.open(self.log, found, offset);
+        Ok(true)
+    }
+
+    /// Returns the `<mark>` between two archives, and then moves to the next archive.
+    fn boundary(&mut self, direction: Direction) -> Result<Step> {
+        let next = match direction {
+            Direction::Forward => Some(self.log + 1).filter(|log| *log < self.archive.logs.len()),
+            Direction::Backward => self.log.checked_sub(1),
+        };
+        let Some(next) = next else { return Ok(Step::End) };
+        if !self.is_marked {
+            self.is_marked = true;
+            return Ok(Step::Mark(match direction {
+                Direction::Forward => after(self.log().end()?),
+                Direction::Backward => before(self.log().label.start),
+            }));
+        }
+        let from = self.log;
+        let (earlier, later) = if direction == Direction::Forward { (from, next) } else { (next, from) };
+        let logs = &self.archive.logs;
+        if let (Some(earlier), Some(later)) = (logs.get(earlier), logs.get(later))
+            && earlier.end()? > later.label.start
+        {
+            let reason = "the archive begins before the end of the one before it";
+            return Err(ArchiveError::file(&later.files.base, Error::LOGOVERLAP, reason));
+        }
+        match direction {
+            Direction::Forward => {
+                self.log = next;
+                let found = self.log().window_from(0).ok_or_else(|| self.no_volume())?;
+                let first = self.first_offset();
+                self.open(next, found, first);
+            }
+            Direction::Backward => self.go_to_end(next)?,
+        }
+        self.is_marked = false;
+        self.step(direction)
+    }
+}
+
+fn after(time: Stamp) -> Stamp {
+    let nanoseconds = time.nanoseconds.saturating_add(MARK);
+    match nanoseconds.checked_sub(SECOND) {
+        Some(rest) => Stamp { seconds: time.seconds.saturating_add(1), nanoseconds: rest },
+        None => Stamp { nanoseconds, ..time },
+    }
+}
+
+fn before(time: Stamp) -> Stamp {
+    match time.nanoseconds.checked_sub(MARK) {
+        Some(nanoseconds) => Stamp { nanoseconds, ..time },
+        None => Stamp { seconds: time.seconds.saturating_sub(1), nanoseconds: SECOND - MARK + time.nanoseconds },
+    }
+}

@@ -1,0 +1,84 @@
+//! Errors: file, offset and reason.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use pmapi::Error;
+
+/// Result of reading an archive.
+pub type Result<T = (), E = ArchiveError> = std::result::Result<T, E>;
+
+/// Error in an archive: the file, the offset in bytes where known, and the reason.
+///
+/// [`ArchiveError::code`] is the `PM_ERR_*` code that libpcp returns in the same case.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}{}: {reason}", pmapi::escape::Escaped(path.display()), At(*offset))]
+pub struct ArchiveError {
+    path: PathBuf,
+    offset: Option<u64>,
+    code: Error,
+    reason: Cow<'static, str>,
+}
+
+struct At(Option<u64>);
+
+impl std::fmt::Display for At {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.map_or(Ok(()), |offset| write!(f, ": byte {offset}"))
+    }
+}
+
+impl ArchiveError {
+    /// Creates an error about a whole file.
+    pub(crate) fn file(path: &Path, code: Error, reason: impl Into<Cow<'static, str>>) -> ArchiveError {
+        ArchiveError { path: path.to_owned(), offset: None, code, reason: reason.into() }
+    }
+
+    /// Creates an error at an offset of a file.
+    pub(crate) fn at(path: &Path, offset: u64, bad: Bad) -> ArchiveError {
+        let offset = offset.saturating_add(bad.at as u64);
+        ArchiveError { path: path.to_owned(), offset: Some(offset), code: bad.code, reason: bad.reason }
+    }
+
+    /// Creates the error for a failed system call on a file.
+    pub(crate) fn io(path: &Path, error: &std::io::Error) -> ArchiveError {
+        let code = error.raw_os_error().map_or(Error::LOGREC, Error::from_errno);
+        ArchiveError { path: path.to_owned(), offset: None, code, reason: error.to_string().into() }
+    }
+
+    /// Returns the code that libpcp returns in the same case, for instance `PM_ERR_LOGREC`.
+    pub fn code(&self) -> Error {
+        self.code
+    }
+
+    /// Returns the file that the error is in.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the offset of the error within the uncompressed file, in bytes, where known.
+    pub fn offset(&self) -> Option<u64> {
+        self.offset
+    }
+}
+
+impl From<ArchiveError> for Error {
+    fn from(e: ArchiveError) -> Error {
+        e.code
+    }
+}
+
+/// Error in bytes: the offset from their start, and the reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Bad {
+    pub(crate) at: usize,
+    pub(crate) code: Error,
+    pub(crate) reason: Cow<'static, str>,
+}
+
+impl Bad {
+    /// Creates an error with code `PM_ERR_LOGREC`.
+    pub(crate) fn record(at: usize, reason: impl Into<Cow<'static, str>>) -> Bad {
+        Bad { at, code: Error::LOGREC, reason: reason.into() }
+    }
+}

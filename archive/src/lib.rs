@@ -1,0 +1,42 @@
+//! Archives of Performance Co-Pilot (LOGARCHIVE(5)), which pmlogger(1) writes, read without libpcp.
+//!
+//! [`Archive`] opens an archive of version 2 or 3, or several as one, and has its label, its [`Metadata`] by time and
+//! its end. A [`Cursor`] reads values: whole records forward and back (pmFetchArchive(3)), or chosen metrics
+//! (pmFetch(3) in the modes `PM_MODE_FORW` and `PM_MODE_BACK`).
+//!
+//! Files are read through a buffer, never mapped, so an archive may grow or shrink meanwhile. Damaged files end in an
+//! [`ArchiveError`] with file, offset and reason. The memory is that of the metadata file and its tables, and that of
+//! the largest record; compressed volumes are decompressed into an unnamed temporary file when they are large.
+//!
+//! Differences from libpcp: descriptors and instance domains come in the order of their numbers, not in that of a hash
+//! table. Value sets must be laid out as every writer does: value blocks in the order of their references and without
+//! gaps. A name of more than 256 components is ignored.
+//!
+//! Types of other crates in the interface: those of [`pmapi`] and [`pcp_pdu`].
+
+mod archive;
+mod cursor;
+mod decode;
+mod error;
+mod fetch;
+mod file;
+mod log;
+mod meta;
+mod window;
+
+pub use archive::{Archive, Options};
+pub use cursor::{Cursor, Direction};
+pub use decode::Version;
+pub use decode::index::IndexEntry;
+pub use decode::label::Label;
+pub use decode::record::Record;
+pub use error::{ArchiveError, Result};
+pub use fetch::{Fetched, FetchedSet};
+pub use meta::{
+    DiskInDom, InDomRecord, Instance, InstanceNames, LabelRecord, LabelSetView, Metadata, Names, TextLevel,
+};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -1,0 +1,161 @@
+//! Metadata of an archive: descriptors, names, instance domains, labels and texts, by time.
+
+mod disk;
+mod indom;
+mod label;
+mod load;
+mod names;
+mod view;
+
+use std::collections::BTreeMap;
+
+use pcp_pdu::desc::RawDesc;
+use pmapi::{Desc, Error, InDom, PmId, Result, Semantics, Type, Units};
+
+pub use disk::DiskInDom;
+pub use indom::{InDomRecord, Instance};
+pub use label::{LabelRecord, LabelSetView};
+pub use names::Names;
+pub use view::InstanceNames;
+
+use indom::InDoms;
+use label::Labels;
+
+/// Metadata of one archive, or of several as one.
+#[derive(Debug, Default)]
+pub struct Metadata {
+    /// Contents of the metadata files.
+    files: Vec<Vec<u8>>,
+    descs: BTreeMap<PmId, RawDesc>,
+    names: Names,
+    indoms: InDoms,
+    labels: Labels,
+    texts: BTreeMap<(TextSubject, u32, u32), Place>,
+}
+
+/// Position in a metadata file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    file: u32,
+    at: u64,
+}
+
+/// What a help text describes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+enum TextSubject {
+    Metric,
+    InDom,
+}
+
+/// Level of detail of a help text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum TextLevel {
+    /// One line (`PM_TEXT_ONELINE`).
+    OneLine,
+    /// Full text (`PM_TEXT_HELP`).
+    Help,
+}
+
+impl TextLevel {
+    const fn code(self) -> u32 {
+        match self {
+            TextLevel::OneLine => 1,
+            TextLevel::Help => 2,
+        }
+    }
+}
+
+impl Metadata {
+    /// Returns the descriptor of a metric as the archive has it, whose numbers may be invalid.
+    ///
+    /// # Errors
+    /// `PM_ERR_PMID_LOG` for a metric that the archive does not have.
+    pub fn raw_desc(&self, pmid: PmId) -> Result<&RawDesc> {
+        self.descs.get(&pmid).ok_or(Error::PMID_LOG)
+    }
+
+    /// Returns the descriptor of a metric (pmLookupDesc(3)).
+    ///
+    /// # Errors
+    /// `PM_ERR_PMID_LOG` for a metric that the archive does not have, `PM_ERR_TYPE` for an unknown type,
+    /// `PM_ERR_CONV` for unknown semantics.
+    pub fn desc(&self, pmid: PmId) -> Result<Desc> {
+        let raw = self.raw_desc(pmid)?;
+        Ok(Desc {
+            pmid,
+            ty: Type::from_code(raw.ty)?,
+            indom: raw.indom,
+            semantics: Semantics::from_code(raw.semantics)?,
+            units: Units::from_word(raw.units),
+        })
+    }
+
+    /// Iterates over the descriptors in the order of their PMIDs.
+    pub fn descs(&self) -> impl Iterator<Item = (PmId, &RawDesc)> {
+        self.descs.iter().map(|(pmid, desc)| (*pmid, desc))
+    }
+
+    /// Returns the name space of the archive.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Iterates over the instance domains in their order.
+    pub fn indoms(&self) -> impl Iterator<Item = InDom> {
+        self.indoms.keys()
+    }
+
+    /// Returns the help text of a metric (pmLookupText(3)); the line in place of a missing full text.
+    ///
+    /// # Errors
+    /// `PM_ERR_TEXT` for a metric without text, `PM_ERR_NOTHOST` in an archive without such texts.
+    pub fn text(&self, pmid: PmId, level: TextLevel) -> Result<&[u8]> {
+        self.find_text(TextSubject::Metric, pmid.word(), level)
+    }
+
+    /// Returns the help text of an instance domain (pmLookupInDomText(3)); the line in place of a missing full text.
+    ///
+    /// # Errors
+    /// `PM_ERR_TEXT` for a domain without text, `PM_ERR_NOTHOST` in an archive without such texts.
+    pub fn indom_text(&self, indom: InDom, level: TextLevel) -> Result<&[u8]> {
+        self.find_text(TextSubject::InDom, indom.word(), level)
+    }
+
+    /// Finds a text. A missing or empty full text is replaced by the line.
+    fn find_text(&self, subject: TextSubject, ident: u32, level: TextLevel) -> Result<&[u8]> {
+        let found = self.texts.get(&(subject, ident, level.code())).map(|place| self.text_at(*place));
+        match (found, level) {
+            (Some(text), _) if !text.is_empty() => return Ok(text),
+            (_, TextLevel::Help) => return self.find_text(subject, ident, TextLevel::OneLine),
+            (Some(text), TextLevel::OneLine) => return Ok(text),
+            (None, TextLevel::OneLine) => (),
+        }
+        let is_same = |(of, _, code): &(TextSubject, u32, u32)| *of == subject && *code == level.code();
+        Err(if self.texts.keys().any(is_same) { Error::TEXT } else { Error::NOTHOST })
+    }
+
+    /// Iterates over the identifiers, levels and texts of metrics, in the order of identifiers.
+    pub fn metric_texts(&self) -> impl Iterator<Item = (u32, TextLevel, &[u8])> {
+        self.texts_of(TextSubject::Metric)
+    }
+
+    /// Iterates over the identifiers, levels and texts of instance domains, in the order of identifiers.
+    pub fn indom_texts(&self) -> impl Iterator<Item = (u32, TextLevel, &[u8])> {
+        self.texts_of(TextSubject::InDom)
+    }
+
+    fn texts_of(&self, subject: TextSubject) -> impl Iterator<Item = (u32, TextLevel, &[u8])> {
+        self.texts.iter().filter(move |((of, ..), _)| *of == subject).map(|((_, ident, level), place)| {
+            let level = if *level == TextLevel::OneLine.code() { TextLevel::OneLine } else { TextLevel::Help };
+            (*ident, level, self.text_at(*place))
+        })
+    }
+
+    fn file(&self, file: u32) -> &[u8] {
+        self.files.get(file as usize).map_or(&[], Vec::as_slice)
+    }
+
+    fn text_at(&self, place: Place) -> &[u8] {
+        crate::decode::meta::text_at(self.file(place.file), place.at)
+    }
+}

@@ -1,0 +1,163 @@
+//! Damaged archives: every cut and many mutations of a small archive end in an error with a file, or in fewer records.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use pcp_archive::{Archive, ArchiveError, Options};
+use pmapi::Error;
+use proptest::prelude::*;
+
+/// Appends a record: its length at both ends of the body.
+fn framed(out: &mut Vec<u8>, body: &[&[u8]]) {
+    let body = body.concat();
+    let len = (body.len() as u32 + 8).to_be_bytes();
+    out.extend_from_slice(&[&len[..], &body, &len].concat());
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+fn label(volume: i32) -> Vec<u8> {
+    let mut host = b"host".to_vec();
+    host.resize(64, 0);
+    let mut zone = b"UTC".to_vec();
+    zone.resize(40, 0);
+    let mut out = Vec::new();
+    framed(&mut out, &[&words(&[0x5005_2602, 1, 100, 0, volume.cast_unsigned()]), &host, &zone]);
+    out
+}
+
+const PMID: u32 = 253 << 22 | 1;
+const INDOM: u32 = 253 << 22 | 7;
+
+/// Files of an archive of version 2 with two metrics, an instance domain, labels, a text and three records.
+fn files() -> [(&'static str, Vec<u8>); 3] {
+    let mut meta = label(-1);
+    framed(&mut meta, &[&words(&[1, PMID, 1, INDOM, 3, 0, 1, 3]), b"a.b"]);
+    framed(&mut meta, &[&words(&[1, PMID + 1, 6, u32::MAX, 3, 0, 1, 1]), b"c"]);
+    framed(&mut meta, &[&words(&[2, 100, 0, INDOM, 2, 0, 5, 0, 4]), b"one\0five\0"]);
+    framed(
+        &mut meta,
+        &[&words(&[3, 100, 0, 1, 0, 1, u32::MAX, 7]), b"{\"a\":1}", &words(&[1, 0x0002_0101, 0x0005_0001])],
+    );
+    framed(&mut meta, &[&words(&[4, 1 | 4, PMID]), b"text\0"]);
+    let mut data = label(0);
+    for time in [100, 101, 102] {
+        let head = words(&[time, 0, 2, PMID, 2, 0, 0, 7, 5, 8, PMID + 1, 1, 1, u32::MAX, 18]);
+        framed(&mut data, &[&head, &words(&[6 << 24 | 8]), b"abc\0"]);
+    }
+    let mut index = label(-2);
+    index.extend(words(&[100, 0, 0, 132, 132]));
+    index.extend(words(&[102, 0, 0, meta.len() as u32, 284]));
+    [("x.meta", meta), ("x.0", data), ("x.index", index)]
+}
+
+/// Reads all of an archive, in both directions; returns the number of records.
+fn read(path: &Path) -> Result<usize, ArchiveError> {
+    let archive = Archive::open(path)?;
+    let meta = archive.metadata();
+    let mut names = meta.instance_names();
+    for indom in meta.indoms() {
+        _ = meta.instances_ever(indom).unwrap();
+        for record in meta.indom_records(indom).unwrap() {
+            names.instances_of(indom, record);
+        }
+    }
+    for record in meta.label_records() {
+        record.sets().for_each(|set| _ = (set.label_set(), set.labels().count()));
+    }
+    _ = (meta.metric_texts().count(), meta.names().below(b"").unwrap());
+    let mut count = 0;
+    let mut cursor = archive.cursor();
+    while let Some(record) = cursor.forward()? {
+        count += 1;
+        record.values.iter().for_each(|set| _ = set.values().count());
+    }
+    cursor.seek(archive.end()?);
+    while cursor.backward()?.is_some() {}
+    Ok(count)
+}
+
+fn write(dir: &Path, files: &[(&str, Vec<u8>)]) {
+    files.iter().for_each(|(name, bytes)| fs::write(dir.join(name), bytes).unwrap());
+}
+
+#[test]
+fn a_whole_archive() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &files());
+    for name in ["x", "x.0", "x.meta", "x.index"] {
+        assert_eq!(read(&dir.path().join(name)).unwrap(), 3, "{name}");
+    }
+    assert_eq!(read(dir.path()).unwrap(), 3);
+    // An index that points into a record does not hide the others.
+    let [_, _, (_, mut index)] = files();
+    index.truncate(132);
+    index.extend(words(&[101, 0, 0, 132, 150]));
+    write(dir.path(), &[("x.index", index)]);
+    assert_eq!(read(&dir.path().join("x")).unwrap(), 3);
+    fs::remove_file(dir.path().join("x.index")).unwrap();
+    assert_eq!(read(&dir.path().join("x")).unwrap(), 3);
+    assert_eq!(Archive::open(dir.path().join("y")).unwrap_err().code(), Error::from_errno(2));
+    fs::remove_file(dir.path().join("x.meta")).unwrap();
+    assert_eq!(Archive::open(dir.path().join("x")).unwrap_err().code(), Error::LOGFILE);
+}
+
+#[test]
+fn every_cut() {
+    let whole = files();
+    for (nth, (name, bytes)) in whole.iter().enumerate() {
+        for len in 0..bytes.len() {
+            let dir = tempfile::tempdir().unwrap();
+            let mut cut = whole.clone();
+            cut[nth].1.truncate(len);
+            write(dir.path(), &cut);
+            match read(&dir.path().join("x")) {
+                Ok(count) => assert!(count == 3 || *name == "x.0", "{name} of {len} bytes: {count} records"),
+                Err(e) => {
+                    let known = [Error::NODATA, Error::LABEL, Error::LOGREC];
+                    assert!(known.contains(&e.code()) && e.to_string().contains("/x"), "{name} of {len} bytes: {e}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[cfg(feature = "gzip")]
+fn a_bomb_has_a_limit() {
+    use std::io::Write as _;
+    let dir = tempfile::tempdir().unwrap();
+    let [meta, (_, data), index] = files();
+    write(dir.path(), &[meta, index]);
+    let file = fs::File::create(dir.path().join("x.0.gz")).unwrap();
+    let mut to = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+    to.write_all(&data).unwrap();
+    to.write_all(&vec![0; 20 << 20]).unwrap();
+    to.finish().unwrap();
+    let error = Options::new().decompressed_limit(10 << 20).open(dir.path().join("x")).unwrap_err();
+    assert!(error.to_string().contains("x.0.gz: more than 10485760 bytes after decompression"), "{error}");
+    assert!(Options::new().open(dir.path().join("x")).is_ok());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A panic, an endless loop or an allocation by a claimed length fails the test.
+    #[test]
+    fn mutations(file in 0..3_usize, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut changed = files();
+        for (at, byte) in changes {
+            let bytes = &mut changed[file].1;
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        write(dir.path(), &changed);
+        if let Err(e) = read(&dir.path().join("x")) {
+            prop_assert!(e.to_string().contains(": "), "{e}");
+        }
+    }
+}

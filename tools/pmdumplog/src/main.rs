@@ -1,0 +1,369 @@
+//! `pmdumplog`: prints the contents of an archive (pmdumplog(1)).
+
+mod describe;
+mod header;
+mod names;
+mod out;
+mod raw;
+mod values;
+mod when;
+mod zone;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{ArgAction, Parser};
+use pcp_archive::{Archive, ArchiveError, Direction, Record};
+use pcp_pdu::event::Stamp;
+use pcp_pdu::result::ValueSet;
+use pcp_tools::{Debug, PmIds, Program};
+use pmapi::{Error, PmId};
+
+use header::Detail;
+use names::Names;
+use out::{Out, put};
+use values::{Size, Values};
+use zone::{Stamps, Zone};
+
+const USAGE: &str = "\
+Usage: pmdumplog [options] [archive [metricname ...]]
+
+Options:
+  -a, --all             all but labels and help texts: -d -i -L -m -s -t
+  -d, --descs           descriptors of the metrics
+  -e, --labelsets       labels
+  -h, --helptext        help texts
+  -I, --on-disk-insts   records of instance domains as they are in the file
+  -i, --insts           instance domains
+  -L                    label with all its fields
+  -l, --label           label
+  -M, --markrecs        <mark> records even if metrics are named
+  -m, --metrics         values (default)
+  -n FILE, --namespace=FILE
+                        name space to use in place of the archive's
+  -r, --reverse         values from the end to the start
+  -S TIME, --start=TIME start of the time window
+  -s, --sizes           length of each record in bytes
+  -T TIME, --finish=TIME
+                        end of the time window
+  -t                    temporal index
+  -v FILE               hexadecimal dump of one file
+  -x                    times with date; -xx: with offset from the start; -xxx: with seconds since the epoch
+  -Z TZ, --timezone=TZ  time zone of all times
+  -z, --hostzone        time zone of the recorded host
+  --version             version number
+  -?, --help            this text
+";
+
+#[derive(Parser)]
+#[command(disable_help_flag = true, disable_version_flag = true, args_override_self = true)]
+struct Args {
+    #[arg(short = 'D', value_parser = pcp_tools::debug)]
+    debug: Option<Debug>,
+    #[arg(short, long)]
+    all: bool,
+    #[arg(short, long)]
+    descs: bool,
+    #[arg(short = 'e', long)]
+    labelsets: bool,
+    #[arg(short = 'h', long)]
+    helptext: bool,
+    #[arg(short = 'I', long)]
+    on_disk_insts: bool,
+    #[arg(short, long)]
+    insts: bool,
+    #[arg(short = 'L')]
+    verbose_label: bool,
+    #[arg(short, long)]
+    label: bool,
+    #[arg(short = 'M', long)]
+    markrecs: bool,
+    #[arg(short, long)]
+    metrics: bool,
+    #[arg(short, long)]
+    namespace: Option<PathBuf>,
+    #[arg(short, long)]
+    reverse: bool,
+    #[arg(short = 'S', long, allow_hyphen_values = true)]
+    start: Option<String>,
+    #[arg(short, long)]
+    sizes: bool,
+    #[arg(short = 'T', long, allow_hyphen_values = true)]
+    finish: Option<String>,
+    #[arg(short = 't')]
+    index: bool,
+    #[arg(short = 'v')]
+    raw: Option<PathBuf>,
+    #[arg(short = 'x', action = ArgAction::Count)]
+    extended: u8,
+    #[arg(short = 'Z', long, conflicts_with = "hostzone", allow_hyphen_values = true)]
+    timezone: Option<String>,
+    #[arg(short = 'z', long)]
+    hostzone: bool,
+    #[arg(long)]
+    version: bool,
+    #[arg(short = '?', long, action = ArgAction::Help)]
+    help: Option<bool>,
+    archive: Option<PathBuf>,
+    names: Vec<String>,
+}
+
+impl Args {
+    /// Completes options that stand for others.
+    fn completed(mut self) -> Args {
+        if self.all {
+            self.descs = true;
+            (self.insts, self.verbose_label, self.metrics, self.sizes, self.index) = (true, true, true, true, true);
+        }
+        self.label |= self.verbose_label;
+        let any = self.descs || self.labelsets || self.helptext || self.on_disk_insts || self.insts || self.label;
+        self.metrics |= !(any || self.index);
+        self
+    }
+
+    fn direction(&self) -> Direction {
+        if self.reverse { Direction::Backward } else { Direction::Forward }
+    }
+}
+
+/// Times between which values are shown.
+struct Range {
+    start: Stamp,
+    finish: Stamp,
+}
+
+/// Largest `time_t`, the end of an archive whose end cannot be found.
+const FOREVER: Stamp = Stamp { seconds: i64::MAX, nanoseconds: 0 };
+
+fn main() -> ExitCode {
+    let program = Program::new(USAGE, 1);
+    run(&program).err().unwrap_or(ExitCode::SUCCESS)
+}
+
+fn run(program: &Program) -> Result<(), ExitCode> {
+    let args: Args = program.args::<Args>()?.completed();
+    if args.version {
+        program.say(format_args!("version {}", env!("CARGO_PKG_VERSION")));
+        return Ok(());
+    }
+    let mut out = Out::new();
+    if let Some(file) = args.raw.as_deref() {
+        return if args.archive.is_some() { Err(program.usage()) } else { dump_raw(program, &mut out, file) };
+    }
+    let Some(path) = args.archive.as_deref() else { return Err(program.usage()) };
+    if path.as_os_str().as_encoded_bytes().contains(&b',') || path.is_dir() {
+        return Err(program.fail("Multiple archives are not supported"));
+    }
+    let cannot = |e: ArchiveError| open_failed(program, path, &e);
+    let archive = Archive::open(path).map_err(cannot)?;
+    let dumped = dump(program, &args, &archive, &mut out);
+    finish(program, &mut out, dumped)
+}
+
+fn open_failed(program: &Program, path: &Path, e: &ArchiveError) -> ExitCode {
+    let code = program.fail(format_args!("Cannot open archive \"{}\": {}", path.display(), e.code()));
+    if std::env::var_os("PCP_DEBUG").is_some() {
+        program.say(e);
+    }
+    code
+}
+
+fn dump_raw(program: &Program, out: &mut Out, path: &Path) -> Result<(), ExitCode> {
+    let cannot = |e: io::Error| program.fail(format_args!("Cannot open \"{}\": {}", path.display(), Error::from(e)));
+    let file = File::open(path).map_err(cannot)?;
+    put!(out.text, "Raw dump of physical archive file \"{}\" ...\n", path.display());
+    let dumped = raw::dump(out, file).map(|()| Ok(()));
+    finish(program, out, dumped)
+}
+
+/// Writes what is left of the output, and passes on the failure, if any.
+fn finish(program: &Program, out: &mut Out, dumped: io::Result<Result<(), ExitCode>>) -> Result<(), ExitCode> {
+    match dumped.and_then(|dumped| out.flush().map(|()| dumped)) {
+        Ok(dumped) => dumped,
+        // The program that reads the output, such as a pager, has ended.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(program.failure()),
+        Err(e) => Err(program.fail(format_args!("cannot write the output: {e}"))),
+    }
+}
+
+type Dumped = io::Result<Result<(), ExitCode>>;
+
+fn dump(program: &Program, args: &Args, archive: &Archive, out: &mut Out) -> Dumped {
+    let label = archive.label();
+    let zone = match &args.timezone {
+        Some(zone) => Zone::named(zone),
+        None if args.hostzone => Zone::named(&String::from_utf8_lossy(&label.timezone)),
+        None => Zone::of_process(),
+    };
+    if args.hostzone {
+        put!(out.text, "Note: timezone set to local timezone of host \"");
+        out.text.extend_from_slice(&label.host);
+        put!(out.text, "\" from archive\n\n");
+    } else if let Some(zone) = &args.timezone {
+        put!(out.text, "Note: timezone set to \"TZ={zone}\"\n\n");
+    }
+    let end = archive.end();
+    if let Err(e) = &end {
+        out.flush()?;
+        end_missing(program, args, e);
+    }
+    let range = match window(args, label.start, end.clone().unwrap_or(FOREVER), &zone) {
+        Ok(range) => range,
+        Err(message) => {
+            program.say(format_args!("invalid time window.\n{message}"));
+            return Ok(Err(program.failure()));
+        }
+    };
+    let tree = match args.namespace.as_deref().map(|path| program.load(Some(path), PmIds::Shared)) {
+        Some(Err(code)) => return Ok(Err(code)),
+        Some(Ok(tree)) => Some(tree),
+        None => None,
+    };
+    let names = tree.as_ref().map_or(Names::Archive(archive.metadata()), Names::File);
+    let wanted = match wanted(program, &args.names, &names) {
+        Ok(wanted) => wanted,
+        Err(code) => return Ok(Err(code)),
+    };
+    let stamps = Stamps { zone, version: label.version, start: label.start, extended: args.extended };
+    describe(args, archive, out, &names, &stamps, end.ok())?;
+    if !args.metrics {
+        return Ok(Ok(()));
+    }
+    dump_values(program, args, out, Values::new(archive.metadata(), &names, &stamps), archive, &wanted, &range, &stamps)
+}
+
+fn end_missing(program: &Program, args: &Args, e: &ArchiveError) {
+    let path = args.archive.as_deref().unwrap_or(Path::new(""));
+    program.say(format_args!("Cannot locate end of archive {}: {}", path.display(), e.code()));
+    eprint!(
+        "\nWARNING: This archive is sufficiently damaged that it may not be possible to\n         \
+         produce complete information.  Continuing and hoping for the best.\n\n"
+    );
+}
+
+fn window(args: &Args, start: Stamp, end: Stamp, zone: &Zone) -> Result<Range, String> {
+    let mut range = Range { start, finish: end };
+    if let Some(text) = &args.start {
+        range.start = when::parse(text, start, end, zone)?;
+    }
+    if let Some(text) = &args.finish {
+        range.finish = when::parse(text, range.start, end, zone)?;
+    }
+    Ok(range)
+}
+
+fn wanted(program: &Program, texts: &[String], names: &Names<'_>) -> Result<Vec<PmId>, ExitCode> {
+    let mut wanted = Vec::new();
+    for name in texts {
+        match names.pmid(name) {
+            Ok(pmid) => wanted.push(pmid),
+            Err(Error::NONLEAF) => match names.below(name) {
+                Ok(below) => wanted.extend(below),
+                Err(e) => program.say(format_args!("pmTraversePMNS({name}): {e}")),
+            },
+            Err(e) => program.say(format_args!("pmLookupName({name}): {e}")),
+        }
+    }
+    if wanted.is_empty() && !texts.is_empty() {
+        eprintln!("No metric names can be translated, dump abandoned");
+        return Err(program.failure());
+    }
+    Ok(wanted)
+}
+
+fn describe(
+    args: &Args,
+    archive: &Archive,
+    out: &mut Out,
+    names: &Names<'_>,
+    stamps: &Stamps,
+    end: Option<Stamp>,
+) -> io::Result<()> {
+    if args.label {
+        let detail = if args.verbose_label { Detail::Verbose } else { Detail::Brief };
+        header::label(&mut out.text, archive, stamps, end, detail);
+    }
+    if args.descs {
+        describe::descs(&mut out.text, archive, names);
+    }
+    if args.labelsets {
+        describe::labels(&mut out.text, archive, stamps);
+    }
+    if args.helptext {
+        describe::texts(&mut out.text, archive);
+    }
+    if args.on_disk_insts {
+        describe::disk_indoms(&mut out.text, archive, stamps);
+    }
+    if args.insts {
+        describe::indoms(&mut out.text, archive, stamps);
+    }
+    if args.index {
+        header::index(&mut out.text, archive, stamps);
+    }
+    out.pass()
+}
+
+/// Returns the value sets of a record that are to be shown; `None` to skip the record.
+fn picked<'r>(record: Record<'r>, wanted: &[PmId], marks: bool) -> Option<Vec<ValueSet<'r>>> {
+    if wanted.is_empty() || (record.is_mark() && marks) {
+        return Some(record.values.iter().collect());
+    }
+    let mut picked = vec![None; wanted.len()];
+    for set in record.values.iter() {
+        if let Some(at) = set.pmid.and_then(|pmid| wanted.iter().position(|wanted| *wanted == pmid)) {
+            picked[at] = Some(set);
+        }
+    }
+    let picked: Vec<_> = picked.into_iter().flatten().collect();
+    (!picked.is_empty()).then_some(picked)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn dump_values(
+    program: &Program,
+    args: &Args,
+    out: &mut Out,
+    mut values: Values<'_>,
+    archive: &Archive,
+    wanted: &[PmId],
+    range: &Range,
+    stamps: &Stamps,
+) -> Dumped {
+    let direction = args.direction();
+    let has_window = args.start.is_some() || args.finish.is_some();
+    let last = match direction {
+        _ if has_window && direction == Direction::Forward => range.finish,
+        Direction::Forward => Stamp { seconds: i32::MAX.into(), nanoseconds: 0 },
+        _ if has_window => range.start,
+        Direction::Backward => Stamp::default(),
+    };
+    let size = if args.sizes { Size::Shown } else { Size::Hidden };
+    let mut cursor = archive.cursor();
+    cursor.seek(if direction == Direction::Forward { range.start } else { range.finish });
+    let mut is_first = true;
+    loop {
+        let record = match cursor.next(direction) {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(Ok(())),
+            Err(e) => {
+                out.flush()?;
+                return Ok(Err(program.fail(format_args!("pmFetch: {}", e.code()))));
+            }
+        };
+        let Some(sets) = picked(record, wanted, args.markrecs) else { continue };
+        if std::mem::take(&mut is_first) && direction == Direction::Backward {
+            let local = stamps.zone.local(record.time.seconds);
+            put!(out.text, "\nLog finished at {} - dump in reverse order\n", local.ctime());
+        }
+        let is_beyond = if direction == Direction::Forward { record.time > last } else { record.time < last };
+        if is_beyond {
+            return Ok(Ok(()));
+        }
+        out.text.push(b'\n');
+        values.record(&mut out.text, record.time, &sets, size);
+        out.pass()?;
+    }
+}

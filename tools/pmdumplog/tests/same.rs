@@ -1,0 +1,202 @@
+//! Output compared with PCP's pmdumplog over the archives of its tests.
+//!
+//! `./check` compares the small archives; `qa/archives` sets `ARCHIVES=all` and compares all of them.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use testkit::Pcp;
+
+const OURS: &str = env!("CARGO_BIN_EXE_pmdumplog");
+
+/// Archives whose blocks have no type code. PCP shows their 64-bit numbers in the byte order of the file, which is wrong
+/// on this machine.
+const UNTYPED: [&str; 3] = ["960624.08.17_v2", "babylon.pmview_v2", "bozo.client_v2"];
+
+/// Archives whose index points into a record or before the first one. PCP shows nothing or fails where it uses the index;
+/// ours shows all records.
+const BAD_INDEX: [&str; 2] = ["badti-4", "20180608.04.23-01"];
+
+/// Bytes of the files of an archive that counts as small.
+const SMALL: u64 = 150_000;
+
+fn wants_all() -> bool {
+    std::env::var_os("ARCHIVES").is_some_and(|what| what == "all")
+}
+
+/// Adds the archives in a directory and below it, each with the length of its files.
+fn add(dir: &Path, found: &mut BTreeSet<PathBuf>) {
+    for path in std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            add(&path, found);
+        } else if let Some((base, _)) = path.to_str().unwrap().split_once(".meta") {
+            found.insert(base.into());
+        }
+    }
+}
+
+/// Returns the archives to compare.
+fn archives() -> Vec<PathBuf> {
+    let suite = Pcp::required().testsuite();
+    let mut found = BTreeSet::new();
+    for dir in ["archives", "badarchives"] {
+        add(&suite.join(dir), &mut found);
+    }
+    let len = |base: &PathBuf| {
+        let name = base.file_name().unwrap().to_str().unwrap();
+        let entries = std::fs::read_dir(base.parent().unwrap()).unwrap().map(Result::unwrap);
+        let files = entries.filter(|e| e.file_name().to_str().is_some_and(|file| file.starts_with(name)));
+        // A compressed file stands for one ten times as long.
+        let weight = |e: &std::fs::DirEntry| if e.path().extension().is_some_and(|x| x == "xz") { 10 } else { 1 };
+        files.map(|e| e.metadata().unwrap().len() * weight(&e)).sum::<u64>()
+    };
+    let chosen: Vec<_> = found.into_iter().filter(|base| wants_all() || len(base) <= SMALL).collect();
+    assert!(
+        chosen.len() > if wants_all() { 250 } else { 100 },
+        "only {} archives in {}",
+        chosen.len(),
+        suite.display()
+    );
+    chosen
+}
+
+fn run(program: &str, options: &str, archive: &Path) -> Output {
+    Command::new(program).args(options.split(' ')).arg(archive).output().unwrap()
+}
+
+/// Replaces texts of PCP 6.0 by those of 7.2, which ours are.
+fn text(bytes: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(bytes).into_owned();
+    for old in ["Empty archive log", "PCP archive log"] {
+        text = text.replace(old, old.trim_end_matches(" log"));
+    }
+    text
+}
+
+/// Sorts the blocks of a section by the numbers in their first lines: PCP has them in the order of a hash table.
+fn sorted(text: &str, title: &str, key: &str) -> String {
+    let Some(start) = text.find(title).map(|at| at + title.len()) else { return text.to_owned() };
+    let end = text[start..].find("\n\n").map_or(text.len(), |at| start + at + 1);
+    let mut blocks: Vec<String> = Vec::new();
+    for line in text[start..end].split_inclusive('\n') {
+        match blocks.last_mut() {
+            Some(block) if !line.starts_with(key) => block.push_str(line),
+            _ => blocks.push(line.to_owned()),
+        }
+    }
+    let numbers = |block: &String| -> Vec<u32> {
+        let id = block[key.len()..].split([' ', '\n']).next().unwrap();
+        id.split('.').map(|number| number.parse().unwrap_or(0)).collect()
+    };
+    blocks.sort_by_cached_key(numbers);
+    [&text[..start], &blocks.concat(), &text[end..]].concat()
+}
+
+fn normal(output: &Output) -> String {
+    let out = sorted(&text(&output.stdout), "Descriptions for Metrics in the Log ...\n", "PMID: ");
+    sorted(&out, "Instance Domains in the Log ...\n", "InDom: ")
+}
+
+/// Returns whether two lines are the same but for a 64-bit number with its bytes in the opposite order.
+fn is_swapped(ours: &str, theirs: &str) -> bool {
+    let split = |line: &str| line.rsplit_once(' ').map(|(head, number)| (head.to_owned(), number.parse::<u64>().ok()));
+    match (split(ours), split(theirs)) {
+        (Some((a, Some(x))), Some((b, Some(y)))) => a == b && x.swap_bytes() == y,
+        _ => false,
+    }
+}
+
+fn compare(options: &str, archive: &Path) {
+    let name = archive.file_name().unwrap().to_str().unwrap();
+    let (ours, theirs) = (run(OURS, options, archive), run("pmdumplog", options, archive));
+    let what = format!("pmdumplog {options} {}", archive.display());
+    let (out, expected) = (normal(&ours), normal(&theirs));
+    if BAD_INDEX.contains(&name) && out.len() > expected.len() {
+        assert!(ours.status.success() && out.starts_with(expected.trim_end()), "{what}");
+        return;
+    }
+    for (nth, (a, b)) in out.lines().zip(expected.lines()).enumerate() {
+        assert!(a == b || (UNTYPED.contains(&name) && is_swapped(a, b)), "{what}: line {}:\n{a}\n{b}", nth + 1);
+    }
+    assert_eq!(out.lines().count(), expected.lines().count(), "{what}");
+    assert_eq!((ours.status.code(), text(&ours.stderr)), (theirs.status.code(), text(&theirs.stderr)), "{what}");
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn all_of_each_archive_of_the_testsuite() {
+    let archives = archives();
+    for archive in archives.iter().filter(|archive| !is_large(archive)) {
+        compare("-a -z -xxx", archive);
+    }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn other_options_over_the_testsuite() {
+    let options =
+        ["-z -I -e -h -xx", "-z -r -M", "-l -x -s -m", "-Z UTC -d -t", "-z -i -S 10min -T 20min", "-m -S -90sec"];
+    for (nth, archive) in archives().iter().filter(|archive| !is_large(archive)).enumerate() {
+        let each = if wants_all() { &options[..] } else { &options[nth % options.len()..][..1] };
+        each.iter().for_each(|options| compare(options, archive));
+    }
+}
+
+/// Whether the dump is too long for the memory.
+fn is_large(archive: &Path) -> bool {
+    ["20180416.10.00", "pcp-pidstat-process-args", "pcp-atop-threads"].iter().any(|name| archive.ends_with(name))
+}
+
+/// Dumps of over 100 MB are compared while they are written, without what PCP has in another order.
+#[test]
+#[ignore = "needs PCP"]
+fn large_archives_of_the_testsuite() {
+    let options = ["-L", "-z", "-t", "-m", "-s", "-xxx"];
+    for archive in archives().iter().filter(|archive| is_large(archive)) {
+        let start = |program: &str| {
+            let child = Command::new(program).args(options).arg(archive).stdout(Stdio::piped()).spawn();
+            BufReader::new(child.unwrap().stdout.take().unwrap())
+        };
+        let (mut ours, mut theirs) = (start(OURS), start("pmdumplog"));
+        let mut at = 0;
+        loop {
+            let (a, b) = (ours.fill_buf().unwrap(), theirs.fill_buf().unwrap());
+            let len = a.len().min(b.len());
+            assert!(a[..len] == b[..len], "{}: after byte {at}", archive.display());
+            if len == 0 {
+                break;
+            }
+            at += len;
+            ours.consume(len);
+            theirs.consume(len);
+        }
+        let left = ours.read_to_end(&mut Vec::new()).unwrap() + theirs.read_to_end(&mut Vec::new()).unwrap();
+        assert_eq!(left, 0, "{}", archive.display());
+    }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn metrics_by_name_and_raw_files_of_the_testsuite() {
+    let dir = Pcp::required().testsuite().join("archives");
+    let archive = dir.join("omnibus_v3");
+    for arguments in
+        [&["sample.long"][..], &["sample", "-M"], &["no.such.metric"], &["sample.bin", "sample.long.one", "-r"]]
+    {
+        let run = |program: &str| {
+            let output = Command::new(program).args(["-z"]).arg(&archive).args(arguments).output().unwrap();
+            (output.status.code(), text(&output.stdout), text(&output.stderr))
+        };
+        assert_eq!(run(OURS), run("pmdumplog"), "{arguments:?}");
+    }
+    for file in ["omnibus_v3.meta", "omnibus_v3.0", "omnibus_v3.index", "missing"] {
+        let run = |program: &str| {
+            let output = Command::new(program).arg("-v").arg(dir.join(file)).output().unwrap();
+            (output.status.code(), text(&output.stdout), text(&output.stderr))
+        };
+        assert_eq!(run(OURS), run("pmdumplog"), "{file}");
+    }
+}
