@@ -45,6 +45,9 @@ mod tests {
         for (text, keyword) in cases {
             assert_eq!(Comment::new(text).keyword(), keyword, "{text}");
         }
-        assert_eq!(Comment::new("# HELP a  many   spaces").words().collect::<Vec<_>>(), ["HELP", "a", "many", "spaces"]);
+        assert_eq!(
+            Comment::new("# HELP a  many   spaces").words().collect::<Vec<_>>(),
+            ["HELP", "a", "many", "spaces"]
+        );
     }
 }

@@ -18,7 +18,9 @@ impl<'a> Lines<'a> {
     pub fn new(text: &'a str) -> Lines<'a> {
         // Without an early exit the loop becomes vector instructions.
         let odd = text.as_bytes().chunks(4096).any(|chunk| {
-            chunk.iter().fold(false, |odd, &byte| odd | ((byte < b' ') & (byte != b'\n') & (byte != b'\t')) | (byte >= 0x80))
+            chunk
+                .iter()
+                .fold(false, |odd, &byte| odd | ((byte < b' ') & (byte != b'\n') & (byte != b'\t')) | (byte >= 0x80))
         });
         Lines { rest: text, number: 0, plain: !odd }
     }

@@ -86,10 +86,10 @@ impl<'a> Sample<'a> {
     /// Parses a line whose beginning is the key of an earlier sample, so that name and labels need not be parsed again.
     /// `None` if the line begins otherwise.
     ///
-    /// White space around the line must be removed, as [`Line::parse`](crate::Line::parse) does it.
+    /// Returns the value and what follows it. White space around the line is ignored.
     #[inline]
     pub fn parse_known(line: &'a str, key: &str) -> Option<(&'a str, &'a str)> {
-        let rest = line.strip_prefix(key)?;
+        let rest = space::trim(line).strip_prefix(key)?;
         if !key.ends_with('}') && (space::at(rest, 0) == 0 || rest.get(space::skip(rest, 0)..)?.starts_with('{')) {
             return None;
         }
