@@ -26,8 +26,8 @@ pub(crate) struct Model {
     source: String,
     domain: Domain,
     cluster: u16,
-    /// Directory of the tables.
-    tables: PathBuf,
+    /// Directory of the tables, if they are kept.
+    tables: Option<PathBuf>,
     items: Table,
     by_name: HashMap<Box<str>, usize>,
     metrics: Vec<Working>,
@@ -83,11 +83,21 @@ impl Model {
     pub(crate) fn new(source: &str, domain: Domain, cluster: u16, tables: PathBuf, limit: usize) -> Model {
         let path = tables.join(format!("{}.{cluster}.py", domain.get()));
         Model {
+            tables: Some(tables),
+            items: Table::load(path, METRICS as usize),
+            cluster,
+            ..Model::unsaved(source, domain, limit)
+        }
+    }
+
+    /// Creates a model whose tables are not kept.
+    pub(crate) fn unsaved(source: &str, domain: Domain, limit: usize) -> Model {
+        Model {
             source: source.to_owned(),
             domain,
-            cluster,
-            tables,
-            items: Table::load(path, METRICS as usize),
+            cluster: 1,
+            tables: None,
+            items: Table::unsaved(METRICS as usize),
             by_name: HashMap::new(),
             metrics: Vec::new(),
             list: None,
@@ -275,7 +285,8 @@ impl Model {
 
     fn instance_table(&self, number: u16) -> Option<Table> {
         let serial = serial(Item::try_new(self.cluster, number)?)?;
-        let path = self.tables.join(format!("{}.{}.py", self.domain.get(), serial.get()));
+        let Some(tables) = &self.tables else { return Some(Table::unsaved(usize::MAX)) };
+        let path = tables.join(format!("{}.{}.py", self.domain.get(), serial.get()));
         Some(Table::load(path, usize::MAX))
     }
 

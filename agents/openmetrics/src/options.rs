@@ -69,6 +69,14 @@ impl Options {
         self.wait
     }
 
+    pub(crate) fn script_timeout(&self) -> Duration {
+        self.script_timeout
+    }
+
+    pub(crate) fn instances(&self) -> usize {
+        self.instances
+    }
+
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }

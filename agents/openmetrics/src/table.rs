@@ -19,7 +19,8 @@ const LONGEST: u64 = 256 << 20;
 /// Names, each with the number of its place.
 #[derive(Debug)]
 pub(crate) struct Table {
-    path: PathBuf,
+    /// File of the table, if it is kept.
+    path: Option<PathBuf>,
     names: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
     /// Whether the names of instances begin with their number.
@@ -56,6 +57,11 @@ impl Table {
             table.push(&name);
         }
         table
+    }
+
+    /// Creates a table that is not kept.
+    pub(crate) fn unsaved(limit: usize) -> Table {
+        Table { path: None, names: Vec::new(), numbers: HashMap::new(), prefixed: false, changed: false, limit }
     }
 
     fn push(&mut self, name: &str) -> u32 {
@@ -101,21 +107,19 @@ impl Table {
 
     /// Writes the table if it has changed.
     pub(crate) fn save(&mut self) {
-        if !self.changed {
-            return;
-        }
-        match self.write() {
+        let Some(path) = self.path.as_ref().filter(|_| self.changed) else { return };
+        match self.write(path) {
             Ok(()) => self.changed = false,
-            Err(e) => error!("{}: {e}: new names may get other numbers after a restart", self.path.display()),
+            Err(e) => error!("{}: {e}: new names may get other numbers after a restart", path.display()),
         }
     }
 
     /// Replaces the file, so that an agent which is killed meanwhile leaves the old one.
-    fn write(&self) -> io::Result<()> {
-        let new = self.path.with_extension("py.new");
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let new = path.with_extension("py.new");
         let bytes = pickle::write(self.names.iter().map(|name| &**name), self.prefixed);
         fs::File::create(&new)?.write_all(&bytes)?;
-        fs::rename(&new, &self.path)
+        fs::rename(&new, path)
     }
 }
 
