@@ -52,7 +52,6 @@ pub struct Openmetrics {
     names: Names,
     debug: u32,
     host: String,
-    /// Whether the log says that the agent is ready.
     was_ready: Cell<bool>,
 }
 
@@ -100,12 +99,13 @@ impl Agent for Openmetrics {
         Ok(())
     }
 
+    /// Stays true once it has been: later readings do not stop requests.
     fn is_ready(&self) -> bool {
-        let ready = self.sources.is_ready();
-        if ready && !self.was_ready.replace(true) {
+        if !self.was_ready.get() && self.sources.is_started() {
+            self.was_ready.set(true);
             info!("Ready to process requests");
         }
-        ready
+        self.was_ready.get()
     }
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {

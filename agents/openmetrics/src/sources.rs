@@ -38,7 +38,7 @@ pub(crate) struct Sources {
     relabelled: bool,
     /// Number of readings since the start.
     pub(crate) calls: u64,
-    /// End of the time in which the agent waits for first readings, and whether it is over.
+    /// End of the time in which the agent waits for first readings.
     start: Option<Instant>,
 }
 
@@ -82,7 +82,7 @@ impl Sources {
     }
 
     /// Returns whether the first readings have ended, or their time is over.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub(crate) fn is_started(&self) -> bool {
         self.start.is_none_or(|end| Instant::now() >= end || self.iter().all(|(_, source)| source.asked.is_none()))
     }
 
@@ -150,7 +150,7 @@ impl Sources {
             let interval = source.limits.interval.filter(|_| source.asked.is_none() && !source.is_removed)?;
             Some(source.last_asked? + interval)
         };
-        self.iter().filter_map(|(_, source)| next(source)).chain(self.start.filter(|_| !self.is_ready())).min()
+        self.iter().filter_map(|(_, source)| next(source)).chain(self.start.filter(|end| Instant::now() < *end)).min()
     }
 
     /// Begins the readings that are due, and applies those that have ended.

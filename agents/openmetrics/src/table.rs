@@ -45,14 +45,7 @@ impl Table {
                 pickle::Names::default()
             }
         };
-        let mut table = Table {
-            path,
-            names: Vec::new(),
-            numbers: HashMap::new(),
-            prefixed: loaded.prefixed,
-            changed: false,
-            limit,
-        };
+        let mut table = Table { path: Some(path), prefixed: loaded.prefixed, ..Table::unsaved(limit) };
         for name in loaded.names {
             table.push(&name);
         }

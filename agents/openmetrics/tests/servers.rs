@@ -69,7 +69,11 @@ fn bad_answers() {
     let gzip = "Content-Encoding: gzip\r\n";
     let servers = [
         ("bomb", Server::new(move |stream| send(stream, "200 OK", gzip, &bomb)), "longer than 100000 bytes"),
-        ("broken", Server::new(move |stream| send(stream, "200 OK", gzip, b"no gzip")), "invalid gzip header"),
+        (
+            "broken",
+            Server::new(move |stream| send(stream, "200 OK", gzip, b"this is not compressed")),
+            "invalid gzip header",
+        ),
         ("brotli", Server::new(|stream| send(stream, "200 OK", "Content-Encoding: br\r\n", b"x")), "unknown encoding"),
         ("endless", Server::new(|stream| while stream.write_all(&[b'x'; 4096]).is_ok() {}), ""),
         ("reset", Server::new(|_| {}), ""),

@@ -18,7 +18,8 @@ fn document() -> String {
         let name = format!("bench_metric_{metric:04}_seconds_total");
         let _ = writeln!(text, "# HELP {name} Time that something took.\n# TYPE {name} counter");
         for instance in 0..10 {
-            let _ = writeln!(text, "{name}{{device=\"eth{instance}\",host=\"h1.example.org\"}} {}", metric * 7 + instance);
+            let _ =
+                writeln!(text, "{name}{{device=\"eth{instance}\",host=\"h1.example.org\"}} {}", metric * 7 + instance);
         }
     }
     text

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -16,17 +16,17 @@ use pcp_collector::{Collector, Launch, Process};
 use pmapi::{Atom, Error};
 use tempfile::TempDir;
 
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-pub struct Scene {
+pub(crate) struct Scene {
     dir: TempDir,
     args: Vec<String>,
 }
 
-pub type Agent = Collector<Process>;
+pub(crate) type Agent = Collector<Process>;
 
 impl Scene {
-    pub fn new(args: &[&str]) -> Scene {
+    pub(crate) fn new(args: &[&str]) -> Scene {
         let dir = tempfile::tempdir().unwrap();
         for path in ["config.d", "var/config/pmda"] {
             fs::create_dir_all(dir.path().join(path)).unwrap();
@@ -34,16 +34,16 @@ impl Scene {
         Scene { dir, args: args.iter().map(|arg| (*arg).to_owned()).collect() }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    pub fn table(&self, name: &str) -> PathBuf {
+    pub(crate) fn table(&self, name: &str) -> PathBuf {
         self.path("var/config/pmda").join(name)
     }
 
     /// Writes a file of the configuration directory as an administrator does: at once.
-    pub fn config(&self, name: &str, text: &str, mode: u32) -> PathBuf {
+    pub(crate) fn config(&self, name: &str, text: &str, mode: u32) -> PathBuf {
         let path = self.path("config.d").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let new = self.path("new");
@@ -53,23 +53,23 @@ impl Scene {
         path
     }
 
-    pub fn url(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn url(&self, name: &str, text: &str) -> PathBuf {
         self.config(&format!("{name}.url"), &format!("{text}\n"), 0o644)
     }
 
     /// Adds a source that is a file with this document, and returns the file.
-    pub fn document(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn document(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(&format!("{name}.txt"));
         fs::write(&path, text).unwrap();
         self.url(name, &format!("file://{}", path.display()));
         path
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap()
     }
 
-    pub fn start(&self) -> Agent {
+    pub(crate) fn start(&self) -> Agent {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pmdaopenmetrics"));
         command.args(["--notready", "-U", &user(), "-l"]).arg(self.path("log")).arg("-c").arg(self.path("config.d"));
         command.args(&self.args).env("PCP_VAR_DIR", self.path("var"));
@@ -85,7 +85,7 @@ fn user() -> String {
 }
 
 /// Returns the values of a metric with the names of their instances, or its error.
-pub fn values(agent: &mut Agent, name: &str) -> Result<Vec<(String, f64)>, Error> {
+pub(crate) fn values(agent: &mut Agent, name: &str) -> Result<Vec<(String, f64)>, Error> {
     let pmid = agent.pmid(&format!("openmetrics.{name}")).map_err(|e| e.code())?;
     let desc = agent.desc(pmid).map_err(|e| e.code())?;
     let values = agent.values(pmid).map_err(|e| e.code())?;
@@ -98,7 +98,7 @@ pub fn values(agent: &mut Agent, name: &str) -> Result<Vec<(String, f64)>, Error
     Ok(found.into_iter().map(|(inst, value)| (name(inst), value)).collect())
 }
 
-pub fn value(agent: &mut Agent, name: &str) -> Result<f64, Error> {
+pub(crate) fn value(agent: &mut Agent, name: &str) -> Result<f64, Error> {
     values(agent, name).map(|values| values[0].1)
 }
 
@@ -107,7 +107,7 @@ fn number(atom: Atom<'_>) -> f64 {
 }
 
 /// Returns the text of the instance of a control metric that a source is.
-pub fn control(agent: &mut Agent, name: &str, source: &str) -> String {
+pub(crate) fn control(agent: &mut Agent, name: &str, source: &str) -> String {
     let pmid = agent.pmid(&format!("openmetrics.control.{name}")).unwrap();
     let indom = agent.desc(pmid).unwrap().indom.unwrap();
     let inst = agent.instance_of(indom, source).unwrap();
@@ -119,7 +119,7 @@ pub fn control(agent: &mut Agent, name: &str, source: &str) -> String {
 }
 
 /// Waits until a condition is true.
-pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
         assert!(begin.elapsed() < LIMIT, "{what}");
@@ -128,13 +128,13 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// A server that answers each request with the bytes of a function, and keeps the requests.
-pub struct Server {
-    pub port: u16,
-    pub requests: Arc<Mutex<Vec<String>>>,
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    pub(crate) requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    pub fn new(answer: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> Server {
+    pub(crate) fn new(answer: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -149,7 +149,7 @@ impl Server {
     }
 
     /// A server with a document that can be changed.
-    pub fn of(document: &Arc<Mutex<String>>) -> Server {
+    pub(crate) fn of(document: &Arc<Mutex<String>>) -> Server {
         let document = Arc::clone(document);
         Server::new(move |stream| {
             let text = document.lock().unwrap().clone();
@@ -157,7 +157,7 @@ impl Server {
         })
     }
 
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 }
@@ -176,12 +176,8 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&mut TcpStream), kept: &Mutex<Ve
 }
 
 /// Sends an answer, after which the connection is closed.
-pub fn send(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8]) {
+pub(crate) fn send(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8]) {
     let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
     // The agent may have given up.
     let _ = stream.write_all(&[head.as_bytes(), body].concat());
-}
-
-pub fn lines_of(path: &Path) -> Vec<String> {
-    fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
 }
