@@ -156,7 +156,7 @@ impl Source {
             file::read(path.as_ref(), limit).map_err(|e| format!("{path}: {e}"))?
         } else {
             let deadline = Instant::now() + file.limits.timeout.unwrap_or_else(|| options.timeout());
-            let answer = Client::new(&file.access)
+            let answer = Client::new(&file.url, &file.access)
                 .and_then(|client| client.get(&file, deadline, limit).map_err(|failure| failure.reason));
             answer.map_err(|reason| format!("{shown}: {reason}"))?.document
         };

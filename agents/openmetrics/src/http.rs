@@ -50,7 +50,7 @@ impl Client {
     ///
     /// # Errors
     /// The reason why the certificates cannot be used.
-    pub(crate) fn new(access: &Access) -> Result<Client, String> {
+    pub(crate) fn new(url: &str, access: &Access) -> Result<Client, String> {
         let config = ureq::Agent::config_builder()
             .user_agent(concat!("pmdaopenmetrics/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false)
@@ -58,7 +58,8 @@ impl Client {
             .max_idle_connections(1)
             .max_idle_connections_per_host(1)
             .max_idle_age(Duration::from_secs(300));
-        let config = tls::configure(config, access)?;
+        // Certificates take time and memory that other sources do not need.
+        let config = if url.starts_with("https:") { tls::configure(config, access)? } else { config };
         Ok(Client { agent: config.build().into() })
     }
 
@@ -143,7 +144,8 @@ fn secret(path: &Path) -> Result<String, String> {
 
 #[cfg(feature = "tls")]
 mod tls {
-    use std::sync::Arc;
+    use std::path::Path;
+    use std::sync::{Arc, OnceLock};
 
     use pmapi::file;
     use ureq::config::ConfigBuilder;
@@ -153,34 +155,36 @@ mod tls {
     use super::LONGEST;
     use crate::url_file::Access;
 
-    /// Certificates of the authorities that the host trusts.
-    const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+    /// Certificates of the authorities that the host trusts, if it has a list. All sources share them.
+    static AUTHORITIES: OnceLock<Option<Arc<Vec<Certificate<'static>>>>> = OnceLock::new();
+    const LIST: &str = "/etc/ssl/certs/ca-certificates.crt";
 
     pub(super) fn configure(
         config: ConfigBuilder<AgentScope>,
         access: &Access,
     ) -> Result<ConfigBuilder<AgentScope>, String> {
         let mut tls = TlsConfig::builder();
-        let authorities = access.authorities.as_deref();
-        match items(authorities.unwrap_or(AUTHORITIES.as_ref())) {
-            Ok(items) => {
-                let certificates = items.into_iter().filter_map(certificate).collect();
-                tls = tls.root_certs(RootCerts::Specific(Arc::new(certificates)));
-            }
-            Err(e) if authorities.is_some() => return Err(e),
-            // The certificates that come with the program are used.
-            Err(_) => {}
+        let trusted = match &access.authorities {
+            Some(path) => Some(certificates(path)?),
+            // Without a list, the authorities that come with the program are trusted.
+            None => AUTHORITIES.get_or_init(|| certificates(LIST.as_ref()).ok()).clone(),
+        };
+        if let Some(trusted) = trusted {
+            tls = tls.root_certs(RootCerts::Specific(trusted));
         }
         if let Some(path) = &access.certificate {
             let key = items(access.key.as_ref().unwrap_or(path))?.into_iter().find_map(private_key);
             let key = key.ok_or_else(|| format!("{}: no private key", path.display()))?;
-            let certificates: Vec<Certificate<'static>> = items(path)?.into_iter().filter_map(certificate).collect();
-            tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates, key)));
+            tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(path)?, key)));
         }
         Ok(config.tls_config(tls.build()))
     }
 
-    fn items(path: &std::path::Path) -> Result<Vec<PemItem<'static>>, String> {
+    fn certificates(path: &Path) -> Result<Arc<Vec<Certificate<'static>>>, String> {
+        Ok(Arc::new(items(path)?.into_iter().filter_map(certificate).collect()))
+    }
+
+    fn items(path: &Path) -> Result<Vec<PemItem<'static>>, String> {
         let text = file::read(path, LONGEST).map_err(|e| format!("{}: {e}", path.display()))?;
         parse_pem(&text).collect::<Result<_, _>>().map_err(|e| format!("{}: {e}", path.display()))
     }

@@ -168,7 +168,7 @@ impl Reader {
         for (line, warning) in &file.warnings {
             warn!(source = %self.name, "{path}: line {line}: {warning}");
         }
-        let client = Client::new(&file.access)?;
+        let client = Client::new(&file.url, &file.access)?;
         self.model.limit = file.limits.instances.unwrap_or(self.defaults.instances);
         self.rules = file.rules.clone();
         Ok((file, client))

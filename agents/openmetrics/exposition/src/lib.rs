@@ -1,4 +1,4 @@
-//! Parser of the documents that Prometheus exporters publish: the Prometheus text format 0.0.4 and OpenMetrics 1.0.
+//! Parser of the documents that Prometheus exporters publish: the Prometheus text format 0.0.4 and `OpenMetrics` 1.0.
 //!
 //! [`Lines`] splits a document, and [`Line::parse`] reads a line: [`Comment`]s carry type, help and unit, [`Sample`]s
 //! a name, labels and a value. All of them borrow from the document. Nothing is allocated, nothing is read or written,

@@ -1,4 +1,4 @@
-//! Checks of a document against its format: the Prometheus text format 0.0.4, or OpenMetrics 1.0.
+//! Checks of a document against its format: the Prometheus text format 0.0.4, or `OpenMetrics` 1.0.
 //!
 //! [`Line::parse`](crate::Line::parse) accepts more than the formats. This module says which lines another reader may
 //! refuse, and why.
@@ -17,12 +17,12 @@ use crate::{Line, Lines, Reason, Sample, number};
 pub enum Format {
     /// Prometheus text format 0.0.4.
     Prometheus,
-    /// OpenMetrics 1.0.
+    /// `OpenMetrics` 1.0.
     OpenMetrics,
 }
 
 impl Format {
-    /// Guesses the format: a document whose last line is `# EOF` is OpenMetrics.
+    /// Guesses the format: a document whose last line is `# EOF` is `OpenMetrics`.
     pub fn of(text: &str) -> Format {
         let last = text.trim_end_matches('\n').rsplit('\n').next();
         if last == Some("# EOF") { Format::OpenMetrics } else { Format::Prometheus }
@@ -84,7 +84,7 @@ pub enum Violation {
     /// `# EOF` is not the last line.
     #[error("# EOF is not the last line")]
     NotLast,
-    /// A comment that OpenMetrics does not have.
+    /// A comment that `OpenMetrics` does not have.
     #[error("OpenMetrics has only the comments TYPE, HELP, UNIT and EOF")]
     Comment,
 }
@@ -228,7 +228,7 @@ impl<'a> Checker<'a> {
         if self.samples.insert(format!("{name:?}{labels:?}")) { Ok(()) } else { Err(Violation::SampleTwice) }
     }
 
-    /// Checks the timestamp, and the exemplar that OpenMetrics may have.
+    /// Checks the timestamp, and the exemplar that `OpenMetrics` may have.
     fn check_rest(&self, sample: &Sample<'a>) -> Result<(), Violation> {
         let refused = || Violation::Timestamp(sample.rest().to_owned());
         let (time, exemplar) = match (self.format, sample.rest().split_once('#')) {
