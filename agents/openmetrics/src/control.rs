@@ -3,6 +3,7 @@
 use pmda::prelude::*;
 use pmda::{Dynamic, Mistake};
 
+use crate::metric::Likeness;
 use crate::sources::Sources;
 
 /// Cluster of these metrics.
@@ -24,17 +25,9 @@ const LEFT_OUT: Item = Item::new(CLUSTER, 20);
 const REFUSED: Item = Item::new(CLUSTER, 21);
 const LATE: Item = Item::new(CLUSTER, 22);
 
-/// Which of the metrics there are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Extent {
-    /// Those of PCP's agent.
-    Pcp,
-    All,
-}
-
 /// Adds the metrics below a name.
-pub(crate) fn show(dynamic: &mut Dynamic, root: &str, extent: Extent) -> std::result::Result<(), Mistake> {
-    let more = if extent == Extent::All { more(root) } else { Vec::new() };
+pub(crate) fn show(dynamic: &mut Dynamic, root: &str, likeness: Likeness) -> std::result::Result<(), Mistake> {
+    let more = if likeness == Likeness::Better { more(root) } else { Vec::new() };
     pcps(root).into_iter().chain(more).try_for_each(|metric| dynamic.insert(&metric))
 }
 

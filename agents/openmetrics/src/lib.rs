@@ -40,6 +40,7 @@ use pmda::{Changes, Features, LabelSubject, PollSet, Wake};
 use tracing::info;
 
 pub use check::check;
+use metric::Likeness;
 use options::Options;
 pub use options::of_pcp;
 use source::Source;
@@ -52,6 +53,7 @@ pub struct Openmetrics {
     names: Names,
     debug: u32,
     host: String,
+    likeness: Likeness,
     was_ready: Cell<bool>,
 }
 
@@ -69,6 +71,11 @@ impl Instances for Names {
     }
 }
 
+/// Text of the file that a new configuration directory has.
+const SOURCES: &str = "Sources of agent openmetrics: files NAME.url, whose first line is a URL, and executable files,\n\
+    whose standard output is a document. Their metrics are below openmetrics.NAME. pmdaopenmetrics --check FILE\n\
+    shows what a source becomes.\n";
+
 /// Key of the workers' reports.
 const REPORTS: usize = 0;
 
@@ -83,13 +90,21 @@ impl Agent for Openmetrics {
 
     fn new(setup: &mut Setup) -> Start<Self> {
         setup.not_ready();
+        setup.file("config.d/README", SOURCES);
         let options = Options::from_arg_matches(setup.options())?;
         let mut dynamic = setup.dynamic([Self::NAME]);
-        control::show(&mut dynamic, Self::NAME, options.extent())?;
+        control::show(&mut dynamic, Self::NAME, options.likeness())?;
         let (dir, defaults) = (options.dir(setup), options.defaults(setup)?);
         let sources = Sources::new(dir, defaults, options.wait(), Self::NAME, dynamic)?;
         let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Openmetrics { sources, names: Names::default(), debug: 0, host, was_ready: Cell::new(false) })
+        Ok(Openmetrics {
+            sources,
+            names: Names::default(),
+            debug: 0,
+            host,
+            likeness: options.likeness(),
+            was_ready: Cell::new(false),
+        })
     }
 
     fn open(&mut self) -> Start<()> {
@@ -160,7 +175,7 @@ impl Agent for Openmetrics {
         Ok(match of {
             LabelSubject::Cluster(cluster) => self.sources.get(cluster).and_then(|source| source.labels(&self.host)),
             LabelSubject::Item(item) => self.metric(item).map(|(_, metric)| {
-                let mut set = metric::label_set(metric.labels.iter());
+                let mut set = metric::label_set(metric.labels.iter(), self.likeness).unwrap_or_default();
                 for (name, value) in &metric.notes {
                     // Labels that PCP does not allow are left out.
                     let _ = set.add_notes(json!({ &**name: &**value }));
@@ -180,7 +195,7 @@ impl Agent for Openmetrics {
 
     fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
         let metric = metric::item_of(indom).and_then(|item| self.metric(item));
-        Ok(metric.map(|(_, metric)| metric.instances.labels_of(inst)).unwrap_or_default())
+        Ok(metric.map(|(_, metric)| metric.instances.labels_of(inst, self.likeness)).unwrap_or_default())
     }
 
     fn changes(&mut self) -> Changes {

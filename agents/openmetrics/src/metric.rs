@@ -27,6 +27,15 @@ pub(crate) fn item_of(serial: Serial) -> Option<Item> {
     Item::try_new(u16::try_from(number / METRICS).ok()?, u16::try_from(number % METRICS).ok()?)
 }
 
+/// How much the agent is like PCP's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Likeness {
+    /// Labels with characters that PCP's agent does not expect make it leave out all labels of a metric or instance. So
+    /// does this one, and it has no other control metrics.
+    Exact,
+    Better,
+}
+
 /// A label: name and value.
 pub(crate) type Pair = (Box<str>, Box<str>);
 
@@ -64,10 +73,11 @@ pub(crate) struct Named {
 
 impl Named {
     /// Labels of an instance: those of the document, and the whole name as a note.
-    pub(crate) fn labels_of(&self, inst: Inst) -> LabelSet {
+    pub(crate) fn labels_of(&self, inst: Inst, likeness: Likeness) -> LabelSet {
         let at = inst.word() as usize;
         let pairs = self.labels.get(at).and_then(Option::as_deref).unwrap_or_default();
-        let mut set = label_set(pairs.iter().filter(|(name, _)| &**name != "instname"));
+        let pairs = pairs.iter().filter(|(name, _)| &**name != "instname");
+        let Some(mut set) = label_set(pairs, likeness) else { return LabelSet::new() };
         if let Some(name) = self.names.get(at) {
             let name = if self.prefixed { (**name).to_owned() } else { format!("{at} {name}") };
             // A name that is too long for a label is left out.
@@ -97,13 +107,19 @@ impl Instances for Named {
     }
 }
 
-/// Creates a label set. Labels that PCP does not allow are left out, and those that do not fit.
-pub(crate) fn label_set<'a>(pairs: impl Iterator<Item = &'a Pair>) -> LabelSet {
+/// Creates a label set. Labels that PCP does not allow are left out, and those that do not fit. With
+/// [`Likeness::Exact`], one of them makes it `None`.
+pub(crate) fn label_set<'a>(pairs: impl Iterator<Item = &'a Pair> + Clone, likeness: Likeness) -> Option<LabelSet> {
+    if likeness == Likeness::Exact {
+        // PCP's agent does not escape the values.
+        let members: Vec<String> = pairs.map(|(name, value)| format!("\"{name}\":\"{value}\"")).collect();
+        return LabelSet::parse(&format!("{{{}}}", members.join(","))).ok();
+    }
     let mut set = LabelSet::new();
     for (name, value) in pairs {
         let _ = set.add(json!({ &**name: &**value }));
     }
-    set
+    Some(set)
 }
 
 /// What one reading of a source has brought.
@@ -149,10 +165,12 @@ mod tests {
             slots: vec![7, NO_SLOT],
             labels: vec![Some(labels.to_vec().into()), None],
         };
-        let texts = [0, 1, 2].map(|inst| named.labels_of(Inst::new(inst)).json().to_owned());
+        let texts = [0, 1, 2].map(|inst| named.labels_of(Inst::new(inst), Likeness::Better).json().to_owned());
         assert_eq!(texts[0], r#"{"a":"x\"y","d":"é","instname":"0 a:1"}"#);
         assert_eq!(texts[1], r#"{"instname":"1 two"}"#);
         assert_eq!(texts[2], "");
+        let exact = [0, 1].map(|inst| named.labels_of(Inst::new(inst), Likeness::Exact).json().to_owned());
+        assert_eq!(exact, ["", texts[1].as_str()]);
         assert_eq!(named.slots().collect::<Vec<_>>(), [(Inst::new(0), 7)]);
     }
 }

@@ -9,7 +9,7 @@ use pmda::clap::{self, Args as _, Command};
 use pmda::{Setup, Start};
 
 use crate::config_dir::{ConfigDir, Order};
-use crate::control::Extent;
+use crate::metric::Likeness;
 use crate::reader::Defaults;
 use crate::sources::tables;
 use crate::trust::Owners;
@@ -41,9 +41,9 @@ pub(crate) struct Options {
     /// Accept files of any owner, and files that other users may write to
     #[arg(long)]
     any_owner: bool,
-    /// Export only those control metrics that PCP's agent has
+    /// Export only the control metrics of PCP's agent, and no labels where it has none because of their characters
     #[arg(long)]
-    pcp_control: bool,
+    pcp: bool,
     /// Print what a document or source becomes, and which lines are refused, and exit
     #[arg(long, value_name = "FILE|URL")]
     pub(crate) check: Option<String>,
@@ -61,8 +61,8 @@ pub(crate) fn augment(command: Command) -> Command {
 }
 
 impl Options {
-    pub(crate) fn extent(&self) -> Extent {
-        if self.pcp_control { Extent::Pcp } else { Extent::All }
+    pub(crate) fn likeness(&self) -> Likeness {
+        if self.pcp { Likeness::Exact } else { Likeness::Better }
     }
 
     pub(crate) fn wait(&self) -> Duration {

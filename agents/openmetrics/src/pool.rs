@@ -64,12 +64,9 @@ impl Pool {
             Urgency::Prompt => queue.prompt.push_back(job),
             Urgency::Late => queue.late.push_back(job),
         }
-        if queue.idle >= queue.prompt.len() + queue.late.len() {
-            drop(queue);
-            self.0.added.notify_one();
-            return Ok(());
-        }
-        if queue.threads >= THREADS {
+        // Idle threads may be those that leave late sources waiting. They do prompt jobs.
+        self.0.added.notify_one();
+        if queue.idle >= queue.prompt.len() + queue.late.len() || queue.threads >= THREADS {
             return Ok(());
         }
         queue.threads += 1;
