@@ -12,11 +12,12 @@ pub struct Crate {
 }
 
 /// Returns the crates whose public interface is recorded.
-pub fn library_crates() -> [Crate; 11] {
+pub fn library_crates() -> [Crate; 12] {
     [
         ("pcp-client", "client"),
         ("pcp-collector", "collector"),
         ("pcp-derive", "derive"),
+        ("pcp-exposition", "agents/openmetrics/exposition"),
         ("pcp-help", "help"),
         ("pcp-mmv", "mmv"),
         ("pcp-mmv-reader", "mmv/reader"),
