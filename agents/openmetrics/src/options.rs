@@ -11,6 +11,7 @@ use pmda::{Setup, Start};
 use crate::config_dir::{ConfigDir, Order};
 use crate::metric::Likeness;
 use crate::reader::Defaults;
+use crate::source::Waits;
 use crate::sources::tables;
 use crate::trust::Owners;
 
@@ -32,6 +33,9 @@ pub(crate) struct Options {
     /// Longest time that a request waits for its sources
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval::parse)]
     wait: Duration,
+    /// Wait up to --wait for every source, however long it usually takes
+    #[arg(long)]
+    fresh: bool,
     /// Longest document of a source in bytes, uncompressed
     #[arg(long, value_name = "N", default_value_t = 64 << 20)]
     bytes: u64,
@@ -65,8 +69,8 @@ impl Options {
         if self.pcp { Likeness::Exact } else { Likeness::Better }
     }
 
-    pub(crate) fn wait(&self) -> Duration {
-        self.wait
+    pub(crate) fn wait(&self) -> (Duration, Waits) {
+        (self.wait, if self.fresh { Waits::Fully } else { Waits::AsUsual })
     }
 
     pub(crate) fn script_timeout(&self) -> Duration {

@@ -39,6 +39,15 @@ pub(crate) struct Source {
     pub(crate) is_removed: bool,
 }
 
+/// How long requests wait for a source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waits {
+    /// Three times as long as it usually takes.
+    AsUsual,
+    /// Up to the limit.
+    Fully,
+}
+
 /// What the control metrics say about a source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
@@ -71,7 +80,7 @@ const SHORTEST: Duration = Duration::from_millis(8);
 /// Time that a request waits for a source that has never been read.
 const FIRST: Duration = Duration::from_millis(100);
 /// Oldest sample that is used while the next reading is late.
-const OLDEST: Duration = Duration::from_secs(60);
+const OLDEST: Duration = Duration::from_secs(5);
 
 impl Source {
     pub(crate) fn new(found: Found, reader: Reader) -> Source {
@@ -115,11 +124,14 @@ impl Source {
 
     /// Returns for how long a request waits for the reading in progress, `None` for not at all. It is three times the
     /// usual time, so that a source that suddenly hangs does not stop the clients of other sources for long.
-    pub(crate) fn patience(&self, most: Duration) -> Option<Duration> {
+    pub(crate) fn patience(&self, most: Duration, waits: Waits) -> Option<Duration> {
         if self.is_late || self.asked.is_none() || self.is_removed {
             return None;
         }
         let most = self.limits.wait.unwrap_or(most);
+        if waits == Waits::Fully {
+            return Some(most).filter(|patience| !patience.is_zero());
+        }
         let usual = self.usual.map_or(FIRST, |usual| (usual * 3 + SHORTEST / 2).max(SHORTEST));
         Some(usual.min(most)).filter(|patience| !patience.is_zero())
     }
@@ -147,7 +159,8 @@ impl Source {
                 self.pauses.succeeded();
                 self.is_late = false;
                 let took = asked.map_or(report.took, |asked| asked.elapsed());
-                self.usual = Some(self.usual.map_or(took, |usual| (usual * 3 + took) / 4));
+                // The longest recent time counts, because that of a busy machine varies.
+                self.usual = Some(self.usual.map_or(took, |usual| took.max(usual - usual / 8)));
                 self.show(&sample);
                 self.sample = Some(sample);
             }

@@ -15,7 +15,7 @@ use crate::inbox::Inbox;
 use crate::metric::{LAST_CLUSTER, Metric, serial};
 use crate::pool::{Pool, Urgency};
 use crate::reader::{Defaults, Reader, Report};
-use crate::source::Source;
+use crate::source::{Source, Waits};
 use crate::table::Table;
 use crate::url_file::Limits;
 
@@ -29,6 +29,7 @@ pub(crate) struct Sources {
     defaults: Arc<Defaults>,
     /// Longest time that a request waits for all sources.
     patience: Duration,
+    waits: Waits,
     pool: Pool,
     inbox: Inbox,
     pub(crate) dynamic: Dynamic,
@@ -51,7 +52,7 @@ impl Sources {
     pub(crate) fn new(
         dir: ConfigDir,
         defaults: Defaults,
-        patience: Duration,
+        (patience, waits): (Duration, Waits),
         root: &str,
         dynamic: Dynamic,
     ) -> std::io::Result<Sources> {
@@ -64,6 +65,7 @@ impl Sources {
             by_cluster: vec![None],
             defaults: Arc::new(defaults),
             patience,
+            waits,
             pool: Pool::new(),
             inbox: Inbox::new()?,
             dynamic,
@@ -244,7 +246,8 @@ impl Sources {
         let begin = Instant::now();
         let mut progress = begin;
         loop {
-            let patience = |cluster: &u16| self.get(*cluster).and_then(|source| source.patience(self.patience));
+            let patience =
+                |cluster: &u16| self.get(*cluster).and_then(|source| source.patience(self.patience, self.waits));
             awaited.retain(|cluster| patience(cluster).is_some());
             let Some(longest) = awaited.iter().filter_map(patience).max() else { return };
             let reports = self.inbox.wait((progress + longest).min(begin + self.patience));
