@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use exposition::strict::{Checker, Format};
-use pmapi::{Domain, Item, file};
+use pmapi::{Atom, Domain, Item, Units, file};
 use pmda::clap::{Command, FromArgMatches as _};
 
 use crate::http::Client;
@@ -73,10 +73,12 @@ fn describe(out: &mut String, metric: &Metric, sample: &Sample) {
     let indom = if metric.singular { "no instances" } else { "with instances" };
     let number = item.map(Item::item).unwrap_or_default();
     let _ = writeln!(out, "\nopenmetrics.SOURCE.{} (item {number}) [{}]", metric.name, metric.oneline);
-    let _ = writeln!(out, "    {}, {}, {}, units {}", metric.ty, metric.semantics, indom, metric.units);
+    let units = if metric.units == Units::NONE { "none".to_owned() } else { metric.units.to_string() };
+    let _ = writeln!(out, "    {}, {}, {indom}, units {units}", metric.ty, metric.semantics);
     let value = |slot: usize| match sample.values.get(slot).and_then(|value| value.atom()) {
         None => "no value".to_owned(),
         Some(Err(e)) => format!("no value: {e}"),
+        Some(Ok(Atom::Double(number))) => number.to_string(),
         Some(Ok(atom)) => atom.to_string(),
     };
     if metric.singular {
