@@ -21,6 +21,8 @@ pub(crate) const AGENTS: &[Builtin] = &[
     of::<pmda_mmv::Mmv>(),
     // Only one process can have its port.
     of::<pmda_trace::Trace>().on_request(),
+    // It has no sources of its own.
+    of::<pmda_openmetrics::Openmetrics>().on_request(),
 ];
 
 const SIMPLE: Builtin = of::<pmda_simple::Simple>();

@@ -18,6 +18,7 @@ pub fn library_crates() -> [Crate; 12] {
         ("pcp-client", "client"),
         ("pcp-collector", "collector"),
         ("pcp-derive", "derive"),
+        ("pcp-exposition", "agents/openmetrics/exposition"),
         ("pcp-help", "help"),
         ("pcp-mmv", "mmv"),
         ("pcp-mmv-reader", "mmv/reader"),

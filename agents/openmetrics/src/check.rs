@@ -1,0 +1,167 @@
+//! Option `--check`: shows what a document becomes, and which of its lines are refused and why, without running as an
+//! agent. Nothing is written.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use exposition::strict::{Checker, Format};
+use pmapi::{Atom, Domain, Item, Units, file};
+use pmda::clap::{Command, FromArgMatches as _};
+
+use crate::http::Client;
+use crate::metric::{Metric, Sample};
+use crate::model::Model;
+use crate::options::{Options, augment};
+use crate::script;
+use crate::url_file::{Limits, Rules, UrlFile, presentable};
+
+/// Most values that are printed of a metric.
+const VALUES: usize = 5;
+/// Most lines of the document that are reported.
+const LINES: usize = 20;
+
+/// Runs the option `--check`, and returns the exit code. Returns `None` if `args` do not contain the option.
+///
+/// The exit code is 1 if there is no document, or the agent would not read all of it.
+pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    if !args.iter().filter_map(|arg| arg.to_str()).any(|arg| arg == "--check" || arg.starts_with("--check=")) {
+        return None;
+    }
+    let given = augment(Command::new("pmdaopenmetrics")).get_matches_from(args);
+    let options = Options::from_arg_matches(&given).ok()?;
+    let subject = options.check.clone()?;
+    Some(match report(&subject, &options) {
+        Ok((text, code)) => {
+            print!("{text}");
+            code
+        }
+        Err(reason) => {
+            eprintln!("pmdaopenmetrics: {reason}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn report(subject: &str, options: &Options) -> Result<(String, ExitCode), String> {
+    let Source { document, rules, shown, limits } = Source::read(subject, options)?;
+    let text = String::from_utf8_lossy(&document);
+    let domain = Domain::new(144).ok_or("no domain")?;
+    let instances = limits.instances.unwrap_or_else(|| options.instances());
+    let mut model = Model::unsaved("SOURCE", domain, instances);
+    let sample = model.read(&text, &rules);
+    let mut out = format!("{shown}: {} bytes, {} lines with values", sample.bytes, sample.lines);
+    let _ = writeln!(out, ", {} metrics, parsed in {:?}", sample.metrics.len(), sample.parsing);
+    for metric in sample.metrics.iter() {
+        describe(&mut out, metric, &sample);
+    }
+    strictly(&mut out, &text);
+    if sample.left_out > 0 {
+        let _ = writeln!(out, "\n{} metrics and instances are left out: there are too many", sample.left_out);
+    }
+    let Some((line, reason)) = &sample.refused else { return Ok((out, ExitCode::SUCCESS)) };
+    let _ = writeln!(out, "\nline {line} is refused: {reason}\nIt has no value, and neither do the lines after it.");
+    Ok((out, ExitCode::FAILURE))
+}
+
+/// Writes what a metric is, and some of its values.
+fn describe(out: &mut String, metric: &Metric, sample: &Sample) {
+    let item = Item::try_new(1, metric.number);
+    let indom = if metric.singular { "no instances" } else { "with instances" };
+    let number = item.map(Item::item).unwrap_or_default();
+    let _ = writeln!(out, "\nopenmetrics.SOURCE.{} (item {number}) [{}]", metric.name, metric.oneline);
+    let units = if metric.units == Units::NONE { "none".to_owned() } else { metric.units.to_string() };
+    let _ = writeln!(out, "    {}, {}, {indom}, units {units}", metric.ty, metric.semantics);
+    let value = |slot: usize| match sample.values.get(slot).and_then(|value| value.atom()) {
+        None => "no value".to_owned(),
+        Some(Err(e)) => format!("no value: {e}"),
+        Some(Ok(Atom::Double(number))) => number.to_string(),
+        Some(Ok(atom)) => atom.to_string(),
+    };
+    if metric.singular {
+        let slot = metric.instances.slots.first().map_or(usize::MAX, |slot| *slot as usize);
+        let _ = writeln!(out, "    value {}", value(slot));
+        return;
+    }
+    let all = metric.instances.slots().count();
+    for (inst, slot) in metric.instances.slots().take(VALUES) {
+        let name = metric.instances.names.get(inst.word() as usize).map_or("", |name| name);
+        let _ = writeln!(out, "    inst [{inst} or {name:?}] value {}", value(slot));
+    }
+    if all > VALUES {
+        let _ = writeln!(out, "    and {} more instances", all - VALUES);
+    }
+}
+
+/// Writes which lines the format refuses, although the agent may accept them.
+fn strictly(out: &mut String, text: &str) {
+    let format = Format::of(text);
+    let problems = Checker::check(text, format, LINES);
+    if problems.is_empty() {
+        let _ = writeln!(out, "\nThe document is valid: {format}");
+        return;
+    }
+    let _ = writeln!(out, "\nThe document is not valid: {format}");
+    for problem in problems {
+        let _ = writeln!(out, "    line {}: {}", problem.line, problem.reason);
+    }
+}
+
+/// A document, and the rules for it.
+struct Source {
+    document: Vec<u8>,
+    rules: Rules,
+    limits: Limits,
+    /// Name of the document, without secrets.
+    shown: String,
+}
+
+impl Source {
+    /// Reads a document: of a URL, of a `.url` file, of a script, or a file that is the document itself.
+    fn read(subject: &str, options: &Options) -> Result<Source, String> {
+        if subject.contains("://") {
+            let file = UrlFile::parse(subject).map_err(|(_, reason)| reason)?;
+            return Source::of(file, options);
+        }
+        let path = Path::new(subject);
+        let failed = |e: std::io::Error| format!("{subject}: {e}");
+        if path.extension().is_some_and(|end| end == "url") {
+            let text = file::read(path, options.bytes()).map_err(failed)?;
+            let file = UrlFile::parse(&String::from_utf8_lossy(&text));
+            let file = file.map_err(|(line, reason)| format!("{subject}: line {line}: {reason}"))?;
+            for (line, warning) in &file.warnings {
+                eprintln!("{subject}: line {line}: {warning}");
+            }
+            return Source::of(file, options);
+        }
+        let rules = Rules::default();
+        let (limits, shown) = (Limits::default(), subject.to_owned());
+        let is_script = std::os::unix::fs::MetadataExt::mode(&path.metadata().map_err(failed)?) & 0o100 != 0;
+        if is_script {
+            let path = path.canonicalize().map_err(failed)?;
+            let output = script::run(&path, Instant::now() + options.script_timeout(), options.bytes());
+            let output = output.map_err(|reason| format!("{subject}: {reason}"))?;
+            eprint!("{}", String::from_utf8_lossy(&output.errors));
+            return Ok(Source { document: output.document, rules, limits, shown });
+        }
+        let document = file::read(path, options.bytes()).map_err(failed)?;
+        Ok(Source { document, rules, limits, shown })
+    }
+
+    fn of(file: UrlFile, options: &Options) -> Result<Source, String> {
+        let shown = presentable(&file.url);
+        let limit = file.limits.bytes.unwrap_or_else(|| options.bytes());
+        let document = if let Some(path) = file.url.strip_prefix("file://") {
+            file::read(path.as_ref(), limit).map_err(|e| format!("{path}: {e}"))?
+        } else {
+            let deadline = Instant::now() + file.limits.timeout.unwrap_or_else(|| options.timeout());
+            let answer = Client::new(&file.url, &file.access)
+                .and_then(|client| client.get(&file, deadline, limit).map_err(|failure| failure.reason));
+            answer.map_err(|reason| format!("{shown}: {reason}"))?.document
+        };
+        Ok(Source { document, rules: file.rules, limits: file.limits, shown })
+    }
+}

@@ -1,0 +1,230 @@
+//! Agent `openmetrics` exports what Prometheus exporters publish, and what scripts print in the same format: the
+//! counterpart of pmdaopenmetrics(1).
+//!
+//! The sources are the files of a directory (`config_dir`): `NAME.url` has a URL and rules (`url_file`), and an
+//! executable file is a script. Threads read them (`reader`, `pool`), and make samples of their documents (`model`). A
+//! request waits for a source only as long as that usually takes (`source`), so that one that hangs delays nobody.
+//!
+//! Numbers and names are those of PCP's agent: cluster = source, item = metric, instance = set of labels. They are kept
+//! in the files of that agent (`table`).
+
+mod check;
+mod config_dir;
+mod control;
+mod filter;
+mod http;
+mod inbox;
+mod metadata;
+mod metric;
+mod model;
+mod naming;
+mod options;
+mod pickle;
+mod pool;
+mod reader;
+mod script;
+mod source;
+mod sources;
+mod table;
+mod trust;
+mod url_file;
+mod value;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use pmda::clap::{Command, FromArgMatches as _};
+use pmda::pcp_pdu::metadata::{Subject, TextKind};
+use pmda::prelude::*;
+use pmda::{Changes, Features, LabelSubject, PollSet, Wake};
+use tracing::info;
+
+pub use check::check;
+use metric::Likeness;
+use options::Options;
+pub use options::of_pcp;
+use source::Source;
+use sources::Sources;
+
+/// Agent `openmetrics`.
+#[derive(Debug)]
+pub struct Openmetrics {
+    sources: Sources,
+    names: Names,
+    debug: u32,
+    host: String,
+    likeness: Likeness,
+    was_ready: Cell<bool>,
+}
+
+/// The sources as instances of the control metrics.
+#[derive(Debug, Default)]
+struct Names(Vec<Arc<str>>);
+
+impl Instances for Names {
+    fn each<'a>(&'a self, f: &mut dyn FnMut(Inst, &'a str)) {
+        (0..).zip(&self.0).for_each(|(number, name)| f(Inst::new(number), name));
+    }
+
+    fn name(&self, inst: Inst) -> Option<&str> {
+        self.0.get(inst.word() as usize).map(|name| &**name)
+    }
+}
+
+/// Text of the file that a new configuration directory has.
+const SOURCES: &str = "Sources of agent openmetrics: files NAME.url, whose first line is a URL, and executable files,\n\
+    whose standard output is a document. Their metrics are below openmetrics.NAME. pmdaopenmetrics --check FILE\n\
+    shows what a source becomes.\n";
+
+/// Key of the workers' reports.
+const REPORTS: usize = 0;
+
+impl Agent for Openmetrics {
+    const NAME: &'static str = "openmetrics";
+    const DOMAIN: u16 = 144;
+    const WANTS: Features = Features::AUTHORIZE;
+
+    fn options(command: Command) -> Command {
+        options::augment(command)
+    }
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        setup.not_ready();
+        setup.file("config.d/README", SOURCES);
+        let options = Options::from_arg_matches(setup.options())?;
+        let mut dynamic = setup.dynamic([Self::NAME]);
+        control::show(&mut dynamic, Self::NAME, options.likeness())?;
+        let (dir, defaults) = (options.dir(setup), options.defaults(setup)?);
+        let sources = Sources::new(dir, defaults, options.wait(), Self::NAME, dynamic)?;
+        let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Openmetrics {
+            sources,
+            names: Names::default(),
+            debug: 0,
+            host,
+            likeness: options.likeness(),
+            was_ready: Cell::new(false),
+        })
+    }
+
+    fn open(&mut self) -> Start<()> {
+        info!("Initializing ... currently in notready state.");
+        self.sources.start();
+        self.update_names();
+        Ok(())
+    }
+
+    /// Stays true once it has been: later readings do not stop requests.
+    fn is_ready(&self) -> bool {
+        if !self.was_ready.get() && self.sources.is_started() {
+            self.was_ready.set(true);
+            info!("Ready to process requests");
+        }
+        self.was_ready.get()
+    }
+
+    fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
+        set.readable(REPORTS, self.sources.inbox());
+        if let Some(due) = self.sources.due() {
+            set.at(due);
+        }
+    }
+
+    fn wake(&mut self, _: Wake) {
+        self.sources.wake();
+    }
+
+    fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
+        self.sources.refresh();
+        match request {
+            Request::Fetch(items) => {
+                let clusters = items.iter().map(Item::cluster).filter(|cluster| *cluster != control::CLUSTER);
+                self.sources.read(clusters);
+            }
+            Request::Names(_) => self.sources.refresh_empty(),
+            _ => {}
+        }
+        self.update_names();
+        Ok(())
+    }
+
+    fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
+        [&self.sources.dynamic as &dyn Catalog]
+    }
+
+    fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
+        if indom == control::SOURCES {
+            return Some(&self.names);
+        }
+        let (_, metric) = self.metric(metric::item_of(indom)?)?;
+        (!metric.singular).then_some(&metric.instances as &dyn Instances)
+    }
+
+    fn text(&self, of: Subject, kind: TextKind) -> Result<Option<&[u8]>> {
+        let text = match of {
+            Subject::Metric(pmid) => self.metric(pmid.item()).map(|(_, metric)| match kind {
+                TextKind::OneLine => metric.oneline.as_bytes(),
+                TextKind::Help => metric.text.as_bytes(),
+            }),
+            Subject::InDom(indom) => self.instances(indom.serial()).map(|_| &b""[..]),
+        };
+        Ok(text)
+    }
+
+    fn labels(&self, of: LabelSubject) -> Result<Option<LabelSet>> {
+        Ok(match of {
+            LabelSubject::Cluster(cluster) => self.sources.get(cluster).and_then(|source| source.labels(&self.host)),
+            LabelSubject::Item(item) => self.metric(item).map(|(_, metric)| {
+                let mut set = metric::label_set(metric.labels.iter(), self.likeness).unwrap_or_default();
+                for (name, value) in &metric.notes {
+                    // Labels that PCP does not allow are left out.
+                    let _ = set.add_notes(json!({ &**name: &**value }));
+                }
+                set
+            }),
+            LabelSubject::InDom(serial) => {
+                metric::item_of(serial).and_then(|item| self.metric(item)).map(|(source, _)| {
+                    let mut set = LabelSet::new();
+                    let _ = set.add(json!({ "source": source.found.name }));
+                    set
+                })
+            }
+            _ => None,
+        })
+    }
+
+    fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
+        let metric = metric::item_of(indom).and_then(|item| self.metric(item));
+        Ok(metric.map(|(_, metric)| metric.instances.labels_of(inst, self.likeness)).unwrap_or_default())
+    }
+
+    fn changes(&mut self) -> Changes {
+        if self.sources.take_relabelled() { Changes::LABELS } else { Changes::default() }
+    }
+
+    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
+        if item.cluster() == control::CLUSTER {
+            return control::fetch(item, &self.sources, self.debug, out);
+        }
+        self.sources.get(item.cluster()).ok_or(Error::PMID)?.fetch(item.item(), out)
+    }
+
+    fn store(&mut self, item: Item, _: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
+        self.debug = control::store(item, value)?;
+        Ok(())
+    }
+}
+
+impl Openmetrics {
+    fn metric(&self, item: Item) -> Option<(&Source, &metric::Metric)> {
+        let source = self.sources.get(item.cluster())?;
+        Some((source, source.metric(item.item())?))
+    }
+
+    fn update_names(&mut self) {
+        let names = self.sources.names();
+        if names.len() != self.names.0.len() {
+            self.names.0 = names.to_vec();
+        }
+    }
+}

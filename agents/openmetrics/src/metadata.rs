@@ -1,0 +1,257 @@
+//! What a metric is: name, type, semantics, units and help, from the comments of its document, from a line `METADATA:`,
+//! or from its name.
+
+use exposition::Comment;
+use pmapi::{Semantics, Type, Units};
+
+use crate::url_file::Metadata;
+
+/// The comments before a group of samples.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Block<'a> {
+    /// `# PCP` or `# PCP5`.
+    pub(crate) pcp: Option<Comment<'a>>,
+    pub(crate) help: Option<Comment<'a>>,
+    pub(crate) ty: Option<Comment<'a>>,
+}
+
+/// What a metric is.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Description {
+    /// Name below the source's.
+    pub(crate) name: String,
+    pub(crate) ty: Type,
+    pub(crate) semantics: Semantics,
+    pub(crate) units: Units,
+    /// Whether the metric has one value in spite of labels.
+    pub(crate) singular: bool,
+    /// Whether PCP's metadata say what the metric is, in which case the label `instname` or `instance` names instances.
+    pub(crate) by_pcp: bool,
+    /// Why the units of PCP's metadata are not those of the metric.
+    pub(crate) warning: Option<String>,
+}
+
+impl<'a> Block<'a> {
+    /// Adds a comment to the block.
+    ///
+    /// # Errors
+    /// The reason why the document must not be read further.
+    pub(crate) fn add(&mut self, comment: Comment<'a>) -> Result<(), String> {
+        match comment.keyword() {
+            Some("PCP") => self.pcp = Some(comment),
+            Some("PCP5") if comment.words().nth(1).is_none() => return Err("# PCP5 needs the name of a metric".into()),
+            Some("PCP5") => self.pcp = Some(comment),
+            Some("HELP") => self.help = Some(comment),
+            Some("TYPE") => self.ty = Some(comment),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Describes the metric that the document calls `name`. A line `METADATA:` comes before the comments.
+    ///
+    /// # Errors
+    /// The reason why the metadata are incomplete.
+    pub(crate) fn describe(&self, name: &str, metadata: Option<&Metadata>) -> Result<Description, String> {
+        if let Some(metadata) = metadata {
+            let words: Vec<&str> = [name].into_iter().chain(metadata.text.split(' ')).collect();
+            return of_pcp5(&words);
+        }
+        let Some(pcp) = self.pcp else { return Ok(self.guess(name)) };
+        let words: Vec<&str> = pcp.words().skip(1).collect();
+        if pcp.keyword() == Some("PCP") {
+            return of_pcp(&words);
+        }
+        // The second word is a PMID, which does not count.
+        let words: Vec<&str> = words.iter().take(1).chain(words.iter().skip(2)).copied().collect();
+        of_pcp5(&words)
+    }
+
+    /// Guesses from the name and the type.
+    fn guess(&self, name: &str) -> Description {
+        let words: Vec<&str> = name.split('_').collect();
+        let has = |word: &str| words.contains(&word);
+        let ty: Vec<&str> = self.ty.map(|ty| ty.words().skip(2).collect()).unwrap_or_default();
+        let is = |word: &str| ty == [word];
+        let is_bucket = is("histogram") && has("bucket");
+        let counts = is("counter") || has("total") || has("count") || has("sum") || is_bucket;
+        let units = if (is("histogram") || is("summary")) && has("count") || is_bucket {
+            Units::COUNT
+        } else if has("seconds") {
+            Units::SECONDS
+        } else if has("microseconds") {
+            Units::MICROSECONDS
+        } else if has("bytes") {
+            Units::BYTES
+        } else {
+            Units::NONE
+        };
+        Description {
+            name: name.replace(':', "."),
+            ty: Type::Double,
+            semantics: if counts { Semantics::Counter } else { Semantics::Instant },
+            units,
+            singular: false,
+            by_pcp: false,
+            warning: None,
+        }
+    }
+
+    /// Returns the help: its first line, and the others.
+    pub(crate) fn help(&self) -> (String, String) {
+        let words: Vec<&str> = self.help.map(|help| help.words().skip(2).collect()).unwrap_or_default();
+        let text = words.join(" ").replace("\\\\", "\\").replace("\\n", "\n");
+        let (first, others) = text.split_once('\n').unwrap_or((&text, ""));
+        (first.to_owned(), others.to_owned())
+    }
+}
+
+/// Describes a metric by name, type, instance domain, semantics and units.
+fn of_pcp5(words: &[&str]) -> Result<Description, String> {
+    let [name, ty, _, semantics, units @ ..] = words else {
+        return Err("PCP's metadata need a name, a type, an instance domain and semantics".into());
+    };
+    let (units, warning) = parse_units(&units.join(" "));
+    Ok(Description {
+        name: (*name).to_owned(),
+        ty: type_of(ty),
+        semantics: semantics_of(semantics),
+        units,
+        singular: words.contains(&"PM_INDOM_NULL"),
+        by_pcp: true,
+        warning,
+    })
+}
+
+/// Describes a metric by name, semantics and units, of which the last two may be missing.
+fn of_pcp(words: &[&str]) -> Result<Description, String> {
+    let [name, rest @ ..] = words else { return Err("# PCP needs the name of a metric".into()) };
+    let (semantics, units) = rest.split_first().map_or(("", &[][..]), |(semantics, units)| (*semantics, units));
+    let (units, warning) = if units.is_empty() { (Units::NONE, None) } else { parse_units(&units.join(" ")) };
+    Ok(Description {
+        name: (*name).to_owned(),
+        ty: Type::Double,
+        semantics: semantics_of(semantics),
+        units,
+        singular: words.contains(&"PM_INDOM_NULL"),
+        by_pcp: true,
+        warning,
+    })
+}
+
+fn parse_units(text: &str) -> (Units, Option<String>) {
+    if text == "none" {
+        return (Units::NONE, None);
+    }
+    match Units::parse(text) {
+        Ok((units, _)) => (units, None),
+        Err(e) => (Units::NONE, Some(format!("units {text:?} are taken for none: {e}"))),
+    }
+}
+
+fn semantics_of(word: &str) -> Semantics {
+    match word {
+        "counter" => Semantics::Counter,
+        "discrete" => Semantics::Discrete,
+        _ => Semantics::Instant,
+    }
+}
+
+fn type_of(word: &str) -> Type {
+    match word {
+        "float" => Type::Float,
+        "u64" => Type::U64,
+        "64" => Type::I64,
+        "u32" => Type::U32,
+        "32" => Type::I32,
+        "string" => Type::String,
+        "aggregate" => Type::Aggregate,
+        _ => Type::Double,
+    }
+}
+
+/// Returns whether a document's name for a metric is acceptable: it begins with a letter, and consists of letters,
+/// digits, `_`, `.` and `:`.
+pub(crate) fn is_name(name: &str) -> bool {
+    let mut rest = name.chars().filter(|c| !matches!(c, '_' | '.' | ':')).peekable();
+    name.chars().next().is_some_and(char::is_alphabetic) && rest.peek().is_some() && rest.all(char::is_alphanumeric)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use exposition::{Line, Lines};
+
+    use super::*;
+
+    fn describe(comments: &str, name: &str) -> Result<Description, String> {
+        let mut block = Block::default();
+        for (_, line) in Lines::new(comments) {
+            if let Ok(Line::Comment(comment)) = Line::parse(line) {
+                block.add(comment)?;
+            }
+        }
+        block.describe(name, None)
+    }
+
+    #[test]
+    fn guesses() {
+        use Semantics::{Counter, Instant};
+        for (ty, name, semantics, units) in [
+            ("counter", "x", Counter, Units::NONE),
+            ("gauge", "x_total", Counter, Units::NONE),
+            ("gauge", "xtotal", Instant, Units::NONE),
+            ("gauge", "x_bytes_seconds", Instant, Units::SECONDS),
+            ("histogram", "x_seconds_bucket", Counter, Units::COUNT),
+            ("histogram", "x_seconds_sum", Counter, Units::SECONDS),
+            ("summary", "x_bytes_count", Counter, Units::COUNT),
+            ("untyped", "x_bytes_count", Counter, Units::BYTES),
+            ("gauge", "x_microseconds", Instant, Units::MICROSECONDS),
+            ("counter extra", "x", Instant, Units::NONE),
+        ] {
+            let description = describe(&format!("# TYPE {name} {ty}"), name).unwrap();
+            assert_eq!((description.semantics, description.units), (semantics, units), "{ty} {name}");
+            assert_eq!(description.ty, Type::Double);
+        }
+        assert_eq!(describe("", "a:b").unwrap().name, "a.b");
+    }
+
+    #[test]
+    fn metadata_of_pcp() {
+        let metric = describe("# PCP5 a.b 1.2.3 u64 PM_INDOM_NULL counter byte / sec", "a_b").unwrap();
+        assert_eq!((&*metric.name, metric.ty, metric.semantics), ("a.b", Type::U64, Semantics::Counter));
+        assert!(metric.singular && metric.by_pcp && metric.warning.is_none());
+        assert_eq!(metric.units, Units::parse("byte / sec").unwrap().0);
+        let metric = describe("# PCP a.b discrete foo", "a_b").unwrap();
+        assert_eq!(
+            (metric.semantics, metric.units, metric.warning.is_some()),
+            (Semantics::Discrete, Units::NONE, true)
+        );
+        assert!(describe("# PCP a.b", "a_b").is_ok());
+        for bad in ["# PCP", "# PCP5", "# PCP5 a.b 1.2.3 double PM_INDOM_NULL", "# PCP5 a.b"] {
+            assert!(describe(bad, "a_b").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names() {
+        for name in ["a", "a_b", "a.b:c", "aé1", "a___"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "_a", ":a", "1a", "a-b", "a/b", "a b", "{a"] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn help_has_a_first_line() {
+        let help = |text: &str| {
+            let Ok(Line::Comment(comment)) = Line::parse(text) else { return Default::default() };
+            Block { help: Some(comment), ..Block::default() }.help()
+        };
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(help(r"# HELP a one\ntwo\nthree"), pair("one", "two\nthree"));
+        assert_eq!(help(r"# HELP a  many   spaces \\ x"), pair(r"many spaces \ x", ""));
+        assert_eq!(help("# HELP a"), pair("", ""));
+    }
+}

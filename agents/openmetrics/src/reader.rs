@@ -1,0 +1,176 @@
+//! Reading of a source: its configuration, its document, and what the document becomes. Workers do this.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pmapi::{Domain, file};
+use tracing::{info, warn};
+
+use crate::http::{Client, Failure};
+use crate::metric::Sample;
+use crate::model::Model;
+use crate::script;
+use crate::trust::Owners;
+use crate::url_file::{Limits, Rules, UrlFile, presentable};
+
+/// Longest `.url` file, in bytes.
+const LONGEST: u64 = 1 << 20;
+/// Mode bit of a file that its owner may execute.
+const EXECUTABLE: u32 = 0o100;
+
+/// How a source is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A program, whose output is the document.
+    Script,
+    /// A file that names a URL.
+    Url,
+}
+
+/// Limits that apply unless a source's file has its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Defaults {
+    /// Time for an answer of a URL.
+    pub(crate) timeout: Duration,
+    /// Time for a script.
+    pub(crate) script_timeout: Duration,
+    pub(crate) bytes: u64,
+    pub(crate) instances: usize,
+    pub(crate) owners: Owners,
+    /// Directory of the tables.
+    pub(crate) tables: PathBuf,
+    pub(crate) domain: Domain,
+}
+
+/// What a worker needs to read a source.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    name: String,
+    path: PathBuf,
+    kind: Kind,
+    defaults: Arc<Defaults>,
+    model: Model,
+    url: Option<Loaded>,
+    rules: Rules,
+    /// Why the last document was refused, which is logged once.
+    refused: bool,
+}
+
+/// A `.url` file, and its state when it was read.
+#[derive(Debug)]
+struct Loaded {
+    state: (u64, i64, i64),
+    file: Result<(UrlFile, Client), String>,
+}
+
+/// Outcome of a reading.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) cluster: u16,
+    pub(crate) outcome: Result<Arc<Sample>, Failure>,
+    /// Status code of the HTTP server, 0 for another source.
+    pub(crate) code: u16,
+    /// Time for the document.
+    pub(crate) took: Duration,
+    /// The source's URL without secrets, as soon as it is known.
+    pub(crate) url: Option<String>,
+    pub(crate) limits: Limits,
+}
+
+impl Reader {
+    pub(crate) fn new(name: &str, cluster: u16, path: PathBuf, kind: Kind, defaults: Arc<Defaults>) -> Reader {
+        let model = Model::new(name, defaults.domain, cluster, defaults.tables.clone(), defaults.instances);
+        let (url, rules) = (None, Rules::default());
+        Reader { name: name.to_owned(), path, kind, defaults, model, url, rules, refused: false }
+    }
+
+    /// Reads the source.
+    pub(crate) fn read(&mut self, cluster: u16) -> Report {
+        let begin = Instant::now();
+        let document = self.document(begin);
+        let took = begin.elapsed();
+        let (url, limits) = match self.url.as_ref().map(|loaded| &loaded.file) {
+            Some(Ok((file, _))) => (Some(presentable(&file.url)), file.limits),
+            _ => (None, Limits::default()),
+        };
+        let (code, outcome) = match document {
+            Ok((code, document)) => (code, Ok(Arc::new(self.parse(&document)))),
+            Err(failure) => (failure.code, Err(failure)),
+        };
+        Report { cluster, outcome, code, took, url, limits }
+    }
+
+    fn parse(&mut self, document: &[u8]) -> Sample {
+        let text = String::from_utf8_lossy(document);
+        let sample = self.model.read(&text, &self.rules);
+        let (name, was_refused) = (&self.name, std::mem::replace(&mut self.refused, sample.refused.is_some()));
+        if let (Some((line, reason)), false) = (&sample.refused, was_refused) {
+            warn!(source = %name, "source {name}: line {line}: {reason}; this line and those after it are left out");
+        }
+        if was_refused && sample.refused.is_none() {
+            info!(source = %name, "source {name}: all lines are good again");
+        }
+        sample
+    }
+
+    fn document(&mut self, begin: Instant) -> Result<(u16, Vec<u8>), Failure> {
+        let metadata = self.path.metadata().map_err(|e| e.to_string())?;
+        self.defaults.owners.check(&metadata)?;
+        match self.kind {
+            Kind::Script => self.run(&metadata, begin + self.defaults.script_timeout),
+            Kind::Url => self.get(&metadata, begin),
+        }
+    }
+
+    fn run(&self, metadata: &Metadata, deadline: Instant) -> Result<(u16, Vec<u8>), Failure> {
+        if metadata.mode() & EXECUTABLE == 0 {
+            return Err("not executable any more".to_owned().into());
+        }
+        let output = script::run(&self.path, deadline, self.defaults.bytes).map_err(|reason| {
+            let is_late = Instant::now() >= deadline;
+            Failure { code: 0, reason, is_late }
+        })?;
+        let name = &self.name;
+        for line in String::from_utf8_lossy(&output.errors).lines() {
+            info!(source = %name, "source {name} says: {line}");
+        }
+        Ok((0, output.document))
+    }
+
+    fn get(&mut self, metadata: &Metadata, begin: Instant) -> Result<(u16, Vec<u8>), Failure> {
+        let state = (metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
+        if self.url.as_ref().is_none_or(|loaded| loaded.state != state) {
+            let file = self.load();
+            self.url = Some(Loaded { state, file });
+        }
+        let (file, client) = match self.url.as_ref().map(|loaded| &loaded.file) {
+            Some(Ok((file, client))) => (file, client),
+            Some(Err(reason)) => return Err(reason.clone().into()),
+            None => return Err("not read".to_owned().into()),
+        };
+        let limit = file.limits.bytes.unwrap_or(self.defaults.bytes);
+        if let Some(path) = file.url.strip_prefix("file://") {
+            let document = file::read(path.as_ref(), limit).map_err(|e| format!("{path}: {e}"))?;
+            return Ok((0, document));
+        }
+        let deadline = begin + file.limits.timeout.unwrap_or(self.defaults.timeout);
+        client.get(file, deadline, limit).map(|answer| (answer.code, answer.document))
+    }
+
+    fn load(&mut self) -> Result<(UrlFile, Client), String> {
+        let text = file::read(&self.path, LONGEST).map_err(|e| e.to_string())?;
+        let text = String::from_utf8_lossy(&text);
+        let file = UrlFile::parse(&text).map_err(|(line, reason)| format!("line {line}: {reason}"))?;
+        let path = self.path.display();
+        for (line, warning) in &file.warnings {
+            warn!(source = %self.name, "{path}: line {line}: {warning}");
+        }
+        let client = Client::new(&file.url, &file.access)?;
+        self.model.limit = file.limits.instances.unwrap_or(self.defaults.instances);
+        self.rules = file.rules.clone();
+        Ok((file, client))
+    }
+}

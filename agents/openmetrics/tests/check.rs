@@ -1,0 +1,64 @@
+//! Option `--check`.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+/// Returns the exit code, and the output with the errors after it.
+fn check(subject: &str) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_pmdaopenmetrics")).args(["--check", subject]).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> String {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_a_document_becomes() {
+    let dir = tempfile::tempdir().unwrap();
+    let document =
+        "# HELP sent_bytes_total Bytes.\n# TYPE sent_bytes_total counter\nsent_bytes_total{dev=\"a\"} 7\nup 1\n";
+    let path = write(&dir.path().join("document.txt"), document, 0o644);
+    let url = write(&dir.path().join("src.url"), &format!("file://{path}\nFILTER: EXCLUDE METRIC up\nodd\n"), 0o644);
+    let (code, text) = check(&path);
+    assert_eq!(code, Some(0), "{text}");
+    for part in [
+        "2 lines with values, 2 metrics",
+        "openmetrics.SOURCE.sent_bytes_total (item 0) [Bytes.]",
+        "units byte",
+        "inst [0 or \"0 dev:a\"] value 7",
+        // As in PCP's agent, comments are about all samples up to the next ones.
+        "openmetrics.SOURCE.up (item 1) [Bytes.]",
+        "The document is valid: Prometheus text format 0.0.4",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    let (code, text) = check(&url);
+    assert!(code == Some(0) && !text.contains("SOURCE.up") && text.contains("line 3: unknown entry"), "{text}");
+    assert!(check(&format!("file://{path}")).1.contains("SOURCE.up"));
+}
+
+#[test]
+fn lines_that_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = write(&dir.path().join("document"), "a-b{c-d=\"1\"} 1\n", 0o644);
+    let (code, text) = check(&path);
+    assert!(code == Some(1) && text.contains("line 1 is refused: invalid metric name \"a-b\""), "{text}");
+    assert!(text.contains("The document is not valid") && text.contains("\"a-b\" is no name of a metric"), "{text}");
+    let script = write(&dir.path().join("script"), "#!/bin/sh\necho 'b{c} 1'\n", 0o755);
+    let (code, text) = check(&script);
+    assert!(code == Some(1) && text.contains("line 1 is refused: column 6: = must follow"), "{text}");
+    for (subject, reason) in
+        [("/nonexistent", "No such file"), ("ftp://x", "must be a URL"), ("http://127.0.0.1:1/", "refused")]
+    {
+        let (code, text) = check(subject);
+        assert!(code == Some(1) && text.contains(reason), "{subject}: {text}");
+    }
+}

@@ -1,0 +1,183 @@
+//! An agent with a configuration directory and tables of its own, and servers for it.
+
+#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pcp_collector::{Collector, Launch, Process};
+use pmapi::{Atom, Error};
+use tempfile::TempDir;
+
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) struct Scene {
+    dir: TempDir,
+    args: Vec<String>,
+}
+
+pub(crate) type Agent = Collector<Process>;
+
+impl Scene {
+    pub(crate) fn new(args: &[&str]) -> Scene {
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["config.d", "var/config/pmda"] {
+            fs::create_dir_all(dir.path().join(path)).unwrap();
+        }
+        Scene { dir, args: args.iter().map(|arg| (*arg).to_owned()).collect() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn table(&self, name: &str) -> PathBuf {
+        self.path("var/config/pmda").join(name)
+    }
+
+    /// Writes a file of the configuration directory as an administrator does: at once.
+    pub(crate) fn config(&self, name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = self.path("config.d").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let new = self.path("new");
+        fs::write(&new, text).unwrap();
+        fs::set_permissions(&new, fs::Permissions::from_mode(mode)).unwrap();
+        fs::rename(new, &path).unwrap();
+        path
+    }
+
+    pub(crate) fn url(&self, name: &str, text: &str) -> PathBuf {
+        self.config(&format!("{name}.url"), &format!("{text}\n"), 0o644)
+    }
+
+    /// Adds a source that is a file with this document, and returns the file.
+    pub(crate) fn document(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(&format!("{name}.txt"));
+        fs::write(&path, text).unwrap();
+        self.url(name, &format!("file://{}", path.display()));
+        path
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap()
+    }
+
+    pub(crate) fn start(&self) -> Agent {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pmdaopenmetrics"));
+        command.args(["--notready", "-U", &user(), "-l"]).arg(self.path("log")).arg("-c").arg(self.path("config.d"));
+        command.args(&self.args).env("PCP_VAR_DIR", self.path("var"));
+        let mut agent = Launch::pipe(command).not_ready().timeout(Some(LIMIT)).start().unwrap();
+        assert!(agent.wait_ready(Some(LIMIT)).unwrap());
+        agent
+    }
+}
+
+fn user() -> String {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap();
+    user.unwrap().name
+}
+
+/// Returns the values of a metric with the names of their instances, or its error.
+pub(crate) fn values(agent: &mut Agent, name: &str) -> Result<Vec<(String, f64)>, Error> {
+    let pmid = agent.pmid(&format!("openmetrics.{name}")).map_err(|e| e.code())?;
+    let desc = agent.desc(pmid).map_err(|e| e.code())?;
+    let values = agent.values(pmid).map_err(|e| e.code())?;
+    let found: Vec<_> = values.iter().map(|(inst, atom)| (inst, number(atom))).collect();
+    let name = |inst: Option<pmapi::Inst>| match (inst, desc.indom) {
+        (Some(inst), Some(indom)) => agent.instance_name(indom, inst).unwrap(),
+        _ => String::new(),
+    };
+    let mut name = name;
+    Ok(found.into_iter().map(|(inst, value)| (name(inst), value)).collect())
+}
+
+pub(crate) fn value(agent: &mut Agent, name: &str) -> Result<f64, Error> {
+    values(agent, name).map(|values| values[0].1)
+}
+
+fn number(atom: Atom<'_>) -> f64 {
+    atom.to_string().parse().unwrap_or(f64::NAN)
+}
+
+/// Returns the text of the instance of a control metric that a source is.
+pub(crate) fn control(agent: &mut Agent, name: &str, source: &str) -> String {
+    let pmid = agent.pmid(&format!("openmetrics.control.{name}")).unwrap();
+    let indom = agent.desc(pmid).unwrap().indom.unwrap();
+    let inst = agent.instance_of(indom, source).unwrap();
+    let values = agent.values(pmid).unwrap();
+    match values.get(inst) {
+        Some(Atom::String(text)) => String::from_utf8_lossy(text).into_owned(),
+        other => other.map(|atom| atom.to_string()).unwrap_or_default(),
+    }
+}
+
+/// Waits until a condition is true.
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < LIMIT, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A server that answers each request with the bytes of a function, and keeps the requests.
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    pub(crate) requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    pub(crate) fn new(answer: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (answer, kept) = (Arc::new(answer), Arc::clone(&requests));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (answer, kept) = (Arc::clone(&answer), Arc::clone(&kept));
+                thread::spawn(move || serve(stream.unwrap(), &*answer, &kept));
+            }
+        });
+        Server { port, requests }
+    }
+
+    /// A server with a document that can be changed.
+    pub(crate) fn of(document: &Arc<Mutex<String>>) -> Server {
+        let document = Arc::clone(document);
+        Server::new(move |stream| {
+            let text = document.lock().unwrap().clone();
+            send(stream, "200 OK", "Content-Type: text/plain\r\n", text.as_bytes());
+        })
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+}
+
+fn serve(mut stream: TcpStream, answer: &dyn Fn(&mut TcpStream), kept: &Mutex<Vec<String>>) {
+    let mut request = Vec::new();
+    let mut buffer = [0; 4096];
+    while !request.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(len) => request.extend_from_slice(&buffer[..len]),
+        }
+    }
+    kept.lock().unwrap().push(String::from_utf8_lossy(&request).into_owned());
+    answer(&mut stream);
+}
+
+/// Sends an answer, after which the connection is closed.
+pub(crate) fn send(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8]) {
+    let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+    // The agent may have given up.
+    let _ = stream.write_all(&[head.as_bytes(), body].concat());
+}
