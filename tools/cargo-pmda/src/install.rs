@@ -83,7 +83,7 @@ fn as_root(script: &Path, words: &[OsString]) -> Result<ExitCode, Failure> {
         command.args(["--", "sh"]);
     }
     let status = command.arg(script).args(words).status();
-    let program = command.get_program().display().to_string();
+    let program = command.get_program().to_string_lossy().into_owned();
     let status = status.map_err(|e| format!("{program}: {e}; run this command as root"))?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }

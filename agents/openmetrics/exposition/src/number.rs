@@ -32,7 +32,7 @@ pub struct Integer {
 /// Parses an integer. `None` for anything else.
 pub fn integer(text: &str) -> Option<Integer> {
     if let Ok(number) = text.parse::<i64>() {
-        return Some(Integer { low: number.cast_unsigned(), exact: Some(number) });
+        return Some(Integer { low: number as u64, exact: Some(number) });
     }
     let joined = without_underscores(text);
     let text = joined.as_deref().unwrap_or(text);
