@@ -191,10 +191,6 @@ impl<'a> Cursor<'a> {
         let found = log.window_from(volume).or_else(|| log.window_before(u32::MAX)).ok_or_else(|| self.no_volume())?;
         let offset = if found.0 == volume { offset.max(first) } else { first };
         self.open(self.log, found, offset);
-        // An index that points into a record must not hide the records.
-        if self.window.as_mut().is_some_and(|window| window.after(offset).is_err()) {
-            self.offset = first;
-        }
         if direction == Direction::Backward {
             // Forward as long as the time is not later: what is before is not later either.
             loop {

@@ -44,10 +44,10 @@ Options:
   -n FILE, --namespace=FILE
                         name space to use in place of the archive's
   -r, --reverse         values from the end to the start
-  -S TIME, --start=TIME start of the time window
+  -S TIME, --start=TIME time of the first record to show
   -s, --sizes           length of each record in bytes
   -T TIME, --finish=TIME
-                        end of the time window
+                        time of the last record to show
   -t                    temporal index
   -v FILE               hexadecimal dump of one file
   -x                    times with date; -xx: with offset from the start; -xxx: with seconds since the epoch
@@ -156,18 +156,15 @@ fn run(program: &Program) -> Result<(), ExitCode> {
     if path.as_os_str().as_encoded_bytes().contains(&b',') || path.is_dir() {
         return Err(program.fail("Multiple archives are not supported"));
     }
-    let cannot = |e: ArchiveError| open_failed(program, path, &e);
-    let archive = Archive::open(path).map_err(cannot)?;
+    let archive = Archive::open(path).map_err(|e| {
+        let code = program.fail(format_args!("Cannot open archive \"{}\": {}", path.display(), e.code()));
+        if args.debug.is_some() {
+            program.say(&e);
+        }
+        code
+    })?;
     let dumped = dump(program, &args, &archive, &mut out);
     finish(program, &mut out, dumped)
-}
-
-fn open_failed(program: &Program, path: &Path, e: &ArchiveError) -> ExitCode {
-    let code = program.fail(format_args!("Cannot open archive \"{}\": {}", path.display(), e.code()));
-    if std::env::var_os("PCP_DEBUG").is_some() {
-        program.say(e);
-    }
-    code
 }
 
 fn dump_raw(program: &Program, out: &mut Out, path: &Path) -> Result<(), ExitCode> {
@@ -350,7 +347,11 @@ fn dump_values(
             Ok(None) => return Ok(Ok(())),
             Err(e) => {
                 out.flush()?;
-                return Ok(Err(program.fail(format_args!("pmFetch: {}", e.code()))));
+                let code = program.fail(format_args!("pmFetch: {}", e.code()));
+                if args.debug.is_some() {
+                    program.say(&e);
+                }
+                return Ok(Err(code));
             }
         };
         let Some(sets) = picked(record, wanted, args.markrecs) else { continue };

@@ -17,7 +17,7 @@ const OURS: &str = env!("CARGO_BIN_EXE_pmdumplog");
 const UNTYPED: [&str; 3] = ["960624.08.17_v2", "babylon.pmview_v2", "bozo.client_v2"];
 
 /// Archives whose index points into a record or before the first one. PCP shows nothing or fails where it uses the index;
-/// ours shows all records.
+/// ours shows more.
 const BAD_INDEX: [&str; 2] = ["badti-4", "20180608.04.23-01"];
 
 /// Bytes of the files of an archive that counts as small.
