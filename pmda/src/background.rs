@@ -182,7 +182,6 @@ fn publish<T>(latest: &Mutex<Latest<T>>, outcome: Result<T>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read as _;
     use std::sync::mpsc;
 
     const LONG: Duration = Duration::from_secs(3600);
@@ -221,7 +220,7 @@ mod tests {
         let (feed, source) = fed();
         feed.send(Err(Error::NOAGENT)).unwrap();
         // Waits until the other end of the pipe is closed.
-        assert_eq!((&source.first).read(&mut [0]).unwrap(), 0);
+        assert_eq!(nix::unistd::read(&source.first, &mut [0]).unwrap(), 0);
         assert_eq!((source.latest(), source.is_ready()), (Err(Error::NOAGENT), true));
     }
 

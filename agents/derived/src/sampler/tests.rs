@@ -1,5 +1,6 @@
 //! A sampler over a pmcd with agent `sample`, over a hostile one, and without one.
 
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -38,7 +39,7 @@ fn without_a_pmcd_no_command_is_waited_for() {
     let own = Domain::new(404).unwrap();
     let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::new(pmns::Tree::new(), own));
     let shared = Arc::new(Shared::new(Duration::from_secs(3600)));
-    let (mut first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
+    let (first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
     let sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
     let (commands, receiver) = std::sync::mpsc::sync_channel(channel::QUEUE);
     sampler.spawn(receiver).unwrap();
@@ -50,7 +51,7 @@ fn without_a_pmcd_no_command_is_waited_for() {
         assert!(Instant::now() < end);
     }
     // After some failures the agent no longer waits for the first snapshot.
-    assert_eq!(first.read(&mut [0]).unwrap(), 0);
+    assert_eq!(File::from(first).read(&mut [0]).unwrap(), 0);
     let published = shared.published().clone();
     assert_eq!((published.outcome, published.ready), (Err(Error::AGAIN), true));
     assert!(published.figures.errors >= FAILURES.into());
