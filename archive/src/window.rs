@@ -137,9 +137,9 @@ impl Window {
     }
 
     fn check_len(&self, at: u64, len: u32) -> Result<usize> {
-        match usize::try_from(len.cast_signed()) {
+        match usize::try_from(len as i32) {
             Ok(len) if len >= shortest(self.version) => Ok(len),
-            _ => Err(self.bad(at, format!("record of {} bytes", len.cast_signed()))),
+            _ => Err(self.bad(at, format!("record of {} bytes", len as i32))),
         }
     }
 

@@ -25,7 +25,7 @@ fn label(volume: i32) -> Vec<u8> {
     let mut zone = b"UTC".to_vec();
     zone.resize(40, 0);
     let mut out = Vec::new();
-    framed(&mut out, &[&words(&[0x5005_2602, 1, 100, 0, volume.cast_unsigned()]), &host, &zone]);
+    framed(&mut out, &[&words(&[0x5005_2602, 1, 100, 0, volume as u32]), &host, &zone]);
     out
 }
 

@@ -115,7 +115,7 @@ impl<'a> Ours<'a> {
                 for instance in &all {
                     let same = self.meta.name_ever(indom, instance.inst).unwrap() == instance.name;
                     let found = self.meta.lookup_ever(indom, instance.name).unwrap();
-                    put(&mut self.out, &format!("named {} {}", i32::from(!same), found.cast_signed()), b"");
+                    put(&mut self.out, &format!("named {} {}", i32::from(!same), found as i32), b"");
                 }
                 all.len() as i32
             }
@@ -143,7 +143,7 @@ impl<'a> Ours<'a> {
     fn labels(&mut self, what: &str, level: LabelLevel, ident: u32, time: Stamp) {
         let Ok(Some(record)) = self.meta.labels(level, ident, time) else { return };
         for set in record.sets() {
-            let head = format!("labels {what} {ident} {} {} ", set.inst.cast_signed(), set.labels().len());
+            let head = format!("labels {what} {ident} {} {} ", set.inst as i32, set.labels().len());
             put(&mut self.out, &head, set.json);
         }
     }
@@ -184,7 +184,7 @@ impl<'a> Ours<'a> {
 }
 
 fn shown(inst: Option<Inst>, value: RawValue<'_>) -> String {
-    let mut text = format!("  {} ", inst.word().cast_signed());
+    let mut text = format!("  {} ", inst.word() as i32);
     match value {
         RawValue::InSitu(word) => write!(text, "{word:08x}").unwrap(),
         RawValue::Block(code, payload) => {

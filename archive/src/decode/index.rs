@@ -33,7 +33,7 @@ pub(crate) fn entry(version: Version, bytes: &[u8]) -> Decoded<IndexEntry> {
     let volume = r.i32("volume")?;
     let (meta, data) = match version {
         Version::V2 => (r.i32("offset")?.into(), r.i32("offset")?.into()),
-        Version::V3 => (r.u64("offset")?.cast_signed(), r.u64("offset")?.cast_signed()),
+        Version::V3 => (r.u64("offset")? as i64, r.u64("offset")? as i64),
     };
     Ok(IndexEntry { time, volume, meta, data })
 }

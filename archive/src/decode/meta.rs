@@ -34,13 +34,17 @@ impl InstList {
     /// Iterates over the instances and the offsets of their names in the file. A deleted instance has none.
     pub(crate) fn iter(self, file: &[u8]) -> impl Iterator<Item = (u32, Option<u64>)> + '_ {
         let at = self.at as usize;
-        let words = |at: usize| file.get(at..at + 4 * self.len()).unwrap_or_default().as_chunks::<4>().0;
+        let words = |at: usize| words(file.get(at..at + 4 * self.len()).unwrap_or_default());
         let names = self.at + 8 * u64::from(self.count);
-        words(at).iter().zip(words(at + 4 * self.len())).map(move |(inst, offset)| {
-            let offset = i32::from_be_bytes(*offset);
-            (u32::from_be_bytes(*inst), u64::try_from(offset).ok().map(|offset| names + offset))
-        })
+        words(at)
+            .zip(words(at + 4 * self.len()))
+            .map(move |(inst, offset)| (inst, u64::try_from(offset as i32).ok().map(|offset| names + offset)))
     }
+}
+
+/// Iterates over big-endian words.
+fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
+    bytes.chunks_exact(4).map(|word| word.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))
 }
 
 /// Returns the text at an offset of the file, up to its NUL.
@@ -73,12 +77,15 @@ impl LabelSpan {
         let at = self.json as usize + self.json_len as usize + 4;
         let len = usize::try_from(self.labels).unwrap_or(0) * LABEL;
         let bytes = file.get(at..).and_then(|rest| rest.get(..len)).unwrap_or_default();
-        bytes.as_chunks::<LABEL>().0.iter().map(|[n0, n1, name_len, flags, v0, v1, l0, l1]| RawLabel {
-            name: u16::from_be_bytes([*n0, *n1]),
-            name_len: *name_len,
-            flags: pmapi::LabelFlags::from_bits_retain(*flags),
-            value: u16::from_be_bytes([*v0, *v1]),
-            value_len: u16::from_be_bytes([*l0, *l1]),
+        bytes.chunks_exact(LABEL).map(|record| {
+            let word = |at: usize| u16::from_be_bytes([record[at], record[at + 1]]);
+            RawLabel {
+                name: word(0),
+                name_len: record[2],
+                flags: pmapi::LabelFlags::from_bits_retain(record[3]),
+                value: word(4),
+                value_len: word(6),
+            }
         })
     }
 }
@@ -91,7 +98,7 @@ pub(crate) fn next(file: &[u8], at: usize) -> Decoded<Option<(Meta<'_>, usize)>>
     let rest = file.get(at..).unwrap_or_default();
     let mut head = Fields::new(rest);
     let (Ok(len), Ok(kind)) = (head.u32("length"), head.u32("type")) else { return Ok(None) };
-    if !matches!(kind, 1..=7) && (len.cast_signed()) > 0 {
+    if !matches!(kind, 1..=7) && len as i32 > 0 {
         let reason = format!("metadata record of unknown type {kind}");
         return Err(Bad { at: 4, code: Error::RECTYPE, reason: reason.into() });
     }
@@ -148,8 +155,8 @@ fn indom<'a>(r: &mut Fields<'a>, version: Version, is_delta: bool, start: u64) -
     let names = r.bytes(r.left(), "names")?;
     // The last name that ends with a NUL: no offset may be beyond it.
     let end = names.iter().rposition(|b| *b == 0);
-    for (nth, (inst, offset)) in insts.as_chunks::<4>().0.iter().zip(offsets.as_chunks::<4>().0).enumerate() {
-        let (inst, offset) = (i32::from_be_bytes(*inst), i32::from_be_bytes(*offset));
+    for (nth, (inst, offset)) in words(insts).zip(words(offsets)).enumerate() {
+        let (inst, offset) = (inst as i32, offset as i32);
         if inst < 0 {
             return Err(Bad::record(first + 4 * nth, format!("instance {inst} is negative")));
         }

@@ -106,7 +106,7 @@ impl<'a> Fields<'a> {
             Version::V3 => {
                 // The low word of the seconds comes first, unlike in offsets.
                 let (low, high) = (self.u32("timestamp")?, self.u32("timestamp")?);
-                let seconds = (u64::from(high) << 32 | u64::from(low)).cast_signed();
+                let seconds = (u64::from(high) << 32 | u64::from(low)) as i64;
                 Stamp { seconds, nanoseconds: self.u32("timestamp")? }
             }
         })

@@ -40,7 +40,7 @@ pub(crate) fn indoms(out: &mut Vec<u8>, archive: &Archive, stamps: &Stamps) {
 }
 
 fn named(out: &mut Vec<u8>, prefix: &str, inst: u32, name: &[u8]) {
-    put!(*out, "   {prefix}{} or \"", inst.cast_signed());
+    put!(*out, "   {prefix}{} or \"", inst as i32);
     out.extend_from_slice(name);
     out.extend_from_slice(b"\"\n");
 }
@@ -54,7 +54,7 @@ pub(crate) fn disk_indoms(out: &mut Vec<u8>, archive: &Archive, stamps: &Stamps)
         put!(*out, " InDom: {}{delta} {} instances\n", OrNull(record.indom), record.len());
         for (inst, name) in record.instances() {
             match name {
-                None => put!(*out, "   del {}\n", inst.cast_signed()),
+                None => put!(*out, "   del {}\n", inst as i32),
                 Some(name) => named(out, if record.is_delta { "add " } else { "" }, inst, name),
             }
         }

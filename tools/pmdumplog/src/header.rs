@@ -53,7 +53,7 @@ fn day(out: &mut Vec<u8>, stamps: &Stamps, time: Stamp) {
     stamps.clock(out, time);
     put!(*out, " {:4.4}", local.date().year().to_string());
     if stamps.extended >= 3 {
-        put!(*out, " {}", time.seconds.cast_unsigned());
+        put!(*out, " {}", time.seconds as u64);
     }
     out.push(b'\n');
 }
@@ -88,7 +88,7 @@ pub(crate) fn index(out: &mut Vec<u8>, archive: &Archive, stamps: &Stamps) {
 }
 
 fn check(out: &mut Vec<u8>, entry: &IndexEntry, meta_len: Option<u64>, volume_len: Option<u64>) {
-    let (seconds, nanoseconds) = (entry.time.seconds, entry.time.nanoseconds.cast_signed());
+    let (seconds, nanoseconds) = (entry.time.seconds, entry.time.nanoseconds as i32);
     if seconds < 0 || !(0..=999_999_999).contains(&nanoseconds) {
         put!(*out, "\t\tError: illegal timestamp value ({seconds} sec, {nanoseconds} nsec)\n");
     }

@@ -123,7 +123,7 @@ impl<'a> Values<'a> {
     }
 
     fn instance(&mut self, out: &mut Vec<u8>, time: Stamp, indom: InDom, inst: Option<Inst>) {
-        integer(out, inst.word().cast_signed().into());
+        integer(out, (inst.word() as i32).into());
         match self.instances.name(indom, inst.word(), time) {
             Err(_) => out.extend_from_slice(b" or ???"),
             Ok(name) => {
@@ -152,7 +152,7 @@ impl<'a> Values<'a> {
         }
         let missed: u32 = events.iter().map(|event| event.missed).fold(0, u32::wrapping_add);
         put!(*out, "{}", events.len());
-        if missed.cast_signed() > 0 {
+        if missed as i32 > 0 {
             put!(*out, " (and {missed} missed)");
         }
         let is_one = events.len() as u64 + u64::from(missed) == 1;
@@ -177,7 +177,7 @@ impl<'a> Values<'a> {
             out.extend_from_slice(b" ---\n");
         }
         if event.flags.contains(EventFlags::MISSED) {
-            put!(*out, "        ==> {} missed event records\n", event.missed.cast_signed());
+            put!(*out, "        ==> {} missed event records\n", event.missed as i32);
         }
         for (pmid, value) in params {
             self.parameter(out, pmid, value);
@@ -213,7 +213,7 @@ pub(crate) enum Size {
 
 fn show(out: &mut Vec<u8>, value: RawValue<'_>, ty: Option<Type>) {
     let atom = match (value, ty) {
-        (RawValue::InSitu(word), Some(Type::I32)) => Atom::I32(word.cast_signed()),
+        (RawValue::InSitu(word), Some(Type::I32)) => Atom::I32(word as i32),
         (RawValue::InSitu(word), Some(Type::U32)) => Atom::U32(word),
         (RawValue::Block(..), Some(ty @ (Type::I64 | Type::U64))) => match value.atom(ty) {
             Ok(atom) => atom,

@@ -84,7 +84,7 @@ impl Stamps {
     /// Appends the time of day, with the digits that the version of the archive has.
     pub(crate) fn clock(&self, out: &mut Vec<u8>, time: Stamp) {
         let clock = self.zone.local(time.seconds).clock();
-        let nanoseconds = time.nanoseconds.cast_signed();
+        let nanoseconds = time.nanoseconds as i32;
         // Writing to a vector does not fail.
         _ = match self.version {
             Version::V2 => write!(out, "{clock}.{:06}", nanoseconds / 1000),
@@ -103,7 +103,7 @@ impl Stamps {
             };
         }
         if self.extended >= 3 {
-            _ = write!(out, " {}", time.seconds.cast_unsigned());
+            _ = write!(out, " {}", time.seconds as u64);
         }
     }
 
@@ -136,7 +136,7 @@ impl Stamps {
 /// Returns the difference in seconds, rounded once, as libpcp computes it in 80 bits.
 fn seconds_between(time: Stamp, start: Stamp) -> f64 {
     const SECOND: i128 = 1_000_000_000;
-    let total = |stamp: Stamp| i128::from(stamp.seconds) * SECOND + i128::from(stamp.nanoseconds.cast_signed());
+    let total = |stamp: Stamp| i128::from(stamp.seconds) * SECOND + i128::from(stamp.nanoseconds as i32);
     let between = total(time) - total(start);
     let sign = if between < 0 { "-" } else { "" };
     let text = format!("{sign}{}.{:09}", between.abs() / SECOND, between.abs() % SECOND);
