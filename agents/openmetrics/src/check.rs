@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -36,7 +37,8 @@ pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let subject = options.check.clone()?;
     Some(match report(&subject, &options) {
         Ok((text, code)) => {
-            print!("{text}");
+            // The reader of the output may have gone.
+            let _ = std::io::stdout().write_all(text.as_bytes());
             code
         }
         Err(reason) => {

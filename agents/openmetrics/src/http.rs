@@ -13,6 +13,8 @@ use crate::url_file::{Access, UrlFile, presentable};
 
 /// Most redirections.
 const REDIRECTS: u32 = 5;
+/// Size of the buffers of a connection, in bytes. All headers of an answer must fit.
+const BUFFER: usize = 32 << 10;
 /// Longest file with a secret or a certificate, in bytes.
 const LONGEST: u64 = 1 << 20;
 
@@ -57,6 +59,9 @@ impl Client {
             .max_redirects(REDIRECTS)
             .max_idle_connections(1)
             .max_idle_connections_per_host(1)
+            // Each source keeps a connection with its buffers.
+            .input_buffer_size(BUFFER)
+            .output_buffer_size(BUFFER)
             .max_idle_age(Duration::from_secs(300));
         // Certificates take time and memory that other sources do not need.
         let config = if url.starts_with("https:") { tls::configure(config, access)? } else { config };

@@ -122,7 +122,6 @@ impl Model {
             self.update_labels();
             self.forget_keys();
         }
-        self.save();
         let metrics = &self.metrics;
         let list =
             self.list.get_or_insert_with(|| metrics.iter().map(|metric| Arc::clone(&metric.published)).collect());
@@ -379,7 +378,8 @@ impl Model {
         }
     }
 
-    fn save(&mut self) {
+    /// Writes the tables that have changed.
+    pub(crate) fn save(&mut self) {
         self.items.save();
         for table in self.metrics.iter_mut().filter_map(|metric| metric.table.as_mut()) {
             table.save();

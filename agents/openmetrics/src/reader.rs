@@ -103,6 +103,11 @@ impl Reader {
         Report { cluster, outcome, code, took, url, limits }
     }
 
+    /// Writes the tables of numbers that have changed. Values need not wait for the disk.
+    pub(crate) fn save(&mut self) {
+        self.model.save();
+    }
+
     fn parse(&mut self, document: &[u8]) -> Sample {
         let text = String::from_utf8_lossy(document);
         let sample = self.model.read(&text, &self.rules);

@@ -229,8 +229,10 @@ impl Sources {
         self.calls += 1;
         let (reader, sender) = (Arc::clone(&source.reader), self.inbox.sender());
         let job = move || {
-            let read = || reader.lock().unwrap_or_else(PoisonError::into_inner).read(cluster);
-            sender.send(catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| panicked(cluster)));
+            let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+            let report = catch_unwind(AssertUnwindSafe(|| reader.read(cluster)));
+            sender.send(report.unwrap_or_else(|_| panicked(cluster)));
+            let _ = catch_unwind(AssertUnwindSafe(|| reader.save()));
         };
         let urgency = if source.is_late { Urgency::Late } else { Urgency::Prompt };
         if let Err(e) = self.pool.add(urgency, Box::new(job)) {

@@ -11,9 +11,9 @@ fn problems(text: &str) -> Vec<String> {
 
 #[test]
 fn valid_documents() {
-    let prometheus = "\n# HELP http_requests_total The total number.\n# TYPE http_requests_total counter\n\
-        http_requests_total{method=\"post\",code=\"200\"} 1027 1395066363000\n# any comment\n   a  +Inf\n\
-        msdos{path=\"C:\\\\DIR\\\\F.TXT\",error=\"x\\n\\\"y\\\"\"} 1.458255915e9\n# TYPE h histogram\n\
+    let prometheus = "\n# HELP sent_total Letters that were sent.\n# TYPE sent_total counter\n\
+        sent_total{by=\"air\",class=\"1\"} 12 1700000000000\n# any comment\n   a  +Inf\n\
+        escaped{a=\"\\\\x\\\\\",b=\"x\\n\\\"y\\\"\"} 1.5e9\n# TYPE h histogram\n\
         h_bucket{le=\"+Inf\"} 1\nh_sum 5\nh_count 1\nneg 1 -3982045\n";
     assert_eq!((Format::of(prometheus), problems(prometheus)), (Format::Prometheus, vec![]));
     let open = "# TYPE foo counter\n# UNIT foo seconds\n# HELP foo x\nfoo_total 17.0 1520879607.789 # {id=\"x\"} 5\n\
