@@ -37,8 +37,8 @@ options()
 needs() { for one; do command -v "$one" >/dev/null || fail "the command $one is missing; apt-get install $package has it."; done; }
 
 # Packages of the workspace whose programs are packaged.
-crates="pmda-trivial pmda-simple pmda-showcase pmda-mmv pmda-trace pmda-derived
-    pcp-agents pcp-tools pcp-dbpmda pcp-mmvdump pcp-manpages"
+crates="pmda-trivial pmda-simple pmda-showcase pmda-mmv pmda-trace pmda-derived pmda-openmetrics
+    pcp-agents pcp-tools pcp-dbpmda pcp-mmvdump pcp-pmdumplog cargo-pmda pcp-manpages"
 
 # Changes of the work tree make the commit "COMMIT+". Without git the programs have no commit.
 commit()

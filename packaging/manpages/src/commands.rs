@@ -4,7 +4,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory as _};
 use pcp_tools::usage;
 use pmda::Agent;
 
-use crate::{admin, mmvdump};
+use crate::{admin, mmvdump, pmdumplog};
 
 /// Start of the installed names, which do not collide with PCP's.
 const PREFIX: &str = "pcp-rs-";
@@ -47,14 +47,10 @@ pub(crate) fn all() -> Vec<Page> {
         user(told("pmnsdel", "Remove names of metrics from a name space", usage::PMNSDEL)),
         user(told("pmnsmerge", "Merge name spaces of metrics into one", usage::PMNSMERGE)),
         user(installed("mmvdump", mmvdump::Options::command())),
+        user(told("pmdumplog", "Print an archive", pmdumplog::USAGE)),
     ];
-    let admin = admin::command();
-    pages.extend(admin.get_subcommands().map(|part| {
-        let name = format!("pcp-rs-pmda-{}", part.get_name());
-        let command = part.clone().bin_name(name.replacen("pmda-", "pmda ", 1)).name(name).disable_help_flag(true);
-        Page { command, section: "8", kind: Kind::Part }
-    }));
-    pages.push(Page { command: admin, section: "8", kind: Kind::Command });
+    pages.extend(with_parts(cargo_pmda::command().bin_name("cargo-pmda"), "1"));
+    pages.extend(with_parts(admin::command(), "8"));
     pages.extend([
         agent::<pmda_trivial::Trivial>("Agent of Performance Co-Pilot: one metric, the time"),
         agent::<pmda_simple::Simple>("Agent of Performance Co-Pilot: counters, instances, store and configuration"),
@@ -66,7 +62,23 @@ pub(crate) fn all() -> Vec<Page> {
         agent::<pmda_derived::Derived>(
             "Agent of Performance Co-Pilot: derived metrics, evaluated on the collector host",
         ),
+        agent::<pmda_openmetrics::Openmetrics>(
+            "Agent of Performance Co-Pilot: what Prometheus exporters and scripts publish",
+        ),
     ]);
+    pages
+}
+
+/// Returns the pages of a command and of the commands within it.
+fn with_parts(command: Command, section: &'static str) -> Vec<Page> {
+    let whole = command.get_name().to_owned();
+    let part = |part: &Command| {
+        let (name, shown) = (format!("{whole}-{}", part.get_name()), format!("{whole} {}", part.get_name()));
+        let command = part.clone().bin_name(shown).name(name).disable_help_flag(true);
+        Page { command, section, kind: Kind::Part }
+    };
+    let mut pages: Vec<Page> = command.get_subcommands().map(part).collect();
+    pages.push(Page { command, section, kind: Kind::Command });
     pages
 }
 

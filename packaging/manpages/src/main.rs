@@ -5,6 +5,8 @@ mod admin;
 mod commands;
 #[path = "../../../tools/mmvdump/src/options.rs"]
 mod mmvdump;
+#[path = "../../../tools/pmdumplog/src/usage.rs"]
+mod pmdumplog;
 mod usage;
 
 use std::path::{Path, PathBuf};

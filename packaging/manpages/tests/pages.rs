@@ -6,12 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 10] = [
+    "cargo-pmda",
     "pcp-agents",
     "pcp-rs-chkhelp",
     "pcp-rs-dbpmda",
     "pcp-rs-mmvdump",
     "pcp-rs-newhelp",
+    "pcp-rs-pmdumplog",
     "pcp-rs-pmnsadd",
     "pcp-rs-pmnsdel",
     "pcp-rs-pmnsmerge",

@@ -3,7 +3,6 @@
 /// Usage message of `dbpmda`. `--help` and mistakes print it, and the man page comes from it.
 pub const USAGE: &str = "\
 Usage: dbpmda [options]
-       dbpmda check [options] AGENT...    check an agent; see dbpmda check --help
 
 Options:
   -n FILE, --namespace=FILE
@@ -19,4 +18,6 @@ Options:
 Input options:
   -e, --echo-input      echo the input
   -i, --interactive     prompt even if the input is not a terminal
+
+The command \"dbpmda check AGENT...\" checks an agent against the rules of PCP.
 ";
