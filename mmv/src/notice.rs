@@ -1,7 +1,6 @@
 //! Warnings of the library about exports that do not work.
 
 use std::fmt;
-use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Logs a warning about the export of a registry. In a program without a subscriber of `tracing`, the first warning of
@@ -11,7 +10,6 @@ pub(crate) fn warn(text: fmt::Arguments<'_>) {
     if tracing::dispatcher::has_been_set() {
         tracing::warn!(target: "mmv", "{text}");
     } else if !TOLD.swap(true, Relaxed) {
-        // The descriptor may be closed, or its disk full.
-        _ = writeln!(io::stderr(), "{text}");
+        pmapi::stderr::tell(&text.to_string());
     }
 }

@@ -24,6 +24,7 @@ pub mod names;
 pub mod number;
 mod secure;
 pub mod spec;
+pub mod stderr;
 pub mod thread;
 mod types;
 mod units;

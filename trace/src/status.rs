@@ -1,6 +1,5 @@
 //! The status of a handle: trace events sent and missed, the connection, and the state flags.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::thread;
@@ -93,9 +92,7 @@ impl Shared {
     /// Writes a diagnostic line to standard error if the flag is set.
     pub(crate) fn say(&self, flag: State, text: impl FnOnce() -> String) {
         if self.state().contains(flag) {
-            // Without the lock of `Stderr`, which another thread may have held when this process was forked. The
-            // descriptor may be closed, or its disk full.
-            _ = nix::unistd::write(io::stderr(), format!("pcp-trace: {}\n", text()).as_bytes());
+            pmapi::stderr::tell(&format!("pcp-trace: {}", text()));
         }
     }
 
