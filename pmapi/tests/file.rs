@@ -191,3 +191,18 @@ fn directories_change_places_at_once() {
     assert_eq!((names(&one), names(&other)), (vec!["second".into()], vec!["first".into()]));
     assert!(file::exchange(&one, &dir.path().join("missing")).is_err());
 }
+
+#[test]
+fn the_owner_can_read_a_locked_file_whatever_the_umask() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    testkit::Child::new(|| {
+        nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o777));
+        let mut new = NewFile::lock(&path, Duration::ZERO).unwrap();
+        assert_eq!(new.file().metadata().unwrap().mode() & 0o777, 0o600);
+        write!(new, "text").unwrap();
+        new.commit().unwrap();
+    })
+    .ends();
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
+}

@@ -80,6 +80,8 @@ impl NewFile {
         let start = Instant::now();
         loop {
             if let Some(file) = take(&dir, &temporary, 0o600)? {
+                // The umask may have taken the owner's rights away.
+                file.set_permissions(Permissions::from_mode(0o600))?;
                 let mut new = Self::with(&dir, name, temporary, file);
                 new.mode = new.old.is_none().then_some(0o644);
                 return Ok(new);
