@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::error::Error as _;
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use libloading::Library;
 use pcp_pdu::handshake::{Attr, Features, encode_error};
 use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
+use pmapi::debug::Debug;
 use pmapi::{Domain, Error, Result};
 use pmda::dso::abi::{self, Interface};
 
@@ -23,8 +25,10 @@ pub struct SharedObject {
     calls: Calls,
     replies: VecDeque<Vec<u8>>,
     open: bool,
-    /// Unloaded after everything that points into it.
-    _library: Library,
+    entry: usize,
+    /// Unloaded after everything that points into it, unless it is kept.
+    library: Option<Library>,
+    is_kept: bool,
 }
 
 /// The reason why a shared object cannot be used as an agent.
@@ -70,19 +74,37 @@ impl SharedObject {
     /// [`LoadError::Load`] when the file cannot be loaded, [`LoadError::Entry`] without the function `init`,
     /// [`LoadError::Init`] when it fails, [`LoadError::Interface`] or [`LoadError::Pmapi`] for an unsupported version.
     pub fn open(path: &Path, init: &str, domain: i32) -> std::result::Result<SharedObject, LoadError> {
+        Self::open_with_debug(path, init, domain, Debug::NONE)
+    }
+
+    /// Loads a file as [`SharedObject::open`] does. The libpcp that an agent in C has brought along gets debug options
+    /// before the entry point is called (pmSetDebug(3)).
+    ///
+    /// # Errors
+    /// The errors of [`SharedObject::open`].
+    pub fn open_with_debug(
+        path: &Path,
+        init: &str,
+        domain: i32,
+        options: Debug,
+    ) -> std::result::Result<SharedObject, LoadError> {
         // SAFETY: an agent's shared object is built to be loaded by any host that wants its metrics.
         let library = unsafe { Library::new(path) }.map_err(|e| {
             let reason = e.source().map_or_else(|| e.to_string(), |said| said.to_string());
             LoadError::Load { path: path.into(), reason }
         })?;
+        if options != Debug::NONE {
+            set_debug(&library, options);
+        }
         let mut interface = Box::new(Interface::challenge(domain));
         // SAFETY: this is the type of the entry points of agents.
-        unsafe {
+        let entry = unsafe {
             let entry: libloading::Symbol<'_, unsafe extern "C" fn(*mut Interface)> = library
                 .get(init.as_bytes())
                 .map_err(|_| LoadError::Entry { path: path.into(), init: init.to_owned() })?;
             entry(&mut *interface);
-        }
+            *entry as usize
+        };
         if let Some(error) = Error::from_code(interface.status) {
             return Err(LoadError::Init { init: init.to_owned(), error });
         }
@@ -93,7 +115,26 @@ impl SharedObject {
         if !(abi::PMAPI..=4).contains(&interface.pmapi) {
             return Err(LoadError::Pmapi(interface.pmapi));
         }
-        Ok(SharedObject { calls: Calls::new(interface), replies: VecDeque::new(), open: true, _library: library })
+        let (calls, library) = (Calls::new(interface), Some(library));
+        Ok(SharedObject { calls, replies: VecDeque::new(), open: true, entry, library, is_kept: false })
+    }
+
+    /// Sets the debug options of the libpcp that an agent in C has brought along, in place of all others
+    /// (pmClearDebug(3), pmSetDebug(3)).
+    pub fn set_debug(&self, options: Debug) {
+        if let Some(library) = &self.library {
+            set_debug(library, options);
+        }
+    }
+
+    /// Keeps the file loaded for ever, so that tools such as valgrind still know its functions at the end of the process.
+    pub fn keep_loaded(&mut self) {
+        self.is_kept = true;
+    }
+
+    /// Returns the address of the entry point.
+    pub fn entry(&self) -> usize {
+        self.entry
     }
 
     /// Loads a file with [`SharedObject::open`], and returns a collector for it.
@@ -128,6 +169,19 @@ impl SharedObject {
     /// that is too long, or the error of the agent.
     pub fn attribute(&mut self, client: i32, attr: Attr<'_>) -> Result {
         self.calls.attribute(client, attr)
+    }
+}
+
+/// Replaces the debug options of libpcp, if the library or one that it depends on is libpcp.
+fn set_debug(library: &Library, options: Debug) {
+    let Ok(options) = CString::new(options.to_string()) else { return };
+    for (name, argument) in [(&b"pmClearDebug"[..], c"all"), (b"pmSetDebug", &options)] {
+        // SAFETY: this is the type of both functions in every version of libpcp that has them.
+        unsafe {
+            if let Ok(set) = library.get::<unsafe extern "C" fn(*const std::ffi::c_char) -> i32>(name) {
+                set(argument.as_ptr());
+            }
+        }
     }
 }
 
@@ -174,5 +228,8 @@ impl Channel for SharedObject {
 impl Drop for SharedObject {
     fn drop(&mut self) {
         self.close();
+        if self.is_kept {
+            std::mem::forget(self.library.take());
+        }
     }
 }

@@ -18,6 +18,8 @@ use pcp_pdu::FrameError;
 use pcp_pdu::codec::Writer;
 use pcp_pdu::handshake::{Attr, Features, encode_creds, encode_error};
 use pcp_pdu::{HEADER, Header, Pdu, PduType};
+use pmapi::debug::Debug;
+use pmda::dso::abi::Interface;
 
 use crate::console::{Console, err};
 use crate::trace::{Trace, Way};
@@ -36,6 +38,8 @@ pub(crate) struct Agent {
     fd: i32,
     trace: Trace,
     child: Option<Child>,
+    /// Whether the connection closes without a word.
+    is_left: bool,
 }
 
 /// Kind of connection.
@@ -98,13 +102,17 @@ impl Agent {
             fd,
             trace: trace.clone(),
             child: None,
+            is_left: false,
         }
     }
 
     /// Loads an agent from a shared object.
     pub(crate) fn load(path: &[u8], init: &str, domain: i32, trace: &Trace) -> Result<Self, LoadError> {
-        let object = SharedObject::open(OsStr::from_bytes(path).as_ref(), init, domain)?;
+        let object = SharedObject::open_with_debug(OsStr::from_bytes(path).as_ref(), init, domain, trace.options())?;
         let (version, interface) = (object.pmapi(), object.interface());
+        let (entry, asked) = (object.entry(), Interface::challenge(0).interface);
+        let challenge = format_args!("challenge: pmda_interface={asked:#x} pmapi_version=2");
+        trace.line("pdu", format_args!("DSO init {init}->{entry:#x}() domain=0 {challenge}"));
         trace.line("pdu", format_args!("DSO has domain={domain} pmda_interface={interface} pmapi_version={version}"));
         Ok(Agent {
             link: Link::Shared(Box::new(object)),
@@ -115,7 +123,28 @@ impl Agent {
             fd: -1,
             trace: trace.clone(),
             child: None,
+            is_left: false,
         })
+    }
+
+    /// Keeps a shared object loaded until the process ends.
+    pub(crate) fn kept(mut self) -> Agent {
+        if let Link::Shared(object) = &mut self.link {
+            object.keep_loaded();
+        }
+        self
+    }
+
+    /// Passes debug options on to the libpcp of a shared object.
+    pub(crate) fn set_debug(&self, options: Debug) {
+        if let Link::Shared(object) = &self.link {
+            object.set_debug(options);
+        }
+    }
+
+    /// Closes the connection without the error with which pmcd ends a client.
+    pub(crate) fn leave(mut self) {
+        self.is_left = true;
     }
 
     /// Returns the interface version if the agent is a shared object.
@@ -282,7 +311,7 @@ impl Agent {
 impl Drop for Agent {
     /// Sends the error with which pmcd ends a client; the connection closes afterwards.
     fn drop(&mut self) {
-        if self.interface().is_some() {
+        if self.is_left || self.interface().is_some() {
             // Unloading a shared object ends its client.
             return;
         }

@@ -90,7 +90,8 @@ fn run() -> Result<(), ExitCode> {
     if args.interactive > 0 || is_terminal {
         source = source.with_prompts();
     }
-    let options = Options { names: args.namespace.into_iter().next_back(), creds_timeout };
+    let options =
+        Options { names: args.namespace.into_iter().next_back(), creds_timeout, keep_objects: args.valgrind > 0 };
     if args.norc == 0 {
         source = source.with_rc();
     }

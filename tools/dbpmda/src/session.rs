@@ -31,6 +31,8 @@ pub struct Options {
     pub names: Option<PathBuf>,
     /// Seconds to wait for an agent's CREDS PDU.
     pub creds_timeout: u32,
+    /// Whether shared objects stay loaded, so that valgrind still knows their functions at the end.
+    pub keep_objects: bool,
 }
 
 impl Session {
@@ -40,7 +42,7 @@ impl Session {
     /// [`NoNames`] if the name space cannot be loaded. The console has shown the reason.
     pub fn new(source: Source, console: Console, trace: Trace, options: Options) -> Result<Self, NoNames> {
         let names = Names::load(options.names, &console, &trace)?;
-        let state = State::new(names, console, trace, options.creds_timeout);
+        let state = State::new(names, console, trace, options.creds_timeout, options.keep_objects);
         Ok(Session { source, scanner: Scanner::default(), state })
     }
 

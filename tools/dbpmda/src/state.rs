@@ -35,10 +35,11 @@ pub(crate) struct State {
     pub(crate) getiname: bool,
     /// Seconds to wait for an agent's CREDS PDU.
     creds_timeout: u32,
+    keep_objects: bool,
 }
 
 impl State {
-    pub(crate) fn new(names: Names, console: Console, trace: Trace, creds_timeout: u32) -> State {
+    pub(crate) fn new(names: Names, console: Console, trace: Trace, creds_timeout: u32, keep_objects: bool) -> State {
         let state = State {
             names,
             console,
@@ -51,6 +52,7 @@ impl State {
             getdesc: false,
             getiname: false,
             creds_timeout,
+            keep_objects,
         };
         state.trace_profile("After reset_profile ...\n", None);
         state
@@ -110,7 +112,10 @@ impl State {
         self.agent.take_if(|agent| agent.interface().is_some());
         let e = match Agent::load(path, init, domain, &self.trace) {
             Ok(agent) => {
-                self.agent = None;
+                let agent = if self.keep_objects { agent.kept() } else { agent };
+                if let Some(before) = self.agent.take() {
+                    before.leave();
+                }
                 self.reset_profile();
                 self.agent = Some(agent);
                 return;
@@ -234,6 +239,9 @@ impl Meaning for State {
             None => options.set(named),
         }
         self.trace.set_options(options);
+        if let Some(agent) = &self.agent {
+            agent.set_debug(options);
+        }
         true
     }
 }

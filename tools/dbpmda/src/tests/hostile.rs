@@ -102,7 +102,7 @@ proptest! {
         let input = format!("open socket unix {}\n{REQUESTS}", socket.display());
         let source = Source::new(console.clone(), Input::stream(Cursor::new(input)));
         let trace = Trace::new(console.clone());
-        let options = Options { names: Some(names), creds_timeout: 5 };
+        let options = Options { names: Some(names), creds_timeout: 5, keep_objects: false };
         Session::new(source, console, trace, options).unwrap().run().unwrap();
         // The agent may or may not notice that its client has disconnected.
         let _ = agent.join().unwrap();
