@@ -104,7 +104,7 @@ fn described(pmcd: &Pmcd) -> String {
     let without_times =
         |line: &&str| !line.starts_with("host: ") && !line.starts_with("samples: ") && line.get(2..3) != Some(":");
     let text: Vec<&str> = text.lines().filter(without_times).collect();
-    let text = text.join("\n").replace(&pmcd.host(), "HOST").replace(&pmcd.port().to_string(), "PORT");
+    let text = text.join("\n").replace(&pmcd.host(), "HOST").replace(&format!(":{}", pmcd.port()), ":PORT");
     text + "\n"
 }
 

@@ -77,7 +77,7 @@ fn described(pmcd: &Pmcd) -> String {
         text.push_str(&pmcd.run("pmstore", words).text);
         text.push_str(&pmcd.run("pminfo", ["-f", "simple.color", "simple.numfetch"]).text);
     }
-    text.replace(&pmcd.host(), "HOST").replace(&pmcd.port().to_string(), "PORT")
+    text.replace(&pmcd.host(), "HOST").replace(&format!(":{}", pmcd.port()), ":PORT")
 }
 
 #[test]

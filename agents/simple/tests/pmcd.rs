@@ -54,7 +54,7 @@ fn described(pmcd: &Pmcd) -> String {
     }
     text.push_str(&pmcd.run("pmstore", ["-i", "green", "simple.color", "7"]).text);
     text.push_str(&pmcd.run("pmstore", ["-i", "pink", "simple.color", "7"]).text);
-    let text = text.replace(&pmcd.host(), "HOST").replace(&pmcd.port().to_string(), "PORT");
+    let text = text.replace(&pmcd.host(), "HOST").replace(&format!(":{}", pmcd.port()), ":PORT");
     masked(&text)
 }
 
