@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::error::Error as _;
-use std::ffi::CString;
+use std::ffi::{CString, c_char, c_int};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use libloading::Library;
@@ -172,13 +174,23 @@ impl SharedObject {
     }
 }
 
-/// Replaces the debug options of libpcp, if the library or one that it depends on is libpcp.
+/// Replaces the debug options of libpcp, if the library or one that it depends on is libpcp, and tells it the name of this
+/// program, which its lines begin with (pmSetProgname(3)).
 fn set_debug(library: &Library, options: Debug) {
+    /// libpcp keeps the pointer.
+    static PROGRAM: LazyLock<CString> = LazyLock::new(|| {
+        let program = std::env::args_os().next().unwrap_or_default();
+        let name = Path::new(&program).file_name().map(|name| name.as_bytes().to_vec());
+        CString::new(name.unwrap_or_default()).unwrap_or_default()
+    });
     let Ok(options) = CString::new(options.to_string()) else { return };
-    for (name, argument) in [(&b"pmClearDebug"[..], c"all"), (b"pmSetDebug", &options)] {
-        // SAFETY: this is the type of both functions in every version of libpcp that has them.
-        unsafe {
-            if let Ok(set) = library.get::<unsafe extern "C" fn(*const std::ffi::c_char) -> i32>(name) {
+    // SAFETY: these are the types of the functions in every version of libpcp that has them.
+    unsafe {
+        if let Ok(name) = library.get::<unsafe extern "C" fn(*const c_char)>(b"pmSetProgname") {
+            name(PROGRAM.as_ptr());
+        }
+        for (name, argument) in [(&b"pmClearDebug"[..], c"all"), (b"pmSetDebug", &options)] {
+            if let Ok(set) = library.get::<unsafe extern "C" fn(*const c_char) -> c_int>(name) {
                 set(argument.as_ptr());
             }
         }
