@@ -5,7 +5,7 @@ use std::error::Error as _;
 use std::ffi::{CString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use libloading::Library;
@@ -174,6 +174,9 @@ impl SharedObject {
     }
 }
 
+/// Addresses of the interfaces of agents that stay loaded.
+static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
 /// Replaces the debug options of libpcp, if the library or one that it depends on is libpcp, and tells it the name of this
 /// program, which its lines begin with (pmSetProgname(3)).
 fn set_debug(library: &Library, options: Debug) {
@@ -241,6 +244,10 @@ impl Drop for SharedObject {
     fn drop(&mut self) {
         self.close();
         if self.is_kept {
+            // What the agent has allocated stays reachable, as in pmcd.
+            let interface = std::mem::replace(&mut self.calls.interface, Box::new(Interface::challenge(0)));
+            let kept = Box::into_raw(interface) as usize;
+            KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
             std::mem::forget(self.library.take());
         }
     }
