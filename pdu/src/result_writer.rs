@@ -87,7 +87,8 @@ impl ResultWriter {
 
     fn repeated_of_many(&mut self) -> Option<Option<Inst>> {
         let list = self.lists.get(self.set?.start + SET_HEAD..).unwrap_or_default();
-        let words = list.chunks_exact(8).filter_map(<[u8]>::first_chunk).map(|word| u32::from_be_bytes(*word));
+        let words =
+            list.chunks_exact(8).map(|pair| (u64::from_be_bytes(pair.try_into().unwrap_or_default()) >> 32) as u32);
         if words.clone().is_sorted_by(|a, b| a < b) {
             return None;
         }
@@ -241,9 +242,10 @@ impl ResultWriter {
         let len = i32::try_from(len).ok().filter(|&len| len <= MAX_LEN).ok_or(Error::TOOBIG)?;
         for &(start, count) in &self.runs {
             let pairs = self.lists.get_mut(start..).unwrap_or_default().chunks_exact_mut(8);
-            for pair in pairs.take(count).filter_map(<[u8]>::first_chunk_mut) {
+            for pair in pairs.take(count) {
                 // The sum stays within the lower word: the PDU has less than 2^29 words.
-                *pair = (u64::from_be_bytes(*pair) + base as u64).to_be_bytes();
+                let sum = u64::from_be_bytes((&*pair).try_into().unwrap_or_default()) + base as u64;
+                pair.copy_from_slice(&sum.to_be_bytes());
             }
         }
         let header = Header { len: len as u32, pdu: PduType::RESULT, from };
