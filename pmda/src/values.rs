@@ -216,7 +216,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn push_converted(&mut self, inst: Option<Inst>, value: Atom<'_>) -> Result {
         let pushed = converted(value, self.desc.ty).and_then(|value| self.out.push(inst, self.desc.ty, value));
         if matches!(pushed, Err(Error::TYPE | Error::SIGN | Error::TRUNC)) {
