@@ -87,8 +87,7 @@ impl ResultWriter {
 
     fn repeated_of_many(&mut self) -> Option<Option<Inst>> {
         let list = self.lists.get(self.set?.start + SET_HEAD..).unwrap_or_default();
-        let words =
-            list.chunks_exact(8).map(|pair| (u64::from_be_bytes(pair.try_into().unwrap_or_default()) >> 32) as u32);
+        let words = list.chunks_exact(8).map(|pair| u32::from_be_bytes([pair[0], pair[1], pair[2], pair[3]]));
         if words.clone().is_sorted_by(|a, b| a < b) {
             return None;
         }
