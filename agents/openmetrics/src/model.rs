@@ -142,9 +142,9 @@ impl Model {
         let (mut outcome, mut cursor) = (Outcome::default(), 0);
         let (mut block, mut in_samples) = (Block::default(), false);
         for (number, line) in Lines::new(text) {
-            if let Some((key, target)) = self.order.get(cursor)
-                && let Some((value, _)) = Parsed::parse_known(line, key)
-            {
+            let known = self.order.get(cursor);
+            let known = known.and_then(|(key, target)| Some((Parsed::parse_known(line, key)?.0, target)));
+            if let Some((value, target)) = known {
                 cursor += 1;
                 in_samples = true;
                 outcome.lines += 1;
@@ -193,10 +193,10 @@ impl Model {
 
     #[inline]
     fn put(&mut self, target: Target, text: &str) {
-        if let Target::Slot { slot, ty, .. } = target
-            && let Some(value) = self.values.get_mut(slot as usize)
-        {
-            *value = Value::parse(text, ty);
+        if let Target::Slot { slot, ty, .. } = target {
+            if let Some(value) = self.values.get_mut(slot as usize) {
+                *value = Value::parse(text, ty);
+            }
         }
     }
 
@@ -362,9 +362,8 @@ impl Model {
             }
         }
         for (metric, labels) in labels {
-            if let Some(working) = self.metrics.get_mut(metric as usize)
-                && working.published.labels != labels
-            {
+            let working = self.metrics.get_mut(metric as usize);
+            if let Some(working) = working.filter(|working| working.published.labels != labels) {
                 Arc::make_mut(&mut working.published).labels = labels;
                 self.list = None;
             }

@@ -61,12 +61,12 @@ impl<'a> Naming<'a> {
         Some(included.iter().filter(|label| !label.optional).map(Label::pair).collect())
     }
 
-    /// Returns the name of the instance, without a number. The second is true if all labels name the instance: the names
-    /// of the domain then begin with numbers, to be unique up to their first space.
+    /// Returns the name of the instance, without a number, and whether the name has all labels and thus spaces. The names of
+    /// such a domain get numbers before them, because names must differ up to their first space.
     pub(crate) fn instance_name(&self, by_pcp: bool) -> (Cow<'_, str>, bool) {
         let labels = || self.included.iter().flatten().filter(|label| !label.optional);
         let named = |name: &str| labels().find(|label| label.name == name);
-        if by_pcp && let Some(label) = named("instname").or_else(|| named("instance")) {
+        if let Some(label) = named("instname").or_else(|| named("instance")).filter(|_| by_pcp) {
             return (Cow::Borrowed(label.value.as_ref()), false);
         }
         let mut labels: Vec<&Label<'a>> = labels().collect();

@@ -109,9 +109,8 @@ impl Shared {
                 queue = self.lock();
                 continue;
             }
-            if queue.late_running < LATE
-                && let Some(job) = queue.late.pop_front()
-            {
+            let late = if queue.late_running < LATE { queue.late.pop_front() } else { None };
+            if let Some(job) = late {
                 queue.late_running += 1;
                 drop(queue);
                 job();

@@ -54,11 +54,10 @@ fn output(child: &mut Child, deadline: Instant, limit: u64) -> Result<Output, St
         fds.extend(stderr.as_ref().map(|err| PollFd::new(err.as_fd(), PollFlags::POLLIN)));
         wait(&mut fds, deadline)?;
         let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
-        if ready.get(1) == Some(&true)
-            && let Some(err) = &mut stderr
-            && !receive(err, &mut output.errors).map_err(|e| e.to_string())?
-        {
-            stderr = None;
+        if let Some(err) = stderr.as_mut().filter(|_| ready.get(1) == Some(&true)) {
+            if !receive(err, &mut output.errors).map_err(|e| e.to_string())? {
+                stderr = None;
+            }
         }
         output.errors.truncate(ERRORS);
         if ready.first() == Some(&true) && !receive(out, &mut output.document).map_err(|e| e.to_string())? {

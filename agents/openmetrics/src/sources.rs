@@ -291,9 +291,8 @@ impl Sources {
     /// Adds metrics to the name space.
     fn show<'a>(&mut self, cluster: u16, source: &str, metrics: impl Iterator<Item = &'a Arc<Metric>>) {
         for metric in metrics {
-            if let Some(item) = Item::try_new(cluster, metric.number)
-                && let Err(mistake) = self.dynamic.insert(&declaration(&self.root, source, item, metric))
-            {
+            let Some(item) = Item::try_new(cluster, metric.number) else { continue };
+            if let Err(mistake) = self.dynamic.insert(&declaration(&self.root, source, item, metric)) {
                 warn!(source = %source, "source {source}: metric {} has no name in PCP: {mistake}", metric.name);
             }
         }

@@ -1,5 +1,5 @@
 //! Program `manpages`: writes the man pages and shell completions of all commands and agents, from the definitions of
-//! their command lines, and the help of `pcp-rs-pmda`. `packaging/build` runs it.
+//! their command lines, and the help of `pcp-rs-pmda`. `packaging/deb` and `packaging/rpm` run it.
 
 mod admin;
 mod commands;

@@ -111,7 +111,7 @@ impl Agent {
         let object = SharedObject::open_with_debug(OsStr::from_bytes(path).as_ref(), init, domain, trace.options())?;
         let (version, interface) = (object.pmapi(), object.interface());
         let (entry, asked) = (object.entry(), Interface::challenge(0).interface);
-        let challenge = format_args!("challenge: pmda_interface={asked:#x} pmapi_version=2");
+        let challenge = format!("challenge: pmda_interface={asked:#x} pmapi_version=2");
         trace.line("pdu", format_args!("DSO init {init}->{entry:#x}() domain=0 {challenge}"));
         trace.line("pdu", format_args!("DSO has domain={domain} pmda_interface={interface} pmapi_version={version}"));
         Ok(Agent {

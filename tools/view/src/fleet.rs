@@ -171,9 +171,8 @@ impl Drop for Fleet {
             while !thread.is_finished() && Instant::now() < end {
                 thread::sleep(Duration::from_millis(5));
             }
-            if !thread.is_finished()
-                && let Some(pid) = agent.pid.get().and_then(|pid| i32::try_from(*pid).ok())
-            {
+            let pid = agent.pid.get().and_then(|pid| i32::try_from(*pid).ok());
+            if let Some(pid) = pid.filter(|_| !thread.is_finished()) {
                 // The thread waits for a reply. It has not reaped the process, so the identifier is still the agent's.
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
