@@ -102,9 +102,14 @@ pub(crate) fn next(file: &[u8], at: usize) -> Decoded<Option<(Meta<'_>, usize)>>
         let reason = format!("metadata record of unknown type {kind}");
         return Err(Bad { at: 4, code: Error::RECTYPE, reason: reason.into() });
     }
-    let body = (len as usize).checked_sub(AROUND).and_then(|len| rest.get(8..)?.get(..len));
-    let (Some(body), Some(tail)) = (body, rest.get(len as usize - 4..len as usize)) else {
-        return Err(Bad::record(0, format!("metadata record of {len} bytes, but {} are left in the file", rest.len())));
+    let body_len = (len as usize).checked_sub(AROUND);
+    let parts = body_len.and_then(|body| rest.get(8..len as usize)?.split_at_checked(body));
+    let Some((body, tail)) = parts else {
+        let reason = match body_len {
+            None => format!("metadata record of {len} bytes, shorter than its own lengths and type"),
+            Some(_) => format!("metadata record of {len} bytes, but {} are left in the file", rest.len()),
+        };
+        return Err(Bad::record(0, reason));
     };
     let start = at as u64 + 8;
     let version = if matches!(kind, 2 | 3) { Version::V2 } else { Version::V3 };
