@@ -28,7 +28,7 @@ pub struct ResultWriter {
 }
 
 /// Where the value blocks of a `RESULT` PDU begin.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Offsets(u32);
 
 #[derive(Clone, Copy, Debug)]
@@ -335,5 +335,30 @@ mod tests {
         assert_eq!(repeated(&mut writer, &many), Some(999));
         many.push(far);
         assert_eq!(repeated(&mut writer, &many), Some(999));
+    }
+
+    #[test]
+    fn an_answer_is_the_same_whatever_offsets_were_assumed() {
+        let mut writer = ResultWriter::new();
+        let mut answer = |offsets, values: u32| {
+            writer.begin_like(offsets);
+            for pmid in 0..3 {
+                writer.begin_set(PmId::from_word(pmid));
+                for inst in 0..values * pmid {
+                    writer.push(Inst::from_word(inst), Type::U64, Atom::U64(u64::MAX - u64::from(inst))).unwrap();
+                    writer.push(Inst::from_word(inst), Type::String, Atom::String(b"text")).unwrap();
+                }
+                writer.end_set(Ok(()));
+            }
+            let (lists, blocks) = writer.seal(0, Changes::default()).unwrap();
+            ([lists, blocks].concat(), writer.offsets())
+        };
+        let (few, of_few) = answer(Offsets::default(), 2);
+        let (many, of_many) = answer(Offsets::default(), 1000);
+        assert!(of_few < of_many);
+        for offsets in [of_few, of_many, Offsets(1), Offsets(MAX_LEN as u32 / 4)] {
+            assert!(answer(offsets, 2) == (few.clone(), of_few), "{offsets:?}");
+            assert!(answer(offsets, 1000) == (many.clone(), of_many), "{offsets:?}");
+        }
     }
 }
