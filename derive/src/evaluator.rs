@@ -101,14 +101,19 @@ impl Evaluator {
     /// Plans the evaluation of further definitions, without those that `plan` evaluates already.
     pub fn plan_beyond(&self, plan: &Plan, definitions: impl IntoIterator<Item = usize>) -> Plan {
         let (mut planned, mut wanted) = (vec![false; self.bound.len()], vec![false; self.bound.len()]);
-        let mark = |list: &mut [bool], at: &u32| _ = list.get_mut(*at as usize).map(|marked| *marked = true);
-        plan.bound.iter().for_each(|at| mark(&mut planned, at));
-        definitions.into_iter().filter_map(|number| self.order.get(number)).for_each(|at| mark(&mut wanted, at));
+        for at in &plan.bound {
+            mark(&mut planned, *at);
+        }
+        for at in definitions.into_iter().filter_map(|number| self.order.get(number)) {
+            mark(&mut wanted, *at);
+        }
         let mut plan = Plan::default();
         // Each definition refers to earlier ones only.
         for at in (0..wanted.len()).rev().filter(|at| self.bound[*at].result.is_ok() && !planned[*at]) {
             if wanted[at] {
-                self.bound[at].definitions.iter().for_each(|other| wanted[*other as usize] = true);
+                for other in &self.bound[at].definitions {
+                    mark(&mut wanted, *other);
+                }
                 plan.bound.push(at as u32);
                 plan.operands.extend(&self.bound[at].operands);
             }
@@ -122,7 +127,9 @@ impl Evaluator {
     /// Resets the `delta` and `rate` operations of a plan, as if there had been no sample.
     pub fn forget(&mut self, plan: &Plan) {
         for bound in plan.bound.iter().filter_map(|at| self.bound.get(*at as usize)) {
-            self.steps.get_mut(bound.steps.clone()).unwrap_or_default().iter_mut().for_each(Step::forget);
+            for step in self.steps.get_mut(bound.steps.clone()).unwrap_or_default() {
+                step.forget();
+            }
         }
     }
 
@@ -141,7 +148,9 @@ impl Evaluator {
         let Evaluator { bound, steps, slots, scratch, .. } = self;
         let mut run = Run { slots, scratch, stamp, source };
         for bound in plan.bound.iter().filter_map(|at| bound.get(*at as usize)) {
-            steps.get_mut(bound.steps.clone()).unwrap_or_default().iter_mut().for_each(|step| run.step(step));
+            for step in steps.get_mut(bound.steps.clone()).unwrap_or_default() {
+                run.step(step);
+            }
         }
     }
 
@@ -169,5 +178,11 @@ impl Evaluator {
         let root = self.root(number).map_err(|why| if why.is_some() { Error::BADDERIVE } else { Error::PMID })?;
         let values = self.slots.get(root.slot as usize).ok_or(Error::PMID)?;
         values.status.map(|()| values)
+    }
+}
+
+fn mark(list: &mut [bool], at: u32) {
+    if let Some(marked) = list.get_mut(at as usize) {
+        *marked = true;
     }
 }

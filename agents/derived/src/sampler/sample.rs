@@ -40,7 +40,7 @@ impl Sampler {
     pub(super) fn sample(&mut self, mut kind: Kind) -> Result<()> {
         let mut bound = match std::mem::replace(&mut self.state, State::Unbound) {
             State::Bound(binding) => Some(binding),
-            State::Unbound | State::Failed(_) => None,
+            State::Unbound | State::Failed => None,
         };
         if self.pmcd.connect()? == Connected::Anew {
             // Differences between the samples of two pmcds have no meaning.
@@ -106,7 +106,7 @@ impl Sampler {
         if size <= self.limits.values {
             return Ok(());
         }
-        if self.failures == 0 {
+        if self.backoff.failures() == 0 {
             let (group, host, limit) = (&self.group.name, self.pmcd.host(), self.limits.values);
             warn!(source = %host, "group {group}: values from {host} would need {size} bytes, the limit is {limit}");
         }
