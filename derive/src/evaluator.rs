@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::eval::{Run, Scratch};
 use super::program::{Bound, Operand, Root, Slot, Step};
-use super::values::{InstIds, Load, Values};
+use super::values::{Column, InstIds, Load};
 use super::{BindError, Source};
 use pmapi::{Desc, Error, InDom};
 
@@ -23,7 +23,7 @@ pub struct Evaluator {
     pub(crate) bound: Vec<Bound>,
     pub(crate) operands: Vec<Operand>,
     pub(crate) operand_slots: Vec<Slot>,
-    pub(crate) slots: Vec<Values>,
+    pub(crate) slots: Vec<Column>,
     pub(crate) steps: Vec<Step>,
     /// Last instances of each domain, shared by the operands of the domain.
     instances: HashMap<InDom, Arc<InstIds>>,
@@ -174,7 +174,7 @@ impl Evaluator {
     /// # Errors
     /// `PM_ERR_BADDERIVE` if binding the definition failed, `PM_ERR_PMID` if no definition has this number. Otherwise
     /// the error that stands in place of the values.
-    pub fn values(&self, number: usize) -> Result<&Values, Error> {
+    pub fn values(&self, number: usize) -> Result<&Column, Error> {
         let root = self.root(number).map_err(|why| if why.is_some() { Error::BADDERIVE } else { Error::PMID })?;
         let values = self.slots.get(root.slot as usize).ok_or(Error::PMID)?;
         values.status.map(|()| values)

@@ -139,11 +139,11 @@ pub use control::{Control, ControlError, Controls, Setter, Severity};
 pub use definitions::{Definition, Definitions, Text};
 pub use error::{BindError, RegisterError, SyntaxError};
 pub use evaluator::{Evaluator, Plan};
-pub use live::{Live, Names, OperandValues};
+pub use live::{Descs, Live, OperandValues};
 pub use program::Operand;
 pub use scope::Scope;
 pub use source::{Metadata, Missing, Source};
-pub use values::{Load, Values};
+pub use values::{Column, Load};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pcp_derive::{Evaluator, Plan, Values as Column};
+use pcp_derive::{Column, Evaluator, Plan};
 use pmapi::{Error, InDom, Result};
 use pmda::{Instances, PollSet};
 use tracing::warn;

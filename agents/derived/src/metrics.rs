@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pcp_derive::{Definition, Evaluator, Text, Values as Column};
+use pcp_derive::{Column, Definition, Evaluator, Text};
 use pmapi::{Desc, Inst, LabelSet};
 use pmda::Instances;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pcp_derive::{Definitions, Evaluator, Plan, Scope, UnknownNames, Values};
+use pcp_derive::{Column, Definitions, Evaluator, Plan, Scope, UnknownNames};
 use pmapi::{Atom, Semantics, Type, Units};
 
 use crate::table::Table;
@@ -79,7 +79,7 @@ fn values_are_copied_into_the_memory_of_others() {
     table.set("b", &[(1, 1.0), (2, 2.0)]);
     let mut evaluator = evaluator(&mut &table);
     let plan = evaluator.plan([2]);
-    let mut copy = Values::default();
+    let mut copy = Column::default();
     assert!(copy.is_empty() && copy.status().is_ok());
     for second in 1..9 {
         evaluator.evaluate(&plan, Duration::from_secs(second), &mut &table);
@@ -91,5 +91,5 @@ fn values_are_copied_into_the_memory_of_others() {
         assert!(copy.same_instances(values));
     }
     assert_eq!(copy.len(), 2);
-    assert!(!copy.same_instances(&Values::default()));
+    assert!(!copy.same_instances(&Column::default()));
 }

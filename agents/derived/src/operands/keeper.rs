@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pcp_collector::{Channel as _, Collector, Launch, Process, Starting, State};
+use pcp_collector::{AgentState, Channel as _, Collector, Launch, Process, Starting};
 use pmapi::backoff::Backoff;
 use pmapi::{Error, Result};
 use tracing::{info, warn};
@@ -146,7 +146,7 @@ impl Keeper {
         }
         if let Stage::Up { agent, ready, .. } = &mut self.stage {
             let settled = agent.settle();
-            let was_ready = std::mem::replace(ready, agent.state() == State::Ready);
+            let was_ready = std::mem::replace(ready, agent.state() == AgentState::Ready);
             self.readied += u64::from(*ready && !was_ready);
             self.problem_version += u64::from(*ready != was_ready);
             if let Err(e) = settled {
@@ -180,11 +180,11 @@ impl Keeper {
         agent.set_timeout(Some(left));
         match (request(agent), agent.state()) {
             (Ok(answer), _) => Ok(answer),
-            (Err(e), State::Dropped) => {
+            (Err(e), AgentState::Dropped) => {
                 self.fail(&e);
                 Err(Error::AGAIN)
             }
-            (Err(_), State::NotReady) => {
+            (Err(_), AgentState::NotReady) => {
                 if let Stage::Up { ready, .. } = &mut self.stage {
                     *ready = false;
                     self.problem_version += 1;

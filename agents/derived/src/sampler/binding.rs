@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pcp_client::Sample;
-use pcp_derive::{Evaluator, Live, Operand, Plan, Values as Column};
+use pcp_derive::{Column, Evaluator, Live, Operand, Plan};
 use pmapi::{Error, InDom, Result};
 
 use super::demand::Demand;

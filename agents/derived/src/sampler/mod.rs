@@ -85,7 +85,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
 use pcp_client::HostSpec;
-use pcp_derive::Names;
+use pcp_derive::Descs;
 use pmapi::backoff::Backoff;
 use pmapi::{Domain, Error};
 use tracing::{info, warn};
@@ -136,7 +136,7 @@ pub(crate) struct Sampler {
     sample: Option<Ticket>,
     apply: Option<Ticket>,
     /// Descriptors of the operands.
-    names: Names,
+    names: Descs,
     looked_up: Instant,
     /// Whether descriptors may have changed since they were looked up.
     stale: bool,
@@ -168,7 +168,7 @@ impl Sampler {
             shared,
             sample: None,
             apply: None,
-            names: Names::default(),
+            names: Descs::default(),
             looked_up: now,
             stale: false,
             lists: Lists::default(),
@@ -307,7 +307,7 @@ impl Sampler {
             // A panic may have left the connection in the middle of a message.
             self.pmcd.disconnect();
         }
-        self.names = Names::default();
+        self.names = Descs::default();
         self.backoff.failed(&PAUSES);
         self.state = State::Failed;
         let mut published = self.shared.published();

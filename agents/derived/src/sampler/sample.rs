@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use pcp_derive::{Evaluator, Names};
+use pcp_derive::{Descs, Evaluator};
 use pcp_pdu::result::Changes;
 use pmapi::{Domain, Error, Item, PmId, Result};
 use tracing::{info, warn};
@@ -44,7 +44,7 @@ impl Sampler {
         };
         if self.pmcd.connect()? == Connected::Anew {
             // Differences between the samples of two pmcds have no meaning.
-            (bound, self.names) = (None, Names::default());
+            (bound, self.names) = (None, Descs::default());
         }
         for _ in 0..BINDINGS {
             let mut binding = match bound.take() {
@@ -75,7 +75,7 @@ impl Sampler {
         let (taken, changes) = self.fetch(binding)?;
         if changes.intersects(AGENTS) {
             // Agents that have been restarted may have other metrics, and have reset their counters.
-            self.names = Names::default();
+            self.names = Descs::default();
             return Ok(false);
         }
         if changes.contains(Changes::NAMES) && !self.look_up_again()? {
