@@ -130,6 +130,7 @@ pub(crate) fn encode(pdu: &Pdu<'_>, from: i32) -> Option<Vec<u8>> {
             *o = result(r, from)?;
             Ok(())
         }
+        _ => return None,
     }
     .unwrap();
     Some(out)
