@@ -14,10 +14,10 @@ pub(crate) fn check(text: &str) -> Result<(), String> {
     let mut definitions = Definitions::new(Scope::Global);
     let expression = text.split_once([' ', '=']).map_or(text, |(_, expression)| expression);
     for (name, expression) in [("x", expression), ("y", text)] {
-        if let Err(RegisterError::Syntax(error)) = definitions.register(name, expression) {
-            if error.offset >= expression.len().max(1) || error.caret(expression).len() > expression.len() {
-                return Err(format!("{expression:?} has a syntax error behind its end"));
-            }
+        if let Err(RegisterError::Syntax(error)) = definitions.register(name, expression)
+            && (error.offset >= expression.len().max(1) || error.caret(expression).len() > expression.len())
+        {
+            return Err(format!("{expression:?} has a syntax error behind its end"));
         }
     }
     definitions.load_text("file", text, &mut Controls::default());
