@@ -22,11 +22,11 @@ pub(crate) fn check(text: &str) -> Result<(), String> {
     }
     definitions.load_text("file", text, &mut Controls::default());
     let mut evaluator = Evaluator::bind(&definitions, &mut Metrics, UnknownNames::Refused);
-    let plan = evaluator.plan(0..evaluator.len());
+    let plan = evaluator.plan(evaluator.ids());
     for stamp in 1..3 {
         evaluator.evaluate(&plan, Duration::from_secs(stamp), &mut Metrics);
-        for number in 0..evaluator.len() {
-            let (Ok(desc), Ok(values)) = (evaluator.desc(number), evaluator.values(number)) else { continue };
+        for id in evaluator.ids() {
+            let (Ok(desc), Ok(values)) = (evaluator.desc(id), evaluator.values(id)) else { continue };
             if values.iter().any(|(_, atom)| atom.ty() != desc.ty) {
                 return Err(format!("{text:?} has a value of another type than its own"));
             }

@@ -126,7 +126,7 @@ impl Report {
         source: &mut S,
         take: impl Fn(&mut S, &[&Operand]) -> Result<(), Error>,
     ) {
-        let plan = evaluator.plan(0..evaluator.len());
+        let plan = evaluator.plan(evaluator.ids());
         let start = Instant::now();
         let mut outcome = Ok(());
         for sample in 0..sampling.count {
@@ -136,11 +136,11 @@ impl Report {
                 evaluator.evaluate(&plan, start.elapsed(), source);
             }
         }
-        for (number, definition, desc) in metrics::shown(group, &evaluator) {
+        for (id, definition, desc) in metrics::shown(group, &evaluator) {
             let name = definition.name();
             match desc {
                 Ok(desc) => {
-                    let values = outcome.and_then(|()| evaluator.values(number));
+                    let values = outcome.and_then(|()| evaluator.values(id));
                     let values = (sampling.count > 0).then(|| values.map(|values| shown(values, &desc, source)));
                     let Some(place) = group.place(name).cloned() else { continue };
                     let good = Good { place, name: name.to_owned(), shown: group.name_of(name), desc, values };
