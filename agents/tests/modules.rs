@@ -86,8 +86,11 @@ fn circles(edges: &BTreeMap<&str, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reached = |start: &str| {
         let (mut all, mut next) = (BTreeSet::new(), vec![start.to_owned()]);
         while let Some(node) = next.pop() {
-            let new = edges.get(node.as_str()).into_iter().flatten().filter(|to| all.insert((*to).clone()));
-            next.extend(new.cloned().collect::<Vec<_>>());
+            for to in edges.get(node.as_str()).into_iter().flatten() {
+                if all.insert(to.clone()) {
+                    next.push(to.clone());
+                }
+            }
         }
         all
     };

@@ -12,12 +12,12 @@ use crate::guard;
 
 /// The group of a process that was [isolated](crate::isolate::isolate). It is killed with all processes that its leader has started.
 #[derive(Debug)]
-pub(crate) struct Group(u32);
+pub(crate) struct ProcessGroup(u32);
 
-impl Group {
-    pub(crate) fn of(child: &Child) -> Group {
+impl ProcessGroup {
+    pub(crate) fn of(child: &Child) -> ProcessGroup {
         guard::add(child.id());
-        Group(child.id())
+        ProcessGroup(child.id())
     }
 
     /// Waits until `until` for the leader of the group to end, and kills the group. Until the leader is waited for, no
@@ -53,7 +53,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if self.0 != 0 {
             self.kill(Instant::now());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use pmda::Address;
 
-use crate::group::Group;
+use crate::group::ProcessGroup;
 use crate::process::reap;
 use crate::{Collector, End, Error, Process, Result, Stream, isolate};
 
@@ -118,7 +118,7 @@ impl Launch {
         if let Some(command) = command.as_mut().filter(|_| isolated) {
             isolate::isolate(command);
         }
-        let group = |child: &Child| isolated.then(|| Group::of(child));
+        let group = |child: &Child| isolated.then(|| ProcessGroup::of(child));
         match self.address {
             None => {
                 let mut command = command.ok_or(Error::Closed)?;
@@ -204,7 +204,7 @@ fn connect(address: &Address) -> io::Result<Stream> {
 
 /// Connects to an agent that has just been started, as soon as it listens. It accepts a single connection, so that only
 /// connecting shows whether it listens.
-fn connect_to(mut child: Child, group: Option<Group>, address: Address) -> Result<Process> {
+fn connect_to(mut child: Child, group: Option<ProcessGroup>, address: Address) -> Result<Process> {
     let end = Instant::now() + Launch::LISTEN;
     let mut pause = Duration::from_millis(2);
     loop {

@@ -52,8 +52,8 @@ pub use launch::{Launch, Starting};
 pub use local::Local;
 pub use pmda::Address;
 pub use process::{End, Process};
-pub use reply::{Fetched, LabelTarget, Values};
-pub use session::{Collector, State};
+pub use reply::{Fetched, LabelTarget, MetricValues};
+pub use session::{AgentState, Collector};
 pub use stream::Stream;
 
 /// Compiles the example of the README.

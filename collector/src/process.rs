@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pcp_pdu::Header;
 
-use crate::group::Group;
+use crate::group::ProcessGroup;
 use crate::{Channel, Collector, Result, Stream};
 
 /// The connection to an agent, with its process if the collector has started it.
@@ -24,7 +24,7 @@ pub struct Process {
 struct Running {
     child: Option<Child>,
     /// The processes of an isolated agent.
-    group: Option<Group>,
+    group: Option<ProcessGroup>,
 }
 
 /// The way in which an agent ended after its connection was closed.
@@ -45,7 +45,7 @@ impl Process {
     /// Time that pmcd gives its agents when it stops.
     const GRACE: Duration = Duration::from_millis(150);
 
-    pub(crate) fn new(stream: Stream, child: Option<Child>, group: Option<Group>) -> Process {
+    pub(crate) fn new(stream: Stream, child: Option<Child>, group: Option<ProcessGroup>) -> Process {
         Process { stream, running: Running { child, group } }
     }
 

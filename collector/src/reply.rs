@@ -40,12 +40,12 @@ impl<'a> Fetched<'a> {
 
 /// The values of one metric.
 #[derive(Clone, Copy, Debug)]
-pub struct Values<'a> {
+pub struct MetricValues<'a> {
     set: ValueSet<'a>,
     ty: Type,
 }
 
-impl<'a> Values<'a> {
+impl<'a> MetricValues<'a> {
     /// Decodes the values of a set whose metric is of type `ty`.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl<'a> Values<'a> {
         for (_, raw) in set.values() {
             raw.atom(ty).map_err(Error::Agent)?;
         }
-        Ok(Values { set, ty })
+        Ok(MetricValues { set, ty })
     }
 
     /// Returns the number of values.

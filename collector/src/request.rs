@@ -10,7 +10,7 @@ use pcp_pdu::{Pdu, PduType};
 use pmapi::{Atom, Desc, InDom, Inst, LabelSet, PmId};
 
 use crate::reply::{label_set, text};
-use crate::{Channel, Collector, Error, Fetched, LabelTarget, Result, Values};
+use crate::{Channel, Collector, Error, Fetched, LabelTarget, MetricValues, Result};
 
 impl<C: Channel> Collector<C> {
     /// Sets the profile of the client: the instances that it wants (pmAddProfile(3)). The agent gets it before the
@@ -70,11 +70,11 @@ impl<C: Channel> Collector<C> {
     /// Requests the descriptor of a metric, and fetches its values.
     ///
     /// # Errors
-    /// The errors of [`Collector::desc`], [`Collector::fetch`] and [`Values::new`].
-    pub fn values(&mut self, pmid: PmId) -> Result<Values<'_>> {
+    /// The errors of [`Collector::desc`], [`Collector::fetch`] and [`MetricValues::new`].
+    pub fn values(&mut self, pmid: PmId) -> Result<MetricValues<'_>> {
         let ty = self.desc(pmid)?.ty;
         let set = self.fetch(&[pmid])?.sets().next().ok_or(Error::Agent(pmapi::Error::VALUE))?;
-        Values::new(set, ty)
+        MetricValues::new(set, ty)
     }
 
     /// Requests the descriptor of a metric and fetches its only value: that of a singular metric, or the only one that

@@ -13,7 +13,7 @@ use crate::{Channel, Error, Result};
 /// Whether an agent accepts requests.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub enum State {
+pub enum AgentState {
     /// The agent accepts requests.
     Ready,
     /// The agent accepts no requests until it reports that it is ready.
@@ -42,7 +42,7 @@ pub enum State {
 #[derive(Debug)]
 pub struct Collector<C> {
     channel: C,
-    state: State,
+    state: AgentState,
     features: Features,
     timeout: Option<Duration>,
     pub(crate) client: i32,
@@ -79,7 +79,7 @@ impl<C: Channel> Collector<C> {
     pub(crate) fn with_features(channel: C, features: Features) -> Self {
         Collector {
             channel,
-            state: State::Ready,
+            state: AgentState::Ready,
             features,
             timeout: Some(Self::TIMEOUT),
             client: 0,
@@ -111,7 +111,7 @@ impl<C: Channel> Collector<C> {
     }
 
     /// Returns whether the agent accepts requests, according to the output that has been read.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> AgentState {
         self.state
     }
 
@@ -128,8 +128,8 @@ impl<C: Channel> Collector<C> {
 
     /// Sends no requests before the agent reports that it is ready (`notready` in `pmcd.conf`).
     pub fn set_not_ready(&mut self) {
-        if self.state == State::Ready {
-            self.state = State::NotReady;
+        if self.state == AgentState::Ready {
+            self.state = AgentState::NotReady;
         }
     }
 
@@ -139,7 +139,7 @@ impl<C: Channel> Collector<C> {
     /// The errors of [`Collector::settle`].
     pub fn wait_ready(&mut self, timeout: Option<Duration>) -> Result<bool> {
         self.settle()?;
-        if self.state == State::NotReady {
+        if self.state == AgentState::NotReady {
             match self.unsolicited(timeout) {
                 Err(Error::TimedOut(_)) => return Ok(false),
                 other => other?,
@@ -166,16 +166,18 @@ impl<C: Channel> Collector<C> {
 
     /// Waits for a PDU without a request. Any error but a time-out drops the agent.
     fn unsolicited(&mut self, timeout: Option<Duration>) -> Result {
-        if self.state == State::Dropped {
+        if self.state == AgentState::Dropped {
             return Err(Error::Dropped);
         }
         let outcome =
             self.channel.receive(&mut self.reply, timeout).and_then(|header| match Pdu::decode(header, &self.reply)? {
-                Pdu::Error(e) if e.status() == Err(pmapi::Error::PMDAREADY) && self.state == State::NotReady => Ok(()),
+                Pdu::Error(e) if e.status() == Err(pmapi::Error::PMDAREADY) && self.state == AgentState::NotReady => {
+                    Ok(())
+                }
                 _ => Err(Error::Unsolicited(header.pdu)),
             });
         match &outcome {
-            Ok(()) => self.state = State::Ready,
+            Ok(()) => self.state = AgentState::Ready,
             Err(Error::TimedOut(_)) => {}
             Err(_) => self.drop_agent(),
         }
@@ -183,7 +185,7 @@ impl<C: Channel> Collector<C> {
     }
 
     fn drop_agent(&mut self) {
-        self.state = State::Dropped;
+        self.state = AgentState::Dropped;
         self.channel.close();
     }
 
@@ -196,16 +198,16 @@ impl<C: Channel> Collector<C> {
         accept: impl FnOnce(Pdu<'a>) -> Option<Result<T>>,
     ) -> Result<T> {
         self.settle()?;
-        if self.state == State::NotReady {
+        if self.state == AgentState::NotReady {
             return Err(Error::NotReady);
         }
         self.encode(encode)?;
         let Collector { channel, state, timeout, out, reply, .. } = self;
         let outcome = exchange(channel, out, reply, *timeout, request, accept);
         match &outcome {
-            Err(Error::NotReady) => *state = State::NotReady,
+            Err(Error::NotReady) => *state = AgentState::NotReady,
             Err(e) if e.is_fatal(request) => {
-                *state = State::Dropped;
+                *state = AgentState::Dropped;
                 channel.close();
             }
             _ => {}
@@ -216,7 +218,7 @@ impl<C: Channel> Collector<C> {
     /// Sends a PDU that has no answer; false when the agent is not ready and nothing was sent.
     pub(crate) fn notify(&mut self, encode: impl FnOnce(&mut Vec<u8>, i32) -> pmapi::Result) -> Result<bool> {
         self.settle()?;
-        if self.state == State::NotReady {
+        if self.state == AgentState::NotReady {
             return Ok(false);
         }
         self.encode(encode)?;

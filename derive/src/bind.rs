@@ -9,7 +9,7 @@ use super::emit::{self, Emitted};
 use super::expr::{Expr, Function, Kind, Spec};
 use super::program::{Bound, Operand, Root};
 use super::rules::Meta;
-use super::values::Values;
+use super::values::Column;
 use super::{BindError, Definition, Evaluator, Metadata, Missing};
 use pmapi::Desc;
 
@@ -251,19 +251,19 @@ impl Evaluator {
 
     fn add_operand(&mut self, name: &str, desc: Desc) -> u32 {
         let number = self.operands.len() as u32;
-        let slot = self.add_slot(Values::new(desc.ty));
+        let slot = self.add_slot(Column::new(desc.ty));
         self.operands.push(Operand { name: name.into(), desc });
         self.operand_slots.push(slot);
         number
     }
 
-    pub(crate) fn add_slot(&mut self, values: Values) -> u32 {
+    pub(crate) fn add_slot(&mut self, values: Column) -> u32 {
         self.slots.push(values);
         (self.slots.len() - 1) as u32
     }
 
     pub(crate) fn add_constant(&mut self, meta: &Meta, data: Data) -> u32 {
-        let mut values = Values::new(meta.ty);
+        let mut values = Column::new(meta.ty);
         values.begin_singular();
         values.data = data;
         self.add_slot(values)

@@ -9,7 +9,7 @@ use super::filter::Filter;
 use super::history::Rate;
 use super::program::{Aggregate, Binary, Factor, Instance, Op, Pattern, Root, Side, Slot, Step, Ternary};
 use super::rules::{self, Meta};
-use super::values::{InstIds, Values};
+use super::values::{Column, InstIds};
 use super::{Evaluator, eval};
 use pmapi::{Atom, Type, Units};
 
@@ -100,9 +100,9 @@ impl Emitter<'_> {
                     self.definitions.push(number);
                     return slot;
                 }
-                _ => return self.evaluator.add_slot(Values::new(meta.ty)),
+                _ => return self.evaluator.add_slot(Column::new(meta.ty)),
             },
-            Kind::NoValue { .. } | Kind::Anon(_) => return self.evaluator.add_slot(Values::new(meta.ty)),
+            Kind::NoValue { .. } | Kind::Anon(_) => return self.evaluator.add_slot(Column::new(meta.ty)),
             Kind::Constant { text, .. } => match (constant(text, meta.ty), meta.indom) {
                 (Some(value), None) => return self.evaluator.add_constant(&meta, value),
                 (Some(value), Some(indom)) => Op::Repeat { value, indom, list: Vec::new() },
@@ -140,7 +140,7 @@ impl Emitter<'_> {
                 None => Op::Ternary(Box::new(self.ternary(*guard, *left, *right))),
             },
         };
-        let output = self.evaluator.add_slot(Values::new(meta.ty));
+        let output = self.evaluator.add_slot(Column::new(meta.ty));
         self.evaluator.steps.push(Step { op, output });
         output
     }

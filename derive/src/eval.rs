@@ -8,7 +8,7 @@ use super::data::{Buffers, Data, Number, Places};
 use super::expr::BinaryOp;
 use super::program::{Aggregate, Binary, Factor, Instance, Op, Pattern, Side, Slot, Step, Ternary};
 use super::select;
-use super::values::{InstIds, Values};
+use super::values::{Column, InstIds};
 use pmapi::{Atom, Error, InDom, Inst, Units};
 
 /// Memory that all steps share.
@@ -27,7 +27,7 @@ impl Scratch {
 }
 
 pub(crate) struct Run<'a, S> {
-    pub(crate) slots: &'a mut [Values],
+    pub(crate) slots: &'a mut [Column],
     pub(crate) scratch: &'a mut Scratch,
     pub(crate) stamp: Duration,
     pub(crate) source: &'a mut S,
@@ -36,16 +36,16 @@ pub(crate) struct Run<'a, S> {
 impl<S: Source> Run<'_, S> {
     pub(crate) fn step(&mut self, step: &mut Step) {
         let Some(output) = self.slots.get_mut(step.output as usize) else { return };
-        let mut output = std::mem::replace(output, Values::new(pmapi::Type::U32));
+        let mut output = std::mem::replace(output, Column::new(pmapi::Type::U32));
         self.compute(&mut step.op, &mut output);
         self.slots[step.output as usize] = output;
     }
 
-    fn values(&self, slot: Slot) -> &Values {
+    fn values(&self, slot: Slot) -> &Column {
         &self.slots[slot as usize]
     }
 
-    fn compute(&mut self, op: &mut Op, output: &mut Values) {
+    fn compute(&mut self, op: &mut Op, output: &mut Column) {
         match op {
             Op::NoNumber => output.fail(Err(Error::TYPE)),
             Op::Repeat { value, indom, list } => self.repeat(value, *indom, list, output),
@@ -62,7 +62,7 @@ impl<S: Source> Run<'_, S> {
         }
     }
 
-    fn repeat(&mut self, value: &Data, indom: InDom, list: &mut Vec<u32>, output: &mut Values) {
+    fn repeat(&mut self, value: &Data, indom: InDom, list: &mut Vec<u32>, output: &mut Column) {
         self.scratch.instances.clear();
         if let Err(error) = self.source.instances(indom, &mut self.scratch.instances) {
             return output.fail(Err(error));
@@ -74,7 +74,7 @@ impl<S: Source> Run<'_, S> {
         output.set_list(list);
     }
 
-    fn binary(&mut self, binary: &mut Binary, output: &mut Values) {
+    fn binary(&mut self, binary: &mut Binary, output: &mut Column) {
         use pmapi::Type::*;
         let Binary { op, left, right, ty, join } = binary;
         let (l, r) = (&self.slots[left.slot as usize], &self.slots[right.slot as usize]);
@@ -109,7 +109,7 @@ impl<S: Source> Run<'_, S> {
         }
     }
 
-    fn instance(&mut self, of: Slot, instance: &mut Instance, output: &mut Values) {
+    fn instance(&mut self, of: Slot, instance: &mut Instance, output: &mut Column) {
         let values = &self.slots[of as usize];
         if values.status.is_err() || values.is_empty() {
             return output.fail(values.status);
@@ -126,7 +126,7 @@ impl<S: Source> Run<'_, S> {
         }
     }
 
-    fn pattern(&mut self, of: Slot, pattern: &mut Pattern, output: &mut Values) {
+    fn pattern(&mut self, of: Slot, pattern: &mut Pattern, output: &mut Column) {
         let values = &self.slots[of as usize];
         if values.status.is_err() || values.is_empty() {
             return output.fail(values.status);
@@ -138,7 +138,7 @@ impl<S: Source> Run<'_, S> {
         output.set_ids(&pattern.chosen);
     }
 
-    fn ternary(&mut self, ternary: &mut Ternary, output: &mut Values) {
+    fn ternary(&mut self, ternary: &mut Ternary, output: &mut Column) {
         let Ternary { guard: (guard, guard_meta), left, right, select } = ternary;
         let guard = &self.slots[*guard as usize];
         let arm = |arm: &Option<(Slot, super::rules::Meta)>| match arm {
@@ -146,8 +146,8 @@ impl<S: Source> Run<'_, S> {
             None => (None, false),
         };
         let sides: [select::Side<'_>; 3] = [(Some(guard), guard_meta.indom.is_some()), arm(left), arm(right)];
-        let missing = |status: fn(&Values) -> bool| sides.iter().filter_map(|side| side.0).find(|side| status(side));
-        if let Some(without) = missing(|side| side.status.is_err()).or_else(|| missing(Values::is_empty)) {
+        let missing = |status: fn(&Column) -> bool| sides.iter().filter_map(|side| side.0).find(|side| status(side));
+        if let Some(without) = missing(|side| side.status.is_err()).or_else(|| missing(Column::is_empty)) {
             return output.fail(without.status);
         }
         if !output.ty.is_numeric() && output.ty != pmapi::Type::String {
@@ -214,7 +214,7 @@ impl Pattern {
 /// Operands of a binary operator, both with values.
 struct Operands<'a> {
     op: BinaryOp,
-    values: [&'a Values; 2],
+    values: [&'a Column; 2],
     sides: [&'a Side; 2],
     places: [Places<'a>; 2],
 }
@@ -250,7 +250,7 @@ impl<'a> Operands<'a> {
         }
     }
 
-    fn compute<T: Number>(&self, buffers: &mut Buffers, output: &mut Values) {
+    fn compute<T: Number>(&self, buffers: &mut Buffers, output: &mut Column) {
         let arguments = self.arguments::<T>(buffers);
         if self.op.is_arithmetic() {
             let Some(column) = T::column_mut(&mut output.data) else { return };
@@ -276,7 +276,7 @@ impl<'a> Operands<'a> {
     }
 
     /// Divides. `0 / 0` is 0, as in libpcp.
-    fn divide(&self, buffers: &mut Buffers, output: &mut Values) {
+    fn divide(&self, buffers: &mut Buffers, output: &mut Column) {
         if let Data::Double(column) = &mut output.data {
             combine(self.arguments(buffers), column, |a: f64, b| if a == 0.0 { 0.0 } else { a / b });
         }
@@ -294,7 +294,7 @@ fn combine<T: Copy, U>([left, right]: [Argument<'_, T>; 2], output: &mut Vec<U>,
 }
 
 /// Computes a result that has the instances of its operand.
-fn each_value(of: &Values, output: &mut Values, compute: fn(&Data, &mut Data)) {
+fn each_value(of: &Column, output: &mut Column, compute: fn(&Data, &mut Data)) {
     if of.status.is_err() || of.is_empty() {
         return output.fail(of.status);
     }
@@ -327,7 +327,7 @@ fn not(of: &Data, output: &mut Data) {
     }
 }
 
-fn aggregate(function: Aggregate, of: &Values, output: &mut Values) {
+fn aggregate(function: Aggregate, of: &Column, output: &mut Column) {
     if function == Aggregate::Count {
         let count = if of.status.is_ok() { of.len() } else { 0 };
         output.begin_singular();
@@ -366,7 +366,7 @@ fn total<T: Number>(function: Aggregate, values: &[T]) -> Option<T> {
     }
 }
 
-fn rescale(of: &Values, (from, to): (Units, Units), factor: Option<Factor>, output: &mut Values) {
+fn rescale(of: &Column, (from, to): (Units, Units), factor: Option<Factor>, output: &mut Column) {
     if of.status.is_err() || of.is_empty() {
         return output.fail(of.status);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::eval::{Run, Scratch};
 use super::program::{Bound, Operand, Root, Slot, Step};
-use super::values::{InstIds, Load, Values};
+use super::values::{Column, InstIds, Load};
 use super::{BindError, Source};
 use pmapi::{Desc, Error, InDom};
 
@@ -23,11 +23,27 @@ pub struct Evaluator {
     pub(crate) bound: Vec<Bound>,
     pub(crate) operands: Vec<Operand>,
     pub(crate) operand_slots: Vec<Slot>,
-    pub(crate) slots: Vec<Values>,
+    pub(crate) slots: Vec<Column>,
     pub(crate) steps: Vec<Step>,
     /// Last instances of each domain, shared by the operands of the domain.
     instances: HashMap<InDom, Arc<InstIds>>,
     scratch: Scratch,
+}
+
+/// Definition of an [`Evaluator`]: its index among those passed to [`Evaluator::bind`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DefinitionId(usize);
+
+impl DefinitionId {
+    /// Returns the identifier of the definition with this index, from 0.
+    pub const fn new(index: usize) -> Self {
+        DefinitionId(index)
+    }
+
+    /// Returns the index of the definition.
+    pub const fn index(self) -> usize {
+        self.0
+    }
 }
 
 /// Set of definitions to evaluate in a sample, from [`Evaluator::plan`].
@@ -39,8 +55,7 @@ pub struct Plan {
 }
 
 impl Evaluator {
-    /// Returns the number of definitions. Its number identifies a definition: the index among those passed to
-    /// [`Evaluator::bind`].
+    /// Returns the number of definitions.
     pub fn len(&self) -> usize {
         self.definitions.len()
     }
@@ -50,30 +65,35 @@ impl Evaluator {
         self.definitions.is_empty()
     }
 
-    /// Returns the number of the definition with this name.
-    pub fn find(&self, name: &str) -> Option<usize> {
-        self.names.get(name).map(|number| *number as usize)
+    /// Returns the identifiers of all definitions, in their order.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = DefinitionId> + Clone + use<> {
+        (0..self.len()).map(DefinitionId)
     }
 
-    fn bound(&self, number: usize) -> Option<&Bound> {
-        self.order.get(number).and_then(|at| self.bound.get(*at as usize))
+    /// Returns the definition with this name.
+    pub fn find(&self, name: &str) -> Option<DefinitionId> {
+        self.names.get(name).map(|index| DefinitionId(*index as usize))
     }
 
-    fn root(&self, number: usize) -> Result<Root, Option<&BindError>> {
-        self.bound(number).ok_or(None).and_then(|bound| bound.result.as_ref().map(|root| *root).map_err(Some))
+    fn bound(&self, id: DefinitionId) -> Option<&Bound> {
+        self.order.get(id.0).and_then(|at| self.bound.get(*at as usize))
+    }
+
+    fn root(&self, id: DefinitionId) -> Result<Root, Option<&BindError>> {
+        self.bound(id).ok_or(None).and_then(|bound| bound.result.as_ref().map(|root| *root).map_err(Some))
     }
 
     /// Returns the descriptor of a definition (pmLookupDesc(3)).
     ///
     /// # Errors
-    /// The error of binding the definition; `None` if no definition has this number.
-    pub fn desc(&self, number: usize) -> Result<Desc, Option<&BindError>> {
-        let meta = self.root(number)?.meta;
-        let (_, pmid) = self.definitions.get(number).ok_or(None)?;
+    /// The error of binding the definition; `None` if the evaluator has no such definition.
+    pub fn desc(&self, id: DefinitionId) -> Result<Desc, Option<&BindError>> {
+        let meta = self.root(id)?.meta;
+        let (_, pmid) = self.definitions.get(id.0).ok_or(None)?;
         Ok(Desc { pmid: *pmid, ty: meta.ty, indom: meta.indom, semantics: meta.semantics, units: meta.units })
     }
 
-    /// Returns, for each definition, whether its values depend on earlier samples. They do if it uses `delta` or
+    /// Returns, for each definition in its order, whether its values depend on earlier samples. They do if it uses `delta` or
     /// `rate`, or refers to a definition that does.
     pub fn have_history(&self) -> Vec<bool> {
         let mut bound = Vec::with_capacity(self.bound.len());
@@ -92,23 +112,27 @@ impl Evaluator {
         &self.operands
     }
 
-    /// Plans the evaluation of some definitions, by number, and of those that they refer to. Omits definitions with an
-    /// error.
-    pub fn plan(&self, definitions: impl IntoIterator<Item = usize>) -> Plan {
+    /// Plans the evaluation of some definitions, and of those that they refer to. Omits definitions with an error.
+    pub fn plan(&self, definitions: impl IntoIterator<Item = DefinitionId>) -> Plan {
         self.plan_beyond(&Plan::default(), definitions)
     }
 
     /// Plans the evaluation of further definitions, without those that `plan` evaluates already.
-    pub fn plan_beyond(&self, plan: &Plan, definitions: impl IntoIterator<Item = usize>) -> Plan {
+    pub fn plan_beyond(&self, plan: &Plan, definitions: impl IntoIterator<Item = DefinitionId>) -> Plan {
         let (mut planned, mut wanted) = (vec![false; self.bound.len()], vec![false; self.bound.len()]);
-        let mark = |list: &mut [bool], at: &u32| _ = list.get_mut(*at as usize).map(|marked| *marked = true);
-        plan.bound.iter().for_each(|at| mark(&mut planned, at));
-        definitions.into_iter().filter_map(|number| self.order.get(number)).for_each(|at| mark(&mut wanted, at));
+        for at in &plan.bound {
+            mark(&mut planned, *at);
+        }
+        for at in definitions.into_iter().filter_map(|id| self.order.get(id.0)) {
+            mark(&mut wanted, *at);
+        }
         let mut plan = Plan::default();
         // Each definition refers to earlier ones only.
         for at in (0..wanted.len()).rev().filter(|at| self.bound[*at].result.is_ok() && !planned[*at]) {
             if wanted[at] {
-                self.bound[at].definitions.iter().for_each(|other| wanted[*other as usize] = true);
+                for other in &self.bound[at].definitions {
+                    mark(&mut wanted, *other);
+                }
                 plan.bound.push(at as u32);
                 plan.operands.extend(&self.bound[at].operands);
             }
@@ -122,7 +146,9 @@ impl Evaluator {
     /// Resets the `delta` and `rate` operations of a plan, as if there had been no sample.
     pub fn forget(&mut self, plan: &Plan) {
         for bound in plan.bound.iter().filter_map(|at| self.bound.get(*at as usize)) {
-            self.steps.get_mut(bound.steps.clone()).unwrap_or_default().iter_mut().for_each(Step::forget);
+            for step in self.steps.get_mut(bound.steps.clone()).unwrap_or_default() {
+                step.forget();
+            }
         }
     }
 
@@ -141,7 +167,9 @@ impl Evaluator {
         let Evaluator { bound, steps, slots, scratch, .. } = self;
         let mut run = Run { slots, scratch, stamp, source };
         for bound in plan.bound.iter().filter_map(|at| bound.get(*at as usize)) {
-            steps.get_mut(bound.steps.clone()).unwrap_or_default().iter_mut().for_each(|step| run.step(step));
+            for step in steps.get_mut(bound.steps.clone()).unwrap_or_default() {
+                run.step(step);
+            }
         }
     }
 
@@ -163,11 +191,17 @@ impl Evaluator {
     /// Returns the values of a definition in the last sample in which it was evaluated.
     ///
     /// # Errors
-    /// `PM_ERR_BADDERIVE` if binding the definition failed, `PM_ERR_PMID` if no definition has this number. Otherwise
+    /// `PM_ERR_BADDERIVE` if binding the definition failed, `PM_ERR_PMID` if the evaluator has no such definition. Otherwise
     /// the error that stands in place of the values.
-    pub fn values(&self, number: usize) -> Result<&Values, Error> {
-        let root = self.root(number).map_err(|why| if why.is_some() { Error::BADDERIVE } else { Error::PMID })?;
+    pub fn values(&self, id: DefinitionId) -> Result<&Column, Error> {
+        let root = self.root(id).map_err(|why| if why.is_some() { Error::BADDERIVE } else { Error::PMID })?;
         let values = self.slots.get(root.slot as usize).ok_or(Error::PMID)?;
         values.status.map(|()| values)
+    }
+}
+
+fn mark(list: &mut [bool], at: u32) {
+    if let Some(marked) = list.get_mut(at as usize) {
+        *marked = true;
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::data::{Data, Number};
 use super::join::Join;
-use super::values::{InstIds, Values};
+use super::values::{Column, InstIds};
 use pmapi::Error;
 
 /// Error in place of values, or none.
@@ -70,7 +70,7 @@ impl History {
     }
 
     /// Computes the difference of each instance that both samples have.
-    pub(crate) fn delta(&mut self, of: &Values, stamp: Duration, output: &mut Values) {
+    pub(crate) fn delta(&mut self, of: &Column, stamp: Duration, output: &mut Column) {
         match self.pairs(of) {
             Ok((ids, pairs, _)) => {
                 output.begin(ids);
@@ -82,7 +82,7 @@ impl History {
     }
 
     /// Computes the difference per second of each instance that both samples have.
-    pub(crate) fn rate(&mut self, of: &Values, rate: Rate, stamp: Duration, output: &mut Values) {
+    pub(crate) fn rate(&mut self, of: &Column, rate: Rate, stamp: Duration, output: &mut Column) {
         let mut kept = std::mem::take(&mut self.kept);
         match self.pairs(of) {
             // A rate needs time between the samples.
@@ -115,7 +115,7 @@ impl History {
 
     /// Returns the common instances, the values of both samples and the time of the earlier one. Otherwise returns the
     /// error, or none, in place of values.
-    fn pairs<'a>(&'a mut self, of: &'a Values) -> Result<(&'a Arc<InstIds>, Pairs<'a>, Duration), Status> {
+    fn pairs<'a>(&'a mut self, of: &'a Column) -> Result<(&'a Arc<InstIds>, Pairs<'a>, Duration), Status> {
         of.status.map_err(Err)?;
         let before = self.stamp.filter(|_| !of.is_empty()).ok_or(Ok(()))?;
         let same = self.join.update(&of.ids, &self.ids);
@@ -123,7 +123,7 @@ impl History {
         Ok((ids, Pairs { now: &of.data, before: &self.data, join }, before))
     }
 
-    fn remember(&mut self, of: &Values, stamp: Duration) {
+    fn remember(&mut self, of: &Column, stamp: Duration) {
         self.stamp = (!of.is_empty()).then_some(stamp);
         if std::mem::discriminant(&self.data) != std::mem::discriminant(&of.data) {
             self.data = Data::new(of.ty);

@@ -43,13 +43,14 @@
 //! definitions.register("disk.iops", "rate(disk.read)")?;
 //! let mut disk = Disk { reads: 100 };
 //! let mut evaluator = Evaluator::bind(&definitions, &mut disk, UnknownNames::Refused);
-//! assert_eq!(evaluator.desc(0).map(|desc| desc.units.to_string()), Ok("count / sec".to_owned()));
+//! let iops = evaluator.find("disk.iops").ok_or("no such definition")?;
+//! assert_eq!(evaluator.desc(iops).map(|desc| desc.units.to_string()), Ok("count / sec".to_owned()));
 //!
-//! let plan = evaluator.plan([0]);
+//! let plan = evaluator.plan([iops]);
 //! evaluator.evaluate(&plan, Duration::from_secs(10), &mut disk);
 //! disk.reads = 350;
 //! evaluator.evaluate(&plan, Duration::from_secs(15), &mut disk);
-//! let values = evaluator.values(0)?;
+//! let values = evaluator.values(iops)?;
 //! assert_eq!(values.iter().next(), Some((None, Atom::Double(50.0))));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -138,12 +139,12 @@ pub use config::{Loaded, Message, read_files};
 pub use control::{Control, ControlError, Controls, Setter, Severity};
 pub use definitions::{Definition, Definitions, Text};
 pub use error::{BindError, RegisterError, SyntaxError};
-pub use evaluator::{Evaluator, Plan};
-pub use live::{Live, Names, OperandValues};
+pub use evaluator::{DefinitionId, Evaluator, Plan};
+pub use live::{Descs, Live, OperandValues};
 pub use program::Operand;
 pub use scope::Scope;
 pub use source::{Metadata, Missing, Source};
-pub use values::{Load, Values};
+pub use values::{Column, Load};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -9,20 +9,20 @@ use pmapi::{Desc, Error, InDom, Inst, PmId, Result};
 
 /// Descriptors of metrics by name, for binding definitions.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Names(HashMap<String, Result<Desc, Missing>>);
+pub struct Descs(HashMap<String, Result<Desc, Missing>>);
 
-impl Names {
+impl Descs {
     /// Looks up the descriptors of metrics: operands of definitions, and metrics that may have the name of a
     /// definition.
     ///
     /// # Errors
     /// [Connection errors](pcp_client#connection-errors). A metric that does not exist is recorded as [`Missing`].
-    pub fn lookup<'a>(context: &mut Context, names: impl IntoIterator<Item = &'a str>) -> Result<Names> {
+    pub fn lookup<'a>(context: &mut Context, names: impl IntoIterator<Item = &'a str>) -> Result<Descs> {
         let mut names: Vec<&str> = names.into_iter().collect();
         names.sort_unstable();
         names.dedup();
         if names.is_empty() {
-            return Ok(Names::default());
+            return Ok(Descs::default());
         }
         let mut pmids = match context.lookup_names(&names) {
             Ok(pmids) => pmids.into_iter().map(|pmid| pmid.ok_or(Missing::Name)).collect(),
@@ -48,7 +48,7 @@ impl Names {
             let desc = pmid.and_then(|_| descs.next().flatten().ok_or(Missing::Desc));
             (name.to_owned(), desc)
         });
-        Ok(Names(found.collect()))
+        Ok(Descs(found.collect()))
     }
 
     /// Looks up only names that `self` does not contain, and names without a descriptor if `again` returns true for
@@ -63,7 +63,7 @@ impl Names {
         context: &mut Context,
         names: impl IntoIterator<Item = &'a str>,
         again: impl Fn(&str) -> bool,
-    ) -> Result<Names> {
+    ) -> Result<Descs> {
         let mut known = HashMap::new();
         let mut others = Vec::new();
         for name in names {
@@ -73,12 +73,12 @@ impl Names {
                 _ => others.push(name),
             }
         }
-        known.extend(Names::lookup(context, others)?.0);
-        Ok(Names(known))
+        known.extend(Descs::lookup(context, others)?.0);
+        Ok(Descs(known))
     }
 }
 
-impl Metadata for Names {
+impl Metadata for Descs {
     fn lookup(&mut self, name: &str) -> Result<Desc, Missing> {
         self.0.get(name).copied().unwrap_or(Err(Missing::Name))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::data::{Data, Number};
 use super::join::Lookup;
-use super::values::{InstIds, Values};
+use super::values::{Column, InstIds};
 
 /// Positions of the result's instances in the guard and the arms. Recomputed only when the instances of one of them
 /// change.
@@ -53,11 +53,11 @@ impl Places {
 }
 
 /// Guard or arm: its values, `None` for `novalue`; and whether it has an instance domain.
-pub(crate) type Side<'a> = (Option<&'a Values>, bool);
+pub(crate) type Side<'a> = (Option<&'a Column>, bool);
 
 impl Select {
     /// Computes the result. The guard and each arm that is not `novalue` must have values.
-    pub(crate) fn run(&mut self, guard: &Values, sides: [Side<'_>; 3], output: &mut Values) {
+    pub(crate) fn run(&mut self, guard: &Column, sides: [Side<'_>; 3], output: &mut Column) {
         self.update(sides);
         self.truth.clear();
         match &guard.data {

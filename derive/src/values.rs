@@ -36,7 +36,7 @@ impl InstIds {
 
 /// Values of a metric in a sample: a column of instances and a column of numbers or of byte strings.
 #[derive(Debug)]
-pub struct Values {
+pub struct Column {
     pub(crate) ids: Arc<InstIds>,
     pub(crate) data: Data,
     pub(crate) ty: Type,
@@ -44,19 +44,19 @@ pub struct Values {
 }
 
 /// Returns an empty column of type `U32`.
-impl Default for Values {
-    fn default() -> Values {
-        Values::new(Type::U32)
+impl Default for Column {
+    fn default() -> Column {
+        Column::new(Type::U32)
     }
 }
 
 /// [`Clone::clone_from`] reuses the memory of a column of the same type.
-impl Clone for Values {
-    fn clone(&self) -> Values {
-        Values { ids: Arc::clone(&self.ids), data: self.data.clone(), ty: self.ty, status: self.status }
+impl Clone for Column {
+    fn clone(&self) -> Column {
+        Column { ids: Arc::clone(&self.ids), data: self.data.clone(), ty: self.ty, status: self.status }
     }
 
-    fn clone_from(&mut self, from: &Values) {
+    fn clone_from(&mut self, from: &Column) {
         (self.ty, self.status) = (from.ty, from.status);
         if std::mem::discriminant(&self.data) == std::mem::discriminant(&from.data) {
             self.data.copy_from(&from.data, None);
@@ -69,10 +69,10 @@ impl Clone for Values {
     }
 }
 
-impl Values {
+impl Column {
     /// Returns an empty column.
-    pub(crate) fn new(ty: Type) -> Values {
-        Values { ids: Arc::clone(InstIds::none()), data: Data::new(ty), ty, status: Ok(()) }
+    pub(crate) fn new(ty: Type) -> Column {
+        Column { ids: Arc::clone(InstIds::none()), data: Data::new(ty), ty, status: Ok(()) }
     }
 
     /// Returns the number of values; 0 if there is an error.
@@ -86,7 +86,7 @@ impl Values {
     }
 
     /// Returns whether other values are for the same instances, in the same order.
-    pub fn same_instances(&self, other: &Values) -> bool {
+    pub fn same_instances(&self, other: &Column) -> bool {
         Arc::ptr_eq(&self.ids, &other.ids) || self.ids.list == other.ids.list
     }
 
@@ -109,7 +109,7 @@ impl Values {
         ids.map(|(at, id)| (Inst::from_word(*id), self.data.atom(at, self.ty)))
     }
 
-    /// Calls `each` for every value with its instance, as [`Values::iter`] returns them. Faster than `iter`, because
+    /// Calls `each` for every value with its instance, as [`Column::iter`] returns them. Faster than `iter`, because
     /// each type has a loop of its own.
     ///
     /// # Errors
@@ -165,14 +165,14 @@ impl Values {
 /// Receiver of an operand's values from a [`Source`](super::Source).
 #[derive(Debug)]
 pub struct Load<'a> {
-    values: &'a mut Values,
+    values: &'a mut Column,
     /// The instances of the values.
     list: &'a mut Vec<u32>,
 }
 
 impl<'a> Load<'a> {
     /// Removes the values of the previous sample. `list` is memory to reuse.
-    pub(crate) fn new(values: &'a mut Values, list: &'a mut Vec<u32>) -> Load<'a> {
+    pub(crate) fn new(values: &'a mut Column, list: &'a mut Vec<u32>) -> Load<'a> {
         values.status = Ok(());
         values.data.clear();
         list.clear();
@@ -197,7 +197,7 @@ impl<'a> Load<'a> {
     /// Adds values as [`Load::push`] does. Faster for many values, because the loop handles one type.
     #[inline]
     pub fn extend<'v>(&mut self, values: impl IntoIterator<Item = (Option<Inst>, Atom<'v>)>) {
-        let Load { values: Values { data, status, .. }, list } = self;
+        let Load { values: Column { data, status, .. }, list } = self;
         let mut wrong = false;
         let values = values.into_iter();
         macro_rules! take {

@@ -100,15 +100,15 @@ proptest! {
         }
         let mut source = Odd([const { Ok(Vec::new()) }; 4]);
         let mut evaluator = Evaluator::bind(&definitions, &mut source, UnknownNames::Refused);
-        let plan = evaluator.plan(0..EXPRESSIONS.len());
+        let plan = evaluator.plan(evaluator.ids());
         let mut time = Duration::ZERO;
         for (sample, pause) in samples {
             source.0 = sample;
             time += Duration::from_secs(pause);
             evaluator.evaluate(&plan, time, &mut source);
-            for (number, expression) in EXPRESSIONS.iter().enumerate() {
-                let desc = evaluator.desc(number).unwrap_or_else(|e| panic!("{expression}: {e:?}"));
-                let Ok(values) = evaluator.values(number) else { continue };
+            for (id, expression) in evaluator.ids().zip(EXPRESSIONS) {
+                let desc = evaluator.desc(id).unwrap_or_else(|e| panic!("{expression}: {e:?}"));
+                let Ok(values) = evaluator.values(id) else { continue };
                 prop_assert_eq!(values.iter().len(), values.len());
                 let (mut each, mut left) = (values.iter(), values.len());
                 let same = values.try_each(|inst, value| {

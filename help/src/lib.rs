@@ -5,16 +5,16 @@
 //! and [`Compiled`] looks up text in such a pair. Texts are bytes, because PCP specifies no encoding.
 //!
 //! ```
-//! use help::{Compiled, Entry, Target};
+//! use pcp_help::{Compiled, Entry, Target};
 //! use pmapi::PmId;
 //!
 //! let target = Target::Metric(PmId::from_word(0x3f40_0000).unwrap());
 //! let entry = Entry::new("simple.numfetch", target, "Number of fetches", "Counts pmFetch(3).\n");
-//! let files = help::compile(&[entry])?;
+//! let files = pcp_help::compile(&[entry])?;
 //! let help = Compiled::from_bytes(files.dir, files.pag)?;
 //! assert_eq!(help.oneline(target), Some(&b"Number of fetches"[..]));
 //! assert_eq!(help.text(target), Some(&b"Counts pmFetch(3)."[..]));
-//! # Ok::<(), help::Error>(())
+//! # Ok::<(), pcp_help::Error>(())
 //! ```
 //!
 //! Types of other crates in the interface: those of [`pmapi`].

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use help::source::{self, Resolver};
-use help::{Compiled, Entry, Error, Target};
+use pcp_help::source::{self, Resolver};
+use pcp_help::{Compiled, Entry, Error, Target};
 use pmapi::{Domain, InDom, Item, PmId, Serial};
 use proptest::prelude::*;
 use std::path::Path;
@@ -84,24 +84,28 @@ fn what_cannot_be_written() {
         (entry("a", "x\ny", "y"), "the summary has more than one line"),
         (entry("a", "x", "y\0z"), "a NUL byte would end it"),
     ] {
-        for error in [help::compile(std::slice::from_ref(&entry)).unwrap_err(), source::write([&entry]).unwrap_err()] {
+        for error in
+            [pcp_help::compile(std::slice::from_ref(&entry)).unwrap_err(), source::write([&entry]).unwrap_err()]
+        {
             assert!(error.to_string().ends_with(reason), "{error}");
         }
     }
     for text in ["x\n# y", "@x"] {
         let error = source::write([&entry("a", "x", text)]).unwrap_err();
         assert!(error.to_string().ends_with("a line of the text begins with # or @"), "{error}");
-        assert!(help::compile(&[entry("a", "x", text)]).is_ok());
+        assert!(pcp_help::compile(&[entry("a", "x", text)]).is_ok());
     }
-    let error = help::compile(&[entry("a", "x", "y"), entry("b", "x", "y")]).unwrap_err();
+    let error = pcp_help::compile(&[entry("a", "x", "y"), entry("b", "x", "y")]).unwrap_err();
     assert_eq!(error.to_string(), "help text of b (253.0.0): another entry has this identifier");
 }
 
 #[test]
 fn malformed_files() {
-    let files =
-        help::compile(&[Entry::new("a", metric(0, 0), "one", "text"), Entry::new("253.1", indom(1), "two", "more")])
-            .unwrap();
+    let files = pcp_help::compile(&[
+        Entry::new("a", metric(0, 0), "one", "text"),
+        Entry::new("253.1", indom(1), "two", "more"),
+    ])
+    .unwrap();
     let open = |dir: &[u8], pag: &[u8]| Compiled::from_bytes(dir.to_vec(), pag.to_vec());
     assert!(open(&files.dir, &files.pag).is_ok());
     for dir in [&files.dir[..0], &files.dir[..11], &[0; 64]] {
@@ -128,7 +132,7 @@ fn malformed_files() {
 fn files_that_change_are_no_matter() {
     let tmp = tempfile::tempdir().unwrap();
     let base = tmp.path().join("help.en");
-    let files = |text: &str| help::compile(&[Entry::new("a", metric(0, 0), "one", text)]).unwrap();
+    let files = |text: &str| pcp_help::compile(&[Entry::new("a", metric(0, 0), "one", text)]).unwrap();
     files("old").write(&base).unwrap();
     let help = Compiled::open(&base).unwrap();
     std::fs::write(tmp.path().join("help.en.pag"), "").unwrap();
@@ -152,7 +156,7 @@ proptest! {
             prop_assert!(raw.line < raw.end && !raw.name.contains(&b'\n') && !raw.oneline.contains(&b'\n'));
         }
         if let Ok(entries) = source::parse(text, Path::new("help"), &Simple) {
-            let files = help::compile(&entries).unwrap();
+            let files = pcp_help::compile(&entries).unwrap();
             let help = Compiled::from_bytes(files.dir, files.pag).unwrap();
             for entry in &entries {
                 prop_assert_eq!(help.oneline(entry.target), Some(&entry.oneline[..]));
@@ -191,7 +195,7 @@ fn a_link_in_the_place_of_compiled_help_is_not_followed() {
     let name = |suffix: &str| format!("help.{suffix}.{}.new", std::process::id());
     let (pag, dir) = (name("pag"), name("dir"));
     let attacker = testkit::Attacker::swaps(["help.pag", "help.dir", ".help.pag.new", ".help.dir.new", &pag, &dir]);
-    let files = help::Files { dir: vec![1; 100], pag: vec![2; 100] };
+    let files = pcp_help::Files { dir: vec![1; 100], pag: vec![2; 100] };
     for _ in 0..200 {
         // The write may fail, because the attacker may remove files from its own directory.
         let _ = files.write(&attacker.dir().join("help"));
@@ -203,11 +207,11 @@ fn a_link_in_the_place_of_compiled_help_is_not_followed() {
 fn help_that_cannot_be_written_leaves_the_old_pair() {
     let dir = tempfile::tempdir().unwrap();
     let [base, pag, index] = ["help", "help.pag", "help.dir"].map(|name| dir.path().join(name));
-    help::Files { dir: vec![1; 100], pag: vec![2; 100] }.write(&base).unwrap();
+    pcp_help::Files { dir: vec![1; 100], pag: vec![2; 100] }.write(&base).unwrap();
     // A file that cannot be created is an error before the other one is replaced.
     std::fs::remove_file(&index).unwrap();
     std::fs::create_dir_all(index.join("full")).unwrap();
-    assert!(help::Files { dir: vec![3; 100], pag: vec![4; 100] }.write(&base).is_err());
+    assert!(pcp_help::Files { dir: vec![3; 100], pag: vec![4; 100] }.write(&base).is_err());
     assert_eq!(std::fs::read(&pag).unwrap(), [2; 100]);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
 }

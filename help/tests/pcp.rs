@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use help::{Compiled, Entry, Target};
+use pcp_help::{Compiled, Entry, Target};
 use pmapi::{InDom, PmId};
 use std::fmt::Write as _;
 use std::io::{Seek as _, Write as _};
@@ -74,7 +74,7 @@ fn c_reads_our_files() {
         })
         .collect();
     let base = tmp.path().join("help");
-    help::compile(&entries).unwrap().write(&base).unwrap();
+    pcp_help::compile(&entries).unwrap().write(&base).unwrap();
     let (ours, theirs) = lookups(tmp.path(), &base);
     assert!(ours == theirs);
     assert!(ours.lines().count() == 9_000);

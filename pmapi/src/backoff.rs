@@ -41,12 +41,14 @@ impl Backoff {
         self.failures
     }
 
-    /// Records a failed attempt. `pauses` has the pause after each attempt, and the last one holds for all further
-    /// attempts. Without pauses the next attempt may be made at once.
-    pub fn failed(&mut self, pauses: &[Duration]) {
-        let pause = pauses.get(self.failures as usize).or(pauses.last()).copied().unwrap_or_default();
+    /// Records a failed attempt, and returns the pause after it. `pauses` has the pause after each attempt, and the last
+    /// one holds for all further attempts. Without pauses the next attempt may be made at once.
+    pub fn failed(&mut self, pauses: &[Duration]) -> Duration {
+        let pause =
+            pauses.get(self.failures as usize).or(pauses.last()).copied().unwrap_or_default().min(Self::LONGEST);
         self.failures = self.failures.saturating_add(1);
-        self.next = Some(Instant::now() + pause.min(Self::LONGEST));
+        self.next = Some(Instant::now() + pause);
+        pause
     }
 
     /// Records a success.
@@ -64,7 +66,7 @@ mod tests {
         let pauses = [100, 200].map(Duration::from_secs);
         let mut backoff = Backoff::default();
         for pause in [pauses[0], pauses[1], pauses[1]] {
-            backoff.failed(&pauses);
+            assert_eq!(backoff.failed(&pauses), pause);
             assert!(!backoff.is_due() && backoff.wait() <= pause && backoff.wait() > pause / 2, "{backoff:?}");
         }
         assert_eq!(backoff.failures(), 3);

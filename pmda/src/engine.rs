@@ -1,7 +1,7 @@
 //! The engine, which answers PDUs without any input or output.
 
 use clap::ArgMatches;
-use help::Compiled;
+use pcp_help::Compiled;
 use pcp_pdu::handshake;
 use pcp_pdu::instance::{InstanceReq, InstanceWriter};
 use pcp_pdu::label::LabelReq;

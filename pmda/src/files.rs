@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use help::{Compiled, Entry};
+use pcp_help::{Compiled, Entry};
 use pmapi::file::{Dir, NewFile};
 use pmapi::{InDom, PmId};
 
@@ -30,25 +30,25 @@ impl Schema {
         indoms.chain(metrics).filter(|e| !e.oneline.is_empty() || !e.text.is_empty()).collect()
     }
 
-    pub(crate) fn compile_help(&self) -> Result<Compiled, help::Error> {
-        let files = help::compile(&self.help_entries())?;
+    pub(crate) fn compile_help(&self) -> Result<Compiled, pcp_help::Error> {
+        let files = pcp_help::compile(&self.help_entries())?;
         Compiled::from_bytes(files.dir, files.pag)
     }
 
     /// Writes the compiled help, `base.dir` and `base.pag`, as newhelp(1) does from [`Schema::help`].
     ///
     /// # Errors
-    /// [`help::Error`] when the help cannot be compiled, or a file cannot be written.
-    pub(crate) fn write_help(&self, base: &Path) -> Result<(), help::Error> {
-        help::compile(&self.help_entries())?.write(base)
+    /// [`pcp_help::Error`] when the help cannot be compiled, or a file cannot be written.
+    pub(crate) fn write_help(&self, base: &Path) -> Result<(), pcp_help::Error> {
+        pcp_help::compile(&self.help_entries())?.write(base)
     }
 
     /// Returns the source text of the help, for newhelp(1).
     ///
     /// # Errors
-    /// [`help::Error`] when a line of a text begins with `#` or `@`, which newhelp's format does not allow.
-    pub(crate) fn help(&self) -> Result<String, help::Error> {
-        let text = help::source::write(&self.help_entries())?;
+    /// [`pcp_help::Error`] when a line of a text begins with `#` or `@`, which newhelp's format does not allow.
+    pub(crate) fn help(&self) -> Result<String, pcp_help::Error> {
+        let text = pcp_help::source::write(&self.help_entries())?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 

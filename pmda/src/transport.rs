@@ -172,7 +172,9 @@ fn give(path: &Path, owner: Option<UserIds>) -> io::Result<UnixListener> {
     let (dir, name) = Dir::of(path)?;
     let hidden = OsString::from(format!(".{}.{}", Path::new(name).display(), std::process::id()));
     // A killed process may have left its directory.
-    let _ = dir.subdir(&hidden, 0o700).map(|left| left.remove(SOCKET.as_ref()));
+    if let Ok(left) = dir.subdir(&hidden, 0o700) {
+        let _ = left.remove(SOCKET.as_ref());
+    }
     let _ = dir.remove_dir(&hidden);
     let inner = dir.subdir(&hidden, 0o700)?;
     let given = give_by(&inner, owner).and_then(|listener| {

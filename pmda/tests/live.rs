@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use pcp_collector::{Channel, Collector, LabelTarget, Launch, Local, SharedObject, State, Stream};
+use pcp_collector::{AgentState, Channel, Collector, LabelTarget, Launch, Local, SharedObject, Stream};
 use pcp_pdu::event::{self, EventFlags, Layout};
 use pcp_pdu::handshake::{Attr, Attribute};
 use pcp_pdu::metadata::{Subject, TextKind};
@@ -324,9 +324,9 @@ fn an_agent_that_is_not_ready_says_so_and_when_it_is() {
     agent.store(pmid(NOT_READY), None, Atom::U32(50)).unwrap();
     // pmcd ignores this error in answers about names.
     assert!(matches!(agent.children("stage"), Err(pcp_collector::Error::Agent(Error::AGAIN))));
-    assert_eq!(agent.state(), State::Ready);
+    assert_eq!(agent.state(), AgentState::Ready);
     assert!(matches!(agent.value(pmid(UID)), Err(pcp_collector::Error::NotReady)));
-    assert_eq!(agent.state(), State::NotReady);
+    assert_eq!(agent.state(), AgentState::NotReady);
     assert!(agent.wait_ready(None).unwrap());
     // pmcd did not report which clients came and went meanwhile, so that no client is known.
     assert_eq!(agent.fetch(&[pmid(UID)]).unwrap().sets().next().unwrap().error, Some(Error::VALUE));

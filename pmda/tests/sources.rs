@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pcp_collector::{Channel, Collector, Local, State, Stream};
+use pcp_collector::{AgentState, Channel, Collector, Local, Stream};
 use pcp_pdu::Pdu;
 use pcp_pdu::metadata::DescReq;
 use pmapi::{Config, Domain, PmId};
@@ -234,7 +234,7 @@ fn pmcd_is_told_when_the_first_snapshot_is_there() {
     let (thread, mut agent) = start(config);
     assert!(matches!(agent.fetch(&[pmid(SLOW)]), Err(pcp_collector::Error::NotReady)));
     agent.settle().unwrap();
-    assert_eq!(agent.state(), State::NotReady);
+    assert_eq!(agent.state(), AgentState::NotReady);
     feed.send(Ok(5)).unwrap();
     assert!(agent.wait_ready(None).unwrap());
     assert_eq!(slow(&mut agent), Ok(5));

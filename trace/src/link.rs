@@ -93,7 +93,11 @@ fn after(delay: Duration) -> Instant {
 /// Records that a connection has broken. One that was shorter than [`LASTING`] is a failed attempt: a server that accepts
 /// and closes at once must not be tried all the time.
 pub(crate) fn broke(backoff: &mut Backoff, since: Instant, options: &Options) {
-    if since.elapsed() < LASTING { backoff.failed(&options.reconnect) } else { backoff.succeeded() }
+    if since.elapsed() < LASTING {
+        backoff.failed(&options.reconnect);
+    } else {
+        backoff.succeeded();
+    }
 }
 
 /// Times to check for the shared-memory transport: before each connection, and at intervals while one is up.

@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use pcp_client::{Context, HostSpec, Settings};
-use pcp_derive::{Evaluator, Live, Names, Operand, Source, Values};
+use pcp_derive::{Column, Descs, Evaluator, Live, Operand, Source};
 use pcp_pdu::desc::RawDesc;
 use pcp_pdu::print::Print;
 use pmapi::{Atom, Desc, Domain, Error, Inst};
@@ -70,7 +70,7 @@ enum Line {
 }
 
 /// Values with their instances.
-type Column = Vec<(Option<Instance>, String)>;
+type Shown = Vec<(Option<Instance>, String)>;
 
 /// Definition that is a metric.
 struct Good {
@@ -80,7 +80,7 @@ struct Good {
     shown: String,
     desc: Desc,
     /// Values, if samples are taken.
-    values: Option<Result<Column, Error>>,
+    values: Option<Result<Shown, Error>>,
 }
 
 impl Report {
@@ -126,7 +126,7 @@ impl Report {
         source: &mut S,
         take: impl Fn(&mut S, &[&Operand]) -> Result<(), Error>,
     ) {
-        let plan = evaluator.plan(0..evaluator.len());
+        let plan = evaluator.plan(evaluator.ids());
         let start = Instant::now();
         let mut outcome = Ok(());
         for sample in 0..sampling.count {
@@ -136,11 +136,11 @@ impl Report {
                 evaluator.evaluate(&plan, start.elapsed(), source);
             }
         }
-        for (number, definition, desc) in metrics::shown(group, &evaluator) {
+        for (id, definition, desc) in metrics::shown(group, &evaluator) {
             let name = definition.name();
             match desc {
                 Ok(desc) => {
-                    let values = outcome.and_then(|()| evaluator.values(number));
+                    let values = outcome.and_then(|()| evaluator.values(id));
                     let values = (sampling.count > 0).then(|| values.map(|values| shown(values, &desc, source)));
                     let Some(place) = group.place(name).cloned() else { continue };
                     let good = Good { place, name: name.to_owned(), shown: group.name_of(name), desc, values };
@@ -154,17 +154,17 @@ impl Report {
 
 /// Connects to a pmcd and looks up the metrics that a group refers to. Leaves out the group's own metrics, which pmcd
 /// has if the agent is running.
-fn metrics_of(host: &HostSpec, group: &GroupConfig) -> pmapi::Result<(Names, Live)> {
+fn metrics_of(host: &HostSpec, group: &GroupConfig) -> pmapi::Result<(Descs, Live)> {
     let mut context = Context::new(host.clone(), Settings::default())?;
     let own: HashSet<String> = group.definitions.iter().map(|own| group.name_of(own.name())).collect();
     let names = group.definitions.iter().flat_map(|definition| definition.names());
     let others = names.filter(|name| name.split('.').next() != Some(ROOT) && !own.contains(*name));
-    let names = Names::lookup(&mut context, others)?;
+    let names = Descs::lookup(&mut context, others)?;
     Ok((names, Live::new(context)))
 }
 
 /// Formats values as pminfo does, each with its instance.
-fn shown(values: &Values, desc: &Desc, source: &mut impl Source) -> Column {
+fn shown(values: &Column, desc: &Desc, source: &mut impl Source) -> Shown {
     let mut shown = Vec::with_capacity(values.len());
     for (inst, value) in values.iter() {
         let mut name = Vec::new();

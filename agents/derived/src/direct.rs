@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pcp_derive::{Evaluator, Plan, Values as Column};
+use pcp_derive::{Column, DefinitionId, Evaluator, Plan};
 use pmapi::{Error, InDom, Result};
 use pmda::{Instances, PollSet};
 use tracing::warn;
@@ -58,10 +58,10 @@ struct Binding {
     /// Time of the last evaluation of definitions with history.
     ticked: Option<Instant>,
     /// Definitions that `plan` evaluates.
-    wanted: Vec<usize>,
+    wanted: Vec<DefinitionId>,
     plan: Plan,
     /// Definitions to evaluate now.
-    next: Vec<usize>,
+    next: Vec<DefinitionId>,
 }
 
 impl Direct {
@@ -130,18 +130,18 @@ impl Binding {
         self.next.clear();
         let mut history = false;
         for place in places {
-            let Some(number) = self.metrics.good.get(place).map(|metric| metric.number) else { continue };
-            match self.asked.get_mut(number) {
+            let Some(id) = self.metrics.good.get(place).map(|metric| metric.id) else { continue };
+            match self.asked.get_mut(id.index()) {
                 Some(Some(asked)) => (*asked, history) = (Some(now), true),
-                _ => self.next.push(number),
+                _ => self.next.push(id),
             }
         }
         if history && self.ticked.is_none_or(|ticked| now.duration_since(ticked) >= interval.mul_f64(0.9)) {
             self.ticked = Some(now);
             let idle = Direct::IDLE.max(10 * interval);
-            for (number, asked) in self.asked.iter().enumerate() {
+            for (id, asked) in self.evaluator.ids().zip(&self.asked) {
                 if asked.flatten().is_some_and(|asked| now.duration_since(asked) <= idle) {
-                    self.next.push(number);
+                    self.next.push(id);
                 }
             }
         }
@@ -173,7 +173,7 @@ impl Running for Direct {
         let sizes = &mut self.sizes;
         sizes.clear();
         agents.sizes(bound.evaluator.operands_of(&bound.plan), sizes);
-        let descs = bound.next.iter().filter_map(|number| bound.evaluator.desc(*number).ok());
+        let descs = bound.next.iter().filter_map(|id| bound.evaluator.desc(*id).ok());
         let size: usize = descs.map(|desc| sizes.of(&desc)).sum();
         self.outcome = if size <= self.limits.values { Ok(()) } else { Err(Error::TOOBIG) };
         if self.outcome.is_err() {
@@ -208,7 +208,7 @@ impl Running for Direct {
     fn values(&self, place: usize) -> Result<&Column> {
         self.outcome?;
         let bound = self.bound.as_ref().ok_or(Error::AGAIN)?;
-        bound.evaluator.values(bound.metrics.good.get(place).ok_or(Error::PMID)?.number)
+        bound.evaluator.values(bound.metrics.good.get(place).ok_or(Error::PMID)?.id)
     }
 
     fn instances(&self, indom: InDom) -> Option<&dyn Instances> {

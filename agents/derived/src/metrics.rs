@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pcp_derive::{Definition, Evaluator, Text, Values as Column};
+use pcp_derive::{Column, Definition, DefinitionId, Evaluator, Text};
 use pmapi::{Desc, Inst, LabelSet};
 use pmda::Instances;
 
@@ -26,8 +26,8 @@ pub(crate) struct Metric {
     pub(crate) help: String,
     /// Pairs of a name and a value in JSON.
     pub(crate) labels: Vec<(String, String)>,
-    /// Index among the group's definitions.
-    pub(crate) number: usize,
+    /// Definition among those of the group.
+    pub(crate) id: DefinitionId,
 }
 
 impl Metric {
@@ -51,7 +51,7 @@ impl Metrics {
     /// Collects the outcome of binding a group's definitions.
     pub(crate) fn new(group: &GroupConfig, evaluator: &Evaluator) -> Metrics {
         let mut metrics = Metrics::default();
-        for (number, definition, desc) in shown(group, evaluator) {
+        for (id, definition, desc) in shown(group, evaluator) {
             let name = definition.name();
             match desc {
                 Ok(desc) => {
@@ -64,7 +64,7 @@ impl Metrics {
                         oneline: oneline.unwrap_or(definition.expression().trim()).replace('\n', " "),
                         help: help.to_owned(),
                         labels: shown.map(|shown| shown.labels.clone()).unwrap_or_default(),
-                        number,
+                        id,
                     });
                 }
                 Err(problem) => metrics.bad.push(Bad { name: name.to_owned(), message: problem.to_string() }),
@@ -73,25 +73,25 @@ impl Metrics {
         metrics
     }
 
-    /// Returns the indexes, among the definitions of the group, of the good metrics that are selected. `selected` has an
+    /// Returns the definitions of the good metrics that are selected. `selected` has an
     /// element for each good metric.
-    pub(crate) fn numbers<'a>(&'a self, selected: &'a [bool]) -> impl Iterator<Item = usize> + 'a {
-        self.good.iter().zip(selected).filter(|(_, selected)| **selected).map(|(metric, _)| metric.number)
+    pub(crate) fn numbers<'a>(&'a self, selected: &'a [bool]) -> impl Iterator<Item = DefinitionId> + 'a {
+        self.good.iter().zip(selected).filter(|(_, selected)| **selected).map(|(metric, _)| metric.id)
     }
 }
 
-/// Returns the definitions that a group shows, each with its index and its descriptor or problem.
+/// Returns the definitions that a group shows, each with its identifier and its descriptor or problem.
 pub(crate) fn shown<'a>(
     group: &'a GroupConfig,
     evaluator: &'a Evaluator,
-) -> impl Iterator<Item = (usize, &'a Definition, Result<Desc, Problem>)> {
-    let shown = group.definitions.iter().enumerate().filter(|(_, definition)| group.shows(definition.name()));
-    shown.filter_map(|(number, definition)| {
-        let desc = match evaluator.desc(number) {
+) -> impl Iterator<Item = (DefinitionId, &'a Definition, Result<Desc, Problem>)> {
+    let shown = evaluator.ids().zip(group.definitions.iter()).filter(|(_, definition)| group.shows(definition.name()));
+    shown.filter_map(|(id, definition)| {
+        let desc = match evaluator.desc(id) {
             Ok(desc) => Ok(desc),
             Err(why) => Err(group.problem(definition.name(), why?)),
         };
-        Some((number, definition, desc))
+        Some((id, definition, desc))
     })
 }
 

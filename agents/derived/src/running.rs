@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pcp_derive::Values as Column;
+use pcp_derive::Column;
 use pmapi::{InDom, Result};
 use pmda::{Instances, PollSet};
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
 use pcp_client::HostSpec;
-use pcp_derive::Values as Column;
+use pcp_derive::Column;
 use pmapi::{Domain, Error, InDom, Result};
 use pmda::{Instances, PollSet};
 

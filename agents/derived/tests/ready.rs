@@ -127,7 +127,7 @@ fn values_computed_by_hand() {
     }
     let definitions = definitions();
     let mut evaluator = Evaluator::bind(&definitions, &mut &table, UnknownNames::Refused);
-    let plan = evaluator.plan(0..definitions.len());
+    let plan = evaluator.plan(evaluator.ids());
     for sample in 0..2 {
         for (name, _, _, values) in COUNTERS.iter().chain(GAUGES) {
             let values: Vec<(u32, f64)> = (0..).zip(values.iter().map(|values| values[sample])).collect();
@@ -135,13 +135,13 @@ fn values_computed_by_hand() {
         }
         evaluator.evaluate(&plan, Duration::from_secs(10 * sample as u64), &mut &table);
     }
-    let values = |number| -> Vec<(u32, f64)> {
-        let values = evaluator.values(number).unwrap();
+    let values = |id| -> Vec<(u32, f64)> {
+        let values = evaluator.values(id).unwrap();
         let number = |atom| if let Atom::Double(number) = atom { number } else { panic!("{atom:?}") };
         values.iter().map(|(inst, atom)| (inst.map_or(0, pmapi::Inst::word), number(atom))).collect()
     };
     let values: BTreeMap<&str, Vec<(u32, f64)>> =
-        definitions.iter().enumerate().map(|(number, definition)| (definition.name(), values(number))).collect();
+        evaluator.ids().zip(&definitions).map(|(id, definition)| (definition.name(), values(id))).collect();
     let expected: BTreeMap<&str, Vec<(u32, f64)>> =
         EXPECTED.iter().map(|(name, values)| (*name, values.to_vec())).collect();
     assert_eq!(values, expected);

@@ -9,12 +9,12 @@ use pcp_pdu::event;
 use pcp_pdu::handshake::Attribute;
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::names::Node;
-use pcp_pdu::profile::{Profile, State as Instances};
+use pcp_pdu::profile::{Profile, State};
 use pcp_pdu::{Pdu, PduType};
 use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Semantics, Serial, Type};
 use testkit::{CAgent, Pcp, free_port};
 
-use crate::{Address, Collector, End, Error, LabelTarget, Launch, Process, State};
+use crate::{Address, AgentState, Collector, End, Error, LabelTarget, Launch, Process};
 
 fn pmid(cluster: u16, item: u16) -> PmId {
     PmId::new(Domain::new(253).unwrap(), Item::new(cluster, item))
@@ -59,7 +59,7 @@ fn ask_simple(agent: &mut Collector<Process>) {
 
     assert_eq!(agent.values(pmid(0, 1)).unwrap().len(), 3);
     let mut profile = Profile::default();
-    profile.set(indom(0), Instances::Exclude, &[Inst::new(1)]);
+    profile.set(indom(0), State::Exclude, &[Inst::new(1)]);
     agent.set_profile(profile);
     let ids: Vec<_> = agent.values(pmid(0, 1)).unwrap().iter().map(|(inst, _)| inst).collect();
     assert_eq!(ids, [Some(Inst::new(1))]);
@@ -82,7 +82,7 @@ fn ask_simple(agent: &mut Collector<Process>) {
 
     assert!(!agent.attribute(Attribute::USERID, "0").unwrap());
     assert!(agent.end_client().unwrap());
-    assert_eq!(agent.state(), State::Ready);
+    assert_eq!(agent.state(), AgentState::Ready);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn sample_not_ready() {
     agent.store(sample_pmid(56), None, Atom::I32(1)).unwrap();
     let error = agent.desc(sample_pmid(0)).unwrap_err();
     assert!(matches!(error, Error::NotReady), "{error}");
-    assert_eq!(agent.state(), State::NotReady);
+    assert_eq!(agent.state(), AgentState::NotReady);
     assert!(agent.wait_ready(Some(Duration::from_secs(30))).unwrap());
     agent.desc(sample_pmid(0)).unwrap();
 }

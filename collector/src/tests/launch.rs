@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use pcp_pdu::FrameError;
 use pcp_pdu::handshake::Features;
 
-use crate::{Address, End, Error, Launch, State};
+use crate::{Address, AgentState, End, Error, Launch};
 
 /// An agent's CREDS PDU with the flags `AUTHORIZE` and `CONTAINER`, for printf(1).
 const CREDS: &str = r"\000\000\000\024\000\000\160\014\000\000\000\001\000\000\000\001\001\002\000\104";
@@ -137,7 +137,7 @@ fn an_agent_that_takes_its_time() {
     assert!(matches!(starting.wait(Some(Duration::ZERO)), Err(Error::TimedOut(_))));
     std::fs::write(flag, "").unwrap();
     let agent = starting.wait(None).unwrap();
-    assert_eq!(agent.state(), State::NotReady);
+    assert_eq!(agent.state(), AgentState::NotReady);
     assert!(matches!(starting.wait(None), Err(Error::Dropped)));
 }
 

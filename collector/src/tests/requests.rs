@@ -6,14 +6,14 @@ use pcp_pdu::instance::InstanceWriter;
 use pcp_pdu::label::{LabelSetRef, encode_label};
 use pcp_pdu::metadata::{DescPdu, Subject, Text, TextKind, TextReq};
 use pcp_pdu::names::{Node, Statuses, encode_ids, encode_names};
-use pcp_pdu::profile::{Profile, State as Instances};
+use pcp_pdu::profile::{Profile, State};
 use pcp_pdu::result::Changes;
 use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{FrameError, Pdu, PduType};
 use pmapi::{Atom, Desc, Domain, InDom, Inst, Item, LabelSet, PmId, Semantics, Serial, Type, Units};
 
 use super::fake::{Fake, agent, stream};
-use crate::{Collector, Error, LabelTarget, State};
+use crate::{AgentState, Collector, Error, LabelTarget};
 
 fn pmid(item: u16) -> PmId {
     PmId::new(Domain::new(253).unwrap(), Item::new(0, item))
@@ -112,7 +112,7 @@ fn profile_goes_before_the_first_fetch_of_a_client_and_after_changes() {
     collector.fetch(&pmids).unwrap();
     collector.fetch(&pmids).unwrap();
     let mut profile = Profile::default();
-    profile.set(indom(), Instances::Exclude, &[Inst::new(1)]);
+    profile.set(indom(), State::Exclude, &[Inst::new(1)]);
     collector.set_profile(profile);
     collector.fetch(&pmids).unwrap();
     collector.as_client(3).fetch(&pmids).unwrap();
@@ -155,7 +155,7 @@ fn a_wrong_number_of_value_sets_drops_the_agent() {
     let error = collector.fetch(&[pmid(0), pmid(1)]).unwrap_err();
     assert_eq!(error.to_string(), "1 value sets in answer to FETCH, 2 wanted");
     assert!(matches!(collector.desc(pmid(0)), Err(Error::Dropped)));
-    assert_eq!(collector.state(), State::Dropped);
+    assert_eq!(collector.state(), AgentState::Dropped);
     thread.join().unwrap();
 }
 
@@ -187,7 +187,7 @@ fn instances_by_all_id_and_name() {
     for _ in 0..2 {
         assert!(matches!(collector.instance_name(indom(), Inst::new(8)), Err(Error::Agent(pmapi::Error::INST))));
     }
-    assert_eq!(collector.state(), State::Ready);
+    assert_eq!(collector.state(), AgentState::Ready);
     thread.join().unwrap();
 }
 
@@ -318,7 +318,7 @@ fn wrong_answers() {
         });
         let error = collector.desc(pmid(0)).unwrap_err();
         thread.join().unwrap();
-        assert_eq!(collector.state(), State::Dropped);
+        assert_eq!(collector.state(), AgentState::Dropped);
         error
     };
     assert!(matches!(drops(|fake| fake.error(pmapi::Error::PMDAREADY)), Error::Unexpected { .. }));
@@ -340,10 +340,10 @@ fn damaged_answers() {
         fake.expect_end();
     });
     assert!(matches!(collector.desc(pmid(0)), Err(Error::Decode(DecodeError::Short { .. }))));
-    assert_eq!(collector.state(), State::Ready);
+    assert_eq!(collector.state(), AgentState::Ready);
     let text = collector.text(Subject::Metric(pmid(0)), TextKind::OneLine);
     assert!(matches!(text, Err(Error::Decode(DecodeError::Short { .. }))));
-    assert_eq!(collector.state(), State::Dropped);
+    assert_eq!(collector.state(), AgentState::Dropped);
     thread.join().unwrap();
 }
 
@@ -357,10 +357,10 @@ fn errors_that_look_like_those_of_the_connection() {
         fake.expect_end();
     });
     assert!(matches!(collector.desc(pmid(0)), Err(Error::Agent(pmapi::Error::IPC))));
-    assert_eq!(collector.state(), State::Ready);
+    assert_eq!(collector.state(), AgentState::Ready);
     let text = collector.text(Subject::InDom(indom()), TextKind::Help);
     assert!(matches!(text, Err(Error::Agent(pmapi::Error::TIMEOUT))));
-    assert_eq!(collector.state(), State::Dropped);
+    assert_eq!(collector.state(), AgentState::Dropped);
     thread.join().unwrap();
 }
 
@@ -374,7 +374,7 @@ fn a_hung_agent() {
     let error = collector.desc(pmid(0)).unwrap_err();
     assert_eq!(error.to_string(), "no answer within 20ms");
     assert_eq!(error.code(), pmapi::Error::TIMEOUT);
-    assert_eq!(collector.state(), State::Dropped);
+    assert_eq!(collector.state(), AgentState::Dropped);
     thread.join().unwrap();
 }
 

@@ -68,7 +68,7 @@ proptest! {
         let (pmid, indom) = (PmId::new(domain, Item::new(0, 0)), InDom::new(domain, Serial::new(0)));
         let outcome = (request.1)(&mut collector, pmid, indom);
         // A dropped agent gets no more requests.
-        if collector.state() == crate::State::Dropped {
+        if collector.state() == crate::AgentState::Dropped {
             prop_assert!(outcome.is_err());
             prop_assert!(matches!(collector.desc(pmid), Err(Error::Dropped)));
         }

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source, UnknownNames};
+use pcp_derive::{DefinitionId, Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source, UnknownNames};
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 
 /// Name, operands and expression of definitions over operands with equal instances.
@@ -104,8 +104,9 @@ fn evaluate(instances: u32, rounds: u32, [name, _, expr]: &[&str; 3]) -> f64 {
     let mut definitions = Definitions::new(Scope::Global);
     definitions.register(name, expr).expect("an expression");
     let mut evaluator = Evaluator::bind(&definitions, &mut agent, UnknownNames::Refused);
-    evaluator.desc(0).expect("a metric");
-    let plan = evaluator.plan([0]);
+    let id = DefinitionId::new(0);
+    evaluator.desc(id).expect("a metric");
+    let plan = evaluator.plan([id]);
     // Reading the clock takes longer than evaluating a few instances.
     let together = 10_000_u32.div_ceil(instances);
     let mut stamp = 0;
@@ -115,7 +116,7 @@ fn evaluate(instances: u32, rounds: u32, [name, _, expr]: &[&str; 3]) -> f64 {
             for _ in 0..together {
                 stamp += 1;
                 evaluator.evaluate(&plan, Duration::from_secs(stamp), &mut agent);
-                black_box(evaluator.values(0).expect("values").len());
+                black_box(evaluator.values(id).expect("values").len());
             }
             (cpu() - start) / together
         })
@@ -143,7 +144,7 @@ fn many() {
     let parsed = cpu();
     let mut evaluator = Evaluator::bind(&definitions, &mut agent, UnknownNames::Refused);
     let bound = cpu();
-    let plan = evaluator.plan(0..evaluator.len());
+    let plan = evaluator.plan(evaluator.ids());
     let mut times: Vec<Duration> = (0..23)
         .map(|round| {
             let start = cpu();
@@ -153,7 +154,7 @@ fn many() {
         .skip(2)
         .collect();
     times.sort();
-    let good = (0..evaluator.len()).filter(|number| evaluator.desc(*number).is_ok()).count();
+    let good = evaluator.ids().filter(|id| evaluator.desc(*id).is_ok()).count();
     println!(
         "\n{good} definitions over 100 operands of 10 instances: parse {:?}, bind {:?} (goal 50 ms), a tick {:?} (goal 10 ms)",
         parsed - start,

@@ -1,6 +1,6 @@
 //! Comparison of `pcp_derive` with libpcp on the same definitions and samples.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use pcp_derive::{BindError, Definition, Evaluator, RegisterError, UnknownNames};
 use pmapi::{Desc, PmId};
@@ -72,8 +72,8 @@ impl Differences<'_> {
         let mut metadata = self.answers;
         let evaluator =
             Evaluator::bind(definitions.iter().map(|(_, definition)| definition), &mut metadata, UnknownNames::Refused);
-        for (number, (expr, definition)) in definitions.iter().enumerate() {
-            let ours = match evaluator.desc(number) {
+        for (id, (expr, definition)) in evaluator.ids().zip(definitions) {
+            let ours = match evaluator.desc(id) {
                 Ok(Desc { ty, indom, semantics, units, .. }) => {
                     format!("{:?}", Outcome::Bound { ty, indom, semantics, units })
                 }
@@ -84,7 +84,7 @@ impl Differences<'_> {
                 Some(Outcome::Unbound) => match self.answers.errors.get(definition.name()) {
                     Some(error) => error.clone(),
                     // libpcp 6.0.3 does not always print a reason.
-                    None if evaluator.desc(number).is_err() => continue,
+                    None if evaluator.desc(id).is_err() => continue,
                     None => String::new(),
                 },
                 Some(outcome @ Outcome::Bound { .. }) => format!("{outcome:?}"),
@@ -115,21 +115,21 @@ impl Differences<'_> {
     fn batch(&mut self, batch: &[&(String, Definition)], samples: &[&Sample]) {
         let mut metadata = self.answers;
         let mut evaluator = Evaluator::bind(batch.iter().map(|pair| &pair.1), &mut metadata, UnknownNames::Refused);
-        let plan = evaluator.plan(0..batch.len());
-        let mut different = vec![false; batch.len()];
+        let plan = evaluator.plan(evaluator.ids());
+        let mut different = HashSet::new();
         for (at, sample) in samples.iter().enumerate() {
             evaluator.evaluate(&plan, sample.stamp, &mut Fetched { answers: self.answers, sample });
-            for (number, (expr, definition)) in batch.iter().enumerate() {
-                if different[number] || evaluator.desc(number).is_err() {
+            for (id, (expr, definition)) in evaluator.ids().zip(batch) {
+                if different.contains(&id) || evaluator.desc(id).is_err() {
                     continue;
                 }
                 let Some(theirs) = sample.results.get(definition.name()) else { continue };
-                let ours = evaluator.values(number).map(|values| {
+                let ours = evaluator.values(id).map(|values| {
                     let word = |inst: Option<pmapi::Inst>| inst.map_or(u32::MAX, pmapi::Inst::word);
                     values.iter().map(|(inst, atom)| (word(inst), printed(atom))).collect()
                 });
-                different[number] = !same(&ours, theirs);
-                if different[number] {
+                if !same(&ours, theirs) {
+                    different.insert(id);
                     self.differ(expr, &format!("sample {at}: {ours:?}"), &format!("{theirs:?}"));
                 }
             }

@@ -1,6 +1,6 @@
 //! Configuration files: the messages of libpcp, and the definitions loaded.
 
-use pcp_derive::{Control, Controls, Definitions, Evaluator, Scope, Setter, Text, UnknownNames};
+use pcp_derive::{Control, Controls, DefinitionId, Definitions, Evaluator, Scope, Setter, Text, UnknownNames};
 use pmapi::{Error, PmId};
 
 use crate::answers::Answers;
@@ -125,7 +125,7 @@ fn reports() {
     one.register("x", "no.such + 1").unwrap();
     let answers = Answers::default();
     let evaluator = Evaluator::bind([one.get("x").unwrap()], &mut &answers, UnknownNames::Refused);
-    let error = evaluator.desc(0).unwrap_err().unwrap().report("x", "no.such + 1");
+    let error = evaluator.desc(DefinitionId::new(0)).unwrap_err().unwrap().report("x", "no.such + 1");
     assert_eq!(error, "Semantic Error: pmAddDerivedMetric(\"x\", ...)\nno.such + 1\n^\nUnknown operand metric\n");
 }
 
@@ -191,7 +191,7 @@ fn a_removed_definition_leaves_the_others() {
     assert_eq!(definitions.get("b").unwrap().pmid().to_string(), "511.0.6");
     let answers = Answers::default();
     let evaluator = Evaluator::bind(&definitions, &mut &answers, UnknownNames::Refused);
-    assert_eq!((evaluator.len(), evaluator.find("b")), (3, Some(2)));
+    assert_eq!((evaluator.len(), evaluator.find("b")), (3, Some(DefinitionId::new(2))));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Differences from libpcp: each entry of the list in the documentation of `pcp_derive`.
 
-use pcp_derive::{BindError, Definitions, Evaluator, Scope, UnknownNames};
+use pcp_derive::{BindError, DefinitionId, Definitions, Evaluator, Scope, UnknownNames};
 use pmapi::{Error, Semantics, Type, Units};
 
 use crate::table::{One, Table};
@@ -44,7 +44,7 @@ fn negation_gives_a_number_without_units() {
     assert_eq!(One::new("!counter", &table).at(1.0, &table), Ok(vec![(0, 1.0)]));
     let mut definitions = Definitions::new(Scope::Global);
     definitions.register("x", "!text").unwrap();
-    assert!(Evaluator::bind(&definitions, &mut &table, UnknownNames::Refused).desc(0).is_err());
+    assert!(Evaluator::bind(&definitions, &mut &table, UnknownNames::Refused).desc(DefinitionId::new(0)).is_err());
 }
 
 #[test]
@@ -235,10 +235,10 @@ fn unknown_metrics_may_have_no_values() {
     definitions.register("y", "defined(none.such)").unwrap();
     definitions.register("z", "counter + none.such").unwrap();
     let mut evaluator = Evaluator::bind(&definitions, &mut &table, UnknownNames::NoValue);
-    let error = evaluator.desc(2).unwrap_err().unwrap();
+    let error = evaluator.desc(DefinitionId::new(2)).unwrap_err().unwrap();
     assert_eq!(error.to_string(), "counter + <expr>: Illegal operator for counter and non-counter");
-    let plan = evaluator.plan([0, 1]);
+    let plan = evaluator.plan([DefinitionId::new(0), DefinitionId::new(1)]);
     evaluator.evaluate(&plan, std::time::Duration::from_secs(1), &mut &table);
-    assert_eq!(evaluator.values(0).unwrap().len(), 0);
-    assert_eq!(evaluator.values(1).unwrap().iter().next(), Some((None, pmapi::Atom::U32(0))));
+    assert_eq!(evaluator.values(DefinitionId::new(0)).unwrap().len(), 0);
+    assert_eq!(evaluator.values(DefinitionId::new(1)).unwrap().iter().next(), Some((None, pmapi::Atom::U32(0))));
 }

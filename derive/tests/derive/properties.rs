@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pcp_derive::{Controls, Definition, Definitions, Evaluator, RegisterError, Scope, UnknownNames};
+use pcp_derive::{Controls, Definition, DefinitionId, Definitions, Evaluator, RegisterError, Scope, UnknownNames};
 use pmapi::{PmId, Semantics, Type, Units};
 use proptest::prelude::*;
 
@@ -30,15 +30,15 @@ fn whole_way(expr: &str) {
     let Ok(definition) = Definition::new("x", expr, PmId::from_word(1).unwrap()) else { return };
     let mut table = table();
     let mut evaluator = Evaluator::bind([&definition], &mut &table, UnknownNames::Refused);
-    let plan = evaluator.plan([0]);
+    let plan = evaluator.plan([DefinitionId::new(0)]);
     for tick in 1..3 {
         table.set("a", &[(0, -1.0), (1, f64::from(tick))]);
         table.set("b", &[(1, 2.0), (0, f64::from(u32::MAX))]);
         table.set("c", &[(2, 1e10)]);
         table.set("d", &[(0, 0.0)]);
         evaluator.evaluate(&plan, std::time::Duration::from_secs(tick as u64), &mut &table);
-        let Ok(desc) = evaluator.desc(0) else { return };
-        if let Ok(values) = evaluator.values(0) {
+        let Ok(desc) = evaluator.desc(DefinitionId::new(0)) else { return };
+        if let Ok(values) = evaluator.values(DefinitionId::new(0)) {
             assert!(values.iter().all(|(_, atom)| atom.ty() == desc.ty));
             assert_eq!(values.iter().len(), values.len());
         }
@@ -143,7 +143,7 @@ fn large_circles() {
         definitions.register(&format!("d{number}"), &format!("1 + d{}", (number + 1) % 20_000)).unwrap();
     }
     let evaluator = Evaluator::bind(&definitions, &mut &table(), UnknownNames::Refused);
-    let path = |number: usize| evaluator.desc(number).unwrap_err().unwrap().to_string();
+    let path = |number: usize| evaluator.desc(DefinitionId::new(number)).unwrap_err().unwrap().to_string();
     assert!(path(7).starts_with("definition refers to itself: d7 -> d8 -> "), "{}", path(7));
     assert!(path(7).ends_with(" -> d5 -> d6 -> d7"), "{}", path(7));
     assert!((0..20_000).map(|number| path(number).len()).sum::<usize>() < 20_000 * 300);

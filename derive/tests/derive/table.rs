@@ -1,6 +1,8 @@
 //! Metrics made up for a test.
 
-use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Plan, Scope, Source, UnknownNames};
+use pcp_derive::{
+    DefinitionId, Definitions, Evaluator, Load, Metadata, Missing, Operand, Plan, Scope, Source, UnknownNames,
+};
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -94,12 +96,12 @@ impl One {
         definitions.register("x", expr).unwrap();
         let mut metadata = table;
         let evaluator = Evaluator::bind(&definitions, &mut metadata, UnknownNames::Refused);
-        let plan = evaluator.plan([0]);
+        let plan = evaluator.plan([DefinitionId::new(0)]);
         One { evaluator, plan }
     }
 
     pub(crate) fn desc(&self) -> Desc {
-        self.evaluator.desc(0).unwrap()
+        self.evaluator.desc(DefinitionId::new(0)).unwrap()
     }
 
     /// Evaluates a sample at a time in seconds and returns the values as numbers.
@@ -116,7 +118,7 @@ impl One {
             Atom::String(text) => std::str::from_utf8(text).unwrap().parse().unwrap(),
             _ => f64::NAN,
         };
-        let values = self.evaluator.values(0)?;
+        let values = self.evaluator.values(DefinitionId::new(0))?;
         Ok(values.iter().map(|(inst, atom)| (inst.map_or(0, Inst::word), number(atom))).collect())
     }
 }

@@ -402,15 +402,22 @@ impl Model {
         if !before.is_empty() {
             pending.retain(|key| {
                 let index = (key & INDEX) as usize;
-                let item = before.get(metrics.name(index)).filter(|item| items.insert(**item));
-                metrics[index].item = item.copied().unwrap_or_default();
-                item.is_none()
+                let Some(&item) = before.get(metrics.name(index)) else { return true };
+                let is_free = items.insert(item);
+                if is_free {
+                    metrics[index].item = item;
+                }
+                !is_free
             });
         }
         // If there is room, items of absent metrics stay free, in case these are registered again.
         let crowded = metrics.len() + before.len() > MAX_METRICS;
         let mut taken = items.clone();
-        before.values().filter(|_| !crowded).for_each(|item| _ = taken.insert(*item));
+        if !crowded {
+            for item in before.values() {
+                taken.insert(*item);
+            }
+        }
         for key in pending {
             let Some(item) = taken.free(items::start(key)) else { continue };
             metrics[(key & INDEX) as usize].item = item;

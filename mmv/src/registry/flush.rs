@@ -101,7 +101,10 @@ impl Inner {
         };
         match pmapi::thread::spawn("mmv", run) {
             Ok(()) => state.thread = Some(own),
-            Err(e) => return Some(e).filter(|_| !std::mem::replace(&mut state.warned_of_thread, true)),
+            Err(e) => {
+                let is_first = !std::mem::replace(&mut state.warned_of_thread, true);
+                return is_first.then_some(e);
+            }
         }
         None
     }

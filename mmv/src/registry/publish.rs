@@ -177,7 +177,8 @@ impl Inner {
             .and_then(|directory| self.publish(state, &directory, Existing::Replaced));
         let error = published.err()?;
         state.backoff.failed(&PAUSES);
-        Some(error).filter(|_| !std::mem::replace(&mut state.warned, true))
+        let is_first = !std::mem::replace(&mut state.warned, true);
+        is_first.then_some(error)
     }
 
     /// Marks the file as stale if it, or its directory, was removed.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use help::{Compiled, Target};
+use pcp_help::{Compiled, Target};
 use pcp_pdu::handshake::Features;
 use pcp_pdu::metadata::{Subject, TextKind};
 use pmapi::names::strip_node;

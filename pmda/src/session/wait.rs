@@ -135,8 +135,12 @@ mod tests {
                 set.readable(7, socket);
                 set.writable(8, socket);
             }
-            self.times.iter().for_each(|time| set.at(*time));
-            self.source.iter().for_each(|source| set.first(source));
+            for time in &self.times {
+                set.at(*time);
+            }
+            if let Some(source) = &self.source {
+                set.first(source);
+            }
         }
 
         fn wake(&mut self, wake: Wake) {

@@ -99,7 +99,7 @@ impl Honest {
         match spec.name {
             "mmv" => {
                 let least = self.live.get();
-                let seen = ask_number(host, Probe::default().fetch(spec.pmid(CLUSTER, LIVE), Answer::Any)?)?;
+                let seen = ask_number(host, &Probe::default().fetch(spec.pmid(CLUSTER, LIVE), Answer::Any)?)?;
                 within("mmv.honest.live", least, seen, self.live.get())?;
                 check_rows(spec, host)
             }
@@ -124,7 +124,7 @@ impl Honest {
         }
         let inst = instance(spec, host, "live")?;
         let probe = Probe::default().fetch_one(spec.pmid(0, 6), spec.indom(1), inst, Answer::Any)?;
-        let seen = ask_number(host, probe)?;
+        let seen = ask_number(host, &probe)?;
         within("trace.point.count of live", least, seen, self.begun.load(Ordering::SeqCst))
     }
 
@@ -165,7 +165,7 @@ fn check_rows(spec: &Spec, host: &mut dyn Host) -> Outcome {
 }
 
 /// Sends a fetch of one value and returns it.
-fn ask_number(host: &mut dyn Host, probe: Probe) -> Outcome<u64> {
+pub(crate) fn ask_number(host: &mut dyn Host, probe: &Probe) -> Outcome<u64> {
     let mut seen = 0;
     host.exchange(&probe.pdus, 1, &mut |header, bytes| {
         seen = first_number(header, bytes, Type::U64)? as u64;

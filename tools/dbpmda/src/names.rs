@@ -12,7 +12,7 @@ use crate::console::{Console, err};
 use crate::trace::Trace;
 
 /// Names of metrics.
-pub(crate) struct Names {
+pub(crate) struct NameSpace {
     tree: Tree,
     derived: Derived,
     /// File to load again after an error: that of `-n`, or `None` for the default name space.
@@ -29,18 +29,18 @@ pub(crate) struct Names {
 #[derive(Debug)]
 pub struct NoNames;
 
-impl Names {
+impl NameSpace {
     /// Loads the name space of a file, or the default one. Shows the reason of a failure.
     pub(crate) fn load(file: Option<PathBuf>, console: &Console, trace: &Trace) -> Result<Self, NoNames> {
         let tree = load(file.as_deref(), console, trace)?;
         let derived = Derived::load(console);
         let (console, trace) = (console.clone(), trace.clone());
-        Ok(Names { tree, derived, file, chosen: None, console, trace, located: Cell::new(false) })
+        Ok(NameSpace { tree, derived, file, chosen: None, console, trace, located: Cell::new(false) })
     }
 
     /// Replaces the name space by that of a file; if the file is bad, by the first one.
     pub(crate) fn replace(&mut self, path: PathBuf) -> Result<(), NoNames> {
-        let Names { console, trace, .. } = self;
+        let NameSpace { console, trace, .. } = self;
         let loaded = load(Some(&path), console, trace);
         self.chosen = Some(path);
         self.tree = match (loaded, &self.file) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::command::Command;
 use crate::console::{Console, out};
 use crate::grammar::Parser;
-use crate::names::{Names, NoNames};
+use crate::names::{NameSpace, NoNames};
 use crate::scanner::Scanner;
 use crate::source::Source;
 use crate::state::State;
@@ -41,7 +41,7 @@ impl Session {
     /// # Errors
     /// [`NoNames`] if the name space cannot be loaded. The console has shown the reason.
     pub fn new(source: Source, console: Console, trace: Trace, options: Options) -> Result<Self, NoNames> {
-        let names = Names::load(options.names, &console, &trace)?;
+        let names = NameSpace::load(options.names, &console, &trace)?;
         let state = State::new(names, console, trace, options.creds_timeout, options.keep_objects);
         Ok(Session { source, scanner: Scanner::default(), state })
     }

@@ -7,7 +7,7 @@ use pcp_pdu::result::{RawValue, ResultPdu, ValueSet};
 use pmapi::{OrNull, Type};
 
 use crate::console::{Console, out};
-use crate::names::Names;
+use crate::names::NameSpace;
 
 /// Returns the first line of a result. `interface` is that of a shared object, whose results have microseconds.
 pub(crate) fn result_head(result: &ResultPdu<'_>, bytes: &[u8], interface: Option<u8>) -> String {
@@ -34,7 +34,7 @@ pub(crate) fn set_head(set: &ValueSet<'_>, names: &[String], separator: &str) ->
 }
 
 /// Formats a result without the types of its metrics (`__pmPrintResult`).
-pub(crate) fn result(head: String, result: &ResultPdu<'_>, names: &Names) -> Vec<u8> {
+pub(crate) fn result(head: String, result: &ResultPdu<'_>, names: &NameSpace) -> Vec<u8> {
     let mut text = head.into_bytes();
     for set in result.sets() {
         text.extend(set_head(&set, &names.all_quietly(set.pmid), ", ").bytes());

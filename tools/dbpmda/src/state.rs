@@ -13,7 +13,7 @@ use crate::agent::{Agent, error_text};
 use crate::command::Change;
 use crate::console::{Console, err, out};
 use crate::grammar::Meaning;
-use crate::names::{Names, is_dynamic_root};
+use crate::names::{NameSpace, is_dynamic_root};
 use crate::profile::Profile;
 use crate::source::Source;
 use crate::trace::Trace;
@@ -23,7 +23,7 @@ use crate::trace_answers;
 pub(crate) struct State {
     pub(crate) console: Console,
     pub(crate) trace: Trace,
-    pub(crate) names: Names,
+    pub(crate) names: NameSpace,
     pub(crate) agent: Option<Agent>,
     /// Process identifier of the program that was started last.
     pub(crate) pid: u32,
@@ -39,7 +39,13 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(names: Names, console: Console, trace: Trace, creds_timeout: u32, keep_objects: bool) -> State {
+    pub(crate) fn new(
+        names: NameSpace,
+        console: Console,
+        trace: Trace,
+        creds_timeout: u32,
+        keep_objects: bool,
+    ) -> State {
         let state = State {
             names,
             console,

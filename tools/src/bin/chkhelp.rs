@@ -1,7 +1,7 @@
 //! chkhelp(1): checks and shows compiled help text.
 
 use clap::{ArgAction, Parser};
-use help::{Compiled, Error, Target};
+use pcp_help::{Compiled, Error, Target};
 use pcp_tools::{Debug, PmIds, Program, usage};
 use pmapi::escape::Output;
 use pmns::Tree;

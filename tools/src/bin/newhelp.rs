@@ -1,8 +1,8 @@
 //! newhelp(1): compiles help text.
 
 use clap::{ArgAction, Parser};
-use help::source::{self, Raw, Resolver};
-use help::{Entry, Target};
+use pcp_help::source::{self, Raw, Resolver};
+use pcp_help::{Entry, Target};
 use pcp_tools::{Debug, PmIds, Program, usage};
 use pmapi::{Domain, PmId};
 use pmns::Tree;
@@ -85,9 +85,9 @@ fn run(program: &Program) -> Result<ExitCode, ExitCode> {
         io::stdin().read_to_end(&mut text).map_err(|e| program.fail(format_args!("<stdin>: {e}")))?;
         compiler.compile(&text, Path::new("<stdin>"));
     }
-    let written = help::compile(&compiler.entries).and_then(|files| files.write(base));
+    let written = pcp_help::compile(&compiler.entries).and_then(|files| files.write(base));
     written.map_err(|e| match e {
-        help::Error::Io { path, source } => {
+        pcp_help::Error::Io { path, source } => {
             let reason = pmapi::Error::from(source);
             program.fail(format_args!("fopen(\"{}\", ...) failed: {reason}", path.display()))
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pcp_collector::{Collector, End, Error, Process, State};
+use pcp_collector::{AgentState, Collector, End, Error, Process};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::{Changes, ValueSet};
 use pmapi::{Desc, InDom, Inst, PmId};
@@ -100,7 +100,7 @@ impl Asked {
     ) -> Result<pmapi::Result<T>, Error> {
         match request(&mut self.collector) {
             Ok(answer) => Ok(Ok(answer)),
-            Err(e) if self.collector.state() == State::Ready => Ok(Err(e.code())),
+            Err(e) if self.collector.state() == AgentState::Ready => Ok(Err(e.code())),
             Err(e) => Err(e),
         }
     }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use pcp_collector::{Channel as _, Collector, Launch, Process, Starting, State};
+use pcp_collector::{AgentState, Channel as _, Collector, Launch, Process, Starting};
+use pmapi::backoff::Backoff;
 use pmapi::{Error, Result};
 use tracing::{info, warn};
 
@@ -18,8 +19,8 @@ pub(super) struct Keeper {
     name: String,
     command: Vec<String>,
     stage: Stage,
-    /// Pause after the next failure.
-    pause: Duration,
+    /// Pauses after failures.
+    backoff: Backoff,
     /// How often the agent has become ready.
     readied: u64,
     /// Reason of the last failure.
@@ -30,8 +31,8 @@ pub(super) struct Keeper {
 
 #[derive(Debug)]
 enum Stage {
-    /// The agent is not running. It is started at this time.
-    Away(Instant),
+    /// The agent is not running. It is started after the pause.
+    Away,
     /// The agent has to send its version until this time.
     Starting(Starting, Instant),
     Up {
@@ -43,10 +44,20 @@ enum Stage {
 }
 
 impl Keeper {
-    /// Pause after the first failure.
-    const SHORTEST: Duration = Duration::from_millis(500);
-    /// Longest pause after repeated failures.
-    const LONGEST: Duration = Duration::from_secs(60);
+    /// Pauses after repeated failures. The first one is also the time between calls of [`Keeper::tend`] while the agent
+    /// is not ready.
+    const PAUSES: [Duration; 8] = [
+        Duration::from_millis(500),
+        Duration::from_secs(1),
+        Duration::from_secs(2),
+        Duration::from_secs(4),
+        Duration::from_secs(8),
+        Duration::from_secs(16),
+        Duration::from_secs(32),
+        Duration::from_secs(60),
+    ];
+    /// Time without failures after which the pauses begin again with the first one.
+    const STABLE: Duration = Self::PAUSES[7];
     /// Longest time until the agent's version arrives.
     const VERSION: Duration = Collector::<Process>::HANDSHAKE_TIMEOUT;
     /// Time between calls of [`Keeper::tend`] while the agent starts.
@@ -57,8 +68,8 @@ impl Keeper {
         Keeper {
             name,
             command,
-            stage: Stage::Away(Instant::now()),
-            pause: Self::SHORTEST,
+            stage: Stage::Away,
+            backoff: Backoff::default(),
             readied: 0,
             failure: String::new(),
             problem_version: 0,
@@ -99,10 +110,10 @@ impl Keeper {
     /// Returns when [`Keeper::tend`] has to be called next, apart from the call before each request.
     pub(super) fn due(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::Away(until) => Some(*until),
+            Stage::Away => Some(Instant::now() + self.backoff.wait()),
             Stage::Starting(..) => Some(Instant::now() + Self::LOOK),
             // Such an agent sends a PDU when it becomes ready, which only `tend` reads.
-            Stage::Up { ready: false, .. } => Some(Instant::now() + Self::SHORTEST),
+            Stage::Up { ready: false, .. } => Some(Instant::now() + Self::PAUSES[0]),
             Stage::Up { .. } => None,
         }
     }
@@ -110,7 +121,7 @@ impl Keeper {
     /// Starts the agent if it is due, and reads its unsolicited messages. Does not wait.
     pub(super) fn tend(&mut self) {
         let now = Instant::now();
-        if matches!(self.stage, Stage::Away(until) if until <= now) {
+        if matches!(self.stage, Stage::Away) && self.backoff.is_due() {
             match self.launch() {
                 Ok(starting) => {
                     self.stage = Stage::Starting(starting, now + Self::VERSION);
@@ -135,7 +146,7 @@ impl Keeper {
         }
         if let Stage::Up { agent, ready, .. } = &mut self.stage {
             let settled = agent.settle();
-            let was_ready = std::mem::replace(ready, agent.state() == State::Ready);
+            let was_ready = std::mem::replace(ready, agent.state() == AgentState::Ready);
             self.readied += u64::from(*ready && !was_ready);
             self.problem_version += u64::from(*ready != was_ready);
             if let Err(e) = settled {
@@ -169,11 +180,11 @@ impl Keeper {
         agent.set_timeout(Some(left));
         match (request(agent), agent.state()) {
             (Ok(answer), _) => Ok(answer),
-            (Err(e), State::Dropped) => {
+            (Err(e), AgentState::Dropped) => {
                 self.fail(&e);
                 Err(Error::AGAIN)
             }
-            (Err(_), State::NotReady) => {
+            (Err(_), AgentState::NotReady) => {
                 if let Stage::Up { ready, .. } = &mut self.stage {
                     *ready = false;
                     self.problem_version += 1;
@@ -190,15 +201,15 @@ impl Keeper {
 
     /// Ends the agent, and schedules its restart. After a long run without failures the pause is short again.
     fn fail(&mut self, why: &pcp_collector::Error) {
-        if matches!(self.stage, Stage::Up { since, .. } if since.elapsed() > Self::LONGEST) {
-            self.pause = Self::SHORTEST;
+        if matches!(self.stage, Stage::Up { since, .. } if since.elapsed() > Self::STABLE) {
+            self.backoff.succeeded();
         }
-        let (name, pause) = (&self.name, self.pause);
+        let pause = self.backoff.failed(&Self::PAUSES);
+        let name = &self.name;
         warn!(source = name, "agent {name}: {why}; it is started again in {pause:?}");
         self.failure = why.to_string();
         self.problem_version += 1;
-        self.stage = Stage::Away(Instant::now() + self.pause);
-        self.pause = (2 * self.pause).min(Self::LONGEST);
+        self.stage = Stage::Away;
     }
 
     fn launch(&self) -> pcp_collector::Result<Starting> {

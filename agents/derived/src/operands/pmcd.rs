@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use pcp_client::{Context, HostSpec, Settings};
 use pcp_derive::{Definition, Definitions, Metadata, Missing};
-use pcp_derive::{Live, Names};
+use pcp_derive::{Descs, Live};
 use pmapi::{Desc, Domain, Error, InDom, Result};
 use tracing::info;
 
@@ -69,7 +69,7 @@ impl Pmcd {
     }
 
     /// Looks up the descriptors of operands, apart from those in `known`.
-    pub(crate) fn names(&mut self, known: Names, definitions: &Definitions) -> Result<Names> {
+    pub(crate) fn names(&mut self, known: Descs, definitions: &Definitions) -> Result<Descs> {
         // pmcd would send the agent a request for its own names.
         let names = definitions.iter().flat_map(Definition::names).filter(|name| !name.starts_with(OWN));
         // A name that another definition has is seldom also a metric of pmcd, so it is not looked up again.
@@ -78,7 +78,7 @@ impl Pmcd {
     }
 
     /// Returns the metadata to bind definitions to.
-    pub(crate) fn operands<'a>(&'a mut self, names: &'a mut Names) -> Operands<'a> {
+    pub(crate) fn operands<'a>(&'a mut self, names: &'a mut Descs) -> Operands<'a> {
         Operands { names, known: &mut self.known, own: self.own }
     }
 
@@ -98,7 +98,7 @@ impl Pmcd {
 
 /// Metrics of other agents. While an agent is away, its metrics keep their last descriptors.
 pub(crate) struct Operands<'a> {
-    names: &'a mut Names,
+    names: &'a mut Descs,
     known: &'a mut HashMap<String, Desc>,
     own: Domain,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pcp_client::Sample;
-use pcp_derive::{Evaluator, Live, Operand, Plan, Values as Column};
+use pcp_derive::{Column, Evaluator, Live, Operand, Plan};
 use pmapi::{Error, InDom, Result};
 
 use super::demand::Demand;
@@ -121,7 +121,7 @@ impl Binding {
         let metrics = self.metrics.good.iter().zip(&self.computed).enumerate();
         metrics
             .filter(|(_, (_, computed))| **computed)
-            .map(|(place, (metric, _))| (place, metric.desc.indom, self.evaluator.values(metric.number)))
+            .map(|(place, (metric, _))| (place, metric.desc.indom, self.evaluator.values(metric.id)))
     }
 
     /// Returns whether operands have other types than when the definitions were bound.
@@ -144,7 +144,7 @@ impl Binding {
                 None if !computed => slot.assign(None, Err(Error::AGAIN)),
                 _ => {
                     let metric = self.metrics.good.get(place).ok_or(Error::PMID);
-                    slot.assign(Some(taken), metric.and_then(|metric| self.evaluator.values(metric.number)));
+                    slot.assign(Some(taken), metric.and_then(|metric| self.evaluator.values(metric.id)));
                 }
             }
         }

@@ -169,7 +169,7 @@ mod tests {
         let (ty, semantics, units) = (Type::U32, Semantics::Instant, Units::NONE);
         let desc = Desc { pmid, ty, indom: Some(indom(number)), semantics, units };
         let (name, oneline, help) = (format!("derived.m{number}"), String::new(), String::new());
-        Metric { name, desc, oneline, help, labels: Vec::new(), number: number as usize }
+        Metric { name, desc, oneline, help, labels: Vec::new(), id: pcp_derive::DefinitionId::new(number as usize) }
     }
 
     fn wanted(demand: &Demand) -> Vec<bool> {

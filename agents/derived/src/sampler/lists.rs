@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pcp_derive::Values as Column;
+use pcp_derive::Column;
 use pmapi::{InDom, Result};
 use tracing::{debug, warn};
 

@@ -85,7 +85,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
 use pcp_client::HostSpec;
-use pcp_derive::Names;
+use pcp_derive::Descs;
+use pmapi::backoff::Backoff;
 use pmapi::{Domain, Error};
 use tracing::{info, warn};
 
@@ -102,8 +103,15 @@ use snapshot::Snapshot;
 /// Time between samples while clients want no metric: names and agents may have been added.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Shortest and longest pause after a failed sample. Each further failure doubles the pause.
-const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)];
+/// Pauses after failed samples.
+const PAUSES: [Duration; 6] = [
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+];
 
 /// Number of failures after which the agent no longer waits for the first snapshot.
 const FAILURES: u32 = 3;
@@ -113,8 +121,8 @@ enum State {
     /// The next sample connects if necessary, and binds the definitions.
     Unbound,
     Bound(Box<Binding>),
-    /// As `Unbound`, but not before this time.
-    Failed(Instant),
+    /// As `Unbound`, but after the pause.
+    Failed,
 }
 
 #[derive(Debug)]
@@ -128,7 +136,7 @@ pub(crate) struct Sampler {
     sample: Option<Ticket>,
     apply: Option<Ticket>,
     /// Descriptors of the operands.
-    names: Names,
+    names: Descs,
     looked_up: Instant,
     /// Whether descriptors may have changed since they were looked up.
     stale: bool,
@@ -142,8 +150,8 @@ pub(crate) struct Sampler {
     started: Instant,
     /// Time of the last regular sample.
     last: Instant,
-    /// Number of failures since the last complete sample.
-    failures: u32,
+    /// Failures since the last complete sample.
+    backoff: Backoff,
     /// Closed when the agent no longer has to wait for the first snapshot.
     first: Option<OwnedFd>,
 }
@@ -160,7 +168,7 @@ impl Sampler {
             shared,
             sample: None,
             apply: None,
-            names: Names::default(),
+            names: Descs::default(),
             looked_up: now,
             stale: false,
             lists: Lists::default(),
@@ -169,7 +177,7 @@ impl Sampler {
             spare: None,
             started: now,
             last: now,
-            failures: 0,
+            backoff: Backoff::default(),
             first: Some(first),
         }
     }
@@ -243,7 +251,7 @@ impl Sampler {
             State::Unbound => self.started,
             State::Bound(binding) if binding.is_idle() => self.last + IDLE,
             State::Bound(_) => self.last + self.interval,
-            State::Failed(until) => *until,
+            State::Failed => Instant::now() + self.backoff.wait(),
         }
     }
 
@@ -265,7 +273,7 @@ impl Sampler {
                 Some(Kind::Regular)
             }
             State::Bound(_) => None,
-            State::Unbound | State::Failed(_) => (due <= now).then_some(Kind::Regular),
+            State::Unbound | State::Failed => (due <= now).then_some(Kind::Regular),
         }
     }
 
@@ -279,7 +287,7 @@ impl Sampler {
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| self.sample(kind))).unwrap_or(Err(Error::GENERIC));
         match outcome {
-            Ok(()) => self.failures = 0,
+            Ok(()) => self.backoff.succeeded(),
             Err(e) => self.fail(e),
         }
         let mut published = self.shared.published();
@@ -291,7 +299,7 @@ impl Sampler {
     }
 
     fn fail(&mut self, error: Error) {
-        if self.failures == 0 {
+        if self.backoff.failures() == 0 {
             let group = &self.group.name;
             info!(source = group, "group {group}: sampling failed and will be tried again: {error}");
         }
@@ -299,13 +307,12 @@ impl Sampler {
             // A panic may have left the connection in the middle of a message.
             self.pmcd.disconnect();
         }
-        self.names = Names::default();
-        let pause = (PAUSES[0] * (1 << self.failures.min(5))).min(PAUSES[1]);
-        self.state = State::Failed(Instant::now() + pause);
-        self.failures += 1;
+        self.names = Descs::default();
+        self.backoff.failed(&PAUSES);
+        self.state = State::Failed;
         let mut published = self.shared.published();
         published.outcome = Err(Error::AGAIN);
-        published.ready |= self.failures >= FAILURES;
+        published.ready |= self.backoff.failures() >= FAILURES;
     }
 
     fn report(&self, step: Step) {

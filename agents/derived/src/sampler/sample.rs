@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use pcp_derive::{Evaluator, Names};
+use pcp_derive::{Descs, Evaluator};
 use pcp_pdu::result::Changes;
 use pmapi::{Domain, Error, Item, PmId, Result};
 use tracing::{info, warn};
@@ -40,11 +40,11 @@ impl Sampler {
     pub(super) fn sample(&mut self, mut kind: Kind) -> Result<()> {
         let mut bound = match std::mem::replace(&mut self.state, State::Unbound) {
             State::Bound(binding) => Some(binding),
-            State::Unbound | State::Failed(_) => None,
+            State::Unbound | State::Failed => None,
         };
         if self.pmcd.connect()? == Connected::Anew {
             // Differences between the samples of two pmcds have no meaning.
-            (bound, self.names) = (None, Names::default());
+            (bound, self.names) = (None, Descs::default());
         }
         for _ in 0..BINDINGS {
             let mut binding = match bound.take() {
@@ -75,7 +75,7 @@ impl Sampler {
         let (taken, changes) = self.fetch(binding)?;
         if changes.intersects(AGENTS) {
             // Agents that have been restarted may have other metrics, and have reset their counters.
-            self.names = Names::default();
+            self.names = Descs::default();
             return Ok(false);
         }
         if changes.contains(Changes::NAMES) && !self.look_up_again()? {
@@ -106,7 +106,7 @@ impl Sampler {
         if size <= self.limits.values {
             return Ok(());
         }
-        if self.failures == 0 {
+        if self.backoff.failures() == 0 {
             let (group, host, limit) = (&self.group.name, self.pmcd.host(), self.limits.values);
             warn!(source = %host, "group {group}: values from {host} would need {size} bytes, the limit is {limit}");
         }

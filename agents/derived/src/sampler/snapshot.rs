@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pcp_derive::Values as Column;
+use pcp_derive::Column;
 use pmapi::{Error, InDom, Result};
 
 use super::demand::Demand;

@@ -14,6 +14,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use pmapi::Type;
 
+use super::end_round;
 use crate::Outcome;
 use crate::host::{self, Kind, Scene};
 use crate::job::Job;
@@ -62,10 +63,7 @@ pub(super) fn run(job: &mut Job) -> Outcome {
         // The file outlives the process.
         let outcome = probe.ask(&mut *agent);
         job.expect("the values of an application that forks", outcome);
-        job.tried(1);
-        for file in std::fs::read_dir(scene.mmv())?.flatten() {
-            let _ = std::fs::remove_file(file.path());
-        }
+        end_round(job, &scene)?;
     }
     job.check_memory(agent.pid(), spec.memory);
     job.check_log(&scene.logs());

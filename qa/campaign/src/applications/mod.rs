@@ -6,6 +6,7 @@ mod start;
 mod traces;
 
 use crate::Outcome;
+use crate::host::Scene;
 use crate::job::Job;
 
 pub(crate) use forks::{Forker, run_forker};
@@ -20,4 +21,13 @@ pub(crate) fn run(job: &mut Job, what: &str) -> Outcome {
         "traces" => traces::run(job),
         _ => Err(format!("no stage applications:{what}").into()),
     }
+}
+
+/// Ends a round: removes the MMV files of the application that has exited.
+fn end_round(job: &mut Job, scene: &Scene) -> Outcome {
+    job.tried(1);
+    for file in std::fs::read_dir(scene.mmv())?.flatten() {
+        let _ = std::fs::remove_file(file.path());
+    }
+    Ok(())
 }

@@ -20,6 +20,7 @@ use pmapi::Type;
 use trace::{Options, State, Tag, Trace, Transport};
 use tracing_subscriber::layer::SubscriberExt as _;
 
+use super::end_round;
 use super::forks::ends;
 use crate::Outcome;
 use crate::honest::instance_of;
@@ -87,10 +88,7 @@ pub(super) fn run(job: &mut Job) -> Outcome {
         }
         let outcome = counted(spec, &mut *agent, expected);
         job.expect("the trace events of an application that forks", outcome);
-        job.tried(1);
-        for file in std::fs::read_dir(scene.mmv())?.flatten() {
-            let _ = std::fs::remove_file(file.path());
-        }
+        end_round(job, &scene)?;
     }
     job.check_memory(agent.pid(), spec.memory);
     job.check_log(&scene.logs());

@@ -5,13 +5,12 @@ mod tags;
 
 use std::time::{Duration, Instant};
 
-use pmapi::Type;
 use trace::{Options, Tag, Trace, Transport};
 
-use crate::host::{Host, Kind, PATIENCE, Scene};
+use crate::host::{Kind, PATIENCE, Scene};
 use crate::job::Job;
 use crate::pdus::start;
-use crate::probe::{Answer, Probe, first_number};
+use crate::probe::{Answer, Probe};
 use crate::spec::Spec;
 use crate::{Outcome, honest, procs};
 
@@ -42,7 +41,7 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec, how: &str) -> Outcome {
         job.tried(strangers.come(&mut rng)?);
         let outcome = mark(job, &trace, &tag, &mut marked).and_then(|()| {
             let begin = Instant::now();
-            let seen = count(&mut *host, &probe)?;
+            let seen = honest::ask_number(&mut *host, &probe)?;
             job.took(begin.elapsed());
             if seen == marked { Ok(()) } else { Err(format!("{seen} of {marked} points are counted").into()) }
         });
@@ -60,7 +59,7 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec, how: &str) -> Outcome {
     let begin = Instant::now();
     let outcome = loop {
         let open = procs::descriptors(host.pid()).unwrap_or(0);
-        count(&mut *host, &probe)?;
+        honest::ask_number(&mut *host, &probe)?;
         if open <= descriptors + 1 {
             break Ok(());
         }
@@ -98,13 +97,4 @@ fn mark(job: &mut Job, trace: &Trace, tag: &Tag, marked: &mut u64) -> Outcome {
         return Err(format!("{} honest points were missed: {status:?}", status.missed - missed).into());
     }
     Ok(())
-}
-
-fn count(host: &mut dyn Host, probe: &Probe) -> Outcome<u64> {
-    let mut seen = 0;
-    host.exchange(&probe.pdus, 1, &mut |header, bytes| {
-        seen = first_number(header, bytes, Type::U64)? as u64;
-        Ok(())
-    })?;
-    Ok(seen)
 }

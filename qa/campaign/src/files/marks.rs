@@ -8,7 +8,7 @@ use std::time::Duration;
 use trace::shared_memory::{Directory, Process};
 use trace::{Fields, Options, Tag, Trace, Transport};
 
-use super::Format;
+use super::{Format, damaged};
 use crate::Outcome;
 use crate::job::Job;
 use crate::procs::Guarded;
@@ -115,11 +115,7 @@ impl Format for Marks {
         if rng.one_in(12) {
             return out.len() as u64;
         }
-        let mut len = None;
-        for _ in 0..=rng.below(3) {
-            damage(rng, out, &mut len);
-        }
-        len.unwrap_or(out.len() as u64).max(out.len() as u64)
+        damaged(rng, out, damage)
     }
 }
 

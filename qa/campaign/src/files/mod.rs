@@ -31,6 +31,15 @@ pub(crate) trait Format {
     fn make(&mut self, rng: &mut Rng, user: usize, out: &mut Vec<u8>) -> u64;
 }
 
+/// Damages a file up to four times, and returns its length. `damage` may set the length of a file that ends with a hole.
+fn damaged(rng: &mut Rng, out: &mut Vec<u8>, damage: fn(&mut Rng, &mut Vec<u8>, &mut Option<u64>)) -> u64 {
+    let mut len = None;
+    for _ in 0..=rng.below(3) {
+        damage(rng, out, &mut len);
+    }
+    len.unwrap_or_default().max(out.len() as u64)
+}
+
 /// User of the honest application, if it is not root.
 const HONEST: u32 = FIRST - 1;
 /// Requests about the files of strangers in each round.

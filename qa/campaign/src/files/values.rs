@@ -5,7 +5,7 @@ use std::fs;
 use mmv::Registry;
 use mmv::format::{HEADER_LEN, INDOM_LEN, LABEL_LEN, STRING_LEN, TOC_LEN, VALUE_LEN};
 
-use super::Format;
+use super::{Format, damaged};
 use crate::Outcome;
 use crate::job::Job;
 use crate::rng::Rng;
@@ -161,11 +161,7 @@ impl Format for Values {
             put64(out, 16, generation);
             return out.len() as u64;
         }
-        let mut len = None;
-        for _ in 0..=rng.below(3) {
-            damage(rng, out, &mut len);
-        }
-        len.unwrap_or(out.len() as u64).max(out.len() as u64)
+        damaged(rng, out, damage)
     }
 }
 

@@ -71,7 +71,11 @@ pub(crate) fn damage(rng: &mut Rng, text: &mut Vec<u8>) {
                 let to = rng.below(text.len() + 1);
                 text.splice(to..to, piece);
             }
-            6 => text.get_mut(at..end).into_iter().flatten().for_each(|byte| *byte ^= 1 << rng.below(8)),
+            6 => {
+                for byte in text.iter_mut().take(end).skip(at) {
+                    *byte ^= 1 << rng.below(8);
+                }
+            }
             7 => {
                 let number = rng.odd_number().to_string();
                 text.splice(at..at, number.into_bytes());

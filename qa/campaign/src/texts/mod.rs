@@ -2,18 +2,18 @@
 
 mod damage;
 mod expressions;
+#[path = "../../../../help/fuzz/property.rs"]
+mod help;
+#[path = "../../../../pmns/fuzz/property.rs"]
+mod names;
 mod reloads;
 
 use std::fs;
-use std::io;
-use std::path::Path;
 use std::time::Instant;
 
-use help::{Compiled, source};
 use pcp_pdu::Pdu;
 use pcp_pdu::instance::InstanceReq;
 use pmapi::Config;
-use pmns::{Files, Loader};
 
 use crate::Outcome;
 use crate::host::{self, Kind, Scene};
@@ -59,34 +59,12 @@ const MEMORY: u64 = 256 << 10;
 const HELP: &str = "# a comment\n@ m.one One line\nHelp of several\nlines.\n\n@ m.two Another\n@ 12.3 A domain\nOf instances.\n\
                     @ SYMBOL.1 Another domain\ntext \\\nthat goes on\n";
 
-struct Anything;
-
-impl source::Resolver for Anything {
-    fn metric(&self, name: &str) -> Option<pmapi::PmId> {
-        name.starts_with('m').then(|| pmapi::PmId::from_word(name.len() as u32 + 0x100_0000)).flatten()
-    }
-
-    fn domain(&self, symbol: &str) -> Option<pmapi::Domain> {
-        pmapi::Domain::new(symbol.len() as u16)
-    }
-}
-
-/// Damages a help source, and the compiled files. A source that parses must compile to its own texts, and every target
-/// of compiled files that open must have texts.
+/// Damages a help source, and the compiled files.
 fn try_help(rng: &mut Rng) -> Outcome {
     let mut text = HELP.as_bytes().to_vec();
     damage::damage(rng, &mut text);
-    let Ok(entries) = source::parse(&text, Path::new("help"), &Anything) else { return Ok(()) };
-    let files = help::compile(&entries)?;
+    let Some(files) = help::compiles(&text)? else { return Ok(()) };
     let (mut dir, mut pag) = (files.dir, files.pag);
-    let compiled = Compiled::from_bytes(dir.clone(), pag.clone())?;
-    for entry in &entries {
-        if compiled.oneline(entry.target) != Some(&entry.oneline[..])
-            || compiled.text(entry.target) != Some(&entry.text[..])
-        {
-            return Err(format!("help of {:?} is not what its source says", entry.target).into());
-        }
-    }
     for _ in 0..rng.below(4) {
         let file = if rng.one_in(3) { &mut pag } else { &mut dir };
         let at = 4 * rng.below(file.len() / 4);
@@ -95,47 +73,17 @@ fn try_help(rng: &mut Rng) -> Outcome {
             place.copy_from_slice(&word.to_ne_bytes());
         }
     }
-    if let Ok(compiled) = Compiled::from_bytes(dir, pag) {
-        for target in compiled.targets() {
-            if compiled.oneline(target).is_none() || compiled.text(target).is_none() {
-                return Err(format!("{target:?} is listed and has no text").into());
-            }
-        }
-    }
-    Ok(())
+    help::opens(dir, pag)
 }
 
 const NAMES: &str = "#define D 60\nroot {\n  disk\n  mem D:1:2\n  dyn D:*:*\n}\ndisk {\n  dev\n  all D:0:1 /* a comment */\n}\n\
                      disk.dev {\n  read D:0:4\n  write D:0:5\n}\n";
 
-/// Files and commands that all have the same text.
-struct Mirror<'a>(&'a [u8]);
-
-impl Files for Mirror<'_> {
-    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
-        Ok(self.0.into())
-    }
-
-    fn shell(&self, _: &str) -> io::Result<Vec<u8>> {
-        Ok(self.0.into())
-    }
-}
-
-/// Damages a name space. One that loads must survive being written and loaded again.
+/// Damages a name space.
 fn try_names(rng: &mut Rng) -> Outcome {
     let mut text = NAMES.as_bytes().to_vec();
     damage::damage(rng, &mut text);
-    match Loader::from_files(&Mirror(&text)).parse(text.as_slice(), Path::new("in")) {
-        Err(e) => drop((e.to_string(), e.diagnostics())),
-        Ok(tree) => {
-            let written = pmns::write::root(&tree);
-            let again = Loader::new().parse(written.as_str(), Path::new("out"))?;
-            if pmns::write::root(&again) != written {
-                return Err("a name space that was written loads as another one".into());
-            }
-        }
-    }
-    Ok(())
+    names::check(&text)
 }
 
 /// Damages a `pcp.conf`. Every text must give directories.

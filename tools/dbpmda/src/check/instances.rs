@@ -66,12 +66,11 @@ impl<C: Channel> Check<C> {
                     self.asker.note(Rule::NegativeInstance, &subject, format!("{inst} \"{shown}\""));
                 }
             }
-            if let Some(inst) = inst.filter(|inst| !numbers.insert(*inst)) {
-                self.asker.note(
-                    Rule::DuplicateInstance,
-                    &subject,
-                    format!("number {inst} is listed again: \"{shown}\""),
-                );
+            if let Some(inst) = inst {
+                if !numbers.insert(*inst) {
+                    let detail = format!("number {inst} is listed again: \"{shown}\"");
+                    self.asker.note(Rule::DuplicateInstance, &subject, detail);
+                }
             }
             if !names.insert(name) {
                 self.asker.note(Rule::DuplicateInstance, &subject, format!("name \"{shown}\" is listed again"));
