@@ -160,8 +160,7 @@ impl From<Message> for Problem {
 impl GroupConfig {
     /// Returns whether another configuration of the group has the same effect. Ignores intervals and line numbers.
     pub(crate) fn means_the_same(&self, other: &GroupConfig) -> bool {
-        let GroupConfig { name, interval: _, operands, definitions, novalue, shown, taken, .. } =
-            self;
+        let GroupConfig { name, interval: _, operands, definitions, novalue, shown, taken, .. } = self;
         (name, operands, definitions) == (&other.name, &other.operands, &other.definitions)
             && (novalue, shown, taken) == (&other.novalue, &other.shown, &other.taken)
     }
