@@ -75,7 +75,8 @@ impl super::Config {
                         group.shown.entry(name.clone()).or_default().name = Some(full);
                     }
                     None => {
-                        group.definitions.unregister(&name);
+                        // It has been found just now.
+                        let _ = group.definitions.unregister(&name);
                         group.refused += 1;
                     }
                 }
