@@ -283,6 +283,7 @@ impl Reader<'_> {
             Err(e) => {
                 let (detail, definition) = (SyntaxError::from(e).detail(&text).join("\n"), Some(name.to_owned()));
                 let text = format!("Error: pmRegisterDerived({name}, ...) syntax error\n{detail}");
+                target.refused += 1;
                 return self.loader.config.problems.push(Problem { place, definition, text });
             }
         };
