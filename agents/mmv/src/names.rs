@@ -156,15 +156,18 @@ impl Trees {
 
     fn of(&self, part: Part<'_>, domain: pmda::pmapi::Domain) -> Rc<Tree> {
         let mut trees = self.0.borrow_mut();
-        Rc::clone(trees.entry(part.version()).or_insert_with(|| {
-            let mut tree = Tree::new();
-            for (name, item) in part.metrics() {
-                // The collection accepts only names that a tree accepts.
-                if let Err(e) = tree.insert_dynamic(name, PmId::new(domain, item)) {
-                    tracing::error!(source = "names of files", "{e}");
-                }
-            }
-            Rc::new(tree)
-        }))
+        let tree = trees.entry(part.version()).or_insert_with(|| part.derive(|| Rc::new(tree(part, domain))));
+        Rc::clone(tree)
     }
+}
+
+fn tree(part: Part<'_>, domain: pmda::pmapi::Domain) -> Tree {
+    let mut tree = Tree::new();
+    for (name, item) in part.metrics() {
+        // The collection accepts only names that a tree accepts.
+        if let Err(e) = tree.insert_dynamic(name, PmId::new(domain, item)) {
+            tracing::error!(source = "names of files", "{e}");
+        }
+    }
+    tree
 }
