@@ -271,7 +271,8 @@ impl<'a> Cursor<'a> {
         let entries = log.index.get(..after).unwrap_or_default();
         entries.iter().rev().find_map(|entry| {
             let (volume, at) = u32::try_from(entry.volume).ok().zip(u64::try_from(entry.data).ok())?;
-            let is_there = log.files.volumes.contains_key(&volume) && log.len_of(Some(volume)).is_ok_and(|len| at <= len);
+            let is_there =
+                log.files.volumes.contains_key(&volume) && log.len_of(Some(volume)).is_ok_and(|len| at <= len);
             is_there.then_some((volume, at))
         })
     }

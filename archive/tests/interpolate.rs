@@ -109,7 +109,11 @@ fn expected(records: &[Recorded], at: u64, rule: Rule) -> Vec<(u32, u32, u32)> {
                     (0.5 + f64::from(low) + part / (second(to) - second(from))) as u32
                 }
                 (INSTANT | DISCRETE, Some((from, low)), Some((to, high))) => {
-                    if is_near(from, to) { low } else { high }
+                    if is_near(from, to) {
+                        low
+                    } else {
+                        high
+                    }
                 }
                 _ => continue,
             };

@@ -137,7 +137,8 @@ fn line(time: f64, prior: Timed<'_>, next: Timed<'_>, ty: Type, wrap: Wrap) -> O
             let value = match to < from && is_wrapped {
                 true => from.wrapping_add((0.5 + since * (to.wrapping_sub(from) as u64 as f64) / span) as u64 as i64),
                 false => {
-                    let difference = to.checked_sub(from).map_or(to as f64 - from as f64, |difference| difference as f64);
+                    let difference =
+                        to.checked_sub(from).map_or(to as f64 - from as f64, |difference| difference as f64);
                     (0.5 + from as f64 + since * difference / span) as i64
                 }
             };
@@ -211,10 +212,11 @@ mod tests {
     fn the_nearer_value_and_the_one_before() {
         let (new, old) = (Interpolation::new(), Interpolation::new().rule(Rule::Before632));
         let (from, to) = (Datum::InSitu(1), Datum::InSitu(2));
-        let at = |time, options| {
-            between(time, (10.0, &from), Some((18.0, &to)), (Type::U32, Kind::Instant), options)
-        };
-        assert_eq!([10.0, 12.0, 14.0, 14.5, 18.0].map(|t| at(t, &new) == Some(to.clone())), [false, false, false, true, true]);
+        let at = |time, options| between(time, (10.0, &from), Some((18.0, &to)), (Type::U32, Kind::Instant), options);
+        assert_eq!(
+            [10.0, 12.0, 14.0, 14.5, 18.0].map(|t| at(t, &new) == Some(to.clone())),
+            [false, false, false, true, true]
+        );
         assert_eq!([14.5, 17.9, 18.0].map(|t| at(t, &old) == Some(to.clone())), [false, false, true]);
         let kinds = [(Kind::Instant, None), (Kind::Discrete, Some(from.clone())), (COUNTER, None)];
         for (kind, expected) in kinds {

@@ -101,7 +101,7 @@ impl<'a> Interpolator<'a> {
     /// Sets the time of the next fetch, and the nanoseconds between fetches (pmSetMode(3)): backward if they are
     /// negative or 0.
     pub fn seek(&mut self, origin: Stamp, step: i64) {
-        (self.origin, self.step, self.is_placed) = (origin, step, false);
+        (self.origin, self.step, self.is_placed, self.end) = (origin, step, false, None);
         self.table.metrics.iter_mut().for_each(|metric| metric.had_values = false);
     }
 
@@ -118,12 +118,13 @@ impl<'a> Interpolator<'a> {
     /// end more may follow if it grows.
     ///
     /// # Errors
-    /// Errors of [`Cursor::forward`]; `PM_ERR_LOGREC` for a damaged value of a wanted metric. The origin moves then too.
+    /// Errors of [`Cursor::forward`]; `PM_ERR_LOGREC` for a damaged value of a wanted metric. The origin does not move
+    /// then.
     pub fn fetch(&mut self) -> Result<Option<Interpolated<'_>>> {
         let time = self.origin;
-        self.origin = moved(time, self.step);
         let at = self.reach.seconds(time);
         if self.is_outside(at)? {
+            self.origin = moved(time, self.step);
             return Ok(None);
         }
         if let Err(e) = self.read(time, at) {
@@ -132,6 +133,7 @@ impl<'a> Interpolator<'a> {
         }
         self.collect(at);
         self.trim(at);
+        self.origin = moved(time, self.step);
         Ok(Some(Interpolated { time, table: &self.table, order: &self.order, values: &self.values }))
     }
 
@@ -139,14 +141,14 @@ impl<'a> Interpolator<'a> {
         if at < -SLACK {
             return Ok(true);
         }
+        // Without slack when it is looked at, as in libpcp.
         if self.end.is_none_or(|end| at > end + SLACK) {
             let end = self.reach.seconds(self.reach.cursor().archive().end()?);
             if self.end.is_some_and(|old| end > old) {
                 self.reach.has_grown();
             }
-            let is_first = self.end.is_none();
             self.end = Some(end);
-            return Ok(at > if is_first { end + SLACK } else { end });
+            return Ok(at > end);
         }
         Ok(false)
     }
@@ -157,6 +159,10 @@ impl<'a> Interpolator<'a> {
         let is_first = !self.is_placed;
         if is_first {
             self.place(time);
+            // Records of the very time are read ahead.
+            while direction == Direction::Backward && !self.reach.is_beyond(at, Direction::Forward) {
+                self.reach.read(Direction::Forward, Some(at), &mut self.table)?;
+            }
         }
         while !self.reach.is_beyond(at, direction) {
             self.reach.read(direction, None, &mut self.table)?;
@@ -284,10 +290,7 @@ impl<'a> Interpolator<'a> {
             }
         });
         let limit = if direction == Direction::Forward { latest } else { earliest };
-        while self.table.pending > 0
-            && !self.reach.is_beyond(limit, direction)
-            && !self.reach.has_mark(at, direction)
-        {
+        while self.table.pending > 0 && !self.reach.is_beyond(limit, direction) && !self.reach.has_mark(at, direction) {
             self.reach.read(direction, None, &mut self.table)?;
         }
         self.table.end_search(self.active.iter().copied());
@@ -303,7 +306,9 @@ impl<'a> Interpolator<'a> {
             (metric.values, metric.failure) = (0..0, metric.error);
         }
         for nth in &self.active {
-            let Some(series) = self.table.series.get(*nth as usize).filter(|series| series.is_alive(at)) else { continue };
+            let Some(series) = self.table.series.get(*nth as usize).filter(|series| series.is_alive(at)) else {
+                continue;
+            };
             let Some(metric) = self.table.metrics.get_mut(series.metric as usize) else { continue };
             let (prior, next) = series.around(at, epoch);
             let Some(prior) = prior else { continue };
@@ -374,7 +379,13 @@ impl Series {
             Direction::Forward => {
                 let has_later = self.events.back().is_some_and(|event| event.time > at);
                 match (prior, next) {
-                    _ if at > self.death || prior.is_none() => if has_later { Outlook::Known } else { Outlook::Gone },
+                    _ if at > self.death || prior.is_none() => {
+                        if has_later {
+                            Outlook::Known
+                        } else {
+                            Outlook::Gone
+                        }
+                    }
                     (Some(prior), None) if prior.time != at && !has_later && needs_next(metric, rules) => Outlook::Open,
                     _ => Outlook::Known,
                 }
@@ -455,8 +466,8 @@ impl<'i> InterpolatedSet<'i> {
         let range = if self.metric.failure.is_some() { 0..0 } else { self.metric.values.clone() };
         let (table, ty) = (self.table, self.metric.ty);
         let values = self.values.get(range).unwrap_or_default();
-        values.iter().map(move |(nth, datum)| {
-            (table.series.get(*nth as usize).and_then(|series| series.inst), datum.raw(ty))
-        })
+        values
+            .iter()
+            .map(move |(nth, datum)| (table.series.get(*nth as usize).and_then(|series| series.inst), datum.raw(ty)))
     }
 }

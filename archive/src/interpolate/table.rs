@@ -107,10 +107,8 @@ impl Table {
     pub(super) fn new(meta: &Metadata, start: Stamp, pmids: &[PmId], profile: &Profile) -> Table {
         let (mut metrics, mut by_pmid, mut series) = (Vec::new(), HashMap::new(), Vec::new());
         let mut domains = BTreeMap::new();
-        let singular = Domain {
-            lives: vec![(u32::MAX, f64::NEG_INFINITY, f64::INFINITY)],
-            places: Arc::new(HashMap::new()),
-        };
+        let singular =
+            Domain { lives: vec![(u32::MAX, f64::NEG_INFINITY, f64::INFINITY)], places: Arc::new(HashMap::new()) };
         for pmid in pmids {
             if by_pmid.contains_key(pmid) {
                 continue;
@@ -120,9 +118,7 @@ impl Table {
             let ty = desc.map_or(Ok(Type::NoSupport), |desc| Type::from_code(desc.ty));
             let indom = desc.and_then(|desc| desc.indom);
             let domain = match indom {
-                Some(indom) => {
-                    &*domains.entry(indom).or_insert_with(|| Domain::new(meta, start, indom, profile))
-                }
+                Some(indom) => &*domains.entry(indom).or_insert_with(|| Domain::new(meta, start, indom, profile)),
                 None => &singular,
             };
             let first = series.len();

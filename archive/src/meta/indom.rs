@@ -292,7 +292,11 @@ impl Metadata {
                     Some(_) => {
                         let life = lives.entry(inst).or_insert(Lifetime { inst, birth: time, death: None });
                         life.death = None;
-                        if record.list.is_delta { live.insert(inst) } else { named.insert(inst) };
+                        if record.list.is_delta {
+                            live.insert(inst)
+                        } else {
+                            named.insert(inst)
+                        };
                     }
                     None if live.remove(&inst) => _ = lives.get_mut(&inst).map(|life| life.death = Some(time)),
                     None => (),

@@ -4,13 +4,13 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use pcp_archive::{Archive, Interpolated, Interpolation, Rule};
+use pcp_archive::{Archive, Interpolated, Interpolation, Metadata, Rule};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::result::RawValue;
-use pmapi::{Inst, OptionWord as _, Type};
+use pmapi::{Inst, OptionWord as _, PmId, Semantics, Type};
 use testkit::Pcp;
 
-use super::{Ours, archives, micro, oracle, put, same};
+use super::{Ours, archives, micro, oracle, put};
 
 /// Origin, milliseconds between fetches, and number of fetches.
 struct Grid {
@@ -69,7 +69,9 @@ fn libpcp(oracle: &Path, step: usize, profile: &str, archive: &Path, grids: &[Gr
         writeln!(input, "{} {} {delta} {count}", origin.seconds, origin.nanoseconds / 1000).unwrap();
     }
     drop(input);
-    child.wait_with_output().unwrap().stdout
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}: {}", archive.display(), String::from_utf8_lossy(&output.stderr));
+    output.stdout
 }
 
 fn shown(out: &mut Vec<u8>, inst: Option<Inst>, value: RawValue<'_>) {
@@ -118,13 +120,99 @@ fn ours(archive: &Archive, step: usize, profile: &str, grids: &[Grid]) -> Vec<u8
     out
 }
 
+/// Archives with 64-bit values in blocks of another type: libpcp does not swap their bytes, and computes with what that
+/// gives.
+const SWAPPED: [&str; 2] = ["bozo.client_v2", "960624.08.17_v2"];
+
+/// Archive whose last record is damaged. libpcp reads it in search of a value that a discrete metric does not need.
+const DAMAGED: &str = "binning";
+
+/// Archives with a `<mark>` that libpcp passes, and ignores, on its way to the origin of a grid that goes backward: it
+/// then has discrete values from before the `<mark>`.
+const MARKED: [&str; 2] = ["19970807.09.54", "19970807.09.59"];
+
+/// What the comparison has found.
+#[derive(Default)]
+struct Findings {
+    values: usize,
+    crashes: usize,
+    /// Values that differ for a known reason.
+    known: usize,
+    differences: Vec<String>,
+}
+
+impl Findings {
+    /// Compares grid by grid.
+    fn compare(&mut self, what: &str, meta: &Metadata, ours: &[u8], theirs: &[u8]) {
+        let grids = |bytes| String::from_utf8_lossy(bytes).split("origin ").map(str::to_owned).collect::<Vec<_>>();
+        let (ours, theirs): (Vec<String>, Vec<String>) = (grids(ours), grids(theirs));
+        assert_eq!(ours.len(), theirs.len(), "{what}");
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            let archive = what.split(' ').next().unwrap_or_default();
+            let is_damaged = archive.ends_with(DAMAGED) && theirs.contains("\nerror -12373");
+            let is_swapped = SWAPPED.iter().any(|name| archive.ends_with(name));
+            let is_backward = ours.lines().next().is_some_and(|grid| grid.contains(" -"));
+            let is_marked = MARKED.iter().any(|name| archive.ends_with(name)) && is_backward;
+            if is_damaged || is_marked {
+                self.known += 1;
+            } else if let Some(difference) = self.grid(meta, ours, theirs, is_swapped) {
+                let grid = ours.lines().next().unwrap_or_default();
+                self.differences.push(format!("{what}: {grid}: {difference}"));
+            }
+        }
+    }
+
+    fn grid(&mut self, meta: &Metadata, ours: &str, theirs: &str, is_swapped: bool) -> Option<String> {
+        let (mut fetch, mut set) = ("", "");
+        let (mut a, mut b) = (ours.lines(), theirs.lines());
+        let has_crashed = theirs.ends_with("crash\n");
+        self.crashes += usize::from(has_crashed);
+        loop {
+            let (left, right) = (a.next(), b.next());
+            if left != right {
+                let end = b.next();
+                if has_crashed && (right.is_none() || end.is_none() || (end == Some("crash") && b.next().is_none())) {
+                    return None;
+                }
+                if is_known(meta, set, left?, right.unwrap_or_default(), is_swapped) {
+                    self.known += 1;
+                    // The look ahead above is only for a crash.
+                    b = theirs.lines();
+                    b.nth(ours.lines().count() - a.clone().count() - 1);
+                    continue;
+                }
+                return Some(format!("{fetch}, set{set}: ours {left:?}, libpcp's {right:?}"));
+            }
+            match left? {
+                line if line.starts_with("fetch") => (fetch, set) = (line, ""),
+                line if line.starts_with("  ") => self.values += 1,
+                line => set = line,
+            }
+        }
+    }
+}
+
+/// Returns whether two values differ as README says.
+fn is_known(meta: &Metadata, set: &str, ours: &str, theirs: &str, is_swapped: bool) -> bool {
+    let pmid = set.split_whitespace().next().and_then(|word| PmId::from_word(word.parse().ok()?));
+    let Some(desc) = pmid.and_then(|pmid| meta.desc(pmid).ok()) else { return false };
+    let value = |line: &str| Some(u64::from_str_radix(line.strip_prefix("  ")?.split_once(' ')?.1, 16).ok());
+    let (Some(Some(ours)), Some(Some(theirs))) = (value(ours), value(theirs)) else { return false };
+    match desc.ty {
+        // Differences beyond 31 bits overflow in libpcp.
+        Type::I32 => desc.semantics == Semantics::Counter && theirs == 0x8000_0000,
+        // Numbers beyond 63 bits are negative for libpcp.
+        Type::I64 | Type::U64 => is_swapped || ours >= 1 << 63 || theirs >= 1 << 63,
+        _ => false,
+    }
+}
+
 #[test]
 #[ignore = "needs PCP"]
 fn interpolation_as_in_libpcp_of_the_testsuite() {
     let dir = tempfile::tempdir().unwrap();
     let oracle = oracle(dir.path());
-    let mut failed = Vec::new();
-    let (mut fetches, mut values) = (0, 0);
+    let (mut findings, mut fetches) = (Findings::default(), 0);
     for (nth, path) in archives().into_iter().enumerate() {
         let archive = Archive::open(&path).unwrap();
         for (step, profile) in [(1, "all"), (7, "even")] {
@@ -132,13 +220,11 @@ fn interpolation_as_in_libpcp_of_the_testsuite() {
             let theirs = libpcp(&oracle, step, profile, &path, &grids);
             let found = ours(&archive, step, profile, &grids);
             fetches += grids.iter().map(|grid| grid.count).sum::<usize>();
-            values += found.split(|b| *b == b'\n').filter(|line| line.starts_with(b"  ")).count();
-            let what = format!("{} {step} {profile}", path.display());
-            if let Err(e) = std::panic::catch_unwind(|| same(&found, &theirs, &what)) {
-                failed.push(e.downcast_ref::<String>().cloned().unwrap_or_default());
-            }
+            findings.compare(&format!("{} {step} {profile}", path.display()), archive.metadata(), &found, &theirs);
         }
     }
-    println!("{fetches} fetches, {values} values");
-    assert!(failed.is_empty(), "{} differ: {}", failed.len(), failed.join("\n"));
+    let Findings { values, crashes, known, differences } = findings;
+    println!("{fetches} fetches, {values} equal values, {known} known differences, {crashes} crashes of libpcp");
+    assert!(differences.is_empty(), "{} grids differ: {}", differences.len(), differences.join("\n"));
+    assert!(values > 400_000 && known < 1000 && crashes < 100);
 }

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static pmID *pmids;
 static int npmids;
@@ -215,40 +217,60 @@ static void exact(const pmValueSet *set, const pmValue *v)
     }
 }
 
-static void interp(int step, const char *profile)
+static void grid(int step, const char *profile, struct timeval origin, int delta, int count)
 {
     pmID *wanted = malloc(npmids * sizeof(pmID));
-    int n = chosen(wanted, step, profile), sts, delta, count;
-    long seconds, micro;
+    int n = chosen(wanted, step, profile), sts;
     pmResult *result;
+
+    pmSetMode(PM_MODE_INTERP, &origin, delta);
+    for (int k = 0; k < count; k++) {
+	fflush(stdout);
+	if ((sts = pmFetch(n, wanted, &result)) < 0) {
+	    printf("error %d\n", sts);
+	    continue;
+	}
+	/* libpcp 6.0 carries only beyond a second. */
+	if (result->timestamp.tv_usec == 1000000) {
+	    result->timestamp.tv_sec++;
+	    result->timestamp.tv_usec = 0;
+	}
+	printf("fetch %ld.%06ld\n", (long)result->timestamp.tv_sec, (long)result->timestamp.tv_usec);
+	for (int i = 0; i < result->numpmid; i++) {
+	    pmValueSet *set = result->vset[i];
+	    if (set->numval == 0)
+		continue;
+	    printf(" %u %d\n", set->pmid, set->numval);
+	    if (set->numval > 1)
+		qsort(set->vlist, set->numval, sizeof(pmValue), by_instance);
+	    for (int j = 0; j < set->numval; j++)
+		exact(set, &set->vlist[j]);
+	}
+	pmFreeResult(result);
+    }
+}
+
+/*
+ * Each grid has a process: libpcp crashes in some, and after several calls of pmSetMode in one context it uses values
+ * that it has freed.
+ */
+static void interp(int step, const char *profile)
+{
+    int delta, count, status;
+    long seconds, micro;
 
     while (scanf("%ld %ld %d %d", &seconds, &micro, &delta, &count) == 4) {
 	struct timeval origin = { seconds, micro };
 	printf("origin %ld.%06ld %d\n", seconds, micro, delta);
-	pmSetMode(PM_MODE_INTERP, &origin, delta);
-	for (int k = 0; k < count; k++) {
-	    if ((sts = pmFetch(n, wanted, &result)) < 0) {
-		printf("error %d\n", sts);
-		continue;
-	    }
-	    /* libpcp 6.0 carries only beyond a second. */
-	    if (result->timestamp.tv_usec == 1000000) {
-		result->timestamp.tv_sec++;
-		result->timestamp.tv_usec = 0;
-	    }
-	    printf("fetch %ld.%06ld\n", (long)result->timestamp.tv_sec, (long)result->timestamp.tv_usec);
-	    for (int i = 0; i < result->numpmid; i++) {
-		pmValueSet *set = result->vset[i];
-		if (set->numval == 0)
-		    continue;
-		printf(" %u %d\n", set->pmid, set->numval);
-		if (set->numval > 1)
-		    qsort(set->vlist, set->numval, sizeof(pmValue), by_instance);
-		for (int j = 0; j < set->numval; j++)
-		    exact(set, &set->vlist[j]);
-	    }
-	    pmFreeResult(result);
+	fflush(stdout);
+	pid_t child = fork();
+	if (child == 0) {
+	    grid(step, profile, origin, delta, count);
+	    fflush(stdout);
+	    _exit(0);
 	}
+	if (waitpid(child, &status, 0) < 0 || status != 0)
+	    printf("crash\n");
     }
 }
 
