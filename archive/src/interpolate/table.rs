@@ -153,7 +153,11 @@ impl Table {
 
     /// Returns the index of a metric.
     pub(super) fn metric(&self, pmid: PmId) -> Option<usize> {
-        self.by_pmid.get(&pmid).copied()
+        match self.metrics.len() {
+            // A walk is faster than a hash.
+            0..=4 => self.metrics.iter().position(|metric| metric.pmid == pmid),
+            _ => self.by_pmid.get(&pmid).copied(),
+        }
     }
 
     /// Returns the metric of an instance in the table.
@@ -198,11 +202,15 @@ impl Table {
     /// # Errors
     /// The reason why the record is damaged.
     pub(super) fn add(&mut self, sets: ValueSets<'_>, place: &Place) -> Result<(), String> {
-        let mut count = 0;
+        let (mut count, mut left) = (0, self.metrics.len());
         for set in sets.iter() {
             count += 1;
-            let Some(metric) = set.pmid.and_then(|pmid| self.by_pmid.get(&pmid)) else { continue };
-            self.add_set(*metric, set, place)?;
+            let Some(metric) = set.pmid.and_then(|pmid| self.metric(pmid)) else { continue };
+            self.add_set(metric, set, place)?;
+            left = left.saturating_sub(1);
+            if left == 0 {
+                return Ok(());
+            }
         }
         match count == sets.len() {
             true => Ok(()),
