@@ -95,7 +95,9 @@ mod tests {
         assert_eq!((sample.time(), sample.len()), (time, 4));
         let texts = |sample: &Sample| {
             let set = sample.set(0).unwrap();
-            set.values().map(|(inst, value)| (inst.word(), value.atom(Type::String).unwrap().to_string())).collect::<Vec<_>>()
+            set.values()
+                .map(|(inst, value)| (inst.word(), value.atom(Type::String).unwrap().to_string()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(texts(&sample), [(7, "\"abcde\"".to_owned()), (3, "\"\"".to_owned())]);
         sample.sort_instances();

@@ -111,7 +111,8 @@ impl Derived {
     fn bind(&mut self, base: &mut Base) {
         if self.evaluator.is_none() {
             let bound = Evaluator::bind(self.definitions(), &mut Descs(base), UnknownNames::Refused);
-            self.numbers = self.definitions().enumerate().map(|(number, definition)| (definition.pmid(), number)).collect();
+            self.numbers =
+                self.definitions().enumerate().map(|(number, definition)| (definition.pmid(), number)).collect();
             self.evaluator = Some(bound);
             self.operands.forget_instances();
         }
@@ -201,14 +202,17 @@ impl Derived {
 
 /// Adds the values of a definition.
 fn add(assembly: &mut Assembly, pmid: PmId, evaluator: &Evaluator, number: usize) {
-    let encoded = evaluator.values(number).map(|values| {
-        values.iter().map(|(inst, atom)| (inst, encoded(atom))).collect::<Vec<_>>()
-    });
+    let encoded = evaluator
+        .values(number)
+        .map(|values| values.iter().map(|(inst, atom)| (inst, encoded(atom))).collect::<Vec<_>>());
     match &encoded {
-        Ok(values) => assembly.add(pmid, Ok(values.iter().map(|(inst, (code, bytes))| match code {
-            None => (*inst, RawValue::InSitu(bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))),
-            Some(code) => (*inst, RawValue::Block(*code, bytes)),
-        }))),
+        Ok(values) => assembly.add(
+            pmid,
+            Ok(values.iter().map(|(inst, (code, bytes))| match code {
+                None => (*inst, RawValue::InSitu(bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))),
+                Some(code) => (*inst, RawValue::Block(*code, bytes)),
+            })),
+        ),
         Err(e) => assembly.add(pmid, Err::<std::iter::Empty<_>, _>(*e)),
     }
 }
@@ -227,4 +231,3 @@ fn encoded(atom: Atom<'_>) -> (Option<u8>, Vec<u8>) {
         Atom::Aggregate(bytes) | Atom::Event(bytes) | Atom::HighResEvent(bytes) => (code(atom.ty()), bytes.to_vec()),
     }
 }
-

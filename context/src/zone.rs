@@ -166,7 +166,13 @@ mod tests {
             let (month, day) = (month as i32, day.into());
             let fields = Fields { year, month, day, hour: hour.into(), minute: minute.into(), second: second.into() };
             assert_eq!(zone.seconds(&fields), Some(seconds));
-            let far = Fields { year: year - 1, month: month + 12, second: i64::from(second) + 60, minute: i64::from(minute) - 1, ..fields };
+            let far = Fields {
+                year: year - 1,
+                month: month + 12,
+                second: i64::from(second) + 60,
+                minute: i64::from(minute) - 1,
+                ..fields
+            };
             assert_eq!(zone.seconds(&far), Some(seconds));
         }
         let last = Fields { year: 2024, month: 3, day: 0, hour: 0, minute: 0, second: 0 };
