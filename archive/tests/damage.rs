@@ -32,7 +32,8 @@ fn archives() -> Vec<Vec<(String, Vec<u8>)>> {
             .into_iter()
             .map(|suffix| Some((format!("x{suffix}"), fs::read(dir.join(base.clone() + suffix)).ok()?)))
             .collect();
-        let is_small = |files: &Vec<(String, Vec<u8>)>| files.iter().map(|file| file.1.len() as u64).sum::<u64>() < SMALL;
+        let is_small =
+            |files: &Vec<(String, Vec<u8>)>| files.iter().map(|file| file.1.len() as u64).sum::<u64>() < SMALL;
         let files = files.filter(is_small).filter(|_| Archive::open(dir.join(&base)).is_ok());
         found.extend(files);
     }
@@ -114,7 +115,7 @@ fn cuts() {
         for nth in 0..whole.len() {
             let len = whole[nth].1.len();
             // An odd number of bytes apart, so that all kinds of places are met.
-            let step = (len / 20 + 7) / factor() | 1;
+            let step = ((len / 20 + 7) / factor()) | 1;
             for cut in (0..len).step_by(step) {
                 let mut files = whole.clone();
                 files[nth].1.truncate(cut);

@@ -1,5 +1,5 @@
 //! Interpolation: each value is what the records around the time say, in whatever order values are asked for.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,10 @@ const DISCRETE: u32 = 253 << 22 | 3;
 const PMIDS: [u32; 3] = [COUNTER, INSTANT, DISCRETE];
 
 /// Record: its time in milliseconds, and values as metric, instance, value; none in a `<mark>`.
-type Recorded = (u64, Vec<(u32, u32, u32)>);
+type Recorded = (u64, Vec<Valued>);
+
+/// Value of an instance: metric, instance, value.
+type Valued = (u32, u32, u32);
 
 fn framed(out: &mut Vec<u8>, body: &[u8]) {
     let len = (body.len() as u32 + 8).to_be_bytes();
@@ -77,7 +80,7 @@ fn pmids() -> Vec<PmId> {
 }
 
 /// Values as metric, instance, value.
-fn values(interpolator: &mut Interpolator<'_>) -> Option<Vec<(u32, u32, u32)>> {
+fn values(interpolator: &mut Interpolator<'_>) -> Option<Vec<Valued>> {
     let sample = interpolator.fetch().unwrap()?;
     let sets = sample.sets().flat_map(|set| {
         set.values().map(move |(inst, value)| match value {
@@ -90,7 +93,7 @@ fn values(interpolator: &mut Interpolator<'_>) -> Option<Vec<(u32, u32, u32)>> {
 
 /// Values by the definition, from all records. `around` are the last value at or before the time and the first one at
 /// or after it, if no `<mark>` is between.
-fn expected(records: &[Recorded], at: u64, rule: Rule) -> Vec<(u32, u32, u32)> {
+fn expected(records: &[Recorded], at: u64, rule: Rule) -> Vec<Valued> {
     let mut found = Vec::new();
     for (pmid, insts) in [(COUNTER, &[0, 1, 2][..]), (INSTANT, &[0, 1, 2]), (DISCRETE, &[u32::MAX])] {
         for inst in insts {
@@ -129,7 +132,7 @@ fn recorded() -> impl Strategy<Value = Vec<Recorded>> {
     let record = (1..20_u64, prop::collection::vec(value, 0..6));
     prop::collection::vec(record, 1..40).prop_map(|steps| {
         let mut time = 0;
-        let record = |(step, mut values): (u64, Vec<(u32, u32, u32)>)| {
+        let record = |(step, mut values): (u64, Vec<Valued>)| {
             time += step * 125;
             values.sort_unstable();
             values.dedup_by_key(|value| (value.0, value.1));
@@ -184,7 +187,7 @@ proptest! {
     }
 }
 
-fn all(archive: &Archive, rules: Interpolation, from: u64, step: i64) -> Vec<(u64, Vec<(u32, u32, u32)>)> {
+fn all(archive: &Archive, rules: Interpolation, from: u64, step: i64) -> Vec<Recorded> {
     let mut interpolator = archive.interpolator(&pmids(), &Profile::default(), rules);
     interpolator.seek(stamp(from), step * 1_000_000);
     let times = (0..).map(|nth| (from as i64 + nth * step) as u64);

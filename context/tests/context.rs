@@ -1,5 +1,5 @@
 //! A context over archives and over a live pmcd, and derived metrics in it.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Time windows and zones compared with libpcp.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fmt::Write as _;
 use std::io::Write as _;

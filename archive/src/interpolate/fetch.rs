@@ -2,11 +2,11 @@
 
 use pcp_pdu::event::Stamp;
 use pcp_pdu::profile::Profile;
-use pcp_pdu::result::RawValue;
-use pmapi::{Error, Inst, PmId};
+use pmapi::{Error, PmId};
 
 use super::datum::{Datum, Kind, between, is_number};
 use super::reach::Reach;
+use super::sample::Interpolated;
 use super::table::{Event, Metric, Series, Table};
 use super::{Interpolation, Rule};
 use crate::archive::Archive;
@@ -47,25 +47,6 @@ pub struct Interpolator<'a> {
     /// Instances to become active when reading backward, those of the earliest deaths first.
     buried: Vec<u32>,
     values: Vec<(u32, Datum)>,
-}
-
-/// Values of metrics at a time.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Interpolated<'i> {
-    /// The requested time.
-    pub time: Stamp,
-    table: &'i Table,
-    order: &'i [usize],
-    values: &'i [(u32, Datum)],
-}
-
-/// Values of one metric at a time.
-#[derive(Clone, Copy, Debug)]
-pub struct InterpolatedSet<'i> {
-    metric: &'i Metric,
-    table: &'i Table,
-    values: &'i [(u32, Datum)],
 }
 
 /// libpcp's slack at both ends of an archive, in seconds.
@@ -303,7 +284,7 @@ impl<'a> Interpolator<'a> {
         let has_passed = self.reach.passes_mark(at, self.direction());
         self.values.clear();
         for metric in &mut self.table.metrics {
-            (metric.values, metric.failure) = (0..0, metric.error);
+            (metric.values, metric.failure) = (0..0, metric.refusal);
         }
         for nth in &self.active {
             let Some(series) = self.table.series.get(*nth as usize).filter(|series| series.is_alive(at)) else {
@@ -439,35 +420,4 @@ fn moved(time: Stamp, step: i64) -> Stamp {
     let nanoseconds = i64::from(time.nanoseconds) + step % NANO;
     let seconds = time.seconds.saturating_add(step / NANO).saturating_add(nanoseconds.div_euclid(NANO));
     Stamp { seconds, nanoseconds: nanoseconds.rem_euclid(NANO) as u32 }
-}
-
-impl<'i> Interpolated<'i> {
-    /// Iterates over the metrics in the order of the request.
-    pub fn sets(&self) -> impl ExactSizeIterator<Item = InterpolatedSet<'i>> + use<'i> {
-        let (table, values) = (self.table, self.values);
-        self.order.iter().map(move |metric| InterpolatedSet { metric: &table.metrics[*metric], table, values })
-    }
-}
-
-impl<'i> InterpolatedSet<'i> {
-    /// Returns the metric.
-    pub fn pmid(&self) -> PmId {
-        self.metric.pmid
-    }
-
-    /// Returns the error in place of values: `PM_ERR_PMID_LOG` for a metric that the archive does not have,
-    /// `PM_ERR_TYPE` for a counter that is no number.
-    pub fn error(&self) -> Option<Error> {
-        self.metric.failure
-    }
-
-    /// Iterates over the instances in the order of their identifiers, `None` for a singular metric, and their values.
-    pub fn values(&self) -> impl ExactSizeIterator<Item = (Option<Inst>, RawValue<'i>)> + use<'i> {
-        let range = if self.metric.failure.is_some() { 0..0 } else { self.metric.values.clone() };
-        let (table, ty) = (self.table, self.metric.ty);
-        let values = self.values.get(range).unwrap_or_default();
-        values
-            .iter()
-            .map(move |(nth, datum)| (table.series.get(*nth as usize).and_then(|series| series.inst), datum.raw(ty)))
-    }
 }

@@ -9,9 +9,11 @@ mod clock;
 mod datum;
 mod fetch;
 mod reach;
+mod sample;
 mod table;
 
-pub use fetch::{Interpolated, InterpolatedSet, Interpolator};
+pub use fetch::Interpolator;
+pub use sample::{Interpolated, InterpolatedSet};
 
 /// Which value an instant or discrete metric has between two records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

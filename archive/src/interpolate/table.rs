@@ -35,7 +35,7 @@ pub(super) struct Metric {
     pub(super) ty: Type,
     pub(super) kind: Kind,
     /// Error in place of values, in any fetch.
-    pub(super) error: Option<Error>,
+    pub(super) refusal: Option<Error>,
     /// Instances in the table.
     pub(super) series: Range<usize>,
     is_singular: bool,
@@ -139,7 +139,7 @@ impl Table {
                 pmid: *pmid,
                 ty: ty.unwrap_or(Type::NoSupport),
                 kind: Kind::new(desc.map_or(0, |desc| desc.semantics)),
-                error: (ty == Ok(Type::NoSupport)).then_some(Error::PMID_LOG),
+                refusal: (ty == Ok(Type::NoSupport)).then_some(Error::PMID_LOG),
                 series: first..series.len(),
                 is_singular: indom.is_none(),
                 places: Arc::clone(&domain.places),
