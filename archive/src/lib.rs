@@ -20,6 +20,7 @@ mod decode;
 mod error;
 mod fetch;
 mod file;
+mod interpolate;
 mod log;
 mod meta;
 mod window;
@@ -32,6 +33,7 @@ pub use decode::label::Label;
 pub use decode::record::Record;
 pub use error::{ArchiveError, Result};
 pub use fetch::{Fetched, FetchedSet};
+pub use interpolate::{Interpolated, InterpolatedSet, Interpolation, Interpolator, Marks, Rule, Wrap};
 pub use meta::{
     DiskInDom, InDomRecord, Instance, InstanceNames, LabelRecord, LabelSetView, Metadata, Names, TextLevel,
 };
