@@ -12,9 +12,10 @@ use nix::unistd::Pid;
 use pcp_collector::{End, Error, Launch};
 use pmapi::Domain;
 
-use crate::ask::Asked;
+use crate::ask::{Asked, Recording};
 use crate::model::{Board, Metric, Readings, clean};
 use crate::plan::Plan;
+use crate::record::Recorder;
 
 /// Message from an agent's thread.
 #[derive(Debug)]
@@ -54,9 +55,8 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// Creates an agent without a thread.
-    #[cfg(test)]
-    pub(crate) fn idle(name: &str, domain: Option<Domain>, status: Status, board: Board) -> Agent {
-        let pid = Arc::new(OnceLock::from(4711));
+    pub(crate) fn idle(name: &str, domain: Option<Domain>, status: Status, board: Board, pid: Option<u32>) -> Agent {
+        let pid = Arc::new(pid.map_or_else(OnceLock::new, OnceLock::from));
         Agent { name: name.to_owned(), domain, status, board, pid, ticks: None, busy: false, thread: None }
     }
 
@@ -78,12 +78,13 @@ impl Agent {
 #[derive(Debug)]
 pub(crate) struct Fleet {
     agents: Vec<Agent>,
+    recorder: Option<Arc<Recorder>>,
     news: Receiver<(usize, News)>,
 }
 
 impl Fleet {
-    /// Starts the agents. They end when the fleet is dropped.
-    pub(crate) fn start(plans: Vec<Plan>) -> Fleet {
+    /// Starts the agents, whose samples are recorded. They end when the fleet is dropped.
+    pub(crate) fn start(plans: Vec<Plan>, recorder: Option<&Arc<Recorder>>) -> Fleet {
         let (tell, news) = mpsc::channel();
         let agents = plans.into_iter().enumerate().map(|(at, plan)| {
             let (ticks, ticked) = mpsc::channel();
@@ -94,7 +95,9 @@ impl Fleet {
                 Some(pmid.dynamic_root().unwrap_or(pmid.domain()))
             });
             let (tell, known) = (tell.clone(), pid.clone());
-            let thread = thread::spawn(move || tend(plan, &ticked, &known, |news| _ = tell.send((at, news))));
+            let recording = recorder.map(|recorder| Recording::new(recorder.clone(), &plan.name));
+            let thread =
+                thread::spawn(move || tend(plan, recording, &ticked, &known, |news| _ = tell.send((at, news))));
             Agent {
                 name,
                 domain,
@@ -106,11 +109,15 @@ impl Fleet {
                 thread: Some(thread),
             }
         });
-        Fleet { agents: agents.collect(), news }
+        Fleet { agents: agents.collect(), recorder: recorder.cloned(), news }
     }
 
     pub(crate) fn agents(&self) -> &[Agent] {
         &self.agents
+    }
+
+    pub(crate) fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_deref()
     }
 
     /// Requests a sample from each agent that has completed the previous one.
@@ -182,14 +189,14 @@ impl Drop for Fleet {
 }
 
 /// Runs an agent from its start to its end.
-fn tend(plan: Plan, ticked: &Receiver<()>, pid: &OnceLock<u32>, tell: impl Fn(News)) {
+fn tend(plan: Plan, recording: Option<Recording>, ticked: &Receiver<()>, pid: &OnceLock<u32>, tell: impl Fn(News)) {
     let log = plan.log.clone();
     let started = Launch::pipe(plan.command).start().inspect(|collector| {
         collector.pid().map(|started| pid.set(started));
     });
     let failure = match started {
         Ok(collector) => {
-            let mut agent = Asked::new(collector, plan.names);
+            let mut agent = Asked::new(collector, plan.names, recording);
             match serve(&mut agent, ticked, &tell) {
                 Ok(()) => None,
                 Err(e) => Some(match (&e, agent.end()) {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::fleet::Fleet;
 use crate::signals::Signals;
+use crate::stage::{Stage, Steer};
 use view::View;
 
 /// Longest time that a sample delays the view, and time between checks for signals.
@@ -38,6 +38,8 @@ enum Action {
     Accept,
     /// Ends typing, and shows all metrics.
     Clear,
+    /// Changes the course of a recording.
+    Steer(Steer),
 }
 
 fn action(key: KeyEvent) -> Option<Action> {
@@ -55,6 +57,10 @@ fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Tab => Action::NextAgent,
         KeyCode::Char('/') => Action::Filter,
         KeyCode::Char('?' | 'h') | KeyCode::F(1) => Action::Keys,
+        KeyCode::Right => Action::Steer(Steer::Forward),
+        KeyCode::Left => Action::Steer(Steer::Back),
+        KeyCode::Char('+') => Action::Steer(Steer::Faster),
+        KeyCode::Char('-') => Action::Steer(Steer::Slower),
         _ => return None,
     })
 }
@@ -73,17 +79,22 @@ fn typed(key: KeyEvent) -> Option<Action> {
 }
 
 /// Shows the agents until a key, a signal or the last sample ends the view.
-pub(crate) fn run(fleet: &mut Fleet, interval: Duration, samples: Option<u64>, signals: &Signals) -> io::Result<()> {
+pub(crate) fn run(
+    stage: &mut dyn Stage,
+    interval: Duration,
+    samples: Option<u64>,
+    signals: &Signals,
+) -> io::Result<()> {
     // Switches to the alternate screen. A panic switches back, too.
     let mut terminal = ratatui::try_init()?;
-    let outcome = refresh(&mut terminal, fleet, interval, samples.filter(|samples| *samples != 0), signals);
+    let outcome = refresh(&mut terminal, stage, interval, samples.filter(|samples| *samples != 0), signals);
     ratatui::restore();
     outcome
 }
 
 fn refresh(
     terminal: &mut ratatui::DefaultTerminal,
-    fleet: &mut Fleet,
+    stage: &mut dyn Stage,
     interval: Duration,
     samples: Option<u64>,
     signals: &Signals,
@@ -98,10 +109,14 @@ fn refresh(
             }
             view.sample += 1;
             next = (next + interval).max(now);
-            fleet.tick();
+            stage.tick();
         }
-        fleet.gather(SLICE);
-        terminal.draw(|frame| view.draw(frame, fleet.agents()))?;
+        stage.gather(SLICE);
+        if stage.failure().is_some() {
+            break;
+        }
+        view.set_course(stage.state(), stage.time());
+        terminal.draw(|frame| view.draw(frame, stage.agents()))?;
         let due = if view.paused { SLICE } else { next.saturating_duration_since(Instant::now()) };
         let mut wait = SLICE.min(due);
         while event::poll(wait)? {
@@ -110,6 +125,7 @@ fn refresh(
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
                     match if view.typing { typed(key) } else { action(key) } {
                         Some(Action::Quit) => return Ok(()),
+                        Some(Action::Steer(steer)) => stage.steer(steer),
                         Some(action) => view.act(action),
                         None => {}
                     }

@@ -75,7 +75,11 @@ fn agents() -> [Agent; 2] {
         ],
     );
     let ended = Status::Failed("the agent has closed the connection".to_owned());
-    [Agent::idle("demo", Some(domain()), Status::Running, board), Agent::idle("other", None, ended, Board::default())]
+    let pid = Some(4711);
+    [
+        Agent::idle("demo", Some(domain()), Status::Running, board, pid),
+        Agent::idle("other", None, ended, Board::default(), pid),
+    ]
 }
 
 /// Draws the screen. Leaves out the first line, which contains the time.

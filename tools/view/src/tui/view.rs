@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::Local;
+use pcp_pdu::event::Stamp;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -10,6 +10,7 @@ use ratatui::style::Style;
 use super::Action;
 use super::row::{Row, columns, line};
 use crate::fleet::Agent;
+use crate::stage::local;
 
 /// State of the screen.
 #[derive(Debug)]
@@ -31,9 +32,13 @@ pub(super) struct View {
     pub(super) typing: bool,
     /// The keys are shown in place of the metrics.
     keys: bool,
+    /// Direction and speed of a recording.
+    course: Option<String>,
+    /// Time of the sample.
+    time: Stamp,
 }
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "q Esc         end",
     "space p       pause, and go on",
     "up down k j   a line up, down",
@@ -42,6 +47,8 @@ const KEYS: [&str; 9] = [
     "End G         to the last line",
     "Tab           to the next agent, and from the last to the first",
     "/             show metrics whose names contain a text; Esc shows all again",
+    "left right    a recording goes back, forward",
+    "+ -           a recording goes twice as fast, half as fast",
     "? h F1        show the keys, and the metrics again",
 ];
 
@@ -58,13 +65,20 @@ impl View {
             filter: String::new(),
             typing: false,
             keys: false,
+            course: None,
+            time: Stamp::now(),
         }
+    }
+
+    /// Sets what the head says: direction and speed of a recording, and the time of the sample.
+    pub(super) fn set_course(&mut self, course: Option<String>, time: Stamp) {
+        (self.course, self.time) = (course, time);
     }
 
     pub(super) fn act(&mut self, action: Action) {
         let page = i32::try_from(self.page.saturating_sub(1)).unwrap_or(i32::MAX);
         match action {
-            Action::Quit => {}
+            Action::Quit | Action::Steer(_) => {}
             Action::Pause => self.paused = !self.paused,
             Action::Scroll(lines) => self.scroll(lines),
             Action::Page(pages) => self.scroll(pages.saturating_mul(page)),
@@ -108,12 +122,18 @@ impl View {
         for (row, area) in shown.zip(body.rows()) {
             frame.render_widget(row, area);
         }
-        let state = match self.paused {
-            true => "paused".to_owned(),
-            false => format!("every {:?}", self.interval),
+        let state = match (self.paused, &self.course) {
+            (true, _) => "paused".to_owned(),
+            (false, Some(course)) => course.clone(),
+            (false, None) => format!("every {:?}", self.interval),
         };
-        let state = format!("{state} · sample {} · {} ", self.sample, Local::now().format("%H:%M:%S"));
-        draw_bar(" PCP agents", &state, head, frame);
+        let time = local(self.time);
+        let state = match self.course {
+            Some(_) => format!("{state} · {} ", time.format("%F %T")),
+            None => format!("{state} · sample {} · {} ", self.sample, time.format("%H:%M:%S")),
+        };
+        let title = if self.course.is_some() { " PCP recording" } else { " PCP agents" };
+        draw_bar(title, &state, head, frame);
         let hidden = match rows.len() > self.page {
             true => format!("{}–{} of {} ", self.top + 1, rows.len().min(self.top + self.page), rows.len()),
             false => String::new(),
@@ -125,6 +145,9 @@ impl View {
     fn hint(&self) -> String {
         match (self.typing, self.filter.as_str()) {
             (true, filter) => format!(" names with: {filter}▏ Enter · Esc shows all"),
+            (false, "") if self.course.is_some() => {
+                " q quit · space pause · ← back → forward · + - speed · ↑ ↓ scroll · ? keys".to_owned()
+            }
             (false, "") => " q quit · space pause · ↑ ↓ PgUp PgDn Tab scroll · / filter · ? keys".to_owned(),
             (false, filter) => format!(" names with \"{filter}\" · / Esc shows all · ? keys"),
         }
