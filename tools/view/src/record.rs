@@ -45,9 +45,7 @@ impl Recorder {
     /// Errors of [`Create::create`], for instance for files that exist.
     pub(crate) fn create(base: &Path) -> Result<Recorder, ArchiveError> {
         let host = nix::unistd::gethostname().map(|host| host.into_encoded_bytes()).unwrap_or_default();
-        let mut writer = Create::new(host.clone()).timezone(timezone()).create(base)?;
-        let hostname = LabelSet::one("hostname", String::from_utf8_lossy(&host)).unwrap_or_default();
-        writer.labels(Stamp::now(), (LabelLevel::Context, 0), &[(None, &hostname)])?;
+        let writer = Create::new(host).timezone(timezone()).create(base)?;
         let state = State { writer: Some(writer), values: ResultWriter::new(), failure: None };
         Ok(Recorder { state: Mutex::new(state) })
     }
@@ -107,6 +105,8 @@ fn put(
 ) -> Result<(), ArchiveError> {
     // Agents are recorded one after the other, and the clock may be set back.
     let time = Stamp::now().max(writer.label().start).max(writer.last().unwrap_or_default());
+    let hostname = LabelSet::one("hostname", String::from_utf8_lossy(&writer.label().host)).unwrap_or_default();
+    writer.labels(time, (LabelLevel::Context, 0), &[(None, &hostname)])?;
     for (desc, name) in &batch.metrics {
         writer.metric(&(*desc).into(), &[name.as_bytes()])?;
     }

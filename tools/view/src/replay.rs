@@ -109,7 +109,8 @@ impl<'a> Replay<'a> {
     fn advance(&mut self) {
         let step = scaled(self.interval, self.speed);
         let next = match (self.position, self.direction) {
-            (None, _) => self.start,
+            // Agents are recorded one after the other: the first step shows them all.
+            (None, _) => plus(self.start, step).min(self.end),
             (Some(position), Direction::Forward) => plus(position, step).min(self.end),
             (Some(position), Direction::Backward) => minus(position, step).max(self.start),
         };
@@ -242,5 +243,99 @@ impl Stage for Replay<'_> {
             Steer::Faster => self.speed = (self.speed + 1).min(FASTEST),
             Steer::Slower => self.speed = (self.speed - 1).max(SLOWEST),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pcp_archive::Create;
+    use pcp_pdu::result_writer::ResultWriter;
+    use pmapi::{Atom, Semantics, Type, Units};
+
+    /// Writes the seconds from 1 to 100, with a mark at 50, and another metric every ten seconds.
+    fn write(base: &std::path::Path) {
+        let mut writer = Create::new("host").create(base).unwrap();
+        let pmids = [1, 2].map(|item| PmId::from_word(253 << 22 | item).unwrap());
+        for (pmid, name) in pmids.iter().zip(["a.second", "a.ten"]) {
+            let (indom, semantics) = (None, Semantics::Counter);
+            let desc = Desc { pmid: *pmid, ty: Type::U32, indom, semantics, units: Units::NONE };
+            writer.metric(&desc.into(), &[name.as_bytes()]).unwrap();
+        }
+        let mut values = ResultWriter::new();
+        for second in 1..=100_u32 {
+            let time = Stamp { seconds: second.into(), nanoseconds: 0 };
+            if second == 50 {
+                writer.mark(time).unwrap();
+                continue;
+            }
+            values.begin();
+            for (pmid, _) in pmids.iter().zip([true, second % 10 == 0]).filter(|(_, is_here)| *is_here) {
+                values.begin_set(Some(*pmid));
+                values.push(None, Type::U32, Atom::U32(second)).unwrap();
+                values.end_set(Ok(()));
+            }
+            writer.values(time, &mut values).unwrap();
+        }
+        writer.finish().unwrap();
+    }
+
+    /// Makes a step, and returns the time and the values.
+    fn step(replay: &mut Replay<'_>) -> (i64, Vec<String>) {
+        replay.tick();
+        let board = &replay.agents()[0].board;
+        let values = board.metrics.iter().flat_map(|shown| shown.values.iter().flatten());
+        (replay.time().seconds, values.map(|series| series.value.text.clone()).collect())
+    }
+
+    fn all(second: i64, values: &[i64]) -> (i64, Vec<String>) {
+        (second, values.iter().map(i64::to_string).collect())
+    }
+
+    #[test]
+    fn forward_and_back_at_any_speed() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir.path().join("a"));
+        let archive = Archive::open(dir.path().join("a")).unwrap();
+        let mut replay = Replay::new(&archive, Duration::from_secs(10), 0).unwrap();
+        assert_eq!(replay.agents()[0].name, "a");
+        assert_eq!(step(&mut replay), all(11, &[11, 10]));
+        assert_eq!(step(&mut replay), all(21, &[21, 20]));
+        replay.steer(Steer::Slower);
+        assert_eq!(step(&mut replay), all(26, &[26, 20]));
+        assert_eq!(replay.state().as_deref(), Some("forward 1/2x"));
+        let rate = replay.agents()[0].board.metrics[0].values.as_ref().unwrap()[0].rate;
+        assert_eq!(rate, Some(1.0));
+        replay.steer(Steer::Back);
+        assert_eq!(step(&mut replay), all(21, &[21, 20]));
+        replay.steer(Steer::Faster);
+        replay.steer(Steer::Faster);
+        assert_eq!(replay.state().as_deref(), Some("back 2x"));
+        assert_eq!(step(&mut replay), all(1, &[1]));
+        assert_eq!(step(&mut replay), all(1, &[1]));
+        replay.steer(Steer::Forward);
+        replay.steer(Steer::Faster);
+        assert_eq!(step(&mut replay), all(41, &[41, 40]));
+        for _ in 0..3 {
+            replay.steer(Steer::Slower);
+        }
+        // After the mark there is what has been recorded since.
+        step(&mut replay);
+        assert_eq!(step(&mut replay), all(51, &[51]));
+        assert!(!replay.has_ended());
+        while !replay.has_ended() {
+            step(&mut replay);
+        }
+        assert_eq!(step(&mut replay), all(100, &[100, 100]));
+    }
+
+    #[test]
+    fn steps() {
+        assert_eq!(scaled(Duration::from_secs(1), 3), Duration::from_secs(8));
+        assert_eq!(scaled(Duration::from_secs(1), -2), Duration::from_millis(250));
+        let (early, late) = (Stamp { seconds: 5, nanoseconds: 1 }, Stamp { seconds: 7, nanoseconds: 0 });
+        assert_eq!(between(early, late), Duration::new(1, 999_999_999));
+        assert_eq!((plus(early, between(early, late)), minus(late, between(early, late))), (late, early));
+        assert_eq!(between(late, early), Duration::ZERO);
     }
 }
