@@ -68,11 +68,6 @@ impl Metrics {
         self.by_pmid.insert(desc.pmid, Served { desc, name, item });
     }
 
-    /// Returns the number of an instance domain of the archive.
-    fn serial(&self, indom: InDom) -> Option<Serial> {
-        self.indoms.iter().find(|(_, known)| **known == indom).map(|(serial, _)| *serial)
-    }
-
     /// Declares the metrics and their instance domains with the texts of the archive.
     pub(crate) fn declare(&self, meta: &Metadata, setup: &mut Setup) {
         let serials: HashMap<InDom, Serial> = self.indoms.iter().map(|(serial, indom)| (*indom, *serial)).collect();
@@ -108,19 +103,24 @@ impl Metrics {
         let found = self.by_item.values().find(|pmid| pmid.domain() == domain && pmid.item().cluster() == cluster)?;
         Some(found.word() & !(ITEMS - 1))
     }
-
-    /// Returns whether an instance domain of the archive is served.
-    pub(crate) fn has_indom(&self, indom: InDom) -> bool {
-        self.serial(indom).is_some()
-    }
 }
 
-/// Iterates over the metrics that an agent can have, each with its first name.
+/// Iterates over the metrics that an agent can have, each with one name.
 fn named(meta: &Metadata) -> impl Iterator<Item = (String, Desc)> + '_ {
     meta.descs().filter_map(|(pmid, _)| {
         let desc = meta.desc(pmid).ok().filter(|desc| desc.ty != Type::NoSupport)?;
-        let name = String::from_utf8(meta.names().names(pmid).next()?.to_vec()).ok()?;
+        // An agent's metric has one name: of several, the shortest.
+        let names = meta.names().names(pmid).filter_map(|name| String::from_utf8(name.to_vec()).ok());
+        let name = names.filter(|name| is_name(name)).min_by_key(String::len)?;
         Some((name, desc))
+    })
+}
+
+/// Returns whether a name space can have a name. An archive may have any.
+fn is_name(name: &str) -> bool {
+    name.split('.').all(|part| {
+        part.starts_with(|c: char| c.is_ascii_alphabetic())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     })
 }
 

@@ -310,3 +310,88 @@ fn minus(a: Atom<'_>, b: Atom<'_>) -> Option<Atom<'static>> {
     };
     add(a, negative)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pcp_archive::Create;
+    use pcp_pdu::result_writer::ResultWriter;
+    use pmapi::{Desc, Domain, Units};
+
+    fn pmid(item: u32) -> PmId {
+        PmId::from_word(60 << 22 | item).unwrap()
+    }
+
+    fn at(seconds: u32) -> Stamp {
+        Stamp { seconds: seconds.into(), nanoseconds: 0 }
+    }
+
+    /// Writes a counter that is twice the seconds from 100 to 110, of one instance, and of another one from 105 on.
+    fn recording(dir: &std::path::Path) -> Recording {
+        let mut writer = Create::new("host").create(dir.join("a")).unwrap();
+        let indom = InDom::from_word(60 << 22 | 1).unwrap();
+        let (ty, semantics) = (Type::U32, Semantics::Counter);
+        let desc = Desc { pmid: pmid(1), ty, indom: Some(indom), semantics, units: Units::NONE };
+        writer.metric(&desc.into(), &[b"a.twice"]).unwrap();
+        let mut values = ResultWriter::new();
+        for second in 100..=110_u32 {
+            let names: [(Inst, &[u8]); 2] = [(Inst::new(0), b"zero"), (Inst::new(1), b"one")];
+            let names = if second < 105 { &names[..1] } else { &names };
+            writer.instances(at(second), indom, names).unwrap();
+            values.begin();
+            values.begin_set(Some(pmid(1)));
+            for (inst, _) in names {
+                values.push(Some(*inst), Type::U32, Atom::U32(2 * second)).unwrap();
+            }
+            values.end_set(Ok(()));
+            writer.values(at(second), &mut values).unwrap();
+        }
+        writer.finish().unwrap();
+        let archive: &'static Archive = Box::leak(Box::new(Archive::open(dir.join("a")).unwrap()));
+        let metrics = Metrics::original(archive.metadata(), Domain::new(60).unwrap());
+        Recording::new(archive, &metrics).unwrap()
+    }
+
+    fn values(recording: &mut Recording, round: u64, seconds: u64) -> Vec<u32> {
+        recording.go(Position { round, offset: Duration::from_secs(seconds) }).unwrap();
+        let mut found = Vec::new();
+        let put = |_, atom: Atom<'_>| {
+            found.extend(u32::try_from(atom));
+            Ok(())
+        };
+        recording.values(pmid(1), Type::U32, put).unwrap();
+        found
+    }
+
+    #[test]
+    fn counters_go_on_when_it_begins_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut recording = recording(dir.path());
+        assert_eq!(recording.length(), Duration::from_secs(10));
+        assert_eq!(values(&mut recording, 0, 0), [200]);
+        assert_eq!(values(&mut recording, 0, 3), [206]);
+        assert_eq!(values(&mut recording, 0, 7), [214, 214]);
+        // The end was 220, and the start is 200.
+        assert_eq!(values(&mut recording, 1, 3), [226]);
+        // The other instance goes on from 220 when it is there again.
+        assert_eq!(values(&mut recording, 1, 5), [230, 220]);
+        assert_eq!(values(&mut recording, 3, 4), [268]);
+        // A position that a client has stored begins no round.
+        assert_eq!(values(&mut recording, 3, 1), [262]);
+    }
+
+    #[test]
+    fn instances_are_those_of_the_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut recording = recording(dir.path());
+        let indom = InDom::from_word(60 << 22 | 1).unwrap();
+        for (seconds, expected) in [(0, &["zero"][..]), (4, &["zero"]), (5, &["zero", "one"]), (2, &["zero"])] {
+            values(&mut recording, 0, seconds);
+            recording.update_instances(indom);
+            let mut names = Vec::new();
+            recording.instances(indom).unwrap().each(&mut |_, name| names.push(name.to_owned()));
+            assert_eq!(names, expected, "{seconds}");
+        }
+        assert_eq!(recording.instances(indom).unwrap().name(Inst::new(1)), None);
+    }
+}
