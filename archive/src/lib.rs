@@ -4,6 +4,8 @@
 //! its end. A [`Cursor`] reads values: whole records forward and back (pmFetchArchive(3)), or chosen metrics
 //! (pmFetch(3) in the modes `PM_MODE_FORW` and `PM_MODE_BACK`).
 //!
+//! A [`Writer`] writes an archive, as pmlogger(1) does, or continues one.
+//!
 //! Files are read through a buffer, never mapped, so an archive may grow or shrink meanwhile. Damaged files end in an
 //! [`ArchiveError`] with file, offset and reason. The memory is that of the metadata file and its tables, and that of
 //! the largest record; compressed volumes are decompressed into an unnamed temporary file when they are large.
@@ -15,6 +17,7 @@
 //! Types of other crates in the interface: those of [`pmapi`] and [`pcp_pdu`].
 
 mod archive;
+mod check;
 mod cursor;
 mod decode;
 mod error;
@@ -24,8 +27,10 @@ mod interpolate;
 mod log;
 mod meta;
 mod window;
+mod write;
 
 pub use archive::{Archive, Options};
+pub use check::{Check, Finding, Place, Weight};
 pub use cursor::{Cursor, Direction};
 pub use decode::Version;
 pub use decode::index::IndexEntry;
@@ -37,6 +42,7 @@ pub use interpolate::{Interpolated, InterpolatedSet, Interpolation, Interpolator
 pub use meta::{
     DiskInDom, InDomRecord, Instance, InstanceNames, LabelRecord, LabelSetView, Metadata, Names, TextLevel,
 };
+pub use write::{Create, Writer};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]
