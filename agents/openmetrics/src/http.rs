@@ -8,13 +8,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use pmapi::file;
+use ureq::unversioned::transport::DefaultConnector;
 
-use crate::url_file::{Access, UrlFile, presentable};
+use crate::transport::{Direct, NoAddress, UnixConnector};
+use crate::url_file::{Access, Format, UrlFile, presentable};
 
 /// Most redirections.
 const REDIRECTS: u32 = 5;
 /// Size of the buffers of a connection, in bytes. All headers of an answer must fit.
 const BUFFER: usize = 32 << 10;
+/// Value of the header `Accept-Encoding`.
+const ENCODINGS: &str = "gzip, deflate";
 /// Longest file with a secret or a certificate, in bytes.
 const LONGEST: u64 = 1 << 20;
 
@@ -65,7 +69,12 @@ impl Client {
             .max_idle_age(Duration::from_secs(300));
         // Certificates take time and memory that other sources do not need.
         let config = if url.starts_with("https:") { tls::configure(config, access)? } else { config };
-        Ok(Client { agent: config.build().into() })
+        let config = config.build();
+        let agent = match &access.socket {
+            Some(path) => ureq::Agent::with_parts(config, UnixConnector(path.clone()), NoAddress),
+            None => ureq::Agent::with_parts(config, DefaultConnector::default(), Direct::default()),
+        };
+        Ok(Client { agent })
     }
 
     /// Gets a document of at most `limit` bytes, before and after it is uncompressed.
@@ -75,7 +84,7 @@ impl Client {
     pub(crate) fn get(&self, file: &UrlFile, deadline: Instant, limit: u64) -> Result<Answer, Failure> {
         let mut request = self.agent.get(&file.url);
         let has = |name: &str| file.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
-        for (name, value) in [("Accept", "*/*"), ("Accept-Encoding", "gzip, deflate")] {
+        for (name, value) in [("Accept", accepted(file.format)), ("Accept-Encoding", ENCODINGS)] {
             if !has(name) {
                 request = request.header(name, value);
             }
@@ -102,6 +111,15 @@ impl Client {
             Err(e) => Failure { code, reason: e.to_string(), is_late: e.kind() == io::ErrorKind::TimedOut },
         })?;
         Ok(Answer { code, document })
+    }
+}
+
+/// Returns the value of the header `Accept`.
+fn accepted(format: Format) -> &'static str {
+    match format {
+        Format::Any => "*/*",
+        Format::OpenMetrics => "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+        Format::Prometheus => "text/plain;version=0.0.4,*/*;q=0.1",
     }
 }
 

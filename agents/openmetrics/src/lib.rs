@@ -26,6 +26,8 @@ mod script;
 mod source;
 mod sources;
 mod table;
+mod transport;
+mod trial;
 mod trust;
 mod url_file;
 mod value;
@@ -43,8 +45,10 @@ pub use check::check;
 use metric::Likeness;
 use options::Options;
 pub use options::of_pcp;
+use pool::Pool;
 use source::Source;
 use sources::Sources;
+pub use trial::{Seen, Trial};
 
 /// Agent `openmetrics`.
 #[derive(Debug)]
@@ -95,7 +99,7 @@ impl Agent for Openmetrics {
         let mut dynamic = setup.dynamic([Self::NAME]);
         control::show(&mut dynamic, Self::NAME, options.likeness())?;
         let (dir, defaults) = (options.dir(setup), options.defaults(setup)?);
-        let sources = Sources::new(dir, defaults, options.wait(), Self::NAME, dynamic)?;
+        let sources = Sources::new(dir, defaults, options.wait(), Pool::new(options.threads()), Self::NAME, dynamic)?;
         let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Openmetrics {
             sources,

@@ -13,11 +13,11 @@ use hashbrown::HashMap;
 use pmapi::{Domain, Item, Type};
 use tracing::{debug, info, warn};
 
-use crate::metadata::{Block, is_name};
+use crate::metadata::{Block, Samples, is_name};
 use crate::metric::{METRICS, Metric, NO_SLOT, Named, Pair, Sample, serial};
 use crate::naming::{self, Naming};
 use crate::table::Table;
-use crate::url_file::{Metadata, Rules};
+use crate::url_file::{Exemplars, Metadata, Rules};
 use crate::value::Value;
 
 /// The metrics of a source, and the tables of their numbers.
@@ -143,13 +143,16 @@ impl Model {
         let (mut block, mut in_samples) = (Block::default(), false);
         for (number, line) in Lines::new(text) {
             let known = self.order.get(cursor);
-            let known = known.and_then(|(key, target)| Some((Parsed::parse_known(line, key)?.0, target)));
-            if let Some((value, target)) = known {
+            let known = known.and_then(|(key, target)| Some((Parsed::parse_known(line, key)?, target)));
+            if let Some(((value, rest), target)) = known {
                 cursor += 1;
                 in_samples = true;
                 outcome.lines += 1;
                 let target = *target;
                 self.put(target, value);
+                if rules.exemplars == Exemplars::Metrics && !rest.is_empty() {
+                    self.exemplar(line, rules);
+                }
                 continue;
             }
             let done = match Line::parse(line) {
@@ -167,6 +170,9 @@ impl Model {
                         self.put(target, sample.value());
                         self.expect(cursor, key, target);
                         cursor += 1;
+                        if rules.exemplars == Exemplars::Metrics && !sample.rest().is_empty() {
+                            self.exemplar(line, rules);
+                        }
                     })
                 }
                 Ok(_) => Ok(()),
@@ -182,6 +188,20 @@ impl Model {
             outcome.reordered = true;
         }
         outcome
+    }
+
+    /// Puts the exemplar of a sample, if it has one, as a value of a metric of its own with the same instances.
+    fn exemplar(&mut self, line: &str, rules: &Rules) {
+        let Ok(Line::Sample(sample)) = Line::parse(line) else { return };
+        let (key, name) = (sample.key(), sample.name());
+        let Some((_, text)) = sample.rest().split_once('#') else { return };
+        let Some(labels) = key.strip_prefix(name) else { return };
+        let line = format!("{name}_exemplar{labels} 0");
+        let block = Block { samples: Samples::Exemplars, ..Block::default() };
+        let Ok(Line::Sample(own)) = Line::parse(&line) else { return };
+        if let Ok((_, target)) = self.sample(&own, &block, rules) {
+            self.put(target, text.trim());
+        }
     }
 
     fn expect(&mut self, cursor: usize, key: Arc<str>, target: Target) {
@@ -223,7 +243,7 @@ impl Model {
                 info!(source = %self.source, "source {}: metric {name} is left out by a filter", self.source);
                 return Ok(Target::Excluded);
             }
-            None => match self.add(name, &labels, block, rules)? {
+            None => match self.add(sample, &labels, block, rules)? {
                 Some(at) => at,
                 None => return Ok(Target::Excluded),
             },
@@ -234,12 +254,13 @@ impl Model {
     /// Adds a metric. `None` if the source has too many.
     fn add(
         &mut self,
-        name: &str,
+        sample: &Parsed<'_>,
         labels: &Naming<'_>,
         block: &Block<'_>,
         rules: &Rules,
     ) -> Result<Option<usize>, String> {
-        if !is_name(name) {
+        let (name, exported) = (sample.name(), naming::exported(sample));
+        if !is_name(&exported) {
             return Err(format!("invalid metric name {name:?}"));
         }
         let number = self.items.number(name).and_then(|number| u16::try_from(number).ok());
@@ -249,7 +270,7 @@ impl Model {
             return Ok(None);
         };
         let metadata: Option<&Metadata> = rules.metadata.iter().find(|metadata| metadata.pattern.matches(name));
-        let is = block.describe(name, metadata)?;
+        let is = block.describe(&exported, metadata)?;
         if let Some(warning) = &is.warning {
             warn!(source = %self.source, "source {}: metric {name}: {warning}", self.source);
         }

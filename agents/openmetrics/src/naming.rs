@@ -23,6 +23,18 @@ pub(crate) struct Label<'a> {
     optional: bool,
 }
 
+/// Returns the name of a sample's metric. In a name in quotes, which may have any characters, `_` takes the place of those
+/// that names of PCP cannot have.
+pub(crate) fn exported<'a>(sample: &Sample<'a>) -> Cow<'a, str> {
+    let name = sample.name();
+    let is_odd = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':'));
+    if sample.key().starts_with('{') && name.contains(is_odd) {
+        Cow::Owned(name.replace(is_odd, "_"))
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
 impl Label<'_> {
     fn pair(&self) -> Pair {
         (self.name.into(), self.value.as_ref().into())

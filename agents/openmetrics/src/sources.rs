@@ -53,6 +53,7 @@ impl Sources {
         dir: ConfigDir,
         defaults: Defaults,
         (patience, waits): (Duration, Waits),
+        pool: Pool,
         root: &str,
         dynamic: Dynamic,
     ) -> std::io::Result<Sources> {
@@ -66,7 +67,7 @@ impl Sources {
             defaults: Arc::new(defaults),
             patience,
             waits,
-            pool: Pool::new(),
+            pool,
             inbox: Inbox::new()?,
             dynamic,
             root: root.to_owned(),
