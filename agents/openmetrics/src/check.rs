@@ -12,7 +12,7 @@ use exposition::strict::{Checker, Format};
 use pmapi::{Atom, Domain, Item, Units, file};
 use pmda::clap::{Command, FromArgMatches as _};
 
-use crate::http::Client;
+use crate::http::{Client, Limit};
 use crate::metric::{Metric, Sample};
 use crate::model::Model;
 use crate::options::{Options, augment};
@@ -173,8 +173,9 @@ impl Source {
             file::read(path.as_ref(), limit).map_err(|e| format!("{path}: {e}"))?
         } else {
             let deadline = Instant::now() + file.limits.timeout.unwrap_or_else(|| options.timeout());
-            let answer = Client::new(&file.url, &file.access)
-                .and_then(|client| client.get(&file, deadline, limit).map_err(|failure| failure.reason));
+            let answer = Client::new(&file.url, &file.access).and_then(|client| {
+                client.get(&file, deadline, Limit { most: limit, usual: 0 }).map_err(|failure| failure.reason)
+            });
             answer.map_err(|reason| format!("{shown}: {reason}"))?.document
         };
         Ok(Source { document, rules: file.rules, limits: file.limits, shown })

@@ -14,6 +14,8 @@ mod control;
 mod filter;
 mod http;
 mod inbox;
+mod keys;
+mod labels;
 mod metadata;
 mod metric;
 mod model;
@@ -179,7 +181,7 @@ impl Agent for Openmetrics {
         Ok(match of {
             LabelSubject::Cluster(cluster) => self.sources.get(cluster).and_then(|source| source.labels(&self.host)),
             LabelSubject::Item(item) => self.metric(item).map(|(_, metric)| {
-                let mut set = metric::label_set(metric.labels.iter(), self.likeness).unwrap_or_default();
+                let mut set = metric::label_set(metric::texts(&metric.labels), self.likeness).unwrap_or_default();
                 for (name, value) in &metric.notes {
                     // Labels that PCP does not allow are left out.
                     let _ = set.add_notes(json!({ &**name: &**value }));

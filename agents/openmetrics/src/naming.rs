@@ -6,6 +6,7 @@ use std::sync::Arc;
 use exposition::Sample;
 
 use crate::filter::{Designation, Filters};
+use crate::labels::Labels;
 use crate::metric::{NO_SLOT, Named, Pair};
 use crate::table::Table;
 
@@ -68,9 +69,9 @@ impl<'a> Naming<'a> {
     }
 
     /// Returns the labels of the instance; `None` for a sample without labels.
-    pub(crate) fn naming(&self) -> Option<Vec<Pair>> {
-        let included = self.included.as_ref()?;
-        Some(included.iter().filter(|label| !label.optional).map(Label::pair).collect())
+    pub(crate) fn naming(&self) -> Option<Labels> {
+        let included = self.included.as_ref()?.iter().filter(|label| !label.optional);
+        Some(Labels::new(included.map(|label| (label.name, &*label.value))))
     }
 
     /// Returns the name of the instance, without a number, and whether the name has all labels and thus spaces. The names of

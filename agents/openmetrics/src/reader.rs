@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pmapi::{Domain, file};
 use tracing::{info, warn};
 
-use crate::http::{Client, Failure};
+use crate::http::{Client, Failure, Limit};
 use crate::metric::Sample;
 use crate::model::Model;
 use crate::script;
@@ -58,6 +58,8 @@ pub(crate) struct Reader {
     rules: Rules,
     /// Why the last document was refused, which is logged once.
     refused: bool,
+    /// Length of the last document, in bytes.
+    length: usize,
 }
 
 /// A source's file, and its state when it was read.
@@ -92,7 +94,7 @@ impl Reader {
     pub(crate) fn new(name: &str, cluster: u16, path: PathBuf, kind: Kind, defaults: Arc<Defaults>) -> Reader {
         let model = Model::new(name, defaults.domain, cluster, defaults.tables.clone(), defaults.instances);
         let (file, rules) = (None, Rules::default());
-        Reader { name: name.to_owned(), path, kind, defaults, model, file, rules, refused: false }
+        Reader { name: name.to_owned(), path, kind, defaults, model, file, rules, refused: false, length: 0 }
     }
 
     /// Reads the source.
@@ -106,7 +108,10 @@ impl Reader {
             _ => (None, Limits::default()),
         };
         let (code, outcome) = match document {
-            Ok((code, document)) => (code, Ok(Arc::new(self.parse(&document)))),
+            Ok((code, document)) => {
+                self.length = document.len();
+                (code, Ok(Arc::new(self.parse(&document))))
+            }
             Err(failure) => (failure.code, Err(failure)),
         };
         Report { cluster, outcome, code, took, url, limits }
@@ -172,6 +177,7 @@ impl Reader {
         }
         let client = client.as_ref().ok_or_else(|| "no client".to_owned())?;
         let deadline = begin + file.limits.timeout.unwrap_or(self.defaults.timeout);
+        let limit = Limit { most: limit, usual: self.length };
         client.get(file, deadline, limit).map(|answer| (answer.code, answer.document))
     }
 
