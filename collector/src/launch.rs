@@ -179,7 +179,7 @@ impl Starting {
                 self.process = Some(process);
                 Err(e)
             }
-            Err(e @ Error::Closed) => match process.end() {
+            Err(e @ Error::Closed) => match process.end(Process::GRACE) {
                 End::Exited(status) => Err(Error::Exited(status)),
                 _ => Err(e),
             },

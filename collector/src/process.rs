@@ -33,7 +33,7 @@ struct Running {
 pub enum End {
     /// By itself, with this status.
     Exited(ExitStatus),
-    /// Killed, after it had ignored the end of its input for 150 ms.
+    /// Killed, after it had ignored the end of its input for 150 ms, or as long as [`Collector::close_within`] has set.
     Killed,
     /// Not started by the collector, and therefore still running.
     NotStarted,
@@ -43,7 +43,7 @@ pub enum End {
 
 impl Process {
     /// Time that pmcd gives its agents when it stops.
-    const GRACE: Duration = Duration::from_millis(150);
+    pub(crate) const GRACE: Duration = Duration::from_millis(150);
 
     pub(crate) fn new(stream: Stream, child: Option<Child>, group: Option<ProcessGroup>) -> Process {
         Process { stream, running: Running { child, group } }
@@ -61,16 +61,16 @@ impl Process {
     }
 
     /// Closes the connection and waits for the end of the process.
-    pub(crate) fn end(&mut self) -> End {
+    pub(crate) fn end(&mut self, grace: Duration) -> End {
         self.stream.close();
-        self.running.end()
+        self.running.end(grace)
     }
 }
 
 impl Running {
-    fn end(&mut self) -> End {
-        let killed = self.group.take().is_some_and(|group| !group.end(Instant::now() + Process::GRACE));
-        let end = self.child.take().map_or(End::NotStarted, |child| reap(child, Process::GRACE));
+    fn end(&mut self, grace: Duration) -> End {
+        let killed = self.group.take().is_some_and(|group| !group.end(Instant::now() + grace));
+        let end = self.child.take().map_or(End::NotStarted, |child| reap(child, grace));
         if killed && matches!(end, End::Exited(_)) { End::Killed } else { end }
     }
 }
@@ -97,7 +97,7 @@ pub(crate) fn reap(mut child: Child, grace: Duration) -> End {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.end();
+        self.end(Process::GRACE);
     }
 }
 
@@ -127,7 +127,12 @@ impl Collector<Process> {
     }
 
     /// Closes the connection and ends the agent, as a drop does. Returns how the agent ended.
-    pub fn close(mut self) -> End {
-        self.channel_mut().end()
+    pub fn close(self) -> End {
+        self.close_within(Process::GRACE)
+    }
+
+    /// Closes the connection, and kills the agent if it has not ended after `grace`. Returns how the agent ended.
+    pub fn close_within(mut self, grace: Duration) -> End {
+        self.channel_mut().end(grace)
     }
 }

@@ -145,7 +145,7 @@ impl Derived {
         self.until("it is good again", |derived| derived.value("derived.one").is_ok().then_some(()));
         assert_eq!(self.value("derived.one").as_deref(), Ok("5"));
         let last = [self.pids("one"), self.pids("other")].map(|pids| *pids.last().unwrap());
-        assert!(matches!(self.agent.close(), End::Exited(status) if status.success()));
+        assert!(matches!(self.agent.close_within(Duration::from_secs(60)), End::Exited(status) if status.success()));
         assert_eq!(last.map(exists), [false, false]);
     }
 }

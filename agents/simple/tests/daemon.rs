@@ -45,7 +45,10 @@ fn the_log_is_pcps() {
     for round in 0..2 {
         let mut simple = Launch::pipe(same_user(agent(dir.path()))).start().unwrap();
         ask(&mut simple);
-        assert!(matches!(simple.close(), End::Exited(status) if status.success()), "{round}");
+        assert!(
+            matches!(simple.close_within(std::time::Duration::from_secs(60)), End::Exited(status) if status.success()),
+            "{round}"
+        );
     }
     for name in ["simple.log", "simple.log.prev"] {
         let log = fs::read_to_string(dir.path().join(name)).unwrap();
@@ -120,7 +123,10 @@ fn sockets_take_one_connection() {
             assert_eq!(meta.uid(), owner.as_raw());
         }
         assert!(Launch::socket(address.clone()).start().is_err(), "{address}: a second connection");
-        assert!(matches!(simple.close(), End::Exited(status) if status.success()), "{address}");
+        assert!(
+            matches!(simple.close_within(std::time::Duration::from_secs(60)), End::Exited(status) if status.success()),
+            "{address}"
+        );
     }
 }
 

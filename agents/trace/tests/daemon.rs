@@ -78,7 +78,7 @@ fn options_show_in_the_control_metrics() {
     assert_eq!([11, 12, 13, 15].map(|item| control(&mut trace, item)), [120, 17, 7, 1]);
     assert_eq!(control(&mut trace, 14).to_string(), port);
     let _client = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-    assert!(matches!(trace.close(), End::Exited(status) if status.success()));
+    assert!(matches!(trace.close_within(std::time::Duration::from_secs(60)), End::Exited(status) if status.success()));
 }
 
 #[test]

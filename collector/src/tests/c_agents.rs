@@ -90,7 +90,7 @@ fn ask_simple(agent: &mut Collector<Process>) {
 fn simple_over_a_pipe() {
     let mut agent = Launch::pipe(command(&simple(), &[])).start().unwrap();
     ask_simple(&mut agent);
-    assert!(matches!(agent.close(), End::Exited(status) if status.success()));
+    assert!(matches!(agent.close_within(Duration::from_secs(60)), End::Exited(status) if status.success()));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn simple_over_sockets() {
         simple.args(address.option());
         let mut agent = Launch::socket(address.clone()).command(simple).start().unwrap();
         ask_simple(&mut agent);
-        assert!(matches!(agent.close(), End::Exited(_)), "{address}");
+        assert!(matches!(agent.close_within(Duration::from_secs(60)), End::Exited(_)), "{address}");
     }
 }
 

@@ -30,7 +30,7 @@ fn pipe_and_a_clean_end() {
     assert_eq!(agent.features(), Features::AUTHORIZE | Features::CONTAINER);
     assert_eq!(agent.exit_status(), None);
     let pid = agent.pid().unwrap();
-    assert!(matches!(agent.close(), End::Exited(status) if status.success()));
+    assert!(matches!(agent.close_within(Duration::from_secs(60)), End::Exited(status) if status.success()));
     assert!(!process_exists(pid));
 }
 
@@ -42,7 +42,7 @@ fn a_script_without_an_interpreter_is_for_the_shell() {
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     for launch in [Launch::pipe(Command::new(&script)), Launch::pipe(Command::new(&script)).isolated()] {
         let agent = launch.start().unwrap();
-        assert!(matches!(agent.close(), End::Exited(status) if status.success()));
+        assert!(matches!(agent.close_within(Duration::from_secs(60)), End::Exited(status) if status.success()));
     }
 }
 
@@ -124,7 +124,7 @@ fn an_agent_that_dies_is_noticed() {
     let mut agent = Launch::pipe(shell(&format!("printf '{CREDS}'; read x"))).start().unwrap();
     agent.send_bytes(b"\n").unwrap();
     assert!(matches!(agent.receive_bytes(), Err(Error::Closed)));
-    assert!(matches!(agent.close(), End::Exited(_)));
+    assert!(matches!(agent.close_within(Duration::from_secs(60)), End::Exited(_)));
 }
 
 #[test]
