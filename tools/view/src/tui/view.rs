@@ -94,10 +94,9 @@ impl View {
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>, agents: &[Agent]) {
         let areas = Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]);
         let [head, body, foot] = areas.areas(frame.area());
-        let rows: Vec<Row<'_>> = if self.keys {
-            KEYS.iter().copied().map(Row::Key).collect()
-        } else {
-            agents.iter().flat_map(|agent| Row::of(agent, &self.filter)).collect()
+        let rows: Vec<Row<'_>> = match self.keys {
+            true => KEYS.iter().copied().map(Row::Key).collect(),
+            false => agents.iter().flat_map(|agent| Row::of(agent, &self.filter)).collect(),
         };
         self.agents_at = (0..).zip(&rows).filter(|(_, row)| matches!(row, Row::Agent(_))).map(|(at, _)| at).collect();
         self.page = body.height.into();
@@ -109,13 +108,15 @@ impl View {
         for (row, area) in shown.zip(body.rows()) {
             frame.render_widget(row, area);
         }
-        let state = if self.paused { "paused".to_owned() } else { format!("every {:?}", self.interval) };
+        let state = match self.paused {
+            true => "paused".to_owned(),
+            false => format!("every {:?}", self.interval),
+        };
         let state = format!("{state} · sample {} · {} ", self.sample, Local::now().format("%H:%M:%S"));
         draw_bar(" PCP agents", &state, head, frame);
-        let hidden = if rows.len() > self.page {
-            format!("{}–{} of {} ", self.top + 1, rows.len().min(self.top + self.page), rows.len())
-        } else {
-            String::new()
+        let hidden = match rows.len() > self.page {
+            true => format!("{}–{} of {} ", self.top + 1, rows.len().min(self.top + self.page), rows.len()),
+            false => String::new(),
         };
         draw_bar(&self.hint(), &hidden, foot, frame);
     }
